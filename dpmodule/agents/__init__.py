@@ -1,0 +1,19 @@
+"""Agents and worlds: one `share` for the rows of a batch and for the workers of Hogwild training (ParlAI's design)."""
+
+from __future__ import annotations
+
+from .. import later
+
+_LATER = {
+    "agent": "Agent create_agent create_agent_from_shared create_agents_from_shared",
+    "batch_world": "BatchWorld",
+    "create": "create_task",
+    "metrics": "Metrics aggregate_metrics",
+    "repeat": "RandomCandidateAgent RepeatLabelAgent RepeatQueryAgent",
+    "teachers": "FixedDialogTeacher Teacher",
+    "worlds": "DialogPartnerWorld ExecutableWorld MultiAgentDialogWorld MultiWorld World create_task_world",
+}
+
+__all__ = list(later.modules_of(_LATER))
+
+__getattr__, __dir__ = later.attributes(__name__, __all__, _LATER)

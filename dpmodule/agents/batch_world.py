@@ -1,0 +1,251 @@
+"""`BatchWorld`: a copy of a world for each row of a batch, whose agents act together."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ..base import ArgumentError
+from .worlds import DialogPartnerWorld, MultiAgentDialogWorld, World, validate
+
+__all__ = ["BatchWorld", "numbered"]
+
+_PLAIN = (DialogPartnerWorld, MultiAgentDialogWorld)
+"""Worlds whose agents are always the same, and speak to each other directly."""
+
+
+class BatchWorld(World):
+    """Rows of a batch, each of which is a copy of a world, made of what that shares.
+
+    One `parley` is one example for every row. The agents act in turn: `batch_act` of the *original* agent if it has
+    one and its attribute ``use_batch_act`` is not False, else `act` of each row's copy. Every other agent's copies
+    then observe what was said in their rows, and what their `observe` returns is what `batch_act` gets.
+
+    Args:
+        opt: options; ``batchsize``: number of rows.
+        world: the original world.
+
+    Attributes:
+        world: the original world.
+        worlds: the rows; ``batchindex`` in the options of all that is in them tells their number.
+
+    Raises:
+        ArgumentError: the batch size is no whole number from 1, or an agent breaks the rules above.
+
+    Example:
+        >>> from dpmodule.agents import DialogPartnerWorld, RepeatLabelAgent
+        >>> opt = {"task": "reverse", "datatype": "valid", "batchsize": 4}
+        >>> world = BatchWorld(opt, create_task_world(opt, [RepeatLabelAgent(opt)]))
+        >>> world.parley()
+        >>> world.report()["total"]
+        4
+    """
+
+    def __init__(self, opt: Mapping[str, Any], world: World) -> None:
+        super().__init__(opt)
+        rows = self.opt.get("batchsize", 1)
+        if isinstance(rows, bool) or not isinstance(rows, int) or rows < 1:
+            raise ArgumentError(f"batchsize is {rows!r}, expected a whole number from 1")
+        self.world = world
+        self.worlds = [_row(world, index) for index in range(rows)]
+        count = len(world.get_agents())
+        self.acts = [None] * count
+        self.batch_observations: list[Any] = [None] * count
+        self._chooses = any(hasattr(row, "parley_init") for row in self.worlds)
+        # what never changes is looked up once: half of a trivial agent's time would go there
+        is_plain = all(type(row) in _PLAIN for row in self.worlds)
+        self._columns = list(zip(*(row.get_agents() for row in self.worlds))) if is_plain else None
+        self._row_acts = [row.get_acts() for row in self.worlds]
+
+    def parley(self) -> None:
+        """Let every agent act once in every row."""
+        if self._chooses:
+            for row in self.worlds:
+                row.parley_init()  # type: ignore[attr-defined]
+        observations = self.batch_observations
+        for index in range(len(self.acts)):
+            acts = self.acts[index] = self.batch_act(index, observations[index])
+            for other in range(len(self.acts)):
+                seen = self.batch_observe(other, acts, index)
+                if seen is not None:
+                    observations[other] = seen
+        self.update_counters()
+
+    def batch_act(self, index: int, batch_observation: Sequence[Any] | None) -> Sequence[Any]:
+        """Return what an agent says in every row.
+
+        Args:
+            index: number of the agent.
+            batch_observation: what its copies' `observe` returned.
+
+        Raises:
+            ArgumentError: it returned another number of messages than there are rows, or something else than messages.
+        """
+        agent = self.world.get_agents()[index]
+        if hasattr(agent, "batch_act") and getattr(agent, "use_batch_act", True):
+            acts = agent.batch_act(batch_observation)
+            _check_count(acts, agent, len(self.worlds))
+        else:
+            acts = [each.act() for each in self._copies(index)]
+        for number, act in enumerate(acts):
+            if type(act) is not dict:
+                validate(act, agent, number)
+        self._keep(index, acts)
+        return acts  # type: ignore[no-any-return]
+
+    def _keep(self, index: int, acts: Sequence[Any]) -> None:
+        """Let every row know what was said in it."""
+        if self._columns is not None:
+            for kept, act in zip(self._row_acts, acts):
+                kept[index] = act
+            return
+        for row, act in zip(self.worlds, acts):
+            row.get_acts()[index] = act
+            if hasattr(row, "execute"):
+                row.execute(row.get_agents()[index], act)
+
+    def batch_observe(self, index: int, batch_actions: Sequence[Any], index_acting: int) -> list[Any] | None:
+        """Let an agent's copies observe what another one said in every row.
+
+        Args:
+            index: number of the agent.
+            batch_actions: what was said.
+            index_acting: number of the agent that said it.
+
+        Returns:
+            What their `observe` returned; None for the agent that spoke, unless the world has a word in it.
+
+        Raises:
+            ArgumentError: an `observe` returned None.
+        """
+        copies = self._copies(index)
+        if self._columns is not None:
+            if index == index_acting:
+                return None
+            seen = [agent.observe(act) for agent, act in zip(copies, batch_actions)]
+            if None in seen:
+                raise _silent(copies, seen.index(None))
+            return seen
+        return self._observe_through(copies, batch_actions, index == index_acting)
+
+    def _observe_through(
+        self, copies: Sequence[Any], batch_actions: Sequence[Any], is_own: bool
+    ) -> list[Any] | None:
+        """Let agents observe what their worlds, which may have an `observe` of their own, let through."""
+        seen: list[Any] = []
+        for number, (row, agent, act) in enumerate(zip(self.worlds, copies, batch_actions)):
+            through = getattr(row, "observe", None)
+            if through is None and is_own:
+                return None
+            shown = act if through is None else through(agent, act)
+            found = None if shown is None else agent.observe(shown)
+            if shown is not None and found is None:
+                raise _silent(copies, number)
+            seen.append(found)
+        return None if is_own and not any(each is not None for each in seen) else seen
+
+    def _copies(self, index: int) -> Sequence[Any]:
+        if self._columns is not None:
+            return self._columns[index]
+        return [row.get_agents()[index] for row in self.worlds]
+
+    def display(self) -> str:
+        """Return the last messages of every row as text."""
+        shown = [f"[--batchsize {len(self.worlds)}--]"]
+        for number, row in enumerate(self.worlds):
+            shown += [f"[batch world {number}:]", row.display()]
+        return "\n".join([*shown, "[--end of batch--]"])
+
+    def _rows(self) -> int:
+        return len(self.worlds)
+
+    def _epoch_size(self, which: int) -> int:
+        return self.world._epoch_size(which)
+
+    def getID(self) -> str:
+        """Return the name of the task."""
+        return self.world.getID()
+
+    def get_agents(self) -> list[Any]:
+        """Return the agents of the original world."""
+        return self.world.get_agents()
+
+    def episode_done(self) -> bool:
+        """Say whether the episodes of all rows are done."""
+        return all(row.episode_done() for row in self.worlds)
+
+    def epoch_done(self) -> bool:
+        """Say whether the original is done with this epoch, or all rows are."""
+        return (
+            _is_sorted(self.world) and self.world.epoch_done() or all(row.epoch_done() for row in self.worlds)
+        )
+
+    def share(self) -> dict[str, Any]:
+        """Return what a copy of the original world is made of."""
+        return self.world.share()
+
+    def _report(self) -> dict[str, Any]:
+        return self.world.report()
+
+    def reset(self) -> None:
+        """Begin a new epoch in all rows."""
+        self.world.reset()
+        for row in self.worlds:
+            row.reset()
+        self.acts[:] = self.batch_observations[:] = [None] * len(self.acts)
+
+    def reset_metrics(self) -> None:
+        """Count anew."""
+        self.world.reset_metrics()
+
+    def save_agents(self) -> None:
+        """Have the original agents write what they have learned."""
+        self.world.save_agents()
+
+    def shutdown(self) -> None:
+        """Shut down the agents of all rows, and the original ones."""
+        for row in self.worlds:
+            row.shutdown()
+        self.world.shutdown()
+
+
+def _row(world: World, index: int) -> World:
+    shared = numbered(world.share(), {"batchindex": index})
+    return shared["world_class"](shared["opt"], None, shared)  # type: ignore[no-any-return]
+
+
+def numbered(shared: Any, numbers: Mapping[str, int]) -> Any:
+    """Return what a world shares with numbers in every dict of options and every agent's dict.
+
+    Args:
+        shared: what the `share` of a world returned.
+        numbers: such as ``{"batchindex": 0}``.
+    """
+    found = dict(shared)
+    found["opt"] = {**shared["opt"], **numbers}
+    for key in ("agents", "worlds"):
+        if key in shared:
+            found[key] = [numbered(each, numbers) for each in shared[key]]
+    return {**found, **numbers}
+
+
+def _check_count(acts: Any, agent: Any, rows: int) -> None:
+    count = len(acts) if isinstance(acts, (list, tuple)) else None
+    if count != rows:
+        said = f"{count} messages" if count is not None else f"something of type {type(acts).__name__}"
+        raise ArgumentError(
+            f"batch_act of agent {agent.getID()!r} ({type(agent).__name__}) returned {said} for {rows} rows; it has to "
+            "return a list with one message for each row, also for rows whose observation has no text"
+        )
+
+
+def _silent(copies: Sequence[Any], row: int) -> ArgumentError:
+    agent = copies[row]
+    return ArgumentError(
+        f"observe of agent {agent.getID()!r} ({type(agent).__name__}) returned None in row {row}; agents should return "
+        "what they observed"
+    )
+
+
+def _is_sorted(world: World) -> bool:
+    return bool(getattr(world.get_agents()[0], "use_batch_act", False)) if world.get_agents() else False

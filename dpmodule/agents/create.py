@@ -1,0 +1,49 @@
+"""`create_task`: the world that options ask for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from ..base import ArgumentError
+from .batch_world import BatchWorld
+from .worlds import MultiWorld, World, create_task_world, task_names
+
+__all__ = ["create_task"]
+
+
+def create_task(opt: Mapping[str, Any], user_agents: Any, default_world: type[World] | None = None) -> World:
+    """Return the world of a task, or of several, as the options ask for it.
+
+    With ``numthreads`` above 1 it is a `HogwildWorld`, whose workers have a `BatchWorld` each if ``batchsize`` is above
+    1; else a `BatchWorld` for such a batch size, or the plain world.
+
+    Args:
+        opt: options; ``task``: a task that is ready, such as ``"reverse"``, or ``"package.module:Class:arguments"``,
+            several with commas between.
+        user_agents: an agent, or a list of them.
+        default_world: the class of the plain worlds.
+
+    Raises:
+        ArgumentError: no task is named, there is none of the name, or a number is below 1.
+    """
+    tasks = task_names(opt.get("task") or "")
+    if not tasks:
+        raise ArgumentError('task is not set; name one, such as "reverse" (opt["task"], --task)')
+    rows = _at_least_1(opt, "batchsize")
+    agents = list(user_agents) if isinstance(user_agents, (list, tuple)) else [user_agents]
+    world: World
+    if len(tasks) == 1:
+        world = create_task_world({**opt, "task": tasks[0]}, agents, default_world)
+    else:
+        world = MultiWorld(opt, agents, default_world=default_world)
+    if rows > 1:
+        return BatchWorld(opt, world)
+    return world
+
+
+def _at_least_1(opt: Mapping[str, Any], name: str) -> int:
+    number = opt.get(name, 1)
+    if isinstance(number, bool) or not isinstance(number, int) or number < 1:
+        raise ArgumentError(f"{name} is {number!r}, expected a whole number from 1")
+    return number

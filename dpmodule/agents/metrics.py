@@ -1,0 +1,253 @@
+"""`Metrics`: how well the agents answer a teacher, over rows of batches and workers.
+
+Source: ParlAI's metrics of 2018. Answers are compared as SQuAD compares them (Rajpurkar et al., 2016): in lower case,
+without punctuation and articles. BLEU after Papineni et al. (2002), over sentences, smoothed as method 1 of Chen and
+Cherry (2014).
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import string
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from copy import copy
+from functools import lru_cache
+from typing import Any
+
+from ..base import ArgumentError
+from .tally import Tally
+
+__all__ = [
+    "Metrics",
+    "aggregate_metrics",
+    "bleu",
+    "exact_match",
+    "f1_score",
+    "normalize_answer",
+    "round_sigfigs",
+]
+
+_ARTICLES = re.compile(r"\b(a|an|the)\b")
+_PUNCTUATION = str.maketrans(dict.fromkeys(string.punctuation, " "))
+_RANKS = (1, 5, 10, 100)
+_SMOOTH = 1e-12
+_OWN = frozenset({"total", "correct", "accuracy", "f1", "bleu", "mean_rank", *(f"hits@{k}" for k in _RANKS)})
+
+_TOTAL, _CORRECT, _F1, _BLEU, _RANK = "total", "accuracy", "f1", "bleu", "mean_rank"
+
+
+@lru_cache(maxsize=4096)
+def normalize_answer(text: str) -> str:
+    """Return a text in lower case, without punctuation, articles and more than single blanks.
+
+    Example:
+        >>> normalize_answer("The cat,  a dog!")
+        'cat dog'
+    """
+    return " ".join(_ARTICLES.sub(" ", text.lower().translate(_PUNCTUATION)).split())
+
+
+def exact_match(guess: str, answers: Iterable[str]) -> bool:
+    """Say whether a guess is one of the answers, as `normalize_answer` makes them."""
+    wanted = normalize_answer(guess)
+    return any(normalize_answer(answer) == wanted for answer in answers)
+
+
+def f1_score(guess: str, answers: Iterable[str]) -> float:
+    """Return the best harmonic mean of precision and recall of words, over the answers; 0 without an answer."""
+    return max((_f1(normalize_answer(guess), normalize_answer(answer)) for answer in answers), default=0.0)
+
+
+@lru_cache(maxsize=4096)
+def _f1(guess: str, answer: str) -> float:
+    said, wanted = guess.split(), answer.split()
+    common = sum((Counter(said) & Counter(wanted)).values())
+    if common == 0:
+        return 0.0
+    precision, recall = common / len(said), common / len(wanted)
+    return 2 * precision * recall / (precision + recall)
+
+
+def bleu(guess: str, answers: Iterable[str]) -> float:
+    """Return the BLEU-4 of a sentence against its answers; precisions of 0 count as almost 0."""
+    said = normalize_answer(guess).split()
+    wanted = [normalize_answer(answer).split() for answer in answers]
+    if not said or not wanted:
+        return 0.0
+    logs = 0.0
+    for size in range(1, 5):
+        own = _grams(said, size)
+        most: Counter[tuple[str, ...]] = Counter()
+        for each in wanted:
+            most |= _grams(each, size)
+        hits = sum((own & most).values())
+        if size == 1 and not hits:
+            return 0.0
+        logs += math.log((hits or _SMOOTH) / max(sum(own.values()), 1)) / 4
+    nearest = min((abs(len(each) - len(said)), len(each)) for each in wanted)[1]
+    brevity = 0.0 if len(said) > nearest else 1 - nearest / len(said)
+    return math.exp(brevity + logs)
+
+
+def _grams(words: Sequence[str], size: int) -> Counter[tuple[str, ...]]:
+    return Counter(zip(*(words[start:] for start in range(size))))
+
+
+def round_sigfigs(number: float, digits: int = 4) -> float:
+    """Return a number rounded to significant digits.
+
+    Example:
+        >>> round_sigfigs(0.123456)
+        0.1235
+    """
+    if number == 0 or not math.isfinite(number):
+        return number
+    return round(number, digits - 1 - math.floor(math.log10(abs(number))))
+
+
+class Metrics:
+    """Counts answers, and means over them.
+
+    With several workers each of them adds to a column of its own in shared memory (`for_worker`), without a lock, and
+    `report` adds up the columns: exactly, so that it says the same to the last digit as one process would.
+
+    Args:
+        opt: ``numthreads``: number of workers; ``metrics``: what is computed besides accuracy and ranks: names with
+            commas from ``f1``, which is the default, and ``bleu``.
+
+    Raises:
+        ArgumentError: there is no such metric.
+        MemoryError: there is no shared memory left.
+
+    Example:
+        >>> metrics = Metrics({})
+        >>> metrics.update({"text": "The cat."}, ["cat"])
+        {'correct': 1}
+        >>> metrics.report()
+        {'total': 1, 'accuracy': 1.0, 'f1': 1.0}
+    """
+
+    def __init__(self, opt: Mapping[str, Any]) -> None:
+        workers = int(opt.get("numthreads") or 1)
+        wanted = {name.strip() for name in str(opt.get("metrics") or "default").split(",")}
+        if unknown := wanted - {"default", "accuracy", _F1, _BLEU}:
+            raise ArgumentError(
+                f"metrics names {', '.join(sorted(unknown))}, expected names from default (which is f1), accuracy, f1, "
+                "bleu, with commas"
+            )
+        self._with_f1 = not wanted.isdisjoint({"default", _F1})
+        self._with_bleu = _BLEU in wanted
+        self._tally = Tally(workers + 1 if workers > 1 else 1)
+        self._column = self._tally.column(0)
+
+    def for_worker(self, threadindex: int) -> Metrics:
+        """Return metrics that add to a worker's own column of these.
+
+        Args:
+            threadindex: number of the worker, from 0.
+        """
+        found = copy(self)
+        if self._tally.columns > 1:
+            found._column = self._tally.column(threadindex + 1)
+        return found
+
+    def __deepcopy__(self, memo: Any) -> Metrics:
+        return self  # what is shared is copied; the sums are one
+
+    def update(self, observation: Mapping[str, Any], labels: Sequence[str] | None) -> dict[str, Any]:
+        """Count a reply.
+
+        Args:
+            observation: the reply: ``text``, and if there are any, ``text_candidates`` (best first) and ``metrics``, a
+                dict of numbers by name, each of which is averaged over the replies that have it.
+            labels: what it should have been, one or several texts.
+
+        Returns:
+            Whether it was right: ``{"correct": 0 or 1}``.
+
+        Raises:
+            ArgumentError: one of `metrics` is no number, or has no proper name.
+        """
+        add, labels = self._column.add, labels or ()
+        add(_TOTAL, 1)
+        guess = observation.get("text")
+        correct = int(guess is not None and exact_match(guess, labels))
+        add(_CORRECT, correct)
+        if guess is not None and self._with_f1:
+            add(_F1, 1.0 if correct else f1_score(guess, labels))
+        if guess is not None and self._with_bleu:
+            add(_BLEU, bleu(guess, labels))
+        candidates = observation.get("text_candidates")
+        if candidates is not None:
+            self._rank(candidates, labels)
+        reported = observation.get("metrics")
+        if reported:
+            self._take(reported)
+        return {"correct": correct}
+
+    def _rank(self, candidates: Iterable[str], labels: Iterable[str]) -> None:
+        wanted = set(map(normalize_answer, labels))
+        ranked = list(candidates)
+        found = (place for place, each in enumerate(ranked, start=1) if normalize_answer(each) in wanted)
+        place = next(found, len(ranked) + 1)
+        for most in _RANKS:
+            self._column.add(f"hits@{most}", int(place <= most))
+        self._column.add(_RANK, place)
+
+    def _take(self, reported: Mapping[str, Any]) -> None:
+        for name, value in reported.items():
+            if name in _OWN:
+                continue  # counted here, from the reply itself
+            try:
+                number = float(value)
+            except (TypeError, ValueError, RuntimeError):
+                number = None
+            if number is None or not isinstance(name, str):
+                raise ArgumentError(
+                    f"metrics of a reply: {name!r} is {value!r}, expected a number under a text"
+                )
+            self._column.add(name, number)
+
+    def report(self) -> dict[str, Any]:
+        """Return ``total`` and the mean of everything else, to 4 significant digits."""
+        found: dict[str, Any] = {_TOTAL: 0}
+        for name, (total, count) in self._tally.totals().items():
+            if name == _TOTAL:
+                found[_TOTAL] = count
+            elif count:
+                found[name] = round_sigfigs(total / count)
+        return found
+
+    def clear(self) -> None:
+        """Begin anew, in all columns, while nobody adds."""
+        self._tally.clear()
+
+
+def aggregate_metrics(reports: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+    """Return the report over several tasks.
+
+    Args:
+        reports: the report of each, by its name.
+
+    Returns:
+        ``tasks``: the reports; ``total``: the sum; every other key: the mean over the tasks that have it (macro
+        average), to 4 significant digits; ``micro``: the same, each task counted by its total.
+    """
+    found: dict[str, Any] = {"tasks": {name: dict(report) for name, report in reports.items()}}
+    found[_TOTAL] = sum(report[_TOTAL] for report in reports.values())
+    keys = [key for report in reports.values() for key in report if key != _TOTAL and _is_mean(report[key])]
+    micro = {}
+    for key in dict.fromkeys(keys):
+        having = [report for report in reports.values() if key in report]
+        found[key] = round_sigfigs(math.fsum(report[key] for report in having) / len(having))
+        weight = sum(report[_TOTAL] for report in having)
+        if weight:
+            micro[key] = round_sigfigs(math.fsum(each[key] * each[_TOTAL] for each in having) / weight)
+    found["micro"] = micro
+    return found
+
+
+def _is_mean(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)

@@ -1,0 +1,374 @@
+"""`Teacher` and `FixedDialogTeacher`: examples for another agent, each exactly once where they count."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator, Mapping, Sequence
+from random import Random
+from typing import Any
+
+from ..base import ArgumentError
+from .agent import Agent
+from .counter import counter_for
+from .metrics import Metrics
+from .squash import flatten, make_batches, sort_data
+
+__all__ = ["FixedDialogTeacher", "Teacher", "is_training"]
+
+Message = dict[str, Any]
+
+_DATATYPES = ("train", "valid", "test")
+_MODES = frozenset({"ordered", "stream", "evalmode"})
+_SHUFFLE_SEED = 42
+_MEMORY_HINT = (
+    "squashing the episodes needs more memory than there is: --context-length 3 keeps less of each, --batch-sort false "
+    "does without, and --datatype {}:stream reads from the file as it goes"
+)
+
+
+def is_training(datatype: str) -> bool:
+    """Say whether an agent may learn from the labels: the type begins with "train", and is not evaluated.
+
+    Raises:
+        ArgumentError: there is no such type.
+    """
+    first, *modes = str(datatype).split(":")
+    if first not in _DATATYPES or not _MODES.issuperset(modes):
+        raise ArgumentError(
+            f"datatype is {datatype!r}, expected train, valid or test, with :ordered, :stream or :evalmode behind it"
+        )
+    return first == "train" and "evalmode" not in modes
+
+
+class _Batches:
+    """Sorted batches, in the order of each epoch.
+
+    Args:
+        batches: the batches, in the order of the first epoch.
+        reshuffles: whether every epoch has another order.
+    """
+
+    def __init__(self, batches: Sequence[list[Message]], reshuffles: bool) -> None:
+        self.count = len(batches)
+        self.rows = sum(map(len, batches))
+        self._batches = list(batches)
+        self._reshuffles = reshuffles
+        self._order = list(range(self.count))
+        self._epoch = 0
+
+    def batch(self, number: int, loop: bool) -> list[Message]:
+        """Return a batch, an empty one behind the last.
+
+        Args:
+            number: how many have been asked for before, by all copies.
+            loop: whether another epoch begins behind the last.
+        """
+        if number >= self.count and not (loop and self.count):
+            return []
+        epoch, place = divmod(number, self.count)
+        if epoch != self._epoch and self._reshuffles:
+            self._order = list(range(self.count))
+            Random(_SHUFFLE_SEED + epoch).shuffle(self._order)
+            self._epoch = epoch
+        return self._batches[self._order[place]]
+
+    def is_last(self, number: int, loop: bool) -> bool:
+        """Say whether an epoch ends with a batch; see `batch`."""
+        last = self.count - 1
+        return number >= last if not (loop and self.count) else number % self.count == last
+
+    def __deepcopy__(self, memo: Any) -> _Batches:
+        return self
+
+
+class Teacher(Agent):
+    """An agent that asks, and counts how well the others answer.
+
+    Args:
+        opt: options; ``task`` is its name; see `Metrics` for what it counts.
+        shared: of another instance; the copies count in the same `metrics`.
+
+    Attributes:
+        metrics: what is counted.
+        epochDone: whether there is nothing left to ask.
+    """
+
+    def __init__(self, opt: Mapping[str, Any], shared: Mapping[str, Any] | None = None) -> None:
+        super().__init__(opt, shared)
+        self.id = str(self.opt.get("task", "teacher")) if self.id == "agent" else self.id
+        if not hasattr(self, "metrics"):
+            self.metrics = _metrics_of(self.opt, shared)
+        self.epochDone = False
+
+    def act(self) -> Message:
+        """Return a message."""
+        if self.observation is not None and "text" in self.observation:
+            return {"id": self.getID(), "text": "Hello agent!"}
+        return {"id": self.getID()}
+
+    def epoch_done(self) -> bool:
+        """Say whether there is nothing left to ask in this epoch."""
+        return self.epochDone
+
+    def num_examples(self) -> int | None:
+        """Return how many examples there are, None where that is not known."""
+        return None
+
+    def num_episodes(self) -> int | None:
+        """Return how many episodes there are, None where that is not known."""
+        return None
+
+    def report(self) -> dict[str, Any]:
+        """Return what has been counted."""
+        return self.metrics.report()
+
+    def reset(self) -> None:
+        """Begin a new epoch, and count anew."""
+        super().reset()
+        self.reset_metrics()
+        self.epochDone = False
+
+    def reset_metrics(self) -> None:
+        """Count anew."""
+        self.metrics.clear()
+
+    def share(self) -> dict[str, Any]:
+        """Return what a copy is made of; it counts in the same metrics."""
+        return {**super().share(), "metrics": self.metrics}
+
+
+def _metrics_of(opt: Mapping[str, Any], shared: Mapping[str, Any] | None) -> Metrics:
+    """Return a copy's metrics: those of its original, a worker's own column of them, or new ones."""
+    found = (shared or {}).get("metrics")
+    if found is None:
+        return Metrics(opt)
+    worker = (shared or {}).get("threadindex")
+    return found.for_worker(worker) if isinstance(found, Metrics) and worker is not None else found
+
+
+class FixedDialogTeacher(Teacher):
+    """A teacher with a fixed set of episodes, which any number of rows and workers go through together.
+
+    Outside training every example is seen exactly once, whoever asks for it, and whoever comes too late gets
+    ``{"episode_done": True}``, which is not counted. In training (``train``) episodes are drawn with replacement;
+    ``train:ordered`` goes round in order. Labels are ``labels`` in training, ``eval_labels`` elsewhere, and left out
+    there with ``hide_labels``.
+
+    With ``batch_sort`` and a batch size above 1 episodes are squashed into examples of their own, sorted by length into
+    batches, and `batch_act` returns one batch after the other (`dpmodule.agents.squash`).
+
+    A subclass defines `get`, `num_episodes` and `num_examples`, and may take longer than others to find an example:
+    it then asks for it ahead of time in `submit_load_request`.
+
+    Args:
+        opt: options: ``datatype``, ``batchsize``, ``batch_sort``, ``context_length``, ``include_labels``,
+            ``hide_labels``, ``numthreads``.
+        shared: of another instance.
+
+    Raises:
+        ArgumentError: an option is no such thing.
+
+    Example:
+        >>> class Squares(FixedDialogTeacher):
+        ...     def get(self, episode_idx, entry_idx=0):
+        ...         return {"text": f"{episode_idx}", "labels": [f"{episode_idx**2}"], "episode_done": True}
+        ...     def num_episodes(self):
+        ...         return 10
+        ...     num_examples = num_episodes
+        >>> teacher = Squares({"datatype": "valid", "task": "squares"})
+        >>> teacher.act()
+        {'text': '0', 'episode_done': True, 'id': 'squares', 'eval_labels': ['0']}
+    """
+
+    def __init__(self, opt: Mapping[str, Any], shared: Mapping[str, Any] | None = None) -> None:
+        super().__init__(opt, shared)
+        self.datatype = str(self.opt.get("datatype") or "train")
+        self.training = is_training(self.datatype)
+        self.random = self.datatype == "train"
+        self.bsz = int(self.opt.get("batchsize") or 1)
+        self.batchindex = int(self.opt.get("batchindex") or 0)
+        self.use_batch_act = bool(self.opt.get("batch_sort", False)) and self.bsz > 1
+        self.use_batch_act = self.use_batch_act and "stream" not in self.datatype.split(":")
+        self._hides = bool(self.opt.get("hide_labels", False))
+        self._is_copy = shared is not None
+        self.index = shared["index"] if shared else counter_for(int(self.opt.get("numthreads") or 1))
+        self._batches: _Batches | None = shared.get("batches") if shared else None
+        is_row = shared is not None and "batchindex" in shared
+        self.lastYs: list[Any] = shared["lastYs"] if shared and is_row else [None] * self.bsz
+        self._begin()
+
+    def _begin(self) -> None:
+        self.lastY: Any = None
+        self.last_act: Message | None = None
+        self.episode_done = True
+        self.episode_idx = self.entry_idx = -1
+        self.epochDone = False
+        self.lastYs[:] = [None] * len(self.lastYs)
+
+    def reset(self) -> None:
+        """Begin a new epoch, and count anew; the original's place among the examples is that of all copies."""
+        super().reset()
+        self._begin()
+        if not self._is_copy:
+            self.index.reset()
+
+    def reset_metrics(self) -> None:
+        """Count anew; a copy leaves the counts, which are all copies', to the original."""
+        if not self._is_copy:
+            super().reset_metrics()
+
+    def share(self) -> dict[str, Any]:
+        """Return what a copy is made of: the place among the examples is one for all."""
+        shared = {**super().share(), "index": self.index, "lastYs": self.lastYs}
+        if self.use_batch_act:
+            shared["batches"] = self._sorted()
+        return shared
+
+    # what a subclass defines
+
+    def get(self, episode_idx: int, entry_idx: int = 0) -> Message:
+        """Return an example: a message with ``episode_done``, and ``labels`` if there are any.
+
+        Args:
+            episode_idx: number of the episode.
+            entry_idx: number of the example in it.
+        """
+        raise NotImplementedError(f"{type(self).__name__} has to define get(episode_idx, entry_idx)")
+
+    def num_examples(self) -> int:
+        """Return how many examples there are."""
+        raise NotImplementedError(f"{type(self).__name__} has to define num_examples()")
+
+    def num_episodes(self) -> int:
+        """Return how many episodes there are."""
+        raise NotImplementedError(f"{type(self).__name__} has to define num_episodes()")
+
+    def submit_load_request(self) -> None:
+        """Begin to load the example behind this one; called before each example. Nothing here."""
+
+    # going through the examples
+
+    def epoch_size(self) -> tuple[int, int]:
+        """Return how many examples and episodes an epoch has; squashed ones are both."""
+        if self.use_batch_act:
+            rows = self._sorted().rows
+            return rows, rows
+        return self.num_examples(), self.num_episodes()
+
+    def next_episode_idx(self, num_eps: int | None = None, loop: bool | None = None) -> int:
+        """Return the number of the next episode; from `num_eps` on: there is none left.
+
+        Args:
+            num_eps: how many there are (default: `num_episodes`).
+            loop: whether to go round (default: in training).
+        """
+        count = self.num_episodes() if num_eps is None else num_eps
+        if count == 0:
+            return 0
+        if self.random:
+            return random.randrange(count)
+        number = self.index.take()
+        return number % count if (self.training if loop is None else loop) else number
+
+    def next_example(self) -> tuple[Message, bool]:
+        """Return the next example, and whether the epoch is done with it."""
+        if self.episode_done:
+            self.episode_idx, self.entry_idx = self.next_episode_idx(), 0
+            if self.episode_idx >= self.num_episodes():
+                return {"episode_done": True}, True
+        else:
+            self.entry_idx += 1
+        self.submit_load_request()
+        example = self.get(self.episode_idx, self.entry_idx)
+        self.episode_done = bool(example["episode_done"])
+        is_last = self.training and not self.random and self.episode_idx == self.num_episodes() - 1
+        return example, is_last and self.episode_done
+
+    def next_batch(self) -> list[Message]:
+        """Return the next of the sorted batches; an empty one when none is left."""
+        batches = self._sorted()
+        number = self.index.take()
+        batch = batches.batch(number, loop=self.training)
+        self.epochDone = batches.is_last(number, loop=self.training)
+        return batch
+
+    def epoch_done(self) -> bool:
+        """Say whether there is nothing left in this epoch for this copy."""
+        if self.use_batch_act:
+            return self.epochDone or self.index.peek() >= self._sorted().count and not self.training
+        count = self.num_episodes()
+        if self.training:
+            return self.epochDone or count == 0
+        return self.epochDone or self.episode_done and self.index.peek() >= count
+
+    def _sorted(self) -> _Batches:
+        if self._batches is None:
+            self._batches = self._squashed()
+        return self._batches
+
+    def _squashed(self) -> _Batches:
+        context = int(self.opt.get("context_length", -1))
+        try:
+            rng = Random(_SHUFFLE_SEED)
+            rows = flatten(self._episodes(), context, bool(self.opt.get("include_labels", True)), rng)
+            batches = make_batches(sort_data(rows, self.training, rng), self.bsz)
+        except MemoryError as error:
+            raise MemoryError(_MEMORY_HINT.format(self.datatype.partition(":")[0])) from error
+        rng.shuffle(batches)
+        return _Batches(batches, reshuffles=self.random)
+
+    def _episodes(self) -> Iterator[Iterator[Message]]:
+        return (self._episode(number) for number in range(self.num_episodes()))
+
+    def _episode(self, number: int) -> Iterator[Message]:
+        entry, is_done = 0, False
+        while not is_done:
+            example = self.get(number, entry)
+            yield example
+            entry, is_done = entry + 1, bool(example["episode_done"])
+
+    # acting and observing
+
+    def act(self) -> Message:
+        """Return the next example, ``{"episode_done": True}`` if there is none left."""
+        example, self.epochDone = self.next_example()
+        action = {**example, "id": self.getID()}
+        self.last_act = action
+        self.lastY = self._hide(action)
+        return action
+
+    def batch_act(self, observations: Any) -> list[Message]:
+        """Return the next sorted batch, one message for each row; rows without an example are not counted."""
+        name = self.getID()
+        batch = [{**example, "id": name} for example in self.next_batch()]
+        batch += [{"episode_done": True, "id": name} for _ in range(self.bsz - len(batch))]
+        self.lastYs[:] = map(self._hide, batch)
+        return batch
+
+    def _hide(self, action: Message) -> Any:
+        """Return the labels of a message, after moving them to where the agent may see them."""
+        labels = action.get("labels")
+        if self.training:
+            if not labels and "text" in action and "reward" not in action:
+                raise ArgumentError(
+                    f"teacher {self.getID()!r}: the example {action['text']!r} has neither labels nor a reward, and "
+                    f'the datatype is {self.datatype!r}; give it labels, or ask with datatype "valid"'
+                )
+            return labels
+        if labels is None:
+            return action.get("eval_labels")
+        del action["labels"]
+        if not self._hides:
+            action["eval_labels"] = labels
+        return labels
+
+    def observe(self, observation: Any) -> Any:
+        """Count a reply to the last example."""
+        self.observation = observation
+        if self.use_batch_act:
+            labels, self.lastYs[self.batchindex] = self.lastYs[self.batchindex], None
+        else:
+            labels, self.lastY = self.lastY, None
+        if labels is not None:
+            self.metrics.update(observation, labels)
+        return observation

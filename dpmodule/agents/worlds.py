@@ -1,0 +1,427 @@
+"""Worlds: agents who take turns, one `parley` after the other.
+
+Source: ParlAI's worlds of 2018.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Mapping, Sequence
+from copy import deepcopy
+from typing import Any
+
+from ..base import ArgumentError
+from .agent import create_agents_from_shared
+from .loading import task_class
+from .metrics import aggregate_metrics
+
+__all__ = [
+    "DialogPartnerWorld",
+    "ExecutableWorld",
+    "MultiAgentDialogWorld",
+    "MultiWorld",
+    "World",
+    "create_task_world",
+    "task_names",
+    "validate",
+]
+
+_SHOWN = ("text", "labels", "eval_labels", "label_candidates", "reward")
+_LONGEST = 1000
+
+
+def validate(act: Any, agent: Any = None, row: int | None = None) -> Any:
+    """Return a message, or refuse what is none.
+
+    Raises:
+        ArgumentError: it is no dict; the text names the agent and the row of the batch.
+    """
+    if isinstance(act, dict):
+        return act
+    who = "an agent" if agent is None else f"agent {_name(agent)}"
+    where = "" if row is None else f" in row {row}"
+    raise ArgumentError(f"{who} returned {_article(act)} from its act{where}, expected a dict with a message")
+
+
+def _name(agent: Any) -> str:
+    return f"{agent.getID()!r} ({type(agent).__name__})" if hasattr(agent, "getID") else type(agent).__name__
+
+
+def _article(value: Any) -> str:
+    return "None" if value is None else f"something of type {type(value).__name__}"
+
+
+class World:
+    """What agents meet in.
+
+    A ``with`` statement shuts it down at its end, and ends quietly at Ctrl-C.
+
+    Args:
+        opt: options; a deep copy is kept as `opt`.
+        agents: the agents, in the order of their turns.
+        shared: what `share` of another world returned, for a copy of it, whose agents are copies, too.
+
+    Attributes:
+        agents: the agents.
+        acts: the last message of each.
+        total_parleys: how many there have been.
+    """
+
+    def __init__(
+        self,
+        opt: Mapping[str, Any],
+        agents: Sequence[Any] | None = None,
+        shared: Mapping[str, Any] | None = None,
+    ) -> None:
+        self.opt: dict[str, Any] = deepcopy(dict(opt))
+        self.id = str(self.opt.get("task", "world"))
+        given = create_agents_from_shared(shared["agents"]) if shared else list(agents or ())
+        self.agents: list[Any] = given
+        self.acts: list[Any] = [None] * len(given)
+        self.total_parleys = 0
+        self._ended_epochs = 0
+        self._size: int | None = None
+        self._began = time.monotonic()
+
+    def parley(self) -> None:
+        """Give every agent a turn: what it says, the others observe."""
+        raise NotImplementedError(f"{type(self).__name__} has to define parley()")
+
+    def getID(self) -> str:
+        """Return the name of the task."""
+        return self.id
+
+    def display(self) -> str:
+        """Return the last messages as text."""
+        return "\n".join(_shown(act) for act in self.get_acts() if act)
+
+    def episode_done(self) -> bool:
+        """Say whether the episode is done."""
+        return any(act and act.get("episode_done", False) for act in self.get_acts())
+
+    def epoch_done(self) -> bool:
+        """Say whether an agent, the teacher that is, has nothing left in this epoch."""
+        return any(agent.epoch_done() for agent in self.agents)
+
+    def num_examples(self) -> int:
+        """Return how many examples an epoch has, 0 where that is not known."""
+        return self._epoch_size(0)
+
+    def num_episodes(self) -> int:
+        """Return how many episodes an epoch has, 0 where that is not known."""
+        return self._epoch_size(1)
+
+    def _epoch_size(self, which: int) -> int:
+        teacher: Any = self.agents[0] if self.agents else None
+        if hasattr(teacher, "epoch_size"):
+            return int(teacher.epoch_size()[which] or 0)
+        count = getattr(teacher, ("num_examples", "num_episodes")[which], None)
+        return int(count() or 0) if count is not None else 0
+
+    def get_agents(self) -> list[Any]:
+        """Return the agents."""
+        return self.agents
+
+    def get_acts(self) -> list[Any]:
+        """Return the last message of each agent."""
+        return self.acts
+
+    def get_time(self) -> float:
+        """Return the seconds since the world was made."""
+        return time.monotonic() - self._began
+
+    def get_total_exs(self) -> int:
+        """Return how many examples there have been, rows without one among them."""
+        return self.total_parleys * self._rows()
+
+    def get_total_epochs(self) -> float:
+        """Return how many epochs there have been, with the part of the one that has begun."""
+        size = self._examples()
+        return self.get_total_exs() / size if size else float(self._ended_epochs)
+
+    def _rows(self) -> int:
+        return 1
+
+    def _examples(self) -> int:
+        if self._size is None:
+            self._size = self.num_examples()
+        return self._size
+
+    def update_counters(self) -> None:
+        """Count a parley; a subclass that defines `parley` calls this at its end."""
+        self.total_parleys += 1
+        if not (self._size or self._examples()) and self.epoch_done():
+            self._ended_epochs += 1
+
+    def share(self) -> dict[str, Any]:
+        """Return what a copy of the world is made of: its class, its options, and what its agents share."""
+        agents = [agent.share() for agent in self.agents]
+        return {"world_class": type(self), "opt": self.opt, "agents": agents}
+
+    def report(self, compute_time: bool = False) -> dict[str, Any]:
+        """Return what the teacher has counted.
+
+        Args:
+            compute_time: whether to add the seconds and parleys per second since the world was made.
+        """
+        found = self._report()
+        if compute_time:
+            seconds = self.get_time()
+            found = {**found, "time": seconds, "parleys_per_second": self.total_parleys / max(seconds, 1e-9)}
+        return found
+
+    def _report(self) -> dict[str, Any]:
+        for agent in self.agents:
+            if hasattr(agent, "report"):
+                return dict(agent.report())
+        return {}
+
+    def reset(self) -> None:
+        """Begin a new epoch."""
+        self.acts[:] = [None] * len(self.acts)
+        for agent in self.agents:
+            agent.reset()
+
+    def reset_metrics(self) -> None:
+        """Count anew."""
+        for agent in self.agents:
+            agent.reset_metrics()
+
+    def save_agents(self) -> None:
+        """Have every agent write what it has learned."""
+        for agent in self.agents:
+            agent.save()
+
+    def shutdown(self) -> None:
+        """Shut down the agents."""
+        for agent in self.agents:
+            agent.shutdown()
+
+    def __enter__(self) -> World:
+        return self
+
+    def __exit__(self, kind: Any, error: Any, trace: Any) -> bool:
+        self.shutdown()
+        return kind is KeyboardInterrupt
+
+
+def _shown(act: Mapping[str, Any]) -> str:
+    lines = [f"[{act.get('id', 'agent')}]:"]
+    for key in _SHOWN:
+        value = act.get(key)
+        if value is None or value == "":
+            continue
+        text = value if isinstance(value, str) else _joined(value)
+        text = text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."
+        lines.append(f" {text}" if key == "text" else f" [{key}: {text}]")
+    return "\n".join(lines)
+
+
+def _joined(value: Any) -> str:
+    return "|".join(map(str, value)) if isinstance(value, (list, tuple, set, frozenset)) else str(value)
+
+
+class DialogPartnerWorld(World):
+    """Two agents in turn: a teacher and the one that it teaches.
+
+    Args:
+        opt: options.
+        agents: the two.
+        shared: of another world.
+
+    Raises:
+        ArgumentError: there are not two agents.
+    """
+
+    def __init__(
+        self,
+        opt: Mapping[str, Any],
+        agents: Sequence[Any] | None = None,
+        shared: Mapping[str, Any] | None = None,
+    ) -> None:
+        super().__init__(opt, agents, shared)
+        if len(self.agents) != 2:
+            raise ArgumentError(
+                f"agents has {len(self.agents)}, expected two: a teacher and the one that it teaches"
+            )
+
+    def parley(self) -> None:
+        """Let the teacher ask, and the other one answer."""
+        acts, (teacher, student) = self.acts, self.agents
+        act = acts[0] = teacher.act()
+        student.observe(act if type(act) is dict else validate(act, teacher))
+        act = acts[1] = student.act()
+        teacher.observe(act if type(act) is dict else validate(act, student))
+        self.update_counters()
+
+
+class MultiAgentDialogWorld(World):
+    """Any number of agents, each of whom speaks to all others in turn."""
+
+    def parley(self) -> None:
+        """Let everyone speak once."""
+        for index, agent in enumerate(self.agents):
+            act = self.acts[index] = validate(agent.act(), agent)
+            for other in self.agents:
+                if other is not agent:
+                    other.observe(act)
+        self.update_counters()
+
+
+class ExecutableWorld(MultiAgentDialogWorld):
+    """A world that what is said changes, and in which each agent sees its own part.
+
+    A subclass defines `execute` and `observe`.
+    """
+
+    def execute(self, agent: Any, act: Any) -> None:
+        """Let what an agent said change the world; nothing here."""
+
+    def observe(self, agent: Any, act: Any) -> Any:
+        """Return what an agent sees of a message, its own ones too; None: nothing."""
+        return act
+
+    def parley(self) -> None:
+        """Let everyone speak once, change the world, and show it."""
+        for index, agent in enumerate(self.agents):
+            act = self.acts[index] = validate(agent.act(), agent)
+            self.execute(agent, act)
+            for other in self.agents:
+                seen = self.observe(other, act)
+                if seen is not None:
+                    other.observe(seen)
+        self.update_counters()
+
+
+class MultiWorld(World):
+    """A world for each of several tasks, one of which is chosen whenever an episode begins.
+
+    In training the choice is drawn; elsewhere the tasks follow each other in turn, until all are done.
+
+    Args:
+        opt: options; ``task`` names the tasks, with commas between.
+        agents: who meets the teacher of every task.
+        shared: of another world.
+        default_world: the class of the worlds (default: as `create_task_world` picks it).
+    """
+
+    def __init__(
+        self,
+        opt: Mapping[str, Any],
+        agents: Sequence[Any] | None = None,
+        shared: Mapping[str, Any] | None = None,
+        default_world: type[World] | None = None,
+    ) -> None:
+        super().__init__(opt)
+        if shared:
+            self.worlds: list[World] = [each["world_class"](each["opt"], None, each) for each in shared["worlds"]]
+        else:
+            # sorted batches of one task leave no place for another
+            single = {**self.opt, "batch_sort": False}
+            self.worlds = [
+                create_task_world({**single, "task": task}, agents or (), default_world)
+                for task in task_names(self.opt["task"])
+            ]
+        self.random = self.opt.get("datatype", "train") == "train"
+        self.world_idx = -1
+
+    @property
+    def _current(self) -> World:
+        return self.worlds[max(self.world_idx, 0)]
+
+    def parley_init(self) -> None:
+        """Choose the task of the next parley: another one when the episode is done."""
+        if self.world_idx >= 0 and not self._current.episode_done() and any(self._current.get_acts()):
+            return
+        if self.random:
+            self.world_idx = random.randrange(len(self.worlds))
+            return
+        for step in range(1, len(self.worlds) + 1):
+            candidate = (self.world_idx + step) % len(self.worlds)
+            if not self.worlds[candidate].epoch_done():
+                self.world_idx = candidate
+                return
+        self.world_idx = max(self.world_idx, 0)
+
+    def parley(self) -> None:
+        """Choose a task, and let its agents speak."""
+        self.parley_init()
+        self._current.parley()
+        self.update_counters()
+
+    def display(self) -> str:
+        """Return the last messages as text."""
+        return f"[world {self.world_idx}: {self._current.getID()}]\n{self._current.display()}"
+
+    def get_agents(self) -> list[Any]:
+        """Return the agents of the task that was chosen."""
+        return self._current.get_agents()
+
+    def get_acts(self) -> list[Any]:
+        """Return the last messages of the task that was chosen."""
+        return self._current.get_acts()
+
+    def episode_done(self) -> bool:
+        """Say whether the episode of the task that was chosen is done."""
+        return self._current.episode_done()
+
+    def epoch_done(self) -> bool:
+        """Say whether all tasks are done."""
+        return all(world.epoch_done() for world in self.worlds)
+
+    def _epoch_size(self, which: int) -> int:
+        return sum(world._epoch_size(which) for world in self.worlds)
+
+    def share(self) -> dict[str, Any]:
+        """Return what a copy is made of."""
+        worlds = [world.share() for world in self.worlds]
+        return {"world_class": type(self), "opt": self.opt, "worlds": worlds}
+
+    def _report(self) -> dict[str, Any]:
+        return aggregate_metrics({world.getID(): world.report() for world in self.worlds})
+
+    def reset(self) -> None:
+        """Begin a new epoch of all tasks."""
+        self.world_idx = -1
+        for world in self.worlds:
+            world.reset()
+
+    def reset_metrics(self) -> None:
+        """Count anew."""
+        for world in self.worlds:
+            world.reset_metrics()
+
+    def save_agents(self) -> None:
+        """Have every agent write what it has learned; they are the same in all tasks."""
+        self.worlds[0].save_agents()
+
+    def shutdown(self) -> None:
+        """Shut down the agents of all tasks."""
+        for world in self.worlds:
+            world.shutdown()
+
+
+def task_names(names: str) -> list[str]:
+    """Return the names of tasks that have commas between."""
+    return [name.strip() for name in str(names).split(",") if name.strip()]
+
+
+def create_task_world(
+    opt: Mapping[str, Any], user_agents: Sequence[Any], default_world: type[World] | None = None
+) -> World:
+    """Return the plain world of one task.
+
+    Args:
+        opt: options; ``task`` names the teacher.
+        user_agents: who meets it.
+        default_world: the class of the world (default: `DialogPartnerWorld` for one agent besides the teacher,
+            `MultiAgentDialogWorld` for more).
+
+    Raises:
+        ArgumentError: there is no such task.
+    """
+    kind, arguments = task_class(opt["task"])
+    agents = [kind({**opt, "task_arguments": arguments}), *user_agents]
+    world = default_world or (DialogPartnerWorld if len(agents) == 2 else MultiAgentDialogWorld)
+    return world(opt, agents)
