@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 import torch
@@ -19,8 +19,10 @@ from .executor.sparse_arrays import allocate_as
 from .ndarray import NDArray
 from .ops.exposure import expose
 from .optimizer import Optimizer, Updater
-from .optimizer.shared_states import SharedStates, StateKey
 from .segment import Segment
+
+if TYPE_CHECKING:
+    from .optimizer.shared_states import SharedStates, StateKey
 
 __all__ = ["ParamStore"]
 
@@ -357,6 +359,8 @@ class ParamStore:
         for index, key in keys.items():
             states[key] = updater.state_of(index, self.array(*key))
             counts[key] = optimizer.count_of(index)
+        from .optimizer.shared_states import SharedStates  # few programs share
+
         return SharedStates(optimizer, states, counts)
 
     def _give_states(self, updater: Updater, keys: Mapping[Any, StateKey]) -> None:

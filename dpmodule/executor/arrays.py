@@ -52,7 +52,7 @@ def assign(name: str, target: NDArray, value: Any) -> None:
             own.copy_(tensor)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, eq=False, repr=False)
 class Binding:
     """What an executor is bound to.
 
@@ -82,7 +82,7 @@ class Binding:
     stypes: Mapping[str, str] | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, eq=False, repr=False)
 class BoundArrays:
     """An array for each of a graph's variables, with what is known about the graph for them.
 

@@ -18,7 +18,7 @@ from .storage import Storage
 __all__ = ["LossHead", "Lowered", "Step", "lower"]
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False, repr=False)
 class Step:
     """One call.
 
@@ -74,7 +74,7 @@ class LossHead:
     in_place: bool = False
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False, repr=False)
 class Lowered:
     """Steps and what they return.
 

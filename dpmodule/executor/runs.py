@@ -41,7 +41,7 @@ class Prepared(NamedTuple):
     forward: Forward
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False, repr=False)
 class Run:
     """What a recorded forward leaves for backward.
 

@@ -13,7 +13,7 @@ from ..params import ParamStore
 __all__ = ["BindArguments", "OptimizerArguments", "ParamArguments"]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, eq=False, repr=False)
 class BindArguments:
     """The arguments of `BaseModule.bind`; see there."""
 
@@ -43,7 +43,7 @@ class BindArguments:
             )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, eq=False, repr=False)
 class ParamArguments:
     """The arguments of `BaseModule.init_params`; see there."""
 
@@ -59,7 +59,7 @@ class ParamArguments:
         module.init_params(*(getattr(self, each.name) for each in fields(self)))
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, eq=False, repr=False)
 class OptimizerArguments:
     """The arguments of `BaseModule.init_optimizer`; see there."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from typing_extensions import override
@@ -14,7 +14,6 @@ from .. import later
 from ..base import ArgumentError, MXNetError, ShapeError, StateError
 from ..context import Context
 from ..executor import give_back
-from ..executor.explanation import Explanation
 from ..ndarray import NDArray
 from ..params import ParamStore
 from ..symbol import Symbol
@@ -26,6 +25,9 @@ from .feed import describe
 from .module import Module
 from .mxnet_compat import BUCKETING_MODULE, also_named
 from .stage import Stage, needs
+
+if TYPE_CHECKING:
+    from ..executor.explanation import Explanation
 
 __all__ = ["BucketingModule"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import warnings
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from typing_extensions import override
@@ -15,7 +15,6 @@ from .. import optimizer as opt
 from ..base import ArgumentError, StateError
 from ..context import Context
 from ..executor import run_options
-from ..executor.explanation import Explanation
 from ..ndarray import NDArray
 from ..ndarray.row_sparse import row_numbers
 from ..params import ParamStore
@@ -32,6 +31,9 @@ from .stage import Stage, needs, too_early
 from .summary import describe, summarize
 from .updates import Updates, check_compression
 from .workers import run_between
+
+if TYPE_CHECKING:
+    from ..executor.explanation import Explanation
 
 __all__ = ["Module"]
 

@@ -31,7 +31,7 @@ __all__ = [
 ]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class AttrType:
     """How to read an attribute: `parse` raises ValueError or TypeError; `expects` ends the message."""
 

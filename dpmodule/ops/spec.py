@@ -54,7 +54,7 @@ class _Required:
 REQUIRED = _Required()
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Attr:
     """One attribute: how to read it, what it means, and its default (none = required)."""
 
@@ -63,7 +63,7 @@ class Attr:
     default: Any = REQUIRED
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Input:
     """One input.
 
@@ -107,7 +107,7 @@ def numbered(count: int) -> tuple[str, ...]:
     return ("output",) if count == 1 else tuple(f"output{i}" for i in range(count))
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Variadic:
     """Any number of inputs ``<name>0, <name>1, ...``, or of groups of inputs ``weight_0, grad_0, weight_1, ...``.
 
@@ -162,7 +162,7 @@ class Variadic:
         )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Onnx:
     """ONNX operator: its type, attributes renamed (ours to theirs) and constant ones; or the name of a builder.
 
@@ -176,7 +176,7 @@ class Onnx:
     missing: str = ""
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False, repr=False)
 class Env:
     """What an operator may know besides attributes and tensors.
 
@@ -202,7 +202,7 @@ class Env:
     counted: torch.Tensor | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Loss:
     """An output that is its own loss: its gradient ignores the head gradient.
 
