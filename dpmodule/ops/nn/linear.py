@@ -24,6 +24,8 @@ __all__ = ["LARGE", "by_onednn", "linear", "onednn_pays", "product", "product_by
 
 LARGE = 2**22
 """Multiplications in a product below which oneDNN gains too little to begin with it: its code takes about 8 MB."""
+_WORTH_RECORDING = 2**20
+"""Multiplications below which our own kernel does not make up for gradients that are recorded in Python."""
 _LEAST_ROWS = 8
 """Samples below which oneDNN's gradients are the slower ones."""
 _SLOW_WITH_MKL = ("AuthenticAMD", "HygonGenuine")
@@ -84,7 +86,7 @@ def product_by_faster(left: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
 
 
 class _Linear(torch.autograd.Function):
-    """``data @ weight.T + bias`` by oneDNN, with gradients that go the same way."""
+    """``data @ weight.T + bias`` by oneDNN or our own kernel, with gradients that go the same way."""
 
     @staticmethod
     def forward(
@@ -92,15 +94,15 @@ class _Linear(torch.autograd.Function):
     ) -> torch.Tensor:
         ctx.save_for_backward(data, weight)
         ctx.has_bias = bias is not None
-        return private.onednn_linear(data, weight, bias, "none", [], "")
+        return _by_faster(data, weight, bias)
 
     @staticmethod
     def backward(ctx: Any, *grads: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
         data, weight = ctx.saved_tensors
         (grad,) = grads
-        multiply = F.linear if data.shape[0] < _LEAST_ROWS else product
-        for_data = multiply(grad, weight.t()) if ctx.needs_input_grad[0] else None
-        for_weight = multiply(grad.t(), data.t()) if ctx.needs_input_grad[1] else None
+        by = F.linear if data.shape[0] < _LEAST_ROWS else product_by_faster
+        for_data = by(grad, weight.t()) if ctx.needs_input_grad[0] else None
+        for_weight = by(grad.t(), data.t()) if ctx.needs_input_grad[1] else None
         for_bias = grad.sum(0) if ctx.has_bias and ctx.needs_input_grad[2] else None
         return for_data, for_weight, for_bias
 
@@ -116,12 +118,25 @@ def linear(data: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None =
         weight: (M, K), of any strides.
         bias: (M,), or None.
     """
-    if not torch.is_grad_enabled() and is_moderate(data, weight):
+    if not torch.is_grad_enabled():
+        return _by_faster(data, weight, bias)
+    if data.requires_grad or weight.requires_grad or (bias is not None and bias.requires_grad):
+        by = _apply if by_onednn(data, weight) or _is_worth_recording(data, weight) else F.linear
+        return by(data, weight, bias)
+    if by_onednn(data, weight):
+        return private.onednn_linear(data, weight, bias, "none", [], "")
+    return F.linear(data, weight, bias)
+
+
+def _is_worth_recording(data: torch.Tensor, weight: torch.Tensor) -> bool:
+    """Say whether our own kernel, which takes about half of MKL's time where that is slow, is for a product to learn."""
+    return data.shape[0] * weight.numel() >= _WORTH_RECORDING and onednn_pays() and is_moderate(data, weight)
+
+
+def _by_faster(data: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None) -> torch.Tensor:
+    """Return ``data @ weight.T + bias``; records no gradient."""
+    if is_moderate(data, weight):
         return multiply(data, weight, bias)
-    if not by_onednn(data, weight):
-        return F.linear(data, weight, bias)
-    if torch.is_grad_enabled() and (
-        data.requires_grad or weight.requires_grad or (bias is not None and bias.requires_grad)
-    ):
-        return _apply(data, weight, bias)
-    return private.onednn_linear(data, weight, bias, "none", [], "")
+    if by_onednn(data, weight):
+        return private.onednn_linear(data, weight, bias, "none", [], "")
+    return F.linear(data, weight, bias)
