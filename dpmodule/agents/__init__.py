@@ -8,6 +8,7 @@ _LATER = {
     "agent": "Agent create_agent create_agent_from_shared create_agents_from_shared",
     "batch_world": "BatchWorld",
     "create": "create_task",
+    "hogwild_world": "HogwildWorld",
     "metrics": "Metrics aggregate_metrics",
     "repeat": "RandomCandidateAgent RepeatLabelAgent RepeatQueryAgent",
     "teachers": "FixedDialogTeacher Teacher",
