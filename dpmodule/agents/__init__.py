@@ -13,6 +13,7 @@ _LATER = {
     "dictionary": "DictionaryAgent",
     "dynamic_batch_world": "DynamicBatchWorld",
     "ir_baseline": "IrBaselineAgent",
+    "hogwild_world": "HogwildWorld",
     "metrics": "Metrics aggregate_metrics",
     "multi_task": "MultiTaskTeacher",
     "parser": "ParlaiParser",
