@@ -321,7 +321,8 @@ class FixedDialogTeacher(Teacher):
     def epoch_done(self) -> bool:
         """Say whether there is nothing left in this epoch for this copy."""
         if self.use_batch_act:
-            return self.epochDone or self.index.peek() >= self._sorted().count and not self.training
+            count = self._sorted().count
+            return self.epochDone or count == 0 or not self.training and self.index.peek() >= count
         count = self.num_episodes()
         if self.training:
             return self.epochDone or count == 0
