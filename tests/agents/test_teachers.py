@@ -1,6 +1,6 @@
 import pytest
 
-from dpmodule.agents import Teacher, create_task
+from dpmodule.agents import Teacher, create_task, create_task_world
 from dpmodule.agents.teachers import is_training
 from dpmodule.base import ArgumentError
 from helpers.talks import Noting, Talks, Texts, epoch, spec
@@ -151,3 +151,23 @@ def test_a_plain_teacher():
     world = create_task({"task": "dpmodule.agents:Teacher"}, Noting({}))
     world.parley()
     assert (world.num_examples(), world.get_total_epochs()) == (0, 0.0)
+
+
+def test_a_plain_world_with_options_of_a_batch_asks_and_counts_single_examples():
+    opt = {"task": TASK, "datatype": "valid", "batchsize": 4, "batch_sort": True}
+    student = Noting(opt)
+    world = create_task_world(opt, [student])
+    for _ in range(2):
+        student.seen.clear()
+        while not world.epoch_done():
+            world.parley()
+        assert [each["text"].split()[1] for each in student.seen] == [
+            "0.0",
+            "0.1",
+            "0.2",
+            "1.0",
+            "2.0",
+            "2.1",
+        ]
+        assert world.report()["total"] == world.num_examples() == 6
+        world.reset()
