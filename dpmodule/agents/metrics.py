@@ -23,6 +23,7 @@ __all__ = [
     "Metrics",
     "aggregate_metrics",
     "bleu",
+    "by_name",
     "exact_match",
     "f1_score",
     "normalize_answer",
@@ -140,7 +141,14 @@ class Metrics:
         self._with_f1 = not wanted.isdisjoint({"default", _F1})
         self._with_bleu = _BLEU in wanted
         self._tally = Tally(workers + 1 if workers > 1 else 1)
+        self._index = 0
         self._column = self._tally.column(0)
+
+    def expect_workers(self, workers: int) -> None:
+        """Make room for workers that are more than the options said; those of before go on in vain."""
+        if self._tally.columns <= workers:
+            self._tally = self._tally.widened(workers + 1)
+            self._column = self._tally.column(self._index)
 
     def for_worker(self, threadindex: int) -> Metrics:
         """Return metrics that add to a worker's own column of these.
@@ -150,8 +158,16 @@ class Metrics:
         """
         found = copy(self)
         if self._tally.columns > 1:
-            found._column = self._tally.column(threadindex + 1)
+            found._index = threadindex + 1
+            found._column = self._tally.column(found._index)
         return found
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {key: value for key, value in vars(self).items() if key != "_column"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+        self._column = self._tally.column(self._index)
 
     def __deepcopy__(self, memo: Any) -> Metrics:
         return self  # what is shared is copied; the sums are one
@@ -190,11 +206,11 @@ class Metrics:
     def _rank(self, candidates: Iterable[str], labels: Iterable[str]) -> None:
         wanted = set(map(normalize_answer, labels))
         ranked = list(candidates)
-        found = (place for place, each in enumerate(ranked, start=1) if normalize_answer(each) in wanted)
-        place = next(found, len(ranked) + 1)
+        places = (place for place, each in enumerate(ranked, start=1) if normalize_answer(each) in wanted)
+        place = next(places, None)
         for most in _RANKS:
-            self._column.add(f"hits@{most}", int(place <= most))
-        self._column.add(_RANK, place)
+            self._column.add(f"hits@{most}", int(place is not None and place <= most))
+        self._column.add(_RANK, len(ranked) + 1 if place is None else place)
 
     def _take(self, reported: Mapping[str, Any]) -> None:
         for name, value in reported.items():
@@ -225,6 +241,16 @@ class Metrics:
         self._tally.clear()
 
 
+def by_name(reports: Iterable[tuple[str, Mapping[str, Any]]]) -> dict[str, Mapping[str, Any]]:
+    """Return the reports of tasks by their names; the second one of a name has ``#2`` behind it, and so on."""
+    found: dict[str, Mapping[str, Any]] = {}
+    counts: Counter[str] = Counter()
+    for name, report in reports:
+        counts[name] += 1
+        found[name if counts[name] == 1 else f"{name}#{counts[name]}"] = report
+    return found
+
+
 def aggregate_metrics(reports: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
     """Return the report over several tasks.
 
@@ -236,15 +262,16 @@ def aggregate_metrics(reports: Mapping[str, Mapping[str, Any]]) -> dict[str, Any
         average), to 4 significant digits; ``micro``: the same, each task counted by its total.
     """
     found: dict[str, Any] = {"tasks": {name: dict(report) for name, report in reports.items()}}
-    found[_TOTAL] = sum(report[_TOTAL] for report in reports.values())
+    found[_TOTAL] = sum(report.get(_TOTAL, 0) for report in reports.values())
     keys = [key for report in reports.values() for key in report if key != _TOTAL and _is_mean(report[key])]
     micro = {}
     for key in dict.fromkeys(keys):
         having = [report for report in reports.values() if key in report]
         found[key] = round_sigfigs(math.fsum(report[key] for report in having) / len(having))
-        weight = sum(report[_TOTAL] for report in having)
+        weight = sum(report.get(_TOTAL, 0) for report in having)
         if weight:
-            micro[key] = round_sigfigs(math.fsum(each[key] * each[_TOTAL] for each in having) / weight)
+            summed = math.fsum(each[key] * each.get(_TOTAL, 0) for each in having)
+            micro[key] = round_sigfigs(summed / weight)
     found["micro"] = micro
     return found
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from ..base import ArgumentError
 from .agent import Agent
-from .counter import counter_for
+from .counter import Counter, SharedCounter, counter_for
 from .metrics import Metrics
 from .squash import flatten, make_batches, sort_data
 
@@ -52,9 +52,8 @@ class _Batches:
         self.count = len(batches)
         self.rows = sum(map(len, batches))
         self._batches = list(batches)
-        self._reshuffles = reshuffles
-        self._order = list(range(self.count))
-        self._epoch = 0
+        self.reshuffles = reshuffles
+        self._order: tuple[int, Sequence[int]] = (-1, ())
 
     def batch(self, number: int, loop: bool) -> list[Message]:
         """Return a batch, an empty one behind the last.
@@ -66,11 +65,15 @@ class _Batches:
         if number >= self.count and not (loop and self.count):
             return []
         epoch, place = divmod(number, self.count)
-        if epoch != self._epoch and self._reshuffles:
-            self._order = list(range(self.count))
-            Random(_SHUFFLE_SEED + epoch).shuffle(self._order)
-            self._epoch = epoch
-        return self._batches[self._order[place]]
+        return self._batches[self._order_of(epoch)[place] if self.reshuffles else place]
+
+    def _order_of(self, epoch: int) -> Sequence[int]:
+        known, order = self._order
+        if known != epoch:
+            order = list(range(self.count))
+            Random(_SHUFFLE_SEED + epoch).shuffle(order)
+            self._order = epoch, order  # in one step, for threads
+        return order
 
     def is_last(self, number: int, loop: bool) -> bool:
         """Say whether an epoch ends with a batch; see `batch`."""
@@ -131,6 +134,15 @@ class Teacher(Agent):
     def reset_metrics(self) -> None:
         """Count anew."""
         self.metrics.clear()
+
+    def expect_workers(self, workers: int) -> None:
+        """Move what copies have in common to where workers of other processes find it, if it is not there.
+
+        Args:
+            workers: how many there will be.
+        """
+        if isinstance(self.metrics, Metrics):
+            self.metrics.expect_workers(workers)
 
     def share(self) -> dict[str, Any]:
         """Return what a copy is made of; it counts in the same metrics."""
@@ -195,6 +207,7 @@ class FixedDialogTeacher(Teacher):
         self._batches: _Batches | None = shared.get("batches") if shared else None
         is_row = shared is not None and "batchindex" in shared
         self.lastYs: list[Any] = shared["lastYs"] if shared and is_row else [None] * self.bsz
+        self._is_alone = False
         self._begin()
 
     def _begin(self) -> None:
@@ -210,12 +223,26 @@ class FixedDialogTeacher(Teacher):
         super().reset()
         self._begin()
         if not self._is_copy:
-            self.index.reset()
+            self.index.reset(self._next_epoch())
+
+    def _next_epoch(self) -> int:
+        """Return the number at which an epoch begins: a new one where each of them has an order of its own."""
+        batches = self._batches
+        if batches is None or not batches.reshuffles or not batches.count:
+            return 0
+        return -(-self.index.peek() // batches.count) * batches.count
 
     def reset_metrics(self) -> None:
         """Count anew; a copy leaves the counts, which are all copies', to the original."""
         if not self._is_copy:
             super().reset_metrics()
+
+    def expect_workers(self, workers: int) -> None:
+        """Move what copies have in common, such as the place among the examples, to where workers find it."""
+        super().expect_workers(workers)
+        if isinstance(self.index, Counter):
+            number, self.index = self.index.peek(), SharedCounter()
+            self.index.reset(number)
 
     def share(self) -> dict[str, Any]:
         """Return what a copy is made of: the place among the examples is one for all."""
@@ -250,7 +277,7 @@ class FixedDialogTeacher(Teacher):
 
     def epoch_size(self) -> tuple[int, int]:
         """Return how many examples and episodes an epoch has; squashed ones are both."""
-        if self.use_batch_act:
+        if self._is_batched():
             rows = self._sorted().rows
             return rows, rows
         return self.num_examples(), self.num_episodes()
@@ -294,8 +321,9 @@ class FixedDialogTeacher(Teacher):
 
     def epoch_done(self) -> bool:
         """Say whether there is nothing left in this epoch for this copy."""
-        if self.use_batch_act:
-            return self.epochDone or self.index.peek() >= self._sorted().count and not self.training
+        if self._is_batched():
+            count = self._sorted().count
+            return self.epochDone or count == 0 or not self.training and self.index.peek() >= count
         count = self.num_episodes()
         if self.training:
             return self.epochDone or count == 0
@@ -329,8 +357,13 @@ class FixedDialogTeacher(Teacher):
 
     # acting and observing
 
+    def _is_batched(self) -> bool:
+        """Say whether sorted batches are asked for, and not, in a plain world, single examples."""
+        return self.use_batch_act and not self._is_alone
+
     def act(self) -> Message:
         """Return the next example, ``{"episode_done": True}`` if there is none left."""
+        self._is_alone = True
         example, self.epochDone = self.next_example()
         action = {**example, "id": self.getID()}
         self.last_act = action
@@ -339,6 +372,7 @@ class FixedDialogTeacher(Teacher):
 
     def batch_act(self, observations: Any) -> list[Message]:
         """Return the next sorted batch, one message for each row; rows without an example are not counted."""
+        self._is_alone = False
         name = self.getID()
         batch = [{**example, "id": name} for example in self.next_batch()]
         batch += [{"episode_done": True, "id": name} for _ in range(self.bsz - len(batch))]
@@ -365,7 +399,7 @@ class FixedDialogTeacher(Teacher):
     def observe(self, observation: Any) -> Any:
         """Count a reply to the last example."""
         self.observation = observation
-        if self.use_batch_act:
+        if self._is_batched():
             labels, self.lastYs[self.batchindex] = self.lastYs[self.batchindex], None
         else:
             labels, self.lastY = self.lastY, None
