@@ -10,6 +10,7 @@ _LATER = {
     "create": "create_task",
     "metrics": "Metrics aggregate_metrics",
     "repeat": "RandomCandidateAgent RepeatLabelAgent RepeatQueryAgent",
+    "tasks": "DocsTeacher NoCandidateTeacher ReverseTeacher",
     "teachers": "FixedDialogTeacher Teacher",
     "worlds": "DialogPartnerWorld ExecutableWorld MultiAgentDialogWorld MultiWorld World create_task_world",
 }
