@@ -148,7 +148,8 @@ def test_a_file_that_is_no_text(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "option", [{"dict_tokenizer": "spacy"}, {"dict_minfreq": "2"}, {"dict_maxtokens": 1.5}, {"dict_minfreq": True}]
+    "option",
+    [{"dict_tokenizer": "spacy"}, {"dict_minfreq": "2"}, {"dict_maxtokens": 1.5}, {"dict_minfreq": True}],
 )
 def test_options_that_are_none(option):
     with pytest.raises(ArgumentError, match=next(iter(option))):
