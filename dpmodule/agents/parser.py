@@ -181,16 +181,25 @@ class ParlaiParser(argparse.ArgumentParser):
 
     def _add_named(self, words: Sequence[str]) -> None:
         """Add the flags of the agent and the tasks that stand on the line."""
-        kinds = [task_class(name)[0] for name in task_names(_value_of(words, "-t", "--task"))]
-        if model := _value_of(words, "-m", "--model"):
+        kinds = [task_class(name)[0] for name in task_names(self._value_of(words, "-t", "--task"))]
+        if model := self._value_of(words, "-m", "--model"):
             kinds.append(agent_class(model)[0])
         else:
-            path = options_file(_value_of(words, "-mf", "--model-file"))
+            path = options_file(self._value_of(words, "-mf", "--model-file"))
             saved = load_options(path).get("model") if os.path.isfile(path) else None
             kinds += [agent_class(saved, trusted=())[0]] if saved else []
         for kind in dict.fromkeys(kinds):
             if hasattr(kind, "add_cmdline_args"):
                 kind.add_cmdline_args(self)
+
+    def _value_of(self, words: Sequence[str], *flags: str) -> str:
+        """Return what stands behind a flag, if there is such a one, the last time; else an empty text."""
+        found = ""
+        for place, word in enumerate(words):
+            flag, equals, value = word.partition("=")
+            if flag in flags and flag in self._option_string_actions:
+                found = value if equals else next(iter(words[place + 1 : place + 2]), "")
+        return found
 
     def _check_flags(self, words: Sequence[str]) -> None:
         """Refuse unknown flags; argparse takes ``-mx`` for ``-m x``."""
@@ -211,16 +220,6 @@ class ParlaiParser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         """Raise what argparse would print and end the program for."""
         raise ArgumentError(f"{message} (--help lists all flags)")
-
-
-def _value_of(words: Sequence[str], *flags: str) -> str:
-    """Return what stands behind a flag, the last of them if there are several; an empty text without one."""
-    found = ""
-    for place, word in enumerate(words):
-        flag, equals, value = word.partition("=")
-        if flag in flags:
-            found = value if equals else next(iter(words[place + 1 : place + 2]), "")
-    return found
 
 
 def _truth(text: str) -> bool:
