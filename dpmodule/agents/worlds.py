@@ -315,7 +315,9 @@ class MultiWorld(World):
     ) -> None:
         super().__init__(opt)
         if shared:
-            self.worlds: list[World] = [each["world_class"](each["opt"], None, each) for each in shared["worlds"]]
+            self.worlds: list[World] = [
+                each["world_class"](each["opt"], None, each) for each in shared["worlds"]
+            ]
         else:
             # sorted batches of one task leave no place for another
             single = {**self.opt, "batch_sort": False}

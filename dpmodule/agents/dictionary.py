@@ -1,0 +1,352 @@
+"""`DictionaryAgent`: the words of dialogues with their numbers, counted, sorted and kept in a file.
+
+Source: ParlAI's dictionary of 2018, whose files it reads, too.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from ..atomic import write_atomically
+from ..base import ArgumentError, FileFormatError
+from ..commit import read_settled
+from .agent import Agent
+
+__all__ = ["DictionaryAgent"]
+
+_WORDS = re.compile(r"\w+|[^\w\s]|\n")
+_ESCAPED = re.compile(r"\\([\\ntr])")
+_ESCAPES = {"\\": "\\\\", "\n": "\\n", "\t": "\\t", "\r": "\\r"}
+_MEANT = {text[1]: character for character, text in _ESCAPES.items()}
+_ESCAPE_TABLE = str.maketrans(_ESCAPES)
+
+_SPECIAL = (
+    ("nulltoken", "__NULL__"),
+    ("starttoken", "__START__"),
+    ("endtoken", "__END__"),
+    ("unktoken", "__UNK__"),
+)
+_MOST = 1_000_000_003
+"""What the first special token counts; the others follow, so that they stay in front of all words."""
+
+
+def _re_tokenize(text: str) -> list[str]:
+    return _WORDS.findall(text)
+
+
+_TOKENIZERS: Mapping[str, Callable[[str], list[str]]] = {
+    "re": _re_tokenize,
+    "split": str.split,
+    "space": lambda text: text.split(" "),
+}
+
+
+class DictionaryAgent(Agent):
+    r"""Gives every token a number, counts how often it comes, and turns texts into numbers and back.
+
+    The first four numbers are those of the special tokens: nothing (to fill up with), start, end and unknown. Words
+    follow as they come; `sort` puts them in the order of their counts and drops rare ones.
+
+    Copies use the same tables as their original.
+
+    Args:
+        opt: options, all of which may be left out: ``dict_file``: a file to read if it is there, and to write;
+            ``dict_minfreq``: how often a token has to have come to stay when sorted (default 0); ``dict_maxtokens``:
+            how many tokens stay, special ones among them (default -1: all); ``dict_lower``: whether texts are put in
+            lower case (default False); ``dict_tokenizer``: ``"re"``, words and punctuation marks (default),
+            ``"split"``, what lies between blanks of any kind, or ``"space"``, between single spaces;
+            ``dict_nulltoken``, ``dict_starttoken``, ``dict_endtoken``, ``dict_unktoken``: special tokens, an empty text
+            for none (default: ``"__NULL__"``, ``"__START__"``, ``"__END__"``, ``"__UNK__"``); ``dict_textfields``: what
+            of a message counts, with commas (default ``"text,labels"``).
+        shared: of another dictionary, whose tables it uses.
+
+    Attributes:
+        freq: how often each token came.
+        tok2ind: the number of each token.
+        ind2tok: the token of each number.
+
+    Raises:
+        ArgumentError: an option is no such thing.
+        FileError: the file cannot be read.
+        FileFormatError: the file is no dictionary.
+
+    Example:
+        >>> words = DictionaryAgent({"dict_lower": True})
+        >>> words.observe({"text": "The cat saw the dog.", "labels": ["The dog!"]})["text"]
+        'The cat saw the dog.'
+        >>> words.sort()[4:6]
+        [('the', 3), ('dog', 2)]
+        >>> words.txt2vec("the bird")
+        [4, 3]
+        >>> words.vec2txt([4, 3])
+        'the __UNK__'
+    """
+
+    def __init__(self, opt: Mapping[str, Any], shared: Mapping[str, Any] | None = None) -> None:
+        super().__init__(opt, shared)
+        self.id = "Dictionary"
+        special = [str(_given(self.opt.get(f"dict_{name}"), token)) for name, token in _SPECIAL]
+        self.null_token, self.start_token, self.end_token, self.unk_token = special
+        self.minfreq = _whole(self.opt, "dict_minfreq", 0)
+        self.maxtokens = _whole(self.opt, "dict_maxtokens", -1)
+        self.lower = bool(self.opt.get("dict_lower", False))
+        self.textfields = str(_given(self.opt.get("dict_textfields"), "text,labels")).split(",")
+        self._tokenize = _tokenizer(self.opt)
+        self._has_changed, self._is_copy = False, shared is not None
+        tables = shared or {"freq": {}, "tok2ind": {}, "ind2tok": {}}
+        self.freq: dict[str, int] = tables["freq"]
+        self.tok2ind: dict[str, int] = tables["tok2ind"]
+        self.ind2tok: dict[int, str] = tables["ind2tok"]
+        if shared:
+            return
+        for place, token in enumerate(special):
+            if token:
+                self.add_token(token)
+                self.freq[token] = _MOST - place
+        path = self.opt.get("dict_file")
+        if path and os.path.isfile(path):
+            self.load(path)
+        self._has_changed = False
+
+    @staticmethod
+    def add_cmdline_args(argparser: Any) -> None:
+        """Add the options of a dictionary to a parser."""
+        group = argparser.add_argument_group("dictionary")
+        group.add_argument("--dict-file", metavar="PATH", help="file of the dictionary")
+        group.add_argument(
+            "--dict-minfreq", type=int, default=0, help="how often a token has to come to stay"
+        )
+        group.add_argument(
+            "--dict-maxtokens", type=int, default=-1, help="how many tokens stay; -1: all (default)"
+        )
+        group.add_argument("--dict-lower", type="bool", default=False, help="put texts in lower case")
+        group.add_argument(
+            "--dict-tokenizer",
+            default="re",
+            choices=list(_TOKENIZERS),
+            help="how texts are split (default: re)",
+        )
+        group.add_argument(
+            "--dict-textfields", default="text,labels", metavar="NAMES", help="what of a message counts"
+        )
+        for name, token in _SPECIAL:
+            group.add_argument(f"--dict-{name}", default=token, metavar="TOKEN", help=f"default: {token}")
+
+    # tokens
+
+    def __contains__(self, key: str | int) -> bool:
+        """Say whether a token, or a number, is in it."""
+        return key in self.ind2tok if isinstance(key, int) else key in self.tok2ind
+
+    def __getitem__(self, key: str | int) -> Any:
+        """Return the number of a token, or the token of a number; those of the unknown token for others."""
+        if isinstance(key, str):
+            found = self.tok2ind.get(key)
+            return self.tok2ind.get(self.unk_token) if found is None else found
+        return self.ind2tok.get(int(key), self.unk_token)
+
+    def __setitem__(self, key: str, value: int) -> None:
+        """Set how often a token came, and add it if it is new."""
+        self.add_token(str(key))
+        self.freq[str(key)] = int(value)
+
+    def __len__(self) -> int:
+        return len(self.tok2ind)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.tok2ind)
+
+    def keys(self) -> Iterable[str]:
+        """Return the tokens."""
+        return self.tok2ind.keys()
+
+    def freqs(self) -> dict[str, int]:
+        """Return how often each token came; special ones more often than any word."""
+        return self.freq
+
+    def max_freq(self) -> int:
+        """Return how often the most frequent word came, 0 where there is none."""
+        special = {self.null_token, self.start_token, self.end_token, self.unk_token}
+        return max((count for token, count in self.freq.items() if token not in special), default=0)
+
+    def add_token(self, word: str) -> None:
+        """Give a token a number, if it has none."""
+        if word not in self.tok2ind:
+            number = len(self.tok2ind)
+            self.tok2ind[word], self.ind2tok[number] = number, word
+            self.freq.setdefault(word, 0)
+            self._has_changed = True
+
+    def add_to_dict(self, tokens: Iterable[str]) -> None:
+        """Add tokens, and count each."""
+        freq = self.freq
+        for token in tokens:
+            self.add_token(token)
+            freq[token] += 1
+            self._has_changed = True
+
+    def copy_dict(self, dictionary: DictionaryAgent) -> None:
+        """Take over what is in another dictionary, in place of what is in this one."""
+        for name in ("freq", "tok2ind", "ind2tok"):
+            _replace(getattr(self, name), dict(getattr(dictionary, name)))
+        self._has_changed = True
+
+    # texts
+
+    def tokenize(self, text: str) -> list[str]:
+        """Return the tokens of a text."""
+        return self._tokenize(text.lower() if self.lower else text)
+
+    def txt2vec(self, text: str) -> list[int]:
+        """Return the numbers of the tokens of a text; unknown ones are left out if there is no token for them."""
+        find, unknown = self.tok2ind.get, self.tok2ind.get(self.unk_token)
+        numbers = (find(token, unknown) for token in self.tokenize(text))
+        return [number for number in numbers if number is not None]
+
+    def vec2txt(self, vector: Iterable[Any], delimiter: str = " ") -> str:
+        """Return the text of numbers.
+
+        Args:
+            vector: whole numbers: a list, an array or a tensor of one axis.
+            delimiter: what stands between two tokens.
+        """
+        numbers = vector.tolist() if hasattr(vector, "tolist") else vector
+        return delimiter.join(self.ind2tok.get(int(number), self.unk_token) for number in numbers)
+
+    def parse(self, txt_or_vec: Any) -> Any:
+        """Return the numbers of a text, or the text of numbers."""
+        return self.txt2vec(txt_or_vec) if isinstance(txt_or_vec, str) else self.vec2txt(txt_or_vec)
+
+    # as an agent
+
+    def observe(self, observation: Any) -> Any:
+        """Add the texts of a message, as `dict_textfields` names them."""
+        self.observation = observation
+        for field in self.textfields:
+            found = observation.get(field)
+            texts: Sequence[str] = [found] if isinstance(found, str) else found or ()
+            for text in texts:
+                self.add_to_dict(self.tokenize(text))
+        return observation
+
+    def act(self) -> dict[str, Any]:
+        """Return a message without a text."""
+        return {"id": self.getID()}
+
+    def share(self) -> dict[str, Any]:
+        """Return what a copy is made of: the same tables."""
+        return {**super().share(), "freq": self.freq, "tok2ind": self.tok2ind, "ind2tok": self.ind2tok}
+
+    def shutdown(self) -> None:
+        """Write the file that `dict_file` names, if something has been added; copies leave it to their original."""
+        if self.opt.get("dict_file") and self._has_changed and not self._is_copy:
+            self.save()
+
+    # order and files
+
+    def sort(self, trim: bool = True) -> list[tuple[str, int]]:
+        """Number the tokens anew, by falling count, equal ones by the alphabet; return them with their counts.
+
+        Args:
+            trim: whether to drop tokens that came less often than `dict_minfreq`, and those behind `dict_maxtokens`.
+        """
+        pairs = sorted(self.freq.items(), key=lambda pair: (-pair[1], pair[0]))
+        if trim:
+            pairs = [pair for pair in pairs if pair[1] >= self.minfreq]
+            pairs = pairs if self.maxtokens < 0 else pairs[: self.maxtokens]
+        if [token for token, _ in pairs] != list(self.tok2ind):
+            self._has_changed = True
+        self._set(pairs)
+        return pairs
+
+    def _set(self, pairs: Iterable[tuple[str, int]]) -> None:
+        """Put tokens in place of all there are; the tables stay the same objects, which copies hold."""
+        counts = dict(pairs)
+        numbers = {token: number for number, token in enumerate(counts)}
+        _replace(self.freq, counts)
+        _replace(self.tok2ind, numbers)
+        _replace(self.ind2tok, dict(enumerate(counts)))
+
+    def packed(self, sort: bool = True) -> bytes:
+        r"""Return the content of a file: a line ``token<TAB>count`` for each token.
+
+        Args:
+            sort: whether to sort first; see `sort`.
+        """
+        if sort:
+            self.sort()
+        lines = (f"{token.translate(_ESCAPE_TABLE)}\t{self.freq[token]}\n" for token in self.tok2ind)
+        return "".join(lines).encode("utf-8", "surrogatepass")
+
+    def save(self, filename: str | None = None, sort: bool = True) -> None:
+        """Write a file, whole or not at all.
+
+        Args:
+            filename: its path (default: what `dict_file` names).
+            sort: whether to sort first; see `sort`.
+
+        Raises:
+            ArgumentError: no file is named.
+            FileError: the file cannot be written.
+        """
+        path = filename or self.opt.get("dict_file")
+        if not path:
+            raise ArgumentError(
+                'filename is not given, and opt["dict_file"] is not set; name a file to save to'
+            )
+        write_atomically(path, self.packed(sort))
+        self._has_changed = False
+
+    def load(self, filename: str) -> None:
+        """Add the tokens of a file, in its order, with their counts.
+
+        Raises:
+            FileError: the file cannot be read.
+            FileFormatError: a line is no token with its count.
+        """
+        for token, count in _read(os.fspath(filename)):
+            self.add_token(token)
+            self.freq[token] = count
+
+
+def _replace(table: dict[Any, Any], content: Mapping[Any, Any]) -> None:
+    table.clear()
+    table.update(content)
+
+
+def _given(value: Any, default: Any) -> Any:
+    return default if value is None else value
+
+
+def _whole(opt: Mapping[str, Any], name: str, default: int) -> int:
+    number = _given(opt.get(name), default)
+    if isinstance(number, bool) or not isinstance(number, int):
+        raise ArgumentError(f"{name} is {number!r}, expected a whole number")
+    return number
+
+
+def _tokenizer(opt: Mapping[str, Any]) -> Callable[[str], list[str]]:
+    name = _given(opt.get("dict_tokenizer"), "re")
+    if name not in _TOKENIZERS:
+        raise ArgumentError(f"dict_tokenizer is {name!r}, expected one of {', '.join(_TOKENIZERS)}")
+    return _TOKENIZERS[name]
+
+
+def _read(path: str) -> Iterator[tuple[str, int]]:
+    """Yield the tokens of a file with their counts."""
+    try:
+        text = read_settled(path).decode("utf-8", "surrogatepass")
+    except UnicodeDecodeError as error:
+        raise FileFormatError(f"{path}: no UTF-8 at byte {error.start}; a dictionary is text") from error
+    for number, line in enumerate(text.split("\n"), start=1):
+        if not line:
+            continue
+        token, tab, count = line.rstrip("\r").rpartition("\t")
+        if not tab or not count.isdecimal() or len(count) > 18:
+            raise FileFormatError(
+                f"{path}: line {number}: {line[:80]!r}, expected a token, a tab and how often it came"
+            )
+        yield _ESCAPED.sub(lambda found: _MEANT[found[1]], token), int(count)
