@@ -223,7 +223,7 @@ def numbered(shared: Any, numbers: Mapping[str, int]) -> Any:
     """
     found = dict(shared)
     found["opt"] = {**shared["opt"], **numbers}
-    for key in ("agents", "worlds"):
+    for key in ("agents", "tasks", "worlds"):
         if key in shared:
             found[key] = [numbered(each, numbers) for each in shared[key]]
     return {**found, **numbers}

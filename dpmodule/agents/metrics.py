@@ -23,6 +23,7 @@ __all__ = [
     "Metrics",
     "aggregate_metrics",
     "bleu",
+    "by_name",
     "exact_match",
     "f1_score",
     "normalize_answer",
@@ -225,6 +226,16 @@ class Metrics:
         self._tally.clear()
 
 
+def by_name(reports: Iterable[tuple[str, Mapping[str, Any]]]) -> dict[str, Mapping[str, Any]]:
+    """Return the reports of tasks by their names; the second one of a name has ``#2`` behind it, and so on."""
+    found: dict[str, Mapping[str, Any]] = {}
+    counts: Counter[str] = Counter()
+    for name, report in reports:
+        counts[name] += 1
+        found[name if counts[name] == 1 else f"{name}#{counts[name]}"] = report
+    return found
+
+
 def aggregate_metrics(reports: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
     """Return the report over several tasks.
 
@@ -236,15 +247,16 @@ def aggregate_metrics(reports: Mapping[str, Mapping[str, Any]]) -> dict[str, Any
         average), to 4 significant digits; ``micro``: the same, each task counted by its total.
     """
     found: dict[str, Any] = {"tasks": {name: dict(report) for name, report in reports.items()}}
-    found[_TOTAL] = sum(report[_TOTAL] for report in reports.values())
+    found[_TOTAL] = sum(report.get(_TOTAL, 0) for report in reports.values())
     keys = [key for report in reports.values() for key in report if key != _TOTAL and _is_mean(report[key])]
     micro = {}
     for key in dict.fromkeys(keys):
         having = [report for report in reports.values() if key in report]
         found[key] = round_sigfigs(math.fsum(report[key] for report in having) / len(having))
-        weight = sum(report[_TOTAL] for report in having)
+        weight = sum(report.get(_TOTAL, 0) for report in having)
         if weight:
-            micro[key] = round_sigfigs(math.fsum(each[key] * each[_TOTAL] for each in having) / weight)
+            summed = math.fsum(each[key] * each.get(_TOTAL, 0) for each in having)
+            micro[key] = round_sigfigs(summed / weight)
     found["micro"] = micro
     return found
 

@@ -14,7 +14,7 @@ from typing import Any
 from ..base import ArgumentError
 from .agent import create_agents_from_shared
 from .loading import task_class
-from .metrics import aggregate_metrics
+from .metrics import aggregate_metrics, by_name
 
 __all__ = [
     "DialogPartnerWorld",
@@ -381,7 +381,7 @@ class MultiWorld(World):
         return {"world_class": type(self), "opt": self.opt, "worlds": worlds}
 
     def _report(self) -> dict[str, Any]:
-        return aggregate_metrics({world.getID(): world.report() for world in self.worlds})
+        return aggregate_metrics(by_name((world.getID(), world.report()) for world in self.worlds))
 
     def reset(self) -> None:
         """Begin a new epoch of all tasks."""

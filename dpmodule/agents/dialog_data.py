@@ -1,0 +1,296 @@
+"""`DialogData` and `StreamDialogData`: the episodes of a task, all in memory or one at a time.
+
+Source: ParlAI's of 2018.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from ..base import ArgumentError, StateError
+
+__all__ = ["DialogData", "StreamDialogData", "build_table", "checked_candidates"]
+
+Message = dict[str, Any]
+Entry = tuple[Any, ...] | Message
+Loader = Callable[[Any], Iterable[tuple[Any, bool]]]
+
+_FIELDS = ("text", "labels", "reward", "label_candidates", "image")
+
+
+class DialogData:
+    """Episodes in memory: equal texts and equal candidates are stored once.
+
+    Args:
+        opt: options; ``datafile``: what the loader is given.
+        data_loader: a function of that, which yields examples and whether an episode begins with them. An example is
+            ``(text, labels, reward, candidates, image)``, the last ones of which may be missing or None, or a message.
+        cands: candidates of the examples that have none of their own.
+        shared: what `share` of another one returned, for the same episodes.
+
+    Raises:
+        ArgumentError: an example is no such thing, or one of its labels is not among its candidates.
+
+    Example:
+        >>> data = DialogData({}, lambda path: [(("1 + 1", ["2"]), True), (("and 1 more", ["3"]), False)])
+        >>> data.get(0, 1)
+        ({'text': 'and 1 more', 'labels': ('3',), 'episode_done': True}, True)
+    """
+
+    def __init__(
+        self,
+        opt: Mapping[str, Any],
+        data_loader: Loader | None = None,
+        cands: Iterable[str] | None = None,
+        shared: Mapping[str, Any] | None = None,
+    ) -> None:
+        self.cands = shared["cands"] if shared else checked_candidates(cands)
+        self.data: list[tuple[Message, ...]] = shared["data"] if shared else []
+        if not shared and data_loader is not None:
+            stored: dict[Any, Any] = {}
+            given = data_loader(opt.get("datafile"))
+            self.data = [
+                tuple(_stored(each, stored) for each in episode) for episode in _episodes(given, self.cands)
+            ]
+        self._examples = sum(map(len, self.data))
+
+    def share(self) -> dict[str, Any]:
+        """Return what another one of the same episodes is made of."""
+        return {"data": self.data, "cands": self.cands}
+
+    def num_episodes(self) -> int:
+        """Return how many episodes there are."""
+        return len(self.data)
+
+    def num_examples(self) -> int:
+        """Return how many examples there are."""
+        return self._examples
+
+    def get(self, episode_idx: int, entry_idx: int = 0) -> tuple[Message, bool]:
+        """Return an example as a message, and whether it is the last of all.
+
+        Args:
+            episode_idx: number of the episode.
+            entry_idx: number of the example in it.
+        """
+        episode = self.data[episode_idx]
+        is_last = entry_idx == len(episode) - 1
+        return {**episode[entry_idx], "episode_done": is_last}, is_last and episode_idx == len(self.data) - 1
+
+
+class StreamDialogData:
+    """Episodes that are read as they are asked for: one of them, and the next, are in memory.
+
+    Args:
+        opt: options; ``datafile``: what the loader is given.
+        data_loader: see `DialogData`; it is called anew for every time through the data.
+        cands: see `DialogData`.
+        shared: what `share` of another one returned; the copy reads for itself, and needs a loader of its own.
+    """
+
+    def __init__(
+        self,
+        opt: Mapping[str, Any],
+        data_loader: Loader | None = None,
+        cands: Iterable[str] | None = None,
+        shared: Mapping[str, Any] | None = None,
+    ) -> None:
+        self.cands = shared["cands"] if shared else checked_candidates(cands)
+        self._datafile = opt.get("datafile")
+        self._loader = data_loader
+        self._size: tuple[int, int] | None = shared["size"] if shared else None
+        self._rewind()
+
+    def _rewind(self) -> None:
+        self._position = 0
+        self._reader: Iterator[tuple[Message, ...]] | None = None
+        self._ahead: tuple[Message, ...] | None = None
+        self._current: tuple[Message, ...] = ()
+        self._entry = 0
+
+    def share(self) -> dict[str, Any]:
+        """Return what another one of the same episodes is made of; it holds no open file."""
+        return {"cands": self.cands, "size": self._size}
+
+    def _open(self) -> Iterator[tuple[Message, ...]]:
+        if self._loader is None:
+            raise StateError("StreamDialogData has no data_loader, and cannot read")
+        return _episodes(self._loader(self._datafile), self.cands)
+
+    def _lengths(self) -> tuple[int, int]:
+        if self._size is None:
+            episodes = examples = 0
+            for episode in self._open():
+                episodes, examples = episodes + 1, examples + len(episode)
+            self._size = episodes, examples
+        return self._size
+
+    def num_episodes(self) -> int:
+        """Return how many episodes there are, after reading all of them once to count them."""
+        return self._lengths()[0]
+
+    def num_examples(self) -> int:
+        """Return how many examples there are, after reading all of them once to count them."""
+        return self._lengths()[1]
+
+    def episode(self, number: int, loop: bool = False) -> tuple[Sequence[Message], bool]:
+        """Return an episode, and whether it is the last one of all; an empty one behind that.
+
+        Args:
+            number: its number. The one behind the last one that was asked for is at hand; all between are read over,
+                and for a lower number reading begins anew.
+            loop: whether it goes round, the number of the first one being then their count, too.
+        """
+        if number < self._position:
+            self._rewind()
+        found: tuple[Message, ...] | None = None
+        while self._position <= number:
+            found = self._next(loop)
+            if found is None:
+                return (), True
+        return found or (), self._ahead is None
+
+    def _next(self, loop: bool) -> tuple[Message, ...] | None:
+        """Return the episode at hand, and read the one behind it."""
+        reader = self._reader
+        if reader is None or self._ahead is None and loop:
+            reader = self._begin()
+        found = self._ahead
+        if found is not None:
+            self._ahead = next(reader, None)
+            self._position += 1
+        return found
+
+    def _begin(self) -> Iterator[tuple[Message, ...]]:
+        self._reader = self._open()
+        self._ahead = next(self._reader, None)
+        return self._reader
+
+    def ends_before(self, number: int) -> bool:
+        """Say whether there is known to be no episode of a number, when nothing goes round."""
+        if self._size is not None:
+            return number >= self._size[0]
+        if self._reader is None:
+            self._begin()
+        return self._ahead is None and number >= self._position
+
+    def get(self) -> tuple[Message, bool]:
+        """Return the next example as a message, and whether it is the last of all; another time through follows."""
+        if self._entry >= len(self._current):
+            self._current, self._entry = self._next(loop=True) or (), 0
+        if not self._current:
+            return {"episode_done": True}, True
+        self._entry += 1
+        ends = self._entry == len(self._current)
+        return {**self._current[self._entry - 1], "episode_done": ends}, ends and self._ahead is None
+
+    def reset(self) -> None:
+        """Begin at the first episode."""
+        self._rewind()
+
+
+def _episodes(
+    given: Iterable[tuple[Any, bool]], cands: Sequence[str] | None
+) -> Iterator[tuple[Message, ...]]:
+    """Yield the episodes of examples."""
+    offered = frozenset(cands or ())
+    episode: list[Message] = []
+    for place, each in enumerate(given):
+        if not isinstance(each, (tuple, list)) or len(each) != 2:
+            raise ArgumentError(
+                f"example {place} of the data is {str(each)[:80]!r}, expected ((text, labels, ...), new_episode)"
+            )
+        entry, begins = each
+        if begins and episode:
+            yield tuple(episode)
+            episode = []
+        episode.append(build_table(entry, cands, offered, place))
+    if episode:
+        yield tuple(episode)
+
+
+def build_table(
+    entry: Any, cands: Sequence[str] | None = None, offered: frozenset[str] = frozenset(), place: int = 0
+) -> Message:
+    """Return the message of an example.
+
+    Args:
+        entry: see `DialogData`.
+        cands: candidates if it has none of its own.
+        offered: the same as a set.
+        place: number of the example, for errors.
+
+    Raises:
+        ArgumentError: it is no example, or one of its labels is not among its candidates.
+    """
+    if (
+        isinstance(entry, str)
+        or not isinstance(entry, (Mapping, tuple, list))
+        or not 1 <= len(entry) <= _most(entry)
+    ):
+        raise ArgumentError(
+            f"example {place} of the data is {str(entry)[:80]!r}, expected up to five of (text, labels, reward, "
+            "candidates, image)"
+        )
+    given = entry if isinstance(entry, Mapping) else dict(zip(_FIELDS, entry))
+    table = {name: value for name, value in given.items() if value is not None}
+    if not isinstance(table.get("text", ""), str):
+        raise ArgumentError(
+            f"example {place} of the data: text is {str(table['text'])[:80]!r}, expected a text"
+        )
+    for name in ("labels", "eval_labels", "label_candidates"):
+        if name in table:
+            table[name] = _texts(table[name], name, place)
+    own = table.get("label_candidates")
+    if cands and own is None:
+        table["label_candidates"] = cands
+    among = offered if own is None else own
+    for label in (table.get("labels") or ()) if among else ():
+        if label not in among:
+            raise ArgumentError(
+                f"example {place} of the data: the label {label[:80]!r} is not among its candidates"
+            )
+    return table
+
+
+def _most(entry: Any) -> int:
+    return len(_FIELDS) if not isinstance(entry, Mapping) else len(entry)
+
+
+def _texts(value: Any, name: str, place: int) -> tuple[str, ...]:
+    texts = (value,) if isinstance(value, str) else tuple(value) if isinstance(value, Iterable) else (None,)
+    if not all(isinstance(text, str) for text in texts):
+        raise ArgumentError(f"example {place} of the data: {name} is {str(value)[:80]!r}, expected texts")
+    return texts
+
+
+def checked_candidates(cands: Iterable[str] | None) -> tuple[str, ...] | None:
+    """Return candidates as a tuple.
+
+    Raises:
+        ArgumentError: they are no texts.
+    """
+    if cands is None:
+        return None
+    found = (cands,) if isinstance(cands, str) else tuple(cands)
+    if not all(isinstance(each, str) for each in found):
+        raise ArgumentError(f"label_candidates() returned {str(cands)[:80]!r}, expected texts")
+    return found
+
+
+def _stored(message: Message, stored: dict[Any, Any]) -> Message:
+    """Return a message whose texts, and tuples of texts, are those that were stored before if they are equal."""
+    return {name: _once(value, stored) for name, value in message.items()}
+
+
+def _once(value: Any, stored: dict[Any, Any]) -> Any:
+    if type(value) is str:
+        return sys.intern(value)
+    if type(value) is tuple and all(type(each) is str for each in value):
+        found = stored.get(value)
+        if found is None:
+            found = stored[value] = tuple(map(sys.intern, value))
+        return found
+    return value

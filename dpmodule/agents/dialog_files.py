@@ -1,0 +1,301 @@
+"""Dialogues in files: numbered lines, lines of named fields, and conversations in JSON lines.
+
+Source: the formats of ParlAI of 2018 and 2019.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import re
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from ..base import ArgumentError, FileError, FileFormatError
+
+__all__ = ["DialogFile", "bad_line_mode"]
+
+Entry = tuple[Any, ...]
+"""Text, labels, reward and candidates, the last ones of which may be missing."""
+
+_NUMBERED = re.compile(r"\s*(\d{1,9})(?:\s|$)")
+_TURNS = ("dialog", "dialogue", "conversation")
+_STARTS = {"both": (0, 1), "secondspeaker": (0, 2), "firstspeaker": (1, 2)}
+_LISTS = frozenset({"labels", "eval_labels", "label_candidates", "text_candidates"})
+_SHOWN = 80
+
+
+class _BadLine(Exception):
+    """A line that does not fit its format: the field, and what is wrong with it."""
+
+
+def bad_line_mode(opt: Any) -> str:
+    """Return what options say to do about malformed lines: ``"error"`` (default) or ``"skip"``.
+
+    Raises:
+        ArgumentError: they say something else.
+    """
+    mode = opt.get("on_bad_line") or "error"
+    if mode not in ("error", "skip"):
+        raise ArgumentError(f"on_bad_line is {mode!r}, expected 'error' or 'skip' (--on-bad-line)")
+    return str(mode)
+
+
+class DialogFile:
+    """A file of dialogues, which is read line by line.
+
+    Args:
+        path: its path.
+        on_bad_line: ``"error"``: raise `FileFormatError` at a malformed line; ``"skip"``: leave it out, and warn once,
+            at the end, of how many there were.
+        warns: whether to warn.
+
+    Raises:
+        ArgumentError: no file is named.
+    """
+
+    def __init__(
+        self, path: str | os.PathLike[str] | None, on_bad_line: str = "error", warns: bool = True
+    ) -> None:
+        if not path:
+            raise ArgumentError(
+                'no file of dialogues is named; set opt["datafile"], or write it behind the task, such as '
+                '"fromfile:PATH"'
+            )
+        self.path = os.fspath(path)
+        self._skips = on_bad_line == "skip"
+        self._warns = warns
+
+    def read(self, parse: Callable[[str], Any]) -> Iterator[Any]:
+        """Yield what a function makes of every line that is not blank; None for a malformed one that is skipped.
+
+        Args:
+            parse: makes something of a line, or raises `_BadLine`.
+
+        Raises:
+            FileError: the file cannot be read.
+            FileFormatError: a line is malformed.
+        """
+        bad, first = 0, ""
+        for number, data in enumerate(self._lines(), start=1):
+            try:
+                text = _decoded(data)
+                found = parse(text) if text.strip() else _BLANK
+            except _BadLine as error:
+                field, what = error.args
+                told = f"line {number}: {field}: {what}"
+                if not self._skips:
+                    raise FileFormatError(
+                        f'{self.path}: {told}; on_bad_line "skip" (--on-bad-line skip) leaves such lines out'
+                    ) from None
+                bad, first, found = bad + 1, first or told, None
+            if found is not _BLANK:
+                yield found
+        if bad and self._warns:
+            self._warns = False
+            warnings.warn(
+                f"{self.path}: {bad} malformed line{'s' * (bad > 1)} left out, the first: {first}",
+                stacklevel=2,
+            )
+
+    def _lines(self) -> Iterator[bytes]:
+        try:
+            with open(self.path, "rb") as file:
+                yield from file
+        except OSError as error:
+            raise FileError(
+                error.errno or 0, f"cannot read dialogues: {error.strerror or error}", self.path
+            ) from error
+
+    def numbered(self) -> Iterator[tuple[Entry, bool]]:
+        r"""Yield the examples of numbered lines, and whether an episode begins with them.
+
+        A line is ``number text<TAB>label|label<TAB>reward<TAB>candidate|candidate``; what stands behind the text may be
+        missing. A number that is not above the last one, such as 1, begins an episode. A text without labels goes
+        before the next one, and its reward is added to that one's. ``\n`` stands for a new line.
+        """
+        held, last, begins = _Held(), 0, True
+        for found in self.read(_numbered_line):
+            if found is None:
+                continue
+            number, text, labels, reward, candidates = found
+            if number <= last:
+                if held.texts:
+                    yield held.entry((), None), begins
+                held, begins = _Held(), True
+            last = number
+            held.add(text, reward)
+            if labels:
+                yield held.entry(labels, candidates), begins
+                held, begins = _Held(), False
+        if held.texts:
+            yield held.entry((), None), begins
+
+    def fields(self) -> Iterator[tuple[dict[str, Any], bool]]:
+        r"""Yield the messages of lines of named fields, and whether an episode begins with them.
+
+        A line is ``text:...<TAB>labels:a|b<TAB>episode_done:True``, with any fields in any order. ``labels``,
+        ``eval_labels``, ``label_candidates`` and ``text_candidates`` are split at ``|``, ``reward`` is a number, the
+        others are texts; ``\n`` and ``\t`` stand for a new line and a tab. An episode ends where ``episode_done`` is
+        True, and with the file.
+        """
+        begins = True
+        for message in self.read(_fields_line):
+            if message is not None:
+                ends = message.pop("episode_done", False)
+                yield message, begins
+                begins = ends
+
+    def conversations(self, label_turns: str = "both") -> Iterator[tuple[Entry, bool]]:
+        """Yield the examples of conversations, and whether an episode begins with them.
+
+        A line is a JSON object with the list of turns under ``dialog``, ``dialogue`` or ``conversation``; a turn is an
+        object with a ``text``, or a text. A line is an episode.
+
+        Args:
+            label_turns: ``"both"``: every turn is the label of the one before; ``"secondspeaker"``: only the second,
+                fourth... are; ``"firstspeaker"``: only the third, fifth...
+
+        Raises:
+            ArgumentError: `label_turns` is none of these.
+        """
+        if label_turns not in _STARTS:
+            raise ArgumentError(f"label_turns is {label_turns!r}, expected one of {', '.join(_STARTS)}")
+        start, step = _STARTS[label_turns]
+        for turns in self.read(_turns_of):
+            pairs = list(zip(turns or (), (turns or ())[1:]))[start::step]
+            for place, (question, answer) in enumerate(pairs):
+                yield (question, (answer,)), place == 0
+
+
+class _Held:
+    """Texts without a label so far, and their rewards."""
+
+    def __init__(self) -> None:
+        self.texts: list[str] = []
+        self._reward: float | None = None
+
+    def add(self, text: str, reward: float | None) -> None:
+        """Add what a line holds."""
+        if text:
+            self.texts.append(text)
+        if reward is not None:
+            self._reward = reward + (self._reward or 0.0)
+
+    def entry(self, labels: Sequence[str], candidates: Sequence[str] | None) -> Entry:
+        """Return an example with all texts."""
+        return "\n".join(self.texts), tuple(labels) or None, self._reward, candidates
+
+
+_BLANK: Any = object()
+
+
+def _decoded(data: bytes) -> str:
+    try:
+        return data.decode("utf-8-sig").rstrip("\r\n")
+    except UnicodeDecodeError as error:
+        raise _BadLine(f"byte {error.start + 1}", "no UTF-8") from None
+
+
+def _shown(text: Any) -> str:
+    shown = text if isinstance(text, str) else json.dumps(text, default=str)
+    return repr(shown if len(shown) <= _SHOWN else f"{shown[:_SHOWN]}...")
+
+
+def _numbered_line(line: str) -> tuple[int, str, Sequence[str], float | None, Sequence[str] | None]:
+    """Return the number, the text, the labels, the reward and the candidates of a line."""
+    found = _NUMBERED.match(line)
+    if found is None or int(found[1]) < 1:
+        raise _BadLine("number", f"{_shown(line)}, expected a number from 1, a blank and a text")
+    parts = [part.replace("\\n", "\n").strip() for part in line[found.end() :].split("\t")]
+    if len(parts) > 4:
+        raise _BadLine(
+            "fields", f"{len(parts)} of them, expected at most text, labels, reward and candidates"
+        )
+    text, labels, reward, candidates = parts + [""] * (4 - len(parts))
+    split = _split(labels)
+    offered = _split(candidates) or None
+    _check_offered(split, offered)
+    return int(found[1]), text, split, _number(reward) if reward else None, offered
+
+
+def _split(text: str) -> tuple[str, ...]:
+    return tuple(text.split("|")) if text else ()
+
+
+def _number(text: str) -> float:
+    try:
+        number = float(text)
+    except ValueError:
+        number = math.nan
+    if not math.isfinite(number):
+        raise _BadLine("reward", f"{_shown(text)}, expected a number")
+    return number
+
+
+def _check_offered(labels: Sequence[str], candidates: Sequence[str] | None) -> None:
+    missing = set(labels).difference(candidates or labels)
+    if missing:
+        raise _BadLine("labels", f"{_shown(min(missing))} is not among the candidates")
+
+
+def _fields_line(line: str) -> dict[str, Any]:
+    """Return the message of a line."""
+    message: dict[str, Any] = {}
+    for part in line.split("\t"):
+        if not part.strip():
+            continue
+        name, colon, text = part.partition(":")
+        name = name.strip()
+        if not colon or not name:
+            raise _BadLine("fields", f"{_shown(part)}, expected name:text")
+        if name in message:
+            raise _BadLine(name, "it stands there twice")
+        message[name] = _field(name, text.replace("\\n", "\n").replace("\\t", "\t"))
+    if "text" not in message:
+        raise _BadLine("text", f"there is none in {_shown(line)}")
+    labels = message.get("labels") or message.get("eval_labels") or ()
+    _check_offered(labels, message.get("label_candidates"))
+    return {name: value for name, value in message.items() if value != ()}
+
+
+def _field(name: str, text: str) -> Any:
+    if name in _LISTS:
+        return _split(text)
+    if name == "reward":
+        return _number(text)
+    if name == "episode_done":
+        if text.strip().lower() not in ("true", "false"):
+            raise _BadLine(name, f"{_shown(text)}, expected True or False")
+        return text.strip().lower() == "true"
+    return text
+
+
+def _turns_of(line: str) -> list[str]:
+    """Return the texts of the turns of a conversation."""
+    try:
+        found = json.loads(line)
+    except (ValueError, RecursionError) as error:
+        raise _BadLine("JSON", str(error)) from None
+    if not isinstance(found, dict):
+        raise _BadLine("JSON", f"{_shown(line)}, expected an object")
+    name = next((name for name in _TURNS if name in found), None)
+    if name is None:
+        raise _BadLine("dialog", f"there is none; expected one of {', '.join(_TURNS)} in {_shown(line)}")
+    turns = found[name]
+    if not isinstance(turns, list) or len(turns) < 2:
+        raise _BadLine(name, f"{_shown(turns)}, expected a list of at least two turns")
+    return [_turn(name, place, turn) for place, turn in enumerate(turns)]
+
+
+def _turn(name: str, place: int, turn: Any) -> str:
+    text = turn.get("text") if isinstance(turn, dict) else turn
+    if not isinstance(text, str):
+        raise _BadLine(f"{name}[{place}]", f"{_shown(turn)}, expected an object with a text")
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise _BadLine(f"{name}[{place}]", f"{ascii(text[:_SHOWN])} is no Unicode text") from None
+    return text

@@ -1,0 +1,192 @@
+"""`DialogTeacher`, and teachers that read dialogues from files.
+
+Source: ParlAI's teachers of 2018.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from .dialog_data import DialogData, StreamDialogData
+from .dialog_files import DialogFile, bad_line_mode
+from .teachers import FixedDialogTeacher
+
+__all__ = ["ConversationTeacher", "DialogTeacher", "FbDialogTeacher", "ParlAIDialogTeacher"]
+
+Message = dict[str, Any]
+
+
+class DialogTeacher(FixedDialogTeacher):
+    """A teacher whose examples `setup_data` yields; a subclass defines that.
+
+    With ``:stream`` in the data type it reads them as it goes, and keeps one episode and the next in memory. Each
+    Hogwild worker then reads the data for itself, and passes over the episodes that others take.
+
+    Args:
+        opt: options; ``datafile``: what `setup_data` is given (default: what stands behind the task's name).
+        shared: of another instance.
+
+    Raises:
+        ArgumentError: an option is no such thing, or an example, or one of its labels is not among its candidates.
+
+    Example:
+        >>> class Sums(DialogTeacher):
+        ...     def setup_data(self, path):
+        ...         for number in range(3):
+        ...             yield (f"{number} + 1", [f"{number + 1}"]), True
+        >>> Sums({"datatype": "valid", "task": "sums"}).act()
+        {'text': '0 + 1', 'episode_done': True, 'id': 'sums', 'eval_labels': ('1',)}
+    """
+
+    def __init__(self, opt: Mapping[str, Any], shared: Mapping[str, Any] | None = None) -> None:
+        super().__init__(opt, shared)
+        if not self.opt.get("datafile"):
+            self.opt["datafile"] = self.opt.get("task_arguments") or None
+        self.stream = "stream" in self.datatype.split(":")
+        self._episode_now: Sequence[Message] = ()
+        self._is_last = False
+        self._file: DialogFile | None = None
+        self._on_bad_line = bad_line_mode(self.opt)
+        self.data: Any
+        if shared and ("batchindex" in shared or not self.stream):
+            self.data = shared["data"]
+        elif self.stream:
+            given = shared["data"].share() if shared else None
+            cands = None if shared else self.label_candidates()
+            self.data = StreamDialogData(self.opt, self.setup_data, cands, given)
+        else:
+            self.data = DialogData(self.opt, self.setup_data, self.label_candidates())
+
+    def setup_data(self, path: Any) -> Iterable[tuple[Any, bool]]:
+        """Yield examples, each with whether an episode begins with it.
+
+        An example is ``(text, labels, reward, candidates, image)``, the last ones of which may be missing or None, or a
+        message.
+
+        Args:
+            path: the file that options name.
+        """
+        raise NotImplementedError(f"{type(self).__name__} has to define setup_data(path)")
+
+    def label_candidates(self) -> Iterable[str] | None:
+        """Return candidates of all examples that have none of their own; None: there are none."""
+        return None
+
+    def share(self) -> dict[str, Any]:
+        """Return what a copy is made of: the same episodes."""
+        return {**super().share(), "data": self.data}
+
+    def get(self, episode_idx: int, entry_idx: int = 0) -> Message:
+        """Return an example."""
+        return self.data.get(episode_idx, entry_idx)[0]  # type: ignore[no-any-return]
+
+    def num_examples(self) -> int:
+        """Return how many examples there are; a stream is read once to count them."""
+        return self.data.num_examples()  # type: ignore[no-any-return]
+
+    def num_episodes(self) -> int:
+        """Return how many episodes there are; a stream is read once to count them."""
+        return self.data.num_episodes()  # type: ignore[no-any-return]
+
+    def next_example(self) -> tuple[Message, bool]:
+        """Return the next example, and whether the epoch is done with it."""
+        if not self.stream:
+            return super().next_example()
+        if self.episode_done:
+            self.episode_idx, self.entry_idx = self.index.take(), 0
+            self._episode_now, self._is_last = self.data.episode(self.episode_idx, self.training)
+        else:
+            self.entry_idx += 1
+        if not self._episode_now:
+            return {"episode_done": True}, True
+        self.episode_done = self.entry_idx == len(self._episode_now) - 1
+        example = {**self._episode_now[self.entry_idx], "episode_done": self.episode_done}
+        return example, self.training and self._is_last and self.episode_done
+
+    def epoch_done(self) -> bool:
+        """Say whether there is nothing left in this epoch for this copy."""
+        if not self.stream:
+            return super().epoch_done()
+        next_number = 0 if self.training else self.index.peek()
+        return self.epochDone or self.episode_done and self.data.ends_before(next_number)
+
+    def shutdown(self) -> None:
+        """Close the file of a stream."""
+        if self.stream:
+            self.data.reset()
+        super().shutdown()
+
+    def file(self, path: Any) -> DialogFile:
+        """Return a file of dialogues to read, which knows what to do about malformed lines (``on_bad_line``)."""
+        if self._file is None or self._file.path != str(path):
+            self._file = DialogFile(path, self._on_bad_line, warns=not self._is_copy)
+        return self._file
+
+
+class FbDialogTeacher(DialogTeacher):
+    r"""A teacher with a file of numbered lines: ``number text<TAB>label|label<TAB>reward<TAB>candidate|candidate``.
+
+    See `DialogFile.numbered`.
+
+    Args:
+        opt: options; ``datafile``: the file (default: what stands behind the task's name); ``on_bad_line``: ``"error"``
+            (default), or ``"skip"``, which leaves malformed lines out and warns of their number.
+        shared: of another instance.
+
+    Raises:
+        FileError: the file cannot be read.
+        FileFormatError: a line is malformed; the text names the file, the line and the field.
+    """
+
+    def setup_data(self, path: Any) -> Iterable[tuple[Any, bool]]:
+        """Yield the examples of the file."""
+        return self.file(path).numbered()
+
+
+class ParlAIDialogTeacher(DialogTeacher):
+    r"""A teacher with a file of named fields: ``text:...<TAB>labels:a|b<TAB>episode_done:True``.
+
+    See `DialogFile.fields`.
+
+    Args:
+        opt: options; see `FbDialogTeacher`.
+        shared: of another instance.
+
+    Raises:
+        FileError: the file cannot be read.
+        FileFormatError: a line is malformed; the text names the file, the line and the field.
+    """
+
+    def setup_data(self, path: Any) -> Iterable[tuple[Any, bool]]:
+        """Yield the examples of the file."""
+        return self.file(path).fields()
+
+
+class ConversationTeacher(DialogTeacher):
+    """A teacher with a file of conversations, a JSON object in each line; see `DialogFile.conversations`.
+
+    Args:
+        opt: options; see `FbDialogTeacher`, and ``label_turns``: ``"both"`` (default): every turn is the label of the
+            one before it; ``"firstspeaker"`` or ``"secondspeaker"``: only what that one says is.
+        shared: of another instance.
+
+    Raises:
+        FileError: the file cannot be read.
+        FileFormatError: a line is malformed; the text names the file, the line and the field.
+    """
+
+    @staticmethod
+    def add_cmdline_args(parser: Any) -> None:
+        """Add the options of conversations to a parser."""
+        group = parser.add_argument_group("conversations")
+        group.add_argument(
+            "--label-turns",
+            choices=["both", "firstspeaker", "secondspeaker"],
+            default="both",
+            help="whose turns are labels (default: both)",
+        )
+
+    def setup_data(self, path: Any) -> Iterable[tuple[Any, bool]]:
+        """Yield the examples of the file."""
+        return self.file(path).conversations(self.opt.get("label_turns") or "both")
