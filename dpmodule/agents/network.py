@@ -127,6 +127,11 @@ class Network:
         return self._store is not None
 
     @property
+    def is_ready(self) -> bool:
+        """Whether the module is bound here."""
+        return self._module is not None
+
+    @property
     def module(self) -> Module | BucketingModule:
         """The module.
 
