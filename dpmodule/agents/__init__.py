@@ -11,6 +11,7 @@ _LATER = {
     "dialog_data": "DialogData StreamDialogData",
     "dialog_teachers": "ConversationTeacher DialogTeacher FbDialogTeacher ParlAIDialogTeacher",
     "dictionary": "DictionaryAgent",
+    "hogwild_world": "HogwildWorld",
     "metrics": "Metrics aggregate_metrics",
     "multi_task": "MultiTaskTeacher",
     "parser": "ParlaiParser",

@@ -8,7 +8,7 @@ from typing import Any
 from ..base import ArgumentError
 from .worlds import DialogPartnerWorld, MultiAgentDialogWorld, World, validate
 
-__all__ = ["BatchWorld", "numbered"]
+__all__ = ["BatchWorld", "copied_world", "numbered"]
 
 _PLAIN = (DialogPartnerWorld, MultiAgentDialogWorld)
 """Worlds whose agents are always the same, and speak to each other directly."""
@@ -210,7 +210,11 @@ class BatchWorld(World):
 
 
 def _row(world: World, index: int) -> World:
-    shared = numbered(world.share(), {"batchindex": index})
+    return copied_world(numbered(world.share(), {"batchindex": index}))
+
+
+def copied_world(shared: Mapping[str, Any]) -> World:
+    """Return a copy of a world from what its `share` returned."""
     return shared["world_class"](shared["opt"], None, shared)  # type: ignore[no-any-return]
 
 
@@ -224,7 +228,8 @@ def numbered(shared: Any, numbers: Mapping[str, int]) -> Any:
     found = dict(shared)
     found["opt"] = {**shared["opt"], **numbers}
     for key in ("agents", "tasks", "worlds"):
-        if key in shared:
+        # an agent's own keys may have any name
+        if key in shared and all(isinstance(each, dict) and "opt" in each for each in shared[key]):
             found[key] = [numbered(each, numbers) for each in shared[key]]
     return {**found, **numbers}
 

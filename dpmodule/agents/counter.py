@@ -3,20 +3,11 @@
 from __future__ import annotations
 
 import os
-import struct
 import tempfile
-import threading
 from multiprocessing import reduction
 from typing import Any
 
-try:
-    import fcntl
-except ImportError:  # Windows: workers are threads there
-    fcntl = None  # type: ignore[assignment]
-
 __all__ = ["Counter", "SharedCounter", "counter_for"]
-
-_NUMBER = struct.Struct("<q")
 
 
 class Counter:
@@ -37,9 +28,9 @@ class Counter:
         """Return the next number."""
         return self._next
 
-    def reset(self) -> None:
-        """Begin at 0 again."""
-        self._next = 0
+    def reset(self, number: int = 0) -> None:
+        """Begin at 0 again, or at another number."""
+        self._next = number
 
     def __deepcopy__(self, memo: Any) -> Counter:
         return self
@@ -48,44 +39,28 @@ class Counter:
 class SharedCounter:
     """Numbers from 0 on, each of which one worker gets, for processes and threads.
 
-    The number lies in a file without a name. A worker locks it while it reads and writes these eight bytes: a lock that
-    the system takes from a process that dies, so that nobody waits for it.
+    The next number is the position in a file without a name, which all processes have in common and which Linux guards
+    while it moves it: a single call to the system, and no lock that a process could die with.
     """
 
-    __slots__ = ("__weakref__", "_fd", "_lock")
+    __slots__ = ("__weakref__", "_fd")
 
     def __init__(self) -> None:
+        # not memfd_create's, whose position Linux guards less; see streams.tickets
         with tempfile.TemporaryFile() as file:
             self._fd = os.dup(file.fileno())
-        self._lock = threading.Lock()
-        self.reset()
 
     def take(self) -> int:
         """Return the next number, and go on to the one behind it."""
-        with self._lock:
-            self._hold()
-            try:
-                number = self.peek()
-                os.pwrite(self._fd, _NUMBER.pack(number + 1), 0)
-            finally:
-                self._release()
-        return number
-
-    def _hold(self) -> None:
-        if fcntl is not None:
-            fcntl.lockf(self._fd, fcntl.LOCK_EX, _NUMBER.size)
-
-    def _release(self) -> None:
-        if fcntl is not None:
-            fcntl.lockf(self._fd, fcntl.LOCK_UN, _NUMBER.size)
+        return os.lseek(self._fd, 1, os.SEEK_CUR) - 1
 
     def peek(self) -> int:
         """Return the next number."""
-        return int(_NUMBER.unpack(os.pread(self._fd, _NUMBER.size, 0))[0])
+        return os.lseek(self._fd, 0, os.SEEK_CUR)
 
-    def reset(self) -> None:
-        """Begin at 0 again, while nobody takes any."""
-        os.pwrite(self._fd, _NUMBER.pack(0), 0)
+    def reset(self, number: int = 0) -> None:
+        """Begin at 0 again, or at another number, while nobody takes any."""
+        os.lseek(self._fd, number, os.SEEK_SET)
 
     def __deepcopy__(self, memo: Any) -> SharedCounter:
         return self
@@ -99,7 +74,7 @@ class SharedCounter:
 
 def _received(fd: Any) -> SharedCounter:
     made = SharedCounter.__new__(SharedCounter)
-    made._fd, made._lock = fd.detach(), threading.Lock()
+    made._fd = fd.detach()
     return made
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from ..base import ArgumentError
 from .batch_world import BatchWorld
+from .hogwild_world import HogwildWorld
 from .worlds import MultiWorld, World, create_task_world, task_names
 
 __all__ = ["create_task"]
@@ -30,13 +31,15 @@ def create_task(opt: Mapping[str, Any], user_agents: Any, default_world: type[Wo
     tasks = task_names(opt.get("task") or "")
     if not tasks:
         raise ArgumentError('task is not set; name one, such as "reverse" (opt["task"], --task)')
-    rows = _at_least_1(opt, "batchsize")
+    workers, rows = _at_least_1(opt, "numthreads"), _at_least_1(opt, "batchsize")
     agents = list(user_agents) if isinstance(user_agents, (list, tuple)) else [user_agents]
     world: World
     if len(tasks) == 1:
         world = create_task_world({**opt, "task": tasks[0]}, agents, default_world)
     else:
         world = MultiWorld(opt, agents, default_world=default_world)
+    if workers > 1:
+        return HogwildWorld(opt, world)
     if rows > 1:
         return BatchWorld(opt, world)
     return world

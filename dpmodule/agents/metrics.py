@@ -141,7 +141,14 @@ class Metrics:
         self._with_f1 = not wanted.isdisjoint({"default", _F1})
         self._with_bleu = _BLEU in wanted
         self._tally = Tally(workers + 1 if workers > 1 else 1)
+        self._index = 0
         self._column = self._tally.column(0)
+
+    def expect_workers(self, workers: int) -> None:
+        """Make room for workers that are more than the options said; those of before go on in vain."""
+        if self._tally.columns <= workers:
+            self._tally = self._tally.widened(workers + 1)
+            self._column = self._tally.column(self._index)
 
     def for_worker(self, threadindex: int) -> Metrics:
         """Return metrics that add to a worker's own column of these.
@@ -151,8 +158,16 @@ class Metrics:
         """
         found = copy(self)
         if self._tally.columns > 1:
-            found._column = self._tally.column(threadindex + 1)
+            found._index = threadindex + 1
+            found._column = self._tally.column(found._index)
         return found
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {key: value for key, value in vars(self).items() if key != "_column"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+        self._column = self._tally.column(self._index)
 
     def __deepcopy__(self, memo: Any) -> Metrics:
         return self  # what is shared is copied; the sums are one

@@ -75,6 +75,12 @@ class Tally:
         for index in range(self.columns):
             self.column(index).clear()
 
+    def widened(self, columns: int) -> Tally:
+        """Return a tally with more columns, whose first ones are as they are here."""
+        found = Tally(columns)
+        found._numbers[: len(self._numbers)] = self._numbers
+        return found
+
     def __getstate__(self) -> tuple[int, Any]:
         return self.columns, self._memory
 

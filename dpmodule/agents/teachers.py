@@ -9,7 +9,7 @@ from typing import Any
 
 from ..base import ArgumentError
 from .agent import Agent
-from .counter import counter_for
+from .counter import Counter, SharedCounter, counter_for
 from .metrics import Metrics
 from .squash import flatten, make_batches, sort_data
 
@@ -132,6 +132,15 @@ class Teacher(Agent):
         """Count anew."""
         self.metrics.clear()
 
+    def expect_workers(self, workers: int) -> None:
+        """Move what copies have in common to where workers of other processes find it, if it is not there.
+
+        Args:
+            workers: how many there will be.
+        """
+        if isinstance(self.metrics, Metrics):
+            self.metrics.expect_workers(workers)
+
     def share(self) -> dict[str, Any]:
         """Return what a copy is made of; it counts in the same metrics."""
         return {**super().share(), "metrics": self.metrics}
@@ -216,6 +225,13 @@ class FixedDialogTeacher(Teacher):
         """Count anew; a copy leaves the counts, which are all copies', to the original."""
         if not self._is_copy:
             super().reset_metrics()
+
+    def expect_workers(self, workers: int) -> None:
+        """Move what copies have in common, such as the place among the examples, to where workers find it."""
+        super().expect_workers(workers)
+        if isinstance(self.index, Counter):
+            number, self.index = self.index.peek(), SharedCounter()
+            self.index.reset(number)
 
     def share(self) -> dict[str, Any]:
         """Return what a copy is made of: the place among the examples is one for all."""
