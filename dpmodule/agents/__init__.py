@@ -16,7 +16,7 @@ _LATER = {
     "multi_task": "MultiTaskTeacher",
     "parser": "ParlaiParser",
     "repeat": "RandomCandidateAgent RepeatLabelAgent RepeatQueryAgent",
-    "tasks": "DocsTeacher NoCandidateTeacher ReverseTeacher",
+    "tasks": "DocsTeacher FromFileTeacher NoCandidateTeacher ReverseTeacher",
     "teachers": "FixedDialogTeacher Teacher",
     "worlds": "DialogPartnerWorld ExecutableWorld MultiAgentDialogWorld MultiWorld World create_task_world",
 }

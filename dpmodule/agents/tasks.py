@@ -6,19 +6,23 @@ What stands behind the name of a task are its arguments, with colons between: a 
 
 from __future__ import annotations
 
+import codecs
 import importlib
 import inspect
+import os
 import re
 import zlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from functools import cache
 from random import Random
 from typing import Any
 
 from ..base import ArgumentError
+from .dialog_teachers import ConversationTeacher, DialogTeacher
 from .teachers import FixedDialogTeacher
 
-__all__ = ["DocsTeacher", "NoCandidateTeacher", "ReverseTeacher", "split_of"]
+__all__ = ["DocsTeacher", "FromFileTeacher", "NoCandidateTeacher", "ReverseTeacher", "split_of"]
 
 Message = dict[str, Any]
 Example = tuple[str, str, Sequence[str]]
@@ -26,6 +30,8 @@ Example = tuple[str, str, Sequence[str]]
 
 _SPLITS = ("train", "valid", "test")
 _TRIES = 1000
+_FIRST = 2**16
+"""Bytes of a first line that are looked at."""
 _LETTERS = "abcdefghijklmnopqrstuvwxyz"
 
 
@@ -138,6 +144,68 @@ class DocsTeacher(_ListTeacher):
     def __init__(self, opt: Mapping[str, Any], shared: Mapping[str, Any] | None = None) -> None:
         opt, numbers = _arguments(opt, {"candidates": 20})
         super().__init__(opt, shared, lambda split: _asked(split, numbers["candidates"]))
+
+
+class FromFileTeacher(DialogTeacher):
+    """Asks what stands in files: lines of named fields, numbered lines, or conversations in JSON lines.
+
+    Which of them tells the ending, ``.json`` or ``.jsonl``, or else the first line that is not blank. See
+    `ParlAIDialogTeacher`, `FbDialogTeacher` and `ConversationTeacher`.
+
+    Args:
+        opt: options; the argument of the task is the path of a file, which is there for all splits, or of a folder with
+            ``train.txt``, ``valid.txt`` and ``test.txt``, or such files of another ending; ``on_bad_line`` and
+            ``label_turns`` as those teachers have them.
+        shared: of another instance.
+
+    Raises:
+        ArgumentError: no path is given, or the folder has no file for the split.
+        FileError: a file cannot be read.
+        FileFormatError: a line is malformed; the text names the file, the line and the field.
+    """
+
+    add_cmdline_args = staticmethod(ConversationTeacher.add_cmdline_args)
+
+    def __init__(self, opt: Mapping[str, Any], shared: Mapping[str, Any] | None = None) -> None:
+        path = opt.get("datafile") or opt.get("task_arguments")
+        split = str(opt.get("datatype") or "train").partition(":")[0]
+        super().__init__({**opt, "datafile": _file_of(str(path), split) if path else None}, shared)
+
+    def setup_data(self, path: Any) -> Iterable[tuple[Any, bool]]:
+        """Yield the examples of the file."""
+        file = self.file(path)
+        form = _form(file.path)
+        if form == "conversations":
+            return file.conversations(self.opt.get("label_turns") or "both")
+        return file.numbered() if form == "numbered" else file.fields()
+
+
+# files
+
+
+def _file_of(path: str, split: str) -> str:
+    """Return the file that a split is read from."""
+    if not os.path.isdir(path):
+        return path
+    found = sorted(name for name in os.listdir(path) if os.path.splitext(name)[0] == split)
+    if not found:
+        raise ArgumentError(
+            f"task fromfile: the folder {path!r} has no {split}.txt, nor a {split} of another ending"
+        )
+    return os.path.join(path, found[0])
+
+
+def _form(path: str) -> str:
+    """Return which of the formats a file has; what cannot be read is told by who reads it."""
+    if path.endswith((".json", ".jsonl")):
+        return "conversations"
+    first = b""
+    with suppress(OSError), open(path, "rb") as file:
+        first = next((line for line in iter(lambda: file.readline(_FIRST), b"") if line.strip()), b"")
+    first = first.removeprefix(codecs.BOM_UTF8).lstrip()
+    if first.startswith(b"{"):
+        return "conversations"
+    return "numbered" if re.match(rb"\d{1,9}(\s|$)", first) else "fields"
 
 
 # arguments

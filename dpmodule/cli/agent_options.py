@@ -6,6 +6,7 @@ import argparse
 import os
 import random as python_random
 import sys
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -19,7 +20,9 @@ from ..base import ArgumentError, MXNetError
 from .command import Command
 
 __all__ = [
+    "COMMAND_OPTIONS",
     "add_command",
+    "create",
     "evaluate",
     "load",
     "make_parser",
@@ -32,6 +35,21 @@ __all__ = [
 ]
 
 Options = dict[str, Any]
+
+COMMAND_OPTIONS = frozenset(
+    {
+        "evaltask",
+        "init_model",
+        "num_examples",
+        "offered",
+        "overwrite",
+        "quiet",
+        "target",
+        "validation_every",
+        "validation_metric",
+    }
+)
+"""Options of the commands themselves, which no agent gets, or saves."""
 
 
 def add_command(commands: Any, name: str, about: str, run: Callable[[Sequence[str], Command], int]) -> None:
@@ -46,12 +64,19 @@ def add_command(commands: Any, name: str, about: str, run: Callable[[Sequence[st
     parser = commands.add_parser(name, help=about, passes_on=True, add_help=False)
 
     def start(args: argparse.Namespace) -> int:
-        try:
-            return run(args.rest, Command(args.words))
-        except SystemExit as stop:  # argparse has printed the help
-            return int(stop.code or 0)
+        with warnings.catch_warnings():
+            warnings.showwarning = _tell
+            try:
+                return run(args.rest, Command(args.words))
+            except SystemExit as stop:  # argparse has printed the help
+                return int(stop.code or 0)
 
     parser.set_defaults(run=start)
+
+
+def _tell(message: Warning | str, *where: Any, **more: Any) -> None:
+    """Print a warning, such as of the number of lines that were left out, in a line."""
+    print(f"note: {message}", file=sys.stderr)
 
 
 def make_parser(name: str, about: str, with_tasks: bool = True, with_models: bool = True) -> ParlaiParser:
@@ -68,16 +93,32 @@ def seed_all(opt: Mapping[str, Any]) -> None:
     random.seed(number)
 
 
+def create(opt: Mapping[str, Any], is_saved: bool = False) -> Any:
+    """Return the agent that options name, as it was saved if it has been; it gets none of the commands' own options.
+
+    Args:
+        opt: the options.
+        is_saved: whether it is to have been saved.
+
+    Raises:
+        FileError: it has not been.
+    """
+    kept = {name: value for name, value in opt.items() if name not in COMMAND_OPTIONS}
+    given = opt.get("override") or {}
+    kept["override"] = {name: value for name, value in given.items() if name not in COMMAND_OPTIONS}
+    return create_agent(kept, requireModelExists=is_saved)
+
+
 def load(opt: Options) -> Any:
-    """Return the agent that options name, as it was saved if it has been.
+    """Return the agent of a command that trains none.
 
     Raises:
         ArgumentError: none is named.
-        FileError: nothing is saved there, and no agent is named.
+        FileError: nothing is saved where it should be.
     """
     if not opt.get("model") and not opt.get("model_file"):
         raise ArgumentError("there is no agent; name one by --model, or what has been saved by --model-file")
-    return create_agent(opt, requireModelExists=bool(opt.get("model_file")))
+    return create(opt, bool(opt.get("model_file")))
 
 
 def saved_files(path: str) -> list[str]:

@@ -72,6 +72,7 @@ def _talk(words: Sequence[str], command: Command) -> int:
     parser = agent_options.make_parser("interactive", _TALK, with_tasks=False)
     parser.add_argument(
         "--candidates",
+        dest="offered",
         type=options.input_file,
         metavar="FILE",
         help="answers to choose from, a line each, for agents that rank (default: none)",
@@ -79,7 +80,7 @@ def _talk(words: Sequence[str], command: Command) -> int:
     opt = parser.parse_args(words, print_args=False)
     agent_options.seed_all(opt)
     agent = agent_options.load(opt)
-    asked = {"label_candidates": _lines(opt["candidates"])} if opt["candidates"] else {}
+    asked = {"label_candidates": _lines(opt["offered"])} if opt["offered"] else {}
     try:
         for line in _typed():
             if line:

@@ -9,7 +9,6 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ..agents.agent import create_agent
 from ..agents.create import create_task
 from ..agents.saved_options import options_file
 from ..agents.teachers import is_training
@@ -113,8 +112,8 @@ def _agent(opt: Options) -> Any:
     """Return the agent that is going to be trained."""
     begin = opt["init_model"]
     if begin is None:
-        return create_agent(opt)
-    return create_agent({**opt, "model_file": begin}, requireModelExists=True)
+        return agent_options.create(opt)
+    return agent_options.create({**opt, "model_file": begin}, is_saved=True)
 
 
 def _world(opt: Options, agent: Any) -> Any:
@@ -156,7 +155,7 @@ class _Training:
         self._metric = str(opt["validation_metric"])
         self._limit = opt["num_epochs"] if opt["num_epochs"] >= 0 else math.inf
         self._valid: Any = None
-        self._best: tuple[float, Report] | None = None
+        self._best: tuple[tuple[float, float], Report] | None = None
         self._last: Report = {}
 
     def run(self) -> None:
@@ -228,7 +227,8 @@ class _Training:
             names = ", ".join(name for name, value in report.items() if isinstance(value, (int, float)))
             raise ArgumentError(f"--validation-metric is {self._metric!r}, expected one of {names}")
         value = float(report[self._metric])
-        score = -value if self._metric in _FALLING else value
+        # of two that are as good by the metric, the one with the smaller loss
+        score = (-value if self._metric in _FALLING else value, -float(report.get("loss", 0.0)))
         is_best = self._best is None or score > self._best[0]
         if is_best:
             self._best = score, report

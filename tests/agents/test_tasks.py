@@ -6,7 +6,7 @@ import pytest
 
 from dpmodule.agents import RepeatLabelAgent, create_task
 from dpmodule.agents.tasks import split_of
-from dpmodule.base import ArgumentError
+from dpmodule.base import ArgumentError, FileError, FileFormatError
 
 SPLITS = ("train", "valid", "test")
 MADE_UP = ("reverse", "nocandidate", "docs")
@@ -124,3 +124,66 @@ def test_copies_have_the_same_examples():
 def test_a_wrong_argument_is_named(task, said):
     with pytest.raises(ArgumentError, match=said):
         teacher_of(task)
+
+
+FORMS = {
+    "fields": "text:hi\tlabels:ho|hum\ntext:so\tlabels:well\tepisode_done:True\n",
+    "numbered": "1 hi\tho|hum\n2 so\twell\n",
+    "conversations": '{"dialog": ["hi", "ho"]}\n\n{"dialog": [{"text": "so"}, {"text": "well"}]}\n',
+}
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("start", ["", "\n  \n", "\ufeff"])
+def test_fromfile_knows_a_format_by_the_first_line(form, start, tmp_path):
+    (tmp_path / "talk.txt").write_text(start + FORMS[form], encoding="utf-8")
+    teacher = teacher_of(f"fromfile:{tmp_path}/talk.txt")
+    assert [teacher.get(*place)["text"] for place in _places(teacher)] == ["hi", "so"]
+    assert teacher.get(0)["labels"] == (("ho",) if form == "conversations" else ("ho", "hum"))
+
+
+def _places(teacher):
+    return [(0, 0), (1, 0)] if teacher.num_episodes() == 2 else [(0, 0), (0, 1)]
+
+
+@pytest.mark.parametrize("ending", ["json", "jsonl"])
+def test_fromfile_knows_json_by_its_ending(ending, tmp_path):
+    (tmp_path / f"talk.{ending}").write_text("[]\n")
+    with pytest.raises(FileFormatError, match=rf"talk\.{ending}: line 1"):
+        teacher_of(f"fromfile:{tmp_path}/talk.{ending}")
+
+
+def test_fromfile_takes_the_file_of_the_split_from_a_folder(tmp_path):
+    for split in ("train", "valid"):
+        (tmp_path / f"{split}.txt").write_text(f"text:{split}\tlabels:a\tepisode_done:True\n")
+    assert texts(f"fromfile:{tmp_path}", datatype="train:ordered") == ["train"]
+    assert texts(f"fromfile:{tmp_path}") == ["valid"]
+    with pytest.raises(ArgumentError, match=r"no test\.txt"):
+        teacher_of(f"fromfile:{tmp_path}", datatype="test")
+
+
+@pytest.mark.parametrize("mode", ["valid", "valid:stream"])
+def test_an_epoch_of_a_file_is_every_example_once(mode, tmp_path):
+    lines = [f"text:{number}\tlabels:{number}\tepisode_done:{number % 3 == 2}\n" for number in range(20)]
+    (tmp_path / "talk").write_text("".join(lines))
+    world = create_task(
+        {"task": f"fromfile:{tmp_path}/talk", "datatype": mode, "batchsize": 4}, RepeatLabelAgent({})
+    )
+    while not world.epoch_done():
+        world.parley()
+    assert world.report()["total"] == 20
+
+
+def test_fromfile_skips_and_counts_bad_lines(tmp_path):
+    (tmp_path / "talk").write_text("text:a\tlabels:b\nnothing\ntext:c\tlabels:d\n")
+    with pytest.raises(FileFormatError, match="line 2"):
+        teacher_of(f"fromfile:{tmp_path}/talk")
+    with pytest.warns(UserWarning, match="1 malformed line left out"):
+        assert teacher_of(f"fromfile:{tmp_path}/talk", on_bad_line="skip").num_examples() == 2
+
+
+def test_fromfile_needs_a_file_that_is_there(tmp_path):
+    with pytest.raises(ArgumentError, match="no file of dialogues is named"):
+        teacher_of("fromfile")
+    with pytest.raises(FileError, match="gone"):
+        teacher_of(f"fromfile:{tmp_path}/gone")

@@ -255,3 +255,25 @@ def test_a_mistake_is_told_in_one_line(words, said, run):
 def test_a_class_of_a_saved_file_is_imported_only_if_it_is_named(run):
     run(*TRAIN, "-m", "letters:Table", "-mf", "m", "-eps", 1, "-ve", 0)
     assert "not imported because a file says so" in run("eval-agent", "-t", COPY, "-mf", "m").error
+
+
+@pytest.mark.filterwarnings("default")
+def test_bad_lines_are_an_error_or_counted(run, tmp_path):
+    (tmp_path / "talk").write_text("text:a\tlabels:b\nnothing\ntext:c\tlabels:d\n")
+    words = ("eval-agent", "-t", "fromfile:talk", "-m", "repeat_label")
+    assert "talk: line 2: " in run(*words).error
+    done = run(*words, "--on-bad-line", "skip")
+    assert done.out == "total=2, accuracy=1, f1=1\n"
+    assert done.err.startswith("note: talk: 1 malformed line left out, the first: line 2: ")
+
+
+@pytest.mark.parametrize("workers", [(), ("-nt", 2)])
+def test_seq2seq_learns_to_reverse(workers, run, tmp_path):
+    train = ("-t", "reverse:size=2000:length=3:letters=4", "-bs", 32, "-mf", "m", "--hiddensize", 32)
+    done = run("train-agent", *train, *workers, "-m", "seq2seq", "-eps", 4, "--quiet", "-lr", 0.02)
+    assert done.code == 0, done
+    assert written(tmp_path) == ["m-0000.params", "m-symbol.json", "m.dict", "m.opt"]
+    done = run(
+        "eval-agent", "-t", "reverse:valid:length=3:letters=4", "-mf", "m", "-bs", 100, "--target", 0.9
+    )
+    assert done.code == 0, done
