@@ -24,11 +24,14 @@ rows.
   share counted once, of four workers over one that train 100 MB of parameters. Start: until each of two forked workers
   has had its first parley."""
 
-BAG = {"bare": 3000, "serial": 3000, "batch": 60_000, "hogwild": 6000, "both": 60_000}
-"""Examples of a round with the bag of words, by world."""
+RATES = {
+    "trivial": {"bare": 50_000, "serial": 50_000, "batch": 50_000, "sorted": 50_000, "hogwild": 50_000},
+    "bag": {"bare": 3000, "serial": 3000, "batch": 60_000, "hogwild": 6000, "both": 60_000},
+    "module": {"serial": 1000, "sorted": 20_000},
+}
+"""Examples of a round, by agent and world."""
 
-TRIVIAL = {"bare": 50_000, "serial": 50_000, "batch": 50_000, "sorted": 50_000, "hogwild": 50_000}
-MODULE = {"serial": 1000, "sorted": 20_000}
+WORKERS = ("hogwild", "both")
 
 RATIOS: Sequence[tuple[str, str, str, tuple[float, float], str]] = (
     ("serial, trivial", "trivial_serial", "trivial_bare", (0.6, 0.8), ""),
@@ -65,10 +68,8 @@ def run(session: Session) -> Section:
 
 def _agree(session: Session, section: Section) -> None:
     """Make sure that all worlds see every example once, and say the same of an agent that does not learn."""
-    found = {}
-    for world in BAG:
-        with session.sides(ours=("agents", world, "bag")) as sides:
-            found[world] = sides["ours"].ask("check")
+    with session.sides(ours=("agents", "bag")) as sides:
+        found = {world: sides["ours"].ask("check", world=world) for world in RATES["bag"]}
     if len({tuple(sorted(report.items())) for report in found.values()}) > 1:
         raise SystemExit(f"the worlds do not report the same of one agent: {found}")
     total, accuracy = found["bare"]["total"], found["bare"]["accuracy"]
@@ -79,31 +80,35 @@ def _agree(session: Session, section: Section) -> None:
 
 def _rates(session: Session, section: Section) -> dict[str, Times]:
     """Return the milliseconds of an example by side, as "agent_world"."""
-    counts = {f"bag_{world}": count for world, count in BAG.items()}
-    counts |= {f"trivial_{world}": count for world, count in TRIVIAL.items()}
-    counts |= {f"module_{world}": count for world, count in MODULE.items()}
-    found: dict[str, Times] = {}
-    for agent in ("trivial", "bag", "module"):
-        names = [name for name in counts if name.startswith(agent)]
-        wanted = {name: ("agents", name.partition("_")[2], agent) for name in names}
+    each = {}
+    for agent, worlds in RATES.items():
+        counts = {world: session.short(count, 320) for world, count in worlds.items()}
+        # worlds with workers apart from the others, whose process then has nothing else to do
+        wanted = dict.fromkeys(("alone", "workers"), ("agents", agent))
         with session.sides(**wanted) as sides:
             asked = {
-                name: partial(side.ask, "run", examples=session.short(counts[name], 320))
-                for name, side in sides.items()
+                world: partial(
+                    sides["workers" if world in WORKERS else "alone"].ask, "run", world=world, examples=count
+                )
+                for world, count in counts.items()
             }
-            found |= in_turns(asked, session.rounds)
-    each = {}
-    for name, times in found.items():
-        count = session.short(counts[name], 320)
-        each[name] = {clock: [value / count for value in values] for clock, values in times.items()}
-        rate = Spread.of([1e3 / value for value in each[name]["wall"]])
-        agent, _, world = name.partition("_")
-        section.row("Examples a second", agent=agent, world=world, examples=f"{count:,}", rate=rate)
+            found = in_turns(asked, session.rounds)
+        for world, count in counts.items():
+            times = {clock: [value / count for value in values] for clock, values in found[world].items()}
+            each[f"{agent}_{world}"] = times
+            rate = Spread.of([1e3 / value for value in times["wall"]])
+            section.row(
+                "Examples a second", agent=agent, world=world, examples=f"{count:,}", rate=_whole(rate)
+            )
     return each
 
 
+def _whole(rate: Spread) -> str:
+    return f"{rate.median:,.0f} ({rate.low:,.0f}-{rate.high:,.0f})"
+
+
 def _padding(session: Session, section: Section) -> None:
-    with session.sides(ours=("agents", "serial", "trivial")) as sides:
+    with session.sides(ours=("agents", "trivial")) as sides:
         found = sides["ours"].ask("padding")
     share = found["batch"] / max(found["sorted"], 1)
     verdict = section.hold("padding unsorted over sorted", share, (4.0, 8.0))
@@ -122,10 +127,10 @@ def _memory(session: Session, section: Section) -> None:
     for _ in range(session.short(3)):
         for world, peaks in found.items():
             with (
-                session.sides(ours=("agents", world, "large")) as sides,
+                session.sides(ours=("agents", "large")) as sides,
                 PeakMemory(sides["ours"].pid) as peak,
             ):
-                sides["ours"].ask("run", examples=2000)
+                sides["ours"].ask("run", world=world, examples=2000)
             peaks.append(peak.mb)
     one, four = Spread.of(found["hogwild1"]), Spread.of(found["hogwild4"])
     share = four.median / one.median
@@ -134,7 +139,7 @@ def _memory(session: Session, section: Section) -> None:
 
 
 def _start(session: Session, section: Section) -> None:
-    with session.sides(ours=("agents", "hogwild", "bag")) as sides:
+    with session.sides(ours=("agents", "bag")) as sides:
         times = in_turns({"ours": partial(sides["ours"].ask, "start")}, session.rounds)["ours"]["wall"]
     seconds = Spread.of([each / 1e3 for each in times])
     verdict = section.hold("start of 2 workers, fork, s", seconds.median, (0.2, 0.05), at_most=True)

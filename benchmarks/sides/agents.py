@@ -1,8 +1,7 @@
 """Agents in their worlds: a trivial one, a bag of words, the same by a module, and one with many parameters.
 
-Run as ``python -m benchmarks.sides.agents WORLD AGENT``; WORLD is "bare", a loop without a world, "serial", "batch",
-"sorted", or "hogwild", "hogwild1", "hogwild4" or "both" by the number of workers; AGENT "trivial", "bag", "module" or
-"large".
+Run as ``python -m benchmarks.sides.agents AGENT``; AGENT is "trivial", "bag", "module" or "large". Worlds are "bare", a
+loop without a world, "serial", "batch", "sorted", "hogwild", "hogwild1", "hogwild4" and "both".
 """
 
 from __future__ import annotations
@@ -191,59 +190,57 @@ _AGENTS = {"trivial": Trivial, "bag": Bag, "module": BagModule, "large": Large}
 
 
 class Runner:
-    """An agent in its world.
+    """An agent in its worlds.
 
     Args:
-        world: what it is in.
         agent: which it is.
     """
 
-    def __init__(self, world: str, agent: str) -> None:
-        self.world, self.agent = world, agent
-        self.bag: dict[str, Any] = {"task": f"{_TASK}:6000:30", "datatype": "train", "seed": 0}
-        self._opened: Any = None
+    def __init__(self, agent: str) -> None:
+        self.kind = _AGENTS[agent]
+        self.task = {"task": f"{_TASK}:6000:30", "datatype": "train", "seed": 0}
+        self._opened: dict[str, Any] = {}
 
-    def open(self, **options: Any) -> Any:
-        """Return a world, or teacher and agent without one."""
-        opt = {**self.bag, **_OPTIONS.get(self.world, {}), **options}
-        agent = _AGENTS[self.agent](opt)
-        if self.world == "bare":
-            teacher = create_task_world(opt, [agent]).get_agents()[0]
-            return teacher, agent
-        world = create_task(opt, agent)
-        return HogwildWorld(opt, world) if self.world == "hogwild1" else world
+    def open(self, world: str, **options: Any) -> Any:
+        """Return a world, or the two agents without one."""
+        opt = {**self.task, **_OPTIONS.get(world, {}), **options}
+        agent = self.kind(opt)
+        if world == "bare":
+            return create_task_world(opt, [agent]).get_agents()
+        made = create_task(opt, agent)
+        return HogwildWorld(opt, made) if world == "hogwild1" else made
 
-    def run(self, examples: int) -> dict[str, float]:
+    def run(self, world: str, examples: int) -> dict[str, float]:
         """Return the time of so many examples; the world stays for the next ones."""
-        if self._opened is None:
-            self._opened = self.open()
-        if self.world == "bare":
+        if world not in self._opened:
+            self._opened[world] = self.open(world)
+        opened = self._opened[world]
+        if world == "bare":
             clock = Clock()
-            _bare(*self._opened, examples)
+            _bare(*opened, examples)
             return clock.read()
-        world = self._opened
-        rows = int(world.opt.get("batchsize", 1))
+        rows = int(opened.opt.get("batchsize", 1))
         clock = Clock()
         for _ in range(-(-examples // rows)):
-            world.parley()
-        world.report()  # which waits for what is on its way
+            opened.parley()
+        opened.report()  # which waits for what is on its way
         return clock.read()
 
-    def check(self) -> dict[str, float]:
+    def check(self, world: str) -> dict[str, float]:
         """Return what an untrained agent reaches on all examples, each of which is seen once."""
-        opened = self.open(datatype="valid")
-        if self.world == "bare":
+        opened = self.open(world, datatype="valid")
+        if world == "bare":
             _bare(*opened, opened[0].num_examples())
             return dict(opened[0].report())
-        with opened as world:
-            while not world.epoch_done():
-                world.parley()
-            return dict(world.report())
+        with opened:
+            while not opened.epoch_done():
+                opened.parley()
+            return dict(opened.report())
 
     def start(self) -> dict[str, float]:
-        """Return the time until each worker has had a parley, in a program that has everything else."""
-        opt = {**self.bag, **_OPTIONS[self.world], "hogwild_mode": "fork"}
-        inner = create_task_world(opt, [_AGENTS[self.agent](opt)])
+        """Return the time until each of two forked workers has had a parley, in a program that has everything else."""
+        opt = {**self.task, **_OPTIONS["hogwild"], "hogwild_mode": "fork"}
+        inner = create_task_world(opt, [self.kind(opt)])
         clock = Clock()
         world = HogwildWorld(opt, inner)
         for _ in range(opt["numthreads"]):
