@@ -11,6 +11,8 @@ _LATER = {
     "dialog_data": "DialogData StreamDialogData",
     "dialog_teachers": "ConversationTeacher DialogTeacher FbDialogTeacher ParlAIDialogTeacher",
     "dictionary": "DictionaryAgent",
+    "dynamic_batch_world": "DynamicBatchWorld",
+    "ir_baseline": "IrBaselineAgent",
     "hogwild_world": "HogwildWorld",
     "metrics": "Metrics aggregate_metrics",
     "module_agent": "ModuleAgent",

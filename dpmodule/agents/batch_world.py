@@ -227,10 +227,10 @@ def numbered(shared: Any, numbers: Mapping[str, int]) -> Any:
     """
     found = dict(shared)
     found["opt"] = {**shared["opt"], **numbers}
-    for key in ("agents", "tasks", "worlds"):
-        # an agent's own keys may have any name
-        if key in shared and all(isinstance(each, dict) and "opt" in each for each in shared[key]):
-            found[key] = [numbered(each, numbers) for each in shared[key]]
+    if "world_class" in shared:  # an agent's own keys may have any name
+        for key in ("agents", "worlds"):
+            if key in shared:
+                found[key] = [numbered(each, numbers) for each in shared[key]]
     return {**found, **numbers}
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from ..base import ArgumentError
 from .batch_world import BatchWorld
+from .dynamic_batch_world import DynamicBatchWorld
 from .hogwild_world import HogwildWorld
 from .worlds import MultiWorld, World, create_task_world, task_names
 
@@ -17,7 +18,7 @@ def create_task(opt: Mapping[str, Any], user_agents: Any, default_world: type[Wo
     """Return the world of a task, or of several, as the options ask for it.
 
     With ``numthreads`` above 1 it is a `HogwildWorld`, whose workers have a `BatchWorld` each if ``batchsize`` is above
-    1; else a `BatchWorld` for such a batch size, or the plain world.
+    1; else a `DynamicBatchWorld` with ``max_batch_tokens``, a `BatchWorld` for such a batch size, or the plain world.
 
     Args:
         opt: options; ``task``: a task that is ready, such as ``"reverse"``, or ``"package.module:Class:arguments"``,
@@ -38,8 +39,16 @@ def create_task(opt: Mapping[str, Any], user_agents: Any, default_world: type[Wo
         world = create_task_world({**opt, "task": tasks[0]}, agents, default_world)
     else:
         world = MultiWorld(opt, agents, default_world=default_world)
+    is_dynamic = opt.get("max_batch_tokens") is not None
     if workers > 1:
+        if is_dynamic:
+            raise ArgumentError(
+                f"max_batch_tokens is given with numthreads {workers}; Hogwild workers have batches of a fixed size, so "
+                "give batchsize in its place, or numthreads 1"
+            )
         return HogwildWorld(opt, world)
+    if is_dynamic:
+        return DynamicBatchWorld(opt, world)
     if rows > 1:
         return BatchWorld(opt, world)
     return world

@@ -49,7 +49,7 @@ class DialogData:
         self.cands = shared["cands"] if shared else checked_candidates(cands)
         self.data: list[tuple[Message, ...]] = shared["data"] if shared else []
         if not shared and data_loader is not None:
-            stored: dict[Any, Any] = {}
+            stored: dict[Any, Any] = {self.cands: self.cands}
             given = data_loader(opt.get("datafile"))
             self.data = [
                 tuple(_stored(each, stored) for each in episode) for episode in _episodes(given, self.cands)
@@ -113,6 +113,12 @@ class StreamDialogData:
     def share(self) -> dict[str, Any]:
         """Return what another one of the same episodes is made of; it holds no open file."""
         return {"cands": self.cands, "size": self._size}
+
+    def __getstate__(self) -> dict[str, Any]:
+        return self.share()
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__init__({}, shared=state)  # type: ignore[misc]
 
     def _open(self) -> Iterator[tuple[Message, ...]]:
         if self._loader is None:

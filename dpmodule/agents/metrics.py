@@ -206,11 +206,11 @@ class Metrics:
     def _rank(self, candidates: Iterable[str], labels: Iterable[str]) -> None:
         wanted = set(map(normalize_answer, labels))
         ranked = list(candidates)
-        found = (place for place, each in enumerate(ranked, start=1) if normalize_answer(each) in wanted)
-        place = next(found, len(ranked) + 1)
+        places = (place for place, each in enumerate(ranked, start=1) if normalize_answer(each) in wanted)
+        place = next(places, None)
         for most in _RANKS:
-            self._column.add(f"hits@{most}", int(place <= most))
-        self._column.add(_RANK, place)
+            self._column.add(f"hits@{most}", int(place is not None and place <= most))
+        self._column.add(_RANK, len(ranked) + 1 if place is None else place)
 
     def _take(self, reported: Mapping[str, Any]) -> None:
         for name, value in reported.items():

@@ -11,6 +11,7 @@ from typing import Any
 
 from ..base import ArgumentError
 from .agent import create_agents_from_shared
+from .batch_world import numbered
 from .loading import task_class
 from .metrics import aggregate_metrics, by_name
 from .teachers import Teacher
@@ -41,7 +42,8 @@ class MultiTaskTeacher(Teacher):
     def __init__(self, opt: Mapping[str, Any], shared: Mapping[str, Any] | None = None) -> None:
         super().__init__(opt, shared)
         if shared:
-            self.tasks = create_agents_from_shared(shared["tasks"])
+            numbers = {key: shared[key] for key in ("batchindex", "threadindex") if key in shared}
+            self.tasks = create_agents_from_shared(numbered(each, numbers) for each in shared["tasks"])
         else:
             # sorted batches of one task leave no place for another
             single = {**self.opt, "batch_sort": False}
@@ -112,6 +114,11 @@ class MultiTaskTeacher(Teacher):
         """Have all tasks write what they have to."""
         for task in self.tasks:
             task.save(path)
+
+    def expect_workers(self, workers: int) -> None:
+        """Have all tasks move what copies have in common to where workers find it."""
+        for task in self.tasks:
+            task.expect_workers(workers)
 
     def share(self) -> dict[str, Any]:
         """Return what a copy is made of: what the tasks share."""

@@ -52,9 +52,8 @@ class _Batches:
         self.count = len(batches)
         self.rows = sum(map(len, batches))
         self._batches = list(batches)
-        self._reshuffles = reshuffles
-        self._order = list(range(self.count))
-        self._epoch = 0
+        self.reshuffles = reshuffles
+        self._order: tuple[int, Sequence[int]] = (-1, ())
 
     def batch(self, number: int, loop: bool) -> list[Message]:
         """Return a batch, an empty one behind the last.
@@ -66,11 +65,15 @@ class _Batches:
         if number >= self.count and not (loop and self.count):
             return []
         epoch, place = divmod(number, self.count)
-        if epoch != self._epoch and self._reshuffles:
-            self._order = list(range(self.count))
-            Random(_SHUFFLE_SEED + epoch).shuffle(self._order)
-            self._epoch = epoch
-        return self._batches[self._order[place]]
+        return self._batches[self._order_of(epoch)[place] if self.reshuffles else place]
+
+    def _order_of(self, epoch: int) -> Sequence[int]:
+        known, order = self._order
+        if known != epoch:
+            order = list(range(self.count))
+            Random(_SHUFFLE_SEED + epoch).shuffle(order)
+            self._order = epoch, order  # in one step, for threads
+        return order
 
     def is_last(self, number: int, loop: bool) -> bool:
         """Say whether an epoch ends with a batch; see `batch`."""
@@ -219,7 +222,14 @@ class FixedDialogTeacher(Teacher):
         super().reset()
         self._begin()
         if not self._is_copy:
-            self.index.reset()
+            self.index.reset(self._next_epoch())
+
+    def _next_epoch(self) -> int:
+        """Return the number at which an epoch begins: a new one where each of them has an order of its own."""
+        batches = self._batches
+        if batches is None or not batches.reshuffles or not batches.count:
+            return 0
+        return -(-self.index.peek() // batches.count) * batches.count
 
     def reset_metrics(self) -> None:
         """Count anew; a copy leaves the counts, which are all copies', to the original."""

@@ -1,0 +1,259 @@
+"""`DynamicBatchWorld`: batches of as many rows of similar length as fit into a number of tokens.
+
+Source: ParlAI's dynamic batching of 2019; Morishita et al. (2017), see `squash`.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ..base import ArgumentError
+from .batch_world import numbered
+from .worlds import World, validate
+
+__all__ = ["DynamicBatchWorld", "best_window"]
+
+_BUFFER = 256
+_NO_EXAMPLE = frozenset({"episode_done", "id"})
+
+
+class _Waiting:
+    """What a row's agent has observed and not answered yet.
+
+    Args:
+        row: number of the row.
+        observation: what its `observe` returned.
+        tokens: length of the text: number of spaces and 1.
+        age: number of the observation among all.
+    """
+
+    __slots__ = ("age", "observation", "row", "tokens")
+
+    def __init__(self, row: int, observation: Any, tokens: int, age: int) -> None:
+        self.row, self.observation, self.tokens, self.age = row, observation, tokens, age
+
+
+class DynamicBatchWorld(World):
+    """Rows, each of which is a copy of a world, that are answered in batches up to a number of tokens.
+
+    In every row a teacher asks, and its agent's copy observes the question. Observations wait, sorted by length. One
+    `parley` answers the batch that has the oldest of them in it, fits into the budget, and has the most tokens that are
+    no padding; a question that is too long for the budget is a batch of its own. `batch_act` of the original agent
+    answers, or `act` of the copies, as in `BatchWorld`.
+
+    Args:
+        opt: options; ``max_batch_tokens``: the budget: rows times the longest of them and 1, in tokens, of which a text
+            has one more than spaces; ``batchsize``: the most rows of a batch, if above 1; ``batch_buffer``: how many
+            rows there are, of which a batch takes some (default 256, and no more than episodes).
+        world: the original world, of a teacher and one other agent.
+
+    Attributes:
+        world: the original world.
+        worlds: the rows.
+
+    Raises:
+        ArgumentError: an option is no whole number from 1, there are not two agents, or they break the rules.
+
+    Example:
+        >>> from dpmodule.agents import DialogPartnerWorld, RepeatLabelAgent
+        >>> from dpmodule.agents.worlds import create_task_world
+        >>> opt = {"task": "reverse", "datatype": "valid", "max_batch_tokens": 100}
+        >>> world = DynamicBatchWorld(opt, create_task_world(opt, [RepeatLabelAgent(opt)]))
+        >>> while not world.epoch_done():
+        ...     world.parley()
+        >>> world.report()["total"] == world.num_examples()
+        True
+    """
+
+    def __init__(self, opt: Mapping[str, Any], world: World) -> None:
+        super().__init__(opt)
+        if len(world.get_agents()) != 2:
+            raise ArgumentError(
+                f"world has {len(world.get_agents())} agents, expected two: a teacher and another"
+            )
+        self.world = world
+        self._budget = _from_1(self.opt, "max_batch_tokens", None)
+        most = _from_1(self.opt, "batchsize", 1)
+        self._most = most if most > 1 else self._budget
+        wanted = _from_1(self.opt, "batch_buffer", _BUFFER)
+        rows = max(min(wanted, world.num_episodes() or wanted), 1)
+        self.worlds = [_row(world, index) for index in range(rows)]
+        self._waiting: list[_Waiting] = []
+        self._idle = list(range(rows))
+        self._answered: list[int] = []
+        self._asked = self._examples_seen = 0
+
+    def parley(self) -> None:
+        """Let teachers ask in all rows that wait for nothing, and answer one batch."""
+        self._ask()
+        batch = self._take()
+        self._answered = [each.row for each in batch]
+        if batch:
+            self._answer(batch, self._replies(batch))
+        self._examples_seen += len(batch)
+        self.update_counters()
+
+    def _ask(self) -> None:
+        """Let teachers ask in the rows that are idle."""
+        idle, self._idle = self._idle, []
+        for number in idle:
+            row = self.worlds[number]
+            if hasattr(row, "parley_init"):
+                row.parley_init()
+            teacher, student = row.get_agents()
+            act = row.get_acts()[0] = validate(teacher.act(), teacher, number)
+            if _NO_EXAMPLE.issuperset(act):
+                if not row.epoch_done():
+                    self._idle.append(number)
+                continue
+            seen = student.observe(act)
+            if seen is None:
+                raise ArgumentError(
+                    f"observe of agent {student.getID()!r} ({type(student).__name__}) returned None in row {number}; "
+                    "agents should return what they observed"
+                )
+            self._waiting.append(_Waiting(number, seen, _tokens(seen, act), self._asked))
+            self._asked += 1
+        self._waiting.sort(key=lambda each: each.tokens)
+
+    def _take(self) -> list[_Waiting]:
+        """Return the next batch, and let it wait no more."""
+        waiting = self._waiting
+        if not waiting:
+            return []
+        oldest = min(range(len(waiting)), key=lambda place: waiting[place].age)
+        lengths = [each.tokens for each in waiting]
+        first, end = best_window(lengths, oldest, self._budget, self._most)
+        batch = waiting[first:end]
+        del waiting[first:end]
+        return batch
+
+    def _replies(self, batch: Sequence[_Waiting]) -> Sequence[Any]:
+        agent = self.world.get_agents()[1]
+        if not (hasattr(agent, "batch_act") and getattr(agent, "use_batch_act", True)):
+            return [self.worlds[each.row].get_agents()[1].act() for each in batch]
+        replies = agent.batch_act([each.observation for each in batch])
+        count = len(replies) if isinstance(replies, (list, tuple)) else None
+        if count != len(batch):
+            said = type(replies).__name__ if count is None else f"{count} messages"
+            raise ArgumentError(
+                f"batch_act of agent {agent.getID()!r} ({type(agent).__name__}) returned {said} for {len(batch)} "
+                "observations; it has to return a list with one message for each"
+            )
+        return replies  # type: ignore[no-any-return]
+
+    def _answer(self, batch: Sequence[_Waiting], replies: Sequence[Any]) -> None:
+        """Let the teachers observe the replies."""
+        agent = self.world.get_agents()[1]
+        for each, reply in zip(batch, replies):
+            row = self.worlds[each.row]
+            row.get_acts()[1] = validate(reply, agent, each.row)
+            row.get_agents()[0].observe(reply)
+            self._idle.append(each.row)
+
+    def display(self) -> str:
+        """Return the last messages of the rows of the last batch as text."""
+        shown = [f"[--batch of {len(self._answered)}--]"]
+        for number in self._answered:
+            shown += [f"[batch world {number}:]", self.worlds[number].display()]
+        return "\n".join([*shown, "[--end of batch--]"])
+
+    def get_total_exs(self) -> int:
+        """Return how many examples have been answered."""
+        return self._examples_seen
+
+    def _epoch_size(self, which: int) -> int:
+        return self.world._epoch_size(which)
+
+    def getID(self) -> str:
+        """Return the name of the task."""
+        return self.world.getID()
+
+    def get_agents(self) -> list[Any]:
+        """Return the agents of the original world."""
+        return self.world.get_agents()
+
+    def episode_done(self) -> bool:
+        """Say whether the episodes of all rows of the last batch are done."""
+        return all(self.worlds[number].episode_done() for number in self._answered)
+
+    def epoch_done(self) -> bool:
+        """Say whether nothing waits, and all rows are done."""
+        return not self._waiting and all(row.epoch_done() for row in self.worlds)
+
+    def share(self) -> dict[str, Any]:
+        """Return what a copy of the original world is made of."""
+        return self.world.share()
+
+    def _report(self) -> dict[str, Any]:
+        return self.world.report()
+
+    def reset(self) -> None:
+        """Begin a new epoch in all rows; what waits is forgotten."""
+        self.world.reset()
+        for row in self.worlds:
+            row.reset()
+        self._waiting.clear()
+        self._idle, self._answered = list(range(len(self.worlds))), []
+
+    def reset_metrics(self) -> None:
+        """Count anew."""
+        self.world.reset_metrics()
+
+    def save_agents(self) -> None:
+        """Have the original agents write what they have learned."""
+        self.world.save_agents()
+
+    def shutdown(self) -> None:
+        """Shut down the agents of all rows, and the original ones."""
+        for row in self.worlds:
+            row.shutdown()
+        self.world.shutdown()
+
+
+def best_window(lengths: Sequence[int], place: int, budget: int, most: int) -> tuple[int, int]:
+    """Return which of sorted lengths make the fullest batch that has a certain one in it: the first, and the end.
+
+    Args:
+        lengths: tokens of each, rising.
+        place: the one that has to be in it, even if it alone is too long.
+        budget: what the longest and 1, times their number, may be at most.
+        most: how many there may be.
+
+    Example:
+        >>> best_window([1, 1, 2, 5, 30], 2, 12, 100)
+        (0, 3)
+    """
+    sums = [0, *itertools.accumulate(lengths)]
+    best, found = -1, (place, place + 1)
+    for end in range(place + 1, len(lengths) + 1):
+        rows = min(budget // (lengths[end - 1] + 1), most)
+        first = max(end - rows, 0)
+        if first > place:
+            break
+        full = sums[end] - sums[first]
+        if full > best:
+            best, found = full, (first, end)
+    return found
+
+
+def _tokens(seen: Any, act: Mapping[str, Any]) -> int:
+    text = seen.get("text") if isinstance(seen, Mapping) else None
+    text = act.get("text") if text is None else text
+    return text.count(" ") + 1 if isinstance(text, str) else 1
+
+
+def _row(world: World, index: int) -> World:
+    # a row asks for single examples, in the order of its episodes
+    numbers = {"batchindex": index, "batch_sort": False}
+    shared = numbered(world.share(), numbers)
+    return shared["world_class"](shared["opt"], None, shared)  # type: ignore[no-any-return]
+
+
+def _from_1(opt: Mapping[str, Any], name: str, default: int | None) -> int:
+    number = default if opt.get(name) is None else opt[name]
+    if isinstance(number, bool) or not isinstance(number, int) or number < 1:
+        raise ArgumentError(f"{name} is {number!r}, expected a whole number from 1")
+    return number

@@ -1,0 +1,204 @@
+"""`IrBaselineAgent`: ranks candidates by the words they have in common with the question.
+
+Source: Salton and Buckley, "Term-Weighting Approaches in Automatic Text Retrieval" (1988): the cosine of two bags of
+words, each word weighted by how rare it is.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+from ..base import ArgumentError, FileFormatError
+from ..commit import read_settled, write_set
+from .agent import Agent
+from .dictionary import DictionaryAgent
+from .saved_options import options_file, packed_options
+
+__all__ = ["IrBaselineAgent"]
+
+_NOTHING = "I don't know."
+
+
+class _Index:
+    """Candidates by the words in them.
+
+    Args:
+        candidates: the texts.
+        tokenize: splits a text.
+        counts: how often each token comes, None: in how many of the candidates it does.
+        total: the sum of these.
+    """
+
+    def __init__(
+        self,
+        candidates: Sequence[str],
+        tokenize: Callable[[str], Iterable[str]],
+        counts: Mapping[str, int] | None,
+        total: int,
+    ) -> None:
+        self.candidates = candidates
+        bags = [Counter(tokenize(text)) for text in candidates]
+        if counts is None:
+            counts, total = Counter(token for bag in bags for token in bag), len(bags)
+        self._counts, self._total = counts, total
+        self._places: dict[str, list[tuple[int, float]]] = {}
+        for place, bag in enumerate(bags):
+            for token, weight in self.weights(bag).items():
+                self._places.setdefault(token, []).append((place, weight))
+
+    def weights(self, bag: Mapping[str, int]) -> dict[str, float]:
+        """Return a bag of words, weighted, of length 1."""
+        found = {
+            token: count * math.log1p(self._total / (1 + self._counts.get(token, 0)))
+            for token, count in bag.items()
+        }
+        norm = math.sqrt(math.fsum(weight**2 for weight in found.values()))
+        return {token: weight / norm for token, weight in found.items()} if norm else found
+
+    def ranked(self, bag: Mapping[str, int]) -> list[str]:
+        """Return the candidates, the one that is most like a question first, equal ones in their order."""
+        scores = [0.0] * len(self.candidates)
+        for token, weight in self.weights(bag).items():
+            for place, other in self._places.get(token, ()):
+                scores[place] += weight * other
+        order = sorted(range(len(scores)), key=lambda place: -scores[place])
+        return [self.candidates[place] for place in order]
+
+
+class IrBaselineAgent(Agent):
+    """Answers with the candidate that is most like the question, and ranks all of them.
+
+    Words that come often in the dictionary count less. In training it counts the words of questions and labels; where
+    nothing has been counted, a word counts less the more candidates it is in.
+
+    Args:
+        opt: options; ``label_candidates_file``: a file with a candidate in each line, for questions without any;
+            ``history_size``: how many of the last texts of an episode are the question (default 1); ``model_file``:
+            where `save` writes, and where the dictionary comes from if ``dict_file`` does not say; see also
+            `DictionaryAgent`.
+        shared: of another instance.
+
+    Raises:
+        ArgumentError: an option is no such thing.
+        FileError: a file cannot be read.
+        FileFormatError: a file is no text.
+
+    Example:
+        >>> agent = IrBaselineAgent({"datatype": "valid"})
+        >>> seen = agent.observe({"text": "Where is the milk?", "label_candidates": ["Sam.", "The milk.", "No."]})
+        >>> agent.act()["text"]
+        'The milk.'
+    """
+
+    def __init__(self, opt: Mapping[str, Any], shared: Mapping[str, Any] | None = None) -> None:
+        super().__init__(opt, shared)
+        self.id = "IrBaselineAgent"
+        self._trains = str(self.opt.get("datatype") or "train").startswith("train")
+        size = self.opt.get("history_size", 1)
+        if isinstance(size, bool) or not isinstance(size, int) or size < 1:
+            raise ArgumentError(f"history_size is {size!r}, expected a whole number from 1")
+        self._history: deque[str] = deque(maxlen=size)
+        model_file = self.opt.get("model_file")
+        if model_file and not self.opt.get("dict_file"):
+            self.opt["dict_file"] = f"{model_file}.dict"
+        self.dictionary = DictionaryAgent(self.opt, shared["dictionary"] if shared else None)
+        self._fixed: Sequence[str] = (
+            shared["fixed"] if shared else _lines(self.opt.get("label_candidates_file"))
+        )
+        self._total: list[int] = shared["total"] if shared else [self._counted()]
+        self._index: _Index | None = None
+        self._of: tuple[Any, int] = (None, -1)
+
+    @staticmethod
+    def add_cmdline_args(argparser: Any) -> None:
+        """Add its options to a parser."""
+        group = argparser.add_argument_group("ranking by common words")
+        group.add_argument(
+            "--label-candidates-file",
+            metavar="PATH",
+            help="a candidate in each line, for questions without any",
+        )
+        group.add_argument("--history-size", type=int, default=1, help="texts of a question (default: 1)")
+        DictionaryAgent.add_cmdline_args(argparser)
+
+    def _counted(self) -> int:
+        words = self.dictionary
+        special = {words.null_token, words.start_token, words.end_token, words.unk_token}
+        return sum(count for token, count in words.freqs().items() if token not in special)
+
+    def observe(self, observation: Any) -> Any:
+        """Take a question, and in training count its words and those of its labels."""
+        self.observation = observation
+        if text := observation.get("text"):
+            self._history.append(text)
+        if self._trains:
+            for each in (text or "", *(observation.get("labels") or ())):
+                tokens = self.dictionary.tokenize(each)
+                self.dictionary.add_to_dict(tokens)
+                self._total[0] += len(tokens)
+        return observation
+
+    def act(self) -> dict[str, Any]:
+        """Return the candidates as `text_candidates`, and the best of them as `text`."""
+        seen = self.observation or {}
+        reply: dict[str, Any] = {"id": self.getID()}
+        candidates = seen.get("label_candidates") or self._fixed
+        if seen.get("text") is not None:
+            reply["text"] = _NOTHING
+            if candidates:
+                question = Counter(self.dictionary.tokenize("\n".join(self._history)))
+                reply["text_candidates"] = self._index_of(candidates).ranked(question)
+                reply["text"] = reply["text_candidates"][0]
+        if seen.get("episode_done"):
+            self._history.clear()
+        return reply
+
+    def _index_of(self, candidates: Any) -> _Index:
+        """Return the index of candidates, the last one if they and the counts are the same."""
+        total = self._total[0]
+        if self._index is None or self._of[0] is not candidates or self._of[1] != total:
+            counts = self.dictionary.freqs() if total else None
+            self._index = _Index(tuple(candidates), self.dictionary.tokenize, counts, total)
+            self._of = candidates, total
+        return self._index
+
+    def reset(self) -> None:
+        """Forget the dialogue so far."""
+        super().reset()
+        self._history.clear()
+
+    def share(self) -> dict[str, Any]:
+        """Return what a copy is made of: the same dictionary and file of candidates."""
+        own = {"dictionary": self.dictionary.share(), "fixed": self._fixed, "total": self._total}
+        return {**super().share(), **own}
+
+    def save(self, path: str | None = None) -> None:
+        """Write the options to ``PATH.opt`` and the dictionary to ``PATH.dict``, both or neither.
+
+        Args:
+            path: the model file (default: what ``model_file`` names; nothing is written without).
+
+        Raises:
+            FileError: a file cannot be written.
+        """
+        path = path or self.opt.get("model_file")
+        if path:
+            words = f"{path}.dict"
+            opt = packed_options({**self.opt, "dict_file": words})
+            write_set({options_file(path): opt, words: self.dictionary.packed()}, os.path.basename(path))
+
+
+def _lines(path: str | None) -> Sequence[str]:
+    if not path:
+        return ()
+    try:
+        text = read_settled(path).decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise FileFormatError(
+            f"{path}: no UTF-8 at byte {error.start}; expected a candidate in each line"
+        ) from error
+    return tuple(line.strip() for line in text.split("\n") if line.strip())

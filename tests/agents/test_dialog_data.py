@@ -1,0 +1,141 @@
+import pickle
+
+import pytest
+
+from dpmodule.agents import DialogData, StreamDialogData
+from dpmodule.base import ArgumentError, StateError
+
+
+def loader(path):
+    cands = ["yes", "no"]
+    yield ("is it", ["yes"], 1.0, cands), True
+    yield ("or not", ("no",), None, list(cands)), False
+    yield ("is it", "yes", 0.5), True
+
+
+def numbered(path):
+    for number in range(path or 4):
+        yield (f"{number}.0",), True
+        yield (f"{number}.1",), False
+
+
+def test_episodes_are_gathered():
+    data = DialogData({}, loader)
+    assert (data.num_episodes(), data.num_examples()) == (2, 3)
+    first, ends = data.get(0)
+    assert first == {
+        "text": "is it", "labels": ("yes",), "reward": 1.0, "label_candidates": ("yes", "no"), "episode_done": False
+    }  # fmt: skip
+    assert not ends
+    assert data.get(0, 1)[0]["episode_done"]
+    assert data.get(1) == ({"text": "is it", "labels": ("yes",), "reward": 0.5, "episode_done": True}, True)
+
+
+def test_equal_texts_and_candidates_are_stored_once():
+    data = DialogData({}, loader)
+    (first, second), (third,) = data.data
+    assert first["label_candidates"] is second["label_candidates"]
+    assert first["text"] is third["text"]
+    assert first["labels"] is third["labels"]
+
+
+def test_a_message_does_not_change_the_data():
+    data = DialogData({}, loader)
+    data.get(0)[0]["text"] = "changed"
+    assert data.get(0)[0]["text"] == "is it"
+
+
+def test_copies_share_the_episodes():
+    data = DialogData({}, loader)
+    copy = DialogData({}, shared=data.share())
+    assert copy.data is data.data
+    assert copy.num_examples() == 3
+
+
+def test_candidates_of_all_examples():
+    data = DialogData(
+        {}, lambda path: [(("a", "b"), True), (("c", "d", None, ["d"]), True)], cands=["a", "b"]
+    )
+    assert data.get(0)[0]["label_candidates"] is data.cands
+    assert data.get(1)[0]["label_candidates"] == ("d",)
+
+
+@pytest.mark.parametrize("kind", [DialogData, StreamDialogData])
+@pytest.mark.parametrize(
+    ("example", "told"),
+    [
+        ((("a", ["b"], None, ["c"]), True), "the label 'b' is not among its candidates"),
+        ((("a", ["z"]), True), "the label 'z' is not among its candidates"),
+        (((), True), "expected up to five"),
+        ((("a", "b", 0, None, None, "f"), True), "expected up to five"),
+        (("text", True), "expected up to five"),
+        ((7, True), "expected up to five"),
+        (("a", "b", True), r"expected \(\(text, labels, \.\.\.\), new_episode\)"),
+        (((7,), True), "text is '7', expected a text"),
+        ((("a", [7]), True), r"labels is '\[7\]', expected texts"),
+        ((("a", 7), True), "labels is '7', expected texts"),
+        ((("a", "y", 0, [None]), True), "label_candidates is"),
+    ],
+)
+def test_examples_that_are_none(kind, example, told):
+    with pytest.raises(ArgumentError, match=f"example 1 of the data.*{told}"):
+        kind({}, lambda path: [(("fine", "y"), True), example], cands=["y"]).num_examples()
+
+
+def test_candidates_that_are_no_texts():
+    with pytest.raises(ArgumentError, match=r"label_candidates\(\)"):
+        DialogData({}, loader, cands=[1, 2])
+
+
+def test_a_stream_reads_an_episode_at_a_time():
+    read = []
+
+    def noting(path):
+        for entry, begins in numbered(path):
+            read.append(entry[0])
+            yield entry, begins
+
+    stream = StreamDialogData({}, noting)
+    episode, is_last = stream.episode(0)
+    assert ([each["text"] for each in episode], is_last) == (["0.0", "0.1"], False)
+    assert len(read) <= 5, "this episode, the next, and the line that shows the end of that"
+    assert stream.episode(3) == (({"text": "3.0"}, {"text": "3.1"}), True)
+    assert stream.episode(4) == ((), True)
+    assert stream.episode(1)[0][0]["text"] == "1.0", "a lower number begins anew"
+
+
+def test_a_stream_goes_round():
+    stream = StreamDialogData({"datafile": 3}, numbered)
+    assert [stream.episode(number, loop=True)[0][0]["text"] for number in (0, 2, 3, 7, 8)] == [
+        "0.0", "2.0", "0.0", "1.0", "2.0"
+    ]  # fmt: skip
+    assert stream.episode(8, loop=True)[1]
+    assert (stream.num_episodes(), stream.num_examples()) == (3, 6)
+
+
+def test_a_stream_says_what_it_knows_of_its_end():
+    stream = StreamDialogData({"datafile": 2}, numbered)
+    assert not stream.ends_before(0)
+    stream.episode(1)
+    assert stream.ends_before(2)
+    assert StreamDialogData({}, lambda path: []).ends_before(0)
+
+
+def test_a_stream_gives_one_example_after_the_other():
+    stream = StreamDialogData({"datafile": 2}, numbered)
+    seen = [stream.get() for _ in range(6)]
+    assert [message["text"] for message, _ in seen] == ["0.0", "0.1", "1.0", "1.1", "0.0", "0.1"]
+    assert [is_last for _, is_last in seen] == [False, False, False, True, False, False]
+    stream.reset()
+    assert stream.get()[0] == {"text": "0.0", "episode_done": False}
+    assert StreamDialogData({}, lambda path: []).get() == ({"episode_done": True}, True)
+
+
+def test_a_copy_of_a_stream_reads_for_itself():
+    stream = StreamDialogData({}, numbered, cands=["c"])
+    stream.episode(2)
+    shared = pickle.loads(pickle.dumps(stream.share()))
+    copy = StreamDialogData({}, numbered, shared=shared)
+    assert copy.episode(0)[0][0] == {"text": "0.0", "label_candidates": ("c",)}
+    with pytest.raises(StateError, match="data_loader"):
+        StreamDialogData({}, shared=shared).episode(0)
