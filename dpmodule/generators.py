@@ -75,6 +75,8 @@ def seed(seed_state: int, ctx: Context | str = "all") -> None:
 
 def child_seed() -> tuple[int, int]:
     """Return what the next child process passes to `seed_process`: this process's seed and the child's number."""
+    import numpy.random  # NumPy does so late: done here, forked children need neither time nor memory for it
+
     global _num_children
     _num_children += 1
     return _base_seed, _num_children

@@ -202,6 +202,15 @@ class Network:
         if self._settings.workers > 1:
             module.store.share_memory()
 
+    def rehearse(self, batch: Any) -> None:
+        """Bind, and run a batch that changes nothing, before workers are forked.
+
+        What does not fit, is said here; and what is imported and compiled on the way, the workers share.
+        """
+        module = self.bind(batch)
+        module.forward_backward(batch)
+        module.take_back()
+
     # running
 
     def train(self, batch: Any) -> list[NDArray]:

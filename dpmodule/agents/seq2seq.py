@@ -63,7 +63,7 @@ class Seq2seqAgent(ModuleAgent):
             raise ArgumentError(f"the dictionary lacks one of the tokens for nothing, start and end: {special}")
         self._nothing, self._start, self._end = (int(words[token]) for token in special)
         if not self.network.is_ready:  # the bucket that has all parameters comes first
-            self.network.bind(self.vectorize(self.sample()))
+            self.network.rehearse(self.vectorize(self.sample()))
 
     def sample(self) -> list[Message]:
         """Return an observation that binds the network; any does."""
