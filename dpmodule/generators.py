@@ -6,6 +6,7 @@ user's own torch code alone. A program that never calls `seed` runs under seed 0
 
 from __future__ import annotations
 
+import importlib
 import random
 from collections.abc import Sequence
 from typing import Any
@@ -75,10 +76,9 @@ def seed(seed_state: int, ctx: Context | str = "all") -> None:
 
 def child_seed() -> tuple[int, int]:
     """Return what the next child process passes to `seed_process`: this process's seed and the child's number."""
-    import numpy.random  # NumPy does so late: done here, forked children need neither time nor memory for it
-
     global _num_children
     _num_children += 1
+    importlib.import_module("numpy.random")  # NumPy does so late; forked children then have it from here
     return _base_seed, _num_children
 
 

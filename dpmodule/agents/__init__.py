@@ -8,8 +8,12 @@ _LATER = {
     "agent": "Agent create_agent create_agent_from_shared create_agents_from_shared",
     "batch_world": "BatchWorld",
     "create": "create_task",
+    "dictionary": "DictionaryAgent",
     "metrics": "Metrics aggregate_metrics",
+    "module_agent": "ModuleAgent",
     "repeat": "RandomCandidateAgent RepeatLabelAgent RepeatQueryAgent",
+    "seq2seq": "Seq2seqAgent",
+    "starspace": "StarspaceAgent",
     "teachers": "FixedDialogTeacher Teacher",
     "worlds": "DialogPartnerWorld ExecutableWorld MultiAgentDialogWorld MultiWorld World create_task_world",
 }

@@ -43,7 +43,7 @@ class ModuleAgent(Agent):
     - ``sym_gen(opt, dict)`` returns a symbol, or for buckets a function from a bucket's key to
       ``(symbol, data_names, label_names)``;
     - ``vectorize(observations)`` returns a `DataBatch` that describes its arrays (`vectors.batch_of`), with labels if
-      the observations have some;
+      the observations have some; where the first batch may come without, the names of labels end in "label";
     - ``reply(observations, batch, outputs)``, if the first output is no row of probabilities of the dictionary's tokens
       for each row of the batch, returns a message for each observation.
 
