@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
 __all__ = ["search"]
 
-Array = np.ndarray
+Array = np.ndarray[Any, Any]
 Step = Callable[[Array, Array], Array]
 _NEVER = -1e30
 
@@ -57,9 +58,8 @@ def search(step: Step, rows: int, width: int, longest: int, start: int, end: int
 
 def _largest(values: Array, count: int) -> Array:
     """Return where the largest numbers of each row are, in no order."""
-    if count == 1:
-        return values.argmax(1)[:, None]
-    return np.argpartition(values, -count, 1)[:, -count:]
+    found: Array = values.argmax(1)[:, None] if count == 1 else np.argpartition(values, -count, 1)[:, -count:]
+    return found
 
 
 def _read(steps: list[tuple[Array, Array]], place: int, end: int) -> list[int]:

@@ -17,6 +17,7 @@ from ..ndarray import NDArray
 from ..symbol import Symbol
 from .agent import Agent
 from .dictionary import DictionaryAgent
+from .history import History
 from .network import Network, Settings
 from .saved_options import options_file, packed_options
 from .vocabulary import build_dict, dictionary_file, training_examples
@@ -43,7 +44,7 @@ class ModuleAgent(Agent):
     - ``sym_gen(opt, dict)`` returns a symbol, or for buckets a function from a bucket's key to
       ``(symbol, data_names, label_names)``;
     - ``vectorize(observations)`` returns a `DataBatch` that describes its arrays (`vectors.batch_of`), with labels if
-      the observations have some;
+      the observations have some; where the first batch may come without, the names of labels end in "label";
     - ``reply(observations, batch, outputs)``, if the first output is no row of probabilities of the dictionary's tokens
       for each row of the batch, returns a message for each observation.
 
@@ -63,6 +64,7 @@ class ModuleAgent(Agent):
             - ``contexts``: where the module runs: a context, a list of them, or text such as "cpu(0),cpu(1)";
             - ``optimizer`` (default "sgd"), ``learningrate``, ``momentum``, ``weight_decay``, ``gradient_clip``, and
               ``optimizer_params``, a dict of its other arguments; gradients are divided by ``batchsize``;
+            - ``context_length`` and ``include_labels``: how much of an episode a text has in front; see `History`;
             - ``initializer``: name of an initializer (default "xavier");
             - ``on_nonfinite``: see `BaseModule.fit`.
         shared: of another instance.
@@ -102,6 +104,7 @@ class ModuleAgent(Agent):
     def __init__(self, opt: Mapping[str, Any], shared: Mapping[str, Any] | None = None) -> None:
         super().__init__(opt, shared)
         self.id = type(self).__name__
+        self._history = History(self.opt)
         if shared is None:
             path = self.opt.get("model_file")
             is_saved = bool(path) and os.path.isfile(options_file(str(path)))
@@ -168,6 +171,16 @@ class ModuleAgent(Agent):
 
     # acting
 
+    def observe(self, observation: Any) -> Any:
+        """Take what another agent said; return it with what was said before in the episode in front of its text."""
+        self.observation = self._history.extended(observation)
+        return self.observation
+
+    def reset(self) -> None:
+        """Forget the dialogue so far."""
+        super().reset()
+        self._history.clear()
+
     def act(self) -> Message:
         """Answer, or learn from, what was observed last."""
         return self.batch_act([self.observation])[0]
@@ -215,7 +228,7 @@ class ModuleAgent(Agent):
     def share(self) -> dict[str, Any]:
         """Return what a copy is made of; before workers get it, the parameters move to where they have them, too."""
         if self._workers() > 1 and not self.network.is_bound:
-            self.network.bind(self.vectorize(self.sample()))
+            self.network.rehearse(self.vectorize(self.sample()))
         return {**super().share(), "dict": self.dict, "network": self.network}
 
     def save(self, path: str | None = None) -> None:

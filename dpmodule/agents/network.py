@@ -91,6 +91,7 @@ class Network:
         self._module: Module | BucketingModule | None = None
         self._store: ParamStore | None = None
         self._symbol: Any = None
+        self._has_labels = False
 
     def follower(self, generate: Generate) -> Network:
         """Return a worker's network over the same parameters.
@@ -112,14 +113,9 @@ class Network:
         return found
 
     def __getstate__(self) -> dict[str, Any]:
+        nothing = {"_generate": None, "_module": None, "_symbol": None, "_has_labels": False}
         settings = replace(self._settings, values=None)
-        return {
-            "_generate": None,
-            "_module": None,
-            "_symbol": None,
-            "_settings": settings,
-            "_store": self._store,
-        }
+        return {**nothing, "_settings": settings, "_store": self._store}
 
     @property
     def is_bound(self) -> bool:
@@ -148,11 +144,14 @@ class Network:
         """Make the module for a batch like those to come, unless that has been done; return it.
 
         Args:
-            batch: what `vectorize` returned, with labels.
+            batch: what `vectorize` returned; the first with labels binds those, too.
 
         Raises:
             ArgumentError: the batch does not fit the symbol.
         """
+        if self._module is not None and batch.provide_label and not self._has_labels:
+            self._module.bind(batch.provide_data, batch.provide_label, force_rebind=True)
+        self._has_labels = self._has_labels or bool(batch.provide_label)
         if self._module is None:
             module = self._made(batch)
             module.bind(batch.provide_data, batch.provide_label, for_training=True, store=self._store)
@@ -202,6 +201,15 @@ class Network:
         if self._settings.workers > 1:
             module.store.share_memory()
 
+    def rehearse(self, batch: Any) -> None:
+        """Bind, and run a batch that changes nothing, before workers are forked.
+
+        What does not fit, is said here; and what is imported and compiled on the way, the workers share.
+        """
+        module = self.bind(batch)
+        module.forward_backward(batch)
+        module.take_back()
+
     # running
 
     def train(self, batch: Any) -> list[NDArray]:
@@ -211,7 +219,7 @@ class Network:
             ArgumentError: the batch has no labels, or does not fit.
             NonFiniteError: an output or a gradient is NaN or infinite; the parameters are as before.
         """
-        module = self._module or self.bind(batch)
+        module = self.bind(batch) if self._module is None or not self._has_labels else self._module
         module.forward_backward(batch)
         if self._settings.on_nonfinite != "ignore":
             self._check(module)

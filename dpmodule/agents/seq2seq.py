@@ -35,12 +35,12 @@ class Seq2seqAgent(ModuleAgent):
 
     Args:
         opt: options, besides those of `ModuleAgent` (default optimizer: "adam", ``learningrate`` 0.003):
-            ``hiddensize`` (default 128), ``embeddingsize`` (default 64), ``numlayers`` (default 1), ``dropout`` (default
-            0); ``attention``: ``"dot"`` (default) or ``"none"``; ``beam_size`` (default 1: greedy); ``rank_candidates``:
-            whether to answer with the likeliest of ``label_candidates``, all of which the reply then ranks (default
-            False); ``truncate``: how many tokens of a text and of a label count, the last of the one and the first of
-            the other (default 128); ``longest_answer``: tokens of what is said (default: `truncate`); ``buckets``:
-            lengths that are padded to.
+            ``hiddensize`` (default 128), ``embeddingsize`` (default 64), ``numlayers`` (default 1), ``dropout``
+            (default 0); ``attention``: ``"dot"`` (default) or ``"none"``; ``beam_size`` (default 1: greedy);
+            ``rank_candidates``: whether to answer with the likeliest of ``label_candidates``, all of which the reply
+            then ranks (default False); ``truncate``: how many tokens of a text and of a label count, the last of the
+            one and the first of the other (default 128); ``longest_answer``: tokens of what is said (default:
+            `truncate`); ``buckets``: lengths that are padded to.
         shared: of another instance.
 
     Raises:
@@ -79,10 +79,12 @@ class Seq2seqAgent(ModuleAgent):
         words = self.dict
         special = (words.null_token, words.start_token, words.end_token)
         if not all(token and token in words for token in special):
-            raise ArgumentError(f"the dictionary lacks one of the tokens for nothing, start and end: {special}")
+            raise ArgumentError(
+                f"the dictionary lacks one of the tokens for nothing, start and end: {special}"
+            )
         self._nothing, self._start, self._end = (int(words[token]) for token in special)
         if not self.network.is_ready:  # the bucket that has all parameters comes first
-            self.network.bind(self.vectorize(self.sample()))
+            self.network.rehearse(self.vectorize(self.sample()))
 
     def sample(self) -> list[Message]:
         """Return an observation that binds the network; any does."""
@@ -106,7 +108,9 @@ class Seq2seqAgent(ModuleAgent):
 
     def vectorize(self, observations: Observations) -> Any:
         """Return padded texts with their lengths, and labels, as they are told and one token later."""
-        return self._taught([self._read(each["text"]) for each in observations], list(map(self._label, observations)))
+        return self._taught(
+            [self._read(each["text"]) for each in observations], list(map(self._label, observations))
+        )
 
     def _label(self, observation: Message) -> list[int]:
         labels = observation.get("labels") or observation.get("eval_labels")
@@ -190,7 +194,9 @@ class Seq2seqAgent(ModuleAgent):
         for start in range(0, len(pairs), _RANKED_ROWS):
             part = pairs[start : start + _RANKED_ROWS]
             filled = part + part[:1] * (_RANKED_ROWS - len(part))  # one number of rows, for one binding
-            batch = self._taught([texts[row] for row, _ in filled], [self._answer(text) for _, text in filled])
+            batch = self._taught(
+                [texts[row] for row, _ in filled], [self._answer(text) for _, text in filled]
+            )
             losses += self._losses(batch, self.network.predict(batch))[: len(part)].tolist()
         following = iter(losses)
         replies = []
@@ -226,7 +232,13 @@ class _Steps:
     """
 
     def __init__(
-        self, network: Any, length: int, source: NDArray, memory: NDArray | None, states: Sequence[NDArray], width: int
+        self,
+        network: Any,
+        length: int,
+        source: NDArray,
+        memory: NDArray | None,
+        states: Sequence[NDArray],
+        width: int,
     ) -> None:
         self._network, self._width = network, width
         self._key = (_DECODE, length)
@@ -245,7 +257,8 @@ class _Steps:
         if self._width > 1:
             picked = torch.from_numpy(origins)
             states = [
-                NDArray(state.raw.index_select(0, picked.to(state.raw.device)), state.context) for state in states
+                NDArray(state.raw.index_select(0, picked.to(state.raw.device)), state.context)
+                for state in states
             ]
         inputs = {**self._fixed, "state": states[0], "state_cell": states[1]}
         inputs["said"] = vectors.dense(tokens[:, None], "int64")
@@ -270,5 +283,7 @@ def _lengths(opt: Mapping[str, Any]) -> list[int]:
     given = opt.get("buckets")
     found = sorted({*(each for each in _BUCKETS if each < most), most}) if given is None else sorted(given)
     if not found or any(not isinstance(each, int) or each < 2 for each in found):
-        raise ArgumentError(f"buckets (or truncate) is {found!r}, expected whole numbers from 2, such as [8, 16]")
+        raise ArgumentError(
+            f"buckets (or truncate) is {found!r}, expected whole numbers from 2, such as [8, 16]"
+        )
     return found

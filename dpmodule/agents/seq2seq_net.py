@@ -83,10 +83,13 @@ def decode(shape: Shape) -> Bucket:
 
 def _rows_first(state: Symbol) -> Symbol:
     """Swap layers and rows, so that batches are cut along the first axis everywhere."""
-    return sym.swapaxes(state, dim1=0, dim2=1)
+    swapped: Symbol = sym.swapaxes(state, dim1=0, dim2=1)
+    return swapped
 
 
-def _lstm(shape: Shape, name: str, words: Symbol, states: Any, lengths: Any) -> tuple[Symbol, Sequence[Symbol]]:
+def _lstm(
+    shape: Shape, name: str, words: Symbol, states: Any, lengths: Any
+) -> tuple[Symbol, Sequence[Symbol]]:
     """Return the outputs (N, T, H) of an LSTM over (N, T, C), and its last states, (L, N, H)."""
     cell = FusedRNNCell(
         shape.hidden, shape.layers, "lstm", dropout=shape.dropout, get_next_state=True, prefix=f"{name}_"
@@ -97,7 +100,7 @@ def _lstm(shape: Shape, name: str, words: Symbol, states: Any, lengths: Any) -> 
 
 
 def _embedded(shape: Shape, weight: Symbol, tokens: Symbol) -> Symbol:
-    words = sym.Embedding(
+    words: Symbol = sym.Embedding(
         tokens,
         weight=weight,
         input_dim=shape.tokens,

@@ -145,7 +145,7 @@ class StarspaceAgent(ModuleAgent):
         if similarity == "cosine":
             near = near * (1.0 / float(opt.get("temperature", 0.1)))
         scores = sym.broadcast_add(near, sym.Variable("mask"), name="scores")
-        return sym.SoftmaxOutput(scores, sym.Variable("target"), name="softmax")
+        return sym.SoftmaxOutput(scores, sym.Variable("label"), name="softmax")
 
     def vectorize(self, observations: Observations) -> Any:
         """Return the words of texts and of answers, which of the latter count, and each row's right one."""
@@ -153,14 +153,12 @@ class StarspaceAgent(ModuleAgent):
         return self._batch(observations, labels, self._wrong(observations, labels))
 
     def _batch(self, observations: Observations, labels: Sequence[str], wrong: Sequence[str]) -> Any:
-        answers = {text: None for text in labels}
+        answers = dict.fromkeys(labels)
         places = {text: place for place, text in enumerate(answers)}
         # as many in every batch of this size, so that one binding does
         size = len(observations) + self._count
         texts = [*answers, *wrong][:size]
-        batch = self._inputs(
-            observations, texts, size, {"target": vectors.dense([places[t] for t in labels])}
-        )
+        batch = self._inputs(observations, texts, size, {"label": vectors.dense([places[t] for t in labels])})
         batch.answers = texts
         return batch
 
@@ -230,8 +228,8 @@ class StarspaceAgent(ModuleAgent):
         found = list(observation.get("label_candidates") or self._fixed or ())
         if not found:
             raise ArgumentError(
-                f"agent {self.getID()!r} ranks candidates, and the observation {observation['text'][:80]!r} has none in "
-                'label_candidates; choose a task that has some, or set opt["candidates"], a list of texts, or '
+                f"agent {self.getID()!r} ranks candidates, and the observation {observation['text'][:80]!r} has none "
+                'in label_candidates; choose a task that has some, or set opt["candidates"], a list of texts, or '
                 'opt["fixed_candidates_file"]'
             )
         return found

@@ -16,7 +16,7 @@ from ..io import DataBatch, DataDesc
 from ..ndarray import NDArray
 from ..ndarray.ragged import RaggedNDArray
 
-__all__ = ["bags", "batch_of", "bucket_of", "dense", "padded", "ragged"]
+__all__ = ["bags", "batch_of", "bucket_of", "classes", "dense", "padded", "ragged"]
 
 Rows = Sequence[Sequence[int]]
 
@@ -91,6 +91,33 @@ def padded(rows: Rows, length: int, fill: int = 0, dtype: str = "int64") -> NDAr
         cut = row[:length]
         target[: len(cut)] = cut
     return dense(found, dtype)
+
+
+def classes(observations: Sequence[Mapping[str, Any]], places: Mapping[str, int]) -> NDArray:
+    """Return the number of each observation's label, the first if there are several.
+
+    Args:
+        observations: with ``labels`` or ``eval_labels``.
+        places: numbers of labels.
+
+    Shape:
+        returns: (N,), float32, as `SoftmaxOutput` takes it.
+
+    Raises:
+        ArgumentError: a label has no number, or an observation no label; the text tells which, and its row.
+    """
+    found = []
+    for row, each in enumerate(observations):
+        labels = each.get("labels") or each.get("eval_labels") or (None,)
+        label = next(iter(labels))
+        if label is None or label not in places:
+            known = ", ".join(map(repr, list(places)[:5]))
+            what = "has no label" if label is None else f"has the label {str(label)[:80]!r}"
+            raise ArgumentError(
+                f"row {row} {what}, expected one of {len(places)}: {known}{', ...' if len(places) > 5 else ''}"
+            )
+        found.append(places[label])
+    return dense(found)
 
 
 def bucket_of(length: int, buckets: Sequence[int]) -> int:
