@@ -32,6 +32,7 @@ __all__ = [
     "saved_files",
     "seed_all",
     "shown",
+    "step",
 ]
 
 Options = dict[str, Any]
@@ -44,6 +45,7 @@ COMMAND_OPTIONS = frozenset(
         "offered",
         "overwrite",
         "quiet",
+        "single_turn",
         "target",
         "validation_every",
         "validation_metric",
@@ -168,13 +170,18 @@ def progress(total: int | None, what: str, quiet: bool = False) -> Any:
     return tqdm(total=total or None, desc=what, unit=" examples", disable=hidden, leave=False)
 
 
+def step(world: Any, bar: Any) -> None:
+    """Parley once, and move a progress bar on."""
+    before = world.get_total_exs()
+    world.parley()
+    bar.update(world.get_total_exs() - before)
+
+
 def evaluate(world: Any, what: str, quiet: bool = False) -> Mapping[str, Any]:
     """Go through all examples of a world once, and return its report; the world is then at its beginning again."""
-    rows = max(int(world.opt.get("batchsize") or 1), 1)
     with progress(world.num_examples(), what, quiet) as bar:
         while not world.epoch_done():
-            world.parley()
-            bar.update(rows)
+            step(world, bar)
     found: Mapping[str, Any] = world.report()
     world.reset()
     return found

@@ -77,6 +77,9 @@ def _talk(words: Sequence[str], command: Command) -> int:
         metavar="FILE",
         help="answers to choose from, a line each, for agents that rank (default: none)",
     )
+    parser.add_argument(
+        "--single-turn", action="store_true", help="each line is a dialogue of its own (default: one goes on)"
+    )
     opt = parser.parse_args(words, print_args=False)
     agent_options.seed_all(opt)
     agent = agent_options.load(opt)
@@ -84,7 +87,7 @@ def _talk(words: Sequence[str], command: Command) -> int:
     try:
         for line in _typed():
             if line:
-                agent.observe({"id": "you", "text": line, "episode_done": False, **asked})
+                agent.observe({"id": "you", "text": line, "episode_done": opt["single_turn"], **asked})
                 print(f"[{agent.getID()}]: {agent.act().get('text', '')}", flush=True)
             else:
                 agent.reset()

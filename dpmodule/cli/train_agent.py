@@ -206,13 +206,12 @@ class _Training:
 
     def _epoch(self, until: float, boundary: BatchBoundary) -> None:
         """Train until there have been so many epochs."""
-        world, rows = self._world, self._opt["batchsize"]
+        world = self._world
         with agent_options.progress(
             world.num_examples(), f"epoch {math.ceil(until)}", self._opt["quiet"]
         ) as bar:
             while world.get_total_epochs() < until:
-                world.parley()
-                bar.update(rows)
+                agent_options.step(world, bar)
                 if boundary.asked:
                     raise KeyboardInterrupt
 

@@ -210,6 +210,33 @@ def test_interactive_answers_lines(run, monkeypatch):
     assert (done.code, done.out) == (0, "[RepeatQueryAgent]: hello\n[RepeatQueryAgent]: there\n")
 
 
+@pytest.mark.parametrize(("words", "said"), [((), "a\nb"), (("--single-turn",), "b")])
+def test_interactive_goes_on_with_a_dialogue_unless_told_not_to(words, said, run, tmp_path, monkeypatch):
+    agent = """
+from dpmodule.agents import Agent
+from dpmodule.agents.history import History
+
+class Echo(Agent):
+    def __init__(self, opt, shared=None):
+        super().__init__(opt, shared)
+        self.history = History(opt)
+
+    def observe(self, observation):
+        self.observation = self.history.extended(observation)
+
+    def act(self):
+        return {"text": self.observation["text"]}
+"""
+    (tmp_path / "echoes.py").write_text(agent)
+    monkeypatch.setattr("sys.stdin", io.StringIO("a\nb\n"))
+    assert run("interactive", "-m", "echoes:Echo", *words).out == f"[agent]: a\n[agent]: {said}\n"
+
+
+def test_batches_by_tokens_train_and_evaluate(run):
+    done = run(*TRAIN, "-m", "letters:Table", "--max-batch-tokens", 60, "-eps", 1)
+    assert accuracies(done) == [1.0]
+
+
 def test_interactive_ranks_candidates(run, tmp_path, monkeypatch):
     (tmp_path / "answers").write_text("yes\n\nyes\n")
     monkeypatch.setattr("sys.stdin", io.StringIO("well?\n"))
