@@ -33,7 +33,7 @@ class BatchWorld(World):
         ArgumentError: the batch size is no whole number from 1, or an agent breaks the rules above.
 
     Example:
-        >>> from dpmodule.agents import DialogPartnerWorld, RepeatLabelAgent
+        >>> from dpmodule.agents import RepeatLabelAgent, create_task_world
         >>> opt = {"task": "reverse", "datatype": "valid", "batchsize": 4}
         >>> world = BatchWorld(opt, create_task_world(opt, [RepeatLabelAgent(opt)]))
         >>> world.parley()
