@@ -11,6 +11,7 @@ _LATER = {
     "hogwild_world": "HogwildWorld",
     "metrics": "Metrics aggregate_metrics",
     "repeat": "RandomCandidateAgent RepeatLabelAgent RepeatQueryAgent",
+    "shared_table": "SharedTable",
     "teachers": "FixedDialogTeacher Teacher",
     "worlds": "DialogPartnerWorld ExecutableWorld MultiAgentDialogWorld MultiWorld World create_task_world",
 }
