@@ -43,7 +43,7 @@ def create_task(opt: Mapping[str, Any], user_agents: Any, default_world: type[Wo
     if workers > 1:
         if is_dynamic:
             raise ArgumentError(
-                f"max_batch_tokens is given with numthreads {workers}; Hogwild workers have batches of a fixed size, so "
+                f"max_batch_tokens is given with numthreads {workers}; Hogwild workers have batches of one size, so "
                 "give batchsize in its place, or numthreads 1"
             )
         return HogwildWorld(opt, world)

@@ -57,8 +57,7 @@ class DynamicBatchWorld(World):
         ArgumentError: an option is no whole number from 1, there are not two agents, or they break the rules.
 
     Example:
-        >>> from dpmodule.agents import DialogPartnerWorld, RepeatLabelAgent
-        >>> from dpmodule.agents.worlds import create_task_world
+        >>> from dpmodule.agents import RepeatLabelAgent, create_task_world
         >>> opt = {"task": "reverse", "datatype": "valid", "max_batch_tokens": 100}
         >>> world = DynamicBatchWorld(opt, create_task_world(opt, [RepeatLabelAgent(opt)]))
         >>> while not world.epoch_done():
@@ -224,7 +223,7 @@ def best_window(lengths: Sequence[int], place: int, budget: int, most: int) -> t
 
     Example:
         >>> best_window([1, 1, 2, 5, 30], 2, 12, 100)
-        (0, 3)
+        (2, 4)
     """
     sums = [0, *itertools.accumulate(lengths)]
     best, found = -1, (place, place + 1)

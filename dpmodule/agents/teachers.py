@@ -207,6 +207,7 @@ class FixedDialogTeacher(Teacher):
         self._batches: _Batches | None = shared.get("batches") if shared else None
         is_row = shared is not None and "batchindex" in shared
         self.lastYs: list[Any] = shared["lastYs"] if shared and is_row else [None] * self.bsz
+        self._is_alone = False
         self._begin()
 
     def _begin(self) -> None:
@@ -276,7 +277,7 @@ class FixedDialogTeacher(Teacher):
 
     def epoch_size(self) -> tuple[int, int]:
         """Return how many examples and episodes an epoch has; squashed ones are both."""
-        if self.use_batch_act:
+        if self._is_batched():
             rows = self._sorted().rows
             return rows, rows
         return self.num_examples(), self.num_episodes()
@@ -320,8 +321,9 @@ class FixedDialogTeacher(Teacher):
 
     def epoch_done(self) -> bool:
         """Say whether there is nothing left in this epoch for this copy."""
-        if self.use_batch_act:
-            return self.epochDone or self.index.peek() >= self._sorted().count and not self.training
+        if self._is_batched():
+            count = self._sorted().count
+            return self.epochDone or count == 0 or not self.training and self.index.peek() >= count
         count = self.num_episodes()
         if self.training:
             return self.epochDone or count == 0
@@ -355,8 +357,13 @@ class FixedDialogTeacher(Teacher):
 
     # acting and observing
 
+    def _is_batched(self) -> bool:
+        """Say whether sorted batches are asked for, and not, in a plain world, single examples."""
+        return self.use_batch_act and not self._is_alone
+
     def act(self) -> Message:
         """Return the next example, ``{"episode_done": True}`` if there is none left."""
+        self._is_alone = True
         example, self.epochDone = self.next_example()
         action = {**example, "id": self.getID()}
         self.last_act = action
@@ -365,6 +372,7 @@ class FixedDialogTeacher(Teacher):
 
     def batch_act(self, observations: Any) -> list[Message]:
         """Return the next sorted batch, one message for each row; rows without an example are not counted."""
+        self._is_alone = False
         name = self.getID()
         batch = [{**example, "id": name} for example in self.next_batch()]
         batch += [{"episode_done": True, "id": name} for _ in range(self.bsz - len(batch))]
@@ -391,7 +399,7 @@ class FixedDialogTeacher(Teacher):
     def observe(self, observation: Any) -> Any:
         """Count a reply to the last example."""
         self.observation = observation
-        if self.use_batch_act:
+        if self._is_batched():
             labels, self.lastYs[self.batchindex] = self.lastYs[self.batchindex], None
         else:
             labels, self.lastY = self.lastY, None

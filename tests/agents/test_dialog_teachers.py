@@ -3,7 +3,14 @@ import pickle
 
 import pytest
 
-from dpmodule.agents import DialogTeacher, FbDialogTeacher, FixedDialogTeacher, create_agent_from_shared
+from dpmodule.agents import (
+    DialogTeacher,
+    FbDialogTeacher,
+    FixedDialogTeacher,
+    RepeatLabelAgent,
+    create_agent_from_shared,
+    create_task,
+)
 from dpmodule.agents.batch_world import numbered
 from dpmodule.base import ArgumentError
 from helpers.talks import Noting, NotingBatch, Texts, epoch, spec, texts_of
@@ -59,6 +66,25 @@ def test_workers_share_the_episodes_of_a_stream(workers, rows, datatype):
     while not all(each.epoch_done() for each in copies):
         seen += [each.act() for each in copies if not each.epoch_done()]
     assert numbers(seen) == TEXTS
+
+
+@pytest.mark.parametrize(
+    ("workers", "rows", "mode"), [(2, 1, "fork"), (2, 3, "thread"), (4, 2, "thread"), (3, 1, "thread")]
+)
+@pytest.mark.parametrize("datatype", ["valid", "valid:stream"])
+@pytest.mark.parametrize("task", [TASK, f"{TASK},{TASK}"])
+def test_hogwild_workers_count_every_example_once(workers, rows, mode, datatype, task):
+    opt = {
+        "task": task, "datatype": datatype, "numthreads": workers, "batchsize": rows, "hogwild_mode": mode,
+        "batch_sort": True,
+    }  # fmt: skip
+    with create_task(opt, RepeatLabelAgent(opt)) as world:
+        for _ in range(2):
+            while not world.epoch_done():
+                world.parley()
+            assert world.report()["total"] == len(TEXTS) * (1 + task.count(","))
+            assert world.report()["accuracy"] == 1.0
+            world.reset()
 
 
 def test_the_data_of_a_stream_can_be_sent_to_another_process():

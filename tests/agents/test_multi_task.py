@@ -1,6 +1,6 @@
 import pytest
 
-from dpmodule.agents import BatchWorld, DialogPartnerWorld, MultiTaskTeacher, RepeatLabelAgent
+from dpmodule.agents import BatchWorld, DialogPartnerWorld, HogwildWorld, MultiTaskTeacher, RepeatLabelAgent
 from dpmodule.base import ArgumentError
 from helpers.talks import Noting, Texts, spec, texts_of
 
@@ -68,3 +68,19 @@ def test_the_same_task_twice_is_reported_twice():
 def test_no_task():
     with pytest.raises(ArgumentError, match="task is not set"):
         MultiTaskTeacher({"task": " , "})
+
+
+@pytest.mark.parametrize("mode", ["fork", "thread"])
+@pytest.mark.parametrize("rows", [1, 3])
+def test_workers_count_every_example_of_every_task_once(mode, rows):
+    opt = {"task": TASKS, "datatype": "test", "numthreads": 2, "hogwild_mode": mode, "batchsize": rows}
+    teacher = MultiTaskTeacher({**opt, "numthreads": 1})
+    plain = DialogPartnerWorld(opt, [teacher, RepeatLabelAgent(opt)])
+    with HogwildWorld(opt, plain) as world:
+        for _ in range(2):
+            while not world.epoch_done():
+                world.parley()
+            report = world.report()
+            assert [each["total"] for each in report["tasks"].values()] == [6, 5, 0]
+            assert report["micro"]["accuracy"] == 1.0
+            world.reset()

@@ -1,0 +1,173 @@
+import pytest
+
+from dpmodule.agents import Teacher, create_task, create_task_world
+from dpmodule.agents.teachers import is_training
+from dpmodule.base import ArgumentError
+from helpers.talks import Noting, Talks, Texts, epoch, spec
+
+TASK = spec(Texts, "a-3-1-2")
+
+
+def teacher_of(datatype, **opt):
+    return Texts({"task": "mine", "task_arguments": "a-3-1-2", "datatype": datatype, **opt})
+
+
+@pytest.mark.parametrize(
+    ("datatype", "trains"),
+    [("train", True), ("train:ordered", True), ("train:stream", True), ("train:evalmode", False), ("valid", False),
+     ("test:stream", False)],
+)  # fmt: skip
+def test_labels_become_eval_labels_outside_training(datatype, trains):
+    action = teacher_of(datatype).act()
+    assert ("labels" in action) is trains
+    assert ("eval_labels" in action) is not trains
+
+
+@pytest.mark.parametrize("rows", [1, 3])
+@pytest.mark.parametrize("sort", [False, True])
+def test_hide_labels_removes_them_and_the_teacher_still_scores(rows, sort):
+    opt = {"task": TASK, "datatype": "valid", "hide_labels": True, "batchsize": rows, "batch_sort": sort}
+    world, student, _ = epoch(opt)
+    assert not any("labels" in each or "eval_labels" in each for each in student.seen)
+    assert world.report() == {"total": 6, "accuracy": 0.0}
+
+
+def test_labels_are_not_hidden_in_training():
+    assert "labels" in teacher_of("train", hide_labels=True).act()
+
+
+def test_train_draws_episodes_with_replacement():
+    teacher = Texts({"task_arguments": "a-1-1-1-1-1-1-1-1", "datatype": "train"})
+    first = [teacher.act()["text"] for _ in range(8)]
+    seen = {teacher.act()["text"] for _ in range(300)}
+    assert len(seen) == 8
+    assert len(set(first)) < 8 or len({teacher.act()["text"] for _ in range(8)}) < 8, (
+        "1 in 170,000 that this fails"
+    )
+    assert not teacher.epoch_done(), "never ends by itself"
+
+
+def test_an_episode_is_walked_to_its_end():
+    teacher = teacher_of("train")
+    for _ in range(20):
+        texts = [teacher.act()]
+        while not texts[-1]["episode_done"]:
+            texts.append(teacher.act())
+        episode = texts[0]["text"].split()[1][0]
+        assert [each["text"].split()[1] for each in texts] == [f"{episode}.{n}" for n in range(len(texts))]
+
+
+def test_train_ordered_goes_round():
+    teacher = teacher_of("train:ordered")
+    seen = [teacher.act()["text"].split()[1] for _ in range(12)]
+    assert seen == ["0.0", "0.1", "0.2", "1.0", "2.0", "2.1"] * 2
+
+
+def test_behind_the_last_example_there_is_an_empty_one():
+    teacher = teacher_of("valid")
+    for _ in range(6):
+        assert "text" in teacher.act()
+    assert teacher.epoch_done()
+    assert teacher.act() == {"episode_done": True, "id": "mine"}
+    teacher.observe({"text": "anything"})
+    assert teacher.report()["total"] == 0
+
+
+def test_a_reply_is_counted_once():
+    teacher = teacher_of("valid")
+    teacher.act()
+    teacher.observe({"text": "0.0"})
+    teacher.observe({"text": "wrong"})
+    assert teacher.report() == {"total": 1, "accuracy": 1.0, "f1": 1.0}
+
+
+@pytest.mark.parametrize("datatype", ["trian", "", "train:shuffled", "valid:ordered:", "Train"])
+def test_datatypes_that_there_are_not(datatype):
+    with pytest.raises(ArgumentError, match="expected train, valid or test"):
+        is_training(datatype)
+
+
+def test_the_example_is_announced_before_it_is_asked_for():
+    calls = []
+
+    class Loading(Talks):
+        def submit_load_request(self):
+            calls.append(("load", self.episode_idx, self.entry_idx))
+
+        def get(self, episode_idx, entry_idx=0):
+            calls.append(("get", episode_idx, entry_idx))
+            return super().get(episode_idx, entry_idx)
+
+    teacher = Loading({"datatype": "valid", "talks": [[{"text": "a", "labels": ["b"]}] * 2]})
+    teacher.act()
+    teacher.act()
+    assert calls == [("load", 0, 0), ("get", 0, 0), ("load", 0, 1), ("get", 0, 1)]
+
+
+def test_next_episode_idx_takes_numbers_and_goes_round_if_asked():
+    teacher = teacher_of("valid")
+    assert [teacher.next_episode_idx() for _ in range(4)] == [0, 1, 2, 3]
+    assert [teacher.next_episode_idx(3, loop=True) for _ in range(3)] == [1, 2, 0]
+
+
+@pytest.mark.parametrize("rows", [1, 2, 5])
+@pytest.mark.parametrize("sort", [False, True])
+@pytest.mark.parametrize("datatype", ["train", "train:ordered", "valid", "test:stream"])
+def test_no_examples_are_an_epoch_of_no_parleys(rows, sort, datatype):
+    opt = {
+        "task": spec(Talks),
+        "talks": [],
+        "datatype": datatype.replace(":stream", ""),
+        "batchsize": rows,
+        "batch_sort": sort,
+    }
+    for given in (opt, {**opt, "task": spec(Texts, "a"), "datatype": datatype}):
+        world, student, parleys = epoch(given)
+        assert (parleys, student.seen) == (0, [])
+        assert world.report() == {"total": 0}
+        assert (world.num_examples(), world.num_episodes()) == (0, 0)
+        world.parley()
+        assert all("text" not in each for each in student.seen), "a parley all the same does no harm"
+
+
+def test_too_little_memory_for_squashing_says_what_to_do():
+    class Greedy(Texts):
+        def get(self, episode_idx, entry_idx=0):
+            raise MemoryError
+
+    opt = {"task_arguments": "a-1", "datatype": "train", "batchsize": 4, "batch_sort": True}
+    with pytest.raises(
+        MemoryError, match=r"--context-length 3 .*--batch-sort false .*--datatype train:stream"
+    ):
+        Greedy(opt).share()
+
+
+def test_a_plain_teacher():
+    teacher = Teacher({"task": "talk"})
+    assert teacher.act() == {"id": "talk"}
+    teacher.observe({"text": "hi"})
+    assert teacher.act()["text"] == "Hello agent!"
+    assert teacher.num_examples() is teacher.num_episodes() is None
+    world = create_task({"task": "dpmodule.agents:Teacher"}, Noting({}))
+    world.parley()
+    assert (world.num_examples(), world.get_total_epochs()) == (0, 0.0)
+
+
+def test_a_plain_world_with_options_of_a_batch_asks_and_counts_single_examples():
+    opt = {"task": TASK, "datatype": "valid", "batchsize": 4, "batch_sort": True}
+    student = Noting(opt)
+    world = create_task_world(opt, [student])
+    for _ in range(2):
+        student.seen.clear()
+        while not world.epoch_done():
+            world.parley()
+        assert [each["text"].split()[1] for each in student.seen] == [
+            "0.0",
+            "0.1",
+            "0.2",
+            "1.0",
+            "2.0",
+            "2.1",
+        ]
+        assert world.report()["total"] == world.num_examples() == 6
+        world.reset()
