@@ -17,6 +17,7 @@ RUN_OPTIONS = frozenset(
         "batch_sort",
         "batchindex",
         "batchsize",
+        "contexts",
         "datapath",
         "datatype",
         "hide_labels",
