@@ -1,3 +1,5 @@
+import argparse
+
 import numpy as np
 import pytest
 
@@ -185,3 +187,14 @@ def test_workers_train_the_same_networks(parleys):
         workers.join(TIMEOUT_S)
     assert np.mean(losses[-8:]) < 0.9 * np.mean(losses[:8])
     assert parleys < 300 or valid_report(agent)["accuracy"] > 0.9
+
+
+def test_flags_are_options():
+    parser = argparse.ArgumentParser()
+    parser.register("type", "bool", str)
+    Seq2seqAgent.add_cmdline_args(parser)
+    opt = vars(parser.parse_args(["--embeddingsize", "8", "--optimizer", "nag", "-lr", "0.5"]))
+    agent = Seq2seqAgent(options(**opt))
+    agent.batch_act([{"text": "a b", "labels": ["b a"]}])
+    assert agent.network.module.get_params()[0]["embedding_weight"].shape == (len(agent.dict), 8)
+    assert agent.network.module.symbol.list_outputs()[0] == "softmax_output"

@@ -1,3 +1,5 @@
+import argparse
+
 import numpy as np
 import pytest
 
@@ -219,3 +221,14 @@ def test_four_workers_need_hardly_more_memory_than_one(tmp_path):
     words.save(path, sort=False)
     totals = [float(run_program(MEASURE, path, str(count)).stdout) for count in (1, 4)]
     assert totals[1] < 1.25 * totals[0]
+
+
+def test_flags_are_options():
+    parser = argparse.ArgumentParser()
+    parser.register("type", "bool", str)
+    StarspaceAgent.add_cmdline_args(parser)
+    opt = vars(parser.parse_args(["--embeddingsize", "8", "--optimizer", "nag", "-lr", "0.5"]))
+    agent = StarspaceAgent(options(**opt))
+    agent.batch_act([{"text": "a b", "labels": ["b a"]}])
+    assert agent.network.module.get_params()[0]["text_weight"].shape == (len(agent.dict), 8)
+    assert agent.network.module.symbol.list_outputs()[0] == "softmax_output"
