@@ -19,6 +19,7 @@ from .agent import Agent
 from .dictionary import DictionaryAgent
 from .history import History
 from .network import Network, Settings
+from .numbers import whole
 from .saved_options import options_file, packed_options
 from .vocabulary import build_dict, dictionary_file, training_examples
 
@@ -79,8 +80,8 @@ class ModuleAgent(Agent):
     """
 
     default_optimizer = "sgd"
-    default_learningrate: float | None = None
-    default_initializer: Any = "xavier"
+    default_learningrate = 0.01
+    default_initializer = "xavier"
 
     @staticmethod
     def add_cmdline_args(parser: Any) -> None:
@@ -117,6 +118,25 @@ class ModuleAgent(Agent):
             # a row of a batch runs nothing by itself, and a copy for nobody in particular is one, too
             is_row = "batchindex" in shared or self._workers() == 1
             self.network = network if is_row else network.follower(self._generate)
+
+    @staticmethod
+    def add_cmdline_args(argparser: Any) -> None:
+        """Add the options of training a module to a parser; a subclass calls this, and adds its own."""
+        group = argparser.add_argument_group("training")
+        group.add_argument(
+            "--contexts", metavar="DEVICES", help="where it runs, such as cpu(0),cpu(1) (default: cpu(0))"
+        )
+        group.add_argument("-opt", "--optimizer", metavar="NAME", help="default: the agent's")
+        group.add_argument("-lr", "--learningrate", type=float, help="default: the agent's")
+        group.add_argument("--momentum", type=float, help="share of the last step that is repeated")
+        group.add_argument("--weight-decay", type=float, help="default: none")
+        group.add_argument(
+            "-clip", "--gradient-clip", type=float, help="largest number of a gradient (default: any)"
+        )
+        group.add_argument("--initializer", metavar="NAME", help="default: the agent's")
+        group.add_argument(
+            "--on-nonfinite", choices=("raise", "warn", "ignore"), default="raise", help="default: raise"
+        )
 
     # what a subclass defines
 
@@ -256,14 +276,14 @@ class ModuleAgent(Agent):
     # options
 
     def _workers(self) -> int:
-        return int(self.opt.get("numthreads") or 1)
+        return whole(self.opt, "numthreads", 1)
 
     def _generate(self) -> Any:
         return self.sym_gen(self.opt, self.dict)
 
     def _settings(self, values: Any) -> Settings:
-        params = {"rescale_grad": 1.0 / int(self.opt.get("batchsize") or 1)}
-        if self.default_learningrate is not None and not self.opt.get("optimizer"):
+        params = {"rescale_grad": 1.0 / whole(self.opt, "batchsize", 1)}
+        if not self.opt.get("optimizer"):
             params["learning_rate"] = self.default_learningrate
         for key, name in _RENAMED.items():
             if self.opt.get(key) is not None:

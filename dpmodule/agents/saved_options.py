@@ -17,7 +17,11 @@ RUN_OPTIONS = frozenset(
         "batch_sort",
         "batchindex",
         "batchsize",
+<<<<<<< HEAD
         "context_length",
+=======
+        "contexts",
+>>>>>>> model
         "datapath",
         "datatype",
         "hide_labels",

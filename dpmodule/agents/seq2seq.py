@@ -14,6 +14,7 @@ from ..base import ArgumentError
 from ..ndarray import NDArray
 from . import beam, seq2seq_net, vectors
 from .module_agent import ModuleAgent
+from .numbers import real, whole
 
 __all__ = ["Seq2seqAgent"]
 
@@ -72,8 +73,8 @@ class Seq2seqAgent(ModuleAgent):
         super().__init__(opt, shared)
         self.id = "Seq2seq"
         self._buckets = _lengths(self.opt)
-        self._longest = int(self.opt.get("longest_answer") or self._buckets[-1])
-        self._width = int(self.opt.get("beam_size") or 1)
+        self._longest = whole(self.opt, "longest_answer", self._buckets[-1])
+        self._width = whole(self.opt, "beam_size", 1)
         self._attends = _attends(self.opt)
         self._ranks = bool(self.opt.get("rank_candidates", False))
         words = self.dict
@@ -86,6 +87,32 @@ class Seq2seqAgent(ModuleAgent):
         if not self.network.is_ready:  # the bucket that has all parameters comes first
             self.network.rehearse(self.vectorize(self.sample()))
 
+    @staticmethod
+    def add_cmdline_args(argparser: Any) -> None:
+        """Add the agent's options to a parser."""
+        ModuleAgent.add_cmdline_args(argparser)
+        group = argparser.add_argument_group("Seq2seqAgent")
+        group.add_argument("--hiddensize", type=int, default=128, help="numbers of a state (default: 128)")
+        group.add_argument("--embeddingsize", type=int, default=64, help="numbers of a token (default: 64)")
+        group.add_argument("--numlayers", type=int, default=1, help="layers of each LSTM (default: 1)")
+        group.add_argument(
+            "--dropout", type=float, default=0.0, help="share dropped in training (default: 0)"
+        )
+        group.add_argument("--attention", choices=("dot", "none"), default="dot", help="default: dot")
+        group.add_argument(
+            "--beam-size", type=int, default=1, help="sequences kept; 1: greedy search (default)"
+        )
+        group.add_argument(
+            "--rank-candidates",
+            type="bool",
+            default=False,
+            help="answer with the likeliest candidate (default: false)",
+        )
+        group.add_argument("--truncate", type=int, default=128, help="tokens that count (default: 128)")
+        group.add_argument(
+            "--longest-answer", type=int, help="tokens of what is said (default: those that count)"
+        )
+
     def sample(self) -> list[Message]:
         """Return an observation that binds the network; any does."""
         return [{"text": "", "labels": [""]}]
@@ -96,10 +123,10 @@ class Seq2seqAgent(ModuleAgent):
         """Return the function of buckets: ``(kind, lengths)``, kind one of "train", "encode" and "decode"."""
         shape = seq2seq_net.Shape(
             len(dict),
-            int(opt.get("embeddingsize", 64)),
-            int(opt.get("hiddensize", 128)),
-            int(opt.get("numlayers", 1)),
-            float(opt.get("dropout", 0.0)),
+            whole(opt, "embeddingsize", 64),
+            whole(opt, "hiddensize", 128),
+            whole(opt, "numlayers", 1),
+            real(opt, "dropout", 0.0, 0.0, 1.0),
             _attends(opt),
             int(dict[dict.null_token]),
         )
@@ -279,11 +306,9 @@ def _lengths(opt: Mapping[str, Any]) -> list[int]:
     Raises:
         ArgumentError: they are no whole numbers from 2.
     """
-    most = opt.get("truncate") or _BUCKETS[-1]
+    most = whole(opt, "truncate", _BUCKETS[-1], 2)
     given = opt.get("buckets")
     found = sorted({*(each for each in _BUCKETS if each < most), most}) if given is None else sorted(given)
     if not found or any(not isinstance(each, int) or each < 2 for each in found):
-        raise ArgumentError(
-            f"buckets (or truncate) is {found!r}, expected whole numbers from 2, such as [8, 16]"
-        )
+        raise ArgumentError(f"buckets is {found!r}, expected whole numbers from 2, such as [8, 16]")
     return found

@@ -18,6 +18,7 @@ from ..base import ArgumentError
 from ..ndarray import NDArray
 from . import vectors
 from .module_agent import ModuleAgent
+from .numbers import real, whole
 
 __all__ = ["StarspaceAgent"]
 
@@ -26,6 +27,7 @@ Observations = Sequence[Message]
 
 _FAR = -1e30
 _SIMILARITIES = ("cosine", "dot")
+_POOLS = ("sqrt", "sum", "mean")
 
 
 class _Negatives:
@@ -106,14 +108,42 @@ class StarspaceAgent(ModuleAgent):
     def __init__(self, opt: Mapping[str, Any], shared: Mapping[str, Any] | None = None) -> None:
         super().__init__(opt, shared)
         self.id = "Starspace"
-        self._count = int(self.opt.get("negatives", 10))
-        self._truncate = int(self.opt.get("truncate", -1))
+        self._count = whole(self.opt, "negatives", 10)
+        self._truncate = whole(self.opt, "truncate", -1, -1)
         seed = self.opt.get("seed")
         worker = (shared or {}).get("threadindex", 0)
         self._negatives = _Negatives(
-            int(self.opt.get("negatives_kept", 1000)), None if seed is None else f"{seed} {worker}"
+            whole(self.opt, "negatives_kept", 1000), None if seed is None else f"{seed} {worker}"
         )
         self._fixed: Sequence[str] | None = shared["fixed"] if shared else _fixed_candidates(self.opt)
+
+    @staticmethod
+    def add_cmdline_args(argparser: Any) -> None:
+        """Add the agent's options to a parser."""
+        ModuleAgent.add_cmdline_args(argparser)
+        group = argparser.add_argument_group("StarspaceAgent")
+        group.add_argument("--embeddingsize", type=int, default=64, help="numbers of a word (default: 64)")
+        group.add_argument("--similarity", choices=_SIMILARITIES, default="cosine", help="default: cosine")
+        group.add_argument(
+            "--pool", choices=_POOLS, default="sqrt", help="how words become a bag (default: sqrt)"
+        )
+        group.add_argument(
+            "--share-embeddings",
+            type="bool",
+            default=True,
+            help="one table for texts and answers (default: true)",
+        )
+        group.add_argument(
+            "--negatives", type=int, default=10, help="further wrong answers of a batch (default: 10)"
+        )
+        group.add_argument(
+            "--negatives-kept", type=int, default=1000, help="answers that they are drawn of (default: 1000)"
+        )
+        group.add_argument(
+            "--temperature", type=float, default=0.1, help="what cosines are divided by (default: 0.1)"
+        )
+        group.add_argument("--truncate", type=int, default=-1, help="words that count; -1: all (default)")
+        group.add_argument("--fixed-candidates-file", metavar="PATH", help="answers, one a line")
 
     def share(self) -> dict[str, Any]:
         """Return what a copy is made of."""
@@ -126,7 +156,7 @@ class StarspaceAgent(ModuleAgent):
     def sym_gen(self, opt: Mapping[str, Any], dict: Any) -> Any:
         """Return the network: similarities of every row's text to every candidate."""
         similarity = _choice(opt, "similarity", _SIMILARITIES)
-        pool = _choice(opt, "pool", ("sqrt", "sum", "mean"))
+        pool = _choice(opt, "pool", _POOLS)
         first = sym.Variable("text_weight")
         second = first if opt.get("share_embeddings", True) else sym.Variable("answer_weight")
         bags = []
@@ -135,7 +165,7 @@ class StarspaceAgent(ModuleAgent):
                 sym.Variable(name, stype="ragged"),
                 weight=table,
                 input_dim=len(dict),
-                output_dim=int(opt.get("embeddingsize", 64)),
+                output_dim=whole(opt, "embeddingsize", 64),
                 sparse_grad=True,
                 name=f"{name}_words",
             )
@@ -143,7 +173,7 @@ class StarspaceAgent(ModuleAgent):
             bags.append(sym.L2Normalization(bag, name=f"{name}_unit") if similarity == "cosine" else bag)
         near = sym.dot(*bags, transpose_b=True, name="near")
         if similarity == "cosine":
-            near = near * (1.0 / float(opt.get("temperature", 0.1)))
+            near = near * (1.0 / real(opt, "temperature", 0.1, 1e-6))
         scores = sym.broadcast_add(near, sym.Variable("mask"), name="scores")
         return sym.SoftmaxOutput(scores, sym.Variable("label"), name="softmax")
 

@@ -1,3 +1,5 @@
+import argparse
+
 import numpy as np
 import pytest
 
@@ -149,6 +151,9 @@ def test_a_ranking_needs_candidates():
         ({"attention": "cross"}, "attention is 'cross'"),
         ({"buckets": []}, "buckets"),
         ({"buckets": [1]}, "buckets"),
+        ({"truncate": 1}, "truncate is 1"),
+        ({"dropout": 1.0}, "from 0 and below 1"),
+        ({"beam_size": 0}, "beam_size is 0"),
         ({"dict_nulltoken": ""}, "nothing, start and end"),
         ({"optimizer": "adma"}, "adma"),
     ],
@@ -182,3 +187,14 @@ def test_workers_train_the_same_networks(parleys):
         workers.join(TIMEOUT_S)
     assert np.mean(losses[-8:]) < 0.9 * np.mean(losses[:8])
     assert parleys < 300 or valid_report(agent)["accuracy"] > 0.9
+
+
+def test_flags_are_options():
+    parser = argparse.ArgumentParser()
+    parser.register("type", "bool", str)
+    Seq2seqAgent.add_cmdline_args(parser)
+    opt = vars(parser.parse_args(["--embeddingsize", "8", "--optimizer", "nag", "-lr", "0.5"]))
+    agent = Seq2seqAgent(options(**opt))
+    agent.batch_act([{"text": "a b", "labels": ["b a"]}])
+    assert agent.network.module.get_params()[0]["embedding_weight"].shape == (len(agent.dict), 8)
+    assert agent.network.module.symbol.list_outputs()[0] == "softmax_output"
