@@ -119,25 +119,6 @@ class ModuleAgent(Agent):
             is_row = "batchindex" in shared or self._workers() == 1
             self.network = network if is_row else network.follower(self._generate)
 
-    @staticmethod
-    def add_cmdline_args(argparser: Any) -> None:
-        """Add the options of training a module to a parser; a subclass calls this, and adds its own."""
-        group = argparser.add_argument_group("training")
-        group.add_argument(
-            "--contexts", metavar="DEVICES", help="where it runs, such as cpu(0),cpu(1) (default: cpu(0))"
-        )
-        group.add_argument("-opt", "--optimizer", metavar="NAME", help="default: the agent's")
-        group.add_argument("-lr", "--learningrate", type=float, help="default: the agent's")
-        group.add_argument("--momentum", type=float, help="share of the last step that is repeated")
-        group.add_argument("--weight-decay", type=float, help="default: none")
-        group.add_argument(
-            "-clip", "--gradient-clip", type=float, help="largest number of a gradient (default: any)"
-        )
-        group.add_argument("--initializer", metavar="NAME", help="default: the agent's")
-        group.add_argument(
-            "--on-nonfinite", choices=("raise", "warn", "ignore"), default="raise", help="default: raise"
-        )
-
     # what a subclass defines
 
     def sym_gen(self, opt: Mapping[str, Any], dict: Any) -> Symbol | Callable[[Any], Any]:

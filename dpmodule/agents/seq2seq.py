@@ -68,6 +68,9 @@ class Seq2seqAgent(ModuleAgent):
             "--rank-candidates", type="bool", help="choose one of the candidates (default: no)"
         )
         group.add_argument("--truncate", type=int, help="tokens that count (default: 128)")
+        group.add_argument(
+            "--longest-answer", type=int, help="tokens of what is said (default: those that count)"
+        )
 
     def __init__(self, opt: Mapping[str, Any], shared: Mapping[str, Any] | None = None) -> None:
         super().__init__(opt, shared)
@@ -86,32 +89,6 @@ class Seq2seqAgent(ModuleAgent):
         self._nothing, self._start, self._end = (int(words[token]) for token in special)
         if not self.network.is_ready:  # the bucket that has all parameters comes first
             self.network.rehearse(self.vectorize(self.sample()))
-
-    @staticmethod
-    def add_cmdline_args(argparser: Any) -> None:
-        """Add the agent's options to a parser."""
-        ModuleAgent.add_cmdline_args(argparser)
-        group = argparser.add_argument_group("Seq2seqAgent")
-        group.add_argument("--hiddensize", type=int, default=128, help="numbers of a state (default: 128)")
-        group.add_argument("--embeddingsize", type=int, default=64, help="numbers of a token (default: 64)")
-        group.add_argument("--numlayers", type=int, default=1, help="layers of each LSTM (default: 1)")
-        group.add_argument(
-            "--dropout", type=float, default=0.0, help="share dropped in training (default: 0)"
-        )
-        group.add_argument("--attention", choices=("dot", "none"), default="dot", help="default: dot")
-        group.add_argument(
-            "--beam-size", type=int, default=1, help="sequences kept; 1: greedy search (default)"
-        )
-        group.add_argument(
-            "--rank-candidates",
-            type="bool",
-            default=False,
-            help="answer with the likeliest candidate (default: false)",
-        )
-        group.add_argument("--truncate", type=int, default=128, help="tokens that count (default: 128)")
-        group.add_argument(
-            "--longest-answer", type=int, help="tokens of what is said (default: those that count)"
-        )
 
     def sample(self) -> list[Message]:
         """Return an observation that binds the network; any does."""
