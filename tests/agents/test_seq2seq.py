@@ -57,7 +57,7 @@ def test_it_learns_to_reverse_letters(learned):
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("more", "accuracy"),
-    [({}, 0.99), ({"numlayers": 2, "dropout": 0.1}, 0.99), ({"attention": "none"}, 0.95)],
+    [({}, 0.99), ({"numlayers": 2, "dropout": 0.1}, 0.99), ({"attention": "none"}, 0.9)],
 )
 def test_it_learns_to_reverse_letters_almost_always(more, accuracy):
     assert valid_report(trained(400, **more), valid_examples=500)["accuracy"] > accuracy
