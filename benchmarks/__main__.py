@@ -14,6 +14,7 @@ Parts:
   streams    jobs, tensors and items between threads, processes and tasks
   autobatch  one example at a time, run many at once, against DyNet and hand-batched PyTorch
   hogwild    training straight from files, against PaddlePaddle
+  agents     agents in worlds: serial, in batches, by Hogwild, and both
   way        what a steady batch calls of dpmodule's functions, and in how many files
   cuda       training on a GPU, where there is one
 
@@ -53,6 +54,7 @@ PARTS = {
     "streams": "streams",
     "autobatch": "autobatch",
     "hogwild": "hogwild",
+    "agents": "agents",
     "way": "way",
     "cuda": "cuda",
 }

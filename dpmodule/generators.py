@@ -6,6 +6,7 @@ user's own torch code alone. A program that never calls `seed` runs under seed 0
 
 from __future__ import annotations
 
+import importlib
 import random
 from collections.abc import Sequence
 from typing import Any
@@ -77,6 +78,7 @@ def child_seed() -> tuple[int, int]:
     """Return what the next child process passes to `seed_process`: this process's seed and the child's number."""
     global _num_children
     _num_children += 1
+    importlib.import_module("numpy.random")  # NumPy does so late; forked children then have it from here
     return _base_seed, _num_children
 
 

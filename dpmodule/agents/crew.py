@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 import threading
@@ -11,6 +12,7 @@ import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from time import perf_counter
 from typing import Any, NoReturn, TypeVar
 
 from .. import generators
@@ -77,7 +79,9 @@ def _serve(
         if command == PARLEY:
             if note is not None:
                 note("parley", parleys)
+            began = perf_counter()
             world.parley()
+            desk.took(perf_counter() - began)
             parleys += 1
         elif command == RESET:
             world.reset()
@@ -134,6 +138,7 @@ def _with_lists(shared: dict[Any, Any]) -> dict[Any, Any]:
 
 
 def _serve_process(channel: Channel, board: Board, work: Work, *parts: _Part) -> None:
+    gc.freeze()  # a collection would write to every page that a forked worker shares with its parent
     if parts:
         work.shared = _joined(parts)
     _serve(Desk(board, work.index, channel.fileno()), work, None, channel.note)
@@ -246,6 +251,7 @@ class Crew:
         works: what each does.
         mode: "fork", "spawn" or "thread".
         timeout_s: how long one may take for an order while its parent waits, in seconds.
+        ahead: how many parleys one may be given at most before it has done the first of them.
 
     Attributes:
         is_open: whether the workers are there.
@@ -254,14 +260,14 @@ class Crew:
         WorkerDied, WorkerStuck, BaseException: as every method does, see `release`.
     """
 
-    def __init__(self, works: Sequence[Work], mode: str, timeout_s: float) -> None:
+    def __init__(self, works: Sequence[Work], mode: str, timeout_s: float, ahead: int) -> None:
         self._timeout_s = timeout_s
         self._count = 0
         self._next_check = 0.0
         self._since: dict[int, tuple[int, float]] = {}
         self._failure: BaseException | None = None
         self._hands: _Processes | _Threads = _Threads() if mode == "thread" else _Processes(mode)
-        self._board = Board(len(works))
+        self._board = Board(len(works), ahead)
         self._orders = Orders(self._board, self._hands.may_spin)
         self.is_open = True
         weakref.finalize(self, _dismiss, self._orders, os.getpid())
@@ -273,8 +279,11 @@ class Crew:
             self.close()
             raise
 
-    def release(self, command: int = PARLEY) -> None:
-        """Give a command to a worker that has nothing to do; wait until there is one.
+    def release(self, ahead: bool) -> None:
+        """Have a worker parley; wait until there is one that is free for it.
+
+        Args:
+            ahead: whether one is free that still has to do a parley.
 
         Raises:
             WorkerDied: a worker is gone.
@@ -286,8 +295,10 @@ class Crew:
         self._count += 1
         if not self.is_open or self._count % _EVERY == 0:
             self._check()
-        worker = orders.free()
-        orders.give(self._await(orders.free) if worker is None else worker, command)
+        worker = orders.free(PARLEY, ahead)
+        if worker is None:
+            worker = self._await(partial(orders.free, PARLEY, ahead))
+        orders.give(worker, PARLEY)
 
     def settle(self, timeout_s: float | None = None) -> None:
         """Wait until no worker has anything to do.
@@ -376,9 +387,9 @@ class Crew:
         now = time.monotonic()
         self._next_check = now + min(_CHECK_S, self._timeout_s / 4)
         for worker in self._orders.busy():
-            order, since = self._since.get(worker, (0, now))
-            if order != self._orders.order(worker):
-                self._since[worker] = self._orders.order(worker), now
+            done, since = self._since.get(worker, (-1, now))
+            if done != self._orders.done(worker):
+                self._since[worker] = self._orders.done(worker), now
             elif now - since > self._timeout_s:
                 doing = _NAMES[self._orders.command(worker)]
                 self._fail(

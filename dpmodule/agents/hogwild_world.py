@@ -7,6 +7,7 @@ HogwildWorld of 2018.
 from __future__ import annotations
 
 import contextlib
+import math
 import multiprocessing
 from collections.abc import Mapping
 from typing import Any, NoReturn
@@ -24,14 +25,17 @@ __all__ = ["HogwildWorld"]
 
 _MODES = ("fork", "spawn", "thread")
 _TIMEOUT_S = 300.0
+_AHEAD = 32
 
 
 class HogwildWorld(World):
     """Workers, each of which has a copy of a world, made of what that shares.
 
     Every `parley` releases one worker for one parley of its copy (for a whole batch, if ``batchsize`` is above 1), and
-    returns while that is under way: each worker is ahead by one parley at most. N parleys are exactly N, also when
-    `shutdown` follows. What counts in the original world, such as `report`, waits for what is under way.
+    returns while that is under way. A worker has one parley before it at a time, or as many as take 4 ms together where
+    they are short, up to ``opt["hogwild_ahead"]``: to wait for each of them would take longer than they do. N parleys
+    are exactly N, also when `shutdown` follows. What counts in the original world, such as `report`, waits for what is
+    under way.
 
     What copies learn has to lie in shared memory, as by ``model.share_memory()`` of torch before `share` hands it out;
     teachers of this package share their place among the examples and their metrics. ``threadindex`` in the options,
@@ -51,7 +55,9 @@ class HogwildWorld(World):
 
     Args:
         opt: options: ``numthreads``: number of workers; ``batchsize``; ``hogwild_mode``; ``hogwild_timeout_s``: how
-            long a worker may take for a parley while this process waits for it, in seconds (default 300); ``seed``.
+            long a worker may take for a parley while this process waits for it, in seconds (default 300);
+            ``hogwild_ahead``: how many short parleys a worker may have before it at most (default 32; 1: always one at
+            a time); ``seed``.
         world: the original world, with one world or agent each of which copies are made.
 
     Attributes:
@@ -76,9 +82,10 @@ class HogwildWorld(World):
 
     def __init__(self, opt: Mapping[str, Any], world: World) -> None:
         super().__init__(opt)
-        workers = _workers(self.opt)
+        workers = _count(self.opt, "numthreads", 1)
         mode = _mode(self.opt)
         timeout_s = _timeout(self.opt)
+        ahead = _count(self.opt, "hogwild_ahead", _AHEAD)
         if isinstance(world, HogwildWorld):
             raise ArgumentError(
                 "world is a HogwildWorld itself, expected the plain world whose copies parley"
@@ -95,7 +102,8 @@ class HogwildWorld(World):
             number = {"threadindex": index}
             shared = numbered(self.world.share(), number)
             works.append(Work({**self.opt, **number}, shared, index, entropy, self._is_training))
-        self._crew = Crew(works, mode, timeout_s)
+        self._crew = Crew(works, mode, timeout_s, ahead)
+        self._ahead_until = self._last_ahead()
 
     def parley(self) -> None:
         """Have the next worker that is free parley; wait until there is one.
@@ -109,7 +117,7 @@ class HogwildWorld(World):
             BaseException: whatever a worker raised.
         """
         self._is_over = False
-        self._crew.release()
+        self._crew.release(self.total_parleys < self._ahead_until)
         self.update_counters()
 
     def epoch_done(self) -> bool:
@@ -139,6 +147,17 @@ class HogwildWorld(World):
         self.world.reset()
         self._crew.tell(RESET)
         self._ended, self._is_over = self._crew.ended(), False
+        self._ahead_until = self._last_ahead()
+
+    def _last_ahead(self) -> float:
+        """Return up to how many parleys workers are given some ahead.
+
+        Near the end of an epoch they are not, since the examples could be gone before they come to them.
+        """
+        if self._is_training:
+            return math.inf
+        most: int = self.opt.get("hogwild_ahead", _AHEAD) * self.opt.get("numthreads", 1)
+        return self.total_parleys + self._examples() // self._rows() - most
 
     def reset_metrics(self) -> None:
         """Count anew, after what is under way."""
@@ -227,10 +246,10 @@ class HogwildWorld(World):
         return kind is KeyboardInterrupt
 
 
-def _workers(opt: Mapping[str, Any]) -> int:
-    number = opt.get("numthreads", 1)
+def _count(opt: Mapping[str, Any], name: str, default: int) -> int:
+    number = opt.get(name, default)
     if isinstance(number, bool) or not isinstance(number, int) or number < 1:
-        raise ArgumentError(f"numthreads is {number!r}, expected a whole number from 1")
+        raise ArgumentError(f"{name} is {number!r}, expected a whole number from 1")
     return number
 
 

@@ -18,6 +18,7 @@ RUN_OPTIONS = frozenset(
         "batchindex",
         "batchsize",
         "context_length",
+        "contexts",
         "datapath",
         "datatype",
         "hide_labels",

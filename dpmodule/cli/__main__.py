@@ -13,7 +13,7 @@ import sys
 from collections.abc import Sequence
 
 from ..base import MXNetError
-from . import check, explain, inspect, options, predict, train, train_files
+from . import agents, check, explain, inspect, options, predict, train, train_files
 
 __all__ = ["main", "make_parser"]
 
@@ -25,6 +25,7 @@ examples:
   dpmodule predict runs/my --data new.csv --label-column none --output classes.csv
   dpmodule summary runs/my                      layers and numbers of parameters
   dpmodule train-files --net bow --feed data.prototxt --files 'part-*' --workers 4
+  dpmodule train-agent -t reverse -m seq2seq -nt 2 -bs 32 -mf runs/reverse --num-epochs 3
   dpmodule COMMAND --help                       all options of a command
 """
 
@@ -50,7 +51,7 @@ def make_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"dpmodule {inspect.version()}")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    for command in (train, train_files, predict, check, explain, inspect):
+    for command in (train, train_files, agents, predict, check, explain, inspect):
         command.add_commands(commands)
     return parser
 

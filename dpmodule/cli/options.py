@@ -56,10 +56,24 @@ _LARGEST = 1e6
 
 
 class CommandParser(argparse.ArgumentParser):
-    """A parser that takes whole names of options only and says in one line what is wrong."""
+    """A parser that takes whole names of options only and says in one line what is wrong.
 
-    def __init__(self, **options: Any) -> None:
+    Args:
+        passes_on: whether it leaves all words to its command, as `rest`.
+        options: those of `argparse.ArgumentParser`.
+    """
+
+    def __init__(self, passes_on: bool = False, **options: Any) -> None:
         super().__init__(**{"allow_abbrev": False, **options})
+        self._passes_on = passes_on
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """Return a namespace, and the words that are not known."""
+        if not self._passes_on:
+            return super().parse_known_args(args, namespace)
+        found, _ = super().parse_known_args([], namespace)
+        found.rest = list(args)
+        return found, []
 
     def error(self, message: str) -> Any:
         """Print what is wrong and exit with 2."""

@@ -255,9 +255,9 @@ class KVStore(KVStoreBase):
                     array[:] = kept
 
     def pushpull(self, key: Any, value: Any, out: Any = None, priority: int = 0) -> None:
-        """Push, then pull into `out` (into `value` without one)."""
+        """Push, then pull into `out` (into `value` without one), also into row-sparse arrays."""
         self.push(key, value, priority)
-        self.pull(key, value if out is None else out, priority)
+        self.pull(key, value if out is None else out, priority, ignore_sparse=False)
 
     def broadcast(self, key: Any, value: Any, out: Any, priority: int = 0) -> None:
         """Store `value` under a new key and copy it to `out`."""

@@ -11,7 +11,8 @@ FOLDER = Path(__file__).parents[2] / "examples"
 STREAMS = sorted((FOLDER / "streams").glob("*.py"))
 AUTOBATCH = sorted((FOLDER / "autobatch").glob("*.py"))
 HOGWILD = sorted((FOLDER / "hogwild").glob("*.py"))
-EXAMPLES = [*sorted(FOLDER.glob("*.py")), *STREAMS, *AUTOBATCH, *HOGWILD]
+AGENTS = sorted((FOLDER / "agents").glob("*.py"))
+EXAMPLES = [*sorted(FOLDER.glob("*.py")), *STREAMS, *AUTOBATCH, *HOGWILD, *AGENTS]
 
 
 def run_short_form(path, tmp_path, *options, **changes):
@@ -30,7 +31,7 @@ def test_example_reaches_its_short_target(path, tmp_path):
 @pytest.mark.slow
 @pytest.mark.timeout(120)
 @pytest.mark.skipif(native.core is None, reason="the test above has done the same")
-@pytest.mark.parametrize("path", [*STREAMS, *AUTOBATCH, *HOGWILD], ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", [*STREAMS, *AUTOBATCH, *HOGWILD, *AGENTS], ids=lambda path: path.stem)
 def test_example_works_without_the_extension(path, tmp_path):
     run_short_form(path, tmp_path, DPMODULE_NATIVE="0")
 

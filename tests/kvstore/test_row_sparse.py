@@ -162,3 +162,15 @@ def test_an_optimizer_moves_pushed_rows_only(kind, stype):
         momentum[touched] = step[touched]
         weight[touched] += step[touched]
     np.testing.assert_allclose(out.asnumpy(), weight, rtol=1e-6)
+
+
+def test_pushpull_brings_the_sum_to_row_sparse_arrays_too():
+    """Where the optimizer runs outside of the store, each device's gradient has to become the sum of all."""
+    store = mx.kv.create("local")
+    store.init("w", nd.zeros(SHAPE))
+    for _ in range(2):
+        given = [rows([[1, 1], [1, 1]], [0, 1], mx.cpu(0)), rows([[2, 2], [2, 2]], [1, 3], mx.cpu(1))]
+        store.pushpull(["w"], [given], [given])
+        for grad in given:
+            assert grad.stype == "row_sparse"
+            assert grad.tostype("default").asnumpy()[:, 0].tolist() == [1, 3, 0, 2]

@@ -1,0 +1,302 @@
+"""`ModuleAgent`: any Module or BucketingModule as an agent that learns from batches, and from several workers."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from ..base import ArgumentError, StateError
+from ..checkpoint import load_params
+from ..context import Context, context_of, cpu
+from ..ndarray import NDArray
+from ..symbol import Symbol
+from .agent import Agent
+from .dictionary import DictionaryAgent
+from .history import History
+from .network import Network, Settings
+from .numbers import whole
+from .saved_options import options_file, packed_options
+from .vocabulary import build_dict, dictionary_file, training_examples
+
+__all__ = ["ModuleAgent"]
+
+Message = dict[str, Any]
+Observations = Sequence[Message]
+
+_CONTEXT = re.compile(r"\s*(cpu|gpu)(?:\((\d{1,9})\)|:(\d{1,9}))?\s*")
+_RENAMED = {
+    "learningrate": "learning_rate",
+    "momentum": "momentum",
+    "weight_decay": "wd",
+    "gradient_clip": "clip_gradient",
+}
+
+
+class ModuleAgent(Agent):
+    """An agent whose answers a module computes, and which the labels of what it observes train.
+
+    A subclass says what the network is and what it gets:
+
+    - ``sym_gen(opt, dict)`` returns a symbol, or for buckets a function from a bucket's key to
+      ``(symbol, data_names, label_names)``;
+    - ``vectorize(observations)`` returns a `DataBatch` that describes its arrays (`vectors.batch_of`), with labels if
+      the observations have some; where the first batch may come without, the names of labels end in "label";
+    - ``reply(observations, batch, outputs)``, if the first output is no row of probabilities of the dictionary's tokens
+      for each row of the batch, returns a message for each observation.
+
+    `batch_act` trains on all rows with ``labels`` in one forward and backward over all contexts, and predicts the rows
+    without; `act` is a batch of one. Rows without text are left out, and get a reply without text. The module is bound
+    by the first batch.
+
+    With several workers (``numthreads``) parameters and the optimizer's states lie in shared memory from the first
+    `share` on, and each worker binds executors of its own over them, with gradients of its own; nothing is locked. The
+    rows of a batch use the module of the agent that shares with them.
+
+    Args:
+        opt: options:
+
+            - ``dict_file``: the dictionary's file; without it one is built of the training examples of ``task``;
+            - ``model_file``: where the agent is saved, and what it is loaded from if that has been done;
+            - ``contexts``: where the module runs: a context, a list of them, or text such as "cpu(0),cpu(1)";
+            - ``optimizer`` (default "sgd"), ``learningrate``, ``momentum``, ``weight_decay``, ``gradient_clip``, and
+              ``optimizer_params``, a dict of its other arguments; gradients are divided by ``batchsize``;
+            - ``context_length`` and ``include_labels``: how much of an episode a text has in front; see `History`;
+            - ``initializer``: name of an initializer (default "xavier");
+            - ``on_nonfinite``: see `BaseModule.fit`.
+        shared: of another instance.
+
+    Attributes:
+        dict: the dictionary.
+        network: the module, bound by the first batch.
+
+    Raises:
+        ArgumentError: an option is no such thing, such as an unknown optimizer.
+        FileError: a saved file cannot be read.
+    """
+
+    default_optimizer = "sgd"
+    default_learningrate = 0.01
+    default_initializer = "xavier"
+
+    @staticmethod
+    def add_cmdline_args(parser: Any) -> None:
+        """Add the options of modules to a parser; those that are not given are left to the agent."""
+        group = parser.add_argument_group("training of modules", argument_default=argparse.SUPPRESS)
+        group.add_argument(
+            "-lr", "--learningrate", type=float, help="default: the agent's, or the optimizer's"
+        )
+        group.add_argument("-opt", "--optimizer", metavar="NAME", help="as mx.optimizer.create takes it")
+        group.add_argument("--momentum", type=float, help="of sgd and nag")
+        group.add_argument("--weight-decay", type=float, help="default: the optimizer's")
+        group.add_argument("--gradient-clip", type=float, help="largest element of a gradient (default: any)")
+        group.add_argument("--initializer", metavar="NAME", help="of parameters, such as xavier or normal")
+        group.add_argument("--contexts", metavar="LIST", help="devices, such as 'gpu(0)' (default: cpu(0))")
+        group.add_argument(
+            "--on-nonfinite",
+            choices=["raise", "warn", "ignore"],
+            help="about NaN and infinity (default: raise)",
+        )
+
+    def __init__(self, opt: Mapping[str, Any], shared: Mapping[str, Any] | None = None) -> None:
+        super().__init__(opt, shared)
+        self.id = type(self).__name__
+        self._history = History(self.opt)
+        if shared is None:
+            path = self.opt.get("model_file")
+            is_saved = bool(path) and os.path.isfile(options_file(str(path)))
+            self.dict: Any = self.build_dictionary(str(path) if is_saved else None)
+            values = load_params(str(path), 0) if is_saved else None
+            self.network = Network(self._generate, self._settings(values))
+        else:
+            self.dict = shared["dict"]
+            network: Network = shared["network"]
+            # a row of a batch runs nothing by itself, and a copy for nobody in particular is one, too
+            is_row = "batchindex" in shared or self._workers() == 1
+            self.network = network if is_row else network.follower(self._generate)
+
+    # what a subclass defines
+
+    def sym_gen(self, opt: Mapping[str, Any], dict: Any) -> Symbol | Callable[[Any], Any]:
+        """Return the network: a symbol, or a function from a bucket's key to (symbol, data names, label names)."""
+        raise NotImplementedError(f"{type(self).__name__} has to define sym_gen(opt, dict)")
+
+    def vectorize(self, observations: Observations) -> Any:
+        """Return a `DataBatch` of observations, all of which have a text."""
+        raise NotImplementedError(f"{type(self).__name__} has to define vectorize(observations)")
+
+    def reply(self, observations: Observations, batch: Any, outputs: Sequence[NDArray]) -> list[Message]:
+        """Return a message for each observation: the likeliest token, and the loss if the batch has a label.
+
+        Args:
+            observations: what was asked.
+            batch: what `vectorize` made of it.
+            outputs: those of the module; the first are probabilities of the dictionary's tokens, (N, C).
+        """
+        found = outputs[0].asnumpy()
+        replies: list[Message] = [{"text": self.dict.vec2txt([int(best)])} for best in found.argmax(1)]
+        if batch.label:
+            labels = batch.label[0].asnumpy().astype("int64")
+            likely = np.maximum(found[np.arange(len(labels)), labels], np.finfo(found.dtype).tiny)
+            for each, loss in zip(replies, -np.log(likely)):
+                each["metrics"] = {"loss": float(loss)}
+        return replies
+
+    def sample(self) -> list[Message]:
+        """Return observations with labels like those to come, which bind the module before it is shared with workers.
+
+        Raises:
+            StateError: ``opt["task"]`` names no task, or one without training examples.
+        """
+        for example in training_examples(self.opt):
+            return [example]
+        raise StateError(
+            f"{type(self).__name__}: workers share parameters, whose shapes a first batch tells, and there is no "
+            'task to take it from; set opt["task"], or define sample()'
+        )
+
+    def build_dictionary(self, model_file: str | None) -> Any:
+        """Return the dictionary: the saved one, that of ``opt["dict_file"]``, or one of the training examples.
+
+        Args:
+            model_file: path of the saved agent, None for a new one.
+        """
+        path = dictionary_file(model_file) if model_file else self.opt.get("dict_file")
+        if path and os.path.isfile(path):
+            return DictionaryAgent({**self.opt, "dict_file": path})
+        return build_dict(self.opt)
+
+    # acting
+
+    def observe(self, observation: Any) -> Any:
+        """Take what another agent said; return it with what was said before in the episode in front of its text."""
+        self.observation = self._history.extended(observation)
+        return self.observation
+
+    def reset(self) -> None:
+        """Forget the dialogue so far."""
+        super().reset()
+        self._history.clear()
+
+    def act(self) -> Message:
+        """Answer, or learn from, what was observed last."""
+        return self.batch_act([self.observation])[0]
+
+    def batch_act(self, observations: Sequence[Any]) -> list[Message]:
+        """Learn from the observations that have labels, answer the others, and return a message for each.
+
+        Raises:
+            ArgumentError: the network does not fit what `vectorize` returned.
+            NonFiniteError: training gave NaN or infinity; the parameters are as before.
+        """
+        name = self.getID()
+        replies: list[Message] = [{"id": name} for _ in observations]
+        asked = [number for number, each in enumerate(observations) if each and each.get("text") is not None]
+        taught = [number for number in asked if observations[number].get("labels")]
+        if len(taught) < len(asked):
+            others = [number for number in asked if not observations[number].get("labels")]
+            self._fill(replies, observations, others, self.answer)
+        if taught:
+            self._fill(replies, observations, taught, self.learn)
+        return replies
+
+    @staticmethod
+    def _fill(
+        replies: list[Message],
+        observations: Sequence[Any],
+        rows: Sequence[int],
+        step: Callable[[Observations], Sequence[Message]],
+    ) -> None:
+        for row, said in zip(rows, step([observations[row] for row in rows]), strict=True):
+            replies[row].update(said)
+
+    def learn(self, observations: Observations) -> Sequence[Message]:
+        """Train on observations with labels, and return what the network said to each before it learned of them."""
+        batch = self.vectorize(observations)
+        return self.reply(observations, batch, self.network.train(batch))
+
+    def answer(self, observations: Observations) -> Sequence[Message]:
+        """Return what the network says to observations."""
+        batch = self.vectorize(observations)
+        return self.reply(observations, batch, self.network.predict(batch))
+
+    # sharing and saving
+
+    def share(self) -> dict[str, Any]:
+        """Return what a copy is made of; before workers get it, the parameters move to where they have them, too."""
+        if self._workers() > 1 and not self.network.is_bound:
+            self.network.rehearse(self.vectorize(self.sample()))
+        return {**super().share(), "dict": self.dict, "network": self.network}
+
+    def save(self, path: str | None = None) -> None:
+        """Write MXNet's checkpoint, the dictionary and the options, all of them or none.
+
+        The files are ``path-symbol.json``, ``path-0000.params``, ``path.dict`` and ``path.opt``.
+
+        Args:
+            path: where to (default: ``opt["model_file"]``; without one nothing is written).
+
+        Raises:
+            StateError: no batch has come yet.
+            FileError: a file cannot be written; the old ones are untouched.
+        """
+        path = path or self.opt.get("model_file")
+        if not path:
+            return
+        kind = type(self)
+        named = {"model": f"{kind.__module__}:{kind.__qualname__}", **self.opt}
+        self.network.save(
+            str(path),
+            {dictionary_file(path): self.dict.packed(sort=False), options_file(path): packed_options(named)},
+        )
+
+    # options
+
+    def _workers(self) -> int:
+        return whole(self.opt, "numthreads", 1)
+
+    def _generate(self) -> Any:
+        return self.sym_gen(self.opt, self.dict)
+
+    def _settings(self, values: Any) -> Settings:
+        params = {"rescale_grad": 1.0 / whole(self.opt, "batchsize", 1)}
+        if not self.opt.get("optimizer"):
+            params["learning_rate"] = self.default_learningrate
+        for key, name in _RENAMED.items():
+            if self.opt.get(key) is not None:
+                params[name] = self.opt[key]
+        return Settings(
+            _contexts(self.opt.get("contexts")),
+            self.opt.get("optimizer") or self.default_optimizer,
+            {**params, **(self.opt.get("optimizer_params") or {})},
+            self.opt.get("initializer") or self.default_initializer,
+            self._workers(),
+            self.opt.get("on_nonfinite") or "raise",
+            values,
+        )
+
+
+def _contexts(given: Any) -> list[Context]:
+    """Return the contexts of an option.
+
+    Raises:
+        ArgumentError: it names none.
+    """
+    if given is None:
+        return [cpu()]
+    parts = given.split(",") if isinstance(given, str) else given
+    parts = parts if isinstance(parts, (list, tuple)) else [parts]
+    return [_context(each) for each in parts]
+
+
+def _context(given: Any) -> Context:
+    if not isinstance(given, str):
+        return context_of(given)
+    found = _CONTEXT.fullmatch(given)
+    if found is None:
+        raise ArgumentError(f"contexts names {given!r}, expected devices such as 'cpu(0),cpu(1)' or 'gpu(0)'")
+    return Context(found[1], int(found[2] or found[3] or 0))

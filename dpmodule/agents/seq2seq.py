@@ -1,0 +1,291 @@
+"""`Seq2seqAgent`: reads a text with one LSTM, and says the answer, token by token, with another."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Mapping, Sequence
+from itertools import islice
+from typing import Any
+
+import numpy as np
+import torch
+
+from ..base import ArgumentError
+from ..ndarray import NDArray
+from . import beam, seq2seq_net, vectors
+from .module_agent import ModuleAgent
+from .numbers import real, whole
+
+__all__ = ["Seq2seqAgent"]
+
+Message = dict[str, Any]
+Observations = Sequence[Message]
+
+_BUCKETS = (4, 8, 12, 16, 24, 32, 48, 64, 96, 128)
+_TRAIN, _ENCODE, _DECODE = "train", "encode", "decode"
+_RANKED_ROWS = 64
+"""Candidates that are ranked together."""
+
+
+class Seq2seqAgent(ModuleAgent):
+    """Learns to say the label of a text, and says what is likeliest, or ranks candidates by how likely they are.
+
+    Texts and labels are padded to one of a few lengths, each of which is a bucket. In training the decoder is told the
+    label (teacher forcing), and the reply is what it would have said next at each step; else it goes on from what it
+    says itself, by greedy or beam search.
+
+    Args:
+        opt: options, besides those of `ModuleAgent` (default optimizer: "adam", ``learningrate`` 0.003):
+            ``hiddensize`` (default 128), ``embeddingsize`` (default 64), ``numlayers`` (default 1), ``dropout``
+            (default 0); ``attention``: ``"dot"`` (default) or ``"none"``; ``beam_size`` (default 1: greedy);
+            ``rank_candidates``: whether to answer with the likeliest of ``label_candidates``, all of which the reply
+            then ranks (default False); ``truncate``: how many tokens of a text and of a label count, the last of the
+            one and the first of the other (default 128); ``longest_answer``: tokens of what is said (default:
+            `truncate`); ``buckets``: lengths that are padded to.
+        shared: of another instance.
+
+    Raises:
+        ArgumentError: an option is no such thing, or there are no candidates to rank.
+    """
+
+    default_optimizer = "adam"
+    default_learningrate = 0.003
+
+    @staticmethod
+    def add_cmdline_args(parser: Any) -> None:
+        """Add the options of this agent to a parser; those that are not given are left to it."""
+        ModuleAgent.add_cmdline_args(parser)
+        group = parser.add_argument_group("seq2seq", argument_default=argparse.SUPPRESS)
+        group.add_argument("-hs", "--hiddensize", type=int, help="units of an LSTM (default: 128)")
+        group.add_argument("-esz", "--embeddingsize", type=int, help="numbers of a token (default: 64)")
+        group.add_argument("-nl", "--numlayers", type=int, help="layers of each LSTM (default: 1)")
+        group.add_argument("-dr", "--dropout", type=float, help="share that is dropped (default: 0)")
+        group.add_argument(
+            "--attention", choices=["dot", "none"], help="whether it looks back at the text (default: dot)"
+        )
+        group.add_argument("--beam-size", type=int, help="answers followed at once (default: 1, greedy)")
+        group.add_argument(
+            "--rank-candidates", type="bool", help="choose one of the candidates (default: no)"
+        )
+        group.add_argument("--truncate", type=int, help="tokens that count (default: 128)")
+        group.add_argument(
+            "--longest-answer", type=int, help="tokens of what is said (default: those that count)"
+        )
+
+    def __init__(self, opt: Mapping[str, Any], shared: Mapping[str, Any] | None = None) -> None:
+        super().__init__(opt, shared)
+        self.id = "Seq2seq"
+        self._buckets = _lengths(self.opt)
+        self._longest = whole(self.opt, "longest_answer", self._buckets[-1])
+        self._width = whole(self.opt, "beam_size", 1)
+        self._attends = _attends(self.opt)
+        self._ranks = bool(self.opt.get("rank_candidates", False))
+        words = self.dict
+        special = (words.null_token, words.start_token, words.end_token)
+        if not all(token and token in words for token in special):
+            raise ArgumentError(
+                f"the dictionary lacks one of the tokens for nothing, start and end: {special}"
+            )
+        self._nothing, self._start, self._end = (int(words[token]) for token in special)
+        if not self.network.is_ready:  # the bucket that has all parameters comes first
+            self.network.rehearse(self.vectorize(self.sample()))
+
+    def sample(self) -> list[Message]:
+        """Return an observation that binds the network; any does."""
+        return [{"text": "", "labels": [""]}]
+
+    # the network
+
+    def sym_gen(self, opt: Mapping[str, Any], dict: Any) -> Callable[[Any], Any]:
+        """Return the function of buckets: ``(kind, lengths)``, kind one of "train", "encode" and "decode"."""
+        shape = seq2seq_net.Shape(
+            len(dict),
+            whole(opt, "embeddingsize", 64),
+            whole(opt, "hiddensize", 128),
+            whole(opt, "numlayers", 1),
+            real(opt, "dropout", 0.0, 0.0, 1.0),
+            _attends(opt),
+            int(dict[dict.null_token]),
+        )
+        kinds = {_TRAIN: seq2seq_net.train, _ENCODE: seq2seq_net.encode, _DECODE: seq2seq_net.decode}
+        return lambda key: kinds[key[0]](shape)
+
+    def vectorize(self, observations: Observations) -> Any:
+        """Return padded texts with their lengths, and labels, as they are told and one token later."""
+        return self._taught(
+            [self._read(each["text"]) for each in observations], list(map(self._label, observations))
+        )
+
+    def _label(self, observation: Message) -> list[int]:
+        labels = observation.get("labels") or observation.get("eval_labels")
+        return self._answer(next(iter(labels or ("",))))
+
+    def _read(self, text: str) -> list[int]:
+        """Return the last tokens of a text; of one without any, that for nothing."""
+        return self.dict.txt2vec(text)[-self._buckets[-1] :] or [self._nothing]
+
+    def _answer(self, text: str) -> list[int]:
+        """Return the first tokens of an answer, and the one that ends it."""
+        return [*islice(self.dict.txt2vec(text), self._buckets[-1] - 1), self._end]
+
+    def _taught(self, texts: Sequence[Sequence[int]], answers: Sequence[Sequence[int]]) -> Any:
+        said, source = self._bucket(answers), self._bucket(texts)
+        target = vectors.padded(answers, said, self._nothing, "float32")
+        told = vectors.padded([[self._start, *row[:-1]] for row in answers], said, self._nothing)
+        return vectors.batch_of(
+            {**self._source(texts, source), "said": told}, {"target": target}, (_TRAIN, source, said)
+        )
+
+    def _bucket(self, rows: Sequence[Sequence[int]]) -> int:
+        return vectors.bucket_of(max(map(len, rows)), self._buckets)
+
+    def _source(self, texts: Sequence[Sequence[int]], length: int) -> dict[str, NDArray]:
+        lengths = vectors.dense([len(row) for row in texts])
+        return {"source": vectors.padded(texts, length, self._nothing), "length": lengths}
+
+    # learning
+
+    def reply(self, observations: Observations, batch: Any, outputs: Sequence[NDArray]) -> list[Message]:
+        """Return what the network would have said at each step, and the loss of a token."""
+        said = outputs[1].asnumpy().reshape(len(observations), -1).astype("int64")
+        losses = self._losses(batch, outputs)
+        counts = (batch.label[0].asnumpy() != self._nothing).sum(1)
+        return [
+            {"text": self._text(row[:count].tolist()), "metrics": {"loss": float(loss / count)}}
+            for row, count, loss in zip(said, counts.tolist(), losses)
+        ]
+
+    def _losses(self, batch: Any, outputs: Sequence[NDArray]) -> Any:
+        """Return how unlikely the label of each row is: its negative log likelihood, (N,)."""
+        target = batch.label[0].asnumpy()
+        likely = np.maximum(outputs[2].asnumpy().reshape(target.shape), np.finfo("float32").tiny)
+        return -(np.log(likely) * (target != self._nothing)).sum(1, dtype="float64")
+
+    def _text(self, tokens: list[int]) -> str:
+        cut = tokens.index(self._end) if self._end in tokens else len(tokens)
+        return str(self.dict.vec2txt(tokens[:cut]))
+
+    # answering
+
+    def answer(self, observations: Observations) -> Sequence[Message]:
+        """Return what is likeliest, or the candidates by how likely they are; and the loss where labels are known."""
+        replies = self._ranked(observations) if self._ranks else self._said(observations)
+        known = [row for row, each in enumerate(observations) if each.get("eval_labels")]
+        if known:
+            batch = self.vectorize([observations[row] for row in known])
+            losses = self._losses(batch, self.network.predict(batch))
+            counts = (batch.label[0].asnumpy() != self._nothing).sum(1)
+            for row, loss in zip(known, losses / counts):
+                replies[row]["metrics"] = {"loss": float(loss)}
+        return replies
+
+    def _said(self, observations: Observations) -> list[Message]:
+        texts = [self._read(each["text"]) for each in observations]
+        length, width = self._bucket(texts), self._width
+        source = self._source(texts, length)
+        memory, *states = self.network.predict(vectors.batch_of(source, None, (_ENCODE, length)))
+        seen = memory if self._attends else None
+        steps = _Steps(self.network, length, source["source"], seen, states, width)
+        found = beam.search(steps, len(texts), width, self._longest, self._start, self._end)
+        return [{"text": str(self.dict.vec2txt(row))} for row in found]
+
+    def _ranked(self, observations: Observations) -> list[Message]:
+        """Return the candidates of each observation, the likeliest first."""
+        own = [self._candidates(each) for each in observations]
+        texts = [self._read(each["text"]) for each in observations]
+        pairs = [(row, text) for row, found in enumerate(own) for text in found]
+        losses: list[float] = []
+        for start in range(0, len(pairs), _RANKED_ROWS):
+            part = pairs[start : start + _RANKED_ROWS]
+            filled = part + part[:1] * (_RANKED_ROWS - len(part))  # one number of rows, for one binding
+            batch = self._taught(
+                [texts[row] for row, _ in filled], [self._answer(text) for _, text in filled]
+            )
+            losses += self._losses(batch, self.network.predict(batch))[: len(part)].tolist()
+        following = iter(losses)
+        replies = []
+        for found in own:
+            ranked = [text for _, text in sorted(zip(islice(following, len(found)), found), key=_first)]
+            replies.append({"text": ranked[0], "text_candidates": ranked})
+        return replies
+
+    def _candidates(self, observation: Message) -> list[str]:
+        found = list(observation.get("label_candidates") or ())
+        if not found:
+            raise ArgumentError(
+                f"agent {self.getID()!r} is to rank candidates, and the observation {observation['text'][:80]!r} has "
+                'none in label_candidates; choose a task that has some, or set opt["rank_candidates"] to False'
+            )
+        return found
+
+
+def _first(pair: tuple[float, str]) -> float:
+    return pair[0]
+
+
+class _Steps:
+    """Runs the decoder one token further.
+
+    Args:
+        network: the module.
+        length: of the padded texts.
+        source: texts, (N, S).
+        memory: what the encoder made of them, (N, S, H); None: the decoder does not look at it.
+        states: its last states, (N, L, H) each.
+        width: how many sequences a text has.
+    """
+
+    def __init__(
+        self,
+        network: Any,
+        length: int,
+        source: NDArray,
+        memory: NDArray | None,
+        states: Sequence[NDArray],
+        width: int,
+    ) -> None:
+        self._network, self._width = network, width
+        self._key = (_DECODE, length)
+        seen = {} if memory is None else {"source": source, "memory": memory}
+        self._fixed = {name: self._repeated(array) for name, array in seen.items()}
+        self._states = [self._repeated(state) for state in states]
+
+    def _repeated(self, array: NDArray) -> NDArray:
+        width = self._width
+        raw = array.raw.clone() if width == 1 else array.raw.repeat_interleave(width, 0)
+        return NDArray(raw, array.context)
+
+    def __call__(self, origins: Any, tokens: Any) -> Any:
+        """Return the log probabilities of the next token; see `beam.search`."""
+        states = self._states
+        if self._width > 1:
+            picked = torch.from_numpy(origins)
+            states = [
+                NDArray(state.raw.index_select(0, picked.to(state.raw.device)), state.context)
+                for state in states
+            ]
+        inputs = {**self._fixed, "state": states[0], "state_cell": states[1]}
+        inputs["said"] = vectors.dense(tokens[:, None], "int64")
+        likely, *self._states = self._network.predict(vectors.batch_of(inputs, None, self._key))
+        return likely.asnumpy()
+
+
+def _attends(opt: Mapping[str, Any]) -> bool:
+    attention = opt.get("attention") or "dot"
+    if attention not in ("dot", "none"):
+        raise ArgumentError(f"attention is {attention!r}, expected 'dot' or 'none'")
+    return bool(attention == "dot")
+
+
+def _lengths(opt: Mapping[str, Any]) -> list[int]:
+    """Return the lengths of buckets, ascending.
+
+    Raises:
+        ArgumentError: they are no whole numbers from 2.
+    """
+    most = whole(opt, "truncate", _BUCKETS[-1], 2)
+    given = opt.get("buckets")
+    found = sorted({*(each for each in _BUCKETS if each < most), most}) if given is None else sorted(given)
+    if not found or any(not isinstance(each, int) or each < 2 for each in found):
+        raise ArgumentError(f"buckets is {found!r}, expected whole numbers from 2, such as [8, 16]")
+    return found

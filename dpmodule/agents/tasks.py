@@ -1,0 +1,331 @@
+"""Tasks that ship: made up from a seed, from text that comes with Python, and from files.
+
+What stands behind the name of a task are its arguments, with colons between: a split, which counts more than the option
+``datatype``, and ``name=number``, such as ``reverse:valid:size=100``.
+"""
+
+from __future__ import annotations
+
+import codecs
+import importlib
+import inspect
+import os
+import re
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from functools import cache
+from random import Random
+from typing import Any
+
+from ..base import ArgumentError
+from .dialog_teachers import ConversationTeacher, DialogTeacher
+from .teachers import FixedDialogTeacher
+
+__all__ = ["DocsTeacher", "FromFileTeacher", "NoCandidateTeacher", "ReverseTeacher", "split_of"]
+
+Message = dict[str, Any]
+Example = tuple[str, str, Sequence[str]]
+"""Text, label and candidates."""
+
+_SPLITS = ("train", "valid", "test")
+_TRIES = 1000
+_FIRST = 2**16
+"""Bytes of a first line that are looked at."""
+_LETTERS = "abcdefghijklmnopqrstuvwxyz"
+
+
+def split_of(text: str) -> str:
+    """Return the split that a text belongs to: eight tenths are ``train``, one is ``valid``, one ``test``.
+
+    Example:
+        >>> [split_of(text) for text in ("a b", "b c", "c d a")]
+        ['test', 'valid', 'train']
+    """
+    place = zlib.crc32(text.encode()) % 10
+    return "train" if place < 8 else _SPLITS[place - 7]
+
+
+class _ListTeacher(FixedDialogTeacher):
+    """A teacher with a list of examples, each an episode of its own.
+
+    Args:
+        opt: options.
+        shared: of another instance.
+        make: what returns the examples of a split; an original calls it, copies have its examples.
+    """
+
+    def __init__(
+        self,
+        opt: Mapping[str, Any],
+        shared: Mapping[str, Any] | None,
+        make: Callable[[str], Sequence[Example]],
+    ) -> None:
+        super().__init__(opt, shared)
+        self._examples = shared["examples"] if shared else make(self.datatype.partition(":")[0])
+
+    def share(self) -> dict[str, Any]:
+        """Return what a copy is made of: the examples are the same."""
+        return {**super().share(), "examples": self._examples}
+
+    def get(self, episode_idx: int, entry_idx: int = 0) -> Message:
+        """Return an example."""
+        text, label, candidates = self._examples[episode_idx]
+        made: Message = {"text": text, "labels": [label], "episode_done": True}
+        if candidates:
+            made["label_candidates"] = list(candidates)
+        return made
+
+    def num_examples(self) -> int:
+        """Return how many examples there are."""
+        return len(self._examples)
+
+    def num_episodes(self) -> int:
+        """Return how many episodes there are: as many as examples."""
+        return len(self._examples)
+
+
+class ReverseTeacher(_ListTeacher):
+    """Asks for letters in reverse order: "a b c" has the label "c b a".
+
+    Texts are drawn from a seed, some of them more than once; no text stands in two splits.
+
+    Args:
+        opt: options; arguments of the task: a split; ``size``: number of examples (default: 10,000 to train, 500
+            elsewhere); ``shortest`` and ``length``: least and largest number of letters (1 and 5); ``letters``: how
+            many different ones (8); ``seed`` (0).
+        shared: of another instance.
+
+    Raises:
+        ArgumentError: an argument is none of these, or there are not enough texts of such lengths.
+
+    Example:
+        >>> teacher = ReverseTeacher({"task_arguments": "valid:size=3:shortest=3"})
+        >>> [(act["text"], act["eval_labels"]) for act in (teacher.act(), teacher.act())]
+        [('a b a e g', ['g e a b a']), ('c h a d b', ['b d a h c'])]
+    """
+
+    def __init__(self, opt: Mapping[str, Any], shared: Mapping[str, Any] | None = None) -> None:
+        opt, numbers = _arguments(opt, {"size": 0, "shortest": 1, "length": 5, "letters": 8, "seed": 0})
+        super().__init__(opt, shared, lambda split: _reversed(split, **numbers))
+
+
+class NoCandidateTeacher(_ListTeacher):
+    """Asks for the same few numbers again: "3 1 0 5" has the label "3 1 0 5", and no candidates.
+
+    Args:
+        opt: options; arguments of the task: a split; ``size``: number of examples (default: 500 to train, 100
+            elsewhere); ``length``: of a text, in tokens (4); ``tokens``: how many different ones (7); ``seed`` (0).
+        shared: of another instance.
+
+    Raises:
+        ArgumentError: an argument is none of these, or there are not enough texts.
+    """
+
+    def __init__(self, opt: Mapping[str, Any], shared: Mapping[str, Any] | None = None) -> None:
+        opt, numbers = _arguments(opt, {"size": 0, "length": 4, "tokens": 7, "seed": 0})
+        super().__init__(opt, shared, lambda split: _copied(split, **numbers))
+
+
+class DocsTeacher(_ListTeacher):
+    """Asks which function of a standard module of Python does what a sentence of its docstring says.
+
+    The candidates are functions of the same module. The splits differ in their sentences; functions with several of
+    them stand in more than one.
+
+    Args:
+        opt: options; arguments of the task: a split; ``candidates``: at most so many (default 20).
+        shared: of another instance.
+
+    Raises:
+        ArgumentError: an argument is none of these.
+    """
+
+    def __init__(self, opt: Mapping[str, Any], shared: Mapping[str, Any] | None = None) -> None:
+        opt, numbers = _arguments(opt, {"candidates": 20})
+        super().__init__(opt, shared, lambda split: _asked(split, numbers["candidates"]))
+
+
+class FromFileTeacher(DialogTeacher):
+    """Asks what stands in files: lines of named fields, numbered lines, or conversations in JSON lines.
+
+    Which of them tells the ending, ``.json`` or ``.jsonl``, or else the first line that is not blank. See
+    `ParlAIDialogTeacher`, `FbDialogTeacher` and `ConversationTeacher`.
+
+    Args:
+        opt: options; the argument of the task is the path of a file, which is there for all splits, or of a folder with
+            ``train.txt``, ``valid.txt`` and ``test.txt``, or such files of another ending; ``on_bad_line`` and
+            ``label_turns`` as those teachers have them.
+        shared: of another instance.
+
+    Raises:
+        ArgumentError: no path is given, or the folder has no file for the split.
+        FileError: a file cannot be read.
+        FileFormatError: a line is malformed; the text names the file, the line and the field.
+    """
+
+    add_cmdline_args = staticmethod(ConversationTeacher.add_cmdline_args)
+
+    def __init__(self, opt: Mapping[str, Any], shared: Mapping[str, Any] | None = None) -> None:
+        path = opt.get("datafile") or opt.get("task_arguments")
+        split = str(opt.get("datatype") or "train").partition(":")[0]
+        super().__init__({**opt, "datafile": _file_of(str(path), split) if path else None}, shared)
+
+    def setup_data(self, path: Any) -> Iterable[tuple[Any, bool]]:
+        """Yield the examples of the file."""
+        file = self.file(path)
+        form = _form(file.path)
+        if form == "conversations":
+            return file.conversations(self.opt.get("label_turns") or "both")
+        return file.numbered() if form == "numbered" else file.fields()
+
+
+# files
+
+
+def _file_of(path: str, split: str) -> str:
+    """Return the file that a split is read from."""
+    if not os.path.isdir(path):
+        return path
+    found = sorted(name for name in os.listdir(path) if os.path.splitext(name)[0] == split)
+    if not found:
+        raise ArgumentError(
+            f"task fromfile: the folder {path!r} has no {split}.txt, nor a {split} of another ending"
+        )
+    return os.path.join(path, found[0])
+
+
+def _form(path: str) -> str:
+    """Return which of the formats a file has; what cannot be read is told by who reads it."""
+    if path.endswith((".json", ".jsonl")):
+        return "conversations"
+    first = b""
+    with suppress(OSError), open(path, "rb") as file:
+        first = next((line for line in iter(lambda: file.readline(_FIRST), b"") if line.strip()), b"")
+    first = first.removeprefix(codecs.BOM_UTF8).lstrip()
+    if first.startswith(b"{"):
+        return "conversations"
+    return "numbered" if re.match(rb"\d{1,9}(\s|$)", first) else "fields"
+
+
+# arguments
+
+
+def _arguments(opt: Mapping[str, Any], defaults: Mapping[str, int]) -> tuple[dict[str, Any], dict[str, int]]:
+    """Return options with the datatype that the arguments of a task ask for, and the numbers among these."""
+    given, numbers = dict(opt), dict(defaults)
+    for part in str(opt.get("task_arguments") or "").split(":"):
+        name, _, value = part.strip().partition("=")
+        if part.strip() in _SPLITS:
+            given["datatype"] = _datatype(name, str(opt.get("datatype") or "train"))
+        elif name in numbers and value.isascii() and value.isdigit():
+            numbers[name] = int(value)
+        elif part.strip():
+            ready = ", ".join([*_SPLITS, *(f"{each}=NUMBER" for each in defaults)])
+            raise ArgumentError(f"task: the argument {part!r} is none of {ready}")
+    return given, numbers
+
+
+def _datatype(split: str, datatype: str) -> str:
+    """Return the datatype for a split; where nothing is learned, nothing is learned from the split ``train`` either."""
+    if datatype.partition(":")[0] == split:
+        return datatype
+    return "train:evalmode" if split == "train" else split
+
+
+# what is made up
+
+
+def _reversed(
+    split: str, size: int, shortest: int, length: int, letters: int, seed: int
+) -> Sequence[Example]:
+    if not (1 <= shortest <= length and 1 <= letters <= len(_LETTERS)):
+        raise ArgumentError(
+            f"task reverse: shortest is {shortest}, length {length}, letters {letters}; expected lengths from 1, the "
+            f"shortest first, and 1 to {len(_LETTERS)} letters"
+        )
+    size = size or (10_000 if split == "train" else 500)
+    texts = _drawn("reverse", split, size, range(shortest, length + 1), _LETTERS[:letters], seed)
+    return [(text, text[::-1], ()) for text in texts]
+
+
+def _copied(split: str, size: int, length: int, tokens: int, seed: int) -> Sequence[Example]:
+    if length < 1 or tokens < 1:
+        raise ArgumentError(f"task nocandidate: length is {length}, tokens {tokens}; expected numbers from 1")
+    size = size or (500 if split == "train" else 100)
+    words = [str(number) for number in range(tokens)]
+    texts = _drawn("nocandidate", split, size, (length,), words, seed)
+    return [(text, text, ()) for text in texts]
+
+
+def _drawn(
+    task: str, split: str, size: int, lengths: Sequence[int], words: Sequence[str], seed: int
+) -> list[str]:
+    """Return so many texts of a split, made of words drawn at random."""
+    rng, found, tries = Random(f"{task} {split} {seed}"), list[str](), 0
+    while len(found) < size:
+        text = " ".join(rng.choices(words, k=rng.choice(lengths)))
+        if split_of(text) == split:
+            found.append(text)
+        tries += 1
+        if tries == _TRIES and not found:
+            raise ArgumentError(
+                f"task {task}: none of {_TRIES} texts of {len(words)} different words belongs to the split {split!r}; "
+                "make them longer, or take more words"
+            )
+    return found
+
+
+# what comes with Python
+
+_MODULES = """
+    base64 bisect cmath collections contextlib copy difflib dis fnmatch functools glob gzip hashlib heapq
+    html inspect ipaddress itertools json keyword linecache locale logging math mimetypes operator os os.path
+    pathlib pickle random re secrets shlex shutil socket ssl stat statistics string struct subprocess sys
+    sysconfig tempfile textwrap threading time timeit token tokenize traceback types unicodedata urllib.parse
+    urllib.request uuid warnings weakref zipfile zlib
+"""
+
+_SENTENCE = re.compile(r"(?<=[a-z0-9)'\"][.])\s+(?=[A-Z])|\n\s*\n")
+_SENTENCES = 4
+_SHORT, _LONG = 20, 200
+"""Characters of a sentence that says something, and is no list."""
+
+
+def _asked(split: str, candidates: int) -> Sequence[Example]:
+    found: list[Example] = []
+    for module in _MODULES.split():
+        functions = _functions(module)
+        names = sorted(functions)
+        for name in names:
+            for sentence in functions[name]:
+                text = f"which function of {module}: {sentence}"
+                if split_of(text) == split:
+                    found.append((text, name, _among(names, name, candidates, text)))
+    return found
+
+
+def _among(names: Sequence[str], name: str, most: int, text: str) -> Sequence[str]:
+    """Return candidates, the right one among them: others of the same module, drawn by the text."""
+    rng = Random(text)
+    others = [each for each in names if each != name]
+    chosen = [name, *rng.sample(others, min(max(most - 1, 0), len(others)))]
+    return sorted(chosen)
+
+
+@cache
+def _functions(module: str) -> Mapping[str, Sequence[str]]:
+    """Return the sentences about each public function of a module."""
+    found = importlib.import_module(module)
+    public = getattr(found, "__all__", None) or [name for name in vars(found) if not name.startswith("_")]
+    functions = {name: vars(found)[name] for name in public if inspect.isroutine(vars(found).get(name))}
+    about = {name: list(_sentences(inspect.getdoc(each) or "")) for name, each in functions.items()}
+    return {name: sentences for name, sentences in about.items() if sentences}
+
+
+def _sentences(text: str) -> Iterator[str]:
+    """Yield the first sentences of a docstring, each in a line of its own."""
+    for sentence in _SENTENCE.split(text)[:_SENTENCES]:
+        line = " ".join(sentence.split())
+        if _SHORT <= len(line) <= _LONG and ">>>" not in line:
+            yield line

@@ -1,0 +1,164 @@
+"""Rows of numbers as what networks take: ragged, as bags, or padded to the length of a bucket."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Collection, Mapping, Sequence
+from itertools import accumulate, chain
+from typing import Any
+
+import numpy as np
+import torch
+
+from ..base import ArgumentError
+from ..context import cpu
+from ..io import DataBatch, DataDesc
+from ..ndarray import NDArray
+from ..ndarray.ragged import RaggedNDArray
+
+__all__ = ["bags", "batch_of", "bucket_of", "classes", "dense", "padded", "ragged"]
+
+Rows = Sequence[Sequence[int]]
+
+
+def dense(values: Any, dtype: str = "float32") -> NDArray:
+    """Return numbers as an array of the CPU.
+
+    Args:
+        values: numbers, or lists of them, or an array of NumPy's, whose memory is used if it is of this type.
+        dtype: name of the element type.
+    """
+    return NDArray(torch.from_numpy(np.ascontiguousarray(values, dtype)), cpu())
+
+
+def ragged(rows: Rows) -> RaggedNDArray:
+    """Return rows of ids as they are, one behind the other: for a variable with ``stype="ragged"``.
+
+    Shape:
+        returns: (N,), ragged, int64.
+
+    Example:
+        >>> ragged([[5, 6], [], [7]]).tolist()
+        [[5, 6], [], [7]]
+    """
+    offsets = np.fromiter(accumulate(map(len, rows), initial=0), "int64", len(rows) + 1)
+    values = np.fromiter(chain.from_iterable(rows), "int64", int(offsets[-1]))
+    return RaggedNDArray(torch.from_numpy(values), torch.from_numpy(offsets), cpu())
+
+
+def bags(rows: Rows, size: int) -> NDArray:
+    """Return how often each id occurs in each row.
+
+    Args:
+        rows: ids from 0 to `size` - 1.
+        size: how many ids there are.
+
+    Shape:
+        returns: (N, size), float32.
+
+    Raises:
+        ArgumentError: an id is too large.
+
+    Example:
+        >>> bags([[2, 2], [0]], 3).asnumpy().tolist()
+        [[0.0, 0.0, 2.0], [1.0, 0.0, 0.0]]
+    """
+    flat = np.fromiter(chain.from_iterable(rows), "int64")
+    if flat.size and not 0 <= flat.min() <= flat.max() < size:
+        raise ArgumentError(f"rows have ids from {flat.min()} to {flat.max()}, expected 0 to {size - 1}")
+    starts = np.repeat(np.arange(len(rows)) * size, [len(row) for row in rows])
+    return dense(np.bincount(starts + flat, minlength=len(rows) * size).reshape(len(rows), size))
+
+
+def padded(rows: Rows, length: int, fill: int = 0, dtype: str = "int64") -> NDArray:
+    """Return rows cut or filled up to one length.
+
+    Args:
+        rows: ids.
+        length: how many each row has afterwards.
+        fill: what stands behind a row's own ids.
+        dtype: name of the element type.
+
+    Shape:
+        returns: (N, length).
+
+    Example:
+        >>> padded([[5, 6], [7, 8, 9, 10]], 3).asnumpy().tolist()
+        [[5, 6, 0], [7, 8, 9]]
+    """
+    found = np.full((len(rows), length), fill, dtype)
+    for target, row in zip(found, rows):
+        cut = row[:length]
+        target[: len(cut)] = cut
+    return dense(found, dtype)
+
+
+def classes(observations: Sequence[Mapping[str, Any]], places: Mapping[str, int]) -> NDArray:
+    """Return the number of each observation's label, the first if there are several.
+
+    Args:
+        observations: with ``labels`` or ``eval_labels``.
+        places: numbers of labels.
+
+    Shape:
+        returns: (N,), float32, as `SoftmaxOutput` takes it.
+
+    Raises:
+        ArgumentError: a label has no number, or an observation no label; the text tells which, and its row.
+    """
+    found = []
+    for row, each in enumerate(observations):
+        labels = each.get("labels") or each.get("eval_labels") or (None,)
+        label = next(iter(labels))
+        if label is None or label not in places:
+            known = ", ".join(map(repr, list(places)[:5]))
+            what = "has no label" if label is None else f"has the label {str(label)[:80]!r}"
+            raise ArgumentError(
+                f"row {row} {what}, expected one of {len(places)}: {known}{', ...' if len(places) > 5 else ''}"
+            )
+        found.append(places[label])
+    return dense(found)
+
+
+def bucket_of(length: int, buckets: Sequence[int]) -> int:
+    """Return the smallest bucket that takes a length; what is longer goes into the largest, and is cut there.
+
+    Args:
+        length: of the longest row.
+        buckets: lengths, ascending.
+
+    Example:
+        >>> [bucket_of(length, [8, 16]) for length in (3, 9, 40)]
+        [8, 16, 16]
+    """
+    return buckets[min(bisect_left(buckets, length), len(buckets) - 1)]
+
+
+def batch_of(
+    data: Mapping[str, Any],
+    label: Mapping[str, Any] | None = None,
+    bucket_key: Any = None,
+    whole: Collection[str] = (),
+) -> DataBatch:
+    """Return a batch that describes its arrays.
+
+    Args:
+        data: arrays by the name of the network's input, dense or ragged ones.
+        label: labels by name; None: there are none.
+        bucket_key: of the bucket that takes it.
+        whole: names of inputs that have no row for each row of the batch, and go to every context as a whole.
+    """
+    described = [_described(name, array, name in whole) for name, array in data.items()]
+    labels = [_described(name, array, name in whole) for name, array in (label or {}).items()]
+    return DataBatch(
+        list(data.values()),
+        list(label.values()) if label else None,
+        bucket_key=bucket_key,
+        provide_data=described,
+        provide_label=labels or None,
+    )
+
+
+def _described(name: str, array: Any, is_whole: bool) -> DataDesc:
+    stype = "ragged" if isinstance(array, RaggedNDArray) else "default"
+    return DataDesc(name, array.shape, array.dtype, "" if is_whole else None, stype)

@@ -1,0 +1,293 @@
+"""``dpmodule train-agent``: train an agent on a task, and keep the best that it was."""
+
+from __future__ import annotations
+
+import math
+import os
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ..agents.create import create_task
+from ..agents.saved_options import options_file
+from ..agents.teachers import is_training
+from ..base import ArgumentError
+from ..module.boundary import BatchBoundary
+from . import agent_options, files, options
+from .agent_options import Options
+from .command import Command
+
+__all__ = ["run"]
+
+_ABOUT = (
+    "Train an agent on a task: copy by copy, in batches (-bs), by several workers without locks (-nt), or both. After "
+    "every epoch it is validated, and the best is kept as --model-file. What is saved there is trained further. Ctrl-C "
+    "saves what has been reached and prints the command that goes on."
+)
+_FALLING = ("loss", "ppl", "mean_rank")
+"""Metrics that are better when they are smaller."""
+
+Report = Mapping[str, Any]
+
+
+def run(words: Sequence[str], command: Command) -> int:
+    """Look at what may be wrong, then train; return the exit code.
+
+    Args:
+        words: those behind the name of the command.
+        command: the command that is being run.
+    """
+    parser = agent_options.make_parser("train-agent", _ABOUT)
+    _add_options(parser.add_argument_group("training"))
+    opt = parser.parse_args(words, print_args=False)
+    _check(opt, command)
+    agent_options.seed_all(opt)
+    agent = _agent(opt)
+    with _world(opt, agent) as world:
+        training = _Training(opt, agent, world, command)
+        training.run()
+        return training.verdict()
+    raise KeyboardInterrupt  # at which the world has ended quietly
+
+
+def _add_options(group: Any) -> None:
+    group.add_argument(
+        "-et", "--evaltask", metavar="NAMES", help="tasks to validate on (default: those of --task)"
+    )
+    group.add_argument(
+        "-ve",
+        "--validation-every",
+        type=options.whole(0),
+        default=1,
+        metavar="EPOCHS",
+        help="how often to validate; 0: never, the last state is kept (default: 1)",
+    )
+    group.add_argument(
+        "-vmt",
+        "--validation-metric",
+        type=options.filled,
+        default="accuracy",
+        metavar="NAME",
+        help="what tells the best (default: accuracy)",
+    )
+    group.add_argument(
+        "-im",
+        "--init-model",
+        metavar="PATH",
+        help="a saved agent to begin with (default: that of --model-file)",
+    )
+    group.add_argument("--overwrite", action="store_true", help="remove what is saved as --model-file first")
+    group.add_argument(
+        "--target", type=options.fraction, help="accuracy below which the exit status is 1 (default: none)"
+    )
+    group.add_argument("--quiet", action="store_true", help="no progress bar, and no line for each epoch")
+
+
+def _check(opt: Options, command: Command) -> None:
+    """Refuse what cannot be trained or saved, before anything is loaded.
+
+    Raises:
+        ArgumentError: an option does not fit.
+    """
+    if not opt["task"]:
+        raise ArgumentError("--task is not given; expected one such as reverse")
+    if not is_training(opt["datatype"]):
+        raise ArgumentError(
+            f"--datatype is {opt['datatype']!r}; to train it has to be train or train:ordered"
+        )
+    if not opt["model"] and not opt["model_file"] and not opt["init_model"]:
+        raise ArgumentError("there is no agent; name one by --model, or what has been saved by --model-file")
+    path = opt["model_file"]
+    if path is None:
+        return
+    files.check_output(path, "--model-file")
+    if opt["overwrite"]:
+        agent_options.remove(path)
+    agent_options.refuse_others(opt, command)
+    files.make_folder(path)
+
+
+def _agent(opt: Options) -> Any:
+    """Return the agent that is going to be trained."""
+    begin = opt["init_model"]
+    if begin is None:
+        return agent_options.create(opt)
+    return agent_options.create({**opt, "model_file": begin}, is_saved=True)
+
+
+def _world(opt: Options, agent: Any) -> Any:
+    """Return the world to train in.
+
+    Raises:
+        ArgumentError: there is nothing to learn from.
+    """
+    world = create_task(opt, agent)
+    teacher = world.get_agents()[0]
+    try:
+        if not getattr(teacher, "training", True):
+            raise ArgumentError(
+                f"--task is {opt['task']!r}, which asks for the split {teacher.datatype!r}, where nothing is learned"
+            )
+        if world.epoch_done():
+            raise ArgumentError(f"--task is {opt['task']!r}, which has no examples to train on")
+    except ArgumentError:
+        world.shutdown()
+        raise
+    return world
+
+
+class _Training:
+    """Epochs of an agent in its world.
+
+    Args:
+        opt: the options.
+        agent: the agent.
+        world: its world.
+        command: the command that is being run.
+    """
+
+    def __init__(self, opt: Options, agent: Any, world: Any, command: Command) -> None:
+        self._opt = opt
+        self._agent = agent
+        self._world = world
+        self._command = command
+        self._metric = str(opt["validation_metric"])
+        self._limit = opt["num_epochs"] if opt["num_epochs"] >= 0 else math.inf
+        self._valid: Any = None
+        self._best: tuple[tuple[float, float], Report] | None = None
+        self._last: Report = {}
+
+    def run(self) -> None:
+        """Train, and save what has been reached if it is broken off.
+
+        Raises:
+            KeyboardInterrupt: Ctrl-C, after the parley that was running.
+        """
+        if self._opt["validation_every"]:
+            self._open_validation()
+        try:
+            with BatchBoundary() as boundary:
+                self._train(boundary)
+        except BaseException:
+            self._save_interrupted()
+            raise
+        self._end()
+
+    def _open_validation(self) -> None:
+        """Make the world for validation; what has been saved before tells what is to be beaten."""
+        opt = self._opt
+        task = opt["evaltask"] or opt["task"]
+        self._valid = create_task({**opt, "task": task, "datatype": "valid", "numthreads": 1}, self._agent)
+        if self._valid.epoch_done():
+            print(f"note: {task!r} has no examples for validation; the last state is kept", file=sys.stderr)
+            self._valid = None
+        elif opt["model_file"] and os.path.isfile(options_file(opt["model_file"])) and not opt["init_model"]:
+            self._validate("saved before", save=False)
+
+    def _train(self, boundary: BatchBoundary) -> None:
+        world, epoch = self._world, 0
+        while epoch < self._limit:
+            began = time.monotonic()
+            self._epoch(min(epoch + 1, self._limit), boundary)
+            epoch += 1
+            self._last = world.report()
+            seconds = max(time.monotonic() - began, 1e-9)
+            total = self._last.get("total", 0)
+            self._say(
+                f"epoch {epoch}: {agent_options.shown(self._last)}; {seconds:.1f} s ({total / seconds:,.0f} a second)"
+            )
+            world.reset_metrics()
+            every = self._opt["validation_every"]
+            if self._valid is not None and (epoch % every == 0 or epoch >= self._limit):
+                self._validate(f"epoch {epoch}", save=True)
+            elif self._valid is None:
+                self._save(self._opt["model_file"])
+
+    def _epoch(self, until: float, boundary: BatchBoundary) -> None:
+        """Train until there have been so many epochs."""
+        world = self._world
+        with agent_options.progress(
+            world.num_examples(), f"epoch {math.ceil(until)}", self._opt["quiet"]
+        ) as bar:
+            while world.get_total_epochs() < until:
+                agent_options.step(world, bar)
+                if boundary.asked:
+                    raise KeyboardInterrupt
+
+    def _validate(self, when: str, save: bool) -> None:
+        """Validate, and keep the agent if it is better than it was.
+
+        Raises:
+            ArgumentError: the report does not have the metric.
+        """
+        report = agent_options.evaluate(self._valid, "validation", self._opt["quiet"])
+        if self._metric not in report:
+            names = ", ".join(name for name, value in report.items() if isinstance(value, (int, float)))
+            raise ArgumentError(f"--validation-metric is {self._metric!r}, expected one of {names}")
+        value = float(report[self._metric])
+        # of two that are as good by the metric, the one with the smaller loss
+        score = (-value if self._metric in _FALLING else value, -float(report.get("loss", 0.0)))
+        is_best = self._best is None or score > self._best[0]
+        if is_best:
+            self._best = score, report
+            if save:
+                self._save(self._opt["model_file"])
+        self._say(f"{when}: validation {agent_options.shown(report)}{' (best)' if is_best else ''}")
+
+    def _save(self, path: str | None) -> None:
+        if path:
+            self._agent.save(path)
+
+    def _save_interrupted(self) -> None:
+        """Save what there is beside the best, and print the command that goes on."""
+        if not self._opt["model_file"]:
+            print("without --model-file nothing is saved", file=sys.stderr)
+            return
+        path = _interrupted(self._opt["model_file"])
+        try:
+            done = self._settled()
+            self._save(path)
+        except Exception as error:  # what broke the training off may have broken the agent
+            print(f"the agent could not be saved: {error}", file=sys.stderr)
+            return
+        changes = {"-im": 1, "--init-model": 1, "--overwrite": 0, "-eps": 1, "--num-epochs": 1}
+        left = [] if math.isinf(self._limit) else ["--num-epochs", f"{max(self._limit - done, 0):.4g}"]
+        print(f"saved: {path} (after {done:.3g} epochs)", file=sys.stderr)
+        line = self._command.changed(changes, [*left, "--init-model", path])
+        print(f"to go on from there: {line}", file=sys.stderr)
+
+    def _settled(self) -> float:
+        """Return how many epochs there have been, when nothing is on its way any more."""
+        self._world.report()
+        return float(self._world.get_total_epochs())
+
+    def _end(self) -> None:
+        """Tell what was written, and remove what an earlier training that was broken off has left."""
+        path = self._opt["model_file"]
+        if path is None:
+            return
+        if self._opt["init_model"] == _interrupted(path):
+            agent_options.remove(_interrupted(path))
+        print(
+            f"written: {', '.join(agent_options.saved_files(path)) or 'nothing, this agent has nothing to save'}"
+        )
+
+    def verdict(self) -> int:
+        """Print what has been reached, and return the exit code."""
+        report = self._last if self._best is None else self._best[1]
+        kind = "training" if self._best is None else "best validation"
+        accuracy, target = float(report.get("accuracy", 0.0)), self._opt["target"]
+        print(f"{kind} accuracy: {accuracy:.4f}")
+        if target is not None and accuracy < target:
+            print(f"the target of {target:.4f} was missed", file=sys.stderr)
+            return 1
+        return 0
+
+    def _say(self, text: str) -> None:
+        if not self._opt["quiet"]:
+            print(text, flush=True)
+
+
+def _interrupted(path: str) -> str:
+    return f"{path}.interrupted"

@@ -1,0 +1,55 @@
+"""Hogwild and batches: two processes, each of which learns from 32 dialogues at a time.
+
+With `numthreads` and `batchsize` above 1 the workers of the `HogwildWorld` make a `BatchWorld` each. Nothing else
+changes: the teacher hands out sorted batches, each to one of the workers, and one network is trained.
+
+Run: python examples/agents/both.py [--smoke]
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+
+import dpmodule as mx
+from dpmodule.agents import Seq2seqAgent, create_task
+
+
+def main() -> int:
+    """Train, evaluate with the same workers, and compare; return the exit code."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--smoke", action="store_true", help="a short run with a lower target")
+    parser.add_argument("--workers", type=int, default=2, help="how many train at once")
+    args = parser.parse_args()
+    task, epochs, target = (
+        ("reverse:length=4:letters=5:size=4000", 3, 0.6) if args.smoke else ("reverse", 3, 0.95)
+    )
+
+    mx.random.seed(0)
+    opt = {"task": task, "datatype": "train", "batchsize": 32, "batch_sort": True, "seed": 0}
+    opt["numthreads"] = args.workers
+    agent = Seq2seqAgent(opt)
+    with create_task(opt, agent) as world:
+        for epoch in range(1, epochs + 1):
+            while world.get_total_epochs() < epoch:
+                world.parley()
+            found = world.report()
+            world.reset_metrics()
+            print(
+                f"epoch {epoch}: {found['total']} examples, loss {found['loss']}, accuracy {found['accuracy']}"
+            )
+
+    reports = []
+    for workers in (1, args.workers):
+        with create_task({**opt, "datatype": "valid", "numthreads": workers}, agent) as world:
+            while not world.epoch_done():
+                world.parley()
+            reports.append(world.report())
+    print(f"one worker reports the same as {args.workers}: {reports[0] == reports[1]}")
+    accuracy = reports[1]["accuracy"]
+    print(f"accuracy {accuracy:.3f} on texts that they have not seen, target {target}")
+    return 0 if accuracy >= target and reports[0] == reports[1] else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,62 @@
+import numpy as np
+import pytest
+
+import dpmodule as mx
+from dpmodule.agents import vectors
+from dpmodule.base import ArgumentError
+
+ROWS = [[5, 6], [], [7, 7, 7]]
+
+
+def test_rows_stay_as_they_are_when_ragged():
+    found = vectors.ragged(ROWS)
+    assert found.tolist() == ROWS
+    assert found.dtype == np.int64
+    assert vectors.ragged([]).shape == (0,)
+
+
+def test_bags_count():
+    found = vectors.bags([[2, 2], [], [0]], 3)
+    assert found.asnumpy().tolist() == [[0, 0, 2], [0, 0, 0], [1, 0, 0]]
+
+
+@pytest.mark.parametrize("rows", [[[3]], [[-1]]])
+def test_bags_refuse_ids_that_there_are_not(rows):
+    with pytest.raises(ArgumentError, match="expected 0 to 2"):
+        vectors.bags(rows, 3)
+
+
+def test_padding_fills_and_cuts():
+    found = vectors.padded(ROWS, 2, fill=9, dtype="float32")
+    assert found.asnumpy().tolist() == [[5, 6], [9, 9], [7, 7]]
+    assert found.dtype == np.float32
+
+
+@pytest.mark.parametrize(("length", "bucket"), [(0, 4), (4, 4), (5, 8), (8, 8), (100, 8)])
+def test_a_length_goes_into_the_smallest_bucket_that_takes_it(length, bucket):
+    assert vectors.bucket_of(length, [4, 8]) == bucket
+
+
+def test_a_batch_describes_its_arrays():
+    data = {"words": vectors.ragged(ROWS), "all": vectors.dense([[1, 2]])}
+    batch = vectors.batch_of(data, {"label": vectors.dense([0, 1, 2])}, bucket_key=7, whole=["all"])
+    words, whole = batch.provide_data
+    assert (words.name, words.shape, words.stype) == ("words", (3,), "ragged")
+    assert mx.io.DataDesc.get_batch_axis(words.layout) == 0
+    assert mx.io.DataDesc.get_batch_axis(whole.layout) == -1
+    assert batch.provide_label == [("label", (3,))]
+    assert batch.bucket_key == 7
+    assert vectors.batch_of(data).provide_label is None
+
+
+def test_labels_become_numbers():
+    rows = [{"labels": ["b", "a"]}, {"eval_labels": ("a",)}]
+    assert vectors.classes(rows, {"a": 0, "b": 1}).asnumpy().tolist() == [1, 0]
+
+
+@pytest.mark.parametrize(
+    ("row", "what"), [({"labels": ["c"]}, "row 1 has the label 'c'"), ({}, "row 1 has no label")]
+)
+def test_a_label_in_no_vocabulary_is_refused(row, what):
+    with pytest.raises(ArgumentError, match=f"{what}, expected one of 2: 'a', 'b'$"):
+        vectors.classes([{"labels": ["a"]}, row], {"a": 0, "b": 1})
