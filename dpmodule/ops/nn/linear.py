@@ -129,7 +129,7 @@ def linear(data: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None =
 
 
 def _is_worth_recording(data: torch.Tensor, weight: torch.Tensor) -> bool:
-    """Say whether our own kernel, which takes about half of MKL's time where that is slow, is for a product to learn."""
+    """Say whether our own kernel, which takes half of the time of a slow MKL, is for a product that is learned."""
     return data.shape[0] * weight.numel() >= _WORTH_RECORDING and onednn_pays() and is_moderate(data, weight)
 
 
