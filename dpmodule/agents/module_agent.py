@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import os
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -82,25 +81,6 @@ class ModuleAgent(Agent):
     default_optimizer = "sgd"
     default_learningrate = 0.01
     default_initializer = "xavier"
-
-    @staticmethod
-    def add_cmdline_args(parser: Any) -> None:
-        """Add the options of modules to a parser; those that are not given are left to the agent."""
-        group = parser.add_argument_group("training of modules", argument_default=argparse.SUPPRESS)
-        group.add_argument(
-            "-lr", "--learningrate", type=float, help="default: the agent's, or the optimizer's"
-        )
-        group.add_argument("-opt", "--optimizer", metavar="NAME", help="as mx.optimizer.create takes it")
-        group.add_argument("--momentum", type=float, help="of sgd and nag")
-        group.add_argument("--weight-decay", type=float, help="default: the optimizer's")
-        group.add_argument("--gradient-clip", type=float, help="largest element of a gradient (default: any)")
-        group.add_argument("--initializer", metavar="NAME", help="of parameters, such as xavier or normal")
-        group.add_argument("--contexts", metavar="LIST", help="devices, such as 'gpu(0)' (default: cpu(0))")
-        group.add_argument(
-            "--on-nonfinite",
-            choices=["raise", "warn", "ignore"],
-            help="about NaN and infinity (default: raise)",
-        )
 
     def __init__(self, opt: Mapping[str, Any], shared: Mapping[str, Any] | None = None) -> None:
         super().__init__(opt, shared)

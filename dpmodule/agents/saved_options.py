@@ -17,11 +17,8 @@ RUN_OPTIONS = frozenset(
         "batch_sort",
         "batchindex",
         "batchsize",
-<<<<<<< HEAD
         "context_length",
-=======
         "contexts",
->>>>>>> model
         "datapath",
         "datatype",
         "hide_labels",

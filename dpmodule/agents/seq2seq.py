@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Callable, Mapping, Sequence
 from itertools import islice
 from typing import Any
@@ -50,24 +49,6 @@ class Seq2seqAgent(ModuleAgent):
 
     default_optimizer = "adam"
     default_learningrate = 0.003
-
-    @staticmethod
-    def add_cmdline_args(parser: Any) -> None:
-        """Add the options of this agent to a parser; those that are not given are left to it."""
-        ModuleAgent.add_cmdline_args(parser)
-        group = parser.add_argument_group("seq2seq", argument_default=argparse.SUPPRESS)
-        group.add_argument("-hs", "--hiddensize", type=int, help="units of an LSTM (default: 128)")
-        group.add_argument("-esz", "--embeddingsize", type=int, help="numbers of a token (default: 64)")
-        group.add_argument("-nl", "--numlayers", type=int, help="layers of each LSTM (default: 1)")
-        group.add_argument("-dr", "--dropout", type=float, help="share that is dropped (default: 0)")
-        group.add_argument(
-            "--attention", choices=["dot", "none"], help="whether it looks back at the text (default: dot)"
-        )
-        group.add_argument("--beam-size", type=int, help="answers followed at once (default: 1, greedy)")
-        group.add_argument(
-            "--rank-candidates", type="bool", help="choose one of the candidates (default: no)"
-        )
-        group.add_argument("--truncate", type=int, help="tokens that count (default: 128)")
 
     def __init__(self, opt: Mapping[str, Any], shared: Mapping[str, Any] | None = None) -> None:
         super().__init__(opt, shared)

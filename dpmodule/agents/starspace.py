@@ -5,7 +5,6 @@ Source: Wu et al., "StarSpace: Embed All The Things!" (AAAI 2018), with the soft
 
 from __future__ import annotations
 
-import argparse
 from collections import deque
 from collections.abc import Mapping, Sequence
 from random import Random
@@ -88,22 +87,6 @@ class StarspaceAgent(ModuleAgent):
     default_optimizer = "adagrad"
     default_learningrate = 0.1
     default_initializer = "normal"
-
-    @staticmethod
-    def add_cmdline_args(parser: Any) -> None:
-        """Add the options of this agent to a parser; those that are not given are left to it."""
-        ModuleAgent.add_cmdline_args(parser)
-        group = parser.add_argument_group("starspace", argument_default=argparse.SUPPRESS)
-        group.add_argument("-esz", "--embeddingsize", type=int, help="numbers of a word (default: 64)")
-        group.add_argument(
-            "--similarity", choices=_SIMILARITIES, help="of texts and answers (default: cosine)"
-        )
-        group.add_argument("--pool", choices=["sqrt", "sum", "mean"], help="of words (default: sqrt)")
-        group.add_argument("--share-embeddings", type="bool", help="one table for both (default: yes)")
-        group.add_argument("--negatives", type=int, help="wrong answers of a batch (default: 10)")
-        group.add_argument("--temperature", type=float, help="what cosines are divided by (default: 0.1)")
-        group.add_argument("--truncate", type=int, help="words that count (default: -1, all)")
-        group.add_argument("--fixed-candidates-file", metavar="FILE", help="answers, one a line")
 
     def __init__(self, opt: Mapping[str, Any], shared: Mapping[str, Any] | None = None) -> None:
         super().__init__(opt, shared)
