@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 import threading
@@ -137,6 +138,7 @@ def _with_lists(shared: dict[Any, Any]) -> dict[Any, Any]:
 
 
 def _serve_process(channel: Channel, board: Board, work: Work, *parts: _Part) -> None:
+    gc.freeze()  # a collection would write to every page that a forked worker shares with its parent
     if parts:
         work.shared = _joined(parts)
     _serve(Desk(board, work.index, channel.fileno()), work, None, channel.note)

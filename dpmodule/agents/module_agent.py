@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import os
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -82,6 +83,25 @@ class ModuleAgent(Agent):
     default_learningrate = 0.01
     default_initializer = "xavier"
 
+    @staticmethod
+    def add_cmdline_args(parser: Any) -> None:
+        """Add the options of modules to a parser; those that are not given are left to the agent."""
+        group = parser.add_argument_group("training of modules", argument_default=argparse.SUPPRESS)
+        group.add_argument(
+            "-lr", "--learningrate", type=float, help="default: the agent's, or the optimizer's"
+        )
+        group.add_argument("-opt", "--optimizer", metavar="NAME", help="as mx.optimizer.create takes it")
+        group.add_argument("--momentum", type=float, help="of sgd and nag")
+        group.add_argument("--weight-decay", type=float, help="default: the optimizer's")
+        group.add_argument("--gradient-clip", type=float, help="largest element of a gradient (default: any)")
+        group.add_argument("--initializer", metavar="NAME", help="of parameters, such as xavier or normal")
+        group.add_argument("--contexts", metavar="LIST", help="devices, such as 'gpu(0)' (default: cpu(0))")
+        group.add_argument(
+            "--on-nonfinite",
+            choices=["raise", "warn", "ignore"],
+            help="about NaN and infinity (default: raise)",
+        )
+
     def __init__(self, opt: Mapping[str, Any], shared: Mapping[str, Any] | None = None) -> None:
         super().__init__(opt, shared)
         self.id = type(self).__name__
@@ -98,25 +118,6 @@ class ModuleAgent(Agent):
             # a row of a batch runs nothing by itself, and a copy for nobody in particular is one, too
             is_row = "batchindex" in shared or self._workers() == 1
             self.network = network if is_row else network.follower(self._generate)
-
-    @staticmethod
-    def add_cmdline_args(argparser: Any) -> None:
-        """Add the options of training a module to a parser; a subclass calls this, and adds its own."""
-        group = argparser.add_argument_group("training")
-        group.add_argument(
-            "--contexts", metavar="DEVICES", help="where it runs, such as cpu(0),cpu(1) (default: cpu(0))"
-        )
-        group.add_argument("-opt", "--optimizer", metavar="NAME", help="default: the agent's")
-        group.add_argument("-lr", "--learningrate", type=float, help="default: the agent's")
-        group.add_argument("--momentum", type=float, help="share of the last step that is repeated")
-        group.add_argument("--weight-decay", type=float, help="default: none")
-        group.add_argument(
-            "-clip", "--gradient-clip", type=float, help="largest number of a gradient (default: any)"
-        )
-        group.add_argument("--initializer", metavar="NAME", help="default: the agent's")
-        group.add_argument(
-            "--on-nonfinite", choices=("raise", "warn", "ignore"), default="raise", help="default: raise"
-        )
 
     # what a subclass defines
 

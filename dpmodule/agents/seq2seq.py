@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 from collections.abc import Callable, Mapping, Sequence
 from itertools import islice
 from typing import Any
@@ -50,6 +51,27 @@ class Seq2seqAgent(ModuleAgent):
     default_optimizer = "adam"
     default_learningrate = 0.003
 
+    @staticmethod
+    def add_cmdline_args(parser: Any) -> None:
+        """Add the options of this agent to a parser; those that are not given are left to it."""
+        ModuleAgent.add_cmdline_args(parser)
+        group = parser.add_argument_group("seq2seq", argument_default=argparse.SUPPRESS)
+        group.add_argument("-hs", "--hiddensize", type=int, help="units of an LSTM (default: 128)")
+        group.add_argument("-esz", "--embeddingsize", type=int, help="numbers of a token (default: 64)")
+        group.add_argument("-nl", "--numlayers", type=int, help="layers of each LSTM (default: 1)")
+        group.add_argument("-dr", "--dropout", type=float, help="share that is dropped (default: 0)")
+        group.add_argument(
+            "--attention", choices=["dot", "none"], help="whether it looks back at the text (default: dot)"
+        )
+        group.add_argument("--beam-size", type=int, help="answers followed at once (default: 1, greedy)")
+        group.add_argument(
+            "--rank-candidates", type="bool", help="choose one of the candidates (default: no)"
+        )
+        group.add_argument("--truncate", type=int, help="tokens that count (default: 128)")
+        group.add_argument(
+            "--longest-answer", type=int, help="tokens of what is said (default: those that count)"
+        )
+
     def __init__(self, opt: Mapping[str, Any], shared: Mapping[str, Any] | None = None) -> None:
         super().__init__(opt, shared)
         self.id = "Seq2seq"
@@ -67,32 +89,6 @@ class Seq2seqAgent(ModuleAgent):
         self._nothing, self._start, self._end = (int(words[token]) for token in special)
         if not self.network.is_ready:  # the bucket that has all parameters comes first
             self.network.rehearse(self.vectorize(self.sample()))
-
-    @staticmethod
-    def add_cmdline_args(argparser: Any) -> None:
-        """Add the agent's options to a parser."""
-        ModuleAgent.add_cmdline_args(argparser)
-        group = argparser.add_argument_group("Seq2seqAgent")
-        group.add_argument("--hiddensize", type=int, default=128, help="numbers of a state (default: 128)")
-        group.add_argument("--embeddingsize", type=int, default=64, help="numbers of a token (default: 64)")
-        group.add_argument("--numlayers", type=int, default=1, help="layers of each LSTM (default: 1)")
-        group.add_argument(
-            "--dropout", type=float, default=0.0, help="share dropped in training (default: 0)"
-        )
-        group.add_argument("--attention", choices=("dot", "none"), default="dot", help="default: dot")
-        group.add_argument(
-            "--beam-size", type=int, default=1, help="sequences kept; 1: greedy search (default)"
-        )
-        group.add_argument(
-            "--rank-candidates",
-            type="bool",
-            default=False,
-            help="answer with the likeliest candidate (default: false)",
-        )
-        group.add_argument("--truncate", type=int, default=128, help="tokens that count (default: 128)")
-        group.add_argument(
-            "--longest-answer", type=int, help="tokens of what is said (default: those that count)"
-        )
 
     def sample(self) -> list[Message]:
         """Return an observation that binds the network; any does."""

@@ -5,6 +5,7 @@ Source: Wu et al., "StarSpace: Embed All The Things!" (AAAI 2018), with the soft
 
 from __future__ import annotations
 
+import argparse
 from collections import deque
 from collections.abc import Mapping, Sequence
 from random import Random
@@ -88,6 +89,23 @@ class StarspaceAgent(ModuleAgent):
     default_learningrate = 0.1
     default_initializer = "normal"
 
+    @staticmethod
+    def add_cmdline_args(parser: Any) -> None:
+        """Add the options of this agent to a parser; those that are not given are left to it."""
+        ModuleAgent.add_cmdline_args(parser)
+        group = parser.add_argument_group("starspace", argument_default=argparse.SUPPRESS)
+        group.add_argument("-esz", "--embeddingsize", type=int, help="numbers of a word (default: 64)")
+        group.add_argument(
+            "--similarity", choices=_SIMILARITIES, help="of texts and answers (default: cosine)"
+        )
+        group.add_argument("--pool", choices=_POOLS, help="of words (default: sqrt)")
+        group.add_argument("--share-embeddings", type="bool", help="one table for both (default: yes)")
+        group.add_argument("--negatives", type=int, help="wrong answers of a batch (default: 10)")
+        group.add_argument("--negatives-kept", type=int, help="answers these are drawn of (default: 1000)")
+        group.add_argument("--temperature", type=float, help="what cosines are divided by (default: 0.1)")
+        group.add_argument("--truncate", type=int, help="words that count (default: -1, all)")
+        group.add_argument("--fixed-candidates-file", metavar="FILE", help="answers, one a line")
+
     def __init__(self, opt: Mapping[str, Any], shared: Mapping[str, Any] | None = None) -> None:
         super().__init__(opt, shared)
         self.id = "Starspace"
@@ -99,34 +117,6 @@ class StarspaceAgent(ModuleAgent):
             whole(self.opt, "negatives_kept", 1000), None if seed is None else f"{seed} {worker}"
         )
         self._fixed: Sequence[str] | None = shared["fixed"] if shared else _fixed_candidates(self.opt)
-
-    @staticmethod
-    def add_cmdline_args(argparser: Any) -> None:
-        """Add the agent's options to a parser."""
-        ModuleAgent.add_cmdline_args(argparser)
-        group = argparser.add_argument_group("StarspaceAgent")
-        group.add_argument("--embeddingsize", type=int, default=64, help="numbers of a word (default: 64)")
-        group.add_argument("--similarity", choices=_SIMILARITIES, default="cosine", help="default: cosine")
-        group.add_argument(
-            "--pool", choices=_POOLS, default="sqrt", help="how words become a bag (default: sqrt)"
-        )
-        group.add_argument(
-            "--share-embeddings",
-            type="bool",
-            default=True,
-            help="one table for texts and answers (default: true)",
-        )
-        group.add_argument(
-            "--negatives", type=int, default=10, help="further wrong answers of a batch (default: 10)"
-        )
-        group.add_argument(
-            "--negatives-kept", type=int, default=1000, help="answers that they are drawn of (default: 1000)"
-        )
-        group.add_argument(
-            "--temperature", type=float, default=0.1, help="what cosines are divided by (default: 0.1)"
-        )
-        group.add_argument("--truncate", type=int, default=-1, help="words that count; -1: all (default)")
-        group.add_argument("--fixed-candidates-file", metavar="PATH", help="answers, one a line")
 
     def share(self) -> dict[str, Any]:
         """Return what a copy is made of."""

@@ -43,21 +43,21 @@ def valid_report(agent, **more):
 def learned(tmp_path_factory):
     """Path of an agent that has learned to reverse letters."""
     path = str(tmp_path_factory.mktemp("seq2seq") / "net")
-    trained(150, model="seq2seq", hiddensize=64, embeddingsize=32, learningrate=0.01).save(path)
+    trained(250, model="seq2seq", hiddensize=64, embeddingsize=32, learningrate=0.006).save(path)
     return path
 
 
 def test_it_learns_to_reverse_letters(learned):
     report = valid_report(create_agent({"model_file": learned}))
     assert report["total"] == 100
-    assert report["accuracy"] > 0.9
+    assert report["accuracy"] > 0.95
     assert report["loss"] < 0.1
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("more", "accuracy"),
-    [({}, 0.99), ({"numlayers": 2, "dropout": 0.1}, 0.99), ({"attention": "none"}, 0.95)],
+    [({}, 0.99), ({"numlayers": 2, "dropout": 0.1}, 0.99), ({"attention": "none"}, 0.9)],
 )
 def test_it_learns_to_reverse_letters_almost_always(more, accuracy):
     assert valid_report(trained(400, **more), valid_examples=500)["accuracy"] > accuracy

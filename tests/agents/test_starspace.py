@@ -232,3 +232,13 @@ def test_flags_are_options():
     agent.batch_act([{"text": "a b", "labels": ["b a"]}])
     assert agent.network.module.get_params()[0]["text_weight"].shape == (len(agent.dict), 8)
     assert agent.network.module.symbol.list_outputs()[0] == "softmax_output"
+
+
+def test_a_hogwild_world_trains_it():
+    opt = options(numthreads=2)
+    agent = StarspaceAgent(opt)
+    with create_task(opt, agent) as world:
+        for _ in range(60):
+            world.parley()
+        assert world.report()["loss"] > 0
+    assert valid_report(agent)["hits@1"] > 0.95
