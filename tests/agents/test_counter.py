@@ -20,7 +20,8 @@ def test_numbers_come_in_order_and_begin_anew():
         counter.reset(40)
         assert counter.take() == 40
         assert copy.deepcopy(counter) is counter
-    assert isinstance(counter_for(1), Counter) and isinstance(counter_for(2), SharedCounter)
+    assert isinstance(counter_for(1), Counter)
+    assert isinstance(counter_for(2), SharedCounter)
 
 
 def test_processes_and_threads_take_each_number_once():

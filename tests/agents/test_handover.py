@@ -2,6 +2,7 @@
 
 import os
 import threading
+from functools import partial
 
 import pytest
 
@@ -20,14 +21,21 @@ def board():
 
 def test_a_worker_gets_an_order_once_and_is_busy_until_it_has_finished(board):
     orders, desk = Orders(board), Desk(board, 0)
-    assert orders.idle() == [0, 1] and orders.quiet()
+    assert orders.idle() == [0, 1]
+    assert orders.quiet()
     orders.give(0, LOOK)
-    assert orders.idle() == [1] and orders.busy() == [0] and orders.quiet() is None
-    assert orders.answer(0) is None and orders.command(0) == LOOK
+    assert orders.idle() == [1]
+    assert orders.busy() == [0]
+    assert orders.quiet() is None
+    assert orders.answer(0) is None
+    assert orders.command(0) == LOOK
     assert desk.take() == LOOK
     desk.finish(at_end=True)
-    assert orders.quiet() and orders.answer(0) is True and orders.done(0) == 1
-    assert orders.is_at_end(0) and not orders.all_at_end()
+    assert orders.quiet()
+    assert orders.answer(0) is True
+    assert orders.done(0) == 1
+    assert orders.is_at_end(0)
+    assert not orders.all_at_end()
 
 
 def test_workers_have_their_turns_and_those_at_their_end_have_none(board):
@@ -46,7 +54,8 @@ def test_workers_have_their_turns_and_those_at_their_end_have_none(board):
     desks[0].take()
     desks[0].finish(at_end=True, ended=True)
     assert orders.free(PARLEY, ahead=False) in (0, 1)
-    assert orders.all_at_end() and orders.ended() == 1
+    assert orders.all_at_end()
+    assert orders.ended() == 1
 
 
 def test_short_parleys_are_given_ahead_but_nothing_else_is(board):
@@ -62,7 +71,8 @@ def test_short_parleys_are_given_ahead_but_nothing_else_is(board):
         orders.give(0, PARLEY)
         given += 1
     assert given == board.ahead
-    assert orders.free(LOOK, ahead=True) is None and orders.free(PARLEY, ahead=False) is None
+    assert orders.free(LOOK, ahead=True) is None
+    assert orders.free(PARLEY, ahead=False) is None
     for _ in range(given):
         assert desk.take() == PARLEY
         desk.took(1.0)
@@ -87,10 +97,9 @@ def test_orders_arrive_while_both_sides_sleep_and_wake(board, may_spin):
     for thread in threads:
         thread.start()
     for number in range(count):
-        free = None
-        while free is None:
-            free = orders.look(lambda: orders.free(number, False))
-            free = orders.sleep(lambda: orders.free(number, False)) if free is None else free
+        found = partial(orders.free, number, False)
+        while (free := orders.look(found)) is None and (free := orders.sleep(found)) is None:
+            pass
         orders.give(free, number)
     while orders.sleep(orders.quiet) is None:
         pass
@@ -126,9 +135,11 @@ def test_an_end_that_is_watched_is_an_alarm(board):
     orders = Orders(board)
     orders.watch([read])
     board.parent_bell.ring()
-    assert orders.sleep(lambda: None) is None and not orders.is_alarmed
+    assert orders.sleep(lambda: None) is None
+    assert not orders.is_alarmed
     os.close(write)
-    assert orders.sleep(lambda: None) is None and orders.is_alarmed
+    assert orders.sleep(lambda: None) is None
+    assert orders.is_alarmed
     os.close(read)
 
 

@@ -28,7 +28,10 @@ def given():
 
 def test_it_is_a_dict_of_fixed_keys_and_types():
     table = SharedTable(given())
-    assert dict(table) == given() and len(table) == 4 and "loss" in table and "other" not in table
+    assert dict(table) == given()
+    assert len(table) == 4
+    assert "loss" in table
+    assert "other" not in table
     assert [type(value) for value in table.values()] == [int, float, bool, int]
     table.update(count=3, loss=1e300, done=True)
     assert repr(table) == f"SharedTable({{'count': 3, 'loss': 1e+300, 'done': True, 7: {-(2**63)}}})"

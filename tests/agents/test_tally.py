@@ -51,7 +51,8 @@ def test_infinite_and_huge_numbers_are_summed_too():
         for number in given:
             tally.column(0).add(name, number)
     totals = tally.totals()
-    assert totals["inf"] == (math.inf, 2) and totals["huge"] == (math.inf, 2)
+    assert totals["inf"] == (math.inf, 2)
+    assert totals["huge"] == (math.inf, 2)
     assert math.isnan(totals["nan"][0])
 
 
