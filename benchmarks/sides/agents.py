@@ -194,12 +194,16 @@ class Runner:
 
     Args:
         agent: which it is.
+
+    Attributes:
+        task: the options of the task.
+        opened: the worlds that have been run, by name.
     """
 
     def __init__(self, agent: str) -> None:
         self.kind = _AGENTS[agent]
         self.task = {"task": f"{_TASK}:6000:30", "datatype": "train", "seed": 0}
-        self._opened: dict[str, Any] = {}
+        self.opened: dict[str, Any] = {}
 
     def open(self, world: str, **options: Any) -> Any:
         """Return a world, or the two agents without one."""
@@ -212,9 +216,9 @@ class Runner:
 
     def run(self, world: str, examples: int) -> dict[str, float]:
         """Return the time of so many examples; the world stays for the next ones."""
-        if world not in self._opened:
-            self._opened[world] = self.open(world)
-        opened = self._opened[world]
+        if world not in self.opened:
+            self.opened[world] = self.open(world)
+        opened = self.opened[world]
         if world == "bare":
             clock = Clock()
             _bare(*opened, examples)

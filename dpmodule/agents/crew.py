@@ -21,7 +21,7 @@ from ..streams.child import Channel
 from ..streams.errors import WorkerStuck
 from ..streams.supervisor import START_S, Supervisor
 from .batch_world import BatchWorld, copied_world
-from .handover import Board, Desk, Orders
+from .handover import Bell, Board, Desk, Orders
 from .worlds import World
 
 __all__ = ["Crew", "Work"]
@@ -199,17 +199,18 @@ class _Threads:
     def __init__(self) -> None:
         self._threads: list[threading.Thread] = []
         self._errors: list[BaseException] = []
+        self._alarm = Bell()
 
     def start(self, board: Board, works: Sequence[Work]) -> list[int]:
-        """Start the workers; an end rings the parent's bell."""
+        """Start the workers, and return what becomes readable when one fails."""
         worlds = [work.world() for work in works]
         for work, world in zip(works, worlds):
-            args = (Desk(board, work.index, may_spin=False), work, world, self._errors, board)
+            args = (Desk(board, work.index, may_spin=False), work, world, self._errors, self._alarm)
             name = f"hogwild-{work.index}"
             self._threads.append(threading.Thread(target=_serve_thread, args=args, name=name, daemon=True))
         for thread in self._threads:
             thread.start()
-        return []
+        return [self._alarm.fileno()]
 
     def failure(self) -> BaseException | None:
         """Return why a worker failed, None if none has."""
@@ -228,15 +229,18 @@ class _Threads:
         for thread in self._threads:
             if thread.ident is not None:
                 thread.join(max(deadline - time.monotonic(), 0.0))
-        return not any(thread.is_alive() for thread in self._threads)
+        are_gone = not any(thread.is_alive() for thread in self._threads)
+        if are_gone:
+            self._alarm.close()
+        return are_gone
 
 
-def _serve_thread(desk: Desk, work: Work, world: World, errors: list[BaseException], board: Board) -> None:
+def _serve_thread(desk: Desk, work: Work, world: World, errors: list[BaseException], alarm: Bell) -> None:
     try:
         _serve(desk, work, world)
     except BaseException as error:  # the parent raises it
         errors.append(error)
-        board.parent_bell.ring()
+        alarm.ring()
 
 
 def _dismiss(orders: Orders, owner: int) -> None:

@@ -27,8 +27,8 @@ class SharedTable(MutableMapping[Any, Any]):
     """A table of numbers that every process sees which has it, from an agent's `share` or otherwise.
 
     Its keys, and the type of what stands under each, are those that it was made with. Reading a value and writing one
-    takes no lock. Whoever computes a new value from the old one, as in ``table["count"] += 1``, does so under `get_lock`
-    where another worker may do the same.
+    takes no lock. Whoever computes a new value from the old one, as in ``table["count"] += 1``, does so under
+    `get_lock` where another worker may do the same.
 
     Args:
         init_dict: the keys, and what stands under them at first: ints of 64 bits, floats or bools.

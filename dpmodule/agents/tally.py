@@ -125,6 +125,23 @@ class Column:
         else:
             numbers[at + _ODD] += value
 
+    def count(self, name: str, terms: int, total: int) -> None:
+        """Add a number of small whole terms to a sum at once.
+
+        Args:
+            name: of the sum.
+            terms: how many they are.
+            total: what they come to.
+        """
+        if not terms:
+            return
+        if total:
+            self.add(name, total)
+            terms -= 1
+        at = self._slots.get(name)
+        at = self._slot(name) if at is None else at
+        self._numbers[at] += terms
+
     def _grow(self, at: int, value: float) -> None:
         """Add to an expansion: the sum and the rounding error of each addition are kept."""
         numbers, first = self._numbers, at + _FIRST

@@ -398,11 +398,41 @@ class FixedDialogTeacher(Teacher):
 
     def observe(self, observation: Any) -> Any:
         """Count a reply to the last example."""
+        labels = self._taken(observation)
+        if labels is not None:
+            self.metrics.update(observation, labels)
+        return observation
+
+    def _taken(self, observation: Any) -> Any:
+        """Keep a reply, and return the labels that it is held against, which are then gone."""
         self.observation = observation
         if self._is_batched():
             labels, self.lastYs[self.batchindex] = self.lastYs[self.batchindex], None
         else:
             labels, self.lastY = self.lastY, None
-        if labels is not None:
-            self.metrics.update(observation, labels)
-        return observation
+        return labels
+
+    @staticmethod
+    def observes_rows(rows: Sequence[Any]) -> bool:
+        """Say whether the copies of an agent may observe by `observe_rows`: each counts replies as this class does."""
+        return all(
+            isinstance(row, FixedDialogTeacher)
+            and type(row).observe is FixedDialogTeacher.observe
+            and "observe" not in vars(row)
+            and type(row.metrics) is Metrics
+            for row in rows
+        )
+
+    @staticmethod
+    def observe_rows(rows: Sequence[FixedDialogTeacher], observations: Sequence[Any]) -> None:
+        """Let the copies of a teacher observe a reply each, as `observe` would one by one, in less time.
+
+        Args:
+            rows: the copies, which count in one place.
+            observations: the replies.
+        """
+        labels = [row._taken(observation) for row, observation in zip(rows, observations)]
+        if None in labels:
+            observations = [each for each, label in zip(observations, labels) if label is not None]
+            labels = [label for label in labels if label is not None]
+        rows[0].metrics.update_all(observations, labels)

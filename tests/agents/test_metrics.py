@@ -3,7 +3,14 @@ import random
 
 import pytest
 
-from dpmodule.agents import Metrics, aggregate_metrics
+from dpmodule.agents import (
+    BatchWorld,
+    DialogPartnerWorld,
+    Metrics,
+    RepeatLabelAgent,
+    ReverseTeacher,
+    aggregate_metrics,
+)
 from dpmodule.agents.metrics import bleu, exact_match, f1_score, normalize_answer, round_sigfigs
 from dpmodule.agents.tally import Tally
 from dpmodule.base import ArgumentError
@@ -201,3 +208,44 @@ def test_exact_match():
 )
 def test_significant_digits(number, rounded):
     assert round_sigfigs(number) == rounded
+
+
+def test_the_rows_of_a_batch_are_counted_as_one_by_one():
+    rng = random.Random(0)
+    words = ["a", "cat", "dog", "sat", "there"]
+    replies, labels = [], []
+    for number in range(200):
+        reply = {} if number % 7 == 0 else {"text": " ".join(rng.choices(words, k=3))}
+        if number % 3 == 0:
+            reply["text_candidates"] = rng.sample(words, 3)
+        if number % 5 == 0:
+            reply["metrics"] = {"loss": rng.random()}
+        replies.append(reply)
+        labels.append([" ".join(rng.choices(words, k=rng.randint(1, 3)))])
+    for opt in ({}, {"metrics": "f1,bleu"}, {"metrics": "accuracy"}):
+        one_by_one, at_once = Metrics(opt), Metrics(opt)
+        for reply, label in zip(replies, labels):
+            one_by_one.update(reply, label)
+        for start in range(0, 200, 20):
+            at_once.update_all(replies[start : start + 20], labels[start : start + 20])
+        assert at_once.report() == one_by_one.report()
+        at_once.update_all([], [])
+        assert at_once.report() == one_by_one.report()
+    assert Metrics({}).update_all([{}], [None]) is None
+
+
+@pytest.mark.parametrize("sort", [False, True])
+def test_a_teacher_that_observes_in_its_own_way_does_so_in_a_batch(sort):
+    seen = []
+
+    class Listening(ReverseTeacher):
+        def observe(self, observation):
+            seen.append(observation)
+            return super().observe(observation)
+
+    opt = {"task_arguments": "valid:size=12", "batchsize": 4, "batch_sort": sort, "task": "reverse"}
+    world = BatchWorld(opt, DialogPartnerWorld(opt, [Listening(opt), RepeatLabelAgent(opt)]))
+    for _ in range(3):
+        world.parley()
+    assert len(seen) == 12
+    assert world.report() == {"total": 12, "accuracy": 1.0, "f1": 1.0}

@@ -226,3 +226,19 @@ def test_quick_forms_of_the_slow_parts():
     line = [sys.executable, "-m", "benchmarks", "startup", "compile", "--quick", "--rounds", "1"]
     done = subprocess.run(line, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(180)
+def test_quick_form_of_the_part_about_agents(tmp_path):
+    found = quick_figures(tmp_path, "agents")
+    assert len(found["targets"]) == 12
+    assert all(each["value"] > 0 for each in found["targets"])
+    rows = {title: len(lines) - 2 for title, lines in found["tables"].items()}
+    assert rows == {
+        "Examples a second": 12,
+        "Proportions": 9,
+        "Padding, words": 1,
+        "Peak memory, MB": 1,
+        "Start, s": 1,
+    }

@@ -1,0 +1,61 @@
+"""What agents and worlds are measured on: agents that learn, and worlds that all say the same."""
+
+import pytest
+
+from benchmarks.parts.agents import RATES, RATIOS
+from benchmarks.sides.agents import Runner, WordsTeacher, padding
+
+
+@pytest.fixture
+def runner(request):
+    """A runner, whose worlds are shut down."""
+    made = Runner(request.param)
+    yield made
+    for world in made.opened.values():
+        if hasattr(world, "shutdown"):
+            world.shutdown()
+
+
+def test_what_is_compared_is_measured():
+    measured = {f"{agent}_{world}" for agent, worlds in RATES.items() for world in worlds}
+    assert {name for _, side, other, _, _ in RATIOS for name in (side, other)} == measured
+
+
+def test_texts_have_up_to_so_many_words_and_a_class():
+    teacher = WordsTeacher({"task_arguments": "500:30", "datatype": "valid"})
+    examples = [teacher.get(number) for number in range(teacher.num_examples())]
+    lengths = {len(example["text"].split()) for example in examples}
+    assert lengths == set(range(1, 31))
+    assert {int(example["labels"][0]) for example in examples} == set(range(50))
+
+
+@pytest.mark.parametrize("runner", ["bag"], indirect=True)
+def test_all_worlds_say_the_same_of_one_agent(runner):
+    runner.task["task"] = runner.task["task"].replace(":6000:", ":300:")
+    reports = [runner.check(world) for world in RATES["bag"]]
+    assert reports[0]["total"] == 300
+    assert all(report == reports[0] for report in reports)
+
+
+@pytest.mark.parametrize("runner", ["bag", "module"], indirect=True)
+def test_the_agents_that_are_measured_learn(runner):
+    runner.task["task"] = runner.task["task"].replace(":6000:30", ":100:1")
+    runner.run("batch", 6400)
+    (world,) = runner.opened.values()
+    world.reset_metrics()
+    runner.run("batch", 640)
+    assert world.report()["accuracy"] > 0.1  # one of fifty by chance
+
+
+@pytest.mark.parametrize("runner", ["trivial"], indirect=True)
+def test_a_round_is_as_many_examples_as_asked_for(runner):
+    for world in RATES["trivial"]:
+        assert runner.run(world, 64).keys() == {"wall", "cpu"}
+    totals = {name: world.report()["total"] for name, world in runner.opened.items() if name != "bare"}
+    assert totals == dict.fromkeys(totals, 64)
+    assert runner.start()["wall"] > 0
+
+
+def test_sorting_saves_padding():
+    found = padding(longest=20, examples=640)
+    assert found["batch"] > 4 * found["sorted"] > 0

@@ -1,0 +1,158 @@
+"""Teachers and students for tests of several workers; spawned processes can import them."""
+
+import os
+import random
+import signal
+import threading
+import time
+
+import torch
+
+from dpmodule.agents import Agent, FixedDialogTeacher, Teacher
+
+__all__ = ["Answers", "Misbehaves", "NoShare", "OwnPart", "Questions", "Seen", "Unpicklable", "episode_sizes"]
+
+
+def episode_sizes(examples, uneven=True):
+    """Return the sizes of episodes that have a number of examples in all."""
+    sizes = []
+    while sum(sizes) < examples:
+        wanted = 1 + len(sizes) % 4 if uneven else 1
+        sizes.append(min(wanted, examples - sum(sizes)))
+    return sizes
+
+
+class Questions(FixedDialogTeacher):
+    """Episodes of the sizes in ``opt["episodes"]``; "number" numbers the examples of all of them."""
+
+    def __init__(self, opt, shared=None):
+        self.sizes = opt["episodes"]
+        super().__init__(opt, shared)
+        if "base" in opt.get("task_arguments", ""):
+            self.sizes = self.sizes[::-1]
+
+    def get(self, episode_idx, entry_idx=0):
+        number = sum(self.sizes[:episode_idx]) + entry_idx
+        return {
+            "text": "a " * (number % 7) + "b",
+            "labels": [f"{number % 3}"],
+            "number": number + (1000 if "base" in self.opt.get("task_arguments", "") else 0),
+            "episode_done": entry_idx == self.sizes[episode_idx] - 1,
+        }
+
+    def num_episodes(self):
+        return len(self.sizes)
+
+    def num_examples(self):
+        return sum(self.sizes)
+
+
+class Answers(Agent):
+    """Says "0", and reports numbers whose sum depends on its order unless it is exact."""
+
+    def act(self):
+        return self.reply(self.observation or {})
+
+    def reply(self, seen):
+        if "text" not in seen:
+            return {"id": self.id}
+        number = seen["number"]
+        return {"id": self.id, "text": "0", "metrics": {"third": number / 3, "large": 1e17 * (-1) ** number}}
+
+
+class Seen(Answers):
+    """Counts each example it sees, and each parley of each worker, in shared memory."""
+
+    def __init__(self, opt, shared=None):
+        super().__init__(opt, shared)
+        self.worker = (shared or {}).get("threadindex", 0)
+        self.seen = shared["seen"] if shared else torch.zeros(2000, dtype=torch.int64).share_memory_()
+        self.parleys = shared["parleys"] if shared else torch.zeros(8, dtype=torch.int64).share_memory_()
+        self.draws = shared["draws"] if shared else torch.zeros(8, 3, dtype=torch.float64).share_memory_()
+
+    def share(self):
+        return {**super().share(), "seen": self.seen, "parleys": self.parleys, "draws": self.draws}
+
+    def act(self):
+        return self.batch_act([self.observation or {}])[0]
+
+    def batch_act(self, observations):
+        if not self.parleys[self.worker]:
+            torch_draw = torch.nn.functional.dropout(torch.ones(50), 0.5).nonzero().sum()
+            self.draws[self.worker] = torch.tensor(
+                [random.random(), float(torch_draw), torch.get_num_threads()]
+            )
+        self.parleys[self.worker] += 1
+        for each in observations:
+            if "number" in each:
+                self.seen[each["number"]] += 1
+        return [self.reply(each) for each in observations]
+
+
+class Misbehaves(Seen):
+    """Does what ``opt["how"]`` says in the parley of the number ``opt["when"]`` of the worker ``opt["who"]``."""
+
+    def act(self):
+        reply = super().act()
+        if self.worker == self.opt.get("who", 0) and self.parleys[self.worker] == self.opt.get("when", 3):
+            getattr(self, self.opt["how"])()
+        return reply
+
+    def fail(self):
+        raise LookupError("the answer is not known")
+
+    def die(self):
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    def stop(self):
+        os.kill(os.getpid(), signal.SIGSTOP)
+
+    def hang(self):
+        time.sleep(self.opt.get("hang_s", 1.5))
+
+    def nothing(self):
+        pass
+
+
+class NoShare:
+    """Has everything that one needs alone."""
+
+    opt = {}
+
+    def getID(self):
+        return "alone"
+
+    def observe(self, observation):
+        return observation
+
+    def act(self):
+        return {"text": "0"}
+
+
+class Unpicklable(Answers):
+    """Shares what no other process can have."""
+
+    def share(self):
+        return {**super().share(), "guard": threading.Lock()}
+
+
+class OwnPart(Teacher):
+    """Asks in each worker what belongs to that; the original does not know when they are done."""
+
+    def __init__(self, opt, shared=None):
+        super().__init__(opt, shared)
+        worker = (shared or {}).get("threadindex", 0)
+        self.left = list(range(worker, opt["examples"] * (worker + 1), opt["numthreads"]))
+        self.is_copy = shared is not None
+
+    def act(self):
+        if not self.left:
+            return {"id": self.id, "episode_done": True}
+        return {"id": self.id, "text": "x", "number": self.left.pop(), "episode_done": True}
+
+    def epoch_done(self):
+        return self.is_copy and not self.left
+
+    def reset_metrics(self):
+        if not self.is_copy:
+            super().reset_metrics()
