@@ -239,7 +239,7 @@ class RawGraph:
         self.machine.follow()
         return torch.frombuffer(self.machine.value(node), dtype=torch.float32).double()
 
-    def check_value(self, node, floor=2e-6):
+    def check_value(self, node, floor=4e-6):
         right, single = (each.at[node].detach().reshape(-1) for each in self.references)
         _check([f"node {node}"], [self.value(node)], [right], [single], 1.0, floor)
 
