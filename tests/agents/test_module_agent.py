@@ -1,5 +1,6 @@
 import errno
 import os
+import random
 import threading
 
 import numpy as np
@@ -22,6 +23,7 @@ def params(agent):
 def alike(**opt):
     """Return an agent that begins as all of them do."""
     agent = SmallestAgent(smallest(**opt))
+    random.seed(1)
     mx.random.seed(1)
     agent.network.bind(agent.vectorize(examples(2)))
     return agent

@@ -1,4 +1,5 @@
 import argparse
+import random
 
 import numpy as np
 import pytest
@@ -23,6 +24,7 @@ def options(**more):
 
 
 def trained(parleys, **more):
+    random.seed(1)
     mx.random.seed(1)
     opt = options(**more)
     agent = Seq2seqAgent(opt)
