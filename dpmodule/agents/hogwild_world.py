@@ -58,7 +58,7 @@ class HogwildWorld(World):
             long a worker may take for a parley while this process waits for it, in seconds (default 300);
             ``hogwild_ahead``: how many short parleys a worker may have before it at most (default 32; 1: always one at
             a time); ``seed``.
-        world: the original world, with one world or agent each of which copies are made.
+        world: the original world, of which each worker makes a copy.
 
     Attributes:
         world: the original world.
