@@ -8,6 +8,7 @@ import dpmodule as mx
 from dpmodule.agents import Seq2seqAgent, create_agent, create_agent_from_shared, create_task
 from dpmodule.base import ArgumentError
 from dpmodule.streams import Supervisor
+from helpers.seeds import fixed_random_numbers
 from helpers.small_tasks import Letters
 
 TIMEOUT_S = 60
@@ -45,7 +46,8 @@ def valid_report(agent, **more):
 def learned(tmp_path_factory):
     """Path of an agent that has learned to reverse letters."""
     path = str(tmp_path_factory.mktemp("seq2seq") / "net")
-    trained(250, model="seq2seq", hiddensize=64, embeddingsize=32, learningrate=0.006).save(path)
+    with fixed_random_numbers():  # made before the first test's own
+        trained(250, model="seq2seq", hiddensize=64, embeddingsize=32, learningrate=0.006).save(path)
     return path
 
 

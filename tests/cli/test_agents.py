@@ -297,7 +297,7 @@ def test_bad_lines_are_an_error_or_counted(run, tmp_path):
 @pytest.mark.parametrize("workers", [(), ("-nt", 2)])
 def test_seq2seq_learns_to_reverse(workers, run, tmp_path):
     train = ("-t", "reverse:size=2000:length=3:letters=4", "-bs", 32, "-mf", "m", "--hiddensize", 32)
-    done = run("train-agent", *train, *workers, "-m", "seq2seq", "-eps", 4, "--quiet", "-lr", 0.02)
+    done = run("train-agent", *train, *workers, "-m", "seq2seq", "-eps", 6, "--quiet", "-lr", 0.01)
     assert done.code == 0, done
     assert written(tmp_path) == ["m-0000.params", "m-symbol.json", "m.dict", "m.opt"]
     done = run(
