@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
+from copy import copy
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
@@ -394,6 +395,16 @@ class ParamStore:
         """Move an array that was declared after `share_memory`."""
         if self.is_shared:
             self._move([slot for slot in self._slots() if self._at(slot) is array])
+
+    def with_own_gradients(self) -> ParamStore:
+        """Return a store over the same memory with gradients of its own, for another thread that trains.
+
+        Raises:
+            StateError: the store is not in shared memory.
+        """
+        if not self.is_shared:
+            raise StateError("the store has memory of its own; call share_memory() before others use that")
+        return copy(self)
 
     def __getstate__(self) -> dict[str, Any]:
         """Return the attributes; of what is shared the segments, of gradients only what they are like."""

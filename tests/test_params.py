@@ -251,3 +251,16 @@ def test_row_sparse_gradients_stay_out_of_shared_memory():
         assert again.grad("table", 0).stype == "row_sparse"
         assert again.grad("table", 0).asnumpy().min() == (again is store)
         again.grad("table", 0)[:] = mx.nd.zeros((1000, 4))
+
+
+def test_a_store_for_another_thread_has_gradients_of_its_own():
+    store = ParamStore([mx.cpu(0)])
+    store.declare("w", (2, 3), "float32", needs_grad=True, grad_stype="row_sparse")
+    with pytest.raises(StateError, match="share_memory"):
+        store.with_own_gradients()
+    store.share_memory()
+    other = store.with_own_gradients()
+    other.array("w", 0)[:] = 5
+    assert (store.array("w", 0).asnumpy() == 5).all()
+    assert other.grad("w", 0) is not store.grad("w", 0)
+    assert other.grad("w", 0).stype == "row_sparse"

@@ -5,18 +5,19 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ..base import ArgumentError
+from .copies import WorldOfCopies, batch_of_replies, has_batch_act, row_of, silent
+from .numbers import whole
 from .teachers import FixedDialogTeacher
 from .worlds import DialogPartnerWorld, MultiAgentDialogWorld, World, validate
 
-__all__ = ["BatchWorld", "copied_world", "numbered"]
+__all__ = ["BatchWorld"]
 
 _DICT = frozenset({dict})
 _PLAIN = (DialogPartnerWorld, MultiAgentDialogWorld)
 """Worlds whose agents are always the same, and speak to each other directly."""
 
 
-class BatchWorld(World):
+class BatchWorld(WorldOfCopies):
     """Rows of a batch, each of which is a copy of a world, made of what that shares.
 
     One `parley` is one example for every row. The agents act in turn: `batch_act` of the *original* agent if it has
@@ -44,12 +45,8 @@ class BatchWorld(World):
     """
 
     def __init__(self, opt: Mapping[str, Any], world: World) -> None:
-        super().__init__(opt)
-        rows = self.opt.get("batchsize", 1)
-        if isinstance(rows, bool) or not isinstance(rows, int) or rows < 1:
-            raise ArgumentError(f"batchsize is {rows!r}, expected a whole number from 1")
-        self.world = world
-        self.worlds = [_row(world, index) for index in range(rows)]
+        super().__init__(opt, world)
+        self.worlds = [row_of(world, index) for index in range(whole(self.opt, "batchsize", 1))]
         count = len(world.get_agents())
         self.acts = [None] * count
         self.batch_observations: list[Any] = [None] * count
@@ -85,16 +82,15 @@ class BatchWorld(World):
             ArgumentError: it returned another number of messages than there are rows, or something else than messages.
         """
         agent = self.world.get_agents()[index]
-        if hasattr(agent, "batch_act") and getattr(agent, "use_batch_act", True):
-            acts = agent.batch_act(batch_observation)
-            _check_count(acts, agent, len(self.worlds))
+        if has_batch_act(agent):
+            acts = batch_of_replies(agent, batch_observation, len(self.worlds))
         else:
             acts = [each.act() for each in self._copies(index)]
         if set(map(type, acts)) != _DICT:
             for number, act in enumerate(acts):
                 validate(act, agent, number)
         self._keep(index, acts)
-        return acts  # type: ignore[no-any-return]
+        return acts
 
     def _keep(self, index: int, acts: Sequence[Any]) -> None:
         """Let every row know what was said in it."""
@@ -130,7 +126,7 @@ class BatchWorld(World):
                 return list(batch_actions)
             seen = [agent.observe(act) for agent, act in zip(copies, batch_actions)]
             if type(None) in set(map(type, seen)):
-                raise _silent(copies, seen.index(None))
+                raise silent(copies[seen.index(None)], seen.index(None))
             return seen
         return self._observe_through(copies, batch_actions, index == index_acting)
 
@@ -146,7 +142,7 @@ class BatchWorld(World):
             shown = act if through is None else through(agent, act)
             found = None if shown is None else agent.observe(shown)
             if shown is not None and found is None:
-                raise _silent(copies, number)
+                raise silent(agent, number)
             seen.append(found)
         return None if is_own and not any(each is not None for each in seen) else seen
 
@@ -165,17 +161,6 @@ class BatchWorld(World):
     def _rows(self) -> int:
         return len(self.worlds)
 
-    def _epoch_size(self, which: int) -> int:
-        return self.world._epoch_size(which)
-
-    def getID(self) -> str:
-        """Return the name of the task."""
-        return self.world.getID()
-
-    def get_agents(self) -> list[Any]:
-        """Return the agents of the original world."""
-        return self.world.get_agents()
-
     def episode_done(self) -> bool:
         """Say whether the episodes of all rows are done."""
         return all(row.episode_done() for row in self.worlds)
@@ -186,13 +171,6 @@ class BatchWorld(World):
             _is_sorted(self.world) and self.world.epoch_done() or all(row.epoch_done() for row in self.worlds)
         )
 
-    def share(self) -> dict[str, Any]:
-        """Return what a copy of the original world is made of."""
-        return self.world.share()
-
-    def _report(self) -> dict[str, Any]:
-        return self.world.report()
-
     def reset(self) -> None:
         """Begin a new epoch in all rows."""
         self.world.reset()
@@ -200,62 +178,11 @@ class BatchWorld(World):
             row.reset()
         self.acts[:] = self.batch_observations[:] = [None] * len(self.acts)
 
-    def reset_metrics(self) -> None:
-        """Count anew."""
-        self.world.reset_metrics()
-
-    def save_agents(self) -> None:
-        """Have the original agents write what they have learned."""
-        self.world.save_agents()
-
     def shutdown(self) -> None:
         """Shut down the agents of all rows, and the original ones."""
         for row in self.worlds:
             row.shutdown()
         self.world.shutdown()
-
-
-def _row(world: World, index: int) -> World:
-    return copied_world(numbered(world.share(), {"batchindex": index}))
-
-
-def copied_world(shared: Mapping[str, Any]) -> World:
-    """Return a copy of a world from what its `share` returned."""
-    return shared["world_class"](shared["opt"], None, shared)  # type: ignore[no-any-return]
-
-
-def numbered(shared: Any, numbers: Mapping[str, int]) -> Any:
-    """Return what a world shares with numbers in every dict of options and every agent's dict.
-
-    Args:
-        shared: what the `share` of a world returned.
-        numbers: such as ``{"batchindex": 0}``.
-    """
-    found = dict(shared)
-    found["opt"] = {**shared["opt"], **numbers}
-    if "world_class" in shared:  # an agent's own keys may have any name
-        for key in ("agents", "worlds"):
-            if key in shared:
-                found[key] = [numbered(each, numbers) for each in shared[key]]
-    return {**found, **numbers}
-
-
-def _check_count(acts: Any, agent: Any, rows: int) -> None:
-    count = len(acts) if isinstance(acts, (list, tuple)) else None
-    if count != rows:
-        said = f"{count} messages" if count is not None else f"something of type {type(acts).__name__}"
-        raise ArgumentError(
-            f"batch_act of agent {agent.getID()!r} ({type(agent).__name__}) returned {said} for {rows} rows; it has to "
-            "return a list with one message for each row, also for rows whose observation has no text"
-        )
-
-
-def _silent(copies: Sequence[Any], row: int) -> ArgumentError:
-    agent = copies[row]
-    return ArgumentError(
-        f"observe of agent {agent.getID()!r} ({type(agent).__name__}) returned None in row {row}; agents should return "
-        "what they observed"
-    )
 
 
 def _is_sorted(world: World) -> bool:

@@ -9,6 +9,7 @@ from ..base import ArgumentError
 from .batch_world import BatchWorld
 from .dynamic_batch_world import DynamicBatchWorld
 from .hogwild_world import HogwildWorld
+from .numbers import whole
 from .worlds import MultiWorld, World, create_task_world, task_names
 
 __all__ = ["create_task"]
@@ -32,7 +33,7 @@ def create_task(opt: Mapping[str, Any], user_agents: Any, default_world: type[Wo
     tasks = task_names(opt.get("task") or "")
     if not tasks:
         raise ArgumentError('task is not set; name one, such as "reverse" (opt["task"], --task)')
-    workers, rows = _at_least_1(opt, "numthreads"), _at_least_1(opt, "batchsize")
+    workers, rows = whole(opt, "numthreads", 1), whole(opt, "batchsize", 1)
     agents = list(user_agents) if isinstance(user_agents, (list, tuple)) else [user_agents]
     world: World
     if len(tasks) == 1:
@@ -52,10 +53,3 @@ def create_task(opt: Mapping[str, Any], user_agents: Any, default_world: type[Wo
     if rows > 1:
         return BatchWorld(opt, world)
     return world
-
-
-def _at_least_1(opt: Mapping[str, Any], name: str) -> int:
-    number = opt.get(name, 1)
-    if isinstance(number, bool) or not isinstance(number, int) or number < 1:
-        raise ArgumentError(f"{name} is {number!r}, expected a whole number from 1")
-    return number

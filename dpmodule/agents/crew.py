@@ -20,7 +20,8 @@ from ..base import StateError
 from ..streams.child import Channel
 from ..streams.errors import WorkerStuck
 from ..streams.supervisor import START_S, Supervisor
-from .batch_world import BatchWorld, copied_world
+from .batch_world import BatchWorld
+from .copies import copied_world
 from .handover import Bell, Board, Desk, Orders
 from .worlds import World
 

@@ -10,7 +10,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ..base import ArgumentError
-from .batch_world import numbered
+from .copies import WorldOfCopies, batch_of_replies, has_batch_act, row_of, silent
+from .numbers import whole
 from .worlds import World, validate
 
 __all__ = ["DynamicBatchWorld", "best_window"]
@@ -35,7 +36,7 @@ class _Waiting:
         self.row, self.observation, self.tokens, self.age = row, observation, tokens, age
 
 
-class DynamicBatchWorld(World):
+class DynamicBatchWorld(WorldOfCopies):
     """Rows, each of which is a copy of a world, that are answered in batches up to a number of tokens.
 
     In every row a teacher asks, and its agent's copy observes the question. Observations wait, sorted by length. One
@@ -67,18 +68,18 @@ class DynamicBatchWorld(World):
     """
 
     def __init__(self, opt: Mapping[str, Any], world: World) -> None:
-        super().__init__(opt)
+        super().__init__(opt, world)
         if len(world.get_agents()) != 2:
             raise ArgumentError(
                 f"world has {len(world.get_agents())} agents, expected two: a teacher and another"
             )
-        self.world = world
-        self._budget = _from_1(self.opt, "max_batch_tokens", None)
-        most = _from_1(self.opt, "batchsize", 1)
+        self._budget = whole(self.opt, "max_batch_tokens", None)
+        most = whole(self.opt, "batchsize", 1)
         self._most = most if most > 1 else self._budget
-        wanted = _from_1(self.opt, "batch_buffer", _BUFFER)
+        wanted = whole(self.opt, "batch_buffer", _BUFFER)
         rows = max(min(wanted, world.num_episodes() or wanted), 1)
-        self.worlds = [_row(world, index) for index in range(rows)]
+        # a row asks for single examples, in the order of its episodes
+        self.worlds = [row_of(world, index, batch_sort=False) for index in range(rows)]
         self._waiting: list[_Waiting] = []
         self._idle = list(range(rows))
         self._answered: list[int] = []
@@ -109,10 +110,7 @@ class DynamicBatchWorld(World):
                 continue
             seen = student.observe(act)
             if seen is None:
-                raise ArgumentError(
-                    f"observe of agent {student.getID()!r} ({type(student).__name__}) returned None in row {number}; "
-                    "agents should return what they observed"
-                )
+                raise silent(student, number)
             self._waiting.append(_Waiting(number, seen, _tokens(seen, act), self._asked))
             self._asked += 1
         self._waiting.sort(key=lambda each: each.tokens)
@@ -131,17 +129,9 @@ class DynamicBatchWorld(World):
 
     def _replies(self, batch: Sequence[_Waiting]) -> Sequence[Any]:
         agent = self.world.get_agents()[1]
-        if not (hasattr(agent, "batch_act") and getattr(agent, "use_batch_act", True)):
+        if not has_batch_act(agent):
             return [self.worlds[each.row].get_agents()[1].act() for each in batch]
-        replies = agent.batch_act([each.observation for each in batch])
-        count = len(replies) if isinstance(replies, (list, tuple)) else None
-        if count != len(batch):
-            said = type(replies).__name__ if count is None else f"{count} messages"
-            raise ArgumentError(
-                f"batch_act of agent {agent.getID()!r} ({type(agent).__name__}) returned {said} for {len(batch)} "
-                "observations; it has to return a list with one message for each"
-            )
-        return replies  # type: ignore[no-any-return]
+        return batch_of_replies(agent, [each.observation for each in batch], len(batch))
 
     def _answer(self, batch: Sequence[_Waiting], replies: Sequence[Any]) -> None:
         """Let the teachers observe the replies."""
@@ -163,17 +153,6 @@ class DynamicBatchWorld(World):
         """Return how many examples have been answered."""
         return self._examples_seen
 
-    def _epoch_size(self, which: int) -> int:
-        return self.world._epoch_size(which)
-
-    def getID(self) -> str:
-        """Return the name of the task."""
-        return self.world.getID()
-
-    def get_agents(self) -> list[Any]:
-        """Return the agents of the original world."""
-        return self.world.get_agents()
-
     def episode_done(self) -> bool:
         """Say whether the episodes of all rows of the last batch are done."""
         return all(self.worlds[number].episode_done() for number in self._answered)
@@ -182,13 +161,6 @@ class DynamicBatchWorld(World):
         """Say whether nothing waits, and all rows are done."""
         return not self._waiting and all(row.epoch_done() for row in self.worlds)
 
-    def share(self) -> dict[str, Any]:
-        """Return what a copy of the original world is made of."""
-        return self.world.share()
-
-    def _report(self) -> dict[str, Any]:
-        return self.world.report()
-
     def reset(self) -> None:
         """Begin a new epoch in all rows; what waits is forgotten."""
         self.world.reset()
@@ -196,14 +168,6 @@ class DynamicBatchWorld(World):
             row.reset()
         self._waiting.clear()
         self._idle, self._answered = list(range(len(self.worlds))), []
-
-    def reset_metrics(self) -> None:
-        """Count anew."""
-        self.world.reset_metrics()
-
-    def save_agents(self) -> None:
-        """Have the original agents write what they have learned."""
-        self.world.save_agents()
 
     def shutdown(self) -> None:
         """Shut down the agents of all rows, and the original ones."""
@@ -242,17 +206,3 @@ def _tokens(seen: Any, act: Mapping[str, Any]) -> int:
     text = seen.get("text") if isinstance(seen, Mapping) else None
     text = act.get("text") if text is None else text
     return text.count(" ") + 1 if isinstance(text, str) else 1
-
-
-def _row(world: World, index: int) -> World:
-    # a row asks for single examples, in the order of its episodes
-    numbers = {"batchindex": index, "batch_sort": False}
-    shared = numbered(world.share(), numbers)
-    return shared["world_class"](shared["opt"], None, shared)  # type: ignore[no-any-return]
-
-
-def _from_1(opt: Mapping[str, Any], name: str, default: int | None) -> int:
-    number = default if opt.get(name) is None else opt[name]
-    if isinstance(number, bool) or not isinstance(number, int) or number < 1:
-        raise ArgumentError(f"{name} is {number!r}, expected a whole number from 1")
-    return number

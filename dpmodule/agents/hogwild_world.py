@@ -16,8 +16,10 @@ import torch
 
 from .. import generators
 from ..base import ArgumentError, StateError
-from .batch_world import BatchWorld, numbered
+from .batch_world import BatchWorld
+from .copies import WorldOfCopies, numbered
 from .crew import RESET, Crew, Work
+from .numbers import whole
 from .teachers import is_training
 from .worlds import MultiWorld, World
 
@@ -28,7 +30,7 @@ _TIMEOUT_S = 300.0
 _AHEAD = 32
 
 
-class HogwildWorld(World):
+class HogwildWorld(WorldOfCopies):
     """Workers, each of which has a copy of a world, made of what that shares.
 
     Every `parley` releases one worker for one parley of its copy (for a whole batch, if ``batchsize`` is above 1), and
@@ -81,16 +83,15 @@ class HogwildWorld(World):
     """
 
     def __init__(self, opt: Mapping[str, Any], world: World) -> None:
-        super().__init__(opt)
-        workers = _count(self.opt, "numthreads", 1)
+        super().__init__(opt, world.world if isinstance(world, BatchWorld) else world)
+        workers = whole(self.opt, "numthreads", 1)
         mode = _mode(self.opt)
         timeout_s = _timeout(self.opt)
-        ahead = _count(self.opt, "hogwild_ahead", _AHEAD)
+        ahead = whole(self.opt, "hogwild_ahead", _AHEAD)
         if isinstance(world, HogwildWorld):
             raise ArgumentError(
                 "world is a HogwildWorld itself, expected the plain world whose copies parley"
             )
-        self.world = world.world if isinstance(world, BatchWorld) else world
         self._is_training = is_training(self.opt.get("datatype") or "valid")
         self._ended = 0
         self._is_over = self._is_shut = False
@@ -162,16 +163,16 @@ class HogwildWorld(World):
     def reset_metrics(self) -> None:
         """Count anew, after what is under way."""
         self._settle()
-        self.world.reset_metrics()
+        super().reset_metrics()
 
     def save_agents(self) -> None:
         """Have the original agents write what has been learned, after what is under way."""
         self._settle()
-        self.world.save_agents()
+        super().save_agents()
 
     def _report(self) -> dict[str, Any]:
         self._settle()
-        return self.world.report()
+        return super()._report()
 
     def _settle(self) -> None:
         """Wait for what is under way, if there still are workers."""
@@ -181,24 +182,9 @@ class HogwildWorld(World):
     def _rows(self) -> int:
         return int(self.opt.get("batchsize") or 1)
 
-    def _epoch_size(self, which: int) -> int:
-        return self.world._epoch_size(which)
-
-    def getID(self) -> str:
-        """Return the name of the task."""
-        return self.world.getID()
-
-    def get_agents(self) -> list[Any]:
-        """Return the agents of the original world."""
-        return self.world.get_agents()
-
     def get_acts(self) -> list[Any]:
         """Return the last messages of the original world, which has none: its copies speak."""
         return self.world.get_acts()
-
-    def share(self) -> dict[str, Any]:
-        """Return what a copy of the original world is made of."""
-        return self.world.share()
 
     def display(self) -> NoReturn:
         """Shut down, and raise: the messages are in the workers.
@@ -244,13 +230,6 @@ class HogwildWorld(World):
         with contextlib.suppress(*(() if kind is None else (Exception,))):
             self.shutdown()
         return kind is KeyboardInterrupt
-
-
-def _count(opt: Mapping[str, Any], name: str, default: int) -> int:
-    number = opt.get(name, default)
-    if isinstance(number, bool) or not isinstance(number, int) or number < 1:
-        raise ArgumentError(f"{name} is {number!r}, expected a whole number from 1")
-    return number
 
 
 def _mode(opt: Mapping[str, Any]) -> str:

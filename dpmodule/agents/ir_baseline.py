@@ -12,10 +12,11 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from ..base import ArgumentError, FileFormatError
+from ..base import FileFormatError
 from ..commit import read_settled, write_set
 from .agent import Agent
 from .dictionary import DictionaryAgent
+from .numbers import whole
 from .saved_options import options_file, packed_options
 
 __all__ = ["IrBaselineAgent"]
@@ -98,10 +99,7 @@ class IrBaselineAgent(Agent):
         super().__init__(opt, shared)
         self.id = "IrBaselineAgent"
         self._trains = str(self.opt.get("datatype") or "train").startswith("train")
-        size = self.opt.get("history_size", 1)
-        if isinstance(size, bool) or not isinstance(size, int) or size < 1:
-            raise ArgumentError(f"history_size is {size!r}, expected a whole number from 1")
-        self._history: deque[str] = deque(maxlen=size)
+        self._history: deque[str] = deque(maxlen=whole(self.opt, "history_size", 1))
         model_file = self.opt.get("model_file")
         if model_file and not self.opt.get("dict_file"):
             self.opt["dict_file"] = f"{model_file}.dict"

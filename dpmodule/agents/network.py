@@ -109,7 +109,7 @@ class Network:
         # schedules of the learning rate count in themselves
         params = deepcopy(dict(self._settings.optimizer_params))
         found = Network(generate, replace(self._settings, optimizer_params=params, values=None))
-        found._store = self._store
+        found._store = self._store.with_own_gradients()  # the workers may be threads
         return found
 
     def __getstate__(self) -> dict[str, Any]:

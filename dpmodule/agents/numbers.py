@@ -11,21 +11,19 @@ from ..base import ArgumentError
 __all__ = ["real", "whole"]
 
 
-def whole(opt: Mapping[str, Any], name: str, default: int, least: int = 1) -> int:
+def whole(opt: Mapping[str, Any], name: str, default: int | None, least: int = 1) -> int:
     """Return an option that is a whole number.
 
     Args:
         opt: options.
         name: of the option.
-        default: what an option that is missing or None is.
+        default: what an option that is missing or None is; None: there has to be one.
         least: the smallest that it may be.
 
     Raises:
         ArgumentError: it is something else.
     """
-    number = opt.get(name)
-    if number is None:
-        return default
+    number = default if opt.get(name) is None else opt[name]
     if isinstance(number, bool) or not isinstance(number, int) or number < least:
         raise ArgumentError(f"{name} is {number!r}, expected a whole number from {least}")
     return number

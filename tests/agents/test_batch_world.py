@@ -274,7 +274,7 @@ def test_a_batch_act_that_breaks_the_rules(reply, told):
         world.parley()
 
 
-@pytest.mark.parametrize("value", [0, -1, 2.0, "2", True, None])
+@pytest.mark.parametrize("value", [0, -1, 2.0, "2", True])
 def test_batch_sizes_below_1(value):
     plain = create_task({"task": TASK, "datatype": "valid"}, Noting({}))
     with pytest.raises(ArgumentError, match="batchsize is .*, expected a whole number from 1"):

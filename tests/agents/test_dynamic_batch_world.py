@@ -132,9 +132,9 @@ class Wrong(Noting):
     [
         (
             lambda rows: rows[1:],
-            r"batch_act of agent 'noting' \(Wrong\) returned \d+ messages for \d+ observations",
+            r"batch_act of agent 'noting' \(Wrong\) returned \d+ messages for \d+ rows",
         ),
-        (lambda rows: None, "returned NoneType for"),
+        (lambda rows: None, "returned something of type NoneType for"),
         (
             lambda rows: ["text"] * len(rows),
             r"agent 'noting' \(Wrong\) returned something of type str .* in row \d+",

@@ -1,6 +1,7 @@
 import errno
 import os
 import random
+import sys
 import threading
 
 import numpy as np
@@ -232,10 +233,15 @@ def test_threads_train_the_same_parameters():
         threading.Thread(target=lambda c=copy: [c.batch_act(examples(4, n)) for n in range(20)])
         for copy in copies
     ]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    usual = sys.getswitchinterval()
+    sys.setswitchinterval(1e-5)
+    try:
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    finally:
+        sys.setswitchinterval(usual)
     after = params(agent)
     assert any((after[name] != before[name]).any() for name in after)
     for copy in copies:

@@ -20,7 +20,13 @@ def accuracy(name, workers, seed, batchsize):
     random.seed(seed)
     mx.random.seed(seed)
     kind, task, count = TASKS[name]
-    opt = {"task": task, "datatype": "train", "numthreads": workers, "batchsize": batchsize, "learningrate": 0.1}
+    opt = {
+        "task": task,
+        "datatype": "train",
+        "numthreads": workers,
+        "batchsize": batchsize,
+        "learningrate": 0.1,
+    }
     agent = kind({**opt, "seed": seed})
     with create_task({**opt, "seed": seed}, agent) as world:
         for _ in range(count // batchsize):

@@ -123,7 +123,7 @@ def test_repeated_sends_leave_no_descriptor():
             one.send(shared)
         receiver.join(80)
         gc.collect()
-        assert descriptors() <= before + 1
+        assert descriptors() <= before + 10  # of sixty sends; what others have open comes and goes
 
 
 @pytest.mark.timeout(120)
