@@ -4,8 +4,8 @@
 "arg:fc1_weight" and "aux:bn_moving_mean", ``<prefix>-<epoch>.states`` the optimizer's states. The files of
 one save switch together: whenever a save is killed, loading finds the old set or the new one (see `commit`).
 
-In the format "safetensors" one file, ``<prefix>-<epoch>.safetensors``, holds parameters and graph: the same keys, and the
-graph's JSON as the text `SYMBOL` beside them. Whoever loads finds either format.
+In the format "safetensors" one file, ``<prefix>-<epoch>.safetensors``, holds parameters and graph: the same keys, and
+the graph's JSON as the text `SYMBOL` beside them. Whoever loads finds either format.
 
 What a training leaves that was broken off within an epoch stands beside them, with the word "interrupted"
 (`INTERRUPTED`) in place of the number.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import warnings
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -159,6 +160,31 @@ class Module(BaseModule):
         symbol, arg_params, aux_params = load_checkpoint(prefix, epoch)
         module = Module(symbol, **kwargs)
         module.preload(arg_params, aux_params, states_file(prefix, epoch) if load_optimizer_states else None)
+        return module
+
+    @staticmethod
+    def from_pretrained(folder: str | os.PathLike[str], revision: str | None = None, **kwargs: Any) -> Module:
+        """Make a module from a folder that `save_pretrained` wrote.
+
+        `interop.load_pretrained` tells what else is in the folder: the inputs' shapes, what is done to the data before.
+
+        Args:
+            folder: the folder, or a repository's id such as "user/name", which `huggingface_hub` fetches.
+            revision: branch, tag or commit of the repository.
+            kwargs: arguments of the constructor, such as `context`; names of inputs are the saved ones.
+
+        Raises:
+            FileError: there is no such folder, a file is missing, or the repository cannot be fetched.
+            FileFormatError: a file is damaged, or parameters do not fit the graph.
+            MissingPackageError: it is an id, and `huggingface_hub` is not installed.
+        """
+        from ..interop import load_pretrained
+
+        found = load_pretrained(folder, revision)
+        names = {"data_names": [name for name, _ in found.data_shapes]}
+        names.update({key: found.config[key] for key in ("label_names", "state_names")})
+        module = Module(found.symbol, **{**names, **kwargs})
+        module.preload(found.arg_params, found.aux_params)
         return module
 
     # what it is
@@ -728,11 +754,56 @@ class Module(BaseModule):
         from ..checkpoint import params_file, save_checkpoint
 
         states = self._optimizer_states() if save_optimizer_states else None
-        arg_params, aux_params = self.get_params()
+        arg_params, aux_params = self._dense_params() if format == "safetensors" else self.get_params()
         save_checkpoint(
             prefix, epoch, self._symbol, arg_params, aux_params, remove_amp_cast, states=states, format=format
         )
         self.logger.info('Saved checkpoint to "%s"', params_file(prefix, epoch, format))
+
+    @needs(Stage.INITIALIZED)
+    def save_pretrained(
+        self,
+        folder: str | os.PathLike[str],
+        preprocessor: Mapping[str, Any] | None = None,
+        card: str | None = None,
+        max_shard_bytes: int | None = None,
+    ) -> None:
+        """Save the network as a folder that `from_pretrained`, and much of it other libraries, can load.
+
+        It has ``config.json`` (inputs, labels, versions), ``symbol.json``, ``model.safetensors``, ``README.md`` (a
+        model card) and, if told, ``preprocessor.json``. They replace those of an earlier save together.
+
+        Args:
+            folder: the folder; made if it is missing.
+            preprocessor: what is done to the data before: some of "mean", "scale", "size" and "labels", as numbers,
+                texts, lists or arrays; None leaves what the folder has.
+            card: text of the model card; None leaves one that is there, or makes one.
+            max_shard_bytes: bytes of parameters in a file, beyond which there are several; None = 5 GB.
+
+        Raises:
+            ArgumentError: `preprocessor` has other names, or `max_shard_bytes` is below 1.
+            FileError: a file cannot be written; what was there is untouched then.
+        """
+        from ..interop import folder as interop
+
+        arg_params, aux_params = self._dense_params()
+        interop.save_pretrained(
+            folder,
+            self._symbol,
+            arg_params,
+            aux_params,
+            self.data_shapes,
+            self._label_names,
+            self._state_names,
+            preprocessor,
+            card,
+            interop.MAX_SHARD_BYTES if max_shard_bytes is None else max_shard_bytes,
+        )
+
+    def _dense_params(self) -> tuple[dict[str, NDArray], dict[str, NDArray]]:
+        """Return what `get_params` does, all of it dense."""
+        arg_params, aux_params = self.get_params()
+        return {name: array.tostype("default") for name, array in arg_params.items()}, aux_params
 
     def _optimizer_states(self) -> bytes:
         if self._stage < Stage.READY:
