@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
@@ -18,10 +19,10 @@ _ABOUT = """\
 
 
 def run(session: Session) -> Section:
-    """Measure every row."""
+    """Measure every figure."""
     section = Section("In and out", _ABOUT)
-    for row in ROWS:
-        row(session, section)
+    for measure in _FIGURES:
+        measure(session, section)
     return section
 
 
@@ -46,5 +47,5 @@ def _safetensors(session: Session, section: Section) -> None:
             section.compare(title, found["ours"], "the package", found["theirs"], bounds, "wall", "Files")
 
 
-ROWS = (_safetensors,)
-"""What is measured, in the order of the report."""
+_FIGURES: tuple[Callable[[Session, Section], None], ...] = (_safetensors,)
+"""What is measured, in order."""

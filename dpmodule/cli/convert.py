@@ -30,22 +30,26 @@ def add_commands(commands: Any) -> None:
     )
     parser.set_defaults(run=_convert)
     parser.add_argument(
-        "input", metavar="IN", type=options.filled, help="file, folder, or prefix of a checkpoint"
+        "input",
+        metavar="IN",
+        type=options.filled,
+        help="file, folder, or prefix of a checkpoint (default: none, it must be given)",
     )
     parser.add_argument(
         "output",
         metavar="OUT",
         type=options.filled,
         help="what to write: .onnx, .safetensors, .pt2 and .pt are those kinds, a folder that is there, or a name that "
-        "ends in a slash, is a folder, others are prefixes (see --to)",
+        "ends in a slash, is a folder, others are prefixes, see --to (default: none, it must be given)",
     )
     parser.add_argument("--to", choices=sorted(KINDS), help="kind of OUT (default: as its name tells)")
-    parser.add_argument(
-        "--symbol", type=options.input_file, metavar="FILE", help="graph of IN, if not beside it"
-    )
-    parser.add_argument(
-        "--params", type=options.input_file, metavar="FILE", help="parameters of IN, if it is a graph"
-    )
+    for option, what in (("--symbol", "graph"), ("--params", "parameters")):
+        parser.add_argument(
+            option,
+            type=options.input_file,
+            metavar="FILE",
+            help=f"{what} of IN (default: IN itself, or what lies beside it)",
+        )
     parser.add_argument(
         "--epoch", type=options.epoch, help="epoch of IN, if it is a prefix (default: the last one)"
     )
