@@ -250,7 +250,9 @@ def _input_type(model: Model, name: str) -> str:
 def _write_exported(model: Model, path: str, shapes: Shapes) -> str:
     net: Any = model.net
     module = net.to_torch(model.arg_params, model.aux_params).eval()
-    examples = tuple(torch.zeros(shapes[name]) for name in model.data_names)
+    batch = max(shapes[name][0] for name in model.data_names)
+    grown = {name: (2 if batch == 1 else shapes[name][0], *shapes[name][1:]) for name in model.data_names}
+    examples = tuple(torch.zeros(grown[name]) for name in model.data_names)  # a size of 1 would stay fixed
     program = torch.export.export(module, examples, dynamic_shapes=_dynamic(examples))
     write_atomically(path, lambda file: torch.export.save(program, file))
     return path

@@ -45,7 +45,6 @@ def _body(
     operators: Mapping[str, int],
     preprocessor: Mapping[str, Any] | None,
 ) -> str:
-    shapes = [(each["name"], tuple(each["shape"])) for each in config["data"]]
     kinds = ", ".join(f"{kind} {times}" for kind, times in sorted(operators.items()))
     lines = [
         f"# {name}",
@@ -60,7 +59,7 @@ def _body(
         "import dpmodule as mx",
         "",
         "module = mx.mod.Module.from_pretrained(FOLDER)  # or the repository's id",
-        f"module.bind({shapes!r}, for_training=False)",
+        "outputs = module.predict(...)  # an iterator over batches of the inputs above",
         "```",
     ]
     if preprocessor:

@@ -19,8 +19,9 @@ from contextlib import suppress
 from typing import Any, NamedTuple
 
 from ..atomic import Writer, naming_errors
-from ..base import ArgumentError, FileError, FileFormatError, dtype_name
+from ..base import ArgumentError, DTypeError, FileError, FileFormatError, dtype_name
 from ..commit import read_settled, write_set
+from ..io import DataDesc
 from ..libinfo import __version__
 from ..ndarray import NDArray
 from ..ndarray.convert import jsonable
@@ -65,9 +66,9 @@ class Pretrained(NamedTuple):
     """What is done to the data before: "mean", "scale", "size", "labels"; empty if the folder does not tell."""
 
     @property
-    def data_shapes(self) -> list[tuple[str, tuple[int, ...]]]:
-        """Names and shapes of the inputs, the batch first, as `Module.bind` takes them."""
-        return [(each["name"], tuple(each["shape"])) for each in self.config["data"]]
+    def data_shapes(self) -> list[DataDesc]:
+        """Names, shapes and types of the inputs, the batch first, as `Module.bind` takes them."""
+        return [DataDesc(each["name"], each["shape"], each["dtype"]) for each in self.config["data"]]
 
 
 def save_pretrained(
@@ -262,6 +263,10 @@ def _is_input(found: Any) -> bool:
     if not isinstance(found, dict) or not isinstance(found.get("name"), str):
         return False
     shape = found.get("shape")
+    try:
+        dtype_name(found.get("dtype"))
+    except DTypeError:
+        return False
     return isinstance(shape, list) and all(type(each) is int and each >= 0 for each in shape)
 
 

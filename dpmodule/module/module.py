@@ -164,8 +164,9 @@ class Module(BaseModule):
 
     @staticmethod
     def from_pretrained(folder: str | os.PathLike[str], revision: str | None = None, **kwargs: Any) -> Module:
-        """Make a module from a folder that `save_pretrained` wrote.
+        """Make a module from a folder that `save_pretrained` wrote, ready for `predict` and `fit`.
 
+        It is bound for prediction at the saved shapes; `forward` binds anew for batches of other sizes.
         `interop.load_pretrained` tells what else is in the folder: the inputs' shapes, what is done to the data before.
 
         Args:
@@ -184,7 +185,8 @@ class Module(BaseModule):
         names = {"data_names": [name for name, _ in found.data_shapes]}
         names.update({key: found.config[key] for key in ("label_names", "state_names")})
         module = Module(found.symbol, **{**names, **kwargs})
-        module.preload(found.arg_params, found.aux_params)
+        module.bind(found.data_shapes, for_training=False)
+        module.init_params(arg_params=found.arg_params, aux_params=found.aux_params)
         return module
 
     # what it is

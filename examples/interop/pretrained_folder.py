@@ -62,9 +62,7 @@ def use(folder: str) -> float:
     found = mx.interop.load_pretrained(folder)
     images = (images - found.preprocessor["mean"]) * found.preprocessor["scale"]
     validation = mx.io.NDArrayIter(images[:HELD], labels[:HELD], 64)
-    module = mx.mod.Module.from_pretrained(folder)
-    module.bind(validation.provide_data, validation.provide_label, for_training=False)
-    return module.score(validation, "acc")[0][1]
+    return mx.mod.Module.from_pretrained(folder).score(validation, "acc")[0][1]
 
 
 def main() -> int:

@@ -32,12 +32,6 @@ def outputs(module):
     return module.get_outputs()[0].asnumpy()
 
 
-def again(folder, **options):
-    module = mx.mod.Module.from_pretrained(folder, **options)
-    module.bind([("data", (4, 5))], for_training=False)
-    return module
-
-
 @pytest.fixture
 def folder(tmp_path):
     return tmp_path / "net"
@@ -59,7 +53,7 @@ def test_what_is_saved_computes_the_same(folder):
     module = bound()
     module.save_pretrained(folder)
     assert listed(folder) == FILES
-    np.testing.assert_array_equal(outputs(again(folder)), outputs(module))
+    np.testing.assert_array_equal(outputs(mx.mod.Module.from_pretrained(folder)), outputs(module))
     assert sorted(theirs.load_file(folder / "model.safetensors")) == [
         *("bn_beta", "bn_gamma", "bn_moving_mean", "bn_moving_var", "fc_bias", "fc_weight")
     ]
@@ -74,8 +68,20 @@ def test_what_is_saved_computes_the_same(folder):
 
 def test_the_constructor_takes_what_is_not_saved(folder):
     bound().save_pretrained(folder)
-    module = again(folder, context=[mx.cpu(0), mx.cpu(1)], data_names=("data",))
+    module = mx.mod.Module.from_pretrained(folder, context=[mx.cpu(0), mx.cpu(1)], data_names=("data",))
     assert outputs(module).shape == (4, 3)
+
+
+def test_what_is_loaded_predicts_and_trains(folder):
+    bound().save_pretrained(folder)
+    random = np.random.RandomState(0)
+    data = mx.io.NDArrayIter(random.rand(12, 5).astype("f"), random.randint(0, 3, 12).astype("f"), 6)
+    module = mx.mod.Module.from_pretrained(folder)
+    before = module.predict(data).asnumpy()
+    assert before.shape == (12, 3)
+    assert 0 <= module.score(data, "acc")[0][1] <= 1
+    module.fit(data, num_epoch=2, optimizer_params={"learning_rate": 0.5})
+    assert abs(module.predict(data).asnumpy() - before).max() > 1e-3
 
 
 def test_what_is_done_to_the_data_and_the_card(folder):
@@ -110,10 +116,10 @@ def test_large_parameters_are_spread_and_old_files_go(folder):
     assert index["metadata"]["total_size"] == 4 * (3 * 5 + 3 + 4 * 3)
     for name, shard in index["weight_map"].items():
         assert name in theirs.load_file(folder / shard)
-    np.testing.assert_array_equal(outputs(again(folder)), outputs(module))
+    np.testing.assert_array_equal(outputs(mx.mod.Module.from_pretrained(folder)), outputs(module))
     module.save_pretrained(folder)
     assert listed(folder) == FILES
-    np.testing.assert_array_equal(outputs(again(folder)), outputs(module))
+    np.testing.assert_array_equal(outputs(mx.mod.Module.from_pretrained(folder)), outputs(module))
 
 
 def test_row_sparse_parameters_are_saved_dense(folder):
@@ -125,11 +131,9 @@ def test_row_sparse_parameters_are_saved_dense(folder):
     module.save_pretrained(folder)
     module.save_checkpoint(str(folder / "net"), 1, format="safetensors")
     wanted = module.get_params()[0]["e_weight"]
-    for loaded in (
-        mx.mod.Module.from_pretrained(folder),
-        mx.mod.Module.load(str(folder / "net"), 1, label_names=None),
-    ):
-        loaded.bind([("data", (4,))], for_training=False)
+    other = mx.mod.Module.load(str(folder / "net"), 1, label_names=None)
+    other.bind([("data", (4,))], for_training=False)
+    for loaded in (mx.mod.Module.from_pretrained(folder), other):
         found = loaded.get_params()[0]["e_weight"]
         assert found.stype == wanted.stype == "row_sparse"
         np.testing.assert_array_equal(found.asnumpy(), wanted.asnumpy())
@@ -141,7 +145,7 @@ def test_names_of_states_are_kept(folder):
     module.bind([("data", (4, 5))], for_training=False)
     module.init_params()
     module.save_pretrained(folder)
-    assert again(folder).get_states(False)[0][0].shape == (4, 5)
+    assert mx.mod.Module.from_pretrained(folder).get_states(False)[0][0].shape == (4, 5)
 
 
 # --- a save that is broken off
@@ -189,6 +193,7 @@ def test_damaged_folders(folder):
     for name, changes, match in (
         ("config.json", {"format_version": 2}, "format_version is 2, expected 1"),
         ("config.json", {"data": [{"name": "data"}]}, "data is no list"),
+        ("config.json", {"data": [{"name": "data", "shape": [1, 5], "dtype": "f7"}]}, "data is no list"),
         ("config.json", {"label_names": 3}, "label_names is no list"),
         ("config.json", {"label_names": []}, "no parameters for softmax_label"),
         (
