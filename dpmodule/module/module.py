@@ -185,7 +185,11 @@ class Module(BaseModule):
         names = {"data_names": [name for name, _ in found.data_shapes]}
         names.update({key: found.config[key] for key in ("label_names", "state_names")})
         module = Module(found.symbol, **{**names, **kwargs})
-        module.bind(found.data_shapes, for_training=False)
+        sizes = dict(
+            zip(found.symbol.list_arguments(), found.symbol.infer_shape(**dict(found.data_shapes))[0] or ())
+        )
+        labels = [(name, sizes[name]) for name in module.label_names if name in sizes]
+        module.bind(found.data_shapes, labels or None, for_training=False)
         module.init_params(arg_params=found.arg_params, aux_params=found.aux_params)
         return module
 
