@@ -156,10 +156,22 @@ def _read_exported(place: Place) -> Model:
     examples, named = program.example_inputs
     module: Any = program.module()
     translate: Any = symbol.from_torch
-    net, arg_params, aux_params = translate(module, *examples, *named.values())
+    net, arg_params, aux_params = translate(module, *examples, dynamic=_open_sizes(program), **named)
     inputs = [name for name in net.list_arguments() if name not in arg_params]
     shapes = {name: tuple(each.shape) for name, each in zip(inputs, (*examples, *named.values()))}
     return Model(place, net, arg_params, aux_params, shapes)
+
+
+def _open_sizes(program: Any) -> dict[str, dict[int, str]]:
+    """Return which axes of a program's inputs may have any size, and what the sizes are called."""
+    inputs = [node for node in program.graph.nodes if node.name in program.graph_signature.user_inputs]
+    sizes = {
+        node.name: {
+            axis: str(size) for axis, size in enumerate(node.meta["val"].shape) if not isinstance(size, int)
+        }
+        for node in inputs
+    }
+    return {name: axes for name, axes in sizes.items() if axes}
 
 
 def exported(path: str) -> Any:

@@ -248,6 +248,11 @@ def test_programs_of_torch(here, capsys):
 @pytest.mark.skipif(not hasattr(mx.sym, "from_torch"), reason="sym.from_torch is missing")
 def test_programs_of_torch_come_in(here, capsys):
     module = torch.nn.Sequential(torch.nn.Linear(5, 4), torch.nn.Tanh(), torch.nn.Linear(4, 2))
-    torch.export.save(torch.export.export(module, (torch.ones(3, 5),)), "program.pt2")
+    sizes = ({0: torch.export.Dim.AUTO},)
+    torch.export.save(torch.export.export(module, (torch.ones(3, 5),), dynamic_shapes=sizes), "program.pt2")
     assert convert("program.pt2", "ours") == 0, capsys.readouterr().err
     assert "torch against dpmodule" in capsys.readouterr().out
+    net, arg_params, _ = checkpoint.load_checkpoint("ours", 0)
+    np.testing.assert_array_equal(arg_params["0.weight"].asnumpy(), module[0].weight.detach())
+    (name,) = (name for name in net.list_arguments() if name not in arg_params)
+    assert net.infer_shape(**{name: (9, 5)})[1] == [(9, 2)]
