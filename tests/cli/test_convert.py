@@ -1,5 +1,6 @@
 """``dpmodule convert``: kinds are told from content, and what is written computes the same."""
 
+import importlib
 import importlib.util
 import shutil
 from pathlib import Path
@@ -225,18 +226,36 @@ def test_damaged_archives(here):
 
 # --- what other parts of the package give
 
-has_onnx = (
-    importlib.util.find_spec("dpmodule.onnx") is not None
-    and importlib.util.find_spec("onnxruntime") is not None
-)
+
+def has(name):
+    """Say whether `dpmodule.onnx` has a function."""
+    found = importlib.util.find_spec("dpmodule.onnx")
+    return found is not None and hasattr(importlib.import_module("dpmodule.onnx"), name)
 
 
-@pytest.mark.skipif(not has_onnx, reason="dpmodule.onnx or onnxruntime is missing")
-def test_onnx_both_ways(here, capsys):
+@pytest.mark.skipif(not has("export_model"), reason="mx.onnx.export_model is missing")
+def test_onnx_out(here, capsys):
     assert convert("net", "a.onnx", "--opset", 13) == 0, capsys.readouterr().err
     assert "dpmodule against ONNX Runtime" in capsys.readouterr().out
     assert convert("a.onnx", "back", "--shape", "data:2,5") == 0, capsys.readouterr().err
     assert "(ONNX Runtime against dpmodule)" in capsys.readouterr().out
+
+
+@pytest.mark.skipif(not has("import_model"), reason="mx.onnx.import_model is missing")
+def test_onnx_in(here, capsys):
+    onnx = pytest.importorskip("onnx")
+    helper, kind = onnx.helper, onnx.TensorProto.FLOAT
+    ends = [helper.make_tensor_value_info(name, kind, ["n", size]) for name, size in (("x", 3), ("y", 2))]
+    weight = onnx.numpy_helper.from_array(np.float32([[1, 2], [3, 4], [5, 6]]), "w")
+    nodes = [helper.make_node("MatMul", ["x", "w"], ["h"]), helper.make_node("Relu", ["h"], ["y"])]
+    graph = helper.make_graph(nodes, "g", ends[:1], ends[1:], [weight])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    onnx.save(model, "any.name")
+    assert convert("any.name", "folder/") == 0, capsys.readouterr().err
+    shown = capsys.readouterr().out
+    assert "read: any.name (onnx)" in shown
+    assert "(ONNX Runtime against dpmodule)" in shown
+    assert list(mx.interop.load_pretrained("folder").arg_params) == ["w"]
 
 
 @pytest.mark.skipif(not hasattr(mx.sym.Symbol, "to_torch"), reason="Symbol.to_torch is missing")
