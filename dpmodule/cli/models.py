@@ -17,9 +17,12 @@ from ..ndarray import NDArray, safetensors
 from ..symbol import Symbol
 from . import networks
 from .kinds import Place, find
-from .shapes import input_names, label_inputs
+from .shapes import find_shapes, input_names, label_inputs
 
 __all__ = ["Model", "read", "write"]
+
+_USUAL_SIZES = (8, 1, 16, 32, 64, 224)
+"""Sizes that are tried for axes other than the first where an ONNX file leaves them open."""
 
 Params = Mapping[str, NDArray]
 Shapes = dict[str, tuple[int, ...]]
@@ -144,8 +147,24 @@ def _onnx() -> Any:
 def _read_onnx(place: Place, shapes: Shapes) -> Model:
     net, arg_params, aux_params = _onnx().import_model(place.path)
     told = dict(_onnx().get_model_metadata(place.path)["input_tensor_data"])
-    known = {name: (shape[0] or 1, *shape[1:]) for name, shape in told.items() if shape and all(shape[1:])}
-    return Model(place, net, arg_params, aux_params, {**known, **shapes})
+    values = {**arg_params, **aux_params}
+    return Model(place, net, arg_params, aux_params, {**_filled(net, values, told, shapes), **shapes})
+
+
+def _filled(net: Symbol, values: Params, told: Mapping[str, Sequence[int]], shapes: Shapes) -> Shapes:
+    """Return shapes of inputs with sizes in place of those that a file leaves open (0): the first that fit."""
+    for size in _USUAL_SIZES:
+        found = {
+            name: tuple(each or (size if axis else 1) for axis, each in enumerate(shape))
+            for name, shape in told.items()
+            if shape
+        }
+        try:
+            find_shapes(net, {**found, **shapes}, values, guess=False)
+        except MXNetError:
+            continue
+        return found
+    return {name: tuple(shape) for name, shape in told.items() if shape and all(shape)}
 
 
 def _read_exported(place: Place) -> Model:
