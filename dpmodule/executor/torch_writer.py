@@ -184,7 +184,7 @@ class _Writer:
         if not node.inputs:
             found.update(self._made_like(node))
         if node in self._plan.sizes:
-            found["sizes"] = tuple(tuple(map(self._length, shape)) for shape in self._plan.sizes[node])
+            found["out_shapes"] = tuple(tuple(map(self._length, shape)) for shape in self._plan.sizes[node])
         if node.subgraphs:
             found["bodies"] = tuple(self._part(f"{node.name}_body", _body(graph)) for graph in node.subgraphs)
         elif op.stateful:

@@ -5,7 +5,7 @@ Each function is made when it is first asked for, and is an attribute of this mo
 name. It calls torch alone: no kernel that is chosen by size, which would fix the size of a batch in a trace.
 
 Beside the operator's attributes a function takes ``training``; ``like``, a tensor whose device and floating type what
-is made from nothing gets; ``sizes``, the shapes of outputs that no input tells; ``bodies``, the subgraphs of a loop or
+is made from nothing gets; ``out_shapes``, the shapes of outputs that no input tells; ``bodies``, the subgraphs of a loop or
 branch as modules; and ``memory``, in which an operator keeps what it keeps.
 """
 
@@ -24,7 +24,7 @@ from .fx_forms import FORMS
 
 __all__ = ["RESERVED", "Memory", "function_of", "part"]
 
-RESERVED = frozenset({"training", "like", "sizes", "bodies", "memory"})
+RESERVED = frozenset({"training", "like", "out_shapes", "bodies", "memory"})
 """Keywords that every function takes."""
 
 Function = Callable[..., Any]
@@ -100,7 +100,7 @@ def _made_for(op: Op) -> Function:
         *tensors: Any,
         training: bool = False,
         like: torch.Tensor | None = None,
-        sizes: tuple[tuple[int, ...], ...] = (),
+        out_shapes: tuple[tuple[int, ...], ...] = (),
         bodies: tuple[torch.nn.Module, ...] = (),
         memory: Memory | None = None,
         **attributes: Any,
@@ -110,7 +110,7 @@ def _made_for(op: Op) -> Function:
         a = read(attributes, like, bodies)
         given = like if like is not None else tensors[0] if tensors else None
         device = torch.device("cpu") if given is None else given.device
-        env = Env(device, None, training, sizes, None, None if memory is None else memory.kept)
+        env = Env(device, None, training, out_shapes, None, None if memory is None else memory.kept)
         return compute(a, env, *tensors)
 
     function.__name__ = function.__qualname__ = op.name
