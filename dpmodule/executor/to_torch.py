@@ -53,7 +53,7 @@ def to_torch(
     graph.check_names()
     names = [n for n in graph.argument_names if n not in arg_params] if inputs is None else list(inputs)
     names = [n for n in graph.argument_names if n in names]
-    problems = [*_unfit_arrays(graph, names, arg_params, aux_params), *_unfit_names(graph, names)]
+    problems = [*_unfit_arrays(graph, names, arg_params, aux_params, share), *_unfit_names(graph, names)]
     if problems:
         raise ArgumentError("to_torch: " + "; ".join(problems))
     refused = list(_refused(graph))
@@ -82,7 +82,11 @@ def to_torch(
 
 
 def _unfit_arrays(
-    graph: Graph, inputs: Collection[str], arg_params: Mapping[str, Any], aux_params: Mapping[str, Any]
+    graph: Graph,
+    inputs: Collection[str],
+    arg_params: Mapping[str, Any],
+    aux_params: Mapping[str, Any],
+    share: bool,
 ) -> Iterator[str]:
     """Yield what is wrong with the arrays."""
     for what, given, names in (
@@ -97,8 +101,8 @@ def _unfit_arrays(
         for name in (n for n in names if n in given):
             if not isinstance(given[name], (NDArray, np.ndarray, torch.Tensor)):
                 yield f"{name} is {type(given[name]).__name__}, expected an NDArray"
-            elif getattr(given[name], "stype", "default") != "default":
-                yield f"{name} is stored as {given[name].stype}; call tostype('default')"
+            elif share and getattr(given[name], "stype", "default") != "default":
+                yield f"{name} is stored as {given[name].stype}, which cannot be shared; call tostype('default')"
 
 
 def _parameters(graph: Graph) -> set[str]:
@@ -133,12 +137,12 @@ def _unfit_names(graph: Graph, inputs: Collection[str]) -> Iterator[str]:
 
 def _refused(graph: Graph) -> Iterator[str]:
     """Yield what a module of torch cannot have."""
-    declared = declared_storage(graph)
-    # the values of a row-sparse weight are those of a dense one
-    storage = storage_of(graph, {n: s for n, s in declared.items() if s != "row_sparse"})
-    if storage is not None:
-        for (node, _), stype in storage.values.items():
-            yield f"{node.describe()}, stored as {stype}"
+    # other storage types hold the values that dense arrays hold
+    ragged = {name: stype for name, stype in declared_storage(graph).items() if stype == "ragged"}
+    storage = storage_of(graph, ragged) if ragged else None
+    for (node, _), stype in storage.values.items() if storage is not None else ():
+        if stype == "ragged":
+            yield f"{node.describe()}, stored as ragged"
     for node in graph.nodes:
         for body in node.subgraphs:
             yield from _refused(body)
@@ -153,7 +157,7 @@ def _refused(graph: Graph) -> Iterator[str]:
 def _tensor(value: Any, share: bool) -> torch.Tensor:
     """Return an array's memory, or a copy of it."""
     if isinstance(value, NDArray):
-        found = value.torch().detach()
+        found = (value if value.stype == "default" else value.tostype("default")).torch().detach()
     else:
         found = value.detach() if isinstance(value, torch.Tensor) else torch.from_numpy(np.asarray(value))
     return found if share else found.clone()

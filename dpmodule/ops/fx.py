@@ -15,6 +15,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import torch
+from torch.fx import Proxy
 
 from ..base import ArgumentError
 from .registry import get
@@ -105,10 +106,13 @@ def _made_for(op: Op) -> Function:
         memory: Memory | None = None,
         **attributes: Any,
     ) -> Any:
-        if tensors and tensors[0] is None:
+        given = tensors[0] if tensors else like
+        if isinstance(given, Proxy):
+            around = {"training": training, "like": like, "out_shapes": out_shapes, "bodies": bodies, "memory": memory}
+            return _traced(given, function, tensors, attributes, around)
+        if tensors and given is None:
             return None
         a = read(attributes, like, bodies)
-        given = like if like is not None else tensors[0] if tensors else None
         device = torch.device("cpu") if given is None else given.device
         env = Env(device, None, training, out_shapes, None, None if memory is None else memory.kept)
         return compute(a, env, *tensors)
@@ -117,6 +121,27 @@ def _made_for(op: Op) -> Function:
     function.__module__ = __name__
     function.__doc__ = op.doc
     return function
+
+
+def _traced(
+    proxy: Proxy,
+    function: Function,
+    tensors: Sequence[Any],
+    attributes: dict[str, Any],
+    around: dict[str, Any],
+) -> Any:
+    """Record a call as one of `torch.fx`, whose tracers need not look into it."""
+    tracer: Any = proxy.tracer
+
+    def path(module: torch.nn.Module) -> Any:
+        return tracer.create_proxy("get_attr", tracer.path_of_module(module), (), {})
+
+    given = {key: value for key, value in around.items() if isinstance(value, Proxy) or value}
+    if "bodies" in given:
+        given["bodies"] = tuple(map(path, given["bodies"]))
+    if "memory" in given:
+        given["memory"] = path(given["memory"])
+    return tracer.create_proxy("call_function", function, tuple(tensors), {**attributes, **given})
 
 
 def _reader(op: Op) -> Callable[..., Any]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -48,36 +48,45 @@ def _reshape(a: Any, env: Env, data: torch.Tensor) -> torch.Tensor:
     return data.reshape(resolve.__wrapped__(tuple(data.shape), codes, reverse))
 
 
-def _loop_or_branch(name: str) -> Callable[..., Any]:
-    """Return the run of an operator that reads numbers to decide what to do."""
-    run = get(name).run
-
-    def compute(a: Any, env: Env, *tensors: torch.Tensor) -> Any:
-        if torch.compiler.is_exporting():
-            raise StateError(
-                f"{name} looks at its data to decide what runs, which torch.export cannot record; export the symbol "
-                "with mx.onnx.export_model, or the parts around it"
-            )
-        if name == "_while_loop":
-            env = _with_sizes(a, env, tensors)
-        return run(a, env, *tensors)
-
-    return compute
+def _cond(a: Any, env: Env, *tensors: torch.Tensor) -> Any:
+    """Run one of two branches."""
+    _refuse_export("_cond")
+    return get("_cond").run(a, env, *tensors)
 
 
-def _with_sizes(a: Any, env: Env, tensors: Sequence[torch.Tensor]) -> Env:
-    """Return an environment with the shapes of stacked outputs, which one run of the body tells."""
+def _while_loop(a: Any, env: Env, *tensors: torch.Tensor) -> Any:
+    """Run a loop; the shapes of outputs that are stacked follow from its first step, which is tried if there is none."""
+    _refuse_export("_while_loop")
+    test, body = a.bodies
+    if test(env, [tensors[i] for i in a.cond_input_locs])[0].item():
+        sizes = ((a.max_iterations,),) * a.num_out_data
+        return get("_while_loop").run(a, Env(env.device, env.generator, env.is_train, sizes), *tensors)
+    values = [tensors[i] for i in a.func_input_locs]
     with torch.no_grad():
-        made = a.bodies[1](env, [tensors[i] for i in a.func_input_locs])
-    sizes = tuple((a.max_iterations, *one.shape) for one in made[: a.num_out_data])
-    return Env(env.device, env.generator, env.is_train, sizes)
+        made = body(Env(env.device, env.generator, False), values)[: a.num_out_data]
+    stacked = [torch.zeros((a.max_iterations, *one.shape), dtype=one.dtype, device=one.device) for one in made]
+    results = (*stacked, *(values[i] for i in a.func_var_locs))
+    return results[0] if len(results) == 1 else results
+
+
+def _refuse_export(name: str) -> None:
+    """Refuse to be recorded.
+
+    Raises:
+        StateError: `torch.export` is at work.
+    """
+    if torch.compiler.is_exporting():
+        raise StateError(
+            f"{name} looks at its data to decide what runs, which torch.export cannot record; export the symbol with "
+            "mx.onnx.export_model, or the parts of it beside the loop or branch"
+        )
 
 
 FORMS: dict[str, Callable[..., Any]] = {
     "Dropout": _dropout,
     "FullyConnected": _fully_connected,
     "Reshape": _reshape,
-    "_cond": _loop_or_branch("_cond"),
-    "_while_loop": _loop_or_branch("_while_loop"),
+    "_cond": _cond,
+    "_while_loop": _while_loop,
 }
 """Functions ``(a, env, *tensors)`` by the operator's name."""
