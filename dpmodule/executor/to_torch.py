@@ -148,10 +148,9 @@ def _refused(graph: Graph) -> Iterator[str]:
             yield from _refused(body)
         if node.op is None or node.op.owner is not None or not node.op.mutates:
             continue
-        declared_inputs = node.op.wanted(node.a, len(node.inputs))
-        kinds = {one.kind for one in declared_inputs if one.name in node.op.mutates} - {AUX}
-        if node.op.variadic is not None or (kinds and not hasattr(node.a, "fix_gamma")):
-            yield f"{node.describe()}, which writes over its inputs"
+        states = {one.name for one in node.op.wanted(node.a, len(node.inputs)) if one.kind == AUX}
+        if node.op.variadic is not None or states & {*node.op.commit_now}:
+            yield f"{node.describe()}, which writes over its inputs when it is called"
 
 
 def _tensor(value: Any, share: bool) -> torch.Tensor:

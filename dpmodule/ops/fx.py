@@ -95,7 +95,7 @@ def __getattr__(name: str) -> Any:
 
 def _made_for(op: Op) -> Function:
     """Return a new function for an operator."""
-    read, compute = _reader(op), _computation(op)
+    read, compute, is_plain = _reader(op), _computation(op), op.loss is None
 
     def function(
         *tensors: Any,
@@ -110,8 +110,8 @@ def _made_for(op: Op) -> Function:
         if isinstance(given, Proxy):
             around = {"training": training, "like": like, "out_shapes": out_shapes, "bodies": bodies, "memory": memory}
             return _traced(given, function, tensors, attributes, around)
-        if tensors and given is None:
-            return None
+        if is_plain and any(each is None for each in tensors):
+            return None  # works on labels, and there are none
         a = read(attributes, like, bodies)
         device = torch.device("cpu") if given is None else given.device
         env = Env(device, None, training, out_shapes, None, None if memory is None else memory.kept)
