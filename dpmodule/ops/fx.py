@@ -22,6 +22,7 @@ from .registry import get
 from .dtypes import name_of
 from .spec import AUX, Env, Op
 from .fx_forms import FORMS
+from .fx_opaque import call, is_opaque
 
 __all__ = ["RESERVED", "Memory", "function_of", "part"]
 
@@ -95,7 +96,7 @@ def __getattr__(name: str) -> Any:
 
 def _made_for(op: Op) -> Function:
     """Return a new function for an operator."""
-    read, compute, is_plain = _reader(op), _computation(op), op.loss is None
+    name, read, compute, is_plain = op.name, _reader(op), _computation(op), op.loss is None
 
     def function(
         *tensors: Any,
@@ -112,6 +113,8 @@ def _made_for(op: Op) -> Function:
             return _traced(given, function, tensors, attributes, around)
         if is_plain and any(each is None for each in tensors):
             return None  # works on labels, and there are none
+        if is_opaque(name) and tensors:
+            return call(name, attributes, tensors)
         a = read(attributes, like, bodies)
         device = torch.device("cpu") if given is None else given.device
         env = Env(device, None, training, out_shapes, None, None if memory is None else memory.kept)
