@@ -24,6 +24,7 @@ from .torch_writer import Plan, written
 
 __all__ = ["to_torch"]
 
+
 def to_torch(
     graph: Graph,
     arg_params: Mapping[str, Any],

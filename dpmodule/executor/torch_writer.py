@@ -178,7 +178,8 @@ class _Writer:
 
     def _surroundings(self, node: Node) -> dict[str, Any]:
         """Return the keywords of a call that are no attributes."""
-        op, found = node.op, {}
+        op = node.op
+        found: dict[str, Any] = {}
         if op is None:
             return found
         if not node.inputs:
@@ -202,7 +203,9 @@ class _Writer:
         name, kind = next(kinds, (next(iter([*self._plan.inputs, *self._plan.held]), None), None))
         if name is None:
             return {}
-        found: dict[str, Any] = {"like": self._values.get((self._variables[name], 0)) or self._write_held(name)}
+        found: dict[str, Any] = {
+            "like": self._values.get((self._variables[name], 0)) or self._write_held(name)
+        }
         if "dtype" in node.a._fields and not _is_of(node, kind):
             found["dtype"] = node.a.dtype
         return found

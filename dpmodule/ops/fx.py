@@ -5,8 +5,8 @@ Each function is made when it is first asked for, and is an attribute of this mo
 name. It calls torch alone: no kernel that is chosen by size, which would fix the size of a batch in a trace.
 
 Beside the operator's attributes a function takes ``training``; ``like``, a tensor whose device and floating type what
-is made from nothing gets; ``out_shapes``, the shapes of outputs that no input tells; ``bodies``, the subgraphs of a loop or
-branch as modules; and ``memory``, in which an operator keeps what it keeps.
+is made from nothing gets; ``out_shapes``, the shapes of outputs that no input tells; ``bodies``, the subgraphs of a
+loop or branch as modules; and ``memory``, in which an operator keeps what it keeps.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ import torch
 from torch.fx import Proxy
 
 from ..base import ArgumentError
-from .registry import get
 from .dtypes import name_of
-from .spec import AUX, Env, Op
 from .fx_forms import FORMS
 from .fx_opaque import call, is_opaque
+from .registry import get
+from .spec import AUX, Env, Op
 
 __all__ = ["RESERVED", "Memory", "function_of", "part"]
 
@@ -109,16 +109,15 @@ def _made_for(op: Op) -> Function:
     ) -> Any:
         given = tensors[0] if tensors else like
         if isinstance(given, Proxy):
-            around = {"training": training, "like": like, "out_shapes": out_shapes, "bodies": bodies, "memory": memory}
+            around = _Around(training, like, out_shapes, bodies, memory)
             return _traced(given, function, tensors, attributes, around)
         if is_plain and any(each is None for each in tensors):
             return None  # works on labels, and there are none
         if is_opaque(name) and tensors:
             return call(name, attributes, tensors)
-        a = read(attributes, like, bodies)
         device = torch.device("cpu") if given is None else given.device
         env = Env(device, None, training, out_shapes, None, None if memory is None else memory.kept)
-        return compute(a, env, *tensors)
+        return compute(read(attributes, like, bodies), env, *tensors)
 
     function.__name__ = function.__qualname__ = op.name
     function.__module__ = __name__
@@ -126,12 +125,18 @@ def _made_for(op: Op) -> Function:
     return function
 
 
+class _Around(NamedTuple):
+    """What a call has beside tensors and attributes."""
+
+    training: Any
+    like: Any
+    out_shapes: Any
+    bodies: Sequence[torch.nn.Module]
+    memory: Memory | None
+
+
 def _traced(
-    proxy: Proxy,
-    function: Function,
-    tensors: Sequence[Any],
-    attributes: dict[str, Any],
-    around: dict[str, Any],
+    proxy: Proxy, function: Function, tensors: Sequence[Any], attributes: dict[str, Any], around: _Around
 ) -> Any:
     """Record a call as one of `torch.fx`, whose tracers need not look into it."""
     tracer: Any = proxy.tracer
@@ -139,12 +144,15 @@ def _traced(
     def path(module: torch.nn.Module) -> Any:
         return tracer.create_proxy("get_attr", tracer.path_of_module(module), (), {})
 
-    given = {key: value for key, value in around.items() if isinstance(value, Proxy) or value}
-    if "bodies" in given:
-        given["bodies"] = tuple(map(path, given["bodies"]))
-    if "memory" in given:
-        given["memory"] = path(given["memory"])
-    return tracer.create_proxy("call_function", function, tuple(tensors), {**attributes, **given})
+    keywords = dict(attributes)
+    for key, value in zip(around._fields[:3], around):
+        if isinstance(value, Proxy) or value:
+            keywords[key] = value
+    if around.bodies:
+        keywords["bodies"] = tuple(map(path, around.bodies))
+    if around.memory is not None:
+        keywords["memory"] = path(around.memory)
+    return tracer.create_proxy("call_function", function, tuple(tensors), keywords)
 
 
 def _reader(op: Op) -> Callable[..., Any]:
@@ -186,7 +194,7 @@ def _loss(op: Op) -> Function:
         if any(label is None for label in rest):
             if env.is_train:
                 raise ArgumentError(
-                    f"{name}: no label was given, which a loss needs in train mode; give it, or call eval() on the module"
+                    f"{name}: no label was given, which a loss needs in train mode; give it, or call eval()"
                 )
             return forward(a, env, data, *rest)
         if not (torch.is_grad_enabled() and data.requires_grad):

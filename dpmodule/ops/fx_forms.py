@@ -9,8 +9,9 @@ import torch
 from torch.nn import functional as F
 
 from ..base import StateError
-from .registry import get
 from .array.codes import resolve
+from .fx_opaque import is_exporting
+from .registry import get
 from .spec import Env
 
 __all__ = ["FORMS"]
@@ -55,7 +56,7 @@ def _cond(a: Any, env: Env, *tensors: torch.Tensor) -> Any:
 
 
 def _while_loop(a: Any, env: Env, *tensors: torch.Tensor) -> Any:
-    """Run a loop; the shapes of outputs that are stacked follow from its first step, which is tried if there is none."""
+    """Run a loop; of one without steps, a step is tried for the shapes of outputs that are stacked."""
     _refuse_export("_while_loop")
     test, body = a.bodies
     if test(env, [tensors[i] for i in a.cond_input_locs])[0].item():
@@ -64,7 +65,9 @@ def _while_loop(a: Any, env: Env, *tensors: torch.Tensor) -> Any:
     values = [tensors[i] for i in a.func_input_locs]
     with torch.no_grad():
         made = body(Env(env.device, env.generator, False), values)[: a.num_out_data]
-    stacked = [torch.zeros((a.max_iterations, *one.shape), dtype=one.dtype, device=one.device) for one in made]
+    stacked = [
+        torch.zeros((a.max_iterations, *one.shape), dtype=one.dtype, device=one.device) for one in made
+    ]
     results = (*stacked, *(values[i] for i in a.func_var_locs))
     return results[0] if len(results) == 1 else results
 
@@ -75,7 +78,7 @@ def _refuse_export(name: str) -> None:
     Raises:
         StateError: `torch.export` is at work.
     """
-    if torch.compiler.is_exporting():
+    if is_exporting():
         raise StateError(
             f"{name} looks at its data to decide what runs, which torch.export cannot record; export the symbol with "
             "mx.onnx.export_model, or the parts of it beside the loop or branch"

@@ -18,17 +18,28 @@ from .infer import infer_shape, infer_type
 from .registry import get
 from .spec import Env
 
-__all__ = ["call", "is_opaque"]
+__all__ = ["call", "is_exporting", "is_opaque"]
+
+is_exporting = getattr(torch.compiler, "is_exporting", bool)
+"""Say whether `torch.export` is at work; torch 2.6 does not tell."""
 
 _WITHOUT_GRADIENT = frozenset(
-    "_contrib_MultiBoxTarget _contrib_MultiBoxDetection _contrib_Proposal _contrib_MultiProposal".split()
+    {"_contrib_MultiBoxTarget", "_contrib_MultiBoxDetection", "_contrib_Proposal", "_contrib_MultiProposal"}
 )
 _IN_PREDICTION = frozenset(
-    """_contrib_box_nms _contrib_bipartite_matching _contrib_count_sketch _contrib_index_copy _contrib_hawkesll
-    _contrib_RROIAlign _contrib_SparseEmbedding CTCLoss _sparse_retain _cvimdecode""".split()
+    {
+        "CTCLoss",
+        "_contrib_RROIAlign",
+        "_contrib_SparseEmbedding",
+        "_contrib_bipartite_matching",
+        "_contrib_box_nms",
+        "_contrib_count_sketch",
+        "_contrib_hawkesll",
+        "_contrib_index_copy",
+        "_cvimdecode",
+        "_sparse_retain",
+    }
 )
-
-
 _BY_NUMPY = frozenset({"_contrib_MultiBoxPrior"})
 """Those that compute on numbers with NumPy, which `torch.compile` takes for arrays."""
 
@@ -39,7 +50,9 @@ def is_opaque(name: str) -> bool:
         return torch.compiler.is_dynamo_compiling()
     if name in _WITHOUT_GRADIENT:
         return torch.compiler.is_compiling()
-    return name in _IN_PREDICTION and torch.compiler.is_exporting()
+    if name not in _IN_PREDICTION:
+        return False
+    return is_exporting() or (torch.compiler.is_compiling() and not torch.is_grad_enabled())
 
 
 def call(name: str, attributes: dict[str, Any], tensors: Sequence[torch.Tensor]) -> Any:

@@ -49,7 +49,11 @@ EXAMPLES = {
     "custom_operator": (lambda m: m.network(), {"data": (4, 64), "softmax_label": (4,)}, {}),
     "detection_ssd": (lambda m: m.network(), {"data": (2, 3, 32, 32), "label": (2, 2, 5)}, {"label": _boxes}),
     "bucketing_lm": (lambda m: m.generator(20, 8)(5)[0], {"data": (4, 5), "softmax_label": (4, 5)}, TEXT),
-    "model_parallel_lstm": (lambda m: m.generator(20, 8)(5)[0], {"data": (4, 5), "softmax_label": (4, 5)}, TEXT),
+    "model_parallel_lstm": (
+        lambda m: m.generator(20, 8)(5)[0],
+        {"data": (4, 5), "softmax_label": (4, 5)},
+        TEXT,
+    ),
     "sparse_linear": (lambda m: m.linear(4), {"data": (4, 65536), "softmax_label": (4,)}, {}),
 }
 
@@ -103,7 +107,9 @@ def test_large_networks_compute_the_same(name):
 def test_networks_of_the_examples_compute_the_same(name):
     make, shapes, values = EXAMPLES[name]
     symbol = without_dropout(make(_example(name)))
-    dtype = "float64" if name == "detection_ssd" else "float32"  # of a bias before BatchNorm only rounding is left
+    dtype = (
+        "float64" if name == "detection_ssd" else "float32"
+    )  # of a bias before BatchNorm only rounding is left
     arrays, states = draw(symbol, shapes, dtype=dtype, values=values)
     skip = {key for key in values if key in ("data", "label")}
     compare(symbol, shapes, arrays, states, skip=skip)
@@ -154,7 +160,9 @@ def test_published_checkpoints_give_what_mxnet_gives(name, epoch):
 def test_arrays_keep_their_names_and_order():
     symbol, shapes, arrays, states = _network("resnet20")
     net = _module("resnet20")
-    assert [name for name, _ in net.named_parameters()] == [n for n in symbol.list_arguments() if n not in shapes]
+    assert [name for name, _ in net.named_parameters()] == [
+        n for n in symbol.list_arguments() if n not in shapes
+    ]
     assert [name for name, _ in net.named_buffers()] == symbol.list_auxiliary_states()
     for name, value in net.state_dict().items():
         np.testing.assert_array_equal(value.numpy(), {**arrays, **states}[name].asnumpy())
@@ -164,7 +172,11 @@ def test_names_with_dots_become_parts_of_parts():
     weight, bias = mx.sym.Variable("encoder.0.weight"), mx.sym.Variable("encoder.0.bias")
     data = mx.sym.Variable("data-in")
     net = mx.sym.FullyConnected(data, weight=weight, bias=bias, num_hidden=3, name="encoder.0")
-    params = {"encoder.0.weight": mx.nd.ones((3, 2)), "encoder.0.bias": mx.nd.ones(3), "unknown": mx.nd.ones(1)}
+    params = {
+        "encoder.0.weight": mx.nd.ones((3, 2)),
+        "encoder.0.bias": mx.nd.ones(3),
+        "unknown": mx.nd.ones(1),
+    }
     module = net.to_torch(params)
     assert list(module.state_dict()) == ["encoder.0.weight", "encoder.0.bias"]
     assert isinstance(module.get_submodule("encoder.0"), torch.nn.Module)
@@ -369,7 +381,10 @@ def test_foreach_runs_trains_and_exports_with_any_batch():
 def test_while_loops_run_and_train(start):
     count, x = mx.sym.Variable("count"), mx.sym.Variable("x")
     out, states = mx.sym.contrib.while_loop(
-        lambda count, x: count < 3, lambda count, x: (x * 2, [count + 1, x * 1.5]), [count, x], max_iterations=5
+        lambda count, x: count < 3,
+        lambda count, x: (x * 2, [count + 1, x * 1.5]),
+        [count, x],
+        max_iterations=5,
     )
     symbol = mx.sym.Group([*(out if isinstance(out, list) else [out]), *states])
     shapes = {"count": (1,), "x": (2, 3)}
@@ -424,7 +439,12 @@ def test_names_that_torch_cannot_have_come_in_one_error():
     net = sum((mx.sym.Variable(name) for name in names), mx.sym.Variable("data"))
     with pytest.raises(ArgumentError) as error:
         net.to_torch({name: mx.nd.ones(1) for name in names})
-    for part in ("'type' of 'type'", "'a' is a variable, and 'a.b'", "'c..d' has an empty part", "'training' of"):
+    for part in (
+        "'type' of 'type'",
+        "'a' is a variable, and 'a.b'",
+        "'c..d' has an empty part",
+        "'training' of",
+    ):
         assert part in str(error.value)
 
 
@@ -495,7 +515,9 @@ def test_a_network_is_compiled_whole_with_any_batch():
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)
-@walks([(n, backend) for n in ("mlp", "lenet", "resnet20") for backend in ("aot_eager", "inductor")], seconds=900)
+@walks(
+    [(n, backend) for n in ("mlp", "lenet", "resnet20") for backend in ("aot_eager", "inductor")], seconds=900
+)
 def test_networks_are_compiled_whole_with_any_batch(name, backend):
     _check_compiled(name, backend=backend)
 

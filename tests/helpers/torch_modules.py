@@ -10,7 +10,9 @@ __all__ = ["compare", "draw", "without_dropout"]
 
 def without_dropout(symbol):
     """The same network, whose dropout drops nothing."""
-    nodes = [node for node in symbol.graph.nodes if node.op is not None and node.op.name in ("Dropout", "RNN")]
+    nodes = [
+        node for node in symbol.graph.nodes if node.op is not None and node.op.name in ("Dropout", "RNN")
+    ]
     for node in nodes:
         node.set_param("p", "0.0")
     return symbol
@@ -59,7 +61,9 @@ def compare(symbol, shapes, arrays, states, tolerance=1e-5, train=True, skip=())
         _close("eval", _all(net.eval()(*given)), wanted, tolerance)
     if not train:
         return net
-    given = [t.clone().requires_grad_(name not in skip and t.is_floating_point()) for name, t in zip(inputs, given)]
+    given = [
+        t.clone().requires_grad_(name not in skip and t.is_floating_point()) for name, t in zip(inputs, given)
+    ]
     outputs = executor.forward(is_train=True)
     found = _all(net.train()(*given))
     _close("train", [t.detach() for t in found], [out.asnumpy() for out in outputs], tolerance)
