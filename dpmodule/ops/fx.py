@@ -144,10 +144,8 @@ def _traced(
     def path(module: torch.nn.Module) -> Any:
         return tracer.create_proxy("get_attr", tracer.path_of_module(module), (), {})
 
-    keywords = dict(attributes)
-    for key, value in zip(around._fields[:3], around):
-        if isinstance(value, Proxy) or value:
-            keywords[key] = value
+    named = zip(around._fields[:3], around)
+    keywords = {**attributes, **{key: value for key, value in named if isinstance(value, Proxy) or value}}
     if around.bodies:
         keywords["bodies"] = tuple(map(path, around.bodies))
     if around.memory is not None:
