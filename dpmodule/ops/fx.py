@@ -21,7 +21,7 @@ from ..base import ArgumentError
 from .dtypes import name_of
 from .fx_forms import FORMS
 from .fx_opaque import call, is_opaque
-from .registry import get
+from .registry import find
 from .spec import AUX, Env, Op
 
 __all__ = ["RESERVED", "Memory", "function_of", "part"]
@@ -89,9 +89,10 @@ def function_of(op: Op) -> Function:
 
 
 def __getattr__(name: str) -> Any:
-    if name.startswith("__"):
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return function_of(get(name))
+    found = None if name.startswith("__") else find(name)
+    if found is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}, since there is no such operator")
+    return function_of(found)
 
 
 def _made_for(op: Op) -> Function:
