@@ -91,7 +91,9 @@ def function_of(op: Op) -> Function:
 def __getattr__(name: str) -> Any:
     found = None if name.startswith("__") else find(name)
     if found is None:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}, since there is no such operator")
+        raise AttributeError(
+            f"module {__name__!r} has no attribute {name!r}, since there is no such operator"
+        )
     return function_of(found)
 
 

@@ -115,7 +115,7 @@ def test_networks_of_the_examples_compute_the_same(name):
     compare(symbol, shapes, arrays, states, skip=skip)
 
 
-def _published(name):
+def _published_graph(name):
     expected = json.loads((SYMBOLS / "expected.json").read_text())[name]["infer_inputs"]
     symbol = without_dropout(mx.sym.load(str(SYMBOLS / f"{name}-symbol.json")))
     shapes = {key: tuple(shape) for key, shape in expected.items()}
@@ -123,6 +123,11 @@ def _published(name):
         shapes["data"] = (2, 3, 64, 64)
     found = dict(zip(symbol.list_arguments(), symbol.infer_shape(**shapes)[0]))
     shapes.update({key: shape for key, shape in found.items() if key.endswith("label")})
+    return symbol, shapes
+
+
+def _published(name):
+    symbol, shapes = _published_graph(name)
     compare(symbol, shapes, *draw(symbol, shapes))
 
 
@@ -478,6 +483,42 @@ def _check_export(name, strict):
 @walks(["mlp", "lenet"])
 def test_networks_are_exported_with_any_batch(name):
     _check_export(name, strict=False)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+@walks(
+    [(name, strict) for name in EXAMPLES if name != "custom_operator" for strict in (False, True)],
+    seconds=600,
+)
+def test_networks_of_the_examples_are_exported_with_any_batch(name, strict):
+    make, shapes, values = EXAMPLES[name]
+    symbol = make(_example(name))
+    if name == "detection_ssd":  # without the labels, which it is trained with
+        symbol = symbol.get_internals()["detection_output"]
+    _check_exported(symbol, shapes, values, strict)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+@walks([(name, strict) for name in NAMES if name not in FULL_SIZE for strict in (False, True)], seconds=600)
+def test_published_graphs_are_exported_with_any_batch(name, strict):
+    _check_exported(*_published_graph(name), {}, strict)
+
+
+def _check_exported(symbol, shapes, values, strict):
+    symbol_shapes = {key: shape for key, shape in shapes.items() if key in symbol.list_arguments()}
+    arrays, states = draw(symbol, symbol_shapes, dtype="float32", values=values)
+    net = symbol.to_torch({n: a for n, a in arrays.items() if n not in shapes}, states).eval()
+    (data,) = (arrays[n].torch() for n in shapes if n in arrays and "label" not in n and n != "target")
+    data = torch.cat([data, data])
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        made = torch.export.export(net, (data,), dynamic_shapes=({0: BATCH},), strict=strict).module()
+    more = torch.cat([data, data, data])
+    found, wanted = made(more), net(more)
+    for one, two in zip(*((t if isinstance(t, (tuple, list)) else (t,)) for t in (found, wanted))):
+        torch.testing.assert_close(one, two)
 
 
 @pytest.mark.slow
