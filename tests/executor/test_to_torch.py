@@ -54,8 +54,22 @@ EXAMPLES = {
         {"data": (4, 5), "softmax_label": (4, 5)},
         TEXT,
     ),
+    "stateful_lstm": (
+        lambda m: m.network(20, 8)[0],
+        {
+            "data": (4, 16),
+            "lstm_begin_state_0": (1, 4, 8),
+            "lstm_begin_state_1": (1, 4, 8),
+            "softmax_label": (4, 16),
+        },
+        TEXT,
+    ),
     "sparse_linear": (lambda m: m.linear(4), {"data": (4, 65536), "softmax_label": (4,)}, {}),
 }
+
+
+NOT_EXPORTED = {"custom_operator", "stateful_lstm"}
+"""One runs code of the user's, one has several inputs."""
 
 
 def _example(name):
@@ -488,7 +502,7 @@ def test_networks_are_exported_with_any_batch(name):
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 @walks(
-    [(name, strict) for name in EXAMPLES if name != "custom_operator" for strict in (False, True)],
+    [(name, strict) for name in EXAMPLES if name not in NOT_EXPORTED for strict in (False, True)],
     seconds=600,
 )
 def test_networks_of_the_examples_are_exported_with_any_batch(name, strict):
