@@ -28,7 +28,9 @@ def _to_torch(session: Session, section: Section) -> None:
     """Predict with a module that has left, against the one that stays."""
     workload = WORKLOADS["resnet20"]
     batches = str(session.short(workload.batches, workload.checked))
-    backend = "eager" if session.quick else "inductor"  # "eager" compiles nothing, and does not take half a minute
+    backend = (
+        "eager" if session.quick else "inductor"
+    )  # "eager" compiles nothing, and does not take half a minute
     compiled = json.dumps({"compile": {"backend": backend}})
     with session.sides(
         left=("left", workload.network, batches, json.dumps({"backend": backend, "dynamic": False})),

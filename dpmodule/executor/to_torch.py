@@ -51,35 +51,45 @@ def to_torch(
         OpError: operators or storage types that a module of torch cannot have; lists all.
         ShapeError: the arrays do not fit the graph.
     """
-    graph.check_names()
-    names = [n for n in graph.argument_names if n not in arg_params] if inputs is None else list(inputs)
-    names = [n for n in graph.argument_names if n in names]
-    problems = [*_unfit_arrays(graph, names, arg_params, aux_params, share), *_unfit_names(graph, names)]
-    if problems:
-        raise ArgumentError("to_torch: " + "; ".join(problems))
-    refused = list(_refused(graph))
-    if refused:
-        raise OpError(f"to_torch: a module of torch cannot have {'; '.join(refused)}")
-    given = {**{n: arg_params[n] for n in graph.argument_names if n not in names}}
-    given.update({n: aux_params[n] for n in graph.auxiliary_names})
-    held = {name: _tensor(value, share) for name, value in given.items()}
-    labels = _only_labels(graph, names)
-    optional = {node.name for node in labels if node.op is None}
-    found, missing = sizes_of(
-        graph,
-        {name: tuple(t.shape) for name, t in held.items()},
-        [n for n in names if n not in optional],
-        shapes or {},
-    )
+    for what, given in (("arg_params", arg_params), ("aux_params", aux_params)):
+        if not isinstance(given, Mapping):
+            raise ArgumentError(
+                f"to_torch: {what} is {type(given).__name__}, expected a dict of arrays by name"
+            )
+    wanted = [n for n in graph.argument_names if n not in arg_params] if inputs is None else inputs
+    names = [n for n in graph.argument_names if n in wanted]
+    _check(graph, names, arg_params, aux_params, share)
+    arrays = {n: arg_params[n] for n in graph.argument_names if n not in names}
+    arrays.update({n: aux_params[n] for n in graph.auxiliary_names})
+    held = {name: _tensor(value, share) for name, value in arrays.items()}
+    labels, ones = _only_labels(graph, names), _always_one(graph)
+    data = [n for n in names if n not in {node.name for node in labels}]
+    sizes, missing = sizes_of(graph, {name: tuple(t.shape) for name, t in held.items()}, data, shapes or {})
     if missing:
         raise ArgumentError(
             f"to_torch: the shape of {', '.join(n.describe() for n in missing)} follows from shapes of inputs that are "
             f"not known; give shapes={{name: shape}} for {', '.join(names)}"
         )
-    ones = _always_one(graph)
     for name in ones & held.keys():
         held[name].fill_(1)
-    return written(Plan(graph, names, labels, held, {*fixed, *ones}, found))
+    return written(Plan(graph, names, labels, held, {*fixed, *ones}, sizes))
+
+
+def _check(
+    graph: Graph,
+    inputs: Collection[str],
+    arg_params: Mapping[str, Any],
+    aux_params: Mapping[str, Any],
+    share: bool,
+) -> None:
+    """Refuse what a module of torch cannot be made of; `to_torch` tells of the errors."""
+    graph.check_names()
+    problems = [*_unfit_arrays(graph, inputs, arg_params, aux_params, share), *_unfit_names(graph, inputs)]
+    if problems:
+        raise ArgumentError("to_torch: " + "; ".join(problems))
+    refused = list(_refused(graph))
+    if refused:
+        raise OpError(f"to_torch: a module of torch cannot have {'; '.join(refused)}")
 
 
 def _unfit_arrays(
@@ -98,7 +108,9 @@ def _unfit_arrays(
         if what == "arg_params":
             missing += [n for n in inputs if n in _parameters(graph)]
         if missing:
-            yield f"{what} has no {', '.join(missing)}"
+            prefixed = any(key.startswith(("arg:", "aux:")) for key in given)
+            hint = " (its names begin as in files; mx.model.load_checkpoint takes arg: and aux: away)"
+            yield f"{what} has no {', '.join(missing)}{hint if prefixed else ''}"
         for name in (n for n in names if n in given):
             if not isinstance(given[name], (NDArray, np.ndarray, torch.Tensor)):
                 yield f"{name} is {type(given[name]).__name__}, expected an NDArray"
