@@ -34,6 +34,8 @@ from .updates import Updates, check_compression
 from .workers import run_between
 
 if TYPE_CHECKING:
+    from torch.fx import GraphModule
+
     from ..executor.explanation import Explanation
 
 __all__ = ["Module"]
@@ -716,6 +718,58 @@ class Module(BaseModule):
             StateError: the module is not bound, or memory is to be measured while a profiler runs.
         """
         return self.group.execs[0].explain(is_train, times, measure_memory, self.group.param_names)
+
+    def to_torch(self, share: bool = False) -> GraphModule:
+        """Return the network with its parameters as a `torch.nn.Module`; see `Symbol.to_torch`.
+
+        ``forward`` takes data, states and labels. Parameters under `fixed_param_names` need no gradient there, either.
+        `set_params` takes values back:
+        ``mod.set_params({n: mx.nd.array(t) for n, t in net.state_dict().items() if n in mod.param_names}, aux)``.
+
+        Args:
+            share: whether the torch module's parameters are this module's own, on its first context: what one of
+                them trains the other one sees. Else they are copies.
+
+        Raises:
+            StateError: there are no parameters yet, or nothing is bound that could be shared.
+            ArgumentError: names that a torch module cannot have; lists all.
+            OpError: sparse inputs and the like, which such a module cannot have; lists all.
+
+        Example:
+            >>> net = mx.sym.FullyConnected(mx.sym.Variable("data"), num_hidden=2, name="fc")
+            >>> mod = mx.mod.Module(mx.sym.SoftmaxOutput(net, name="softmax"))
+            >>> mod.bind([("data", (4, 3))], [("softmax_label", (4,))])
+            >>> mod.init_params()
+            >>> mod.to_torch().eval()(mx.nd.ones((5, 3)).torch()).shape
+            torch.Size([5, 2])
+        """
+        from ..executor.to_torch import to_torch
+
+        shapes: dict[str, tuple[int, ...]] = {}
+        if self._stage >= Stage.INITIALIZED:
+            described = (*self.group.data_shapes, *(self.group.label_shapes or ()))
+            shapes = {one[0]: tuple(one[1]) for one in described}
+            arg_params, aux_params = self._shared_params() if share else self.get_params()
+        elif self.preloaded is not None and not share:
+            arg_params, aux_params = map(dict, self.preloaded)
+        else:
+            raise too_early(self, "to_torch")
+        inputs = [*self._data_names, *self._label_names, *self._state_names]
+        return to_torch(
+            self._symbol.graph,
+            arg_params,
+            aux_params,
+            share,
+            inputs=inputs,
+            fixed=self._fixed_param_names,
+            shapes=shapes,
+        )
+
+    def _shared_params(self) -> tuple[dict[str, NDArray], dict[str, NDArray]]:
+        """Return the arrays of the first context themselves."""
+        store = self.group.store
+        aux_names = self._symbol.list_auxiliary_states()
+        return {n: store.array(n, 0) for n in self._param_names}, {n: store.aux(n, 0) for n in aux_names}
 
     # files
 

@@ -69,7 +69,12 @@ class _Windows:
         return flat.reshape(prod(self.kernel), -1)
 
 
-_windows = lru_cache(maxsize=256)(_Windows)
+_kept = lru_cache(maxsize=256)(_Windows)
+
+
+def _windows(a: Any, spatial: tuple[int, ...]) -> _Windows:
+    """Return the windows over a spatial shape; a compiler, which may not know its numbers, gets new ones."""
+    return _Windows(a, spatial) if torch.compiler.is_compiling() else _kept(a, spatial)
 
 
 def _gather(w: _Windows, data: torch.Tensor) -> torch.Tensor:

@@ -177,7 +177,12 @@ class _Window:
         return total.clamp_(min=1)
 
 
-_window = lru_cache(maxsize=256)(_Window)
+_kept = lru_cache(maxsize=256)(_Window)
+
+
+def _window(a: Any, spatial: tuple[int, ...]) -> _Window:
+    """Return the windows over a spatial shape; a compiler, which may not know its numbers, gets new ones."""
+    return _Window(a, spatial) if torch.compiler.is_compiling() else _kept(a, spatial)
 
 
 def _global(a: Any, data: torch.Tensor) -> torch.Tensor:
