@@ -24,7 +24,7 @@ _TORCH = os.path.dirname(os.path.abspath(torch.__file__)) + os.sep
 _OURS = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 _aten = torch.ops.aten
 
-Dynamic = Mapping[str, Mapping[int, str]]
+Dynamic = Mapping[str, Any]
 
 
 class Exported(NamedTuple):
@@ -292,12 +292,13 @@ def functional(program: ExportedProgram) -> ExportedProgram:
         if node.op == "call_function" and node.target in _KEPT:
             _keep_whole(program.graph, node)
     program.graph_module.recompile()
-    table = default_decompositions()
+    table: Any = default_decompositions()
     for target in known_overloads(table):
         table.pop(target)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        return program.run_decompositions(table)
+        found: ExportedProgram = program.run_decompositions(table)
+        return found
 
 
 _KEPT: dict[Any, tuple[Any, int]] = {

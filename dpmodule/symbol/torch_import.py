@@ -5,7 +5,7 @@ from __future__ import annotations
 import operator
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch.export import ExportedProgram
@@ -18,14 +18,30 @@ from .symbol import Group, Symbol
 from .torch_export import export, functional, leaf_names, user_inputs, writes_simply
 from .torch_operators import Builder, Untranslatable, Value, as_size, dims_of, find, is_number
 
-__all__ = ["from_torch"]
+__all__ = ["Imported", "from_torch", "imported"]
 
-Found = tuple[Symbol, dict[str, NDArray], dict[str, NDArray]]
+
+class Imported(NamedTuple):
+    """What a torch module becomes.
+
+    Attributes:
+        symbol: the network.
+        arg_params: values of its parameters and constants by name.
+        aux_params: values of its auxiliary states by name.
+        fixed: names of the arguments that torch does not train.
+        inputs: examples of its inputs by name.
+    """
+
+    symbol: Symbol
+    arg_params: dict[str, NDArray]
+    aux_params: dict[str, NDArray]
+    fixed: list[str]
+    inputs: dict[str, torch.Tensor]
 
 
 def from_torch(
     module: Any, *example: Any, dynamic: Mapping[str, Mapping[int, str]] | None = None, **named: Any
-) -> Found:
+) -> tuple[Symbol, dict[str, NDArray], dict[str, NDArray]]:
     """Turn a torch module into a symbol of ordinary operators, with the values of its parameters.
 
     The module is exported by `torch.export`, and every operator of torch is translated. The symbol can be bound,
@@ -64,13 +80,29 @@ def from_torch(
 
     Source: `torch.export`; MXNet has no such function.
     """
+    found = imported(module, example, named, dynamic)
+    return found.symbol, found.arg_params, found.aux_params
+
+
+def imported(
+    module: Any,
+    example: Sequence[Any],
+    named: Mapping[str, Any],
+    dynamic: Mapping[str, Mapping[int, str]] | None,
+) -> Imported:
+    """Do the work of `from_torch`, whose arguments and errors these are."""
     exported = export(module, example, named, dynamic)
     program, training = exported.program, module.training
     if not _can_walk(program):
         program = functional(program)
     names = [name for name, _ in exported.inputs]
     owned = {id(tensor): name for name, tensor in (*module.named_parameters(), *module.named_buffers())}
-    return _Walk(type(module).__name__, program, names, owned, training).run()
+    symbol, values = _Walk(type(module).__name__, program, names, owned, training).run()
+    arguments = {n: values[n] for n in symbol.list_arguments() if n in values}
+    states = {n: values[n] for n in symbol.list_auxiliary_states() if n in values}
+    trained = {owned[id(p)] for p in module.parameters() if p.requires_grad}
+    examples = {n: e for n, e in exported.inputs if n in symbol.list_arguments()}
+    return Imported(symbol, arguments, states, [n for n in arguments if n not in trained], examples)
 
 
 def _can_walk(program: ExportedProgram) -> bool:
@@ -118,8 +150,8 @@ class _Walk:
         self.problems: dict[str, list[str]] = {}
         self.names = _names(program.graph.nodes)
 
-    def run(self) -> Found:
-        """Translate the program.
+    def run(self) -> tuple[Symbol, dict[str, NDArray]]:
+        """Translate the program; return the symbol, and the values of all variables but the inputs.
 
         Raises:
             ArgumentError: lists everything that has no translation.
@@ -131,10 +163,7 @@ class _Walk:
         if self.problems:
             raise self._refusal()
         symbol = heads[0] if len(heads) == 1 else Group(heads)
-        params = self.builder.params
-        arguments = {n: params[n] for n in symbol.list_arguments() if n in params}
-        states = {n: params[n] for n in symbol.list_auxiliary_states() if n in params}
-        return symbol, arguments, states
+        return symbol, self.builder.params
 
     def _refusal(self) -> ArgumentError:
         rows = "".join(f"\n  {what}: {', '.join(places)}" for what, places in self.problems.items())
@@ -288,11 +317,11 @@ class _Walk:
 
     def _inlined(self, node: TorchNode) -> Any:
         """Translate a part of forward under `torch.no_grad`, or with gradients again."""
-        enabled, inner, *given = node.args
-        graph = getattr(self.program.graph_module, str(getattr(inner, "target", "")))
+        enabled, inner, *given = list[Any](node.args)
+        graph = getattr(self.program.graph_module, str(inner.target))
         places = [n for n in graph.graph.nodes if n.op == "placeholder"]
         for place, outer in zip(places, given):
-            self.values[place] = self.values.get(outer, outer)  # type: ignore[call-overload]
+            self.values[place] = self.values.get(outer, outer)
         self.names.update(_names(graph.graph.nodes))
         self._translate(graph.graph.nodes)
         outputs = next(n for n in graph.graph.nodes if n.op == "output").args[0]
@@ -372,12 +401,16 @@ def _known(node: TorchNode, args: Any, kwargs: Any) -> Any:
     name = node.target._schema.name.removeprefix("aten::")
     if any(word in name for word in _RANDOM) or not all(map(_is_constant, leaves)):
         return None
-    plain = pytree.tree_map(lambda v: v.tensor.clone() if isinstance(v, Value) else v, (args, kwargs))
+    plain = pytree.tree_map(_plain, (args, kwargs))
     with torch.no_grad():
         made = node.target(*plain[0], **{k: v for k, v in plain[1].items() if k != "device"})
     if isinstance(made, torch.Tensor):
         return Value(dims_of(made), made.dtype, None, made)
     return [Value(dims_of(m), m.dtype, None, m) for m in made]
+
+
+def _plain(leaf: Any) -> Any:
+    return leaf.tensor.clone() if isinstance(leaf, Value) and leaf.tensor is not None else leaf
 
 
 def _is_constant(leaf: Any) -> bool:

@@ -179,7 +179,7 @@ def _joint(left: Value, right: Value) -> tuple[Any, ...]:
 
 def _common(left: Operand, right: Operand) -> torch.dtype:
     """Return the type in which two operands are compared."""
-    examples = [
+    examples: list[Any] = [
         torch.empty((1,) * min(o.rank, 1), dtype=o.dtype)
         if isinstance(o, Value)
         else (o if isinstance(o, (bool, int, float)) else 0)

@@ -10,7 +10,7 @@ import torch
 
 from ..symbol import Symbol
 from .builder import Builder
-from .sizes import Dims, dims_of, is_number, same
+from .sizes import Dims, as_size, dims_of, is_number, same
 from .table import TABLE, translates
 from .value import Untranslatable, Value
 
@@ -133,7 +133,7 @@ def _convolution(
     groups: int = 1,
 ) -> Any:
     rank = weight.rank - 2
-    options = {"stride": _each(stride, rank), "dilate": _each(dilation, rank)}
+    options: dict[str, Any] = {"stride": _each(stride, rank), "dilate": _each(dilation, rank)}
     options |= {"num_filter": weight.dims[0], "num_group": groups}
     if isinstance(padding, str):
         value, pad = _named_padding(b, value, weight, padding, options["dilate"])
@@ -173,7 +173,11 @@ def _transposed(
     dilation: Any = 1,
 ) -> Any:
     rank = weight.rank - 2
-    options = {"stride": _each(stride, rank), "dilate": _each(dilation, rank), "pad": _each(padding, rank)}
+    options: dict[str, Any] = {
+        "stride": _each(stride, rank),
+        "dilate": _each(dilation, rank),
+        "pad": _each(padding, rank),
+    }
     options |= {
         "adj": _each(output_padding, rank),
         "num_filter": weight.dims[1] * groups,
@@ -237,7 +241,11 @@ def _max_pool(rank: int) -> Any:
         if any(n != 1 for n in _each(dilation, rank)):
             raise Untranslatable("pools over windows with dilation, which MXNet does not have")
         kernel = _each(kernel_size, rank)
-        options = {"kernel": kernel, "stride": _each(stride, rank) or kernel, "pad": _each(padding, rank)}
+        options: dict[str, Any] = {
+            "kernel": kernel,
+            "stride": _each(stride, rank) or kernel,
+            "pad": _each(padding, rank),
+        }
         made = _pooled(b, value, rank, ceil_mode, {**options, "pool_type": "max"})
         return made if isinstance(b.result, torch.Tensor) else [made, None]
 
@@ -256,7 +264,11 @@ def _avg_pool(rank: int) -> Any:
         divisor_override: int | None = None,
     ) -> Any:
         kernel = _each(kernel_size, rank)
-        options = {"kernel": kernel, "stride": _each(stride, rank) or kernel, "pad": _each(padding, rank)}
+        options: dict[str, Any] = {
+            "kernel": kernel,
+            "stride": _each(stride, rank) or kernel,
+            "pad": _each(padding, rank),
+        }
         if divisor_override is None:
             options |= {"pool_type": "avg", "count_include_pad": count_include_pad}
             return _pooled(b, value, rank, ceil_mode, options)
@@ -547,9 +559,10 @@ def _nearest(b: Builder, value: Value, *rest: Any, **named: Any) -> Any:
 
 def _factor(new: Any, old: Any) -> int | None:
     """Return how many times as large the new size is, None if that is no whole number."""
-    ratio = new / old if not (is_number(new) and is_number(old)) else (new // old if new % old == 0 else None)
-    whole = ratio is not None and (is_number(ratio) or ratio.is_Integer)
-    return int(ratio) if whole else None
+    if is_number(new) and is_number(old):
+        return int(new // old) if new % old == 0 else None
+    ratio = as_size(new / old)
+    return int(ratio) if is_number(ratio) else None
 
 
 @translates("upsample_bilinear2d")

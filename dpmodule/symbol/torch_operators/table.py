@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 
 __all__ = ["TABLE", "find", "known_overloads", "translates"]
 
 Translator = Callable[..., Any]
 """``(builder, *arguments of torch's operator) -> symbol or value``, or a list of them where torch returns several."""
 
+Given = TypeVar("Given", bound=Translator)
+
 TABLE: dict[str, Translator] = {}
 """Translators by the name of torch's operator, with the overload ("add.Scalar") or for all others ("add")."""
 
 
-def translates(*names: str) -> Callable[[Translator], Translator]:
+def translates(*names: str) -> Callable[[Given], Given]:
     """Enter a function into the table, under names of torch's operators without "aten"."""
 
-    def enter(function: Translator) -> Translator:
+    def enter(function: Given) -> Given:
         for name in names:
             TABLE[name] = function
         return function
