@@ -157,9 +157,10 @@ class _Walk:
             ArgumentError: lists everything that has no translation.
         """
         self._enter_variables()
+        outputs = [(self.builder.unique(name) if name else "", leaf) for name, leaf in self._outputs()]
         self._translate(self.program.graph.nodes)
         self._check_buffers()
-        heads = self._heads() if not self.problems else []
+        heads = self._heads(outputs) if not self.problems else []
         if self.problems:
             raise self._refusal()
         symbol = heads[0] if len(heads) == 1 else Group(heads)
@@ -355,14 +356,18 @@ class _Walk:
                     "a buffer that forward changes, which a symbol only reads", []
                 ).append(target)
 
-    def _heads(self) -> list[Symbol]:
-        """Return the outputs, under the names that the module gives them."""
+    def _outputs(self) -> list[tuple[str, Any]]:
+        """Return what forward returns, each with the name that the module gives it, "" for a single tensor."""
         nodes = next(n for n in self.program.graph.nodes if n.op == "output").args[0]
         specs = self.program.graph_signature.output_specs
         leaves = [n for n, s in zip(nodes, specs) if s.kind.name == "USER_OUTPUT"]
         tree = pytree.tree_unflatten(leaves, self.program.call_spec.out_spec)
+        return list(zip(leaf_names(tree, first="output"), leaves))
+
+    def _heads(self, outputs: Sequence[tuple[str, Any]]) -> list[Symbol]:
+        """Return the outputs under their names."""
         heads: list[Symbol] = []
-        for name, leaf in zip(leaf_names(tree, first="output"), leaves):
+        for name, leaf in outputs:
             value = self.values.get(leaf) if isinstance(leaf, TorchNode) else None
             if isinstance(value, Value):
                 heads.append(self._head(value, name, leaf, heads))
@@ -376,11 +381,12 @@ class _Walk:
         symbol = builder.sym(value)
         head, _ = symbol.entries[0]
         shared = any(head is other.entries[0][0] for other in others)
-        if head.op is None or shared or (name and head.num_outputs > 1):
+        copied = head.op is None or shared or bool(name and head.num_outputs > 1)
+        if copied:
             symbol = builder.op("identity", symbol)
-            builder.finish([symbol])
-        elif name:
-            head.name = builder.unique(name)
+        builder.finish([])
+        if name or copied:  # its name has been kept free
+            symbol.entries[0][0].name = name or "output"
         return symbol
 
 

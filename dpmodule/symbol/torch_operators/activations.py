@@ -103,7 +103,11 @@ def _prelu(b: Builder, value: Value, weight: Value) -> Symbol:
 
 
 @translates("rrelu")
-def _rrelu(b: Builder, value: Value, lower: float = 0.125, upper: float = 1 / 3, *rest: Any) -> Symbol:
+def _rrelu(
+    b: Builder, value: Value, lower: float = 1 / 8, upper: float = 1 / 3, training: bool = False, *rest: Any
+) -> Symbol:
+    if b.training and not training:
+        return _leaky_relu(b, value, (lower + upper) / 2)
     both = b.op("LeakyReLU", value, act_type="rrelu", lower_bound=lower, upper_bound=upper)
     return both[0]
 

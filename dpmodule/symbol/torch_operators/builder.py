@@ -233,25 +233,39 @@ class Builder:
         if known:
             symbol = self.op("broadcast_axis", symbol, axis=tuple(known), size=tuple(dims[i] for i in known))
         for axis in unknown:
-            symbol = self._expand_axis(symbol, axis, dims)
+            symbol = self._expand_axis(symbol, axis, dims[axis], axis + 1 < len(dims))
         return self.value(symbol, dims, value.dtype)
 
-    def _expand_axis(self, symbol: Symbol, axis: int, dims: Dims) -> Symbol:
-        """Repeat one axis as often as a size says that is known by name only."""
-        found = self.find(dims[axis])
+    def _expand_axis(self, symbol: Symbol, axis: int, size: Any, goes_on: bool) -> Symbol:
+        """Repeat one axis as often as a size says that is known by name only.
+
+        Args:
+            symbol: what has size 1 on the axis.
+            axis: the axis.
+            size: its new size.
+            goes_on: whether there are axes after it.
+        """
+        if is_number(size):
+            return self.op("broadcast_axis", symbol, axis=(axis,), size=(size,))
+        found = self.find(size)
         if found is not None:
             other, place = found
             return self.op("broadcast_like", symbol, other, lhs_axes=(axis,), rhs_axes=(place,))
-        factor, rest = dims[axis].as_coeff_Mul()
-        found = self.find(rest) if factor.is_Integer and factor > 1 else None
-        if found is None:
-            raise Untranslatable(f"repeats an axis {dims[axis]} times: no array has that size")
-        other, place = found
-        codes = (*[0] * axis, 1, 1) + (-2,) * (axis + 1 < len(dims))
-        symbol = self.op("Reshape", symbol, shape=codes)
+        number, rest = size.as_coeff_Add()
+        if number:
+            whole = self._expand_axis(symbol, axis, rest, goes_on)
+            if number < 0:
+                return self.op("slice_axis", whole, axis=axis, begin=0, end=int(number))
+            more = self._expand_axis(symbol, axis, int(number), goes_on)
+            return self.op("Concat", whole, more, dim=axis)
+        factor, rest = size.as_coeff_Mul()
+        if not factor.is_Integer or factor < 2:
+            raise Untranslatable(f"repeats an axis {size} times: no array has that size")
+        after = (-2,) * goes_on
+        symbol = self.op("Reshape", symbol, shape=(*[0] * axis, 1, 1, *after))
         symbol = self.op("broadcast_axis", symbol, axis=(axis + 1,), size=(int(factor),))
-        symbol = self.op("broadcast_like", symbol, other, lhs_axes=(axis,), rhs_axes=(place,))
-        return self.op("Reshape", symbol, shape=(*[0] * axis, -3) + (-2,) * (axis + 1 < len(dims)))
+        symbol = self._expand_axis(symbol, axis, rest, True)
+        return self.op("Reshape", symbol, shape=(*[0] * axis, -3, *after))
 
     def find(self, size: Any) -> tuple[Value, int] | None:
         """Return a value and an axis of it that has a size, None if there is none."""

@@ -1,0 +1,66 @@
+"""Activation functions that come from torch, and what is drawn at random."""
+
+import numpy as np
+import pytest
+import torch
+from helpers.torch_import import Functions, array, compare
+from torch import nn
+from torch.nn import functional as F
+
+import dpmodule as mx
+
+FUNCTIONS = {
+    name: getattr(F, name)
+    for name in (
+        "celu elu gelu glu hardshrink hardsigmoid hardswish hardtanh leaky_relu logsigmoid mish relu relu6 rrelu selu "
+        "silu softplus softshrink softsign tanhshrink"
+    ).split()
+} | {
+    "elu_2": lambda x: F.elu(x, 2.0),
+    "gelu_tanh": lambda x: F.gelu(x, approximate="tanh"),
+    "softplus_2": lambda x: F.softplus(x, beta=2.0),
+    "threshold": lambda x: F.threshold(x, 0.1, 20.0),
+    "softmax": lambda x: F.softmax(x, 1),
+    "softmin": lambda x: F.softmin(x, -1),
+    "log_softmax": lambda x: F.log_softmax(x, dim=2),
+    "glu_1": lambda x: F.glu(x, 1),
+}
+
+
+def test_activations():
+    compare(Functions(FUNCTIONS), lambda n: (torch.randn(n, 4, 6) * 2,))
+
+
+@pytest.mark.parametrize("training", [True, False])
+def test_dropout_follows_the_mode_of_the_symbol(training):
+    net = nn.Sequential(nn.Dropout(0.3), nn.Identity(), nn.Dropout1d(0.5)).train(training)
+    symbol, _, _ = mx.sym.from_torch(net, torch.zeros(2, 8, 50))
+    executor = symbol.bind(mx.cpu(), {"input": mx.nd.ones((4, 200, 50))})
+    assert (executor.forward(is_train=False)[0].asnumpy() == 1).all()
+    made = executor.forward(is_train=True)[0].asnumpy()
+    values = np.unique(made.round(4))
+    np.testing.assert_allclose(values, [0, 1 / 0.35], 1e-3)
+    whole = (made == 0).all(2).mean()  # channels that the second one drops
+    assert abs(whole - 0.5) < 0.06
+    assert abs((made != 0).mean() - 0.35) < 0.05
+
+
+def test_dropout_that_is_switched_off_alone_stays_off():
+    net = nn.Sequential(nn.Linear(3, 3), nn.Dropout(0.5), nn.Dropout(0.5))
+    net[1].eval()
+    symbol, _, _ = mx.sym.from_torch(net, torch.zeros(2, 3))
+    assert [n.op.name for n in symbol.graph.nodes if n.op is not None] == ["FullyConnected", "Dropout"]
+
+
+def test_random_numbers_are_those_of_the_context():
+    functions = {"normal": torch.randn_like, "uniform": torch.rand_like, "some": lambda x: torch.rand(x.shape[0], 2)}
+    symbol, _, _ = mx.sym.from_torch(Functions(functions), torch.zeros(2, 3))
+    x = array(torch.zeros(2000, 3))
+    mx.random.seed(3)
+    first = [o.asnumpy() for o in symbol.eval(x=x)]
+    mx.random.seed(3)
+    again = [o.asnumpy() for o in symbol.eval(x=x)]
+    assert all((a == b).all() for a, b in zip(first, again))
+    assert abs(first[0].std() - 1) < 0.05
+    assert abs(first[1].mean() - 0.5) < 0.05
+    assert first[2].shape == (2000, 2)
