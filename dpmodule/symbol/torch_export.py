@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import inspect
+import io
+import logging
 import operator
 import os
+import sys
 import traceback
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, redirect_stderr
 from typing import Any, NamedTuple
 
 import torch
@@ -51,8 +55,8 @@ def leaf_names(tree: Any, join: str = "_", first: str = "") -> list[str]:
     return names
 
 
-def _arguments(module: torch.nn.Module, example: Sequence[Any], named: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the examples by the names of forward's parameters.
+def _bound(module: torch.nn.Module, example: Sequence[Any], named: Mapping[str, Any]) -> dict[str, Any]:
+    """Return arguments by the names of forward's parameters.
 
     Raises:
         ArgumentError: forward takes others.
@@ -66,9 +70,20 @@ def _arguments(module: torch.nn.Module, example: Sequence[Any], named: Mapping[s
         ) from None
 
 
-def _flat_names(arguments: Mapping[str, Any]) -> list[str]:
-    """Return the names of all leaves; those of ``**kwargs`` stand on their own."""
-    return leaf_names(dict(arguments))
+def _flat_names(module: torch.nn.Module, example: Sequence[Any], named: Mapping[str, Any]) -> list[str]:
+    """Return the names of all leaves of the arguments, in torch's order."""
+    parameters = list(inspect.signature(module.forward).parameters.values())
+    positional: list[str] = []
+    for i in range(len(example)):
+        last = parameters[min(i, len(parameters) - 1)]
+        many = [p.name for p in parameters[: i + 1] if p.kind is p.VAR_POSITIONAL]
+        positional.append(
+            f"{many[0]}_{len([n for n in positional if n.startswith(many[0])])}" if many else last.name
+        )
+    names = []
+    for name, value in (*zip(positional, example), *named.items()):
+        names += [f"{name}_{rest}" if rest else name for rest in leaf_names(value)]
+    return names
 
 
 def export(
@@ -90,18 +105,18 @@ def export(
         raise ArgumentError(
             f"from_torch: module is of type {type(module).__name__}, expected a torch.nn.Module"
         )
-    arguments = _arguments(module, example, named)
-    names = _flat_names(arguments)
-    leaves, _ = pytree.tree_flatten(arguments)
+    _bound(module, example, named)
+    names = _flat_names(module, example, named)
+    leaves, _ = pytree.tree_flatten((tuple(example), dict(named)))
     _check_dynamic(names, leaves, dynamic)
     axes = [_varying(name, leaf, dynamic) for name, leaf in zip(names, leaves)]
     grown = _enlarged(leaves, axes, dynamic)
     try:
-        program = _exported(module, example, named, arguments, grown, axes)
+        program = _exported(module, example, named, grown, axes)
     except ArgumentError:
         if dynamic is not None or grown is leaves:
             raise
-        program = _exported(module, example, named, arguments, leaves, axes)
+        program = _exported(module, example, named, leaves, axes)
     inputs = list(zip(names, leaves))
     _check_stays(module, program, inputs, dynamic)
     return Exported(program, inputs)
@@ -156,29 +171,42 @@ def _exported(
     module: torch.nn.Module,
     example: Sequence[Any],
     named: Mapping[str, Any],
-    arguments: dict[str, Any],
     leaves: list[Any],
     axes: list[list[int]],
 ) -> ExportedProgram:
-    _, spec = pytree.tree_flatten(arguments)
+    _, spec = pytree.tree_flatten((tuple(example), dict(named)))
+    args, kwargs = pytree.tree_unflatten(leaves, spec)
     shapes = [
         dict.fromkeys(mine, Dim.AUTO) if isinstance(leaf, torch.Tensor) else None
         for leaf, mine in zip(leaves, axes)
     ]
-    _, both = pytree.tree_flatten((tuple(example), dict(named)))
-    args, kwargs = pytree.tree_unflatten(leaves, both)
+    dims = _bound(module, *pytree.tree_unflatten(shapes, spec))
     fast = torch.backends.mha.get_fastpath_enabled()
     torch.backends.mha.set_fastpath_enabled(False)  # which hides attention behind one operator of its own
     try:
-        with warnings.catch_warnings(), torch.enable_grad():
+        with warnings.catch_warnings(), torch.enable_grad(), _silent():
             warnings.simplefilter("ignore")
-            return torch.export.export(
-                module, args, kwargs, dynamic_shapes=pytree.tree_unflatten(shapes, spec), strict=False
-            )
+            return torch.export.export(module, args, kwargs, dynamic_shapes=dims, strict=False)
     except Exception as error:
         raise _refusal(module, error) from error
     finally:
         torch.backends.mha.set_fastpath_enabled(fast)
+
+
+@contextmanager
+def _silent() -> Iterator[None]:
+    """Keep torch from writing what its error says already: into its logs, and its graph to sys.stderr."""
+    known = [logging.getLogger(n) for n in list(logging.root.manager.loggerDict) if n.startswith("torch")]
+    spoke = [logger for logger in known if not logger.disabled]
+    for logger in spoke:
+        logger.disabled = True
+    try:
+        with redirect_stderr(io.StringIO()) as text:
+            yield
+        sys.stderr.write(text.getvalue())
+    finally:
+        for logger in spoke:
+            logger.disabled = False
 
 
 _BRANCHES = ("data-dependent", "DataDependent", "_local_scalar_dense", "unbacked")
@@ -205,7 +233,7 @@ def _refusal(module: torch.nn.Module, error: Exception) -> ArgumentError:
 def _place(error: BaseException) -> str:
     """Return the innermost line of the user's code in a traceback."""
     frames = traceback.extract_tb(error.__traceback__)
-    mine = [f for f in frames if not f.filename.startswith((_TORCH, _OURS))]
+    mine = [f for f in frames if not f.filename.startswith((_TORCH, _OURS, "<"))]
     return f" ({mine[-1].filename}:{mine[-1].lineno}, in {mine[-1].name})" if mine else ""
 
 
@@ -232,7 +260,7 @@ def _check_stays(
         warnings.warn(
             f"from_torch: {type(module).__name__} fixes the size of every axis; the symbol takes inputs of the "
             "examples' shapes only",
-            stacklevel=4,
+            stacklevel=5,
         )
 
 

@@ -350,7 +350,7 @@ class _Walk:
             schema = getattr(node.target, "_schema", None)
             if schema is not None and schema.is_mutable and node.args[0].op == "placeholder":
                 changed.append(targets[node.args[0].name] or "")
-        for target in changed:
+        for target in dict.fromkeys(changed):
             if target and not target.endswith(moved):
                 self.problems.setdefault(
                     "a buffer that forward changes, which a symbol only reads", []
@@ -436,7 +436,7 @@ def _stack(node: TorchNode) -> list[tuple[str, str]]:
 
 def _names(nodes: Any) -> dict[TorchNode, str]:
     """Return what the symbol's nodes are to be called: after the module, and the operator where it has several."""
-    calls = [n for n in nodes if n.op == "call_function" and not _is_plumbing(n)]
+    calls = [n for n in nodes if n.op == "call_function" and not _is_plumbing(n) and not _counts(n)]
     paths = {n: (_stack(n) or [("", "")])[-1][0] for n in calls}
     counts = Counter(paths.values())
     names = {}
@@ -448,10 +448,17 @@ def _names(nodes: Any) -> dict[TorchNode, str]:
     return names
 
 
+def _counts(node: TorchNode) -> bool:
+    """Say whether a node moves a counter among the buffers, which becomes nothing."""
+    schema = getattr(node.target, "_schema", None)
+    return schema is not None and schema.is_mutable and getattr(node.args[0], "op", "") == "placeholder"
+
+
 def _source(node: TorchNode) -> str:
     """Return "file:line" of the innermost place in forward that is not torch's."""
     lines = [line.strip() for line in (node.meta.get("stack_trace") or "").splitlines()]
     found = [line for line in lines if line.startswith("File ")]
+    found = [line for line in found if '"<' not in line]
     mine = [line for line in found if "/torch/" not in line.replace("\\", "/")] or found
     if not mine:
         return ""

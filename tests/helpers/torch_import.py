@@ -29,7 +29,9 @@ class Functions(nn.Module):
         super().__init__()
         self.functions = dict(functions)
 
-    def forward(self, x: torch.Tensor, y: torch.Tensor | None = None, z: torch.Tensor | None = None) -> dict[str, Any]:
+    def forward(
+        self, x: torch.Tensor, y: torch.Tensor | None = None, z: torch.Tensor | None = None
+    ) -> dict[str, Any]:
         given = [v for v in (x, y, z) if v is not None]
         return {name: function(*given) for name, function in self.functions.items()}
 
@@ -67,7 +69,9 @@ def _tensors(tree: Any) -> list[torch.Tensor]:
     return [leaf for leaf in pytree.tree_leaves(tree) if isinstance(leaf, torch.Tensor)]
 
 
-def _check_outputs(found: Any, names: list[str], wanted: list[torch.Tensor], mode: str, tolerance: float) -> None:
+def _check_outputs(
+    found: Any, names: list[str], wanted: list[torch.Tensor], mode: str, tolerance: float
+) -> None:
     assert len(found) == len(wanted)
     for name, one, want in zip(names, found, wanted):
         equal(one, want, f"{mode}: {name}", tolerance)
@@ -109,4 +113,6 @@ def _check_step(module: nn.Module, executor: Any, given: tuple[Any, ...], tolera
         made = executor.grad_dict.get(name)
         if value.grad is not None and (made is not None or value.grad.any()):
             assert made is not None, f"the symbol has no {name}"
-            equal(executor.arg_dict[name] - 0.1 * made, value - 0.1 * value.grad, f"step of {name}", tolerance)
+            equal(
+                executor.arg_dict[name] - 0.1 * made, value - 0.1 * value.grad, f"step of {name}", tolerance
+            )

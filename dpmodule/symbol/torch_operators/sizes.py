@@ -95,7 +95,7 @@ def reshape_codes(source: Dims, target: Dims) -> tuple[int, ...] | None:
 
     Example:
         >>> reshape_codes((2, 3, 4), (2, 12))
-        (0, -1)
+        (0, -3)
     """
     by_runs = _codes_of_runs(source, target)
     if by_runs is not None:

@@ -3,19 +3,17 @@
 import numpy as np
 import pytest
 import torch
-from helpers.torch_import import Functions, array, compare
 from torch import nn
 from torch.nn import functional as F
 
 import dpmodule as mx
+from helpers.torch_import import Functions, array, compare
 
-FUNCTIONS = {
-    name: getattr(F, name)
-    for name in (
-        "celu elu gelu glu hardshrink hardsigmoid hardswish hardtanh leaky_relu logsigmoid mish relu relu6 rrelu selu "
-        "silu softplus softshrink softsign tanhshrink"
-    ).split()
-} | {
+NAMES = """
+celu elu gelu glu hardshrink hardsigmoid hardswish hardtanh leaky_relu logsigmoid mish relu relu6 rrelu selu silu
+softplus softshrink softsign tanhshrink
+"""
+FUNCTIONS = {name: getattr(F, name) for name in NAMES.split()} | {
     "elu_2": lambda x: F.elu(x, 2.0),
     "gelu_tanh": lambda x: F.gelu(x, approximate="tanh"),
     "softplus_2": lambda x: F.softplus(x, beta=2.0),
@@ -53,7 +51,11 @@ def test_dropout_that_is_switched_off_alone_stays_off():
 
 
 def test_random_numbers_are_those_of_the_context():
-    functions = {"normal": torch.randn_like, "uniform": torch.rand_like, "some": lambda x: torch.rand(x.shape[0], 2)}
+    functions = {
+        "normal": torch.randn_like,
+        "uniform": torch.rand_like,
+        "some": lambda x: torch.rand(x.shape[0], 2),
+    }
     symbol, _, _ = mx.sym.from_torch(Functions(functions), torch.zeros(2, 3))
     x = array(torch.zeros(2000, 3))
     mx.random.seed(3)

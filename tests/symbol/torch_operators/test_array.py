@@ -1,6 +1,8 @@
 """Shapes, axes and types that come from torch."""
 
 import torch
+
+import dpmodule as mx
 from helpers.torch_import import Functions, compare
 
 
@@ -121,8 +123,6 @@ def test_arrays_from_nothing():
 
 
 def test_two_axes_of_sizes_that_vary():
-    import dpmodule as mx
-
     functions = {
         "heads": lambda x: x.view(x.shape[0], x.shape[1], 2, 3).transpose(1, 2),
         "merged": lambda x: x.view(-1, 6),

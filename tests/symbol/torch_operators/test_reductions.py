@@ -3,6 +3,7 @@
 import math
 
 import torch
+
 from helpers.torch_import import Functions, compare
 
 FUNCTIONS = {
