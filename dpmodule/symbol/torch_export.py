@@ -21,6 +21,7 @@ from torch.utils import _pytree as pytree
 
 from ..base import ArgumentError
 from .torch_operators import dims_of, is_number, known_overloads
+from .torch_recurrent import WholeNetworks
 
 __all__ = ["Exported", "export", "functional", "leaf_names", "user_inputs", "writes_simply"]
 
@@ -184,7 +185,7 @@ def _exported(
     fast = torch.backends.mha.get_fastpath_enabled()
     torch.backends.mha.set_fastpath_enabled(False)  # which hides attention behind one operator of its own
     try:
-        with warnings.catch_warnings(), torch.enable_grad(), _silent():
+        with warnings.catch_warnings(), torch.enable_grad(), _silent(), WholeNetworks():
             warnings.simplefilter("ignore")
             return torch.export.export(module, args, kwargs, dynamic_shapes=dims, strict=False)
     except Exception as error:

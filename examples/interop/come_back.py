@@ -1,8 +1,8 @@
 """A network of PyTorch comes in, is fine-tuned by `Module.fit`, and its weights go back.
 
-A small convolutional network learns to tell the digits 0 to 4 in PyTorch. Its layers but the last are kept, the last one
-is made anew for all ten digits, and `Module.from_torch` turns the whole into a module of ordinary operators, which is
-trained, saved, and read back into the torch network by the names of its parameters.
+A small convolutional network learns to tell the digits 0 to 4 in PyTorch. Its layers but the last are kept, the last
+one is made anew for all ten digits, and `Module.from_torch` turns the whole into a module of ordinary operators, which
+is trained, saved, and read back into the torch network by the names of its parameters.
 
 Run: python examples/interop/come_back.py [--smoke]
 """

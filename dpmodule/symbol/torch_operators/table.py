@@ -10,6 +10,9 @@ __all__ = ["TABLE", "find", "known_overloads", "translates"]
 Translator = Callable[..., Any]
 """``(builder, *arguments of torch's operator) -> symbol or value``, or a list of them where torch returns several."""
 
+_NAMESPACES = ("aten::", "dpmodule::")
+"""Torch's own operators, and those of `torch_recurrent`, which stand for some of them."""
+
 Given = TypeVar("Given", bound=Translator)
 
 TABLE: dict[str, Translator] = {}
@@ -33,9 +36,9 @@ def find(target: Any) -> Translator | None:
     An operator that writes into its first argument, with an underscore at the end, goes by the one that does not.
     """
     schema = getattr(target, "_schema", None)
-    if schema is None or not schema.name.startswith("aten::"):
+    if schema is None or not schema.name.startswith(_NAMESPACES):
         return None
-    name = schema.name.removeprefix("aten::")
+    name = schema.name.rpartition("::")[2]
     if schema.is_mutable and not name.startswith("_"):
         name = name.removesuffix("_")
     return TABLE.get(f"{name}.{schema.overload_name or 'default'}", TABLE.get(name))
