@@ -41,9 +41,15 @@ __all__ = ["Module"]
 later.publish(__name__, __all__)
 
 
-def _data_type(example: torch.Tensor) -> Any:
-    """Return the type in which examples of an input come; truth values are numbers."""
-    return "float32" if example.dtype is torch.bool else example.dtype
+def _described(examples: Mapping[str, torch.Tensor]) -> list[DataDesc]:
+    """Describe inputs by examples; one whose first axis is not as long as the first input's has no batch axis."""
+    lengths = [e.shape[0] for e in examples.values() if e.dim()]
+    found = []
+    for name, example in examples.items():
+        kind: Any = "float32" if example.dtype is torch.bool else example.dtype
+        batched = example.dim() and example.shape[0] == lengths[0]
+        found.append(DataDesc(name, example.shape or (1,), kind, "NCHW" if batched else "C" * example.dim()))
+    return found
 
 
 def _is_label(symbol: Symbol, name: str) -> bool:
@@ -211,7 +217,7 @@ class Module(BaseModule):
 
         found = imported(module, example, named, dynamic)
         symbol = found.symbol if head is None else head(found.symbol)
-        shapes = [DataDesc(n, e.shape, _data_type(e)) for n, e in found.inputs.items()]
+        shapes = _described(found.inputs)
         given = {*found.inputs, *found.arg_params}
         labels = [n for n in symbol.list_arguments() if n not in given and _is_label(symbol, n)]
         sizes, _, _ = symbol.infer_shape(**dict(shapes))

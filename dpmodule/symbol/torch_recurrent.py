@@ -78,7 +78,9 @@ class WholeNetworks(TorchFunctionMode):
         """
         name = getattr(func, "__name__", "")
         if name == "_pack_padded_sequence":
-            raise ArgumentError("packed sequences have lengths that are known only when it runs; pad them instead")
+            raise ArgumentError(
+                "packed sequences have lengths that are known only when it runs; pad them instead"
+            )
         if _FUNCTIONS.get(name) is func and len(args) == 9 and isinstance(args[3], bool):
             states = list(args[1]) if name == "lstm" else args[1]
             return getattr(getattr(torch.ops, NAMESPACE), name)(args[0], states, *args[2:])

@@ -128,6 +128,16 @@ def test_a_module_of_words_and_several_heads():
         np.testing.assert_allclose(found.asnumpy(), want.detach().numpy(), 1e-5, 1e-6)
 
 
+def test_an_input_without_a_batch():
+    class Net(nn.Module):
+        def forward(self, x, scale):
+            return x * scale
+
+    module = mx.mod.Module.from_torch(Net(), torch.zeros(3, 2), torch.ones(2))
+    module.forward(mx.io.DataBatch([mx.nd.ones((3, 2)), mx.nd.array([1.0, 3.0])]), is_train=False)
+    assert module.get_outputs()[0].asnumpy().tolist() == [[1, 3]] * 3
+
+
 def test_a_loss_of_the_module_itself_trains():
     class Net(nn.Module):
         def __init__(self):

@@ -162,6 +162,22 @@ def _feature_dropout(b: Builder, value: Value, p: float, train: bool) -> Any:
     return _dropped(b, value, p, train, tuple(range(2, value.rank)))
 
 
+_LEAST = -1.7580993408473766  # what selu tends to on the left
+
+
+@translates("alpha_dropout")
+def _alpha_dropout(b: Builder, value: Value, p: float, train: bool) -> Any:
+    """Set elements to the least value of selu in training, and keep mean and variance."""
+    if not p or p == 1 or (b.training and not train):
+        return value
+    kept = b.op("Dropout", b.op("ones_like", value), p=float(p))  # 0 or 1 / (1 - p) in training, else 1
+    factor = ((_LEAST**2 * p + 1) * (1 - p)) ** -0.5
+    least = b.op("_plus_scalar", b.op("zeros_like", value), scalar=_LEAST)
+    chosen = b.op("where", kept, value, least)
+    moved = b.op("_plus_scalar", b.op("_mul_scalar", chosen, scalar=factor), scalar=-factor * _LEAST * p)
+    return b.op("where", b.op("_equal_scalar", kept, scalar=1.0), value, moved)
+
+
 def _dropped(b: Builder, value: Value, p: float, train: Any, axes: tuple[int, ...]) -> Any:
     """Drop in training; where the module is in training and this part of it is not, never."""
     if not p or (b.training and not train):

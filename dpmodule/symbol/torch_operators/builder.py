@@ -190,9 +190,23 @@ class Builder:
         codes = reshape_codes(value.dims or (1,), dims or (1,))
         if codes is not None:
             return self.value(self.op("Reshape", value, shape=codes), dims, value.dtype)
-        return self._reshape_in_steps(value, dims)
+        if any(same(d, 1) for d in (*value.dims, *dims)):
+            return self._reshape_without_ones(value, dims)
+        return self._reshape_by_runs(value, dims)
 
-    def _reshape_in_steps(self, value: Value, dims: Dims) -> Value:
+    def _reshape_without_ones(self, value: Value, dims: Dims) -> Value:
+        """Take axes of size 1 away, reshape the others, and put in those that the shape has."""
+        ones = [i for i, d in enumerate(value.dims) if same(d, 1)]
+        core = tuple(d for d in value.dims if not same(d, 1))
+        if ones:
+            value = self.value(self.op("squeeze", value, axis=tuple(ones)), core, value.dtype)
+        value = self.reshape(value, tuple(d for d in dims if not same(d, 1)))
+        symbol = self.sym(value)
+        for axis in (i for i, d in enumerate(dims) if same(d, 1)):
+            symbol = self.op("expand_dims", symbol, axis=axis)
+        return self.value(symbol, dims, value.dtype)
+
+    def _reshape_by_runs(self, value: Value, dims: Dims) -> Value:
         """Reshape run by run, with sizes from other values where codes cannot tell them."""
         i = j = 0
         for p, q in spans(value.dims, dims):

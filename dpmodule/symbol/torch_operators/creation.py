@@ -81,7 +81,21 @@ translates("randn", "randn_like")(_random("_random_normal_like"))
 translates("rand", "rand_like")(_random("_random_uniform_like"))
 
 
-@translates("bernoulli.default")
-def _bernoulli(b: Builder, chance: Value, **named: Any) -> Symbol:
-    drawn = b.value(b.op("_random_uniform_like", chance), chance.dims, chance.dtype)
-    return b.pair("lesser", drawn, chance)
+def _drawn(b: Builder, like: Value, dtype: torch.dtype) -> Value:
+    """Return numbers drawn evenly from [0, 1) in the shape of a value."""
+    return b.value(b.op("_random_uniform_like", b.cast(like, dtype)), like.dims, dtype)
+
+
+@translates("bernoulli")
+def _bernoulli(b: Builder, value: Value, p: Any = None, **named: Any) -> Symbol:
+    kind = b.result.dtype
+    if isinstance(p, float):
+        return b.op("_lesser_scalar", _drawn(b, value, kind), scalar=p)
+    chance = b.cast(value if p is None else p, kind)
+    return b.pair("lesser", _drawn(b, value, kind), chance)
+
+
+@translates("exponential")
+def _exponential(b: Builder, value: Value, rate: float = 1.0, **named: Any) -> Symbol:
+    rest = b.op("_rminus_scalar", _drawn(b, value, b.result.dtype), scalar=1.0)
+    return b.op("_div_scalar", b.op("negative", b.op("log", rest)), scalar=float(rate))

@@ -457,6 +457,54 @@ def _embedding(
     return b.op("where", b.expand(mask, (*indices.dims, width)), made, b.op("BlockGrad", made))
 
 
+_SUM, _MAX = 0, 2
+
+
+@translates("embedding_bag", "_embedding_bag")
+def _embedding_bag(
+    b: Builder,
+    weight: Value,
+    indices: Value,
+    offsets: Value,
+    scale_grad_by_freq: bool = False,
+    mode: int = _SUM,
+    sparse: bool = False,
+    factors: Value | None = None,
+    include_last_offset: bool = False,
+    padding_idx: int | None = None,
+) -> list[Any]:
+    size = indices.dims[0] / offsets.dims[0] if offsets.rank else 0
+    size = as_size(size if not isinstance(size, float) or size % 1 else int(size))
+    even = is_number(size) and _counts_by(offsets, size) and not include_last_offset
+    if not even or (padding_idx is not None and padding_idx >= 0):
+        raise Untranslatable("reads bags of different sizes, or with padding")
+    rows = b.reshape(indices, (offsets.dims[0], size))
+    found = b.value(
+        _embedding(b, weight, rows, -1, scale_grad_by_freq), (*rows.dims, weight.dims[1]), weight.dtype
+    )
+    if factors is not None:
+        scaled = b.op("broadcast_mul", found, b.reshape(factors, (*rows.dims, 1)))
+        found = b.value(scaled, found.dims, found.dtype)
+    if mode == _MAX:  # as torch, one row gets the gradient where several are equal
+        made = b.op("pick", found, b.op("argmax", found, axis=1), axis=1)
+    else:
+        made = b.op("sum" if mode == _SUM else "mean", found, axis=1)
+    return [made, None, None, None]
+
+
+def _counts_by(value: Value, step: int) -> bool:
+    """Say whether a value holds 0, step, 2 * step, ..."""
+    if value.tensor is not None:
+        return value.tensor.tolist() == list(range(0, step * value.tensor.numel(), step))
+    node = None if value.symbol is None else value.symbol.entries[0][0]
+    factor = 1.0
+    while node is not None and node.op is not None and node.op.name in ("Cast", "_mul_scalar"):
+        factor *= node.a.scalar if node.op.name == "_mul_scalar" else 1.0
+        node = node.inputs[0][0]
+    counts = node is not None and node.op is not None and node.op.name == "_contrib_arange_like"
+    return counts and factor == step
+
+
 # resizing and padding
 
 
@@ -598,3 +646,26 @@ def _pixel_unshuffle(b: Builder, value: Value, factor: int) -> Value:
 def _channel_shuffle(b: Builder, value: Value, groups: int) -> Value:
     parts = b.reshape(value, (value.dims[0], groups, value.dims[1] // groups, *value.dims[2:]))
     return b.reshape(b.transpose(parts, (0, 2, 1, *range(3, parts.rank))), value.dims)
+
+
+@translates("im2col")
+def _im2col(b: Builder, value: Value, kernel: Any, dilation: Any, padding: Any, stride: Any) -> Symbol:
+    options = {"kernel": _each(kernel, 2), "dilate": _each(dilation, 2), "pad": _each(padding, 2)}
+    return b.op("im2col", value, stride=_each(stride, 2), **options)
+
+
+@translates("col2im")
+def _col2im(
+    b: Builder, value: Value, size: Any, kernel: Any, dilation: Any, padding: Any, stride: Any
+) -> Symbol:
+    options = {"kernel": _each(kernel, 2), "dilate": _each(dilation, 2), "pad": _each(padding, 2)}
+    return b.op("col2im", value, output_size=_each(size, 2), stride=_each(stride, 2), **options)
+
+
+@translates("grid_sampler", "grid_sampler_2d")
+def _grid_sampler(
+    b: Builder, value: Value, grid: Value, mode: int, padding: int, align_corners: bool
+) -> Symbol:
+    if mode or padding or not align_corners or value.rank != 4:
+        raise Untranslatable("samples otherwise than bilinearly, with zeros outside and align_corners=True")
+    return b.op("BilinearSampler", value, b.transpose(grid, (0, 3, 1, 2)))

@@ -53,8 +53,11 @@ for _name, _ours in (("max.default", "max"), ("min.default", "min"), ("prod", "p
 
 def _with_places(name: str) -> Any:
     def translate(b: Builder, value: Value, dim: int, keepdim: bool = False) -> list[Any]:
-        places = b.op(f"arg{name}", value, axis=value.axis(dim), keepdims=keepdim)
-        return [reduce(b, name, value, dim, keepdim), b.op("Cast", places, dtype="int64")]
+        axis = value.axis(dim)
+        places = b.op(f"arg{name}", value, axis=axis, keepdims=keepdim)
+        # the gradient goes to one of several equal elements, where MXNet's max gives it to each
+        found = b.op("pick", value, places, axis=axis, keepdims=keepdim)
+        return [found, b.op("Cast", places, dtype="int64")]
 
     return translate
 

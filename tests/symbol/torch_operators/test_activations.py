@@ -50,11 +50,28 @@ def test_dropout_that_is_switched_off_alone_stays_off():
     assert [n.op.name for n in symbol.graph.nodes if n.op is not None] == ["FullyConnected", "Dropout"]
 
 
+@pytest.mark.parametrize("training", [True, False])
+def test_alpha_dropout_keeps_mean_and_variance(training):
+    symbol, _, _ = mx.sym.from_torch(nn.AlphaDropout(0.3).train(training), torch.zeros(2, 3))
+    x = torch.randn(500, 200)
+    executor = symbol.bind(mx.cpu(), {"input": array(x)})
+    assert (executor.forward(is_train=False)[0].asnumpy() == x.numpy()).all()
+    made = executor.forward(is_train=True)[0].asnumpy()
+    assert abs(made.mean()) < 0.02
+    assert abs(made.std() - 1) < 0.02
+    least, count = np.unique(made.round(4), return_counts=True)
+    assert abs(count.max() / made.size - 0.3) < 0.01
+    lowest = float(F.alpha_dropout(torch.zeros(999), 0.3, True).min())
+    assert abs(float(least[count.argmax()]) - lowest) < 1e-3
+
+
 def test_random_numbers_are_those_of_the_context():
     functions = {
         "normal": torch.randn_like,
         "uniform": torch.rand_like,
         "some": lambda x: torch.rand(x.shape[0], 2),
+        "chances": lambda x: torch.bernoulli(torch.full_like(x, 0.3)),
+        "gumbel": lambda x: F.gumbel_softmax(x, dim=1),
     }
     symbol, _, _ = mx.sym.from_torch(Functions(functions), torch.zeros(2, 3))
     x = array(torch.zeros(2000, 3))
@@ -66,3 +83,6 @@ def test_random_numbers_are_those_of_the_context():
     assert abs(first[0].std() - 1) < 0.05
     assert abs(first[1].mean() - 0.5) < 0.05
     assert first[2].shape == (2000, 2)
+    assert abs(first[3].mean() - 0.3) < 0.03
+    np.testing.assert_allclose(first[4].sum(1), 1, 1e-5)
+    assert first[4].std() > 0.1

@@ -121,7 +121,8 @@ def test_batch_norm_moves_its_statistics_by_the_biased_variance():
     layer = nn.BatchNorm1d(3).train()
     symbol, args, states = mx.sym.from_torch(layer, torch.zeros(4, 3))
     x = torch.randn(8, 3) * 3 + 1
-    executor = symbol.bind(mx.cpu(), {"input": array(x), **args}, aux_states=states)
+    grads = {n: mx.nd.zeros(args[n].shape) for n in args}
+    executor = symbol.bind(mx.cpu(), {"input": array(x), **args}, args_grad=grads, aux_states=states)
     executor.forward(is_train=True)
     executor.backward([mx.nd.zeros((8, 3))])
     layer(x)
@@ -177,9 +178,12 @@ def test_embeddings():
             super().__init__()
             self.a, self.b = nn.Embedding(10, 3), nn.Embedding(10, 3, padding_idx=1)
             self.table = nn.Parameter(torch.randn(10, 2))
+            self.bags = nn.ModuleList(nn.EmbeddingBag(10, 3, mode=mode) for mode in ("sum", "mean", "max"))
 
         def forward(self, ids):
-            return self.a(ids), self.b(ids), self.table[ids], self.table[ids[:, 0]]
+            bags = [bag(ids) for bag in self.bags]
+            weighted = self.bags[0](ids, per_sample_weights=self.table[:4, 0].expand(ids.shape[0], 4))
+            return self.a(ids), self.b(ids), self.table[ids], self.table[ids[:, 0]], bags, weighted
 
     compare(Embeddings(), lambda n: (torch.randint(0, 10, (n, 4)),))
 
@@ -204,6 +208,10 @@ def test_resizing_and_padding():
             F.pad(x, (1, 1), mode="replicate") if x.dim() < 4 else nn.ReplicationPad2d(1)(x)
         ),
         "circular": lambda x: F.pad(x, (1, 2, 0, 1), mode="circular"),
+        "unfold": lambda x: F.unfold(x, 2, padding=1),
+        "fold": lambda x: F.fold(F.unfold(x, 2, stride=2), (4, 6), 2, stride=2),
+        "bicubic": lambda x: F.interpolate(x[:, :1], size=(5, 5), mode="bicubic"),
+        "sampled": lambda x: F.grid_sample(x, x[:, :3, :, :2].permute(0, 2, 1, 3).tanh(), align_corners=True),
         "flat": lambda x: F.pad(x[:, :, 0, 0], (1, 1)),
         "flat_reflect": lambda x: F.pad(x[:, 0], (1, 1), mode="reflect"),
     }

@@ -19,6 +19,7 @@ FUNCTIONS = {
     "max_axis": lambda x: x.max(1)[0],
     "max_places": lambda x: x.max(1, keepdim=True).indices,
     "min_axis": lambda x: x.min(2).values,
+    "max_of_equal": lambda x: x.round().max(1)[0],
     "argmax": lambda x: x.argmax(1),
     "argmin": lambda x: x.argmin(-1, keepdim=True),
     "argmax_all": lambda x: x[:1].argmax() - x[:1].argmax(),
