@@ -12,7 +12,7 @@ from torch.export import ExportedProgram
 from torch.fx import Node as TorchNode
 from torch.utils import _pytree as pytree
 
-from ..base import ArgumentError
+from ..base import ArgumentError, MXNetError
 from ..ndarray import NDArray
 from .symbol import Group, Symbol
 from .torch_export import export, functional, leaf_names, user_inputs, writes_simply
@@ -219,7 +219,7 @@ class _Walk:
         if kind == "BUFFER" and tensor.dtype.is_floating_point:
             return self._variable(name, tensor, False, node)
         named = name if kind == "BUFFER" else ""
-        return Value(dims_of(tensor), tensor.dtype, None, tensor.detach(), named)
+        return Value(dims_of(tensor), tensor.dtype, None, tensor.detach().cpu(), named)
 
     def _variable(self, name: str, tensor: torch.Tensor, trained: bool, node: TorchNode) -> Value:
         self.builder.begin(name, "", node.meta["val"])
@@ -269,9 +269,13 @@ class _Walk:
             return made
         except Untranslatable as error:
             self._problem(f"{name} {error}", node)
-            return self._unknown(node)
+        except MXNetError as error:
+            self._problem(f"{name}: {error}", node)
+        except (TypeError, ValueError, KeyError, IndexError, AttributeError):
+            self._problem(f"{name} with arguments that have no translation", node)
         except _Missing:
-            return self._unknown(node)
+            pass  # what it comes from is in the list already
+        return self._unknown(node)
 
     def _unknown(self, node: TorchNode) -> Any:
         """Return what stands for a value that could not be translated, so that others can be looked at."""
@@ -370,8 +374,11 @@ class _Walk:
         for name, leaf in outputs:
             value = self.values.get(leaf) if isinstance(leaf, TorchNode) else None
             if isinstance(value, Value):
-                heads.append(self._head(value, name, leaf, heads))
-        if not heads:
+                try:
+                    heads.append(self._head(value, name, leaf, heads))
+                except Untranslatable as error:
+                    self._problem(f"an output {error}", leaf)
+        if not heads and not self.problems:
             raise ArgumentError(f"from_torch: forward of {self.kind} returns no tensor")
         return heads
 
@@ -411,8 +418,8 @@ def _known(node: TorchNode, args: Any, kwargs: Any) -> Any:
     with torch.no_grad():
         made = node.target(*plain[0], **{k: v for k, v in plain[1].items() if k != "device"})
     if isinstance(made, torch.Tensor):
-        return Value(dims_of(made), made.dtype, None, made)
-    return [Value(dims_of(m), m.dtype, None, m) for m in made]
+        return Value(dims_of(made), made.dtype, None, made.cpu())
+    return [Value(dims_of(m), m.dtype, None, m.cpu()) for m in made]
 
 
 def _plain(leaf: Any) -> Any:

@@ -7,6 +7,7 @@ from interop.modules import MODULES
 from torch import nn
 
 import dpmodule as mx
+from dpmodule import autobatch
 from helpers.torch_import import array, compare
 
 QUICK = ("resnet_basic", "ssd_head", "bag_of_words", "transformer_encoder_layer", "gpt", "mixture_of_experts")
@@ -126,6 +127,29 @@ def test_a_module_of_words_and_several_heads():
     assert module.output_names == ["scores_output", "total_output"]
     for found, want in zip(module.get_outputs(), wanted.values()):
         np.testing.assert_allclose(found.asnumpy(), want.detach().numpy(), 1e-5, 1e-6)
+
+
+def test_a_cell_of_automatic_batching():
+    class Last(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.embed, self.rnn, self.out = (
+                nn.Embedding(20, 4),
+                nn.GRU(4, 5, batch_first=True),
+                nn.Linear(5, 2),
+            )
+
+        def forward(self, words):
+            return self.out(self.rnn(self.embed(words))[0][:, -1])
+
+    net = Last()
+    symbol, args, _ = mx.sym.from_torch(net, torch.zeros(2, 3, dtype=torch.long))
+    cell = autobatch.cell(symbol, args, inputs=["words"])
+    for length in (3, 5, 2):
+        words = torch.randint(0, 20, (length,))
+        np.testing.assert_allclose(
+            cell(array(words)).npvalue(), net(words[None])[0].detach().numpy(), 1e-4, 1e-6
+        )
 
 
 def test_an_input_without_a_batch():

@@ -37,6 +37,21 @@ def test_everything_that_has_no_translation_is_listed_with_its_place():
     assert all("test_torch_import.py:" in line for line in lines[1:-1])
 
 
+def test_outputs_and_constants_that_no_symbol_holds():
+    class Net(nn.Module):
+        def __init__(self, constant):
+            super().__init__()
+            self.constant = constant
+
+        def forward(self, x):
+            return x * 2, self.constant
+
+    with pytest.raises(ArgumentError, match="an array without elements"):
+        mx.sym.from_torch(Net(torch.zeros(0)), torch.ones(2, 3))
+    with pytest.raises(ArgumentError, match="integers beyond 16777216"):
+        mx.sym.from_torch(Net(torch.tensor([2**30, 1])), torch.ones(2, 3))
+
+
 def test_a_buffer_that_changes_is_refused():
     class Counter(nn.Module):
         def __init__(self):
@@ -196,6 +211,36 @@ def test_a_symbol_is_saved_and_read_again(tmp_path):
     (found,) = executor.forward(is_train=False)
     np.testing.assert_allclose(found.asnumpy(), net(x).detach().numpy(), 1e-5, 1e-6)
     assert again.list_arguments() == symbol.list_arguments()
+
+
+@pytest.mark.parametrize("training", [True, False])
+def test_a_module_that_writes_into_parts_keeps_its_layers_whole(training):
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.conv, self.norm = nn.Conv2d(2, 4, 3), nn.BatchNorm2d(4)
+            self.drop, self.inner = nn.Dropout(0.5), nn.Dropout(0.3, inplace=True)
+            self.last = nn.Sequential(nn.LayerNorm(4), nn.GELU(), nn.Linear(4, 2))
+
+        def forward(self, x):
+            y = self.norm(self.conv(x))
+            y[:, 0] = 0
+            return self.last(self.inner(self.drop(y)).mean((2, 3)))
+
+    net = Net().train(training)
+    symbol, args, states = mx.sym.from_torch(net, torch.zeros(2, 2, 5, 5))
+    kinds = [n.op.name for n in symbol.graph.nodes if n.op is not None]
+    for kind in ("Convolution", "BatchNorm", "LayerNorm", "LeakyReLU", "FullyConnected"):
+        assert kinds.count(kind) == 1, kind
+    assert kinds.count("Dropout") == 2
+    assert sorted(states) == ["norm.running_mean", "norm.running_var"]
+    assert not [
+        n.a.use_global_stats for n in symbol.graph.nodes if n.op is not None and n.op.name == "BatchNorm"
+    ][0]
+    x = torch.randn(3, 2, 5, 5)
+    executor = symbol.bind(mx.cpu(), {"x": array(x), **args}, aux_states=states)
+    (found,) = executor.forward(is_train=False)
+    np.testing.assert_allclose(found.asnumpy(), net.eval()(x).detach().numpy(), 1e-4, 1e-6)
 
 
 def test_truth_values_as_inputs_and_outputs():
