@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -16,6 +16,7 @@ from .. import optimizer as opt
 from ..base import ArgumentError, StateError
 from ..context import Context
 from ..executor import run_options
+from ..io import DataDesc
 from ..ndarray import NDArray
 from ..ndarray.row_sparse import row_numbers
 from ..params import ParamStore
@@ -41,6 +42,23 @@ if TYPE_CHECKING:
 __all__ = ["Module"]
 
 later.publish(__name__, __all__)
+
+
+def _described(examples: Mapping[str, torch.Tensor]) -> list[DataDesc]:
+    """Describe inputs by examples; one whose first axis is not as long as the first input's has no batch axis."""
+    lengths = [e.shape[0] for e in examples.values() if e.dim()]
+    found = []
+    for name, example in examples.items():
+        kind: Any = "float32" if example.dtype is torch.bool else example.dtype
+        batched = example.dim() and example.shape[0] == lengths[0]
+        found.append(DataDesc(name, example.shape or (1,), kind, "NCHW" if batched else "C" * example.dim()))
+    return found
+
+
+def _is_label(symbol: Symbol, name: str) -> bool:
+    """Say whether an argument of a symbol is a label."""
+    return name in symbol.graph.labels or name.endswith("label")
+
 
 _ROW_SPARSE = "1"  # the text of `__storage_type__` in graphs
 
@@ -194,6 +212,54 @@ class Module(BaseModule):
         module.bind(found.data_shapes, labels or None, for_training=False)
         module.init_params(arg_params=found.arg_params, aux_params=found.aux_params)
         return module
+
+    @staticmethod
+    def from_torch(
+        module: torch.nn.Module,
+        *example: Any,
+        context: Any = None,
+        dynamic: Mapping[str, Mapping[int, str]] | None = None,
+        head: Callable[[Symbol], Symbol] | None = None,
+        **named: Any,
+    ) -> Module:
+        """Make a module of a torch module's operators and values, bound to the shapes of the examples.
+
+        It predicts at once, and is trained by `fit` where it ends in a loss. Parameters without ``requires_grad``,
+        buffers and constants are fixed. Batches of another size bind it anew; their data have the names of forward's
+        parameters.
+
+        Args:
+            module: the torch module; it keeps its own parameters.
+            example: a tensor for each parameter of its forward.
+            context: a device or a list of them.
+            dynamic: which sizes may vary; see `sym.from_torch`.
+            head: puts a loss on the network's symbol; what it adds is a label if its name ends in "label" or a loss
+                reads it so, else a parameter.
+            named: examples for parameters of forward by name.
+
+        Raises:
+            ArgumentError: the module cannot be translated; see `sym.from_torch`.
+
+        Example:
+            >>> import torch
+            >>> net = torch.nn.Linear(3, 2)
+            >>> mod = mx.mod.Module.from_torch(net, torch.zeros(4, 3), head=mx.sym.SoftmaxOutput)
+            >>> mod.data_names, sorted(mod.get_params()[0])
+            (['input'], ['bias', 'weight'])
+        """
+        from ..symbol.torch_import import imported  # which imports torch.export, and that takes long
+
+        found = imported(module, example, named, dynamic)
+        symbol = found.symbol if head is None else head(found.symbol)
+        shapes = _described(found.inputs)
+        given = {*found.inputs, *found.arg_params}
+        labels = [n for n in symbol.list_arguments() if n not in given and _is_label(symbol, n)]
+        sizes, _, _ = symbol.infer_shape(**dict(shapes))
+        known = dict(zip(symbol.list_arguments(), sizes or ()))
+        made = Module(symbol, list(found.inputs), labels, context=context, fixed_param_names=found.fixed)
+        made.bind(shapes, [(n, known[n]) for n in labels] or None)
+        made.init_params(arg_params=found.arg_params, aux_params=found.aux_params, allow_missing=True)
+        return made
 
     # what it is
 
