@@ -7,15 +7,17 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ..base import FileFormatError
+from ..context import cpu
 from ..ndarray import NDArray
 from ..symbol import Symbol
+from .from_onnx.bodies import graph_of
 from .from_onnx.build import Builder
 from .from_onnx.check import Checker
 from .from_onnx.problems import Problems
 from .from_onnx.read import read_model
 from .from_onnx.table import TRANSLATORS
 from .from_onnx.tensors import DTYPES
-from .from_onnx.translate import Names, Walk, graph_of
+from .from_onnx.translate import Names, Walk
 from .from_onnx.worlds import ATTEMPTS, sizes_of
 
 __all__ = ["get_model_metadata", "import_model"]
@@ -153,7 +155,7 @@ def _translated(
         return None
     symbol = Symbol(graph_of(builder, values, [each.name for each in graph.output]).heads)
     args, states = set(symbol.list_arguments()), set(symbol.list_auxiliary_states())
-    params = {name: NDArray(tensor) for name, tensor in builder.params.items() if name in args | states}
+    params = {name: NDArray(tensor, cpu()) for name, tensor in builder.params.items() if name in args | states}
     return (
         symbol,
         {name: array for name, array in params.items() if name in args},

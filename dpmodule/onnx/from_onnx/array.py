@@ -239,8 +239,10 @@ def _with_node(
 ) -> None:
     """Give numbers that differ between worlds the node that computes them in a run, if one operator does."""
     if len(axes) == 1 and steps[0] == 1 and len(set(starts)) == len(set(ends)) == 1:
-        end = None if ends[0][0] >= 2**31 else ends[0][0]
-        node = b("slice_axis", _unknown(x), axis=axes[0], begin=starts[0][0], end=end)
+        begin, end, _ = slice(starts[0][0], ends[0][0]).indices(x.shapes[0][0])
+        if begin >= end:
+            return
+        node = b("slice_axis", _unknown(x), axis=0, begin=begin, end=end)
         made.entry, made.scope = node.entry, node.scope
 
 

@@ -62,6 +62,7 @@ class Checker:
         self._problems, self._functions, self._is_known = problems, functions, is_known
         self._count = 0
         self._reads: dict[int, frozenset[str]] = {}
+        self._alive: list[Any] = []  # messages whose id stands for them
         self.orders: dict[int, list[Any]] = {}
         """The nodes of each graph, by its id, each after those it reads."""
 
@@ -113,7 +114,9 @@ class Checker:
     def _nodes(
         self, graph: Any, where: str, versions: Mapping[str, int], names: set[str], depth: int
     ) -> None:
-        self._count += len(graph.node)
+        nodes = list(graph.node)
+        self._alive += [graph, nodes]
+        self._count += len(nodes)
         if self._count > _NODES or depth > _DEPTH:
             what = (
                 f"more than {_NODES} nodes"
@@ -124,20 +127,21 @@ class Checker:
             self.orders[id(graph)] = []
             return
         makers: dict[str, Any] = {}
-        for node in graph.node:
+        for node in nodes:
             for name in node.output:
                 if name and (name in makers or name in names):
                     self._problems.add(place_of(node), f"output {name!r} exists already")
                 makers[name] = node
-        for node in graph.node:
+        for node in nodes:
             self._node(node, versions)
             for name in sorted(self._read(node)):
                 if name and name not in makers and name not in names:
                     self._problems.add(place_of(node), f"reads {name!r}, which nothing makes")
-        self.orders[id(graph)] = self._sorted(graph, makers, where)
+        self.orders[id(graph)] = self._sorted(nodes, makers, where)
         names.update(makers)
-        for node in graph.node:
+        for node in nodes:
             for inner in graphs_of(node):
+                self._alive.append(inner)
                 self.graph(inner, versions, names, depth + 1)
 
     def _read(self, node: Any) -> frozenset[str]:
@@ -155,11 +159,10 @@ class Checker:
         read = {each.name for each in graph.output}.union(*(self._read(node) for node in graph.node))
         return read - own - {""}
 
-    def _sorted(self, graph: Any, makers: Mapping[str, Any], where: str) -> list[Any]:
+    def _sorted(self, nodes: list[Any], makers: Mapping[str, Any], where: str) -> list[Any]:
         """Return the nodes, each after those it reads; what lies in a circle is a problem."""
         waits: dict[int, int] = {}
         readers: dict[int, list[int]] = {}
-        nodes = list(graph.node)
         number = {id(node): i for i, node in enumerate(nodes)}
         for i, node in enumerate(nodes):
             needs = {number[id(makers[name])] for name in self._read(node) if name and name in makers}

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from . import array, conv, index, linear, math, norm, reduce
+from . import array, control, conv, index, linear, math, norm, reduce, rnn
 from .call import Translator
 
 __all__ = ["TRANSLATORS"]
 
-_MAIN = (array, conv, index, linear, math, norm, reduce)
+_MAIN = (array, control, conv, index, linear, math, norm, reduce, rnn)
 
 TRANSLATORS: dict[tuple[str, str], Translator] = {
     ("", name): function for module in _MAIN for name, function in module.TABLE.items()

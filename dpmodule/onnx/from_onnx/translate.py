@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ...base import MXNetError
-from ...graph import Graph, Node
 from .build import Builder, Scope
 from .call import Call, Translator
 from .check import Checker, place_of, schema_of, versions_of
@@ -308,27 +307,3 @@ def _plain(value: Any) -> Any:
     if isinstance(value, (list, tuple)) or type(value).__name__.startswith("Repeated"):
         return [_plain(each) for each in value]
     return value
-
-
-def graph_of(builder: Builder, values: Sequence[Value], labels: Sequence[str]) -> Graph:
-    """Return the graph of some values in the scope that is being made; each gets a node of its own."""
-    heads = []
-    seen: set[Node] = set()
-    for value, label in zip(values, labels):
-        node, number = builder.entry(value)
-        if node.op is None or (node in seen and number == 0) or node.num_outputs > 1:
-            builder.label = label
-            node, number = builder.entry(
-                builder("identity", value.again() if value.known is None else _open(builder, value))
-            )
-            node.name = builder.reserve(label.removesuffix("_output"))
-        seen.add(node)
-        heads.append((node, number))
-    return Graph(tuple(heads))
-
-
-def _open(builder: Builder, value: Value) -> Value:
-    """Return a value of which nobody knows that it is constant, so that an operator on it is not computed."""
-    made = value.again()
-    made.entry, made.scope, made.known, made.recipe = builder.entry(value), builder.scope, None, None
-    return made
