@@ -155,7 +155,9 @@ def _translated(
         return None
     symbol = Symbol(graph_of(builder, values, [each.name for each in graph.output]).heads)
     args, states = set(symbol.list_arguments()), set(symbol.list_auxiliary_states())
-    params = {name: NDArray(tensor, cpu()) for name, tensor in builder.params.items() if name in args | states}
+    params = {
+        name: NDArray(tensor, cpu()) for name, tensor in builder.params.items() if name in args | states
+    }
     return (
         symbol,
         {name: array for name, array in params.items() if name in args},

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-import torch
-
 from ...graph import Entry, Graph, Node
 from ...ops import get
 from .build import Builder, Scope
-from .forms import arith, as_scalar, cast, positions
+from .forms import arith, as_scalar, cast
 from .problems import Refused
 from .value import Value
 from .worlds import Dims, Sizes
@@ -107,7 +105,9 @@ def each_step(
         graph = graph_of(b, results, labels)
         graph = _reading(b, graph, held, results, labels)
         if not any(e.entry is not None and e.entry[0] in graph.inputs for e in elements):
-            results[0] = arith(b, "plus", _open(b, results[0]), arith(b, "mul", cast(b, elements[0], results[0].dtype), 0.0))
+            results[0] = arith(
+                b, "plus", _open(b, results[0]), arith(b, "mul", cast(b, elements[0], results[0].dtype), 0.0)
+            )
             graph = _reading(b, graph_of(b, results, labels), held, results, labels)
     finally:
         b.scope = outer

@@ -22,6 +22,7 @@ __all__ = [
     "broadcast_dims",
     "cast",
     "dynamic",
+    "even",
     "expand",
     "filled",
     "flag",
@@ -388,3 +389,12 @@ def paired(b: Builder, word: str, values: Sequence[Value]) -> Value:
 def unary(b: Builder, name: str, x: Value, **attrs: Any) -> Value:
     """Apply an operator that keeps the shape."""
     return as_scalar(b(name, x, **attrs), x.is_scalar)
+
+
+def even(b: Builder, x: Value) -> Value:
+    """Round, a half to the even neighbour, as no operator of MXNet does."""
+    low = unary(b, "floor", x)
+    rest = arith(b, "minus", x, low)
+    up = arith(b, "greater", rest, 0.5)
+    odd = arith(b, "mul", arith(b, "equal", rest, 0.5), arith(b, "mod", low, 2.0))
+    return arith(b, "plus", low, arith(b, "plus", up, odd))

@@ -14,14 +14,17 @@ from .forms import (
     as_scalar,
     broadcast_dims,
     cast,
+    even,
     expand,
     filled,
     flag,
     normal,
     paired,
+    positions,
     same_type,
     transpose,
     unary,
+    unsqueeze,
 )
 from .problems import Refused
 from .tensors import DTYPES
@@ -124,13 +127,7 @@ def _clip(c: Call) -> Value:
 
 
 def _round(c: Call) -> Value:
-    # ONNX rounds a half to the even neighbour, which no operator of MXNet does
-    low = unary(c.b, "floor", c.x)
-    rest = arith(c.b, "minus", c.x, low)
-    half = arith(c.b, "equal", rest, 0.5)
-    odd = arith(c.b, "mod", low, 2.0)
-    up = arith(c.b, "greater", rest, 0.5)
-    return arith(c.b, "plus", low, arith(c.b, "plus", up, arith(c.b, "mul", half, odd)))
+    return even(c.b, c.x)
 
 
 def _activation(c: Call) -> Value:
@@ -283,8 +280,6 @@ def _trilu(c: Call) -> Value:
     b, x = c.b, c.x
     k = int(b.needed(c.value(1), "k")) if c.maybe(1) is not None else 0
     rows, columns = x.axis(x.rank - 2), x.axis(x.rank - 1)
-    from .forms import positions, unsqueeze
-
     i = unsqueeze(b, positions(b, rows, dtype="float32"), [1])
     j = positions(b, columns, dtype="float32")
     gap = arith(b, "minus", j, i)

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any
 
 import torch
 
 from .bodies import each_step
 from .build import Builder
 from .call import Call, Translator
-from .forms import arith, cast, expand, reshape, transpose, unary, unsqueeze
-from .linear import product
+from .forms import arith, cast, transpose, unary, unsqueeze
 from .problems import Refused
 from .value import Value
 
@@ -88,7 +86,10 @@ class _Layer:
     def vector(self) -> Value:
         """Return all weights as one vector, as the operator RNN wants them."""
         b, order = self.b, _ORDER[self.kind]
-        weights = [self._pieces(w, math.prod(w.shapes[0][2:]) * self.hidden, 1) for w in (self.weight, self.recurrent)]
+        weights = [
+            self._pieces(w, math.prod(w.shapes[0][2:]) * self.hidden, 1)
+            for w in (self.weight, self.recurrent)
+        ]
         parts = []
         for d in range(self.directions):
             for pieces in weights:
@@ -106,7 +107,9 @@ class _Layer:
     def _pieces(self, value: Value, length: int, parts: int) -> Values:
         count = self.directions * self.gates * parts
         flat = self.b("Reshape", value, shape=(count, length))
-        made = self.b("SliceChannel", flat, num_outputs=count, axis=0, squeeze_axis=True) if count > 1 else flat
+        made = (
+            self.b("SliceChannel", flat, num_outputs=count, axis=0, squeeze_axis=True) if count > 1 else flat
+        )
         return list(made) if count > 1 else [self.b("Reshape", flat, shape=(-1,))]
 
     def flipped(self, x: Value) -> Value:
@@ -166,7 +169,9 @@ _FUNCTIONS: dict[str, Callable[[Builder, Value], Value]] = {
 def _unrolled(layer: _Layer) -> Values:
     b = layer.b
     if layer.lengths is not None:
-        raise Refused("sequence_lens together with unusual activations, clip, peepholes or linear_before_reset of 0")
+        raise Refused(
+            "sequence_lens together with unusual activations, clip, peepholes or linear_before_reset of 0"
+        )
     columns: list[Values] = []
     for d in range(layer.directions):
         is_back = layer.direction == "reverse" or d == 1
