@@ -13,7 +13,7 @@ from ..symbol import Symbol
 from .from_onnx.bodies import graph_of
 from .from_onnx.build import Builder
 from .from_onnx.check import Checker
-from .from_onnx.problems import Problems
+from .from_onnx.problems import Problems, Refused
 from .from_onnx.read import read_model
 from .from_onnx.table import TRANSLATORS
 from .from_onnx.tensors import DTYPES
@@ -153,7 +153,11 @@ def _translated(
     values = walk.outputs(graph, names)
     if problems.found or values is None:
         return None
-    symbol = Symbol(graph_of(builder, values, [each.name for each in graph.output]).heads)
+    try:
+        symbol = Symbol(graph_of(builder, values, [each.name for each in graph.output]).heads)
+    except Refused as error:
+        problems.add("outputs", str(error))
+        return None
     args, states = set(symbol.list_arguments()), set(symbol.list_auxiliary_states())
     params = {
         name: NDArray(tensor, cpu()) for name, tensor in builder.params.items() if name in args | states

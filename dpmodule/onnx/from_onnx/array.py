@@ -138,16 +138,23 @@ def _split(c: Call) -> list[Value]:
     if sizes is None:
         each = -(-(whole or 1) // count)
         sizes = tuple(min(each, (whole or 1) - i * each) for i in range(count))
-    if len(sizes) != count or min(sizes) < 1:
+    if len(sizes) != count or min(sizes) < 0:
         raise Refused(f"split {sizes} for {count} outputs")
     if count == 1:
         return [x]
     if whole is not None and sum(sizes) != whole:
         raise Refused(f"split {sizes} of an axis of {whole} elements")
+    if min(sizes) == 0:
+        return [_slice_of(b, x, axis, sum(sizes[:i]), n) for i, n in enumerate(sizes)]
     if len(set(sizes)) == 1:
         return list(b("SliceChannel", x, num_outputs=count, axis=axis))
     places = [sum(sizes[:i]) for i in range(count)]
     return list(b("_split_v2", x, indices=tuple(places), axis=axis))
+
+
+def _slice_of(b: Builder, x: Value, axis: int, begin: int, size: int) -> Value:
+    each = (begin,) * b.worlds
+    return cut(b, x, axis, each, tuple(n + size for n in each))
 
 
 def cut(b: Builder, x: Value, axis: int, begins: Sizes, ends: Sizes, step: int = 1) -> Value:
@@ -163,6 +170,9 @@ def cut(b: Builder, x: Value, axis: int, begins: Sizes, ends: Sizes, step: int =
     """
     sizes = x.axis(axis)
     counts = tuple(len(range(m, n, step)) for m, n in zip(begins, ends))
+    if not any(counts):
+        shape = (*x.shapes[0][:axis], 0, *x.shapes[0][axis + 1 :])
+        return b.constant(torch.zeros(shape), x.dtype)
     if any(n == 0 for n in counts):
         raise Refused(f"a range without elements of an axis of {sizes[0]}")
     if counts == sizes and step == 1:
@@ -437,6 +447,10 @@ def _blocks(c: Call) -> Value:
     b, x, size = c.b, c.x, c.attrs["blocksize"]
     if size < 1:
         raise Refused(f"blocksize {size}")
+    if c.kind == "SpaceToDepth" and c.attrs.get("mode", "DCR") == "CRD":
+        apart = reshape(b, x, tuple((n, d, h // size, size, w // size, size) for n, d, h, w in x.shapes))
+        turned = transpose(b, apart, (0, 1, 3, 5, 2, 4))
+        return reshape(b, turned, tuple((n, d * size**2, h // size, w // size) for n, d, h, w in x.shapes))
     if c.kind == "SpaceToDepth":
         return b("space_to_depth", x, block_size=size)  # type: ignore[no-any-return]
     if c.attrs.get("mode", "DCR") == "DCR":
@@ -444,6 +458,23 @@ def _blocks(c: Call) -> Value:
     apart = reshape(b, x, tuple((n, d // size**2, size, size, h, w) for n, d, h, w in x.shapes))
     turned = transpose(b, apart, (0, 1, 4, 2, 5, 3))
     return reshape(b, turned, tuple((n, d // size**2, h * size, w * size) for n, d, h, w in x.shapes))
+
+
+def _col2im(c: Call) -> Value:
+    b, a = c.b, c.attrs
+    size, block = c.fixed_ints("image_shape", 1) or (), c.fixed_ints("block_shape", 2) or ()
+    pads = tuple(a.get("pads") or (0,) * 4)
+    if len(size) != 2 or len(block) != 2 or pads[:2] != pads[2:]:
+        raise Refused(f"blocks {block} of pictures {size} with pads {pads}")
+    return b(  # type: ignore[no-any-return]
+        "col2im",
+        c.x,
+        output_size=size,
+        kernel=block,
+        stride=tuple(a.get("strides") or (1, 1)),
+        dilate=tuple(a.get("dilations") or (1, 1)),
+        pad=pads[:2],
+    )
 
 
 def _center(c: Call) -> Value:
@@ -462,6 +493,7 @@ def _center(c: Call) -> Value:
 
 TABLE: dict[str, Translator] = {
     "CenterCropPad": _center,
+    "Col2Im": _col2im,
     "Concat": _concat,
     "Constant": _constant,
     "ConstantOfShape": _of_shape,

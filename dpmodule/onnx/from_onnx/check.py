@@ -154,9 +154,11 @@ class Checker:
 
     def _free(self, graph: Any) -> set[str]:
         """Return the names that a graph reads from around it."""
+        nodes = list(graph.node)
+        self._alive += [graph, nodes]
         own = {each.name for each in (*graph.input, *graph.initializer)}
-        own.update(name for node in graph.node for name in node.output)
-        read = {each.name for each in graph.output}.union(*(self._read(node) for node in graph.node))
+        own.update(name for node in nodes for name in node.output)
+        read = {each.name for each in graph.output}.union(*(self._read(node) for node in nodes))
         return read - own - {""}
 
     def _sorted(self, nodes: list[Any], makers: Mapping[str, Any], where: str) -> list[Any]:

@@ -9,7 +9,7 @@ from typing import Any
 from .array import padded
 from .build import Builder
 from .call import Call, Translator
-from .forms import arith, filled, paired
+from .forms import arith, filled, paired, unary
 from .problems import Refused
 from .value import Value
 from .worlds import Sizes
@@ -128,9 +128,11 @@ def _deconv(c: Call) -> Value:
                 - (wanted[-count:][i] if wanted else n * window.stride[i])
                 for n in x.axis(i + 2)
             }
-            if len(outs) > 1 or min(outs) < 0:
+            if len(outs) > 1 or min(outs) <= -window.stride[i]:
                 raise Refused("output_shape or auto_pad whose widths depend on the sizes of the inputs")
             total = outs.pop()
+            if total < 0:
+                extra, total = (*extra[:i], extra[i] - total, *extra[i + 1 :]), 0
             half = total // 2 if auto == "SAME_UPPER" else total - total // 2
             before[i], after[i] = half, total - half
     common = tuple(min(m, n) for m, n in zip(before, after))
@@ -170,21 +172,27 @@ def _pool(c: Call) -> list[Value]:
     kind = {"MaxPool": "max", "AveragePool": "avg", "LpPool": "lp"}[c.kind]
     window = _Window(c, tuple(a["kernel_shape"]))
     whole = bool(a.get("ceil_mode"))
-    if kind == "lp" and a["p"] not in (1, 2, 3):
-        raise Refused(f"p is {a['p']}, expected 1 to 3")
     if whole:
         whole = _widen(window, x)
     options: dict[str, Any] = {"kernel": window.kernel, "stride": window.stride}
     if kind == "lp":
-        options["p_value"] = a["p"]
+        x, kind = arith(b, "power", unary(b, "abs", x), float(a["p"])), "sum"
+        made = _pooled(b, window, x, kind, options, True, whole)
+        return [arith(b, "power", made, 1.0 / a["p"])]
+    return [_pooled(b, window, x, kind, options, bool(a.get("count_include_pad")), whole)]
+
+
+def _pooled(
+    b: Builder, window: _Window, x: Value, kind: str, options: dict[str, Any], counts_pads: bool, whole: bool
+) -> Value:
     if any(d != 1 for d in window.dilate):
-        return [_dilated(b, window, x, kind, bool(a.get("count_include_pad")))]
+        return _dilated(b, window, x, kind, counts_pads)
     if window.is_even and not whole and all(2 * p <= k for p, k in zip(window.before, window.kernel)):
-        return [_small(b, x, kind, options, window.before, bool(a.get("count_include_pad", 1)))]
+        return _small(b, x, kind, options, window.before, counts_pads)
     if kind == "avg":
-        return [_average(b, window, x, options, bool(a.get("count_include_pad")), whole)]
+        return _average(b, window, x, options, counts_pads, whole)
     lowest = _LOWEST.get(x.dtype, 0.0) if kind == "max" else 0.0
-    return [_small(b, window.pad(b, x, lowest), kind, options, (0,) * len(window.kernel), True)]
+    return _small(b, window.pad(b, x, lowest), kind, options, (0,) * len(window.kernel), True)
 
 
 def _small(
@@ -248,7 +256,8 @@ def _dilated(b: Builder, window: _Window, x: Value, kind: str, counts_pads: bool
         parts.append(b("slice", x, begin=(*nothing, *begin), end=(*nothing, *end), step=step))
     if kind == "max":
         return paired(b, "maximum", parts)
-    return arith(b, "div", paired(b, "plus", parts), float(math.prod(window.kernel)))
+    total = paired(b, "plus", parts)
+    return total if kind == "sum" else arith(b, "div", total, float(math.prod(window.kernel)))
 
 
 def _global(c: Call) -> Value:

@@ -6,6 +6,7 @@ import math
 
 import torch
 
+from .array import cut
 from .build import Builder
 from .call import Call, Translator
 from .forms import arith, as_scalar, cast, expand, normal, positions, reshape, squeeze
@@ -201,6 +202,8 @@ def _compress(c: Call) -> Value:
     if known is not None:
         places = torch.nonzero(known).reshape(-1)
         return b("take", x, b.constant(places), axis=0)  # type: ignore[no-any-return]
+    if keep.axis(0) != x.axis(0):
+        x = cut(b, x, 0, (0,) * b.worlds, keep.axis(0))
     return selected(b, x, cast(b, keep, "float32"))
 
 

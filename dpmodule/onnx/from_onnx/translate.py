@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 from ...base import MXNetError
@@ -105,7 +106,7 @@ class Walk:
 
     def nodes(self, graph: Any, names: Names, versions: Mapping[str, int]) -> None:
         """Translate a graph's nodes."""
-        for node in self._checker.orders.get(id(graph), ()):
+        for node in self._checker.orders.get(id(graph), graph.node):
             self._node(node, names, versions)
 
     def _node(self, node: Any, names: Names, versions: Mapping[str, int]) -> None:
@@ -177,7 +178,9 @@ class Walk:
                 wanted = name if is_single else node.name or name
                 entry[0].name = self._b.reserve(wanted.removesuffix("_output") if is_single else wanted)
 
-    def _called(self, function: Any, node: Any, inputs: Sequence[Any]) -> list[Any]:
+    def _called(
+        self, function: Any, node: Any, inputs: Sequence[Any], usual: Mapping[str, Any] = MappingProxyType({})
+    ) -> list[Any]:
         """Translate the nodes of a function in place of a call of it."""
         if self._calls >= _CALLS:
             raise Refused("functions call each other too deep, or in a circle")
@@ -187,7 +190,7 @@ class Walk:
             for i, name in enumerate(function.input):
                 names.put(name, inputs[i] if i < len(inputs) else None)
             given = {each.name: each for each in node.attribute}
-            defaults = {each.name: each for each in function.attribute_proto}
+            defaults = {**usual, **{each.name: each for each in function.attribute_proto}}
             versions = versions_of(function.opset_import)
             order = self._checker.orders.get(id(function), list(function.node))
             for inner in order:
@@ -215,7 +218,8 @@ class Walk:
             body = onnx.FunctionProto.FromString(text)
         if not body.opset_import:
             body.opset_import.add(domain="", version=version)
-        return self._called(body, node, inputs)
+        defaults = {n: d.default_value for n, d in schema.attributes.items() if d.default_value.type}
+        return self._called(body, node, inputs, defaults)
 
     def body(
         self,
