@@ -6,8 +6,9 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ..base import FileFormatError
+from ..base import FileFormatError, ShapeError, dtype_from_code
 from ..context import cpu
+from ..io import DataDesc
 from ..ndarray import NDArray
 from ..symbol import Symbol
 from .from_onnx.bodies import graph_of
@@ -20,7 +21,9 @@ from .from_onnx.tensors import DTYPES
 from .from_onnx.translate import Names, Walk
 from .from_onnx.worlds import ATTEMPTS, sizes_of
 
-__all__ = ["get_model_metadata", "import_model"]
+__all__ = ["described_inputs", "get_model_metadata", "import_model"]
+
+_USUAL_SIZES = (1, 8, 32, 224)
 
 Params = dict[str, NDArray]
 Path = str | os.PathLike[str]
@@ -167,6 +170,37 @@ def _translated(
         {name: array for name, array in params.items() if name in args},
         {name: array for name, array in params.items() if name in states},
     )
+
+
+def described_inputs(model_file: Path, symbol: Symbol, shapes: Mapping[str, Sequence[int]]) -> list[DataDesc]:
+    """Return descriptions of a symbol's inputs with which it can be bound.
+
+    Args:
+        model_file: the file that the symbol comes from.
+        symbol: the symbol.
+        shapes: shapes of inputs that are to be others than the file says.
+
+    Raises:
+        ShapeError: the symbol takes none of the sizes that are tried for open ones.
+    """
+    declared = dict(get_model_metadata(model_file)["input_tensor_data"])
+    names = [name for name in declared if name in symbol.list_arguments()]
+    wanted = {name: tuple(shapes.get(name, declared[name])) for name in names}
+    for size in _USUAL_SIZES:
+        found = {
+            name: tuple(d if d > 0 else 1 if axis == 0 else size for axis, d in enumerate(shape))
+            for name, shape in wanted.items()
+        }
+        try:
+            symbol.infer_shape(**found)
+        except ShapeError:
+            if size == _USUAL_SIZES[-1]:
+                raise
+        else:
+            break
+    attributes = symbol.attr_dict()
+    types = {name: attributes.get(name, {}).get("__dtype__", "0") for name in names}
+    return [DataDesc(name, shape, dtype_from_code(int(types[name]))) for name, shape in found.items()]
 
 
 def get_model_metadata(model_file: Path) -> dict[str, list[tuple[str, tuple[int, ...]]]]:
