@@ -35,7 +35,9 @@ def _dims(value: Any) -> tuple[int | str, ...] | None:
     if not kind.HasField("shape"):
         return None
     return tuple(
-        d.dim_value if d.dim_value > 0 else d.dim_param or f"{value.name}.{i}"
+        d.dim_value
+        if d.dim_value > 0
+        else (isinstance(d.dim_param, str) and d.dim_param) or f"{value.name}.{i}"
         for i, d in enumerate(kind.shape.dim)
     )
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any
 
 from .problems import Problems
@@ -40,6 +40,18 @@ def place_of(node: Any) -> str:
     return f"node {name!r} ({f'{node.domain}.' if node.domain else ''}{node.op_type})"
 
 
+def _are_texts(values: Iterable[Any]) -> bool:
+    """Say whether names are text; what is not UTF-8 in the file comes as bytes."""
+    return all(isinstance(each, str) for each in values)
+
+
+def _texts_of(node: Any) -> Iterator[Any]:
+    yield from (node.name, node.op_type, node.domain, *node.input, *node.output)
+    for attribute in node.attribute:
+        yield attribute.name
+        yield attribute.ref_attr_name
+
+
 def graphs_of(node: Any) -> Iterator[Any]:
     """Yield the graphs that a node carries."""
     for attribute in node.attribute:
@@ -71,6 +83,9 @@ class Checker:
         import onnx.defs
 
         found = versions_of(imports)
+        if not _are_texts(found):
+            self._problems.add("", "a domain that is no valid UTF-8")
+            return {}
         known = {domain for domain, _ in self._functions}
         for domain, version in found.items():
             if domain not in DOMAINS:
@@ -92,6 +107,10 @@ class Checker:
     ) -> None:
         """Check a graph and what its nodes carry."""
         where = f"graph {graph.name!r}"
+        held = [each.values for each in graph.sparse_initializer]
+        if not _are_texts(each.name for each in (*graph.input, *graph.output, *graph.initializer, *held)):
+            self._problems.add(where, "names that are no valid UTF-8")
+            return
         if not graph.output:
             self._problems.add(where, "it has no outputs")
         names = set(outer)
@@ -99,7 +118,7 @@ class Checker:
             if not each.name:
                 self._problems.add(where, "an input or initializer without a name")
             names.add(each.name)
-        names.update(each.values.name for each in graph.sparse_initializer)
+        names.update(each.name for each in held)
         self._nodes(graph, where, versions, names, depth)
         for each in graph.output:
             if each.name not in names:
@@ -108,6 +127,9 @@ class Checker:
     def function(self, function: Any, depth: int = 0) -> None:
         """Check a function of the model."""
         where = f"function {function.name!r}"
+        if not _are_texts((*function.input, *function.output, *function.attribute)):
+            self._problems.add(where, "names that are no valid UTF-8")
+            return
         names = set(function.input)
         self._nodes(function, where, versions_of(function.opset_import), names, depth)
 
@@ -124,6 +146,10 @@ class Checker:
                 else f"graphs in graphs, more than {_DEPTH} deep"
             )
             self._problems.add(where, what)
+            self.orders[id(graph)] = []
+            return
+        if not all(_are_texts(_texts_of(node)) for node in nodes):
+            self._problems.add(where, "nodes with names that are no valid UTF-8")
             self.orders[id(graph)] = []
             return
         makers: dict[str, Any] = {}

@@ -35,7 +35,7 @@ class _Axis:
     def places(self, world: int) -> torch.Tensor:
         """Return which place of the data each element of the result shows."""
         n, m, scale = self.before[world], self.after[world], self._scales[world]
-        line = torch.arange(m, dtype=torch.float64)
+        line = torch.arange(m, dtype=torch.float32)  # as ONNX Runtime does, which decides ties
         mode = self._a["coordinate_transformation_mode"]
         if mode == "asymmetric":
             return line / scale
@@ -82,7 +82,7 @@ class _Axis:
         if self._a.get("exclude_outside") or self._a.get("antialias"):
             weights = torch.where(outside, 0.0, weights)
         weights = weights / weights.sum(1, keepdim=True)
-        whole = torch.zeros(m, n, dtype=torch.float64)
+        whole = torch.zeros(m, n)
         return whole.scatter_add_(1, taps.long().clamp(0, n - 1), weights)
 
 

@@ -49,6 +49,8 @@ def _external(proto: Any, folder: str) -> bytes:
     """
     entries = {each.key: each.value for each in proto.external_data}
     location = entries.get("location", "")
+    if not isinstance(location, str):
+        raise ValueError("external data at a path that is no valid UTF-8")
     parts = location.replace("\\", "/").split("/")
     if not location or "\0" in location or os.path.isabs(location) or ".." in parts or ":" in parts[0]:
         raise ValueError(f"external data at {location!r}, expected a file in the model's own folder")
