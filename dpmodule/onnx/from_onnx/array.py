@@ -12,6 +12,7 @@ from .build import Builder
 from .call import Call, Translator
 from .forms import (
     arith,
+    common_shape,
     dynamic,
     expand,
     filled,
@@ -125,7 +126,7 @@ def _concat(c: Call) -> Value:
     values = same_type(c.b, *values)
     if len(values) == 1:
         return values[0]
-    return c.b("Concat", *values, dim=normal(c.attrs["axis"], values[0].rank))  # type: ignore[no-any-return]
+    return c.b("Concat", *values, dim=normal(c.attrs["axis"], values[0].rank))
 
 
 def _split(c: Call) -> list[Value]:
@@ -134,7 +135,7 @@ def _split(c: Call) -> list[Value]:
     sizes = c.fixed_ints("split", 1)
     whole = x.size(axis)
     if sizes is None and whole is None and count > 1:
-        return list(b("SliceChannel", x, num_outputs=count, axis=axis))
+        return b.many("SliceChannel", x, num_outputs=count, axis=axis)
     if sizes is None:
         each = -(-(whole or 1) // count)
         sizes = tuple(min(each, (whole or 1) - i * each) for i in range(count))
@@ -147,9 +148,9 @@ def _split(c: Call) -> list[Value]:
     if min(sizes) == 0:
         return [_slice_of(b, x, axis, sum(sizes[:i]), n) for i, n in enumerate(sizes)]
     if len(set(sizes)) == 1:
-        return list(b("SliceChannel", x, num_outputs=count, axis=axis))
+        return b.many("SliceChannel", x, num_outputs=count, axis=axis)
     places = [sum(sizes[:i]) for i in range(count)]
-    return list(b("_split_v2", x, indices=tuple(places), axis=axis))
+    return b.many("_split_v2", x, indices=tuple(places), axis=axis)
 
 
 def _slice_of(b: Builder, x: Value, axis: int, begin: int, size: int) -> Value:
@@ -171,8 +172,8 @@ def cut(b: Builder, x: Value, axis: int, begins: Sizes, ends: Sizes, step: int =
     sizes = x.axis(axis)
     counts = tuple(len(range(m, n, step)) for m, n in zip(begins, ends))
     if not any(counts):
-        shape = (*x.shapes[0][:axis], 0, *x.shapes[0][axis + 1 :])
-        return b.constant(torch.zeros(shape), x.dtype)
+        nothing = torch.zeros((*x.shapes[0][:axis], 0, *x.shapes[0][axis + 1 :]))
+        return b.constant(nothing, x.dtype)
     if any(n == 0 for n in counts):
         raise Refused(f"a range without elements of an axis of {sizes[0]}")
     if counts == sizes and step == 1:
@@ -182,18 +183,16 @@ def cut(b: Builder, x: Value, axis: int, begins: Sizes, ends: Sizes, step: int =
         begin = None if all(m == n - 1 for m, n in zip(begins, sizes)) else _bound(begins, sizes, 0)
         end = None if all(n == -1 for n in ends) else _bound(ends, sizes, 0)
     if begin is not False and end is not False:
-        nothing = (None,) * axis
+        skipped = (None,) * axis
         if step == 1:
-            return b("slice_axis", x, axis=axis, begin=begin or 0, end=end)  # type: ignore[no-any-return]
-        return b(  # type: ignore[no-any-return]
-            "slice", x, begin=(*nothing, begin), end=(*nothing, end), step=(*nothing, step)
-        )
+            return b("slice_axis", x, axis=axis, begin=begin or 0, end=end)
+        return b("slice", x, begin=(*skipped, begin), end=(*skipped, end), step=(*skipped, step))
     if begin == 0 and step == 1:
         shape = tuple(tuple(n if i == axis else 1 for i in range(x.rank)) for n in counts)
-        return b("slice_like", x, filled(b, shape, 0.0, "float32"), axes=(axis,))  # type: ignore[no-any-return]
+        return b("slice_like", x, filled(b, shape, 0.0, "float32"), axes=(axis,))
     if dynamic(begins):
         raise Refused("a range whose beginning depends on the sizes of the inputs")
-    return b("take", x, positions(b, counts, begins[0], step), axis=axis)  # type: ignore[no-any-return]
+    return b("take", x, positions(b, counts, begins[0], step), axis=axis)
 
 
 def _bound(places: Sizes, sizes: Sizes, default: int | None) -> Any:
@@ -277,12 +276,7 @@ def _tile(c: Call) -> Value:
 def _expand(c: Call) -> Value:
     b, x = c.b, c.x
     wanted = c.ints("shape", 1) or []
-    shapes = []
-    for dims, target in zip(x.dims, wanted):
-        try:
-            shapes.append(tuple(torch.broadcast_shapes(dims, target)))
-        except RuntimeError:
-            raise Refused(f"{dims} does not broadcast to {target}") from None
+    shapes = [common_shape(dims, target) for dims, target in zip(x.dims, wanted)]
     if math.prod(shapes[0]) > 2**40:
         raise Refused(f"an array of shape {shapes[0]}")
     return expand(b, x, tuple(shapes))
@@ -392,7 +386,7 @@ def _padded_axis(
         else:
             piece = _mirrored(b, x, axis, counts, is_front, mode)
         parts = [piece, *parts] if is_front else [*parts, piece]
-    return b("Concat", *parts, dim=axis)  # type: ignore[no-any-return]
+    return b("Concat", *parts, dim=axis)
 
 
 def _mirrored(b: Builder, x: Value, axis: int, counts: Sizes, is_front: bool, mode: str) -> Value:
@@ -414,7 +408,7 @@ def _mirrored(b: Builder, x: Value, axis: int, counts: Sizes, is_front: bool, mo
         )
     begins = (1,) * len(counts) if is_front else tuple(s - 1 - n for s, n in zip(sizes, counts))
     piece = cut(b, x, axis, begins, tuple(m + n for m, n in zip(begins, counts)))
-    return b("reverse", piece, axis=axis)  # type: ignore[no-any-return]
+    return b("reverse", piece, axis=axis)
 
 
 def _one_hot(c: Call) -> Value:
@@ -452,9 +446,9 @@ def _blocks(c: Call) -> Value:
         turned = transpose(b, apart, (0, 1, 3, 5, 2, 4))
         return reshape(b, turned, tuple((n, d * size**2, h // size, w // size) for n, d, h, w in x.shapes))
     if c.kind == "SpaceToDepth":
-        return b("space_to_depth", x, block_size=size)  # type: ignore[no-any-return]
+        return b("space_to_depth", x, block_size=size)
     if c.attrs.get("mode", "DCR") == "DCR":
-        return b("depth_to_space", x, block_size=size)  # type: ignore[no-any-return]
+        return b("depth_to_space", x, block_size=size)
     apart = reshape(b, x, tuple((n, d // size**2, size, size, h, w) for n, d, h, w in x.shapes))
     turned = transpose(b, apart, (0, 1, 4, 2, 5, 3))
     return reshape(b, turned, tuple((n, d // size**2, h * size, w * size) for n, d, h, w in x.shapes))
@@ -466,7 +460,7 @@ def _col2im(c: Call) -> Value:
     pads = tuple(a.get("pads") or (0,) * 4)
     if len(size) != 2 or len(block) != 2 or pads[:2] != pads[2:]:
         raise Refused(f"blocks {block} of pictures {size} with pads {pads}")
-    return b(  # type: ignore[no-any-return]
+    return b(
         "col2im",
         c.x,
         output_size=size,

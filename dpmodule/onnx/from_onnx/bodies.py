@@ -141,8 +141,7 @@ def _foreach(
     op = get("_foreach")
     shapes = [tuple((n, *s) for n, s in zip(lengths, v.shapes)) for v in outs] + [v.shapes for v in states[0]]
     types = [v.dtype for v in (*outs, *states[0])]
-    made = b.made(op, op.parse(params, (graph,)), params, values, shapes, (graph,), types)
-    found = made if count > 1 else [made]
+    found = b.made(op, op.parse(params, (graph,)), params, values, shapes, (graph,), types)
     stacked = [b("Reshape", v, shape=(-1,)) if o.is_scalar else v for v, o in zip(found, outs)]
     return stacked, [as_scalar(v, s.is_scalar) for v, s in zip(found[len(outs) :], states[0])]
 
@@ -197,8 +196,7 @@ def while_true(
     op = get("_while_loop")
     shapes = [tuple((limit or 0, *s) for s in v.shapes) for v in outs] + [v.shapes for v in variables]
     types = [v.dtype for v in (*outs, *variables)]
-    made = b.made(op, op.parse(params, (question, graph)), params, values, shapes, (question, graph), types)
-    found = made if len(results) > 1 else [made]
+    found = b.made(op, op.parse(params, (question, graph)), params, values, shapes, (question, graph), types)
     stacked = [b("Reshape", v, shape=(-1,)) if o.is_scalar else v for v, o in zip(found, outs)]
     return stacked, [as_scalar(v, s.is_scalar) for v, s in zip(found[len(outs) :], variables)]
 
@@ -225,7 +223,9 @@ def branch(b: Builder, condition: Value, yes: Callable[[], Values], no: Callable
         yes: ``() -> outputs``.
         no: the same; as many, of the same shapes and types.
     """
-    outer, values, graphs, locs, outs = b.scope, [], [], [], []
+    outer = b.scope
+    values: Values = []
+    graphs, locs, outs = [], [], []
     bodies: list[Callable[[], Values]] = [lambda: [condition], yes, no]
     for number, body in enumerate(bodies):
         scope = Scope(outer)
@@ -252,7 +252,7 @@ def branch(b: Builder, condition: Value, yes: Callable[[], Values], no: Callable
     }
     op = get("_cond")
     bodies_of = tuple(graphs)
-    made = b.made(
+    found = b.made(
         op,
         op.parse(params, bodies_of),
         params,
@@ -261,5 +261,4 @@ def branch(b: Builder, condition: Value, yes: Callable[[], Values], no: Callable
         bodies_of,
         [v.dtype for v in outs[1]],
     )
-    found = made if len(outs[1]) > 1 else [made]
     return [as_scalar(v, o.is_scalar) for v, o in zip(found, outs[1])]

@@ -249,7 +249,13 @@ class Builder:
 
     def __call__(
         self, name: str, *inputs: Value, shapes: Sequence[tuple[Dims, ...]] = (), **attrs: Any
-    ) -> Any:
+    ) -> Value:
+        """Apply an operator of one output; see `many`."""
+        return self.many(name, *inputs, shapes=shapes, **attrs)[0]
+
+    def many(
+        self, name: str, *inputs: Value, shapes: Sequence[tuple[Dims, ...]] = (), **attrs: Any
+    ) -> list[Value]:
         """Apply an operator.
 
         Args:
@@ -259,7 +265,7 @@ class Builder:
             attrs: its attributes.
 
         Returns:
-            A `Value`, or a list of them.
+            Its outputs.
         """
         op = get(name)
         params = {key: to_text(value) for key, value in attrs.items()}
@@ -277,16 +283,15 @@ class Builder:
         shapes: Sequence[tuple[Dims, ...]] = (),
         subgraphs: tuple[Any, ...] = (),
         types: Sequence[str] = (),
-    ) -> Any:
-        """Make the values of an operator; see `__call__`."""
+    ) -> list[Value]:
+        """Make the values of an operator; see `many`."""
         count = len(shapes) or len(op.output_names(a))
         plain = bool(inputs) and not (op.random or op.loss or subgraphs or op.stateful)
         known: list[tuple[torch.Tensor, ...]] | None = None
         if plain and not shapes and all(v.known is not None and not v.trains for v in inputs):
             known = self._computed(op, a, inputs, count)
             if known is not None and all(self.is_uniform(each) for each in known):
-                done = [self.constant(each[0]) for each in known]
-                return done[0] if count == 1 else done
+                return [self.constant(each[0]) for each in known]
         if known is not None:
             shapes = [tuple(tuple(t.shape) for t in each) for each in known]
         elif not shapes:
@@ -305,7 +310,7 @@ class Builder:
             if plain and count == 1 and all(v.known is not None or v.recipe is not None for v in inputs):
                 value.recipe = (op, a, tuple(inputs))
             self.offer(value)
-        return values[0] if count == 1 else values
+        return values
 
     @staticmethod
     def is_uniform(known: Sequence[torch.Tensor] | None) -> bool:
@@ -358,3 +363,12 @@ class Builder:
                 return scope.donors[sizes]
             scope = scope.parent
         return None
+
+    def sizes(self) -> dict[Sizes, tuple[Value, int]]:
+        """Return all sizes that differ between worlds, and where each is found."""
+        found: dict[Sizes, tuple[Value, int]] = {}
+        scope: Scope | None = self.scope
+        while scope is not None:
+            found = {**scope.donors, **found}
+            scope = scope.parent
+        return found

@@ -152,6 +152,16 @@ class Checker:
             self._problems.add(where, "nodes with names that are no valid UTF-8")
             self.orders[id(graph)] = []
             return
+        makers = self._makers(nodes, names, versions)
+        self.orders[id(graph)] = self._sorted(nodes, makers, where)
+        names.update(makers)
+        for node in nodes:
+            for inner in graphs_of(node):
+                self._alive.append(inner)
+                self.graph(inner, versions, names, depth + 1)
+
+    def _makers(self, nodes: list[Any], names: set[str], versions: Mapping[str, int]) -> dict[str, Any]:
+        """Check nodes by themselves and what they read; return the node that makes each name."""
         makers: dict[str, Any] = {}
         for node in nodes:
             for name in node.output:
@@ -160,15 +170,10 @@ class Checker:
                 makers[name] = node
         for node in nodes:
             self._node(node, versions)
-            for name in sorted(self._read(node)):
+            for name in sorted(self._read(node), key=str):
                 if name and name not in makers and name not in names:
                     self._problems.add(place_of(node), f"reads {name!r}, which nothing makes")
-        self.orders[id(graph)] = self._sorted(nodes, makers, where)
-        names.update(makers)
-        for node in nodes:
-            for inner in graphs_of(node):
-                self._alive.append(inner)
-                self.graph(inner, versions, names, depth + 1)
+        return makers
 
     def _read(self, node: Any) -> frozenset[str]:
         """Return the names that a node reads, by itself or in its graphs."""

@@ -174,7 +174,7 @@ def _joined(c: Call) -> Value:
     b, items, axis = c.b, _items(c), c.attrs["axis"]
     if c.attrs["new_axis"]:
         items = [unsqueeze(b, v, [axis]) for v in items]
-    return items[0] if len(items) == 1 else b("Concat", *items, dim=normal(axis, items[0].rank))  # type: ignore[no-any-return]
+    return items[0] if len(items) == 1 else b("Concat", *items, dim=normal(axis, items[0].rank))
 
 
 def _taken_apart(c: Call) -> list[Any]:

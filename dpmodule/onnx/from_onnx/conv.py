@@ -94,7 +94,7 @@ def _conv(c: Call) -> Value:
     if not window.is_even:
         x = window.pad(b, x, 0.0)
     bias = [c.value(2)] if c.maybe(2) is not None else []
-    return b(  # type: ignore[no-any-return]
+    return b(
         "Convolution",
         x,
         weight,
@@ -157,7 +157,7 @@ def _deconv(c: Call) -> Value:
         if m != n:
             end = -(n - common[i]) or None
             found = b("slice_axis", found, axis=i + 2, begin=m - common[i], end=end)
-    return found  # type: ignore[no-any-return]
+    return found
 
 
 def _without_auto(c: Call) -> Call:
@@ -198,8 +198,8 @@ def _pooled(
 def _small(
     b: Builder, x: Value, kind: str, options: dict[str, Any], pad: tuple[int, ...], counts: bool
 ) -> Value:
-    more = {"count_include_pad": counts} if kind == "avg" else {}
-    return b("Pooling", x, pool_type=kind, pad=pad, **options, **more)  # type: ignore[no-any-return]
+    more: dict[str, Any] = {"count_include_pad": counts} if kind == "avg" else {}
+    return b("Pooling", x, pool_type=kind, pad=pad, **options, **more)
 
 
 def _widen(window: _Window, x: Value) -> bool:
@@ -235,7 +235,7 @@ def _average(
         raise Refused("ceil_mode that counts pads")
     ones = window.pad(b, filled(b, shape, 1.0, x.dtype), 0.0)
     number = _small(b, ones, "sum", options, (0,) * len(before), True)
-    return b("broadcast_div", total, number)  # type: ignore[no-any-return]
+    return b("broadcast_div", total, number)
 
 
 def _dilated(b: Builder, window: _Window, x: Value, kind: str, counts_pads: bool) -> Value:
@@ -268,7 +268,7 @@ def _global(c: Call) -> Value:
         axes = tuple(range(2, x.rank))
         return b({"max": "max", "avg": "mean"}[kind], x, axis=axes, keepdims=True) if axes else x
     options: dict[str, Any] = {"p_value": c.attrs["p"]} if kind == "lp" else {}
-    return b("Pooling", x, pool_type=kind, global_pool=True, kernel=(1,) * count, **options)  # type: ignore[no-any-return]
+    return b("Pooling", x, pool_type=kind, global_pool=True, kernel=(1,) * count, **options)
 
 
 TABLE: dict[str, Translator] = {

@@ -19,7 +19,7 @@ def _roi_align(c: Call) -> Value:
     if a["mode"] != "avg":
         raise Refused(f"mode {a['mode']!r}")
     joined = b("Concat", unsqueeze(b, cast(b, index, rois.dtype), [1]), rois, dim=1)
-    return b(  # type: ignore[no-any-return]
+    return b(
         "_contrib_ROIAlign",
         x,
         joined,
@@ -34,17 +34,17 @@ def _roi_pool(c: Call) -> Value:
     a = c.attrs
     return c.b(
         "ROIPooling", c.x, c.value(1), pooled_size=tuple(a["pooled_shape"]), spatial_scale=a["spatial_scale"]
-    )  # type: ignore[no-any-return]
+    )
 
 
 def _corners(b: Builder, boxes: Value, is_center: bool) -> Value:
     """Return boxes as left, top, right, bottom."""
     if is_center:
-        middle, size = b("_split_v2", boxes, indices=(0, 2), axis=2)
+        middle, size = b.many("_split_v2", boxes, indices=(0, 2), axis=2)
         half = arith(b, "mul", size, 0.5)
-        return b("Concat", arith(b, "minus", middle, half), arith(b, "plus", middle, half), dim=2)  # type: ignore[no-any-return]
-    one, other = b("_split_v2", boxes, indices=(0, 2), axis=2)  # any two opposite corners
-    return b("Concat", arith(b, "minimum", one, other), arith(b, "maximum", one, other), dim=2)  # type: ignore[no-any-return]
+        return b("Concat", arith(b, "minus", middle, half), arith(b, "plus", middle, half), dim=2)
+    one, other = b.many("_split_v2", boxes, indices=(0, 2), axis=2)  # any two opposite corners
+    return b("Concat", arith(b, "minimum", one, other), arith(b, "maximum", one, other), dim=2)
 
 
 def _suppression(c: Call) -> Value:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from .call import Call, Translator
 from .forms import as_scalar, cast, unary
 from .problems import Refused
@@ -11,7 +13,7 @@ from .value import Value
 __all__ = ["TABLE"]
 
 
-def _options(c: Call) -> dict[str, float]:
+def _options(c: Call) -> dict[str, Any]:
     a = c.attrs
     if "Normal" in c.kind:
         return {"loc": a["mean"], "scale": a["scale"]}

@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 import torch
 
 from ...base import ShapeError
@@ -21,6 +22,7 @@ __all__ = [
     "as_scalar",
     "broadcast_dims",
     "cast",
+    "common_shape",
     "dynamic",
     "even",
     "expand",
@@ -93,47 +95,68 @@ def same_type(b: Builder, *values: Value) -> list[Value]:
 # shapes
 
 
-def _codes(sources: tuple[Dims, ...], targets: tuple[Dims, ...]) -> Dims | None:
-    """Return codes of Reshape that make each source into its target, None if none were found."""
-    rank, length = len(sources[0]), len(targets[0])
-    columns = [tuple(s[i] for s in sources) for i in range(rank)]
-    wanted = [tuple(t[j] for t in targets) for j in range(length)]
-    tries = 0
+class _Codes:
+    """Looks for codes of Reshape that make each of some shapes into another one.
 
-    def product(one: Sizes, other: Sizes) -> Sizes:
-        return tuple(m * n for m, n in zip(one, other))
+    Args:
+        sources: the shapes.
+        targets: what they are to become.
+    """
 
-    def options(i: int, j: int, free: bool) -> list[tuple[Dims, int, int, bool]]:
-        """Return codes for the target's dimension `j`, and where one stands after them."""
-        found: list[tuple[Dims, int, int, bool]] = []
-        here = columns[i] if i < rank else None
-        if here == wanted[j]:
-            found.append(((0,), i + 1, j + 1, free))
-        if here is not None and i + 1 < rank and product(here, columns[i + 1]) == wanted[j]:
-            found.append(((-3,), i + 2, j + 1, free))
-        if here is not None and j + 1 < length and product(wanted[j], wanted[j + 1]) == here:
-            pair = tuple(-1 if dynamic(w) else w[0] for w in wanted[j : j + 2])
-            if pair != (-1, -1):
-                found.append(((-4, *pair), i + 1, j + 2, free))
-        if not dynamic(wanted[j]) and wanted[j][0] > 0:
-            found.append(((wanted[j][0],), i + 1, j + 1, free))
-        if free:
-            found.append(((-1,), i + 1, j + 1, False))
-        return found
+    def __init__(self, sources: tuple[Dims, ...], targets: tuple[Dims, ...]) -> None:
+        self._sources, self._targets = sources, targets
+        self._columns = [tuple(s[i] for s in sources) for i in range(len(sources[0]))]
+        self._wanted = [tuple(t[j] for t in targets) for j in range(len(targets[0]))]
+        self._tries = 0
 
-    def search(i: int, j: int, free: bool, codes: Dims) -> Dims | None:
-        nonlocal tries
-        tries += 1
-        if tries > _TRIES:
+    def find(self, i: int = 0, j: int = 0, free: bool = True, codes: Dims = ()) -> Dims | None:
+        """Return codes, None if none were found.
+
+        Args:
+            i: which dimension of the source comes next.
+            j: which of the target.
+            free: whether -1 may still be used.
+            codes: those up to here.
+        """
+        self._tries += 1
+        if self._tries > _TRIES:
             return None
-        if j == length:
-            return codes if _fits(sources, targets, codes) else None
-        for more, next_i, next_j, still in options(i, j, free):
-            if (result := search(next_i, next_j, still, codes + more)) is not None:
+        if j == len(self._wanted):
+            return codes if _fits(self._sources, self._targets, codes) else None
+        for more, steps, made in (*self._merging(i, j), *self._plain(i, j, free)):
+            still = free and more != (-1,)
+            if (result := self.find(i + steps, j + made, still, codes + more)) is not None:
                 return result
         return None
 
-    return search(0, 0, True, ())
+    def _merging(self, i: int, j: int) -> list[tuple[Dims, int, int]]:
+        """Return codes that copy, merge or split dimensions, and how far they lead in source and target."""
+        columns, wanted = self._columns, self._wanted
+        found: list[tuple[Dims, int, int]] = []
+        if i >= len(columns):
+            return found
+        if columns[i] == wanted[j]:
+            found.append(((0,), 1, 1))
+        if i + 1 < len(columns) and _times(columns[i], columns[i + 1]) == wanted[j]:
+            found.append(((-3,), 2, 1))
+        if j + 1 < len(wanted) and _times(wanted[j], wanted[j + 1]) == columns[i]:
+            pair = tuple(-1 if dynamic(w) else w[0] for w in wanted[j : j + 2])
+            if pair != (-1, -1):
+                found.append(((-4, *pair), 1, 2))
+        return found
+
+    def _plain(self, i: int, j: int, free: bool) -> list[tuple[Dims, int, int]]:
+        """Return codes that say a size, or leave it to be worked out."""
+        found: list[tuple[Dims, int, int]] = []
+        if not dynamic(self._wanted[j]) and self._wanted[j][0] > 0:
+            found.append(((self._wanted[j][0],), 1, 1))
+        if free:
+            found.append(((-1,), 1, 1))
+        return found
+
+
+def _times(one: Sizes, other: Sizes) -> Sizes:
+    return tuple(m * n for m, n in zip(one, other))
 
 
 def _fits(sources: tuple[Dims, ...], targets: tuple[Dims, ...], codes: Dims) -> bool:
@@ -162,7 +185,7 @@ def reshape(b: Builder, x: Value, targets: tuple[Dims, ...]) -> Value:
         return as_scalar(x, is_scalar)
     if x.known is not None and not x.trains and b.every(x) is not None and x.entry is None:
         return as_scalar(b.given([t.reshape(s) for t, s in zip(x.known, held)]), is_scalar)
-    codes = _codes(x.shapes, held)
+    codes = _Codes(x.shapes, held).find()
     if codes is not None:
         return as_scalar(b("Reshape", x, shape=codes), is_scalar)
     like = filled(b, held, 0.0, "float32")
@@ -178,10 +201,7 @@ def _donor(b: Builder, sizes: Sizes) -> tuple[Value, int]:
     found = b.donor(sizes)
     if found is not None:
         return found
-    scope, known = b.scope, {}
-    while scope is not None:
-        known.update({k: v for k, v in scope.donors.items() if k not in known})
-        scope = scope.parent  # type: ignore[assignment]
+    known = b.sizes()
     for part in list(known)[:200]:
         rest = tuple(n // m for n, m in zip(sizes, part))
         if all(m * n == whole for m, n, whole in zip(part, rest, sizes)) and (
@@ -270,13 +290,19 @@ def broadcast_dims(*values: Value) -> tuple[Dims, ...]:
     Raises:
         Refused: they do not broadcast.
     """
-    found = []
-    for dims in zip(*(v.dims for v in values)):
-        try:
-            found.append(tuple(torch.broadcast_shapes(*dims)))
-        except RuntimeError:
-            raise Refused(f"shapes {', '.join(map(str, dims))} do not broadcast") from None
-    return tuple(found)
+    return tuple(common_shape(*dims) for dims in zip(*(v.dims for v in values)))
+
+
+def common_shape(*shapes: Dims) -> Dims:
+    """Return the shape of arrays broadcast together.
+
+    Raises:
+        Refused: they do not broadcast.
+    """
+    try:
+        return np.broadcast_shapes(*shapes)
+    except ValueError:
+        raise Refused(f"shapes {', '.join(map(str, shapes))} do not broadcast") from None
 
 
 def unsqueeze(b: Builder, x: Value, axes: Sequence[int]) -> Value:
@@ -286,19 +312,15 @@ def unsqueeze(b: Builder, x: Value, axes: Sequence[int]) -> Value:
     if len(set(places)) != len(places):
         raise Refused(f"axes {list(axes)} name one twice")
     for place in places:
-        if x.is_scalar:
-            x = as_scalar(x, False)
-        else:
-            x = b("expand_dims", x, axis=place)
+        x = as_scalar(x, False) if x.is_scalar else b("expand_dims", x, axis=place)
     return x
 
 
 def squeeze(b: Builder, x: Value, axes: Sequence[int] | None) -> Value:
     """Take axes of size 1 out; None means all."""
     if axes is None:
-        places = [i for i in range(x.rank) if x.size(i) == 1]
-    else:
-        places = sorted({normal(a, x.rank) for a in axes})
+        axes = [i for i in range(x.rank) if x.size(i) == 1]
+    places = sorted({normal(a, x.rank) for a in axes})
     if any(n != 1 for p in places for n in x.axis(p)):
         raise Refused(f"axes {places} of {x.dims[0]} are to go, but have not size 1")
     if not places:

@@ -106,7 +106,7 @@ def _gather_elements(c: Call) -> Value:
     axis = normal(c.attrs["axis"], x.rank)
     index = _wrapped(b, c.value(1), x.axis(axis))
     parts = _by_positions(b, index, axis)
-    return b("gather_nd", x, parts[0] if len(parts) == 1 else b("Concat", *parts, dim=0))  # type: ignore[no-any-return]
+    return b("gather_nd", x, parts[0] if len(parts) == 1 else b("Concat", *parts, dim=0))
 
 
 def _static(x: Value, what: str) -> Dims:
@@ -123,7 +123,7 @@ def _scatter_elements(c: Call) -> Value:
     parts = _by_positions(b, _wrapped(b, c.value(1), x.axis(axis)), axis)
     joined = parts[0] if len(parts) == 1 else b("Concat", *parts, dim=0)
     shape = _static(x, "it writes into an array")
-    return b("_scatter_set_nd", x, updates, joined, shape=shape)  # type: ignore[no-any-return]
+    return b("_scatter_set_nd", x, updates, joined, shape=shape)
 
 
 def _scatter_nd(c: Call) -> Value:
@@ -141,7 +141,7 @@ def _scatter_nd(c: Call) -> Value:
     flat = [b("expand_dims", squeeze(b, r, [r.rank - 1]) if r.rank > 1 else r, axis=0) for r in rows]
     joined = flat[0] if len(flat) == 1 else b("Concat", *flat, dim=0)
     shape = _static(x, "it writes into an array")
-    return b("_scatter_set_nd", x, updates, joined, shape=shape)  # type: ignore[no-any-return]
+    return b("_scatter_set_nd", x, updates, joined, shape=shape)
 
 
 def _whole_ranges(b: Builder, x: Value, index: Value) -> list[tuple[int, int]] | None:
@@ -165,7 +165,7 @@ def _whole_ranges(b: Builder, x: Value, index: Value) -> list[tuple[int, int]] |
 
 def _assigned(b: Builder, x: Value, updates: Value, ranges: list[tuple[int, int]]) -> Value:
     begin, end = zip(*ranges)
-    return b("_slice_assign", x, updates, begin=begin, end=end)  # type: ignore[no-any-return]
+    return b("_slice_assign", x, updates, begin=begin, end=end)
 
 
 def _top_k(c: Call) -> list[Value]:
@@ -179,7 +179,7 @@ def _top_k(c: Call) -> list[Value]:
         order = b("argsort", x, axis=axis, is_ascend=ascending, dtype="int64")
         return [b("sort", x, axis=axis, is_ascend=ascending), order]
     ascending = not c.attrs.get("largest", 1)
-    values, places = b("topk", x, axis=axis, k=k, ret_typ="both", is_ascend=ascending, dtype="int64")
+    values, places = b.many("topk", x, axis=axis, k=k, ret_typ="both", is_ascend=ascending, dtype="int64")
     return [values, places]
 
 
@@ -188,7 +188,7 @@ def selected(b: Builder, x: Value, keep: Value) -> Value:
     number = len([d for d in b.root.donors if d[0] in {c[0] for c in _COUNTS}])
     counts = _COUNTS[number % len(_COUNTS)]
     shapes = tuple((n, *s[1:]) for n, s in zip(counts, x.shapes))
-    return b("_contrib_boolean_mask", x, keep, shapes=[shapes])  # type: ignore[no-any-return]
+    return b("_contrib_boolean_mask", x, keep, shapes=[shapes])
 
 
 def _compress(c: Call) -> Value:
@@ -201,7 +201,7 @@ def _compress(c: Call) -> Value:
     known = b.fixed(keep)
     if known is not None:
         places = torch.nonzero(known).reshape(-1)
-        return b("take", x, b.constant(places), axis=0)  # type: ignore[no-any-return]
+        return b("take", x, b.constant(places), axis=0)
     if keep.axis(0) != x.axis(0):
         x = cut(b, x, 0, (0,) * b.worlds, keep.axis(0))
     return selected(b, x, cast(b, keep, "float32"))
@@ -216,17 +216,17 @@ def _non_zero(c: Call) -> Value:
     places = b("_contrib_index_array", source)
     flat = reshape(b, places, tuple((math.prod(s), len(s)) for s in x.shapes))
     mask = arith(b, "not_equal", reshape(b, source, tuple((math.prod(s),) for s in x.shapes)), 0.0)
-    return b("transpose", selected(b, flat, mask), axes=(1, 0))  # type: ignore[no-any-return]
+    return b("transpose", selected(b, flat, mask), axes=(1, 0))
 
 
 def _reverse_sequence(c: Call) -> Value:
     b, x, lengths = c.b, c.x, c.value(1)
     order = (c.attrs["time_axis"], c.attrs["batch_axis"])
     if order == (0, 1):
-        return b("SequenceReverse", x, cast(b, lengths, "float32"), use_sequence_length=True)  # type: ignore[no-any-return]
+        return b("SequenceReverse", x, cast(b, lengths, "float32"), use_sequence_length=True)
     swapped = b("SwapAxis", x, dim1=0, dim2=1)
     turned = b("SequenceReverse", swapped, cast(b, lengths, "float32"), use_sequence_length=True)
-    return b("SwapAxis", turned, dim1=0, dim2=1)  # type: ignore[no-any-return]
+    return b("SwapAxis", turned, dim1=0, dim2=1)
 
 
 TABLE: dict[str, Translator] = {

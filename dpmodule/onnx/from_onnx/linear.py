@@ -31,8 +31,8 @@ def product(b: Builder, x: Value, y: Value) -> Value:
     if y.rank == 2:
         weight = y.turned
         if weight is not None and weight.size(0) is not None:
-            return b("FullyConnected", x, weight, num_hidden=weight.size(0), no_bias=True, flatten=False)  # type: ignore[no-any-return]
-        return b("dot", x, y)  # type: ignore[no-any-return]
+            return b("FullyConnected", x, weight, num_hidden=weight.size(0), no_bias=True, flatten=False)
+        return b("dot", x, y)
     return _stacked(b, x, y)
 
 
@@ -49,7 +49,7 @@ def _stacked(b: Builder, x: Value, y: Value) -> Value:
     x = expand(b, x, tuple((*stack, *s[-2:]) for stack, s in zip(shapes, x.shapes)))
     right = expand(b, right, tuple((*stack, *s[-2:]) for stack, s in zip(shapes, right.shapes)))
     name = "batch_dot" if x.rank == 3 else "_linalg_gemm2"
-    return b(name, x, right, transpose_b=turned is not None)  # type: ignore[no-any-return]
+    return b(name, x, right, transpose_b=turned is not None)
 
 
 def _matmul(c: Call) -> Value:
@@ -66,9 +66,9 @@ def _gemm(c: Call) -> Value:
     is_plain = a["alpha"] == 1 and (bias is None or a["beta"] == 1) and hidden is not None
     if is_plain and a["transB"]:
         if bias is None:
-            return b("FullyConnected", x, weight, num_hidden=hidden, no_bias=True)  # type: ignore[no-any-return]
+            return b("FullyConnected", x, weight, num_hidden=hidden, no_bias=True)
         if bias.rank == 1 and bias.size(0) == hidden:
-            return b("FullyConnected", x, weight, bias, num_hidden=hidden)  # type: ignore[no-any-return]
+            return b("FullyConnected", x, weight, bias, num_hidden=hidden)
     found = product(b, x, transpose(b, weight, (1, 0)) if a["transB"] else weight)
     if a["alpha"] != 1:
         found = arith(b, "mul", found, a["alpha"])

@@ -152,14 +152,10 @@ def _celu(c: Call) -> Value:
 
 def _prelu(c: Call) -> Value:
     b, x, slope = c.b, c.x, c.value(1)
-    if (
-        slope.rank == x.rank - 1
-        and x.rank > 1
-        and slope.size(0) == x.size(1)
-        and math.prod(slope.shapes[0][1:]) == 1
-    ):
-        if slope.rank == 1:
-            return b("LeakyReLU", x, slope, act_type="prelu")  # type: ignore[no-any-return]
+    is_plain = slope.rank == x.rank - 1 and slope.rank and math.prod(slope.shapes[0][1:]) == 1
+    if is_plain and slope.size(0) == x.size(1):
+        flat = slope if slope.rank == 1 else b("Reshape", slope, shape=(-1,))
+        return b("LeakyReLU", x, flat, act_type="prelu")
     low = arith(b, "minus", x, unary(b, "relu", x))
     return arith(b, "plus", unary(b, "relu", x), arith(b, "mul", low, slope))
 
@@ -269,7 +265,7 @@ def _cumsum(c: Call) -> Value:
     total: Value = c.b("_np_cumsum", found, axis=axis)
     if c.attrs["exclusive"]:
         total = arith(c.b, "minus", total, found)
-    return c.b("reverse", total, axis=axis) if c.attrs["reverse"] else total  # type: ignore[no-any-return]
+    return c.b("reverse", total, axis=axis) if c.attrs["reverse"] else total
 
 
 def _det(c: Call) -> Value:
@@ -287,7 +283,7 @@ def _trilu(c: Call) -> Value:
     zero = b.constant(torch.zeros(()), x.dtype)
     shape = x.dims
     parts = [_stretched(b, keep, shape), x, _stretched(b, zero, shape)]
-    return b("where", *parts)  # type: ignore[no-any-return]
+    return b("where", *parts)
 
 
 def _transpose(c: Call) -> Value:

@@ -45,11 +45,11 @@ def _scores(c: Call, rows: int) -> Value:
     weight = b.parameter(name, weights.reshape(rows, -1), True)
     given = c.attrs.get("intercepts")
     if not given:
-        return b("FullyConnected", x, weight, num_hidden=rows, no_bias=True)  # type: ignore[no-any-return]
+        return b("FullyConnected", x, weight, num_hidden=rows, no_bias=True)
     if len(given) != rows:
         raise Refused(f"{len(given)} intercepts for {rows} results")
     bias = b.parameter(b.reserve(f"{b.label}_intercepts"), torch.tensor(given, dtype=torch.float32), True)
-    return b("FullyConnected", x, weight, bias, num_hidden=rows)  # type: ignore[no-any-return]
+    return b("FullyConnected", x, weight, bias, num_hidden=rows)
 
 
 def _after(c: Call, scores: Value) -> Value:
@@ -90,7 +90,7 @@ def _named(b: Builder, index: Value, names: list[int]) -> Value:
     """Return the number of a class in place of its position."""
     if names == list(range(len(names))):
         return index
-    return b("take", b.constant(torch.tensor(names, dtype=torch.int64)), index)  # type: ignore[no-any-return]
+    return b("take", b.constant(torch.tensor(names, dtype=torch.int64)), index)
 
 
 def _extractor(c: Call) -> Value:
@@ -137,13 +137,13 @@ def _imputer(c: Call) -> Value:
     is_nan = replaced != replaced
     missing = b("broadcast_not_equal", x, x) if is_nan else arith(b, "equal", x, float(replaced))
     filler = expand(b, b.constant(torch.tensor(values), x.dtype), x.shapes)
-    return b("where", missing, filler, x)  # type: ignore[no-any-return]
+    return b("where", missing, filler, x)
 
 
 def _vectorizer(c: Call) -> Value:
     parts = [cast(c.b, c.value(i), "float32") for i in range(len(c.inputs))]
     wide = [reshape(c.b, v, tuple((*s, 1) for s in v.shapes)) if v.rank == 1 else v for v in parts]
-    return wide[0] if len(wide) == 1 else c.b("Concat", *wide, dim=1)  # type: ignore[no-any-return]
+    return wide[0] if len(wide) == 1 else c.b("Concat", *wide, dim=1)
 
 
 def _encoder(c: Call) -> Value:

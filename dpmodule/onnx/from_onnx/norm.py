@@ -45,7 +45,7 @@ def _batch(c: Call) -> list[Value]:
 
 
 def _instance(c: Call) -> Value:
-    return c.b("InstanceNorm", c.x, c.value(1), c.value(2), eps=c.attrs["epsilon"])  # type: ignore[no-any-return]
+    return c.b("InstanceNorm", c.x, c.value(1), c.value(2), eps=c.attrs["epsilon"])
 
 
 def _centred(b: Builder, x: Value, axes: list[int], epsilon: float) -> tuple[Value, Value, Value]:
@@ -114,7 +114,7 @@ def _lp(c: Call) -> Value:
 
 def _local(c: Call) -> Value:
     a = c.attrs
-    return c.b("LRN", c.x, nsize=a["size"], alpha=a["alpha"], beta=a["beta"], knorm=a["bias"])  # type: ignore[no-any-return]
+    return c.b("LRN", c.x, nsize=a["size"], alpha=a["alpha"], beta=a["beta"], knorm=a["bias"])
 
 
 TABLE: dict[str, Translator] = {

@@ -26,7 +26,7 @@ def read_model(file: str | os.PathLike[str]) -> Any:
     path = os.fspath(file)
     try:
         import onnx
-        from google.protobuf.message import DecodeError
+        from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
     except ImportError as error:
         raise MissingPackageError("ONNX files need the package onnx: pip install onnx") from error
     try:

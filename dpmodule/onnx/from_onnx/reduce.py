@@ -88,7 +88,7 @@ def _softmax(c: Call) -> Value:
         return _soft(b, name, x, axis)
     flat = reshape(b, x, tuple((*s[:axis], _product(s[axis:])) for s in x.shapes))
     found = _soft(b, name, flat, axis)
-    return b("reshape_like", found, x)  # type: ignore[no-any-return]
+    return b("reshape_like", found, x)
 
 
 def _product(dims: tuple[int, ...]) -> int:

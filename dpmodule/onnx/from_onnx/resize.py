@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -56,7 +57,7 @@ class _Axis:
         """Return the element that each one of the result copies."""
         places = self.places(world)
         mode = self._a["nearest_mode"]
-        functions = {
+        functions: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
             "round_prefer_floor": lambda x: torch.ceil(x - 0.5),
             "round_prefer_ceil": lambda x: torch.floor(x + 0.5),
             "floor": torch.floor,
@@ -171,15 +172,15 @@ def _nearest(b: Builder, x: Value, axis: int, job: _Axis) -> Value:
         m == n * times and bool((p == torch.arange(m) // times).all())
         for p, n, m in zip(places, job.before, job.after)
     ):
-        return b("repeat", x, repeats=times, axis=axis)  # type: ignore[no-any-return]
+        return b("repeat", x, repeats=times, axis=axis)
     step = round(job.before[0] / job.after[0])
     begin = int(places[0][0])
     if step > 1 and all(p.tolist() == list(range(begin, n, step)) for p, n in zip(places, job.before)):
         nothing = (None,) * axis
-        return b("slice", x, begin=(*nothing, begin), end=(*nothing, None), step=(*nothing, step))  # type: ignore[no-any-return]
+        return b("slice", x, begin=(*nothing, begin), end=(*nothing, None), step=(*nothing, step))
     if dynamic(job.before) or dynamic(job.after):
         raise Refused("an axis whose size is open, resized by no whole number")
-    return b("take", x, b.constant(places[0]), axis=axis)  # type: ignore[no-any-return]
+    return b("take", x, b.constant(places[0]), axis=axis)
 
 
 def _like(b: Builder, x: Value, jobs: dict[int, _Axis], attrs: dict[str, Any]) -> Value:
@@ -193,9 +194,7 @@ def _like(b: Builder, x: Value, jobs: dict[int, _Axis], attrs: dict[str, Any]) -
         for w in range(b.worlds)
     )
     like = filled(b, after, 0.0, x.dtype)
-    return b(  # type: ignore[no-any-return]
-        "_contrib_BilinearResize2D", x, like, mode="like", align_corners=mode == "align_corners"
-    )
+    return b("_contrib_BilinearResize2D", x, like, mode="like", align_corners=mode == "align_corners")
 
 
 def _grid(c: Call) -> Value:
@@ -215,7 +214,7 @@ def _grid(c: Call) -> Value:
             line = unary(b, "clip", line, a_min=-1.0, a_max=1.0)
         parts.append(line)
     turned = b("transpose", b("Concat", *parts, dim=3), axes=(0, 3, 1, 2))
-    return b("BilinearSampler", x, turned)  # type: ignore[no-any-return]
+    return b("BilinearSampler", x, turned)
 
 
 TABLE: dict[str, Translator] = {"GridSample": _grid, "Resize": _resize, "Upsample": _resize}

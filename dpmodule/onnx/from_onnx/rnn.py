@@ -68,7 +68,7 @@ class _Layer:
         one = b("slice_axis", b("slice_axis", self.x, axis=0, begin=0, end=1), axis=2, begin=0, end=1)
         zeros = b("zeros_like", one)
         size = (self.directions, self.hidden)
-        return b("broadcast_axis", zeros, axis=(0, 2), size=size)  # type: ignore[no-any-return]
+        return b("broadcast_axis", zeros, axis=(0, 2), size=size)
 
     @property
     def is_usual(self) -> bool:
@@ -102,22 +102,21 @@ class _Layer:
             for d in range(self.directions):
                 for part in range(2):
                     parts += [pieces[(2 * d + part) * self.gates + g] for g in order]
-        return b("Concat", *parts, dim=0)  # type: ignore[no-any-return]
+        return b("Concat", *parts, dim=0)
 
     def _pieces(self, value: Value, length: int, parts: int) -> Values:
         count = self.directions * self.gates * parts
         flat = self.b("Reshape", value, shape=(count, length))
-        made = (
-            self.b("SliceChannel", flat, num_outputs=count, axis=0, squeeze_axis=True) if count > 1 else flat
-        )
-        return list(made) if count > 1 else [self.b("Reshape", flat, shape=(-1,))]
+        if count == 1:
+            return [self.b("Reshape", flat, shape=(-1,))]
+        return self.b.many("SliceChannel", flat, num_outputs=count, axis=0, squeeze_axis=True)
 
     def flipped(self, x: Value) -> Value:
         """Return sequences from their end to their beginning."""
         if self.lengths is None:
-            return self.b("reverse", x, axis=0)  # type: ignore[no-any-return]
+            return self.b("reverse", x, axis=0)
         lengths = cast(self.b, self.lengths, "float32")
-        return self.b("SequenceReverse", x, lengths, use_sequence_length=True)  # type: ignore[no-any-return]
+        return self.b("SequenceReverse", x, lengths, use_sequence_length=True)
 
 
 def _recurrent(c: Call) -> Values:
@@ -135,7 +134,7 @@ def _fused(layer: _Layer) -> Values:
     is_back = layer.direction == "reverse"
     x = layer.flipped(layer.x) if is_back else layer.x
     more = [] if layer.lengths is None else [layer.lengths]
-    out, *last = b(
+    out, *last = b.many(
         "RNN",
         x,
         layer.vector(),
@@ -188,7 +187,7 @@ def _unrolled(layer: _Layer) -> Values:
 
 def _row(b: Builder, value: Value, number: int) -> Value:
     part = b("slice_axis", value, axis=0, begin=number, end=number + 1)
-    return b("squeeze", part, axis=(0,))  # type: ignore[no-any-return]
+    return b("squeeze", part, axis=(0,))
 
 
 class _Cell:
@@ -206,10 +205,10 @@ class _Cell:
         self._bias: list[Value | None] = [None, None]
         if layer.bias is not None:
             row = _row(b, layer.bias, number)
-            self._bias = list(b("SliceChannel", row, num_outputs=2, axis=0))
+            self._bias = [*b.many("SliceChannel", row, num_outputs=2, axis=0)]
         self._peep: Values = []
         if layer.peepholes is not None:
-            self._peep = list(b("SliceChannel", _row(b, layer.peepholes, number), num_outputs=3, axis=0))
+            self._peep = b.many("SliceChannel", _row(b, layer.peepholes, number), num_outputs=3, axis=0)
         count = len(layer.activations) // layer.directions
         names = layer.activations[number * count : (number + 1) * count]
         if any(n not in _FUNCTIONS for n in names):
@@ -226,11 +225,11 @@ class _Cell:
         b, weight, bias = self._b, self._weight[which], self._bias[which]
         rows = weight.size(0)
         given = [] if bias is None else [bias]
-        return b("FullyConnected", x, weight, *given, num_hidden=rows, no_bias=not given, flatten=False)  # type: ignore[no-any-return]
+        return b("FullyConnected", x, weight, *given, num_hidden=rows, no_bias=not given, flatten=False)
 
     def _gates(self, x: Value) -> Values:
         count = self._layer.gates
-        return list(self._b("SliceChannel", x, num_outputs=count, axis=1)) if count > 1 else [x]
+        return self._b.many("SliceChannel", x, num_outputs=count, axis=1) if count > 1 else [x]
 
     def _f(self, number: int, x: Value) -> Value:
         clip = self._layer.clip

@@ -84,10 +84,11 @@ def _size(proto: Any) -> int:
     """Return how many bytes an array's values take."""
     import onnx
 
-    number = math.prod(proto.dims)
+    number: int = math.prod(proto.dims)
     if proto.data_type in (21, 22, 23):
         return (number + 1) // 2
-    return int(number * onnx.helper.tensor_dtype_to_np_dtype(proto.data_type).itemsize)
+    size: int = onnx.helper.tensor_dtype_to_np_dtype(proto.data_type).itemsize
+    return number * size
 
 
 def tensor_of(proto: Any, folder: str) -> torch.Tensor:
