@@ -156,7 +156,9 @@ class TestTraining:
         train = mx.io.NDArrayIter({"x0": data}, {"softmax_label": label.astype(np.float32)}, 16)
         module = mx.mod.Module(mx.sym.SoftmaxOutput(symbol, name="softmax"), data_names=["x0"])
         options = {"learning_rate": 0.1, "momentum": 0.9}
-        module.fit(train, num_epoch=12, arg_params=arg_params, aux_params=aux_params, optimizer_params=options)
+        module.fit(
+            train, num_epoch=12, arg_params=arg_params, aux_params=aux_params, optimizer_params=options
+        )
         assert module.score(train, "acc")[0][1] > 0.9
 
     def test_recurrent_weights_have_the_gradients_of_the_formula(self, tmp_path):
