@@ -80,7 +80,7 @@ class _Axis:
         gaps = ((taps - places) * shrink).abs()
         weights = _cubic(gaps, self._a["cubic_coeff_a"]) if is_cubic else (1 - gaps).clamp(min=0)
         outside = (taps < 0) | (taps > n - 1)
-        if self._a.get("exclude_outside") or self._a.get("antialias"):
+        if self._a.get("exclude_outside"):
             weights = torch.where(outside, 0.0, weights)
         weights = weights / weights.sum(1, keepdim=True)
         whole = torch.zeros(m, n)
