@@ -147,6 +147,7 @@ class Checker:
             )
             self._problems.add(where, what)
             self.orders[id(graph)] = []
+            names.update(name for node in nodes for name in node.output)
             return
         if not all(_are_texts(_texts_of(node)) for node in nodes):
             self._problems.add(where, "nodes with names that are no valid UTF-8")
