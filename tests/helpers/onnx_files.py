@@ -40,7 +40,7 @@ def by_hand(name, folder):
 def _export(module, example, axes, path, labels, is_new):
     open_axes = [dict.fromkeys(each, torch.export.Dim.DYNAMIC) for each in axes]
     if is_new:
-        shapes = (open_axes,) if type(module).__name__ == "Lambda" else tuple(open_axes)
+        shapes = (tuple(open_axes),) if type(module).__name__ == "Lambda" else tuple(open_axes)
         torch.onnx.export(
             module, example, path, dynamo=True, verbose=False, input_names=labels, dynamic_shapes=shapes
         )
