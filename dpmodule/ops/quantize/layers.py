@@ -214,7 +214,7 @@ def quantized_pooling(a: Any) -> Callable[..., Triple]:
     infer=_infer_as("Activation", lambda a: 1),
     infer_type=_kept_types,
     batch=NEVER,
-    onnx=Onnx("Relu"),
+    onnx=Onnx("Relu", builder="quantized_act"),
 )
 def quantized_act(a: Any) -> Callable[..., Triple]:
     """Cut negative 8-bit numbers off; no gradient.
@@ -247,7 +247,7 @@ def quantized_act(a: Any) -> Callable[..., Triple]:
     infer=_infer_as("Flatten", lambda a: 1),
     infer_type=_kept_types,
     batch=NEVER,
-    onnx=Onnx("Flatten"),
+    onnx=Onnx("Flatten", builder="quantized_flatten"),
 )
 def quantized_flatten(a: Any) -> Callable[..., Triple]:
     """Join all axes but the first of 8-bit numbers; no gradient.

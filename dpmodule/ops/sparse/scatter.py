@@ -51,7 +51,7 @@ Source: MXNet 1.9.1 `{name}`.
         "scalar": Attr(real, "the number", 1.0),
         "is_int": Attr(boolean, "cut the number's fraction when data are integers", True),
     }
-    op(name, [arg("data", ROWS)], attrs, infer=same, onnx=Onnx("Add" if sign > 0 else "Sub"))(dense)
+    op(name, [arg("data", ROWS)], attrs, infer=same, onnx=Onnx("Add" if sign > 0 else "Sub", scalar="last", drop=("is_int",)))(dense)
     add_rule(name, SparseRule(_own, stored, grad, lambda a, stypes: stypes))
 
 

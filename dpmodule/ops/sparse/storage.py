@@ -25,7 +25,7 @@ __all__ = ["cast_storage", "sparse_retain"]
     aliases=("_sparse_cast_storage",),
     infer=same,
     view=True,
-    onnx=Onnx("Identity"),
+    onnx=Onnx("Identity", drop=("stype",)),
 )
 def cast_storage(a: Any, env: Env, data: torch.Tensor) -> torch.Tensor:
     """Change the storage type; one sparse type does not become the other.

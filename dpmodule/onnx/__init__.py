@@ -1,0 +1,13 @@
+"""ONNX files: symbols and their parameters go out as such files, and come in."""
+
+from __future__ import annotations
+
+from .. import later
+
+_LATER = {
+    "export": "export_model",
+}
+
+__all__ = list(later.modules_of(_LATER))
+
+__getattr__, __dir__ = later.attributes(__name__, __all__, _LATER)

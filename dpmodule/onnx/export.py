@@ -1,0 +1,160 @@
+"""`export_model`: a symbol and its parameters as an ONNX file."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from .. import commit
+from ..base import ArgumentError
+from ..ndarray import NDArray
+from ..ndarray import load as load_arrays
+from ..symbol import Symbol
+from ..symbol import load as load_symbol
+from .inputs import Inputs, described_inputs
+
+if TYPE_CHECKING:
+    import onnx
+
+__all__ = ["export_model", "make_model"]
+
+OPSETS = range(13, 22)
+"""Versions of ONNX's operators that can be written."""
+
+EXTERNAL_BYTES = 2**31 - 2**20
+"""From this size on, parameters go into a file beside the model: protobuf holds no more than 2 GiB."""
+
+
+def export_model(
+    sym: Symbol | str | os.PathLike[str],
+    params: Mapping[str, NDArray] | str | os.PathLike[str],
+    in_shapes: Sequence[Sequence[int | str | None]] | Mapping[str, Sequence[int | str | None]] | None = None,
+    in_types: Any = np.float32,
+    onnx_file_path: str | os.PathLike[str] = "model.onnx",
+    verbose: bool = False,
+    dynamic: bool | Mapping[str, Mapping[int, str]] = False,
+    dynamic_input_shapes: Sequence[Sequence[int | str | None]] | None = None,
+    run_shape_inference: bool = False,
+    input_type: Any = None,
+    input_shape: Any = None,
+    large_model: bool = False,
+    *,
+    opset: int = 17,
+    fold_batchnorm: bool = False,
+) -> str:
+    """Write a network as an ONNX file, for prediction, and return the file's path.
+
+    Losses become their predictions, and labels go; dropout goes; BatchNorm uses its moving statistics. Variables and
+    outputs keep their names. The file appears whole or not at all.
+
+    Args:
+        sym: the network, or the name of its ``-symbol.json`` file.
+        params: parameters and auxiliary states by name, with or without "arg:" and "aux:" in front, or the name of
+            a file of them.
+        in_shapes: a shape for each input, that is each argument that is neither in `params` nor a loss's label, in the
+            order of `Symbol.list_arguments`; or shapes by name. A name, or None, in place of a length makes it dynamic.
+        in_types: dtype of all inputs, or one for each.
+        onnx_file_path: where to write.
+        verbose: log what is written.
+        dynamic: which lengths are dynamic, as ``{"data": {0: "batch"}}``; True makes it those that
+            `dynamic_input_shapes` says, or axis 0 of every input, named "batch".
+        dynamic_input_shapes: shapes as `in_shapes`, with names or None where a length is dynamic.
+        run_shape_inference: check the model and write the shapes of all values into it.
+        input_type: the old name of `in_types`.
+        input_shape: the old name of `in_shapes`.
+        large_model: put parameters into a file of their own, ``<onnx_file_path>.data``, whatever their size.
+        opset: version of ONNX's operators, 13 to 21.
+        fold_batchnorm: multiply BatchNorm into the layer before it, where that is a convolution or dense layer.
+
+    Raises:
+        ArgumentError: lists everything that ONNX has nothing for, or what does not fit; nothing is written.
+        FileError: a file cannot be read or written.
+
+    Example:
+        >>> x = mx.sym.Variable("data")
+        >>> net = mx.sym.softmax(mx.sym.FullyConnected(x, num_hidden=2, name="fc"))
+        >>> params = {"fc_weight": mx.nd.ones((2, 3)), "fc_bias": mx.nd.zeros((2,))}
+        >>> mx.onnx.export_model(net, params, [("batch", 3)], onnx_file_path="net.onnx")
+        'net.onnx'
+
+    Source: MXNet 1.9.1 `mx.onnx.export_model`. With ``dynamic=True`` alone that makes every length dynamic.
+    """
+    symbol = sym if isinstance(sym, Symbol) else load_symbol(os.fspath(sym))
+    arrays = _named(params if isinstance(params, Mapping) else load_arrays(params))
+    inputs = described_inputs(
+        symbol,
+        arrays,
+        input_shape if in_shapes is None else in_shapes,
+        in_types if input_type is None else input_type,
+        dynamic,
+        dynamic_input_shapes,
+    )
+    model = make_model(symbol, arrays, inputs, opset, fold_batchnorm)
+    if run_shape_inference:
+        model = _checked(model)
+    path = os.fspath(onnx_file_path)
+    _write(model, path, large_model)
+    if verbose:
+        logging.info("%s: %d operators, %d parameters", path, len(model.graph.node), len(model.graph.initializer))
+    return path
+
+
+def make_model(
+    symbol: Symbol,
+    arrays: Mapping[str, NDArray],
+    inputs: Inputs,
+    opset: int = 17,
+    fold_batchnorm: bool = False,
+) -> onnx.ModelProto:
+    """Return a network as an ONNX model in memory; see `export_model`."""
+    if opset not in OPSETS:
+        raise ArgumentError(f"opset is {opset}, expected one from {OPSETS[0]} to {OPSETS[-1]}")
+    from .to_onnx.model import translated  # noqa: PLC0415
+
+    return translated(symbol.graph, arrays, inputs, opset, fold_batchnorm)
+
+
+def _named(params: Any) -> dict[str, NDArray]:
+    """Return parameters by name, without MXNet's marks of their kind."""
+    if not isinstance(params, Mapping):
+        raise ArgumentError("params are arrays without names, expected them by name, as Module.save_params saves them")
+    return {name.removeprefix("arg:").removeprefix("aux:"): array for name, array in params.items()}
+
+
+def _checked(model: onnx.ModelProto) -> onnx.ModelProto:
+    import onnx  # noqa: PLC0415
+
+    onnx.checker.check_model(model)
+    return onnx.shape_inference.infer_shapes(model, check_type=True, strict_mode=True)
+
+
+def _write(model: onnx.ModelProto, path: str, apart: bool) -> None:
+    """Write a model in one step, its parameters apart if they are too many for one file."""
+    files: dict[str, Any] = {}
+    if apart or sum(len(each.raw_data) for each in model.graph.initializer) >= EXTERNAL_BYTES:
+        contents = _take_out(model, os.path.basename(path) + ".data")
+        files[path + ".data"] = lambda file: file.writelines(contents)
+    files[path] = model.SerializeToString()
+    commit.write_set(files, os.path.basename(path))
+
+
+def _take_out(model: onnx.ModelProto, location: str) -> list[bytes]:
+    """Move the parameters' bytes out of a model, which names the file that will hold them."""
+    import onnx  # noqa: PLC0415
+
+    contents: list[bytes] = []
+    offset = 0
+    for each in model.graph.initializer:
+        if len(each.raw_data) < 1024:
+            continue
+        contents.append(each.raw_data)
+        place = {"location": location, "offset": str(offset), "length": str(len(each.raw_data))}
+        offset += len(each.raw_data)
+        each.ClearField("raw_data")
+        each.data_location = onnx.TensorProto.EXTERNAL
+        each.external_data.extend(onnx.StringStringEntryProto(key=k, value=v) for k, v in place.items())
+    return contents

@@ -1,0 +1,75 @@
+"""What several builders write, in the form that the version of ONNX's operators wants."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from .call import Call, Dims
+
+__all__ = ["reduce", "reshape", "shape_value", "squeeze", "unsqueeze"]
+
+
+def unsqueeze(c: Call, value: str, *axes: int) -> str:
+    """Insert axes of length 1."""
+    found: str = c.emit("Unsqueeze", value, c.ints(*axes))
+    return found
+
+
+def squeeze(c: Call, value: str, *axes: int) -> str:
+    """Leave out axes of length 1."""
+    found: str = c.emit("Squeeze", value, c.ints(*axes))
+    return found
+
+
+def reduce(c: Call, operator: str, value: str, axes: Sequence[int], keepdims: bool) -> str:
+    """Reduce axes by an operator such as "ReduceMax", whose axes are an attribute before version 18."""
+    if operator == "ReduceSum" or c.opset >= 18:
+        found: str = c.emit(operator, value, c.ints(*axes), keepdims=int(keepdims))
+    else:
+        found = c.emit(operator, value, axes=list(axes), keepdims=int(keepdims))
+    return found
+
+
+def shape_value(c: Call, dims: Dims, sources: Sequence[str | tuple[str, Dims]] = ()) -> str:
+    """Return a shape as an int64 value, read from other values where lengths are dynamic.
+
+    Args:
+        c: the call.
+        dims: the shape.
+        sources: values and their shapes, in which the dynamic lengths are found; default: the call's inputs.
+    """
+    if all(isinstance(dim, int) for dim in dims):
+        return c.ints(*(dim for dim in dims if isinstance(dim, int)))
+    known: Any = sources or list(zip(c.inputs, c.shapes))
+    parts = [c.ints(dim) if isinstance(dim, int) else _length(c, dim, known) for dim in dims]
+    found: str = parts[0] if len(parts) == 1 else c.emit("Concat", *parts, axis=0)
+    return found
+
+
+def _length(c: Call, dim: str, sources: Sequence[tuple[str, Dims]]) -> str:
+    for value, shape in sources:
+        if dim in shape:
+            found: str = c.emit("Gather", c.emit("Shape", value), c.ints(shape.index(dim)))
+            return found
+    c.refuse(f"the length {dim!r} of its result is dynamic, and that of none of its inputs")
+
+
+def reshape(c: Call, value: str, dims: Dims, found: Dims | None = None) -> str:
+    """Reshape a value: a shape with one dynamic length needs no other value.
+
+    Args:
+        c: the call.
+        value: what to reshape.
+        dims: the shape wanted.
+        found: the value's own shape, if that may have equal dynamic lengths in the same places.
+    """
+    same = [found is not None and i < len(found) and dim == found[i] for i, dim in enumerate(dims)]
+    open_ones = [i for i, dim in enumerate(dims) if isinstance(dim, str) and not same[i]]
+    if len(open_ones) <= 1:
+        numbers = [dim if isinstance(dim, int) else 0 if same[i] else -1 for i, dim in enumerate(dims)]
+        shape = c.ints(*numbers)
+    else:
+        shape = shape_value(c, dims)
+    result: str = c.emit("Reshape", value, shape)
+    return result

@@ -1,0 +1,5 @@
+"""control_flow."""
+
+from __future__ import annotations
+
+__all__: list[str] = []

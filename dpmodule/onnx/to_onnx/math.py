@@ -1,0 +1,5 @@
+"""math."""
+
+from __future__ import annotations
+
+__all__: list[str] = []

@@ -1,0 +1,5 @@
+"""rnn."""
+
+from __future__ import annotations
+
+__all__: list[str] = []

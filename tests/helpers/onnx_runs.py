@@ -1,0 +1,68 @@
+"""Networks written as ONNX, run by ONNX Runtime, and compared with our own executor."""
+
+import numpy as np
+import onnx
+import onnxruntime
+
+import dpmodule as mx
+from dpmodule.onnx.export import make_model
+from dpmodule.onnx.inputs import described_inputs
+
+__all__ = ["check_same", "exported", "in_single", "our_outputs", "runtime_outputs"]
+
+
+def in_single(array):
+    """Return float64 elements as float32: ONNX Runtime has few operators in double precision."""
+    array = np.asarray(array)
+    return array.astype("float32") if array.dtype == np.float64 else array
+
+
+def exported(symbol, arrays, params=(), opset=17, dynamic=False, **options):
+    """Return the checked ONNX model of a symbol.
+
+    Args:
+        symbol: the network.
+        arrays: values of all its variables by name (NumPy).
+        params: names of those that are parameters; the rest are inputs.
+        opset: version of ONNX's operators.
+        dynamic: as `mx.onnx.export_model` takes it.
+    """
+    known = {name: mx.nd.array(arrays[name], dtype=arrays[name].dtype) for name in params}
+    labels = set(symbol.graph.labels)
+    names = [n for n in symbol.list_inputs() if n not in known and n not in labels]
+    shapes = {name: arrays[name].shape for name in names}
+    inputs = described_inputs(symbol, known, shapes, [arrays[n].dtype for n in names], dynamic)
+    model = make_model(symbol, known, inputs, opset, **options)
+    onnx.checker.check_model(model, full_check=True)
+    return model
+
+
+def runtime_outputs(model, arrays):
+    """Return what ONNX Runtime computes on the CPU."""
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = 1
+    options.log_severity_level = 3
+    session = onnxruntime.InferenceSession(model.SerializeToString(), options, ["CPUExecutionProvider"])
+    return session.run(None, {each.name: arrays[each.name] for each in session.get_inputs()})
+
+
+def our_outputs(symbol, arrays):
+    """Return what our own executor computes in prediction."""
+    known = {name: mx.nd.array(value, dtype=value.dtype) for name, value in arrays.items()}
+    args = {name: known[name] for name in symbol.list_arguments()}
+    aux = {name: known[name] for name in symbol.list_auxiliary_states()}
+    bound = symbol.bind(mx.cpu(), args, aux_states=aux or None)
+    return [out.asnumpy() for out in bound.forward(is_train=False)]
+
+
+def check_same(symbol, arrays, params=(), rtol=1e-4, atol=1e-5, **options):
+    """Check that a symbol and its ONNX model compute the same, names and types included; return the model."""
+    model = exported(symbol, arrays, params, **options)
+    assert [out.name for out in model.graph.output] == symbol.list_outputs()
+    wanted = our_outputs(symbol, arrays)
+    found = runtime_outputs(model, arrays)
+    for name, ours, theirs in zip(symbol.list_outputs(), wanted, found, strict=True):
+        assert theirs.dtype == ours.dtype, name
+        assert theirs.shape == ours.shape, name
+        np.testing.assert_allclose(theirs, ours, rtol, atol, err_msg=name)
+    return model
