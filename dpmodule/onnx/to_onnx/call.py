@@ -72,6 +72,7 @@ class Call:
         self.dtypes = tuple(dtypes[: len(inputs)])
         self.out_dtypes = tuple(dtypes[len(inputs) :])
         self.opset = writer.opset
+        self._dims = tuple(dims)
         self._writer = writer
         self._value_of = value_of
         self._subgraph = subgraph
@@ -81,6 +82,20 @@ class Call:
         """The ONNX operator that the record of our operator names."""
         record = self.node.op.onnx if self.node.op is not None else None
         return record.type if record is not None else ""
+
+    def on(self, inputs: Sequence[str], dtypes: Sequence[str]) -> Call:
+        """Return the same call on other values of the same shapes; their elements are known where the inputs' are.
+
+        Args:
+            inputs: their ONNX names.
+            dtypes: dtype names of these inputs, then of the outputs.
+        """
+        before = dict(zip(inputs, self.inputs))
+
+        def value_of(name: str) -> np.ndarray[Any, Any] | None:
+            return self._value_of(before.get(name, name))
+
+        return Call(self.node, inputs, self._dims, dtypes, self._writer, value_of, self._body)
 
     def emit(
         self, operator: str, *inputs: str, outputs: int = 1, domain: str = "", **attributes: Any
