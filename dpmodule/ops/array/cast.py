@@ -63,7 +63,7 @@ def _amp_types(a: Any, ins: list[str | None], outs: list[str | None]) -> Types:
     infer=same,
     infer_type=_amp_types,
     view=True,
-    onnx=Onnx("Cast", {"dtype": "to"}),
+    onnx=Onnx("Cast", builder="amp_cast"),
 )
 def amp_cast(a: Any) -> Unary:
     """Convert between float32 and the half-precision types; leave other types alone.
