@@ -9,6 +9,7 @@ import numpy as np
 from ...ops.nn.rules import per_axis
 from .call import Call
 from .common import length_of, positions, reduce, reshape, unsqueeze
+from .floats import in_floats
 
 __all__ = [
     "all_finite",
@@ -147,18 +148,17 @@ def count_sketch(c: Call) -> str:
 
 def fft(c: Call) -> str:
     """DFT; before version 17, which has it, the product with a matrix."""
-    x, size = _as(c, c.inputs[0], c.dtypes[0], F4), c.shapes[0][-1]
+    x, size = _as(c, c.inputs[0], c.dtypes[0], F4), c.length(-1)
     if c.opset >= 17:
-        found = _dft(c, c.emit("Reshape", x, c.ints(-1, _fixed(c, 0), 1)), inverse=0)
+        found = _dft(c, c.emit("Reshape", x, c.ints(-1, size, 1)), inverse=0)
     else:
-        found = c.emit("MatMul", x, c.const(_waves(_fixed(c, 0)), F4))
-    del size
+        found = c.emit("MatMul", x, c.const(_waves(size), F4))
     return _as(c, reshape(c, found, c.out_shapes[0]), F4, c.out_dtypes[0])
 
 
 def ifft(c: Call) -> str:
     """DFT, times the length, by which its inverse is divided."""
-    x, size = _as(c, c.inputs[0], c.dtypes[0], F4), _fixed(c, 0) // 2
+    x, size = _as(c, c.inputs[0], c.dtypes[0], F4), c.length(-1) // 2
     if c.opset >= 17:
         found = _dft(c, c.emit("Reshape", x, c.ints(-1, size, 2)), inverse=1)
         whole = c.emit("Mul", found, c.const(size, F4))
@@ -166,10 +166,6 @@ def ifft(c: Call) -> str:
     else:
         found = c.emit("MatMul", x, c.const(_waves(size).T, F4))
     return _as(c, reshape(c, found, c.out_shapes[0]), F4, c.out_dtypes[0])
-
-
-def _fixed(c: Call, i: int) -> int:
-    return c.length(-1, i)
 
 
 def _dft(c: Call, signal: str, inverse: int) -> str:
@@ -187,6 +183,7 @@ def _waves(size: int) -> np.ndarray:
     return np.stack([np.cos(turns), -np.sin(turns)], -1).reshape(size, 2 * size)
 
 
+@in_floats(half=False)
 def deformable_convolution(c: Call) -> str:
     """DeformConv where zeros surround the image, as it wants; otherwise, and before version 19, by gathering pixels."""
     masked = c.node.op is not None and "Modulated" in c.node.op.name

@@ -11,7 +11,7 @@ import torch
 from ...ops.image.geometry import new_size
 from ...ops.image.light import PCA
 from ...ops.imaging.border import make_border
-from ...ops.imaging.resize import AREA, LINEAR, NEAREST, pick_method, resize
+from ...ops.imaging.resize import AREA, LINEAR, NEAREST, pick_method, resize, taps_of, whole_taps
 from .call import Call
 
 __all__ = [
@@ -78,12 +78,11 @@ def image_border(c: Call) -> str:
     a, (height, width, channels) = c.a, c.numbers(c.shapes[0])
     places = torch.arange(height * width, dtype=torch.float64).view(height, width, 1)
     index = make_border(places, a.top, a.bot, a.left, a.right, a.type, (height * width,))
-    values = np.resize(a.values or (a.value,), channels) if len(a.values) < channels else a.values[:channels]
-    constant = make_border(torch.zeros((1, 1, channels)), 1, 0, 0, 0, 0, a.values or (a.value,) * channels)
-    del values
+    # one pixel under a row of the constant
+    border = make_border(torch.zeros((1, 1, channels)), 1, 0, 0, 0, 0, a.values or (a.value,) * channels)
     pixels = c.emit("Reshape", c.inputs[0], c.ints(-1, channels))
     if bool((index == height * width).any()):
-        pixels = c.emit("Concat", pixels, c.const(constant[0].numpy()), axis=0)
+        pixels = c.emit("Concat", pixels, c.const(border[0].numpy()), axis=0)
     return c.emit("Gather", pixels, c.const(index[:, :, 0].numpy(), "int64"), axis=0)
 
 
@@ -101,8 +100,10 @@ def image_resize(c: Call) -> str:
         rows, columns = (_nearest(*sizes) for sizes in zip(old, new))
         down = c.emit("Gather", c.inputs[0], c.const(rows, "int64"), axis=len(c.shapes[0]) - 3)
         return c.emit("Gather", down, c.const(columns, "int64"), axis=len(c.shapes[0]) - 2)
+    if kind == "uint8" and method != LINEAR:
+        c.refuse("it rounds 8-bit pixels as OpenCV does; use interp 0 or 1, or cast to float32 before")
     if kind == "uint8":
-        c.refuse("it mixes 8-bit pixels by OpenCV's fixed-point numbers; cast to float32 before, or use interp=0")
+        return _whole_mixed(c, old, new)
     if method == AREA and (new[0] > old[0] or new[1] > old[1]):
         c.refuse("area (interp 3) for one axis that grows is linear for both, on pixels' edges; use interp 1 or 2")
     return _mixed(c, old, new, method)
@@ -119,6 +120,27 @@ def _mixed(c: Call, old: tuple[int, int], new: tuple[int, int], method: int) -> 
     down = c.emit("MatMul", c.const(_matrix(old[0], new[0], method, 0), wide), c.emit("Transpose", across, perm=order))
     found: str = c.emit("Transpose", down, perm=order)
     return found if c.dtypes[0] == wide else c.cast(found, c.dtypes[0])
+
+
+def _whole_mixed(c: Call, old: tuple[int, int], new: tuple[int, int]) -> str:
+    """Mix two neighbours along each axis in whole numbers, columns first."""
+    rank, kind = len(c.shapes[0]), "int32"
+    x = c.cast(c.inputs[0], kind)
+    columns, across = taps_of(old[1], new[1], LINEAR, True)
+    rows, down = taps_of(old[0], new[0], LINEAR, False)
+    parts = []
+    for pixels, weights in zip(columns, whole_taps(across)):
+        part = c.emit("Gather", x, c.const(pixels.numpy(), "int64"), axis=rank - 2)
+        parts.append(c.emit("Mul", part, c.const(weights.numpy()[:, None], kind)))
+    mixed = c.emit("Div", c.emit("Add", *parts), c.const(16, kind))
+    parts = []
+    for pixels, weights in zip(rows, whole_taps(down)):
+        part = c.emit("Gather", mixed, c.const(pixels.numpy(), "int64"), axis=rank - 3)
+        product = c.emit("Mul", part, c.const(weights.numpy()[:, None, None], kind))
+        parts.append(c.emit("Div", product, c.const(1 << 16, kind)))
+    total = c.emit("Add", c.emit("Add", *parts), c.const(2, kind))
+    found = c.emit("Clip", c.emit("Div", total, c.const(4, kind)), c.const(0, kind), c.const(255, kind))
+    return c.cast(found, "uint8")
 
 
 @cache

@@ -13,6 +13,9 @@ __all__ = ["Sizes", "given_sizes"]
 
 Run = Mapping[str, Shape]
 
+_COUNTED_BY_VALUES = frozenset({"_contrib_boolean_mask"})
+"""Operators that return some of the rows of their first input: how many depends on values."""
+
 
 def given_sizes(graph: Graph, shapes: Mapping[str, Dims], base: Mapping[str, int]) -> Sizes:
     """Infer all shapes of a graph from those of variables, in which names stand for lengths of any size.
@@ -73,6 +76,8 @@ class Sizes:
         Raises:
             Untranslatable: it cannot be inferred.
         """
+        if node.op is not None and node.op.name in _COUNTED_BY_VALUES:
+            return (f"{node.name}_rows", *self.dims(*node.inputs[0])[1:])
         found = [run[node][i] for run in self._runs]
         shapes = [shape for shape in found if shape is not None and known(shape)]
         if len(shapes) < len(found):
