@@ -192,12 +192,11 @@ def unravel_index(c: Call) -> str:
 
 def retain(c: Call) -> str:
     """Rows named by number, the others times 0."""
-    height = c.length(0)
     rank = len(c.shapes[0])
     index = c.emit("Reshape", _whole(c, 1).value, c.ints(-1))
     kind = computed_in("Mul", c.opset, c.dtypes[0])
     ones = c.emit("Expand", c.const(1, kind), c.emit("Shape", index))
-    zeros = c.const(np.zeros(height), kind)
+    zeros = c.emit("Expand", c.const(0, kind), c.length_value(c.shapes[0][0]))
     kept = Term(c, c.emit("ScatterElements", zeros, index, ones, axis=0), kind)
     return result(term(c, 0, kind) * kept.unsqueeze(*range(1, rank)))
 

@@ -38,6 +38,7 @@ __all__ = [
     "rint",
     "round_away",
     "rsqrt",
+    "sign",
     "size",
     "smooth_l1",
     "square",
@@ -168,6 +169,13 @@ def whole(c: Call) -> str:
     return c.emit(c.type, c.inputs[0]) if "float" in c.dtypes[0] else c.inputs[0]
 
 
+def sign(c: Call) -> str:
+    """Sign, with 0 for NaN."""
+    x = term(c, 0, computed_in("Where", c.opset, c.dtypes[0]))
+    found = x.then("Sign")
+    return result(x.equals(x).choose(found, 0) if "float" in x.dtype else found)
+
+
 def trunc(c: Call) -> str:
     """The fraction cut off."""
     if "float" not in c.dtypes[0]:
@@ -254,7 +262,8 @@ def cbrt(c: Call) -> str:
 
 def rcbrt(c: Call) -> str:
     """One over the real cube root."""
-    return result(1 / _cube_root(term(c, 0)))
+    x = term(c, 0)
+    return result(1 / x.equals(0).choose(x, _cube_root(x)))  # so that -0 keeps its sign
 
 
 def expm1(c: Call) -> str:
@@ -289,8 +298,9 @@ def smooth_l1(c: Call) -> str:
 
 
 def gamma(c: Call) -> str:
-    """The gamma function."""
-    return result(gamma_of(term(c, 0, "float64")))
+    """The gamma function; of a whole number it is one."""
+    found = gamma_of(term(c, 0, "float64"))
+    return result(found if "float" in c.dtypes[0] else found.then("Round"))
 
 
 def gammaln(c: Call) -> str:
