@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -40,6 +40,7 @@ class Call:
         writer: where nodes go.
         value_of: returns what is known of an ONNX value before the model runs.
         subgraph: writes a subgraph.
+        lengths: a value and its axis that has each dynamic length.
 
     Attributes:
         node: the operator's node.
@@ -62,6 +63,7 @@ class Call:
         writer: Writer,
         value_of: Callable[[str], np.ndarray[Any, Any] | None],
         subgraph: Callable[..., list[str]],
+        lengths: Mapping[str, tuple[str, int]],
     ) -> None:
         self.node = node
         self.a = node.a
@@ -76,6 +78,7 @@ class Call:
         self._writer = writer
         self._value_of = value_of
         self._subgraph = subgraph
+        self._lengths = lengths
 
     @property
     def type(self) -> str:
@@ -95,11 +98,11 @@ class Call:
         def value_of(name: str) -> np.ndarray[Any, Any] | None:
             return self._value_of(before.get(name, name))
 
-        return Call(self.node, inputs, self._dims, dtypes, self._writer, value_of, self._subgraph)
+        return Call(
+            self.node, inputs, self._dims, dtypes, self._writer, value_of, self._subgraph, self._lengths
+        )
 
-    def emit(
-        self, operator: str, *inputs: str, outputs: int = 1, domain: str = "", **attributes: Any
-    ) -> Any:
+    def emit(self, operator: str, *inputs: str, outputs: int = 1, domain: str = "", **attributes: Any) -> Any:
         """Write an ONNX node and return the name of its output, or a tuple of names if there are several.
 
         Args:
@@ -123,7 +126,10 @@ class Call:
             bits = np.ascontiguousarray(value, np.float32).reshape(np.shape(value)).view(np.uint32)
             array = ((bits + 0x7FFF + ((bits >> 16) & 1)) >> 16).astype(np.uint16)
         else:
-            array = np.asarray(value).astype(dtype)
+            with np.errstate(
+                over="ignore", invalid="ignore"
+            ):  # what is too great becomes infinite, as everywhere
+                array = np.asarray(value).astype(dtype)
         return self._writer.constant(array, dtype, f"{self.name}/constant")
 
     def ints(self, *values: int) -> str:
@@ -158,7 +164,9 @@ class Call:
         """
         found = self.shapes[i][axis]
         if isinstance(found, str):
-            self.refuse(f"axis {axis} of its input {self.inputs[i]!r} is dynamic ({found}), expected a fixed length")
+            self.refuse(
+                f"axis {axis} of its input {self.inputs[i]!r} is dynamic ({found}), expected a fixed length"
+            )
         return found
 
     def numbers(self, shape: Dims) -> tuple[int, ...]:
@@ -209,6 +217,20 @@ class Call:
         """
         given = [self.emit("Identity", value) for value in outputs]
         return self._writer.graph([value_info(*each) for each in zip(given, dtypes, dims)])
+
+    def length_value(self, dim: Dim) -> str:
+        """Return a length as an int64 value of one element; a dynamic one is read from a value that has it.
+
+        Raises:
+            Untranslatable: no value made so far has it.
+        """
+        if isinstance(dim, int):
+            return self.ints(dim)
+        if dim not in self._lengths:
+            self.refuse(f"the length {dim!r} is dynamic, and no value before has it")
+        value, axis = self._lengths[dim]
+        found: str = self.emit("Gather", self.emit("Shape", value), self.ints(axis))
+        return found
 
     def refuse(self, why: str) -> NoReturn:
         """Say that ONNX has nothing for this.

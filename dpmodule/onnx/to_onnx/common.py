@@ -9,7 +9,17 @@ import numpy as np
 
 from .call import Call, Dims
 
-__all__ = ["length_of", "move_axis", "positions", "reduce", "reshape", "shape_value", "squeeze", "unsqueeze"]
+__all__ = [
+    "in_type",
+    "length_of",
+    "move_axis",
+    "positions",
+    "reduce",
+    "reshape",
+    "shape_value",
+    "squeeze",
+    "unsqueeze",
+]
 
 
 def unsqueeze(c: Call, value: str, *axes: int) -> str:
@@ -33,17 +43,17 @@ def reduce(c: Call, operator: str, value: str, axes: Sequence[int], keepdims: bo
     return found
 
 
-def shape_value(c: Call, dims: Dims, sources: Sequence[str | tuple[str, Dims]] = ()) -> str:
+def shape_value(c: Call, dims: Dims, sources: Sequence[tuple[str, Dims]] = ()) -> str:
     """Return a shape as an int64 value, read from other values where lengths are dynamic.
 
     Args:
         c: the call.
         dims: the shape.
-        sources: values and their shapes, in which the dynamic lengths are found; default: the call's inputs.
+        sources: values and their shapes, in which dynamic lengths are looked for first; default: the call's inputs.
     """
     if all(isinstance(dim, int) for dim in dims):
         return c.ints(*(dim for dim in dims if isinstance(dim, int)))
-    known: Any = sources or list(zip(c.inputs, c.shapes))
+    known = sources or list(zip(c.inputs, c.shapes))
     parts = [c.ints(dim) if isinstance(dim, int) else _length(c, dim, known) for dim in dims]
     found: str = parts[0] if len(parts) == 1 else c.emit("Concat", *parts, axis=0)
     return found
@@ -54,7 +64,16 @@ def _length(c: Call, dim: str, sources: Sequence[tuple[str, Dims]]) -> str:
         if dim in shape:
             found: str = c.emit("Gather", c.emit("Shape", value), c.ints(shape.index(dim)))
             return found
-    c.refuse(f"the length {dim!r} of its result is dynamic, and that of none of its inputs")
+    return c.length_value(dim)
+
+
+def in_type(c: Call, value: str, found: str, wanted: str) -> str:
+    """Convert as our operators do: what has a fraction loses it, and what is too great for integers wraps."""
+    if found == wanted:
+        return value
+    if "float" in found and wanted in ("bool", "int8", "uint8", "int16", "uint16", "int32"):
+        value = c.cast(value, "int64")
+    return c.cast(value, wanted)
 
 
 def reshape(c: Call, value: str, dims: Dims, found: Dims | None = None) -> str:

@@ -14,7 +14,6 @@ from .floats import in_floats
 __all__ = [
     "all_finite",
     "allclose",
-    "amp_cast",
     "amp_multicast",
     "arange_like",
     "boolean_mask",
@@ -34,11 +33,6 @@ F4 = "float32"
 
 def _as(c: Call, value: str, found: str, wanted: str) -> str:
     return value if found == wanted else c.cast(value, wanted)
-
-
-def amp_cast(c: Call) -> str:
-    """Cast of what is floating."""
-    return _as(c, c.inputs[0], c.dtypes[0], c.out_dtypes[0])
 
 
 def amp_multicast(c: Call) -> list[str]:

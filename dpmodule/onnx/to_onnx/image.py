@@ -105,7 +105,9 @@ def image_resize(c: Call) -> str:
     if kind == "uint8":
         return _whole_mixed(c, old, new)
     if method == AREA and (new[0] > old[0] or new[1] > old[1]):
-        c.refuse("area (interp 3) for one axis that grows is linear for both, on pixels' edges; use interp 1 or 2")
+        c.refuse(
+            "area (interp 3) for one axis that grows is linear for both, on pixels' edges; use interp 1 or 2"
+        )
     return _mixed(c, old, new, method)
 
 
@@ -117,7 +119,9 @@ def _mixed(c: Call, old: tuple[int, int], new: tuple[int, int], method: int) -> 
     across = c.emit("MatMul", c.const(_matrix(old[1], new[1], method, 1), wide), x)
     rank = len(c.shapes[0])
     order = [*range(rank - 3), rank - 2, rank - 3, rank - 1]
-    down = c.emit("MatMul", c.const(_matrix(old[0], new[0], method, 0), wide), c.emit("Transpose", across, perm=order))
+    down = c.emit(
+        "MatMul", c.const(_matrix(old[0], new[0], method, 0), wide), c.emit("Transpose", across, perm=order)
+    )
     found: str = c.emit("Transpose", down, perm=order)
     return found if c.dtypes[0] == wide else c.cast(found, c.dtypes[0])
 

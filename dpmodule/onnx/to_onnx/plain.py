@@ -6,7 +6,8 @@ from typing import Any
 
 from ...ops.spec import Onnx
 from .call import Call
-from .types import allowed_types, code_of, most_inputs
+from .common import in_type
+from .types import allowed_types, code_of, computed_in, most_inputs
 
 __all__ = ["translate_plainly"]
 
@@ -22,9 +23,7 @@ def translate_plainly(c: Call, record: Onnx) -> list[str]:
     found = c.emit(record.type, *inputs, outputs=len(c.out_dtypes), **_attributes(c, record))
     outputs = [found] if isinstance(found, str) else list(found)
     made_in = None if record.type in _OWN_TYPE else dtype
-    return [
-        x if made_in in (None, wanted) else c.cast(x, wanted) for x, wanted in zip(outputs, c.out_dtypes)
-    ]
+    return [in_type(c, x, made_in or wanted, wanted) for x, wanted in zip(outputs, c.out_dtypes)]
 
 
 _OWN_TYPE = frozenset({"Cast", "Shape", "Size"})
@@ -35,12 +34,9 @@ def _computed_in(c: Call, operator: str) -> str:
     """Return the type in which an operator of ours is computed there."""
     found = c.dtypes[0]
     wanted = c.out_dtypes[0] if operator not in _OWN_TYPE else found
-    allowed = allowed_types(operator, c.opset)
-    if wanted != found and wanted in allowed:
+    if wanted != found and wanted in allowed_types(operator, c.opset):
         return wanted
-    if found in allowed:
-        return found
-    return "float64" if found in ("int64", "uint64") and "float64" in allowed else "float32"
+    return computed_in(operator, c.opset, found)
 
 
 def _attributes(c: Call, record: Onnx) -> dict[str, Any]:

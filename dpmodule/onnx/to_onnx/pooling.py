@@ -123,9 +123,13 @@ def _open_window(c: Call, spatial: Dims, stride: tuple[int, ...], pad: tuple[int
             f" of the data are {spatial}"
         )
     if a.pool_type == "avg" and a.count_include_pad is False and any(p >= k for p, k in zip(pad, a.kernel)):
-        c.refuse(f"padding {pad} as long as the kernel {a.kernel} wants fixed sizes, and those of the data are {spatial}")
+        c.refuse(
+            f"padding {pad} as long as the kernel {a.kernel} wants fixed sizes, and those of the data are {spatial}"
+        )
     if up and a.pool_type in ("sum", "lp"):
-        c.refuse(f"sums under pooling_convention 'full' want fixed sizes, and those of the data are {spatial}")
+        c.refuse(
+            f"sums under pooling_convention 'full' want fixed sizes, and those of the data are {spatial}"
+        )
     return _Window(a.kernel, stride, pad, (0,) * len(spatial), up, False, None)
 
 

@@ -66,7 +66,9 @@ class Sizes:
         symbols: name of the length that took these sizes.
     """
 
-    def __init__(self, runs: Sequence[Mapping[Node, list[Shape]]], symbols: dict[tuple[int, ...], str]) -> None:
+    def __init__(
+        self, runs: Sequence[Mapping[Node, list[Shape]]], symbols: dict[tuple[int, ...], str]
+    ) -> None:
         self._runs = runs
         self._symbols = symbols
 
@@ -81,7 +83,9 @@ class Sizes:
         found = [run[node][i] for run in self._runs]
         shapes = [shape for shape in found if shape is not None and known(shape)]
         if len(shapes) < len(found):
-            raise Untranslatable(f"{node.describe()}: the shape of its output {i} cannot be inferred from in_shapes")
+            raise Untranslatable(
+                f"{node.describe()}: the shape of its output {i} cannot be inferred from in_shapes"
+            )
         if len({len(shape) for shape in shapes}) > 1:
             raise Untranslatable(f"{node.describe()}: the number of axes of its output {i} depends on sizes")
         return tuple(self._dim(sizes) for sizes in zip(*shapes))
