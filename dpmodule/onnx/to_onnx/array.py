@@ -77,11 +77,7 @@ def unsqueeze_(c: Call) -> str:
 def squeeze_(c: Call) -> str:
     """Squeeze; at least one axis is left."""
     dims = c.shapes[0]
-    axes = (
-        [i for i, dim in enumerate(dims) if dim == 1]
-        if c.a.axis is None
-        else normal_axes(c.a.axis, len(dims))
-    )
+    axes = [i for i, dim in enumerate(dims) if dim == 1] if c.a.axis is None else normal_axes(c.a.axis, len(dims))
     if len(axes) == len(dims):
         return c.emit("Reshape", c.inputs[0], c.ints(1))  # type: ignore[no-any-return]
     return squeeze(c, c.inputs[0], *axes) if axes else c.inputs[0]
@@ -172,9 +168,7 @@ def _pieces(c: Call, axis: int) -> Sequence[str]:
         return [c.inputs[0]]
     bounds = list(getattr(c.a, "indices", ()))
     if bounds and not getattr(c.a, "sections", 0):
-        return [
-            cut(c, c.inputs[0], {axis: (begin, end, 1)}) for begin, end in zip(bounds, [*bounds[1:], LAST])
-        ]
+        return [cut(c, c.inputs[0], {axis: (begin, end, 1)}) for begin, end in zip(bounds, [*bounds[1:], LAST])]
     if isinstance(length, int):
         return c.emit("Split", c.inputs[0], c.ints(*[length // count] * count), axis=axis, outputs=count)  # type: ignore[no-any-return]
     told = {"num_outputs": count} if c.opset >= 18 else {}

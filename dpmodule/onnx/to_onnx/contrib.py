@@ -14,7 +14,6 @@ from .floats import in_floats
 __all__ = [
     "all_finite",
     "allclose",
-    "amp_multicast",
     "arange_like",
     "boolean_mask",
     "count_sketch",
@@ -33,11 +32,6 @@ F4 = "float32"
 
 def _as(c: Call, value: str, found: str, wanted: str) -> str:
     return value if found == wanted else c.cast(value, wanted)
-
-
-def amp_multicast(c: Call) -> list[str]:
-    """Cast of each."""
-    return [_as(c, *each) for each in zip(c.inputs, c.dtypes, c.out_dtypes)]
 
 
 def _all(c: Call, truth: str) -> str:
