@@ -6,6 +6,7 @@ from .. import later
 
 _LATER = {
     "export": "export_model",
+    "mx2onnx": "get_operator_support",
 }
 
 __all__ = list(later.modules_of(_LATER))

@@ -161,7 +161,7 @@ def _suppressed(c: Call, boxes: str, scores: str, ranks: str, threshold: float, 
         threshold: boxes that overlap a better one by more go.
         most: how many boxes of a class may stay.
     """
-    if not 0 <= threshold:
+    if not threshold >= 0:
         c.refuse(f"its threshold of overlap is {threshold}; NonMaxSuppression takes none below 0")
     low, high = _halves(c, boxes)
     # sides below 0 are none; NonMaxSuppression would exchange the corners
