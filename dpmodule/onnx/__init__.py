@@ -9,6 +9,6 @@ _LATER = {
     "mx2onnx": "get_operator_support",
 }
 
-__all__ = list(later.modules_of(_LATER))
+__all__ = [*later.modules_of(_LATER), "mx2onnx"]
 
 __getattr__, __dir__ = later.attributes(__name__, __all__, _LATER)
