@@ -8,7 +8,7 @@ import dpmodule as mx
 from dpmodule.onnx.export import make_model
 from dpmodule.onnx.inputs import described_inputs
 
-__all__ = ["check_same", "exported", "in_single", "our_outputs", "runtime_outputs"]
+__all__ = ["check_dynamic", "check_same", "exported", "in_single", "our_outputs", "runtime_outputs"]
 
 
 def in_single(array):
@@ -65,4 +65,26 @@ def check_same(symbol, arrays, params=(), rtol=1e-4, atol=1e-5, **options):
         assert theirs.dtype == ours.dtype, name
         assert theirs.shape == ours.shape, name
         np.testing.assert_allclose(theirs, ours, rtol, atol, err_msg=name)
+    return model
+
+
+def check_dynamic(symbol, arrays, other, dynamic, params=(), rtol=1e-4, atol=1e-5, **options):
+    """Check that a model made for some arrays computes the same for others, of other lengths; return the model.
+
+    Args:
+        symbol: the network.
+        arrays: values of all its variables by name (NumPy), for which the model is made.
+        other: further values of those that are inputs.
+        dynamic: the lengths that differ, as `mx.onnx.export_model` takes it.
+        params: names of those that are parameters.
+        rtol: relative tolerance.
+        atol: absolute tolerance.
+        options: as `exported` takes them.
+    """
+    model = exported(symbol, arrays, params, dynamic=dynamic, **options)
+    for values in (arrays, {**arrays, **other}):
+        wanted, found = our_outputs(symbol, values), runtime_outputs(model, values)
+        for name, ours, theirs in zip(symbol.list_outputs(), wanted, found, strict=True):
+            assert (theirs.dtype, theirs.shape) == (ours.dtype, ours.shape), name
+            np.testing.assert_allclose(theirs, ours, rtol, atol, err_msg=name)
     return model
