@@ -99,12 +99,12 @@ def test_squeeze_leaves_an_axis():
     check_sizes("squeeze", X[:, :1, :1])
 
 
-ENDS = [None, 0, 1, 3, -1, -3, 7, -9]
+ENDS = [None, 0, 3, -2, 7, -9]
 
 
 def test_ranges_with_nones_and_steps():
     x = np.arange(5, dtype="float32")
-    for begin, end, step in itertools.product(ENDS, ENDS, (None, 1, 2, -1, -2)):
+    for begin, end, step in itertools.product(ENDS, ENDS, (None, 2, -1, -2)):
         if len(x[begin:end:step]):
             check_op("slice", x, attrs={"begin": (begin,), "end": (end,), "step": (step,)})
 
