@@ -192,8 +192,10 @@ def pooling_v1(c: Call) -> str:
         return _whole(c, x, rank + 2)
     w = _old_window(c, c.shapes[0][2:])
     if c.a.pool_type == "max":
+        if any(e >= k for e, k in zip(w.extra, w.kernel)):
+            c.refuse("its last window lies beyond the padding, where its maximum is minus infinity; ONNX has none there")
         x = _padded(c, x, w.pad, w.pad, 0.0)
-        x = _padded(c, x, [0] * rank, w.extra, -np.inf)
+        x = _padded(c, x, [0] * rank, w.extra, float(np.finfo(c.dtypes[0]).min))
         return _max(c, x, _Window(w.kernel, w.stride, (0,) * rank, (0,) * rank, False, False, None))
     if c.a.pool_type == "sum":
         return _sum(c, x, w)
