@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
@@ -37,6 +37,7 @@ class Call:
         writer: where nodes go.
         value_of: returns what is known of an ONNX value before the model runs.
         body: translates a subgraph.
+        lengths: a value and its axis that has each dynamic length.
 
     Attributes:
         node: the operator's node.
@@ -59,6 +60,7 @@ class Call:
         writer: Writer,
         value_of: Callable[[str], np.ndarray[Any, Any] | None],
         body: Callable[..., Any],
+        lengths: Mapping[str, tuple[str, int]],
     ) -> None:
         self.node = node
         self.a = node.a
@@ -73,6 +75,7 @@ class Call:
         self._writer = writer
         self._value_of = value_of
         self._body = body
+        self._lengths = lengths
 
     @property
     def type(self) -> str:
@@ -120,7 +123,8 @@ class Call:
             bits = np.ascontiguousarray(value, np.float32).reshape(np.shape(value)).view(np.uint32)
             array = ((bits + 0x7FFF + ((bits >> 16) & 1)) >> 16).astype(np.uint16)
         else:
-            array = np.asarray(value).astype(dtype)
+            with np.errstate(over="ignore", invalid="ignore"):  # what is too great becomes infinite, as everywhere
+                array = np.asarray(value).astype(dtype)
         return self._writer.constant(array, dtype, f"{self.name}/constant")
 
     def ints(self, *values: int) -> str:
@@ -168,6 +172,20 @@ class Call:
             if isinstance(dim, str):
                 self.refuse(f"axis {axis} of the shape {shape} is dynamic ({dim}), expected a fixed length")
         return tuple(dim for dim in shape if isinstance(dim, int))
+
+    def length_value(self, dim: Dim) -> str:
+        """Return a length as an int64 value of one element; a dynamic one is read from a value that has it.
+
+        Raises:
+            Untranslatable: no value made so far has it.
+        """
+        if isinstance(dim, int):
+            return self.ints(dim)
+        if dim not in self._lengths:
+            self.refuse(f"the length {dim!r} is dynamic, and no value before has it")
+        value, axis = self._lengths[dim]
+        found: str = self.emit("Gather", self.emit("Shape", value), self.ints(axis))
+        return found
 
     def body(self, graph: Graph, *arguments: Any, **options: Any) -> Any:
         """Translate a subgraph; see `Translation.body`."""

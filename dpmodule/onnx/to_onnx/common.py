@@ -33,17 +33,17 @@ def reduce(c: Call, operator: str, value: str, axes: Sequence[int], keepdims: bo
     return found
 
 
-def shape_value(c: Call, dims: Dims, sources: Sequence[str | tuple[str, Dims]] = ()) -> str:
+def shape_value(c: Call, dims: Dims, sources: Sequence[tuple[str, Dims]] = ()) -> str:
     """Return a shape as an int64 value, read from other values where lengths are dynamic.
 
     Args:
         c: the call.
         dims: the shape.
-        sources: values and their shapes, in which the dynamic lengths are found; default: the call's inputs.
+        sources: values and their shapes, in which dynamic lengths are looked for first; default: the call's inputs.
     """
     if all(isinstance(dim, int) for dim in dims):
         return c.ints(*(dim for dim in dims if isinstance(dim, int)))
-    known: Any = sources or list(zip(c.inputs, c.shapes))
+    known = sources or list(zip(c.inputs, c.shapes))
     parts = [c.ints(dim) if isinstance(dim, int) else _length(c, dim, known) for dim in dims]
     found: str = parts[0] if len(parts) == 1 else c.emit("Concat", *parts, axis=0)
     return found
@@ -54,7 +54,7 @@ def _length(c: Call, dim: str, sources: Sequence[tuple[str, Dims]]) -> str:
         if dim in shape:
             found: str = c.emit("Gather", c.emit("Shape", value), c.ints(shape.index(dim)))
             return found
-    c.refuse(f"the length {dim!r} of its result is dynamic, and that of none of its inputs")
+    return c.length_value(dim)
 
 
 def reshape(c: Call, value: str, dims: Dims, found: Dims | None = None) -> str:

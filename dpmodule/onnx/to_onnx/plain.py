@@ -6,7 +6,7 @@ from typing import Any
 
 from ...ops.spec import Onnx
 from .call import Call
-from .types import allowed_types, code_of, most_inputs
+from .types import allowed_types, code_of, computed_in, most_inputs
 
 __all__ = ["translate_plainly"]
 
@@ -35,12 +35,9 @@ def _computed_in(c: Call, operator: str) -> str:
     """Return the type in which an operator of ours is computed there."""
     found = c.dtypes[0]
     wanted = c.out_dtypes[0] if operator not in _OWN_TYPE else found
-    allowed = allowed_types(operator, c.opset)
-    if wanted != found and wanted in allowed:
+    if wanted != found and wanted in allowed_types(operator, c.opset):
         return wanted
-    if found in allowed:
-        return found
-    return "float64" if found in ("int64", "uint64") and "float64" in allowed else "float32"
+    return computed_in(operator, c.opset, found)
 
 
 def _attributes(c: Call, record: Onnx) -> dict[str, Any]:

@@ -39,6 +39,7 @@ class Translation:
         parameters: variables whose values are known.
         writer: where nodes go.
         values: ONNX names of variables of a subgraph; those of a whole graph keep their own.
+        lengths: where dynamic lengths are found outside of a subgraph.
     """
 
     def __init__(
@@ -49,6 +50,7 @@ class Translation:
         parameters: Parameters,
         writer: Writer,
         values: Mapping[Node, str] | None = None,
+        lengths: Mapping[str, tuple[str, int]] | None = None,
     ) -> None:
         self._graph = graph
         self._sizes = sizes
@@ -56,9 +58,11 @@ class Translation:
         self._parameters = parameters
         self._writer = writer
         self._values: dict[tuple[Node, int], str] = {}
+        self._lengths = dict(lengths or {})
         self._problems: list[str] = []
         for node in graph.inputs:
             self._values[node, 0] = node.name if values is None else values[node]
+            self._note_lengths(node, 0)
 
     def run(self) -> list[str]:
         """Write all operators, and return the names of the graph's outputs.
@@ -103,6 +107,20 @@ class Translation:
             if value in made and value not in names:
                 names[value] = self._values[node, i] = self._writer.fresh(node.output_names[i])
         self._writer.rename(start, names)
+        for i in range(len(found)):
+            self._note_lengths(node, i)
+
+    def _note_lengths(self, node: Node, i: int) -> None:
+        """Remember where dynamic lengths can be read; an input of the graph counts only if it will be one."""
+        value = self._values[node, i]
+        if value and (node.op is not None or node.name not in self._graph.labels):
+            try:
+                dims = self.dims(node, i)
+            except Untranslatable:
+                return
+            for axis, dim in enumerate(dims):
+                if isinstance(dim, str):
+                    self._lengths.setdefault(dim, (value, axis))
 
     def _written(self, node: Node) -> Sequence[str]:
         record = node.op.onnx if node.op is not None else None
@@ -127,6 +145,7 @@ class Translation:
             self._writer,
             self._parameters.elements,
             self.body,
+            self._lengths,
         )
 
     def body(
@@ -149,6 +168,7 @@ class Translation:
             self._parameters,
             writer,
             dict(zip(graph.inputs, values)),
+            self._lengths,
         )
         return writer, inner.run()
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import onnx
 
-__all__ = ["allowed_types", "code_of", "most_inputs", "tensor"]
+__all__ = ["allowed_types", "code_of", "computed_in", "most_inputs", "tensor", "working_type"]
 
 _CODES = {
     "float32": onnx.TensorProto.FLOAT,
@@ -46,15 +46,60 @@ def tensor(name: str, array: np.ndarray[Any, Any], dtype: str) -> onnx.TensorPro
     return found
 
 
+_ONLY_SINGLE = frozenset(
+    "Acos Acosh Asin Asinh Atan Atanh AveragePool Conv ConvTranspose Cosh Det Elu Erf Gelu GlobalAveragePool "
+    "HardSigmoid HardSwish InstanceNormalization LRN LeakyRelu Mean Mish Multinomial PRelu RNN Resize RoiAlign Selu "
+    "Sinh Softplus Softsign Tan ThresholdedRelu".split()
+)
+"""Operators that ONNX Runtime computes in single precision only."""
+
+_ONLY_WIDE = frozenset(
+    "CumSum Einsum Pow Range ReduceL1 ReduceL2 ReduceLogSumExp ReduceMean ReduceProd ReduceSum ReduceSumSquare".split()
+)
+"""Operators that take integers there, but none smaller than int32, and no unsigned ones."""
+
+_NO_UNSIGNED = frozenset({"ArgMax", "ArgMin", "Pad", "ReduceMax", "ReduceMin", "TopK", "Where"})
+"""Operators that lack int16, unsigned integers above uint8, and bool there."""
+
+_NARROW = {"bool", "int8", "uint8", "int16", "uint16"}
+_UNSIGNED = {"uint16", "uint32", "uint64"}
+
+
 @cache
 def allowed_types(operator: str, opset: int) -> frozenset[str]:
-    """Return the dtype names that an ONNX operator takes as its first input."""
+    """Return the dtype names that an ONNX operator takes as its first input, and that ONNX Runtime computes it in.
+
+    Half precision counts as computed: ONNX Runtime converts by itself where it has to.
+    """
     schema = onnx.defs.get_schema(operator, opset, "")
     if not schema.inputs:
         return frozenset(_CODES)
-    return frozenset(
-        name for name in _CODES if f"tensor({_IN_SCHEMAS.get(name, name)})" in schema.inputs[0].types
-    )
+    found = {name for name in _CODES if f"tensor({_IN_SCHEMAS.get(name, name)})" in schema.inputs[0].types}
+    if operator in _ONLY_SINGLE:
+        found &= {"float16", "bfloat16", "float32"}
+    if operator in _ONLY_WIDE:
+        found -= _NARROW | _UNSIGNED
+    if operator in _NO_UNSIGNED:
+        found -= _UNSIGNED | {"bool", "int16"}
+    if operator in ("Sum", "Relu"):
+        found -= _NARROW | _UNSIGNED | {"int64"}
+    return frozenset(found)
+
+
+def computed_in(operator: str, opset: int, dtype: str) -> str:
+    """Return the dtype name in which an operator on elements of type `dtype` is computed: that, or a wider one."""
+    allowed = allowed_types(operator, opset)
+    if dtype in allowed:
+        return dtype
+    wider = ("float32",) if "float" in dtype else ("int32", "int64", "float64", "float32")
+    if dtype in ("int32", "int64", "uint32", "uint64"):
+        wider = wider[1:]
+    return next((each for each in wider if each in allowed), "float32")
+
+
+def working_type(dtype: str) -> str:
+    """Return the dtype name in which formulas of several operators are computed: single or double precision."""
+    return "float32" if dtype in ("float16", "bfloat16", "float32") else "float64"
 
 
 @cache

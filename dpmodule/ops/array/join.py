@@ -141,7 +141,7 @@ def stack(a: Any) -> Many:
     variadic=Variadic(batch=ROWS),
     aliases=("ElementWiseSum", "_sparse_add_n", "_sparse_ElementWiseSum"),
     infer=same,
-    onnx=Onnx("Sum", drop=("num_args",)),
+    onnx=Onnx("Sum", builder="add_n"),
 )
 def add_n(a: Any) -> Many:
     """Add any number of arrays.

@@ -65,28 +65,28 @@ _SCALAR: dict[str, tuple[Scalar, str, str, Onnx]] = {
         lambda x, s: x / s if x.is_floating_point() else divide(x, _like(x, s)),
         "Div",
         "Divide each element by a number (integers are cut towards 0, and give 0 where the number is 0)",
-        Onnx("Div", scalar="last", drop=_DROP),
+        Onnx("Div", scalar="last", builder="divide"),
     ),
     "rdiv": (
         lambda x, s: divide(_like(x, s), x),
         "RDiv",
         "Divide a number by each element (integers are cut towards 0)",
-        Onnx("Div", scalar="first", drop=_DROP),
+        Onnx("Div", scalar="first", builder="divide"),
     ),
     "mod": (
         lambda x, s: torch.remainder(x, s) if s else torch.zeros_like(x),
         "Mod",
         "Return the remainder by a number, with its sign, and 0 by 0",
-        Onnx(builder="mod"),
+        Onnx("Mod", scalar="last", builder="mod"),
     ),
     "rmod": (
         lambda x, s: modulo(_like(x, s), x),
         "RMod",
         "Return the remainder of a number by each element, with the element's sign, and 0 by 0",
-        Onnx(builder="mod"),
+        Onnx("Mod", scalar="first", builder="mod"),
     ),
-    "power": (_power, "Power", "Raise each element to a power", Onnx("Pow", scalar="last", drop=_DROP)),
-    "rpower": (_rpower, "RPower", "Raise a number to the power of each element", Onnx("Pow", scalar="first", drop=_DROP)),
+    "power": (_power, "Power", "Raise each element to a power", Onnx("Pow", scalar="last", builder="power")),
+    "rpower": (_rpower, "RPower", "Raise a number to the power of each element", Onnx("Pow", scalar="first", builder="power")),
     "maximum": (
         _limit("min", in_operand_type(torch.ge)),
         "Maximum",
@@ -103,7 +103,7 @@ _SCALAR: dict[str, tuple[Scalar, str, str, Onnx]] = {
         lambda x, s: hypot(x, _like(x, s)),
         "Hypot",
         "Return sqrt(data^2 + scalar^2)",
-        Onnx(builder="hypot"),
+        Onnx(scalar="last", builder="hypot"),
     ),
 }
 """Word: function of array and number, spelling of the alias, first sentence, ONNX operator."""

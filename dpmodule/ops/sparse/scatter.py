@@ -59,7 +59,7 @@ _shift("_scatter_plus_scalar", "Add a number to", 1)
 _shift("_scatter_minus_scalar", "Subtract a number from", -1)
 
 
-@op("_scatter_elemwise_div", [arg("lhs", ROWS), arg("rhs", ROWS)], infer=same, onnx=Onnx("Div"))
+@op("_scatter_elemwise_div", [arg("lhs", ROWS), arg("rhs", ROWS)], infer=same, onnx=Onnx("Div", builder="divide"))
 def scatter_elemwise_div(a: Any, env: Env, lhs: Tensor, rhs: Tensor) -> Tensor:
     """Divide the elements that `lhs` stores by those of `rhs`; of a dense array all elements are stored.
 

@@ -55,7 +55,7 @@ def _infer_type(a: Any, ins: list[str | None], outs: list[str | None]) -> Types:
     infer=_infer,
     infer_type=_infer_type,
     batch=NEVER,
-    onnx=Onnx(missing="made for row-sparse arrays, which ONNX lacks"),
+    onnx=Onnx(builder="retain"),
 )
 def sparse_retain(a: Any, env: Env, data: torch.Tensor, indices: torch.Tensor) -> torch.Tensor:
     """Keep some rows and set the others to zero; a row-sparse array then stores those rows only.
