@@ -95,7 +95,9 @@ class Call:
         def value_of(name: str) -> np.ndarray[Any, Any] | None:
             return self._value_of(before.get(name, name))
 
-        return Call(self.node, inputs, self._dims, dtypes, self._writer, value_of, self._body)
+        return Call(
+            self.node, inputs, self._dims, dtypes, self._writer, value_of, self._body, self._lengths
+        )
 
     def emit(
         self, operator: str, *inputs: str, outputs: int = 1, domain: str = "", **attributes: Any
