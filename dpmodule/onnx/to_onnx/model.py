@@ -11,8 +11,9 @@ from ...ndarray import NDArray
 from ..inputs import Inputs
 from .parameters import Parameters
 from .sizes import given_sizes
-from .translation import Translation, live_nodes, used_values, value_info
-from .writer import Writer
+from .translation import Translation
+from .types import value_info
+from .writer import Writer, live_nodes, used_values
 
 __all__ = ["translated"]
 
