@@ -6,7 +6,7 @@ import onnxruntime
 
 import dpmodule as mx
 from dpmodule.onnx.export import make_model
-from dpmodule.onnx.inputs import described_inputs
+from dpmodule.onnx.inputs import described_inputs, input_names
 
 __all__ = ["check_op", "check_same", "check_sizes", "exported", "in_single", "our_outputs", "runtime_outputs"]
 
@@ -28,8 +28,7 @@ def exported(symbol, arrays, params=(), opset=17, dynamic=False, **options):
         dynamic: as `mx.onnx.export_model` takes it.
     """
     known = {name: mx.nd.array(arrays[name], dtype=arrays[name].dtype) for name in params}
-    labels = set(symbol.graph.labels)
-    names = [n for n in symbol.list_inputs() if n not in known and n not in labels]
+    names = input_names(symbol, known)
     shapes = {name: arrays[name].shape for name in names}
     inputs = described_inputs(symbol, known, shapes, [arrays[n].dtype for n in names], dynamic)
     model = make_model(symbol, known, inputs, opset, **options)

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from copy import copy
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
 from ...base import ArgumentError
-from .types import code_of
+from .types import code_of, value_info
 
 if TYPE_CHECKING:
+    import onnx
+
     from ...graph import Graph, Node
     from .writer import Writer
 
@@ -36,7 +39,7 @@ class Call:
         dtypes: dtype names of its inputs, then of its outputs.
         writer: where nodes go.
         value_of: returns what is known of an ONNX value before the model runs.
-        body: translates a subgraph.
+        subgraph: writes a subgraph.
         lengths: a value and its axis that has each dynamic length.
 
     Attributes:
@@ -59,7 +62,7 @@ class Call:
         dtypes: Sequence[str],
         writer: Writer,
         value_of: Callable[[str], np.ndarray[Any, Any] | None],
-        body: Callable[..., Any],
+        subgraph: Callable[..., list[str]],
         lengths: Mapping[str, tuple[str, int]],
     ) -> None:
         self.node = node
@@ -71,9 +74,10 @@ class Call:
         self.dtypes = tuple(dtypes[: len(inputs)])
         self.out_dtypes = tuple(dtypes[len(inputs) :])
         self.opset = writer.opset
+        self._dims = tuple(dims)
         self._writer = writer
         self._value_of = value_of
-        self._body = body
+        self._subgraph = subgraph
         self._lengths = lengths
 
     @property
@@ -81,6 +85,22 @@ class Call:
         """The ONNX operator that the record of our operator names."""
         record = self.node.op.onnx if self.node.op is not None else None
         return record.type if record is not None else ""
+
+    def on(self, inputs: Sequence[str], dtypes: Sequence[str]) -> Call:
+        """Return the same call on other values of the same shapes; their elements are known where the inputs' are.
+
+        Args:
+            inputs: their ONNX names.
+            dtypes: dtype names of these inputs, then of the outputs.
+        """
+        before = dict(zip(inputs, self.inputs))
+
+        def value_of(name: str) -> np.ndarray[Any, Any] | None:
+            return self._value_of(before.get(name, name))
+
+        return Call(
+            self.node, inputs, self._dims, dtypes, self._writer, value_of, self._subgraph, self._lengths
+        )
 
     def emit(
         self, operator: str, *inputs: str, outputs: int = 1, domain: str = "", **attributes: Any
@@ -172,9 +192,43 @@ class Call:
         found: str = self.emit("Gather", self.emit("Shape", value), self.ints(axis))
         return found
 
-    def body(self, graph: Graph, *arguments: Any, **options: Any) -> Any:
-        """Translate a subgraph; see `Translation.body`."""
-        return self._body(self, graph, *arguments, **options)
+    def run(
+        self, graph: Graph, values: Sequence[str], dims: Sequence[Dims], dtypes: Sequence[str]
+    ) -> list[str]:
+        """Write the operators of a subgraph, and return the names of its outputs.
+
+        Args:
+            graph: the subgraph.
+            values: ONNX names of its variables, in the order of ``graph.inputs``.
+            dims: their shapes.
+            dtypes: their dtype names.
+        """
+        return self._subgraph(self._writer, graph, values, dims, dtypes)
+
+    def inside(self, name: str) -> Call:
+        """Return a call that writes into the body of a loop or branch, which sees all values made so far.
+
+        Args:
+            name: what the body is called.
+        """
+        found = copy(self)
+        found._writer = self._writer.body(f"{self.name}/{name}")
+        return found
+
+    def argument(self, dtype: str, dims: Dims) -> str:
+        """Return the name of a further input of the body that this call writes into."""
+        return self._writer.argument(dtype, dims)
+
+    def graph(self, outputs: Sequence[str], dtypes: Sequence[str], dims: Sequence[Dims]) -> onnx.GraphProto:
+        """Return what this call wrote, as the body of a loop or branch.
+
+        Args:
+            outputs: the values that the body returns; they may come from outside.
+            dtypes: their dtype names.
+            dims: their shapes.
+        """
+        given = [self.emit("Identity", value) for value in outputs]
+        return self._writer.graph([value_info(*each) for each in zip(given, dtypes, dims)])
 
     def refuse(self, why: str) -> NoReturn:
         """Say that ONNX has nothing for this.

@@ -5,9 +5,21 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from .call import Call, Dims
 
-__all__ = ["in_type", "reduce", "reshape", "shape_value", "squeeze", "unsqueeze"]
+__all__ = [
+    "in_type",
+    "length_of",
+    "move_axis",
+    "positions",
+    "reduce",
+    "reshape",
+    "shape_value",
+    "squeeze",
+    "unsqueeze",
+]
 
 
 def unsqueeze(c: Call, value: str, *axes: int) -> str:
@@ -82,3 +94,35 @@ def reshape(c: Call, value: str, dims: Dims, found: Dims | None = None) -> str:
         shape = shape_value(c, dims)
     result: str = c.emit("Reshape", value, shape)
     return result
+
+
+def move_axis(c: Call, value: str, rank: int, source: int, target: int) -> str:
+    """Move an axis of a value to another place."""
+    source, target = source % rank, target % rank
+    if source == target:
+        return value
+    order = [axis for axis in range(rank) if axis != source]
+    order.insert(target, source)
+    found: str = c.emit("Transpose", value, perm=order)
+    return found
+
+
+def length_of(c: Call, value: str, dims: Dims, axis: int) -> str:
+    """Return the length of an axis of a value, as an int64 value without axes."""
+    dim = dims[axis]
+    if isinstance(dim, int):
+        return c.const(dim, "int64")
+    found: str = c.emit("Gather", c.emit("Shape", value), c.const(axis, "int64"))
+    return found
+
+
+def positions(c: Call, value: str, dims: Dims, axis: int) -> str:
+    """Return the numbers 0, 1, ... along an axis of a value, as an int64 value of as many axes."""
+    dim = dims[axis]
+    if isinstance(dim, int):
+        count = c.const(np.arange(dim), "int64")
+    else:
+        end = length_of(c, value, dims, axis)
+        count = c.emit("Range", c.const(0, "int64"), end, c.const(1, "int64"))
+    after = len(dims) - 1 - axis % len(dims)
+    return unsqueeze(c, count, *range(1, after + 1)) if after else count

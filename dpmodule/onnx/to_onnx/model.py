@@ -9,10 +9,12 @@ import onnx
 from ...graph import Graph
 from ...ndarray import NDArray
 from ..inputs import Inputs
+from .fold import fold_batchnorms
 from .parameters import Parameters
 from .sizes import given_sizes
-from .translation import Translation, live_nodes, used_values, value_info
-from .writer import Writer
+from .translation import Translation
+from .types import value_info
+from .writer import Writer, live_nodes, used_values
 
 __all__ = ["translated"]
 
@@ -31,6 +33,8 @@ def translated(
         ArgumentError: a parameter has another shape than the graph wants.
     """
     graph.check_names()
+    if fold_batchnorm:
+        graph, arrays = fold_batchnorms(graph, arrays)
     known = {name: arrays[name] for name in (n.name for n in graph.inputs) if name in arrays}
     parameters = Parameters(known)
     shapes = {name: tuple(array.shape) for name, array in known.items()}

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
-
-import numpy as np
-import onnx
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from ...base import ArgumentError
 from ...graph import Graph, Node, infer_types
@@ -15,18 +12,12 @@ from .builders import builder
 from .call import Call, Dims, Untranslatable
 from .plain import translate_plainly
 from .sizes import Sizes
-from .types import code_of
 from .writer import Writer
 
 if TYPE_CHECKING:
     from .parameters import Parameters
 
-__all__ = ["Translation", "value_info"]
-
-
-def value_info(name: str, dtype: str, dims: Dims) -> onnx.ValueInfoProto:
-    """Return the declaration of an input or output."""
-    return onnx.helper.make_tensor_value_info(name, code_of(dtype), dims)
+__all__ = ["Translation"]
 
 
 class Translation:
@@ -65,11 +56,15 @@ class Translation:
             self._note_lengths(node, 0)
 
     def run(self) -> list[str]:
-        """Write all operators, and return the names of the graph's outputs.
+        """Write all operators, and return the names of the graph's outputs, which are those of `Symbol.list_outputs`.
 
         Raises:
             Untranslatable: lists every operator for which ONNX has nothing.
         """
+        self._write()
+        return [self._head(node, i) for node, i in self._graph.heads]
+
+    def _write(self) -> None:
         for node in self._graph.nodes:
             if node.op is None:
                 self._take_parameter(node)
@@ -77,7 +72,6 @@ class Translation:
                 self._translate(node)
         if self._problems:
             raise Untranslatable("\n".join(dict.fromkeys(self._problems)))
-        return [self._head(node, i) for node, i in self._graph.heads]
 
     def dims(self, node: Node, i: int = 0) -> Dims:
         """Return the shape of a node's output."""
@@ -144,23 +138,14 @@ class Translation:
             [self.dtype(*entry) for entry in (*entries, *outputs)],
             self._writer,
             self._parameters.elements,
-            self.body,
+            self._subgraph,
             self._lengths,
         )
 
-    def body(
-        self, call: Call, graph: Graph, values: Sequence[str], dims: Sequence[Dims], dtypes: Sequence[str]
-    ) -> tuple[Writer, list[str]]:
-        """Write a subgraph, and return its writer and the names of its outputs.
-
-        Args:
-            call: the operator that the subgraph belongs to.
-            graph: the subgraph.
-            values: ONNX names of its variables, in the order of ``graph.inputs``.
-            dims: their shapes.
-            dtypes: their dtype names.
-        """
-        writer = Writer(self._writer.opset, self._writer)
+    def _subgraph(
+        self, writer: Writer, graph: Graph, values: Sequence[str], dims: Sequence[Dims], dtypes: Sequence[str]
+    ) -> list[str]:
+        """Write the operators of a subgraph, and return the names of its outputs; see `Call.run`."""
         inner = Translation(
             graph,
             self._sizes.of_body(graph, dims),
@@ -170,7 +155,8 @@ class Translation:
             dict(zip(graph.inputs, values)),
             self._lengths,
         )
-        return writer, inner.run()
+        inner._write()
+        return [inner._values[head] for head in graph.heads]
 
     def _head(self, node: Node, i: int) -> str:
         """Return the name of an output, which is that of `Symbol.list_outputs`."""
@@ -180,27 +166,4 @@ class Translation:
         wanted = self._writer.fresh(name)
         self._writer.node("Identity", [found], [wanted], self._writer.fresh(f"{wanted}/Identity"), {})
         return wanted
-
-
-def used_values(nodes: Iterable[onnx.NodeProto], outputs: Iterable[str]) -> set[str]:
-    """Return the names of all values that nodes read, in their bodies too, and of the outputs."""
-    found = set(outputs)
-    for node in nodes:
-        found.update(node.input)
-        for attribute in node.attribute:
-            for graph in (attribute.g, *attribute.graphs):
-                found |= used_values(graph.node, [each.name for each in graph.output])
-    return found
-
-
-def live_nodes(nodes: Sequence[onnx.NodeProto], outputs: Iterable[str]) -> list[onnx.NodeProto]:
-    """Return the nodes on which outputs depend, in their order."""
-    wanted = set(outputs)
-    kept: list[onnx.NodeProto] = []
-    for node in reversed(nodes):
-        if wanted.intersection(node.output):
-            kept.append(node)
-            wanted |= used_values([node], ())
-    return kept[::-1]
-
 

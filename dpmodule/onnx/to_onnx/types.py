@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cache
 from typing import Any
 
 import numpy as np
 import onnx
 
-__all__ = ["allowed_types", "code_of", "computed_in", "most_inputs", "tensor", "working_type"]
+__all__ = ["allowed_types", "code_of", "computed_in", "most_inputs", "tensor", "value_info", "working_type"]
 
 _CODES = {
     "float32": onnx.TensorProto.FLOAT,
@@ -31,6 +32,11 @@ _IN_SCHEMAS = {"float32": "float", "float64": "double"}
 def code_of(dtype: str) -> int:
     """Return ONNX's number of a dtype name."""
     return _CODES[dtype]
+
+
+def value_info(name: str, dtype: str, dims: Sequence[int | str]) -> onnx.ValueInfoProto:
+    """Return the declaration of an input or output."""
+    return onnx.helper.make_tensor_value_info(name, _CODES[dtype], dims)
 
 
 def tensor(name: str, array: np.ndarray[Any, Any], dtype: str) -> onnx.TensorProto:
