@@ -19,7 +19,9 @@ def foreach(c: Call) -> list[str]:
     states = [inner.argument(*each) for each in zip(c.dtypes[num_data:stop], c.shapes[num_data:stop])]
     parts = [inner.argument(*each) for each in zip(c.dtypes, elements)]
     # an element of a vector has one axis here, and none in ONNX
-    given = [part if dims else inner.emit("Reshape", part, inner.ints(1)) for part, dims in zip(parts, elements)]
+    given = [
+        part if dims else inner.emit("Reshape", part, inner.ints(1)) for part, dims in zip(parts, elements)
+    ]
     count = len(c.inputs)
     order = (*a.in_data_locs, *a.in_state_locs, *a.remain_locs)
     values, dims, dtypes = [""] * count, [()] * count, [""] * count

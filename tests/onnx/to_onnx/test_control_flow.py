@@ -8,7 +8,7 @@ import pytest
 
 import dpmodule as mx
 from dpmodule.attribute import AttrScope
-from helpers.onnx_runs import check_same, exported, runtime_outputs
+from helpers.onnx_runs import check_same, runtime_outputs
 
 HERE = Path(__file__).parents[2] / "data" / "goldens" / "control_flow"
 ARRAYS = np.load(HERE / "control_flow.npz")
