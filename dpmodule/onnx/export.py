@@ -17,6 +17,7 @@ from ..ndarray import load as load_arrays
 from ..symbol import Symbol
 from ..symbol import load as load_symbol
 from .inputs import Inputs, described_inputs
+from .prediction import prediction_graph
 
 if TYPE_CHECKING:
     import onnx
@@ -49,8 +50,8 @@ def export_model(
 ) -> str:
     """Write a network as an ONNX file, for prediction, and return the file's path.
 
-    Losses become their predictions, and labels go; dropout goes; BatchNorm uses its moving statistics. Variables and
-    outputs keep their names. The file appears whole or not at all.
+    Losses become their predictions, and labels go, also what is computed from them beside the predictions; dropout goes;
+    BatchNorm uses its moving statistics. Variables and outputs keep their names. The file appears whole or not at all.
 
     Args:
         sym: the network, or the name of its ``-symbol.json`` file.
@@ -116,7 +117,11 @@ def make_model(
         raise ArgumentError(f"opset is {opset}, expected one from {OPSETS[0]} to {OPSETS[-1]}")
     from .to_onnx.model import translated  # noqa: PLC0415
 
-    return translated(symbol.graph, arrays, inputs, opset, fold_batchnorm)
+    graph = prediction_graph(symbol.graph)
+    gone = [name for name in symbol.list_outputs() if name not in graph.output_names]
+    if gone:
+        logging.warning("left out, as computed from labels: %s", ", ".join(gone))
+    return translated(graph, arrays, inputs, opset, fold_batchnorm)
 
 
 def _named(params: Any) -> dict[str, NDArray]:

@@ -9,8 +9,9 @@ from typing import Any
 from ..base import ArgumentError, did_you_mean, dtype_name
 from ..ndarray import NDArray
 from ..symbol import Symbol
+from .prediction import prediction_graph
 
-__all__ = ["Inputs", "described_inputs"]
+__all__ = ["Inputs", "described_inputs", "input_names"]
 
 Dims = tuple[int | str, ...]
 
@@ -56,8 +57,9 @@ def described_inputs(
 
 def input_names(symbol: Symbol, params: Mapping[str, NDArray]) -> list[str]:
     """Return the arguments that are neither parameters nor labels of losses, in order."""
-    labels = set(symbol.graph.labels)
-    return [name for name in symbol.list_arguments() if name not in params and name not in labels]
+    graph = prediction_graph(symbol.graph)
+    labels = set(graph.labels)
+    return [name for name in graph.argument_names if name not in params and name not in labels]
 
 
 def _by_name(what: str, names: Sequence[str], shapes: Any) -> dict[str, Sequence[Any]]:

@@ -6,9 +6,18 @@ import onnxruntime
 
 import dpmodule as mx
 from dpmodule.onnx.export import make_model
-from dpmodule.onnx.inputs import described_inputs
+from dpmodule.onnx.inputs import described_inputs, input_names
 
-__all__ = ["check_dynamic", "check_same", "exported", "in_single", "our_outputs", "runtime_outputs"]
+__all__ = [
+    "check_dynamic",
+    "check_op",
+    "check_same",
+    "check_sizes",
+    "exported",
+    "in_single",
+    "our_outputs",
+    "runtime_outputs",
+]
 
 
 def in_single(array):
@@ -28,8 +37,7 @@ def exported(symbol, arrays, params=(), opset=17, dynamic=False, **options):
         dynamic: as `mx.onnx.export_model` takes it.
     """
     known = {name: mx.nd.array(arrays[name], dtype=arrays[name].dtype) for name in params}
-    labels = set(symbol.graph.labels)
-    names = [n for n in symbol.list_inputs() if n not in known and n not in labels]
+    names = input_names(symbol, known)
     shapes = {name: arrays[name].shape for name in names}
     inputs = described_inputs(symbol, known, shapes, [arrays[n].dtype for n in names], dynamic)
     model = make_model(symbol, known, inputs, opset, **options)
@@ -88,3 +96,37 @@ def check_dynamic(symbol, arrays, other, dynamic, params=(), rtol=1e-4, atol=1e-
             assert (theirs.dtype, theirs.shape) == (ours.dtype, ours.shape), name
             np.testing.assert_allclose(theirs, ours, rtol, atol, err_msg=name)
     return model
+
+
+def symbol_of(name, count, attrs):
+    """Return an operator on variables x0, x1, ..."""
+    return mx.symbol.symbol.face(name)(*[mx.sym.Variable(f"x{i}") for i in range(count)], name="op", **attrs)
+
+
+def check_op(name, *inputs, attrs=None, **options):
+    """Check that an operator and its ONNX model compute the same; return the model."""
+    arrays = {f"x{i}": np.asarray(each) for i, each in enumerate(inputs)}
+    return check_same(symbol_of(name, len(inputs), attrs or {}), arrays, **options)
+
+
+def check_sizes(name, *inputs, attrs=None, axes=None, opset=17, rtol=1e-4, atol=1e-5):
+    """Check that one model of an operator is right for several lengths of axis 0.
+
+    Args:
+        name: the operator.
+        inputs: arrays.
+        attrs: its attributes.
+        axes: which inputs have the dynamic axis; default: all.
+        opset: version of ONNX's operators.
+        rtol: relative tolerance.
+        atol: absolute tolerance.
+    """
+    arrays = {f"x{i}": np.asarray(each) for i, each in enumerate(inputs)}
+    symbol = symbol_of(name, len(inputs), attrs or {})
+    changing = [f"x{i}" for i in (range(len(inputs)) if axes is None else axes)]
+    model = exported(symbol, arrays, opset=opset, dynamic={key: {0: "batch"} for key in changing})
+    for times in (1, 2, 3):
+        sized = {k: np.concatenate([v] * times) if k in changing else v for k, v in arrays.items()}
+        for ours, theirs in zip(our_outputs(symbol, sized), runtime_outputs(model, sized), strict=True):
+            assert theirs.dtype == ours.dtype
+            np.testing.assert_allclose(theirs, ours, rtol, atol)

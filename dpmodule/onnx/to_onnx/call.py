@@ -102,6 +102,16 @@ class Call:
             self.node, inputs, self._dims, dtypes, self._writer, value_of, self._subgraph, self._lengths
         )
 
+    @overload
+    def emit(
+        self, operator: str, *inputs: str, outputs: Literal[1] = ..., domain: str = ..., **attributes: Any
+    ) -> str: ...
+
+    @overload
+    def emit(
+        self, operator: str, *inputs: str, outputs: int, domain: str = ..., **attributes: Any
+    ) -> Any: ...
+
     def emit(self, operator: str, *inputs: str, outputs: int = 1, domain: str = "", **attributes: Any) -> Any:
         """Write an ONNX node and return the name of its output, or a tuple of names if there are several.
 
@@ -180,6 +190,20 @@ class Call:
                 self.refuse(f"axis {axis} of the shape {shape} is dynamic ({dim}), expected a fixed length")
         return tuple(dim for dim in shape if isinstance(dim, int))
 
+    def length_value(self, dim: Dim) -> str:
+        """Return a length as an int64 value of one element; a dynamic one is read from a value that has it.
+
+        Raises:
+            Untranslatable: no value made so far has it.
+        """
+        if isinstance(dim, int):
+            return self.ints(dim)
+        if dim not in self._lengths:
+            self.refuse(f"the length {dim!r} is dynamic, and no value before has it")
+        value, axis = self._lengths[dim]
+        found: str = self.emit("Gather", self.emit("Shape", value), self.ints(axis))
+        return found
+
     def run(
         self, graph: Graph, values: Sequence[str], dims: Sequence[Dims], dtypes: Sequence[str]
     ) -> list[str]:
@@ -217,20 +241,6 @@ class Call:
         """
         given = [self.emit("Identity", value) for value in outputs]
         return self._writer.graph([value_info(*each) for each in zip(given, dtypes, dims)])
-
-    def length_value(self, dim: Dim) -> str:
-        """Return a length as an int64 value of one element; a dynamic one is read from a value that has it.
-
-        Raises:
-            Untranslatable: no value made so far has it.
-        """
-        if isinstance(dim, int):
-            return self.ints(dim)
-        if dim not in self._lengths:
-            self.refuse(f"the length {dim!r} is dynamic, and no value before has it")
-        value, axis = self._lengths[dim]
-        found: str = self.emit("Gather", self.emit("Shape", value), self.ints(axis))
-        return found
 
     def refuse(self, why: str) -> NoReturn:
         """Say that ONNX has nothing for this.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -220,7 +221,7 @@ def _deform_conv(c: Call) -> str:
     return found
 
 
-def _windows(a: object) -> tuple[list[int], list[int], list[int]]:
+def _windows(a: Any) -> tuple[list[int], list[int], list[int]]:
     return (
         list(per_axis(a.stride, 2, 1, "stride")),
         list(per_axis(a.dilate, 2, 1, "dilate")),
@@ -228,7 +229,7 @@ def _windows(a: object) -> tuple[list[int], list[int], list[int]]:
     )
 
 
-def _grid(a: object, places: Sequence[int], axis: int) -> np.ndarray:
+def _grid(a: Any, places: Sequence[int], axis: int) -> np.ndarray:
     """Return where points lie along an axis before they are moved, (taps, positions)."""
     stride, dilate, pad = (each[axis] for each in _windows(a))
     tap = np.arange(a.kernel[axis]) * dilate

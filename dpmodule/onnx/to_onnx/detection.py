@@ -74,7 +74,7 @@ def _around(c: Call, centre: str, half: str) -> str:
 def multibox_prior(c: Call) -> str:
     """A constant, as it depends on the shape of the feature map alone."""
     map_like = torch.empty((1, 1, c.length(2), c.length(3)))
-    return c.const(priors(c.a, None, map_like).numpy(), c.out_dtypes[0])  # type: ignore[arg-type]
+    return c.const(priors(c.a, None, map_like).numpy(), c.out_dtypes[0])
 
 
 def box_encode(c: Call) -> list[str]:

@@ -6,6 +6,7 @@ import math
 
 import numpy as np
 
+from ...ops.math import pointwise
 from .call import Call
 from .common import shape_value
 from .formula import Term, in_type, result, term
@@ -64,7 +65,7 @@ def _operands(c: Call, dtype: str) -> tuple[Term, Term]:
 
 
 def _number(c: Call, dtype: str) -> float:
-    return c.a.scalar if "float" in dtype else math.trunc(c.a.scalar)
+    return c.a.scalar if "float" in dtype else pointwise.whole(c.a.scalar)
 
 
 def _whole_type(c: Call, operator: str) -> str:
@@ -211,7 +212,8 @@ def clip(c: Call) -> str:
         return result(x.then("Max", low).then("Min", high))
     x = term(c, 0, computed_in("Max", c.opset, c.dtypes[0]))
     least, greatest = _limits(c.dtypes[0])
-    return result(x.then("Max", max(math.trunc(low), least)).then("Min", min(math.trunc(high), greatest)))
+    first, last = max(pointwise.whole(low), least), min(pointwise.whole(high), greatest)
+    return result(x.then("Max", first).then("Min", last))
 
 
 def _limits(dtype: str) -> tuple[int, int]:
@@ -262,8 +264,7 @@ def cbrt(c: Call) -> str:
 
 def rcbrt(c: Call) -> str:
     """One over the real cube root."""
-    x = term(c, 0)
-    return result(1 / x.equals(0).choose(x, _cube_root(x)))  # so that -0 keeps its sign
+    return result(1 / _cube_root(term(c, 0)))
 
 
 def expm1(c: Call) -> str:
@@ -340,11 +341,26 @@ def _polynomial(x: Term, coefficients: tuple[float, ...]) -> Term:
 
 
 def erfinv(c: Call) -> str:
-    """The inverse error function, to seven digits.
+    """The inverse error function, to five digits.
 
     Source: Giles, "Approximating the erfinv function", GPU Computing Gems, 2011.
     """
     x = term(c, 0, "float64")
     w = -((1 - x) * (1 + x)).then("Log")
     found = (w < 5).choose(_polynomial(w - 2.5, _CENTRE), _polynomial(w.then("Sqrt") - 3, _TAIL))
+    if c.dtypes[0] == "float64":
+        found = (w < 16).choose(found, _erfinv_tail(1 - abs(x), w))
     return result(abs(x).equals(1).choose(x * math.inf, found * x))
+
+
+def _erfinv_tail(rest: Term, w: Term) -> Term:
+    """Return what erfc has the value `rest` at, which is less than single precision tells from 0.
+
+    Found by repeated substitution into the asymptotic series of erfc.
+    """
+    found = w.then("Sqrt")
+    for _ in range(4):
+        part = 1 / (found * found)
+        series = _polynomial(part, (-1.875, 0.75, -0.5, 1.0))
+        found = (series / (rest * found) * math.pi**-0.5).then("Log").then("Sqrt")
+    return found

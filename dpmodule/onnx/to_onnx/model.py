@@ -9,6 +9,7 @@ import onnx
 from ...graph import Graph
 from ...ndarray import NDArray
 from ..inputs import Inputs
+from .fold import fold_batchnorms
 from .parameters import Parameters
 from .sizes import given_sizes
 from .translation import Translation
@@ -32,6 +33,8 @@ def translated(
         ArgumentError: a parameter has another shape than the graph wants.
     """
     graph.check_names()
+    if fold_batchnorm:
+        graph, arrays = fold_batchnorms(graph, arrays)
     known = {name: arrays[name] for name in (n.name for n in graph.inputs) if name in arrays}
     parameters = Parameters(known)
     shapes = {name: tuple(array.shape) for name, array in known.items()}
