@@ -100,7 +100,9 @@ def export_model(
     path = os.fspath(onnx_file_path)
     _write(model, path, large_model)
     if verbose:
-        logging.info("%s: %d operators, %d parameters", path, len(model.graph.node), len(model.graph.initializer))
+        logging.info(
+            "%s: %d operators, %d parameters", path, len(model.graph.node), len(model.graph.initializer)
+        )
     return path
 
 
@@ -126,7 +128,9 @@ def make_model(
 def _named(params: Any) -> dict[str, NDArray]:
     """Return parameters by name, without MXNet's marks of their kind."""
     if not isinstance(params, Mapping):
-        raise ArgumentError("params are arrays without names, expected them by name, as Module.save_params saves them")
+        raise ArgumentError(
+            "params are arrays without names, expected them by name, as Module.save_params saves them"
+        )
     return {name.removeprefix("arg:").removeprefix("aux:"): array for name, array in params.items()}
 
 

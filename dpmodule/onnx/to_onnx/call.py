@@ -102,9 +102,7 @@ class Call:
             self.node, inputs, self._dims, dtypes, self._writer, value_of, self._subgraph, self._lengths
         )
 
-    def emit(
-        self, operator: str, *inputs: str, outputs: int = 1, domain: str = "", **attributes: Any
-    ) -> Any:
+    def emit(self, operator: str, *inputs: str, outputs: int = 1, domain: str = "", **attributes: Any) -> Any:
         """Write an ONNX node and return the name of its output, or a tuple of names if there are several.
 
         Args:
@@ -128,7 +126,9 @@ class Call:
             bits = np.ascontiguousarray(value, np.float32).reshape(np.shape(value)).view(np.uint32)
             array = ((bits + 0x7FFF + ((bits >> 16) & 1)) >> 16).astype(np.uint16)
         else:
-            with np.errstate(over="ignore", invalid="ignore"):  # what is too great becomes infinite, as everywhere
+            with np.errstate(
+                over="ignore", invalid="ignore"
+            ):  # what is too great becomes infinite, as everywhere
                 array = np.asarray(value).astype(dtype)
         return self._writer.constant(array, dtype, f"{self.name}/constant")
 
@@ -164,7 +164,9 @@ class Call:
         """
         found = self.shapes[i][axis]
         if isinstance(found, str):
-            self.refuse(f"axis {axis} of its input {self.inputs[i]!r} is dynamic ({found}), expected a fixed length")
+            self.refuse(
+                f"axis {axis} of its input {self.inputs[i]!r} is dynamic ({found}), expected a fixed length"
+            )
         return found
 
     def numbers(self, shape: Dims) -> tuple[int, ...]:
