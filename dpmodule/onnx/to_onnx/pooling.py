@@ -136,8 +136,8 @@ def _open_window(c: Call, spatial: Dims, stride: tuple[int, ...], pad: tuple[int
 def _padded(c: Call, x: str, begins: Sequence[int], ends: Sequence[int], value: float) -> str:
     """Add elements around the spatial axes, or take some from their ends.
 
-    The axis that is there meanwhile keeps ONNX Runtime from taking the Pad for that of the operator behind it: its pools
-    refuse padding as long as the window, and would count or compare other elements.
+    The axis that is there meanwhile keeps ONNX Runtime from taking the Pad for that of the operator behind it, whose
+    padding may not be as long as the window, and which would count or compare other elements.
     """
     if not any(begins) and not any(ends):
         return x
