@@ -50,8 +50,8 @@ def export_model(
 ) -> str:
     """Write a network as an ONNX file, for prediction, and return the file's path.
 
-    Losses become their predictions, and labels go, also what is computed from them beside the predictions; dropout goes;
-    BatchNorm uses its moving statistics. Variables and outputs keep their names. The file appears whole or not at all.
+    Losses become their predictions; labels go, and outputs beside the predictions that are computed from them; dropout
+    goes; BatchNorm uses its moving statistics. Variables and outputs keep their names. The file appears whole or not at all.
 
     Args:
         sym: the network, or the name of its ``-symbol.json`` file.
@@ -101,7 +101,9 @@ def export_model(
     path = os.fspath(onnx_file_path)
     write_models({path: model}, large_model)
     if verbose:
-        logging.info("%s: %d operators, %d parameters", path, len(model.graph.node), len(model.graph.initializer))
+        logging.info(
+            "%s: %d operators, %d parameters", path, len(model.graph.node), len(model.graph.initializer)
+        )
     return path
 
 
@@ -127,7 +129,9 @@ def make_model(
 def _named(params: Any) -> dict[str, NDArray]:
     """Return parameters by name, without MXNet's marks of their kind."""
     if not isinstance(params, Mapping):
-        raise ArgumentError("params are arrays without names, expected them by name, as Module.save_params saves them")
+        raise ArgumentError(
+            "params are arrays without names, expected them by name, as Module.save_params saves them"
+        )
     return {name.removeprefix("arg:").removeprefix("aux:"): array for name, array in params.items()}
 
 

@@ -66,7 +66,9 @@ def _by_name(what: str, names: Sequence[str], shapes: Any) -> dict[str, Sequence
     if isinstance(shapes, Mapping):
         for name in shapes:
             if name not in names:
-                raise ArgumentError(f"{what} names {name!r}; the inputs are {names}{did_you_mean(name, names)}")
+                raise ArgumentError(
+                    f"{what} names {name!r}; the inputs are {names}{did_you_mean(name, names)}"
+                )
         shapes = [shapes.get(name) for name in names]
     if shapes is None or len(shapes) != len(names) or None in shapes:
         count = "none" if shapes is None else len([s for s in shapes if s is not None])
@@ -95,7 +97,9 @@ def _marks(names: Sequence[str], given: Mapping[str, Any], dynamic: Any, dynamic
     elif dynamic:
         for name, shape in _by_name("dynamic_input_shapes", names, dynamic_shapes).items():
             if len(shape) != len(given[name]):
-                raise ArgumentError(f"dynamic_input_shapes has {tuple(shape)} for {name!r} of {tuple(given[name])}")
+                raise ArgumentError(
+                    f"dynamic_input_shapes has {tuple(shape)} for {name!r} of {tuple(given[name])}"
+                )
             marked[name].update(_names_in(name, shape))
     return marked
 
@@ -104,12 +108,16 @@ def _marks_by_name(names: Sequence[str], given: Mapping[str, Any], dynamic: Mapp
     marked: Marks = {name: _names_in(name, given[name]) for name in names}
     for name, axes in dynamic.items():
         if name not in marked:
-            raise ArgumentError(f"dynamic names {name!r}; the inputs are {list(names)}{did_you_mean(name, names)}")
+            raise ArgumentError(
+                f"dynamic names {name!r}; the inputs are {list(names)}{did_you_mean(name, names)}"
+            )
         if not isinstance(axes, Mapping):
             axes = {axis: f"{name}_{axis}" for axis in axes}
         for axis, mark in axes.items():
             if not isinstance(axis, int) or not -len(given[name]) <= axis < len(given[name]):
-                raise ArgumentError(f"dynamic[{name!r}] names axis {axis!r}, the shape is {tuple(given[name])}")
+                raise ArgumentError(
+                    f"dynamic[{name!r}] names axis {axis!r}, the shape is {tuple(given[name])}"
+                )
             marked[name][axis % len(given[name])] = str(mark)
     return marked
 
@@ -129,13 +137,17 @@ def _dims(name: str, shape: Sequence[Any], marks: Mapping[int, str], sizes: dict
         mark = marks.get(axis)
         if mark is None:
             if not isinstance(dim, int) or dim < 1:
-                raise ArgumentError(f"in_shapes has {tuple(shape)} for {name!r}, expected lengths of at least 1")
+                raise ArgumentError(
+                    f"in_shapes has {tuple(shape)} for {name!r}, expected lengths of at least 1"
+                )
             found.append(dim)
             continue
         # lengths that differ for different names cannot be taken for each other
         size = dim if isinstance(dim, int) and dim > 0 else 2 + 2 * len(sizes)
         if isinstance(dim, int) and sizes.get(mark, size) != size:
-            raise ArgumentError(f"the name {mark!r} stands for {sizes[mark]} and for {size} (axis {axis} of {name!r})")
+            raise ArgumentError(
+                f"the name {mark!r} stands for {sizes[mark]} and for {size} (axis {axis} of {name!r})"
+            )
         sizes.setdefault(mark, size)
         found.append(mark)
     return tuple(found)

@@ -50,7 +50,9 @@ def drawn(name, shape, rng, gain):
         return rng.uniform(0.5, 1.5, shape).astype("float32")
     if len(shape) < 2:
         return (0.1 * rng.randn(*shape)).astype("float32")
-    return (rng.randn(*shape) * np.sqrt((gain if len(shape) > 2 else 1) / np.prod(shape[1:]))).astype("float32")
+    return (rng.randn(*shape) * np.sqrt((gain if len(shape) > 2 else 1) / np.prod(shape[1:]))).astype(
+        "float32"
+    )
 
 
 def with_parameters(symbol, given, seed=0):
@@ -135,7 +137,9 @@ def checkpoint(name):
     prefix, _, epoch = path.stem.rpartition("-")
     symbol, args, states = mx.model.load_checkpoint(str(folder / prefix), int(epoch))
     known = {key: value.asnumpy() for key, value in {**args, **states}.items() if key in symbol.list_inputs()}
-    shapes = {key: each["shape"] for key, each in json.loads((folder / "golden.json").read_text())["inputs"].items()}
+    shapes = {
+        key: each["shape"] for key, each in json.loads((folder / "golden.json").read_text())["inputs"].items()
+    }
     with np.load(folder / "golden.npz") as recorded:
         given = {key: recorded[f"input/{key}"].reshape(shape) for key, shape in shapes.items()}
     found = with_parameters(symbol, {key: value.astype("float32") for key, value in given.items()})
@@ -162,8 +166,12 @@ def text_network(file, *sizes):
 
 def plain_network(file, *arguments, function="network", **inputs):
     def make():
-        made = getattr(by_path(ROOT / "examples" / f"{file}.py", f"example_{Path(file).name}"), function)(*arguments)
-        return with_parameters(made[0] if isinstance(made, tuple) else made, {k: v() for k, v in inputs.items()})
+        made = getattr(by_path(ROOT / "examples" / f"{file}.py", f"example_{Path(file).name}"), function)(
+            *arguments
+        )
+        return with_parameters(
+            made[0] if isinstance(made, tuple) else made, {k: v() for k, v in inputs.items()}
+        )
 
     return make
 

@@ -48,7 +48,7 @@ def translated(
     used = used_values(nodes, outputs)
     variables = [node for node in graph.inputs if node.name not in known]
     taken = [n for n in variables if n.name in inputs.shapes or n.name in used]
-    return onnx.helper.make_model(
+    model = onnx.helper.make_model(
         onnx.helper.make_graph(
             nodes,
             "dpmodule",
@@ -57,10 +57,14 @@ def translated(
                 value_info(name, translation.dtype(*head), translation.dims(*head))
                 for name, head in zip(outputs, graph.heads)
             ],
-            [parameters.stored(name) for name in known if name in used]
-            + [each for name, each in writer.initializers.items() if name in used],
         ),
         opset_imports=[onnx.helper.make_opsetid("", opset)],
         ir_version=onnx.helper.find_min_ir_version_for([onnx.helper.make_opsetid("", opset)]),
         producer_name="dpmodule",
     )
+    # put in where they stay: parameters are large, and a list of tensors would be copied twice
+    for name in known:
+        if name in used:
+            parameters.store(name, model.graph.initializer.add())
+    model.graph.initializer.extend(each for name, each in writer.initializers.items() if name in used)
+    return model

@@ -141,7 +141,13 @@ def col2im(c: Call) -> str:
 @in_floats()
 def activation(c: Call) -> str:
     """One of five functions."""
-    types = {"relu": "Relu", "sigmoid": "Sigmoid", "tanh": "Tanh", "softrelu": "Softplus", "softsign": "Softsign"}
+    types = {
+        "relu": "Relu",
+        "sigmoid": "Sigmoid",
+        "tanh": "Tanh",
+        "softrelu": "Softplus",
+        "softsign": "Softsign",
+    }
     return c.emit(types[c.a.act_type], c.inputs[0])
 
 

@@ -13,7 +13,7 @@ from ...base import ArgumentError
 from ...ndarray import NDArray
 from ...ops.dtypes import name_of
 from .call import Dims
-from .types import tensor
+from .types import fill
 
 __all__ = ["Parameters"]
 
@@ -52,8 +52,8 @@ class Parameters:
         """Return the name of a parameter's type."""
         return name_of(self._tensors[name].dtype)
 
-    def stored(self, name: str) -> onnx.TensorProto:
-        """Return a parameter as ONNX stores it."""
+    def store(self, name: str, place: onnx.TensorProto) -> None:
+        """Put a parameter into an empty tensor of ONNX."""
         found = self._tensors[name]
         bits = found.view(torch.uint16) if found.dtype == torch.bfloat16 else found
-        return tensor(name, bits.numpy(), name_of(found.dtype))
+        fill(place, name, bits.numpy(), name_of(found.dtype))

@@ -123,17 +123,21 @@ def _open_window(c: Call, spatial: Dims, stride: tuple[int, ...], pad: tuple[int
             f" of the data are {spatial}"
         )
     if a.pool_type == "avg" and a.count_include_pad is False and any(p >= k for p, k in zip(pad, a.kernel)):
-        c.refuse(f"padding {pad} as long as the kernel {a.kernel} wants fixed sizes, and those of the data are {spatial}")
+        c.refuse(
+            f"padding {pad} as long as the kernel {a.kernel} wants fixed sizes, and those of the data are {spatial}"
+        )
     if up and a.pool_type in ("sum", "lp"):
-        c.refuse(f"sums under pooling_convention 'full' want fixed sizes, and those of the data are {spatial}")
+        c.refuse(
+            f"sums under pooling_convention 'full' want fixed sizes, and those of the data are {spatial}"
+        )
     return _Window(a.kernel, stride, pad, (0,) * len(spatial), up, False, None)
 
 
 def _padded(c: Call, x: str, begins: Sequence[int], ends: Sequence[int], value: float) -> str:
     """Add elements around the spatial axes, or take some from their ends.
 
-    The axis that is there meanwhile keeps ONNX Runtime from taking the Pad for that of the operator behind it: its pools
-    refuse padding as long as the window, and would count or compare other elements.
+    The axis that is there meanwhile keeps ONNX Runtime from taking the Pad for that of the operator behind it, whose
+    padding may not be as long as the window, and which would count or compare other elements.
     """
     if not any(begins) and not any(ends):
         return x
@@ -193,7 +197,9 @@ def pooling_v1(c: Call) -> str:
     w = _old_window(c, c.shapes[0][2:])
     if c.a.pool_type == "max":
         if any(e >= k for e, k in zip(w.extra, w.kernel)):
-            c.refuse("its last window lies beyond the padding, where its maximum is minus infinity; ONNX has none there")
+            c.refuse(
+                "its last window lies beyond the padding, where its maximum is minus infinity; ONNX has none there"
+            )
         x = _padded(c, x, w.pad, w.pad, 0.0)
         x = _padded(c, x, [0] * rank, w.extra, float(np.finfo(c.dtypes[0]).min))
         return _max(c, x, _Window(w.kernel, w.stride, (0,) * rank, (0,) * rank, False, False, None))

@@ -31,7 +31,9 @@ def rnn(c: Call) -> str | list[str]:
     directions = 2 if a.bidirectional else 1
     x, ends = c.inputs[0], []
     for layer in range(a.num_layers):
-        states = [_layer_states(c, state, layer, directions) for state in c.inputs[2 : 3 + (a.mode == "lstm")]]
+        states = [
+            _layer_states(c, state, layer, directions) for state in c.inputs[2 : 3 + (a.mode == "lstm")]
+        ]
         x, *last = _layer(c, x, weights.of_layer(layer), lengths, states)
         ends.append(last)
     if not a.state_outputs:
@@ -102,7 +104,9 @@ class _Weights:
         c = self._c
         if self._vector is not None:
             vector = self._vector
-            return c.const(np.stack([np.concatenate([self._sorted(b.of(vector)) for b in row]) for row in rows]))
+            return c.const(
+                np.stack([np.concatenate([self._sorted(b.of(vector)) for b in row]) for row in rows])
+            )
         parts = [[self._cut(block) for block in row] for row in rows]
         joined = [row[0] if len(row) == 1 else c.emit("Concat", *row, axis=0) for row in parts]
         whole = [c.emit("Unsqueeze", row, c.ints(0)) for row in joined]
@@ -117,7 +121,9 @@ class _Weights:
     def _cut(self, block: Block) -> str:
         """Return a block of a vector that is known only when the model runs."""
         c, units = self._c, block.shape[0] // self._count
-        flat = c.emit("Slice", c.inputs[1], c.ints(block.offset), c.ints(block.offset + block.size), c.ints(0))
+        flat = c.emit(
+            "Slice", c.inputs[1], c.ints(block.offset), c.ints(block.offset + block.size), c.ints(0)
+        )
         by_gate = c.emit("Reshape", flat, c.ints(self._count, units, *block.shape[1:]))
         ordered = c.emit("Gather", by_gate, c.ints(*self._order), axis=0)
         found: str = c.emit("Reshape", ordered, c.ints(*block.shape))

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import onnx
 
-__all__ = ["allowed_types", "code_of", "computed_in", "most_inputs", "tensor", "value_info", "working_type"]
+__all__ = ["allowed_types", "code_of", "computed_in", "fill", "most_inputs", "value_info", "working_type"]
 
 _CODES = {
     "float32": onnx.TensorProto.FLOAT,
@@ -39,17 +39,18 @@ def value_info(name: str, dtype: str, dims: Sequence[int | str]) -> onnx.ValueIn
     return onnx.helper.make_tensor_value_info(name, _CODES[dtype], dims)
 
 
-def tensor(name: str, array: np.ndarray[Any, Any], dtype: str) -> onnx.TensorProto:
-    """Return an array as ONNX stores it.
+def fill(found: onnx.TensorProto, name: str, array: np.ndarray[Any, Any], dtype: str) -> None:
+    """Put an array into an empty tensor of ONNX.
 
     Args:
+        found: the tensor.
         name: what the graph calls it.
         array: the elements; 16-bit patterns (uint16) where `dtype` is "bfloat16".
         dtype: name of the elements' type.
     """
-    found = onnx.TensorProto(name=name, data_type=_CODES[dtype], dims=array.shape)
-    found.raw_data = np.ascontiguousarray(array).tobytes()
-    return found
+    found.name, found.data_type = name, _CODES[dtype]
+    found.dims.extend(array.shape)
+    found.raw_data = array.tobytes()
 
 
 _ONLY_SINGLE = frozenset(

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import onnx
 
-from .types import tensor, value_info
+from .types import fill, value_info
 
 __all__ = ["Writer", "live_nodes", "used_values"]
 
@@ -111,7 +111,8 @@ class Writer:
         if key in self._constants:
             return self._constants[key]
         name = self.fresh(stem)
-        self.initializers[name] = tensor(name, array, dtype)
+        self.initializers[name] = onnx.TensorProto()
+        fill(self.initializers[name], name, array, dtype)
         if key is not None:
             self._constants[key] = name
         return name

@@ -48,7 +48,9 @@ ROWS_OF_ALL = list(itertools.product(MODES, (1, 2), (False, True), (False, True)
 def test_all_forms(mode, layers, both, lengths, states):
     symbol, arrays = network(mode, layers, both, lengths, states)
     model = check_same(symbol, arrays, ["parameters"])
-    assert [node.op_type for node in model.graph.node].count(mode[:3].upper().replace("LST", "LSTM")) == layers
+    assert [node.op_type for node in model.graph.node].count(
+        mode[:3].upper().replace("LST", "LSTM")
+    ) == layers
 
 
 @walks(list(itertools.product(MODES, (False, True), (13, 21))))
