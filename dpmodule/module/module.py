@@ -162,6 +162,38 @@ class Module(BaseModule):
         module.preload(arg_params, aux_params, states_file(prefix, epoch) if load_optimizer_states else None)
         return module
 
+    @staticmethod
+    def from_onnx(
+        file: str | os.PathLike[str],
+        context: Any = None,
+        shapes: Mapping[str, Sequence[int]] | None = None,
+        **kwargs: Any,
+    ) -> Module:
+        """Make a module of an ONNX file, ready for `predict`.
+
+        It is bound for prediction at the shapes in the file. A size that the file leaves open is 1 at first, or the
+        least of a few usual ones that the network takes; `forward` binds anew for batches of other sizes.
+
+        Args:
+            file: the file.
+            context: a device or a list of them.
+            shapes: shapes of inputs, where they are to be others than the file says or it does not say them.
+            kwargs: further arguments of the constructor.
+
+        Raises:
+            FileError: the file cannot be opened.
+            FileFormatError: it is no ONNX file, or holds what cannot be translated.
+        """
+        from ..onnx.load import described_inputs, import_model
+
+        symbol, arg_params, aux_params = import_model(file, shapes)
+        inputs = described_inputs(file, symbol, shapes or {})
+        names = [each.name for each in inputs]
+        module = Module(symbol, data_names=names, label_names=None, context=context, **kwargs)
+        module.bind(inputs, for_training=False)
+        module.init_params(arg_params=arg_params, aux_params=aux_params)
+        return module
+
     # what it is
 
     @override

@@ -6,6 +6,7 @@ from .. import later
 
 _LATER = {
     "export": "export_model",
+    "load": "get_model_metadata import_model",
     "mx2onnx": "get_operator_support",
 }
 

@@ -1,0 +1,1 @@
+"""Where MXNet keeps the import of ONNX files."""

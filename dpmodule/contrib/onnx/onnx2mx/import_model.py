@@ -1,0 +1,5 @@
+"""The import of ONNX files under MXNet's name of the module."""
+
+from ....onnx.load import get_model_metadata, import_model
+
+__all__ = ["get_model_metadata", "import_model"]
