@@ -103,7 +103,8 @@ def lrn(c: Call) -> str:
     size = 2 * ((c.a.nsize - 1) // 2) + 1
     options: dict[str, Any] = {"size": size, "alpha": c.a.alpha * size / c.a.nsize, "beta": c.a.beta, "bias": c.a.knorm}
     if len(shape) == 4:
-        return c.emit("LRN", c.inputs[0], **options)
+        found: str = c.emit("LRN", c.inputs[0], **options)
+        return found
     image = c.emit("Reshape", c.inputs[0], c.ints(0, 0, -1, 1) if len(shape) > 2 else c.ints(0, 0, 1, 1))
     return reshape(c, c.emit("LRN", image, **options), shape, shape[:2])
 
