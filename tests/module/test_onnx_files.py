@@ -120,7 +120,11 @@ def test_states_are_inputs_whose_batch_is_found(tmp_path):
     module = ready(bucketing(states=("h", "c")), described(9, 4)[:1])
     (path,) = module.to_onnx(tmp_path / "lm.onnx")
     model = onnx.load(path)
-    assert names_and_shapes(model.graph.input) == {"data": [9, "batch"], "h": [1, "batch", 5], "c": [1, "batch", 5]}
+    assert names_and_shapes(model.graph.input) == {
+        "data": [9, "batch"],
+        "h": [1, "batch", 5],
+        "c": [1, "batch", 5],
+    }
 
 
 def test_every_bucket_gets_a_file_named_by_its_key(tmp_path):
@@ -169,7 +173,9 @@ def test_modules_of_several_graphs_refuse(tmp_path):
     chain = mx.mod.SequentialModule().add(mx.mod.Module(network(), label_names=None))
     with pytest.raises(mx.base.ArgumentError, match="write each of `modules` by its own to_onnx"):
         chain.to_onnx(tmp_path / "net.onnx")
-    with pytest.raises(mx.base.ArgumentError, match="PythonLossModule.to_onnx: only a Module and a BucketingModule"):
+    with pytest.raises(
+        mx.base.ArgumentError, match="PythonLossModule.to_onnx: only a Module and a BucketingModule"
+    ):
         mx.mod.PythonLossModule().to_onnx(tmp_path / "net.onnx")
 
 
@@ -200,3 +206,22 @@ def test_supported_operators_are_listed():
     assert "sgd_update" not in found
     with pytest.raises(mx.base.ArgumentError, match="opset_version is 7"):
         mx.onnx.get_operator_support(7)
+
+
+def test_export_model_as_it_differs_from_mxnets(tmp_path):
+    net = mx.sym.Dropout(mx.sym.Variable("data"), p=0.5) * mx.sym.Variable("scale")
+    params = {"scale": mx.nd.ones((2, 3, 4))}
+    path = mx.onnx.export_model(
+        mx.sym.Dropout(mx.sym.Variable("data"), p=0.5) + 1,
+        {},
+        [(2, 3, 4)],
+        np.float32,
+        tmp_path / "net.onnx",
+        dynamic=True,
+    )
+    model = onnx.load(path)
+    assert model.opset_import[0].version == 17
+    assert names_and_shapes(model.graph.input) == {"data": ["batch", 3, 4]}
+    assert "Dropout" not in {node.op_type for node in model.graph.node}
+    mx.onnx.export_model(net, params, [(2, 3, 4)], np.float32, path, opset=13)
+    assert onnx.load(path).opset_import[0].version == 13
