@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from ...ops.nn.deconv import margins
@@ -49,7 +51,7 @@ def _first(c: Call) -> Dims:
     return (shape[0], shape[-1], *shape[1:-1]) if channels_last(c.a.layout) else shape
 
 
-def _through_first(c: Call, operator: str, **attributes: object) -> str:
+def _through_first(c: Call, operator: str, **attributes: Any) -> str:
     """Write a layer that has its channels second in data and weight."""
     x, weight, *bias = c.inputs
     rank = len(c.shapes[0])

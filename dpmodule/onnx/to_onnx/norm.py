@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from .call import Call
@@ -60,7 +62,7 @@ def layer_norm(c: Call) -> str | list[str]:
     mean = reduce(c, "ReduceMean", x, [axis], True)
     rest = c.emit("Sub", x, mean)
     deviation = _deviation(c, rest, axis)
-    vectors = gamma, beta
+    vectors: tuple[str, ...] = gamma, beta
     if axis < rank - 1:
         vectors = tuple(c.emit("Reshape", each, c.ints(-1, *(1,) * (rank - 1 - axis))) for each in vectors)
     found = c.emit("Add", c.emit("Mul", c.emit("Div", rest, deviation), vectors[0]), vectors[1])
@@ -99,9 +101,10 @@ def lrn(c: Call) -> str:
     """LRN over an odd number of channels, of images."""
     shape = c.shapes[0]
     size = 2 * ((c.a.nsize - 1) // 2) + 1
-    options = {"size": size, "alpha": c.a.alpha * size / c.a.nsize, "beta": c.a.beta, "bias": c.a.knorm}
+    options: dict[str, Any] = {"size": size, "alpha": c.a.alpha * size / c.a.nsize, "beta": c.a.beta, "bias": c.a.knorm}
     if len(shape) == 4:
-        return c.emit("LRN", c.inputs[0], **options)
+        found: str = c.emit("LRN", c.inputs[0], **options)
+        return found
     image = c.emit("Reshape", c.inputs[0], c.ints(0, 0, -1, 1) if len(shape) > 2 else c.ints(0, 0, 1, 1))
     return reshape(c, c.emit("LRN", image, **options), shape, shape[:2])
 

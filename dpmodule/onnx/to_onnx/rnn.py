@@ -113,7 +113,7 @@ class _Weights:
         found: str = whole[0] if len(whole) == 1 else c.emit("Concat", *whole, axis=0)
         return found
 
-    def _sorted(self, block: np.ndarray) -> np.ndarray:  # type: ignore[type-arg]
+    def _sorted(self, block: np.ndarray) -> np.ndarray:
         """Return a block with its gates in ONNX's order."""
         by_gate = block.reshape(self._count, -1, *block.shape[1:])
         return by_gate[list(self._order)].reshape(block.shape)
