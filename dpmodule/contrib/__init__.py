@@ -7,6 +7,6 @@ from . import svrg_optimization as svrg_optimization
 
 ndarray, symbol = nd, sym
 
-__all__ = ["amp", "autograd", "io", "nd", "ndarray", "svrg_optimization", "sym", "symbol"]
+__all__ = ["amp", "autograd", "io", "nd", "ndarray", "onnx", "svrg_optimization", "sym", "symbol"]
 
-__getattr__, __dir__ = later.attributes(__name__, __all__, {"amp": "", "autograd": "", "io": ""})
+__getattr__, __dir__ = later.attributes(__name__, __all__, {"amp": "", "autograd": "", "io": "", "onnx": ""})

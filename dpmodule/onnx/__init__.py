@@ -6,8 +6,9 @@ from .. import later
 
 _LATER = {
     "export": "export_model",
+    "mx2onnx": "get_operator_support",
 }
 
-__all__ = list(later.modules_of(_LATER))
+__all__ = [*later.modules_of(_LATER), "mx2onnx"]
 
 __getattr__, __dir__ = later.attributes(__name__, __all__, _LATER)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -21,7 +22,7 @@ from .prediction import prediction_graph
 if TYPE_CHECKING:
     import onnx
 
-__all__ = ["export_model", "make_model"]
+__all__ = ["OPSETS", "export_model", "make_model", "write_models"]
 
 OPSETS = range(13, 22)
 """Versions of ONNX's operators that can be written."""
@@ -98,7 +99,7 @@ def export_model(
     if run_shape_inference:
         model = _checked(model)
     path = os.fspath(onnx_file_path)
-    _write(model, path, large_model)
+    write_models({path: model}, large_model)
     if verbose:
         logging.info(
             "%s: %d operators, %d parameters", path, len(model.graph.node), len(model.graph.initializer)
@@ -141,14 +142,27 @@ def _checked(model: onnx.ModelProto) -> onnx.ModelProto:
     return onnx.shape_inference.infer_shapes(model, check_type=True, strict_mode=True)
 
 
-def _write(model: onnx.ModelProto, path: str, apart: bool) -> None:
-    """Write a model in one step, its parameters apart if they are too many for one file."""
+def write_models(models: Mapping[str, onnx.ModelProto], apart: bool = False) -> None:
+    """Write models in one step, all or none.
+
+    Args:
+        models: models by path, all in one folder.
+        apart: put parameters into a file beside each; so they are if they are too many for one file.
+
+    Raises:
+        FileError: a file cannot be written; the old ones are untouched then.
+    """
     files: dict[str, Any] = {}
-    if apart or sum(len(each.raw_data) for each in model.graph.initializer) >= EXTERNAL_BYTES:
-        contents = _take_out(model, os.path.basename(path) + ".data")
-        files[path + ".data"] = lambda file: file.writelines(contents)
-    files[path] = model.SerializeToString()
-    commit.write_set(files, os.path.basename(path))
+    for path, model in models.items():
+        if apart or sum(len(each.raw_data) for each in model.graph.initializer) >= EXTERNAL_BYTES:
+            contents = _take_out(model, os.path.basename(path) + ".data")
+            files[path + ".data"] = partial(_write_lines, contents)
+        files[path] = model.SerializeToString()
+    commit.write_set(files, os.path.basename(next(iter(models))))
+
+
+def _write_lines(contents: Sequence[bytes], file: Any) -> None:
+    file.writelines(contents)
 
 
 def _take_out(model: onnx.ModelProto, location: str) -> list[bytes]:

@@ -8,7 +8,16 @@ import dpmodule as mx
 from dpmodule.onnx.export import make_model
 from dpmodule.onnx.inputs import described_inputs, input_names
 
-__all__ = ["check_same", "exported", "in_single", "our_outputs", "runtime_outputs"]
+__all__ = [
+    "check_dynamic",
+    "check_op",
+    "check_same",
+    "check_sizes",
+    "exported",
+    "in_single",
+    "our_outputs",
+    "runtime_outputs",
+]
 
 
 def in_single(array):
@@ -65,3 +74,59 @@ def check_same(symbol, arrays, params=(), rtol=1e-4, atol=1e-5, **options):
         assert theirs.shape == ours.shape, name
         np.testing.assert_allclose(theirs, ours, rtol, atol, err_msg=name)
     return model
+
+
+def check_dynamic(symbol, arrays, other, dynamic, params=(), rtol=1e-4, atol=1e-5, **options):
+    """Check that a model made for some arrays computes the same for others, of other lengths; return the model.
+
+    Args:
+        symbol: the network.
+        arrays: values of all its variables by name (NumPy), for which the model is made.
+        other: further values of those that are inputs.
+        dynamic: the lengths that differ, as `mx.onnx.export_model` takes it.
+        params: names of those that are parameters.
+        rtol: relative tolerance.
+        atol: absolute tolerance.
+        options: as `exported` takes them.
+    """
+    model = exported(symbol, arrays, params, dynamic=dynamic, **options)
+    for values in (arrays, {**arrays, **other}):
+        wanted, found = our_outputs(symbol, values), runtime_outputs(model, values)
+        for name, ours, theirs in zip(symbol.list_outputs(), wanted, found, strict=True):
+            assert (theirs.dtype, theirs.shape) == (ours.dtype, ours.shape), name
+            np.testing.assert_allclose(theirs, ours, rtol, atol, err_msg=name)
+    return model
+
+
+def symbol_of(name, count, attrs):
+    """Return an operator on variables x0, x1, ..."""
+    return mx.symbol.symbol.face(name)(*[mx.sym.Variable(f"x{i}") for i in range(count)], name="op", **attrs)
+
+
+def check_op(name, *inputs, attrs=None, **options):
+    """Check that an operator and its ONNX model compute the same; return the model."""
+    arrays = {f"x{i}": np.asarray(each) for i, each in enumerate(inputs)}
+    return check_same(symbol_of(name, len(inputs), attrs or {}), arrays, **options)
+
+
+def check_sizes(name, *inputs, attrs=None, axes=None, opset=17, rtol=1e-4, atol=1e-5):
+    """Check that one model of an operator is right for several lengths of axis 0.
+
+    Args:
+        name: the operator.
+        inputs: arrays.
+        attrs: its attributes.
+        axes: which inputs have the dynamic axis; default: all.
+        opset: version of ONNX's operators.
+        rtol: relative tolerance.
+        atol: absolute tolerance.
+    """
+    arrays = {f"x{i}": np.asarray(each) for i, each in enumerate(inputs)}
+    symbol = symbol_of(name, len(inputs), attrs or {})
+    changing = [f"x{i}" for i in (range(len(inputs)) if axes is None else axes)]
+    model = exported(symbol, arrays, opset=opset, dynamic={key: {0: "batch"} for key in changing})
+    for times in (1, 2, 3):
+        sized = {k: np.concatenate([v] * times) if k in changing else v for k, v in arrays.items()}
+        for ours, theirs in zip(our_outputs(symbol, sized), runtime_outputs(model, sized), strict=True):
+            assert theirs.dtype == ours.dtype
+            np.testing.assert_allclose(theirs, ours, rtol, atol)

@@ -47,19 +47,16 @@ def symbol_of(row):
     return op, names, made
 
 
-@walks(ROWS, family=lambda row: family_of(row.name))
-def test_rows_of_the_tables(row):
+def check_row(row, opset):
     if str(row) in NOT_COMPARED:
         return
-    op, names, symbol = symbol_of(row)
+    _, names, symbol = symbol_of(row)
     arrays = dict(zip(names, map(in_single, row.inputs), strict=True))
     node = symbol.graph.heads[0][0]
-    check_same(symbol, arrays, params_of(node, names))
+    check_same(symbol, arrays, params_of(node, names), opset=opset)
 
 
-@walks(RECORDED, family=lambda group, case: group)
-@pytest.mark.filterwarnings("ignore:.*lstm_state_clip")
-def test_recorded_calls(group, case):
+def check_recorded(group, case, opset):
     if case["name"] in NOT_COMPARED:
         return
     data, name = arrays_of(group), case["name"]
@@ -68,7 +65,33 @@ def test_recorded_calls(group, case):
     arrays.update({key: in_single(data[f"{name}/aux_in/{key}"]) for key in case["aux"]})
     node = symbol.graph.heads[0][0]
     names = [child.name for child, _ in node.inputs]
-    check_same(symbol, arrays, [n for n in params_of(node, names) if n in arrays])
+    check_same(symbol, arrays, [n for n in params_of(node, names) if n in arrays], opset=opset)
+
+
+@walks(ROWS, family=lambda row: family_of(row.name))
+def test_rows_of_the_tables(row):
+    check_row(row, 17)
+
+
+@walks(RECORDED, family=lambda group, case: group)
+@pytest.mark.filterwarnings("ignore:.*lstm_state_clip")
+def test_recorded_calls(group, case):
+    check_recorded(group, case, 17)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("opset", [13, 15, 18, 21])
+@walks(ROWS, family=lambda row: family_of(row.name))
+def test_rows_of_the_tables_in_other_versions(row, opset):
+    check_row(row, opset)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("opset", [13, 15, 18, 21])
+@walks(RECORDED, family=lambda group, case: group)
+@pytest.mark.filterwarnings("ignore:.*lstm_state_clip")
+def test_recorded_calls_in_other_versions(group, case, opset):
+    check_recorded(group, case, opset)
 
 
 def test_every_builder_belongs_to_an_operator():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from copy import copy
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, Literal, NoReturn, overload
 
 import numpy as np
 
@@ -101,6 +101,16 @@ class Call:
         return Call(
             self.node, inputs, self._dims, dtypes, self._writer, value_of, self._subgraph, self._lengths
         )
+
+    @overload
+    def emit(
+        self, operator: str, *inputs: str, outputs: Literal[1] = ..., domain: str = ..., **attributes: Any
+    ) -> str: ...
+
+    @overload
+    def emit(
+        self, operator: str, *inputs: str, outputs: int, domain: str = ..., **attributes: Any
+    ) -> Any: ...
 
     def emit(self, operator: str, *inputs: str, outputs: int = 1, domain: str = "", **attributes: Any) -> Any:
         """Write an ONNX node and return the name of its output, or a tuple of names if there are several.

@@ -8,7 +8,17 @@ import numpy as np
 
 from .call import Call, Dims
 
-__all__ = ["length_of", "move_axis", "positions", "reduce", "reshape", "shape_value", "squeeze", "unsqueeze"]
+__all__ = [
+    "in_type",
+    "length_of",
+    "move_axis",
+    "positions",
+    "reduce",
+    "reshape",
+    "shape_value",
+    "squeeze",
+    "unsqueeze",
+]
 
 
 def unsqueeze(c: Call, value: str, *axes: int) -> str:
@@ -54,6 +64,15 @@ def _length(c: Call, dim: str, sources: Sequence[tuple[str, Dims]]) -> str:
             found: str = c.emit("Gather", c.emit("Shape", value), c.ints(shape.index(dim)))
             return found
     return c.length_value(dim)
+
+
+def in_type(c: Call, value: str, found: str, wanted: str) -> str:
+    """Convert as our operators do: what has a fraction loses it, and what is too great for integers wraps."""
+    if found == wanted:
+        return value
+    if "float" in found and wanted in ("bool", "int8", "uint8", "int16", "uint16", "int32"):
+        value = c.cast(value, "int64")
+    return c.cast(value, wanted)
 
 
 def reshape(c: Call, value: str, dims: Dims, found: Dims | None = None) -> str:

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
+
+from ...graph import Graph
 from .call import Call, Dims
-from .common import squeeze
+from .common import shape_value
 
 __all__ = ["cond", "foreach", "while_loop"]
 
@@ -19,7 +22,9 @@ def foreach(c: Call) -> list[str]:
     states = [inner.argument(*each) for each in zip(c.dtypes[num_data:stop], c.shapes[num_data:stop])]
     parts = [inner.argument(*each) for each in zip(c.dtypes, elements)]
     # an element of a vector has one axis here, and none in ONNX
-    given = [part if dims else inner.emit("Reshape", part, inner.ints(1)) for part, dims in zip(parts, elements)]
+    given = [
+        part if dims else inner.emit("Reshape", part, inner.ints(1)) for part, dims in zip(parts, elements)
+    ]
     count = len(c.inputs)
     order = (*a.in_data_locs, *a.in_state_locs, *a.remain_locs)
     values, dims, dtypes = [""] * count, [()] * count, [""] * count
@@ -84,7 +89,7 @@ def _described(c: Call, positions: Sequence[int]) -> tuple[list[Dims], list[str]
     return [c.shapes[i] for i in positions], [c.dtypes[i] for i in positions]
 
 
-def _truth(c: Call, test: object, values: Sequence[str]) -> str:
+def _truth(c: Call, test: Graph, values: Sequence[str]) -> str:
     """Return whether the one number that a test gives is other than 0, without axes."""
     positions = c.a.cond_input_locs
     (found,) = c.run(test, values, *_described(c, positions))
@@ -92,12 +97,14 @@ def _truth(c: Call, test: object, values: Sequence[str]) -> str:
 
 
 def _filled_up(c: Call, value: str, i: int) -> str:
-    """Return rows of steps, with zeros behind them up to the largest number of steps."""
-    axes = len(c.out_shapes[i])
-    steps = squeeze(c, c.emit("Slice", c.emit("Shape", value), c.ints(0), c.ints(1)), 0)
-    missing = c.emit("Sub", c.const(c.a.max_iterations, "int64"), steps)
-    ends = c.emit("Mul", c.const([int(k == axes) for k in range(2 * axes)], "int64"), missing)
-    return c.emit("Pad", value, ends, c.const(0, c.out_dtypes[i]))
+    """Return rows of steps, with zeros behind them up to the largest number of steps.
+
+    Without a step, dynamic lengths are 0, too.
+    """
+    missing = c.emit("Sub", shape_value(c, c.out_shapes[i]), c.emit("Shape", value))
+    start = c.const(np.zeros(len(c.out_shapes[i])), "int64")
+    found: str = c.emit("Pad", value, c.emit("Concat", start, missing, axis=0), c.const(0, c.out_dtypes[i]))
+    return found
 
 
 def cond(c: Call) -> list[str]:

@@ -74,7 +74,7 @@ def _around(c: Call, centre: str, half: str) -> str:
 def multibox_prior(c: Call) -> str:
     """A constant, as it depends on the shape of the feature map alone."""
     map_like = torch.empty((1, 1, c.length(2), c.length(3)))
-    return c.const(priors(c.a, None, map_like).numpy(), c.out_dtypes[0])  # type: ignore[arg-type]
+    return c.const(priors(c.a, None, map_like).numpy(), c.out_dtypes[0])
 
 
 def box_encode(c: Call) -> list[str]:
@@ -161,7 +161,7 @@ def _suppressed(c: Call, boxes: str, scores: str, ranks: str, threshold: float, 
         threshold: boxes that overlap a better one by more go.
         most: how many boxes of a class may stay.
     """
-    if not 0 <= threshold:
+    if not threshold >= 0:
         c.refuse(f"its threshold of overlap is {threshold}; NonMaxSuppression takes none below 0")
     low, high = _halves(c, boxes)
     # sides below 0 are none; NonMaxSuppression would exchange the corners
@@ -423,15 +423,15 @@ def bipartite_matching(c: Call) -> list[str]:
     good = c.emit("Less" if a.is_ascend else "Greater", data, c.const(a.threshold, F4))
     scores = c.emit("Where", good, c.emit("Neg", data) if a.is_ascend else data, c.const(-np.inf, F4))
     none = reduce(c, "ReduceMax", c.emit("Mul", c.cast(good, F4), c.const(0.0, F4)), [2], keepdims=False)
-    none_of_columns = reduce(c, "ReduceMax", c.emit("Mul", c.cast(good, F4), c.const(0.0, F4)), [1], keepdims=False)
+    none_of_columns = reduce(
+        c, "ReduceMax", c.emit("Mul", c.cast(good, F4), c.const(0.0, F4)), [1], keepdims=False
+    )
     minus = c.const(-1.0, F4)
     start = [scores, c.emit("Add", none, minus), c.emit("Add", none_of_columns, minus)]
     pairs = min(rows, columns, *([a.topk + 1] if a.topk > 0 else []))
     body = _matching_step(c, rows, columns)
     _, *found = c.emit("Loop", c.const(pairs, "int64"), "", *start, outputs=3, body=body)
-    return [
-        _stored(c, reshape(c, each, dims), i) for i, (each, dims) in enumerate(zip(found, c.out_shapes))
-    ]
+    return [_stored(c, reshape(c, each, dims), i) for i, (each, dims) in enumerate(zip(found, c.out_shapes))]
 
 
 def _matching_step(c: Call, rows: int, columns: int) -> Any:
@@ -441,7 +441,9 @@ def _matching_step(c: Call, rows: int, columns: int) -> Any:
     dims = [("images", rows, columns), ("images", rows), ("images", columns)]
     scores, of_rows, of_columns = (inner.argument(F4, each) for each in dims)
     flat = inner.emit("Reshape", scores, inner.ints(-1, rows * columns))
-    best = inner.emit("Greater", reduce(inner, "ReduceMax", flat, [1], keepdims=True), inner.const(-np.inf, F4))
+    best = inner.emit(
+        "Greater", reduce(inner, "ReduceMax", flat, [1], keepdims=True), inner.const(-np.inf, F4)
+    )
     place, width = inner.emit("ArgMax", flat, axis=1, keepdims=1), inner.const(columns, "int64")
     row, column = inner.emit("Div", place, width), inner.emit("Mod", place, width)
     hits = [

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from . import common
 from .call import Call
-from .common import reduce, squeeze, unsqueeze
-from .types import computed_in, working_type
+from .types import working_type
 
 __all__ = ["Term", "in_type", "result", "term", "terms"]
 
@@ -101,15 +101,15 @@ class Term:
 
     def reduce(self, operator: str, *axes: int, keepdims: bool = False) -> Term:
         """Reduce axes, counted from the front or from the end."""
-        return Term(self.c, reduce(self.c, operator, self.value, axes, keepdims), self.dtype)
+        return Term(self.c, common.reduce(self.c, operator, self.value, axes, keepdims), self.dtype)
 
     def unsqueeze(self, *axes: int) -> Term:
         """Insert axes of length 1."""
-        return Term(self.c, unsqueeze(self.c, self.value, *axes), self.dtype) if axes else self
+        return Term(self.c, common.unsqueeze(self.c, self.value, *axes), self.dtype) if axes else self
 
     def squeeze(self, *axes: int) -> Term:
         """Leave out axes of length 1."""
-        return Term(self.c, squeeze(self.c, self.value, *axes), self.dtype)
+        return Term(self.c, common.squeeze(self.c, self.value, *axes), self.dtype)
 
     def transpose(self, *order: int) -> Term:
         """Put the axes into another order."""
@@ -141,16 +141,9 @@ def terms(c: Call) -> list[Term]:
 
 def in_type(found: Term, wanted: str) -> Term:
     """Return a term in a type of ours: what has a fraction loses it, and what is too great for integers wraps."""
-    if "float" in found.dtype and wanted in ("int8", "uint8", "int16", "uint16", "int32"):
-        return found.cast("int64").cast(wanted)
-    return found.cast(wanted)
+    return Term(found.c, common.in_type(found.c, found.value, found.dtype, wanted), wanted)
 
 
 def result(found: Term, i: int = 0) -> str:
     """Return a term in the type of the operator's output `i`."""
     return in_type(found, found.c.out_dtypes[i]).value
-
-
-def applied(c: Call, operator: str, found: Term, **attributes: Any) -> Term:
-    """Apply an ONNX operator in a type that it takes."""
-    return found.cast(computed_in(operator, c.opset, found.dtype)).then(operator, **attributes)

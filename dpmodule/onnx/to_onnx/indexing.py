@@ -129,8 +129,9 @@ def _zeros(c: Call) -> str:
 def scatter_add_nd(c: Call) -> str:
     """ScatterND that adds up; before version 16 a product with rows of zeros and ones."""
     if c.opset >= 16:
-        found: str = c.emit("ScatterND", _zeros(c), _rows(c, 1).value, c.inputs[0], reduction="add")
-        return found
+        kind = "float32" if c.dtypes[0] in ("float16", "bfloat16") else c.dtypes[0]  # the runtime adds no halves
+        zeros = Term(c, _zeros(c), c.dtypes[0]).cast(kind)
+        return result(zeros.then("ScatterND", _rows(c, 1), term(c, 0, kind), reduction="add"))
     shape = c.numbers(c.a.shape)
     axes = c.length(0, 1)
     steps = [prod(shape[i + 1 : axes]) for i in range(axes)]
@@ -192,12 +193,11 @@ def unravel_index(c: Call) -> str:
 
 def retain(c: Call) -> str:
     """Rows named by number, the others times 0."""
-    height = c.length(0)
     rank = len(c.shapes[0])
     index = c.emit("Reshape", _whole(c, 1).value, c.ints(-1))
     kind = computed_in("Mul", c.opset, c.dtypes[0])
     ones = c.emit("Expand", c.const(1, kind), c.emit("Shape", index))
-    zeros = c.const(np.zeros(height), kind)
+    zeros = c.emit("Expand", c.const(0, kind), c.length_value(c.shapes[0][0]))
     kept = Term(c, c.emit("ScatterElements", zeros, index, ones, axis=0), kind)
     return result(term(c, 0, kind) * kept.unsqueeze(*range(1, rank)))
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from .call import Call
@@ -64,9 +66,14 @@ def dot(c: Call) -> str:
     right = right.transpose(other - 1, *range(other - 1)) if c.a.transpose_b else right
     if one == other == 2:
         return result(left.then("MatMul", right))
-    length = c.length(0 if c.a.transpose_a else -1)
-    left = Term(c, c.emit("Reshape", left.value, c.ints(-1, length)), left.dtype)
-    right = Term(c, c.emit("Reshape", right.value, c.ints(length, -1)), left.dtype)
+    length = c.shapes[0][0 if c.a.transpose_a else -1]
+    if isinstance(length, int):
+        sides = (-1, length), (length, -1)
+    else:  # which leaves the rest to be known
+        rest = c.numbers(c.out_shapes[0])
+        sides = (math.prod(rest[: one - 1]), -1), (-1, math.prod(rest[one - 1 :]) if other > 1 else 1)
+    left = Term(c, c.emit("Reshape", left.value, c.ints(*sides[0])), left.dtype)
+    right = Term(c, c.emit("Reshape", right.value, c.ints(*sides[1])), left.dtype)
     return reshape(c, result(left.then("MatMul", right)), c.out_shapes[0])
 
 

@@ -6,6 +6,7 @@ import math
 
 import numpy as np
 
+from ...ops.math import pointwise
 from .call import Call
 from .common import shape_value
 from .formula import Term, in_type, result, term
@@ -38,6 +39,7 @@ __all__ = [
     "rint",
     "round_away",
     "rsqrt",
+    "sign",
     "size",
     "smooth_l1",
     "square",
@@ -63,7 +65,7 @@ def _operands(c: Call, dtype: str) -> tuple[Term, Term]:
 
 
 def _number(c: Call, dtype: str) -> float:
-    return c.a.scalar if "float" in dtype else math.trunc(c.a.scalar)
+    return c.a.scalar if "float" in dtype else pointwise.whole(c.a.scalar)
 
 
 def _whole_type(c: Call, operator: str) -> str:
@@ -168,6 +170,13 @@ def whole(c: Call) -> str:
     return c.emit(c.type, c.inputs[0]) if "float" in c.dtypes[0] else c.inputs[0]
 
 
+def sign(c: Call) -> str:
+    """Sign, with 0 for NaN."""
+    x = term(c, 0, computed_in("Where", c.opset, c.dtypes[0]))
+    found = x.then("Sign")
+    return result(x.equals(x).choose(found, 0) if "float" in x.dtype else found)
+
+
 def trunc(c: Call) -> str:
     """The fraction cut off."""
     if "float" not in c.dtypes[0]:
@@ -203,7 +212,8 @@ def clip(c: Call) -> str:
         return result(x.then("Max", low).then("Min", high))
     x = term(c, 0, computed_in("Max", c.opset, c.dtypes[0]))
     least, greatest = _limits(c.dtypes[0])
-    return result(x.then("Max", max(math.trunc(low), least)).then("Min", min(math.trunc(high), greatest)))
+    first, last = max(pointwise.whole(low), least), min(pointwise.whole(high), greatest)
+    return result(x.then("Max", first).then("Min", last))
 
 
 def _limits(dtype: str) -> tuple[int, int]:
@@ -289,8 +299,9 @@ def smooth_l1(c: Call) -> str:
 
 
 def gamma(c: Call) -> str:
-    """The gamma function."""
-    return result(gamma_of(term(c, 0, "float64")))
+    """The gamma function; of a whole number it is one."""
+    found = gamma_of(term(c, 0, "float64"))
+    return result(found if "float" in c.dtypes[0] else found.then("Round"))
 
 
 def gammaln(c: Call) -> str:
@@ -330,11 +341,26 @@ def _polynomial(x: Term, coefficients: tuple[float, ...]) -> Term:
 
 
 def erfinv(c: Call) -> str:
-    """The inverse error function, to seven digits.
+    """The inverse error function, to five digits.
 
     Source: Giles, "Approximating the erfinv function", GPU Computing Gems, 2011.
     """
     x = term(c, 0, "float64")
     w = -((1 - x) * (1 + x)).then("Log")
     found = (w < 5).choose(_polynomial(w - 2.5, _CENTRE), _polynomial(w.then("Sqrt") - 3, _TAIL))
+    if c.dtypes[0] == "float64":
+        found = (w < 16).choose(found, _erfinv_tail(1 - abs(x), w))
     return result(abs(x).equals(1).choose(x * math.inf, found * x))
+
+
+def _erfinv_tail(rest: Term, w: Term) -> Term:
+    """Return what erfc has the value `rest` at, which is less than single precision tells from 0.
+
+    Found by repeated substitution into the asymptotic series of erfc.
+    """
+    found = w.then("Sqrt")
+    for _ in range(4):
+        part = 1 / (found * found)
+        series = _polynomial(part, (-1.875, 0.75, -0.5, 1.0))
+        found = (series / (rest * found) * math.pi**-0.5).then("Log").then("Sqrt")
+    return found

@@ -6,6 +6,7 @@ from typing import Any
 
 from ...ops.spec import Onnx
 from .call import Call
+from .common import in_type
 from .types import allowed_types, code_of, computed_in, most_inputs
 
 __all__ = ["translate_plainly"]
@@ -22,9 +23,7 @@ def translate_plainly(c: Call, record: Onnx) -> list[str]:
     found = c.emit(record.type, *inputs, outputs=len(c.out_dtypes), **_attributes(c, record))
     outputs = [found] if isinstance(found, str) else list(found)
     made_in = None if record.type in _OWN_TYPE else dtype
-    return [
-        x if made_in in (None, wanted) else c.cast(x, wanted) for x, wanted in zip(outputs, c.out_dtypes)
-    ]
+    return [in_type(c, x, made_in or wanted, wanted) for x, wanted in zip(outputs, c.out_dtypes)]
 
 
 _OWN_TYPE = frozenset({"Cast", "Shape", "Size"})

@@ -80,7 +80,8 @@ def _quantized(c: Call, low: str, high: str, kind: str, steps: float) -> list[st
 
 def quantize(c: Call) -> list[str]:
     """Over a range that comes as inputs."""
-    return _quantized(c, *c.inputs[1:], c.a.out_type, GREATEST[c.a.out_type])
+    _, low, high = c.inputs
+    return _quantized(c, low, high, c.a.out_type, GREATEST[c.a.out_type])
 
 
 def quantize_v2(c: Call) -> list[str]:
@@ -215,7 +216,9 @@ def quantized_conv(c: Call) -> list[str]:
 def quantized_pooling(c: Call) -> list[str]:
     """Pooling of floating numbers, which hold all sums exactly."""
     floats = c.on([c.cast(c.inputs[0], F4), *c.inputs[1:]], [F4] * 6)
-    return [_rounded(c, pooling(floats), c.dtypes[0]), *c.inputs[1:]]
+    found = pooling(floats)
+    (pooled,) = (found,) if isinstance(found, str) else found
+    return [_rounded(c, pooled, c.dtypes[0]), *c.inputs[1:]]
 
 
 def quantized_act(c: Call) -> list[str]:

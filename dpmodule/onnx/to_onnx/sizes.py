@@ -13,6 +13,9 @@ __all__ = ["Sizes", "given_sizes"]
 
 Run = Mapping[str, Shape]
 
+_COUNTED_BY_VALUES = frozenset({"_contrib_boolean_mask"})
+"""Operators that return some of the rows of their first input: how many depends on values."""
+
 
 def given_sizes(graph: Graph, shapes: Mapping[str, Dims], base: Mapping[str, int]) -> Sizes:
     """Infer all shapes of a graph from those of variables, in which names stand for lengths of any size.
@@ -63,7 +66,9 @@ class Sizes:
         symbols: name of the length that took these sizes.
     """
 
-    def __init__(self, runs: Sequence[Mapping[Node, list[Shape]]], symbols: dict[tuple[int, ...], str]) -> None:
+    def __init__(
+        self, runs: Sequence[Mapping[Node, list[Shape]]], symbols: dict[tuple[int, ...], str]
+    ) -> None:
         self._runs = runs
         self._symbols = symbols
 
@@ -73,10 +78,14 @@ class Sizes:
         Raises:
             Untranslatable: it cannot be inferred.
         """
+        if node.op is not None and node.op.name in _COUNTED_BY_VALUES:
+            return (f"{node.name}_rows", *self.dims(*node.inputs[0])[1:])
         found = [run[node][i] for run in self._runs]
         shapes = [shape for shape in found if shape is not None and known(shape)]
         if len(shapes) < len(found):
-            raise Untranslatable(f"{node.describe()}: the shape of its output {i} cannot be inferred from in_shapes")
+            raise Untranslatable(
+                f"{node.describe()}: the shape of its output {i} cannot be inferred from in_shapes"
+            )
         if len({len(shape) for shape in shapes}) > 1:
             raise Untranslatable(f"{node.describe()}: the number of axes of its output {i} depends on sizes")
         return tuple(self._dim(sizes) for sizes in zip(*shapes))

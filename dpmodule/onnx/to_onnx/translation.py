@@ -166,4 +166,3 @@ class Translation:
         wanted = self._writer.fresh(name)
         self._writer.node("Identity", [found], [wanted], self._writer.fresh(f"{wanted}/Identity"), {})
         return wanted
-

@@ -81,7 +81,8 @@ def allowed_types(operator: str, opset: int) -> frozenset[str]:
     schema = onnx.defs.get_schema(operator, opset, "")
     if not schema.inputs:
         return frozenset(_CODES)
-    found = {name for name in _CODES if f"tensor({_IN_SCHEMAS.get(name, name)})" in schema.inputs[0].types}
+    types = schema.inputs[operator == "Where"].types  # the first input of Where is the condition
+    found = {name for name in _CODES if f"tensor({_IN_SCHEMAS.get(name, name)})" in types}
     if operator in _ONLY_SINGLE:
         found &= {"float16", "bfloat16", "float32"}
     if operator in _ONLY_WIDE:

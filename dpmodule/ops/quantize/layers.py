@@ -15,7 +15,7 @@ from ..bound import bound
 from ..dtypes import name_of
 from ..registry import get
 from ..spec import NEVER, Attr, Input, Onnx, Shapes, Types, arg
-from .ranges import STEPS, magnitude, of_types, one, product_range, rounded
+from .ranges import STEPS, magnitude, of_types, one, over, product_range, rounded
 
 __all__: list[str] = []
 
@@ -79,8 +79,9 @@ def _split(a: Any, tensors: tuple[torch.Tensor, ...]) -> tuple[list[torch.Tensor
 
 def _bias_steps(data: torch.Tensor, bias: torch.Tensor, ends: list[torch.Tensor]) -> torch.Tensor:
     """Return a bias in the steps of the 32-bit sums, cut towards 0."""
-    per_unit = (STEPS[name_of(data.dtype)] / magnitude(*ends[:2])) * (STEPS["int8"] / magnitude(*ends[2:4]))
-    factor = per_unit / (STEPS["int8"] / magnitude(*ends[4:]))
+    steps = over(STEPS["int8"], magnitude(*ends[2:4]))
+    per_unit = over(STEPS[name_of(data.dtype)], magnitude(*ends[:2])) * steps
+    factor = per_unit / over(STEPS["int8"], magnitude(*ends[4:]))
     return (bias.float() * factor).trunc().double()
 
 
