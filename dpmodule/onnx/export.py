@@ -51,7 +51,8 @@ def export_model(
     """Write a network as an ONNX file, for prediction, and return the file's path.
 
     Losses become their predictions; labels go, and outputs beside the predictions that are computed from them; dropout
-    goes; BatchNorm uses its moving statistics. Variables and outputs keep their names. The file appears whole or not at all.
+    goes; BatchNorm uses its moving statistics. Variables and outputs keep their names. The file appears whole or not at
+    all.
 
     Args:
         sym: the network, or the name of its ``-symbol.json`` file.

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from ...ops.nn.deconv import margins
@@ -49,14 +51,14 @@ def _first(c: Call) -> Dims:
     return (shape[0], shape[-1], *shape[1:-1]) if channels_last(c.a.layout) else shape
 
 
-def _through_first(c: Call, operator: str, **attributes: object) -> str:
+def _through_first(c: Call, operator: str, **attributes: Any) -> str:
     """Write a layer that has its channels second in data and weight."""
     x, weight, *bias = c.inputs
     rank = len(c.shapes[0])
     last = channels_last(c.a.layout)
     if last:
         x, weight = (move_axis(c, value, rank, -1, 1) for value in (x, weight))
-    found: str = c.emit(operator, x, weight, *bias, **attributes)
+    found = c.emit(operator, x, weight, *bias, **attributes)
     return move_axis(c, found, rank, 1, -1) if last else found
 
 
@@ -173,7 +175,7 @@ def leaky_relu(c: Call) -> str | list[str]:
 def _gelu(c: Call) -> str:
     x = c.inputs[0]
     if c.opset >= 20:
-        found: str = c.emit("Gelu", x)
+        found = c.emit("Gelu", x)
         return found
     share = c.emit("Add", c.emit("Erf", c.emit("Mul", x, c.const(0.5**0.5))), c.const(1.0))
     found = c.emit("Mul", c.emit("Mul", x, share), c.const(0.5))

@@ -59,12 +59,19 @@ CASES = [
 def test_convolutions_of_all_layouts(layer, rank, layout, groups):
     spatial = (7, 6, 5)[:rank]
     shape = (2, *spatial, 4) if layout.endswith("C") else (2, 4, *spatial)
-    attrs = {"kernel": (3, 2, 2)[:rank], "stride": (2, 1, 2)[:rank], "pad": (1, 0, 1)[:rank], "layout": layout}
+    attrs = {
+        "kernel": (3, 2, 2)[:rank],
+        "stride": (2, 1, 2)[:rank],
+        "pad": (1, 0, 1)[:rank],
+        "layout": layout,
+    }
     if layer == "Deconvolution":
         attrs["adj"] = (1, 0, 1)[:rank]
     else:
         attrs["dilate"] = (2, 1, 1)[:rank]
-    symbol = getattr(mx.sym, layer)(X, num_filter=6, num_group=groups, no_bias=groups == 2, name="op", **attrs)
+    symbol = getattr(mx.sym, layer)(
+        X, num_filter=6, num_group=groups, no_bias=groups == 2, name="op", **attrs
+    )
     net = with_parameters(symbol, values(*shape))
     model = exported(net.symbol, net.arrays, net.params, dynamic=True)
     more = net.arrays | values(5, *shape[1:])
@@ -78,7 +85,9 @@ def test_pictures_of_any_size_go_through_convolutions_but_not_to_a_target():
     model = exported(net.symbol, net.arrays, net.params, dynamic=dynamic)
     more = net.arrays | values(1, 2, 9, 4)
     np.testing.assert_allclose(runtime_outputs(model, more)[0], our_outputs(net.symbol, more)[0], 1e-4, 1e-5)
-    net = with_parameters(mx.sym.Deconvolution(X, target_shape=(9, 10), name="op", **attrs), values(1, 2, 5, 6))
+    net = with_parameters(
+        mx.sym.Deconvolution(X, target_shape=(9, 10), name="op", **attrs), values(1, 2, 5, 6)
+    )
     check_same(net.symbol, net.arrays, net.params)
     with pytest.raises(ArgumentError, match="dynamic"):
         exported(net.symbol, net.arrays, net.params, dynamic=dynamic)
@@ -98,7 +107,9 @@ def test_dense_layers(shape, flatten):
     check_same(symbol, net.arrays, net.params)
 
 
-@walks(list(itertools.product(("float16", "float64"), ("Convolution", "FullyConnected", "BatchNorm", "Pooling"))))
+@walks(
+    list(itertools.product(("float16", "float64"), ("Convolution", "FullyConnected", "BatchNorm", "Pooling")))
+)
 def test_other_types(dtype, layer):
     attrs = {"Convolution": {"kernel": (3, 3), "num_filter": 2}, "FullyConnected": {"num_hidden": 3}}
     attrs["Pooling"] = {"kernel": (2, 2), "pool_type": "avg"}
