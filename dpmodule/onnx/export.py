@@ -33,7 +33,7 @@ EXTERNAL_BYTES = 2**31 - 2**20
 
 def export_model(
     sym: Symbol | str | os.PathLike[str],
-    params: Mapping[str, NDArray] | str | os.PathLike[str],
+    params: Mapping[str, NDArray] | Sequence[Mapping[str, NDArray]] | str | os.PathLike[str],
     in_shapes: Sequence[Sequence[int | str | None]] | Mapping[str, Sequence[int | str | None]] | None = None,
     in_types: Any = np.float32,
     onnx_file_path: str | os.PathLike[str] = "model.onnx",
@@ -51,12 +51,13 @@ def export_model(
     """Write a network as an ONNX file, for prediction, and return the file's path.
 
     Losses become their predictions; labels go, and outputs beside the predictions that are computed from them; dropout
-    goes; BatchNorm uses its moving statistics. Variables and outputs keep their names. The file appears whole or not at all.
+    goes; BatchNorm uses its moving statistics. Variables and outputs keep their names. The file appears whole or not at
+    all.
 
     Args:
         sym: the network, or the name of its ``-symbol.json`` file.
-        params: parameters and auxiliary states by name, with or without "arg:" and "aux:" in front, or the name of
-            a file of them.
+        params: parameters and auxiliary states by name, with or without "arg:" and "aux:" in front; or both apart,
+            as ``[arg_params, aux_params]``; or the name of a file of them.
         in_shapes: a shape for each input, that is each argument that is neither in `params` nor a loss's label, in the
             order of `Symbol.list_arguments`; or shapes by name. A name, or None, in place of a length makes it dynamic.
         in_types: dtype of all inputs, or one for each.
@@ -85,8 +86,11 @@ def export_model(
 
     Source: MXNet 1.9.1 `mx.onnx.export_model`. With ``dynamic=True`` alone that makes every length dynamic.
     """
-    symbol = sym if isinstance(sym, Symbol) else load_symbol(os.fspath(sym))
-    arrays = _named(params if isinstance(params, Mapping) else load_arrays(params))
+    path = os.fspath(onnx_file_path)
+    if os.path.isdir(path) or not os.path.basename(path):
+        raise ArgumentError(f"onnx_file_path is {path!r}, expected the name of a file")
+    symbol = _symbol(sym)
+    arrays = _named(params)
     inputs = described_inputs(
         symbol,
         arrays,
@@ -98,13 +102,20 @@ def export_model(
     model = make_model(symbol, arrays, inputs, opset, fold_batchnorm)
     if run_shape_inference:
         model = _checked(model)
-    path = os.fspath(onnx_file_path)
     write_models({path: model}, large_model)
     if verbose:
         logging.info(
             "%s: %d operators, %d parameters", path, len(model.graph.node), len(model.graph.initializer)
         )
     return path
+
+
+def _symbol(sym: Any) -> Symbol:
+    if isinstance(sym, Symbol):
+        return sym
+    if isinstance(sym, (str, os.PathLike)):
+        return load_symbol(os.fspath(sym))
+    raise ArgumentError(f"sym is {type(sym).__name__}, expected a Symbol or the name of its -symbol.json file")
 
 
 def make_model(
@@ -116,7 +127,7 @@ def make_model(
 ) -> onnx.ModelProto:
     """Return a network as an ONNX model in memory; see `export_model`."""
     if opset not in OPSETS:
-        raise ArgumentError(f"opset is {opset}, expected one from {OPSETS[0]} to {OPSETS[-1]}")
+        raise ArgumentError(f"opset is {opset!r}, expected one from {OPSETS[0]} to {OPSETS[-1]}")
     from .to_onnx.model import translated
 
     graph = prediction_graph(symbol.graph)
@@ -127,12 +138,24 @@ def make_model(
 
 
 def _named(params: Any) -> dict[str, NDArray]:
-    """Return parameters by name, without MXNet's marks of their kind."""
-    if not isinstance(params, Mapping):
+    """Return parameters by name, without MXNet's marks of their kind.
+
+    Raises:
+        ArgumentError: they are no arrays by name; lists those that are not.
+    """
+    if isinstance(params, (str, os.PathLike)):
+        params = load_arrays(params)
+    parts = params if isinstance(params, (list, tuple)) else [params]
+    if not all(isinstance(part, Mapping) for part in parts):
         raise ArgumentError(
-            "params are arrays without names, expected them by name, as Module.save_params saves them"
+            f"params is {type(params).__name__}, expected arrays by name, or the name of a file of them as "
+            "Module.save_params saves it"
         )
-    return {name.removeprefix("arg:").removeprefix("aux:"): array for name, array in params.items()}
+    found = {name.removeprefix("arg:").removeprefix("aux:"): x for part in parts for name, x in part.items()}
+    wrong = [f"params has {name!r} of {type(x).__name__}" for name, x in found.items() if not isinstance(x, NDArray)]
+    if wrong:
+        raise ArgumentError("\n".join([*wrong, "expected NDArrays; mx.nd.array makes them of others"]))
+    return found
 
 
 def _checked(model: onnx.ModelProto) -> onnx.ModelProto:

@@ -88,6 +88,8 @@ def _marks(names: Sequence[str], given: Mapping[str, Any], dynamic: Any, dynamic
     """Return the names of dynamic lengths, by input and axis."""
     if isinstance(dynamic, Mapping):
         return _marks_by_name(names, given, dynamic)
+    if dynamic not in (True, False, None):
+        raise ArgumentError(f"dynamic is {dynamic!r}, expected True, False, or axes by input as {{'data': {{0: 'batch'}}}}")
     marked: Marks = {name: {} for name in names}
     for name in names:
         marked[name].update(_names_in(name, given[name]))
@@ -96,7 +98,8 @@ def _marks(names: Sequence[str], given: Mapping[str, Any], dynamic: Any, dynamic
             marked[name].setdefault(0, "batch")
     elif dynamic:
         for name, shape in _by_name("dynamic_input_shapes", names, dynamic_shapes).items():
-            if len(shape) != len(given[name]):
+            pairs = list(zip(shape, given[name]))
+            if len(shape) != len(given[name]) or any(isinstance(d, int) and d != size for d, size in pairs):
                 raise ArgumentError(
                     f"dynamic_input_shapes has {tuple(shape)} for {name!r} of {tuple(given[name])}"
                 )
@@ -118,7 +121,9 @@ def _marks_by_name(names: Sequence[str], given: Mapping[str, Any], dynamic: Mapp
                 raise ArgumentError(
                     f"dynamic[{name!r}] names axis {axis!r}, the shape is {tuple(given[name])}"
                 )
-            marked[name][axis % len(given[name])] = str(mark)
+            if not isinstance(mark, str) or not mark:
+                raise ArgumentError(f"dynamic[{name!r}][{axis}] is {mark!r}, expected a name for the length")
+            marked[name][axis % len(given[name])] = mark
     return marked
 
 

@@ -78,7 +78,5 @@ def smooth_l1(c: Call) -> str:
     squared = (1.0 if c.a.scalar is None else c.a.scalar) ** 2
     size = c.emit("Abs", c.inputs[0])
     parabola = c.emit("Mul", c.emit("Mul", size, size), c.const(0.5 * squared))
-    if squared == 0:
-        return parabola
     line = c.emit("Sub", size, c.const(0.5 / squared))
     return c.emit("Where", c.emit("Less", size, c.const(1.0 / squared)), parabola, line)

@@ -6,7 +6,8 @@ from collections.abc import Mapping
 
 import onnx
 
-from ...graph import Graph
+from ...base import ArgumentError, ShapeError
+from ...graph import Graph, infer_shapes
 from ...ndarray import NDArray
 from ..inputs import Inputs
 from .fold import fold_batchnorms
@@ -30,7 +31,7 @@ def translated(
 
     Raises:
         Untranslatable: lists everything that ONNX has nothing for.
-        ArgumentError: a parameter has another shape than the graph wants.
+        ArgumentError: parameters have other shapes than the graph wants; lists them.
     """
     graph.check_names()
     if fold_batchnorm:
@@ -38,7 +39,11 @@ def translated(
     known = {name: arrays[name] for name in (n.name for n in graph.inputs) if name in arrays}
     parameters = Parameters(known)
     shapes = {name: tuple(array.shape) for name, array in known.items()}
-    sizes = given_sizes(graph, {**shapes, **inputs.shapes}, inputs.sizes)
+    try:
+        sizes = given_sizes(graph, {**shapes, **inputs.shapes}, inputs.sizes)
+    except ShapeError:
+        _check_parameters(graph, shapes, inputs)
+        raise
     writer = Writer(opset)
     writer.take(node.name for node in graph.inputs)
     types = {**{name: parameters.dtype(name) for name in known}, **inputs.dtypes}
@@ -68,3 +73,26 @@ def translated(
             parameters.store(name, model.graph.initializer.add())
     model.graph.initializer.extend(each for name, each in writer.initializers.items() if name in used)
     return model
+
+
+def _check_parameters(graph: Graph, shapes: Mapping[str, tuple[int, ...]], inputs: Inputs) -> None:
+    """Refuse parameters whose shapes are not those that follow from the inputs' alone.
+
+    Raises:
+        ArgumentError: lists all of them.
+        ShapeError: the inputs do not fit by themselves.
+    """
+    given = {name: tuple(inputs.sizes.get(str(d), d) for d in dims) for name, dims in inputs.shapes.items()}
+    found = infer_shapes(graph, given)
+    wrong = []
+    for node in graph.inputs:
+        wanted, shape = found[node][0], shapes.get(node.name)
+        if wanted is not None and shape is not None and not _fits(shape, wanted):
+            wrong.append(f"params has {node.name!r} of shape {shape}, the symbol wants {wanted}")
+    if wrong:
+        raise ArgumentError("\n".join(wrong))
+
+
+def _fits(shape: tuple[int, ...], wanted: tuple[int, ...]) -> bool:
+    """Say whether a shape is one in which 0 stands for a length that is not known."""
+    return len(shape) == len(wanted) and all(w in (0, d) for d, w in zip(shape, wanted))

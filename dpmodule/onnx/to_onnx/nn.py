@@ -58,7 +58,7 @@ def _through_first(c: Call, operator: str, **attributes: Any) -> str:
     last = channels_last(c.a.layout)
     if last:
         x, weight = (move_axis(c, value, rank, -1, 1) for value in (x, weight))
-    found: str = c.emit(operator, x, weight, *bias, **attributes)
+    found = c.emit(operator, x, weight, *bias, **attributes)
     return move_axis(c, found, rank, 1, -1) if last else found
 
 
@@ -175,7 +175,7 @@ def leaky_relu(c: Call) -> str | list[str]:
 def _gelu(c: Call) -> str:
     x = c.inputs[0]
     if c.opset >= 20:
-        found: str = c.emit("Gelu", x)
+        found = c.emit("Gelu", x)
         return found
     share = c.emit("Add", c.emit("Erf", c.emit("Mul", x, c.const(0.5**0.5))), c.const(1.0))
     found = c.emit("Mul", c.emit("Mul", x, share), c.const(0.5))

@@ -38,7 +38,7 @@ def _second_statistic(c: Call, var: str) -> str:
     """Return what the third output is: the variance, or one over the deviation."""
     if c.node.op is not None and c.node.op.name in ("BatchNorm_v1", "_contrib_SyncBatchNorm"):
         return var
-    found: str = c.emit("Reciprocal", c.emit("Sqrt", c.emit("Add", var, c.const(c.a.eps))))
+    found = c.emit("Reciprocal", c.emit("Sqrt", c.emit("Add", var, c.const(c.a.eps))))
     return found
 
 
@@ -62,9 +62,9 @@ def layer_norm(c: Call) -> str | list[str]:
     mean = reduce(c, "ReduceMean", x, [axis], True)
     rest = c.emit("Sub", x, mean)
     deviation = _deviation(c, rest, axis)
-    vectors: tuple[str, ...] = gamma, beta
+    vectors = [gamma, beta]
     if axis < rank - 1:
-        vectors = tuple(c.emit("Reshape", each, c.ints(-1, *(1,) * (rank - 1 - axis))) for each in vectors)
+        vectors = [c.emit("Reshape", each, c.ints(-1, *(1,) * (rank - 1 - axis))) for each in vectors]
     found = c.emit("Add", c.emit("Mul", c.emit("Div", rest, deviation), vectors[0]), vectors[1])
     return [found, mean, deviation] if c.a.output_mean_var else found
 
@@ -72,7 +72,7 @@ def layer_norm(c: Call) -> str | list[str]:
 def _deviation(c: Call, rest: str, axis: int) -> str:
     """Return the deviation of what is left without the mean, with `eps` in it."""
     variance = reduce(c, "ReduceMean", c.emit("Mul", rest, rest), [axis], True)
-    found: str = c.emit("Sqrt", c.emit("Add", variance, c.const(c.a.eps)))
+    found = c.emit("Sqrt", c.emit("Add", variance, c.const(c.a.eps)))
     return found
 
 
@@ -101,7 +101,12 @@ def lrn(c: Call) -> str:
     """LRN over an odd number of channels, of images."""
     shape = c.shapes[0]
     size = 2 * ((c.a.nsize - 1) // 2) + 1
-    options: dict[str, Any] = {"size": size, "alpha": c.a.alpha * size / c.a.nsize, "beta": c.a.beta, "bias": c.a.knorm}
+    options: dict[str, Any] = {
+        "size": size,
+        "alpha": c.a.alpha * size / c.a.nsize,
+        "beta": c.a.beta,
+        "bias": c.a.knorm,
+    }
     if len(shape) == 4:
         found: str = c.emit("LRN", c.inputs[0], **options)
         return found

@@ -76,7 +76,7 @@ def _pooled(c: Call, x: str, shape: Dims) -> str:
 def _whole(c: Call, x: str, rank: int) -> str:
     """Pool all of an image."""
     if c.a.pool_type in ("max", "avg"):
-        found: str = c.emit("GlobalMaxPool" if c.a.pool_type == "max" else "GlobalAveragePool", x)
+        found = c.emit("GlobalMaxPool" if c.a.pool_type == "max" else "GlobalAveragePool", x)
         return found
     return _root(c, reduce(c, "ReduceSum", _power(c, x), range(2, rank), True))
 
@@ -151,14 +151,14 @@ def _max(c: Call, x: str, w: _Window) -> str:
     if not w.fits or drops:
         x = _padded(c, x, begins, ends, float(np.finfo(c.dtypes[0]).min))
         begins = ends = [0] * len(w.kernel)
-    found: str = c.emit(
+    found = c.emit(
         "MaxPool", x, kernel_shape=w.kernel, strides=w.stride, pads=[*begins, *ends], ceil_mode=int(w.up)
     )
     return found
 
 
 def _averaged(c: Call, x: str, w: _Window, pads: Sequence[int], count_include_pad: bool) -> str:
-    found: str = c.emit(
+    found = c.emit(
         "AveragePool",
         x,
         kernel_shape=w.kernel,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -47,7 +48,7 @@ def _layer_states(c: Call, state: str, layer: int, directions: int) -> str:
     if c.a.num_layers == 1:
         return state
     begin = layer * directions
-    found: str = c.emit("Slice", state, c.ints(begin), c.ints(begin + directions), c.ints(0))
+    found = c.emit("Slice", state, c.ints(begin), c.ints(begin + directions), c.ints(0))
     return found
 
 
@@ -113,7 +114,7 @@ class _Weights:
         found: str = whole[0] if len(whole) == 1 else c.emit("Concat", *whole, axis=0)
         return found
 
-    def _sorted(self, block: np.ndarray) -> np.ndarray:
+    def _sorted(self, block: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
         """Return a block with its gates in ONNX's order."""
         by_gate = block.reshape(self._count, -1, *block.shape[1:])
         return by_gate[list(self._order)].reshape(block.shape)
@@ -126,5 +127,5 @@ class _Weights:
         )
         by_gate = c.emit("Reshape", flat, c.ints(self._count, units, *block.shape[1:]))
         ordered = c.emit("Gather", by_gate, c.ints(*self._order), axis=0)
-        found: str = c.emit("Reshape", ordered, c.ints(*block.shape))
+        found = c.emit("Reshape", ordered, c.ints(*block.shape))
         return found

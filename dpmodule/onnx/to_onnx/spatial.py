@@ -49,7 +49,7 @@ def upsampling(c: Call) -> str:
 def _enlarged_by_weight(c: Call) -> str:
     scale = c.a.scale
     size = 2 * scale - scale % 2
-    found: str = c.emit(
+    found = c.emit(
         "ConvTranspose",
         *c.inputs,
         kernel_shape=[size, size],
@@ -65,7 +65,7 @@ def _repeated(c: Call, i: int) -> str:
     factor = c.a.scale if i == 0 else c.length(2) * c.a.scale // c.length(2, i)
     if factor == 1:
         return c.inputs[i]
-    found: str = c.emit(
+    found = c.emit(
         "Resize",
         c.inputs[i],
         "",
@@ -96,7 +96,7 @@ def _sampled(c: Call, x: str, grid: str) -> str:
         c.refuse(f"ONNX reads images at the places of a grid from opset 16 on, and {c.opset} is wanted")
     places = c.emit("Transpose", grid, perm=[0, 2, 3, 1])
     mode = "linear" if c.opset >= 20 else "bilinear"
-    found: str = c.emit("GridSample", x, places, mode=mode, padding_mode="zeros", align_corners=1)
+    found = c.emit("GridSample", x, places, mode=mode, padding_mode="zeros", align_corners=1)
     return found
 
 
@@ -116,7 +116,7 @@ def _affine_grid(c: Call, theta: str) -> str:
         y = np.full_like(y, -1)
     points = np.stack([x.ravel(), y.ravel(), np.ones(height * width)])
     maps = c.emit("Reshape", theta, c.ints(-1, 2, 3))
-    found: str = c.emit("Reshape", c.emit("MatMul", maps, c.const(points)), c.ints(-1, 2, height, width))
+    found = c.emit("Reshape", c.emit("MatMul", maps, c.const(points)), c.ints(-1, 2, height, width))
     return found
 
 
