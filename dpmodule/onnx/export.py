@@ -115,7 +115,9 @@ def _symbol(sym: Any) -> Symbol:
         return sym
     if isinstance(sym, (str, os.PathLike)):
         return load_symbol(os.fspath(sym))
-    raise ArgumentError(f"sym is {type(sym).__name__}, expected a Symbol or the name of its -symbol.json file")
+    raise ArgumentError(
+        f"sym is {type(sym).__name__}, expected a Symbol or the name of its -symbol.json file"
+    )
 
 
 def make_model(
@@ -152,7 +154,11 @@ def _named(params: Any) -> dict[str, NDArray]:
             "Module.save_params saves it"
         )
     found = {name.removeprefix("arg:").removeprefix("aux:"): x for part in parts for name, x in part.items()}
-    wrong = [f"params has {name!r} of {type(x).__name__}" for name, x in found.items() if not isinstance(x, NDArray)]
+    wrong = [
+        f"params has {name!r} of {type(x).__name__}"
+        for name, x in found.items()
+        if not isinstance(x, NDArray)
+    ]
     if wrong:
         raise ArgumentError("\n".join([*wrong, "expected NDArrays; mx.nd.array makes them of others"]))
     return found

@@ -89,7 +89,9 @@ def _marks(names: Sequence[str], given: Mapping[str, Any], dynamic: Any, dynamic
     if isinstance(dynamic, Mapping):
         return _marks_by_name(names, given, dynamic)
     if dynamic not in (True, False, None):
-        raise ArgumentError(f"dynamic is {dynamic!r}, expected True, False, or axes by input as {{'data': {{0: 'batch'}}}}")
+        raise ArgumentError(
+            f"dynamic is {dynamic!r}, expected True, False, or axes by input as {{'data': {{0: 'batch'}}}}"
+        )
     marked: Marks = {name: {} for name in names}
     for name in names:
         marked[name].update(_names_in(name, given[name]))

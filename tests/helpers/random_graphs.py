@@ -11,11 +11,18 @@ __all__ = ["RandomGraph", "random_graph"]
 S = mx.sym
 
 # continuous, so that a rounding error stays one
-FUNCTIONS = (
-    "relu tanh sigmoid softsign sin cos arctan abs erf square cbrt negative log1p_of_abs sqrt_of_more "
-    "exp_of_less expm1_of_less arcsinh sinh_of_less degrees gamma_of_more rsqrt_of_more"
-).split()
-PAIRS = ("broadcast_add", "broadcast_sub", "broadcast_mul", "broadcast_maximum", "broadcast_minimum", "broadcast_hypot")
+FUNCTIONS = """
+relu tanh sigmoid softsign sin cos arctan abs erf square cbrt
+negative log1p_of_abs sqrt_of_more exp_of_less expm1_of_less arcsinh sinh_of_less degrees gamma_of_more rsqrt_of_more
+"""
+PAIRS = (
+    "broadcast_add",
+    "broadcast_sub",
+    "broadcast_mul",
+    "broadcast_maximum",
+    "broadcast_minimum",
+    "broadcast_hypot",
+)
 MOST = 400
 """Elements of a row, at most."""
 
@@ -67,7 +74,7 @@ class RandomGraph:
 
     def function(self):
         x, rest = self.any()
-        name, _, limit = self.random.choice(FUNCTIONS).partition("_of_")
+        name, _, limit = self.random.choice(FUNCTIONS.split()).partition("_of_")
         if limit == "abs":
             x = S.abs(x)
         elif limit:
@@ -77,7 +84,15 @@ class RandomGraph:
     def number(self):
         x, rest = self.any()
         n = round(self.random.uniform(0.2, 2), 2)
-        made = (x + n, n - x, x * n, x / n, S.clip(x, a_min=-n, a_max=1), S.smooth_l1(x, scalar=n), S.maximum(x, n))
+        made = (
+            x + n,
+            n - x,
+            x * n,
+            x / n,
+            S.clip(x, a_min=-n, a_max=1),
+            S.smooth_l1(x, scalar=n),
+            S.maximum(x, n),
+        )
         self.keep(self.random.choice(made), rest)
 
     def pair(self):
@@ -171,8 +186,13 @@ class RandomGraph:
         x, rest = self.any()
         at = self.random.randrange(len(rest))
         places = [self.random.randrange(rest[at]) for _ in range(3)]
-        index = S.slice_axis(S.arange(10, name=self.name("arange")), axis=0, begin=places[0] % 7, end=places[0] % 7 + 3)
-        self.keep(S.take(x, index, axis=at + 1, mode=self.random.choice(("wrap", "clip"))), (*rest[:at], 3, *rest[at + 1 :]))
+        index = S.slice_axis(
+            S.arange(10, name=self.name("arange")), axis=0, begin=places[0] % 7, end=places[0] % 7 + 3
+        )
+        self.keep(
+            S.take(x, index, axis=at + 1, mode=self.random.choice(("wrap", "clip"))),
+            (*rest[:at], 3, *rest[at + 1 :]),
+        )
 
     def like(self):
         x, rest = self.any()
@@ -192,7 +212,9 @@ class RandomGraph:
         size = self.random.choice((3, 5, 8))
         weight = self.weight(size, int(np.prod(rest)) if flatten else rest[-1])
         more = {} if bare else {"bias": self.weight(size)}
-        made = S.FullyConnected(x, weight, num_hidden=size, flatten=flatten, no_bias=bare, name=self.name("fc"), **more)
+        made = S.FullyConnected(
+            x, weight, num_hidden=size, flatten=flatten, no_bias=bare, name=self.name("fc"), **more
+        )
         self.keep(made, (size,) if flatten else (*rest[:-1], size))
 
     def convolution(self):
@@ -200,7 +222,9 @@ class RandomGraph:
         if x is None or min(rest[1:]) < 3:
             return
         weight = self.weight(4, rest[0], 3, 3)
-        made = S.Convolution(x, weight, kernel=(3, 3), num_filter=4, pad=(1, 1), no_bias=True, name=self.name("conv"))
+        made = S.Convolution(
+            x, weight, kernel=(3, 3), num_filter=4, pad=(1, 1), no_bias=True, name=self.name("conv")
+        )
         self.keep(made, (4, *rest[1:]))
 
     def pool(self):
@@ -228,13 +252,15 @@ class RandomGraph:
     def heads(self):
         """Return one to three of the last values as a symbol."""
         count = self.random.choice((1, 1, 2, 3))
-        return S.Group([S.identity(value, name=f"out{i}") for i, (value, _) in enumerate(self.values[-count:])])
+        return S.Group(
+            [S.identity(value, name=f"out{i}") for i, (value, _) in enumerate(self.values[-count:])]
+        )
 
 
-STEPS = [value for key, value in vars(RandomGraph).items() if key in (
-    "function number pair reduction order transpose reshape cut joined pieces stretched unsqueezed picked like chosen "
-    "dense convolution pool normalised product"
-).split()]  # fmt: skip
+STEPS = """
+function number pair reduction order transpose reshape cut joined pieces stretched unsqueezed picked like chosen dense
+convolution pool normalised product
+"""
 
 
 def random_graph(seed, steps=12):
@@ -249,7 +275,7 @@ def random_graph(seed, steps=12):
     """
     graph = RandomGraph(seed)
     for _ in range(graph.random.randint(1, steps)):
-        graph.random.choice(STEPS)(graph)
+        getattr(graph, graph.random.choice(STEPS.split()))()
     made = graph.heads()
     used = set(made.list_arguments())
     return (

@@ -69,14 +69,19 @@ def test_parameters_of_whole_numbers(dtype):
     whole = {"data": np.array([[1, 2], [3, 4]], dtype), "weight": np.array([[2, 0], [1, 5]], dtype)}
     check_same(S.broadcast_add(x * 2, w), whole, ["weight"])
     check_same(S.sum(x, axis=1) + S.sum(w, axis=1), whole, ["weight"])
-    scaled = S.FullyConnected(S.Cast(x, dtype="float32"), S.Cast(w, dtype="float32") * 0.1, num_hidden=2, no_bias=True)
+    scaled = S.FullyConnected(
+        S.Cast(x, dtype="float32"), S.Cast(w, dtype="float32") * 0.1, num_hidden=2, no_bias=True
+    )
     check_same(scaled, whole, ["weight"])
 
 
 @pytest.mark.parametrize("dtype", ["int32", "int64", "float32", "uint8"])
 def test_words_by_number(dtype):
     net = S.Embedding(S.Variable("data"), input_dim=6, output_dim=3, name="words")
-    arrays = {"data": np.array([[0, 5], [2, 9]], dtype), "words_weight": np.random.rand(6, 3).astype("float32")}
+    arrays = {
+        "data": np.array([[0, 5], [2, 9]], dtype),
+        "words_weight": np.random.rand(6, 3).astype("float32"),
+    }
     check_same(net, arrays, ["words_weight"], dynamic=True)
 
 

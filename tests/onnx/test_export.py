@@ -17,7 +17,9 @@ S = mx.sym
 
 
 def network():
-    hidden = S.Activation(S.FullyConnected(S.Variable("data"), num_hidden=4, name="fc1"), act_type="relu", name="act")
+    hidden = S.Activation(
+        S.FullyConnected(S.Variable("data"), num_hidden=4, name="fc1"), act_type="relu", name="act"
+    )
     return S.SoftmaxOutput(S.FullyConnected(hidden, num_hidden=2, name="fc2"), name="softmax")
 
 
@@ -36,7 +38,9 @@ def export(sym=None, params=None, in_shapes=((2, 3),), **options):
     """Export the network, or another one, and return the model."""
     params = parameters() if params is None else params
     options = {"onnx_file_path": "net.onnx", **options}
-    path = mx.onnx.export_model(network() if sym is None else sym, params, list(in_shapes) if in_shapes else None, **options)
+    path = mx.onnx.export_model(
+        network() if sym is None else sym, params, list(in_shapes) if in_shapes else None, **options
+    )
     assert path == "net.onnx"
     found = onnx.load(path)
     onnx.checker.check_model(path, full_check=True)
@@ -95,11 +99,12 @@ def test_several_inputs_have_types_of_their_own():
     index = np.array([0, 4, 9], "int32")
     table = np.arange(10.0).reshape(5, 2)
     (rows,) = runtime_outputs(found, {"table": table, "index": index})
-    assert np.array_equal(rows, table[[0, 4, 4]]) and rows.dtype == "float64"
+    assert np.array_equal(rows, table[[0, 4, 4]])
+    assert rows.dtype == "float64"
 
 
 @pytest.mark.parametrize(
-    "options, name",
+    ("options", "name"),
     [
         ({"dynamic": True}, "batch"),
         ({"dynamic": {"data": {0: "rows"}}}, "rows"),
@@ -177,7 +182,9 @@ def test_large_models_keep_parameters_beside(tmp_path):
     assert (tmp_path / "net.onnx").stat().st_size < 2000
     session = onnxruntime.InferenceSession("net.onnx", providers=["CPUExecutionProvider"])
     x = np.random.RandomState(1).rand(2, 300).astype("float32")
-    np.testing.assert_allclose(session.run(None, {"data": x})[0], results(onnx.load("net.onnx"), 300)[1], rtol=1e-5)
+    np.testing.assert_allclose(
+        session.run(None, {"data": x})[0], results(onnx.load("net.onnx"), 300)[1], rtol=1e-5
+    )
     beside.rename(tmp_path / "elsewhere")
     with pytest.raises(Exception, match="net.onnx.data"):
         onnxruntime.InferenceSession("net.onnx", providers=["CPUExecutionProvider"])
@@ -232,7 +239,8 @@ def test_all_operators_that_onnx_lacks_come_in_one_error(tmp_path):
         ],
         strict=True,
     ):
-        assert line.startswith(name) and why in line
+        assert line.startswith(name)
+        assert why in line
     assert not list(tmp_path.iterdir())
 
 
@@ -251,7 +259,11 @@ MISTAKES = [
     ({"opset": 12}, ArgumentError, "opset is 12, expected one from 13 to 21"),
     ({"opset": 22}, ArgumentError, "opset is 22"),
     ({"opset": "17"}, ArgumentError, "opset is '17'"),
-    ({"params": {k: v for k, v in FULLY.items() if k != "fc1_bias"}}, ArgumentError, "'fc1_bias'.*missing there"),
+    (
+        {"params": {k: v for k, v in FULLY.items() if k != "fc1_bias"}},
+        ArgumentError,
+        "'fc1_bias'.*missing there",
+    ),
     ({"params": {k: v.asnumpy() for k, v in FULLY.items()}}, ArgumentError, "'fc1_weight' of ndarray"),
     ({"params": [1, 2]}, ArgumentError, "params is list, expected arrays by name"),
     ({"params": 5}, ArgumentError, "params is int"),
@@ -263,13 +275,25 @@ MISTAKES = [
     ({"in_shapes": (2,)}, ArgumentError, "expected a list of shapes"),
     ({"in_shapes": [(0, 3)]}, ArgumentError, "expected lengths of at least 1"),
     ({"in_shapes": [(2, 4)]}, ArgumentError, "'fc1_weight' of shape (4, 3), the symbol wants (4, 4)"),
-    ({"dynamic": {"dat": {0: "batch"}}}, ArgumentError, "dynamic names 'dat'; the inputs are ['data']; did you mean data?"),
+    (
+        {"dynamic": {"dat": {0: "batch"}}},
+        ArgumentError,
+        "dynamic names 'dat'; the inputs are ['data']; did you mean data?",
+    ),
     ({"dynamic": {"data": {2: "batch"}}}, ArgumentError, "names axis 2, the shape is (2, 3)"),
     ({"dynamic": {"data": {0: 5}}}, ArgumentError, "dynamic['data'][0] is 5, expected a name"),
     ({"dynamic": "data"}, ArgumentError, "dynamic is 'data'"),
     ({"dynamic": {"data": {1: "width"}}}, ArgumentError, "the length 'width' cannot be dynamic"),
-    ({"dynamic": True, "dynamic_input_shapes": [("N", 3, 1)]}, ArgumentError, "dynamic_input_shapes has ('N', 3, 1)"),
-    ({"dynamic": True, "dynamic_input_shapes": [("N", 5)]}, ArgumentError, "dynamic_input_shapes has ('N', 5)"),
+    (
+        {"dynamic": True, "dynamic_input_shapes": [("N", 3, 1)]},
+        ArgumentError,
+        "dynamic_input_shapes has ('N', 3, 1)",
+    ),
+    (
+        {"dynamic": True, "dynamic_input_shapes": [("N", 5)]},
+        ArgumentError,
+        "dynamic_input_shapes has ('N', 5)",
+    ),
     ({"in_types": ["float32", "int32"]}, ArgumentError, "in_types has 2 types"),
     ({"in_types": "float31"}, DTypeError, "float31"),
     ({"in_types": "float16"}, DTypeError, "takes inputs of one type, got data float16, fc1_weight float32"),
@@ -279,9 +303,15 @@ MISTAKES = [
 ]
 
 
-@pytest.mark.parametrize("options, kind, text", MISTAKES)
+@pytest.mark.parametrize(("options", "kind", "text"), MISTAKES)
 def test_mistakes(options, kind, text, tmp_path):
-    given = {"sym": network(), "params": parameters(), "in_shapes": [(2, 3)], "onnx_file_path": "net.onnx", **options}
+    given = {
+        "sym": network(),
+        "params": parameters(),
+        "in_shapes": [(2, 3)],
+        "onnx_file_path": "net.onnx",
+        **options,
+    }
     with pytest.raises(kind, match=".*".join(re.escape(part) for part in text.split(".*"))):
         mx.onnx.export_model(**given)
     assert not list(tmp_path.iterdir())
@@ -289,4 +319,8 @@ def test_mistakes(options, kind, text, tmp_path):
 
 def test_inputs_that_do_not_fit_by_themselves():
     with pytest.raises((ShapeError, ArgumentError)):
-        export(S.Convolution(S.Variable("x"), kernel=(3, 3), num_filter=2, no_bias=True, name="conv"), {}, [(2, 3), (2,)])
+        export(
+            S.Convolution(S.Variable("x"), kernel=(3, 3), num_filter=2, no_bias=True, name="conv"),
+            {},
+            [(2, 3), (2,)],
+        )

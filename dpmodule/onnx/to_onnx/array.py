@@ -77,7 +77,11 @@ def unsqueeze_(c: Call) -> str:
 def squeeze_(c: Call) -> str:
     """Squeeze; at least one axis is left."""
     dims = c.shapes[0]
-    axes = [i for i, dim in enumerate(dims) if dim == 1] if c.a.axis is None else normal_axes(c.a.axis, len(dims))
+    axes = (
+        [i for i, dim in enumerate(dims) if dim == 1]
+        if c.a.axis is None
+        else normal_axes(c.a.axis, len(dims))
+    )
     if len(axes) == len(dims):
         return c.emit("Reshape", c.inputs[0], c.ints(1))
     return squeeze(c, c.inputs[0], *axes) if axes else c.inputs[0]
@@ -168,7 +172,9 @@ def _pieces(c: Call, axis: int) -> Sequence[str]:
         return [c.inputs[0]]
     bounds = list(getattr(c.a, "indices", ()))
     if bounds and not getattr(c.a, "sections", 0):
-        return [cut(c, c.inputs[0], {axis: (begin, end, 1)}) for begin, end in zip(bounds, [*bounds[1:], LAST])]
+        return [
+            cut(c, c.inputs[0], {axis: (begin, end, 1)}) for begin, end in zip(bounds, [*bounds[1:], LAST])
+        ]
     if isinstance(length, int):
         return c.emit("Split", c.inputs[0], c.ints(*[length // count] * count), axis=axis, outputs=count)  # type: ignore[no-any-return]
     told: dict[str, Any] = {"num_outputs": count} if c.opset >= 18 else {}
@@ -235,11 +241,8 @@ def slice_assign(c: Call) -> str:
     count = c.emit("ReduceProd", shape, keepdims=0)
     numbers = c.emit("Range", c.const(0, "int64"), count, c.const(1, "int64"))
     places = cut(c, c.emit("Reshape", numbers, shape), _ranges(c.a))
-    if len(c.inputs) > 1:
-        part = c.inputs[1]
-    else:
-        part = c.emit("Expand", c.const(c.a.scalar), c.emit("Shape", places))
-    flat = [c.emit("Reshape", x, c.ints(-1)) for x in (c.inputs[0], places, part)]
+    part = c.inputs[1:] or (c.emit("Expand", c.const(c.a.scalar), c.emit("Shape", places)),)
+    flat = [c.emit("Reshape", x, c.ints(-1)) for x in (c.inputs[0], places, *part)]
     return reshape(c, c.emit("ScatterElements", *flat, axis=0), dims)
 
 

@@ -117,7 +117,9 @@ class Term:
 
     def gather(self, index: Any, axis: int) -> Term:
         """Pick positions along an axis; a single number leaves the axis out."""
-        return Term(self.c, self.c.emit("Gather", self.value, self.c.const(index, "int64"), axis=axis), self.dtype)
+        return Term(
+            self.c, self.c.emit("Gather", self.value, self.c.const(index, "int64"), axis=axis), self.dtype
+        )
 
     def slice(self, axis: int, begin: int, end: int) -> Term:
         """Cut out positions along an axis."""

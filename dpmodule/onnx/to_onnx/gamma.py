@@ -35,7 +35,9 @@ def log_gamma(x: Term) -> Term:
         total = total + each / (z + i)
     middle = z + (_SHIFT + 0.5)
     # so that an infinite argument gives no difference of infinities
-    right_of = (z + 0.5) * (middle.then("Log") - 1) + (0.5 * math.log(2 * math.pi) - _SHIFT) + total.then("Log")
+    right_of = (
+        (z + 0.5) * (middle.then("Log") - 1) + (0.5 * math.log(2 * math.pi) - _SHIFT) + total.then("Log")
+    )
     # reflection; at whole numbers the sine is exactly 0, as there are poles
     sine = ((x - x.then("Floor")) * math.pi).then("Sin")
     return left.choose((math.pi / sine).then("Log") - right_of, right_of)

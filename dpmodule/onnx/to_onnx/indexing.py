@@ -129,7 +129,9 @@ def _zeros(c: Call) -> str:
 def scatter_add_nd(c: Call) -> str:
     """ScatterND that adds up; before version 16 a product with rows of zeros and ones."""
     if c.opset >= 16:
-        kind = "float32" if c.dtypes[0] in ("float16", "bfloat16") else c.dtypes[0]  # the runtime adds no halves
+        kind = (
+            "float32" if c.dtypes[0] in ("float16", "bfloat16") else c.dtypes[0]
+        )  # the runtime adds no halves
         zeros = Term(c, _zeros(c), c.dtypes[0]).cast(kind)
         return result(zeros.then("ScatterND", _rows(c, 1), term(c, 0, kind), reduction="add"))
     shape = c.numbers(c.a.shape)

@@ -216,7 +216,9 @@ def _side(c: Call, axis: int = -1, i: int = 0) -> int:
     """Return the side of matrices whose elimination is written out step by step, which has to be small."""
     size = c.length(axis, i)
     if size > _LARGEST:
-        c.refuse(f"the matrices are of {size} rows; ONNX has no operator for it, and up to {_LARGEST} it is written out")
+        c.refuse(
+            f"the matrices are of {size} rows; ONNX has no operator for it, and up to {_LARGEST} it is written out"
+        )
     return size
 
 

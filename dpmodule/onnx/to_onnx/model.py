@@ -12,7 +12,7 @@ from ...ndarray import NDArray
 from ..inputs import Inputs
 from .fold import fold_batchnorms
 from .parameters import Parameters
-from .sizes import given_sizes
+from .sizes import concrete, given_sizes
 from .translation import Translation
 from .types import value_info
 from .writer import Writer, live_nodes, used_values
@@ -82,8 +82,7 @@ def _check_parameters(graph: Graph, shapes: Mapping[str, tuple[int, ...]], input
         ArgumentError: lists all of them.
         ShapeError: the inputs do not fit by themselves.
     """
-    given = {name: tuple(inputs.sizes.get(str(d), d) for d in dims) for name, dims in inputs.shapes.items()}
-    found = infer_shapes(graph, given)
+    found = infer_shapes(graph, concrete(inputs.shapes, inputs.sizes))
     wrong = []
     for node in graph.inputs:
         wanted, shape = found[node][0], shapes.get(node.name)

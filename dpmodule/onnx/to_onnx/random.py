@@ -119,7 +119,9 @@ def _from_table(c: Call, mean: Array, deviation: Array, chance: Callable[[Array]
     """Draw counts: how many of the sums of chances a uniform number exceeds."""
     most = int(np.ceil(np.max(mean + 24 * deviation))) + 20
     if most > _MOST:
-        c.refuse(f"its counts go up to about {most}; they are drawn from a table of their chances, at most {_MOST}")
+        c.refuse(
+            f"its counts go up to about {most}; they are drawn from a table of their chances, at most {_MOST}"
+        )
     sums = np.cumsum(np.exp(chance(np.arange(most, dtype=np.float64))), axis=-1)
     beyond = _uniform(c).unsqueeze(-1) > Term(c, c.const(sums, "float64"), "float64")
     return beyond.cast("int64").reduce("ReduceSum", -1)
@@ -169,7 +171,9 @@ def multinomial(c: Call) -> str | tuple[str, str]:
     """Multinomial, by the logarithms of the chances."""
     rows = term(c, 0, "float32")
     rows = rows.unsqueeze(0) if len(c.shapes[0]) == 1 else rows
-    drawn = rows.then("Log").then("Multinomial", sample_size=math.prod(c.a.shape), dtype=code_of("int64")).value
+    drawn = (
+        rows.then("Log").then("Multinomial", sample_size=math.prod(c.a.shape), dtype=code_of("int64")).value
+    )
     found = in_type(Term(c, reshape(c, drawn, c.out_shapes[0]), "int64"), c.out_dtypes[0]).value
     if not c.a.get_prob:
         return found
@@ -197,7 +201,9 @@ def zipfian(c: Call) -> tuple[str, str]:
     rows, wanted = c.numbers(c.out_shapes[0])
     high = c.a.range_max
     if rows * high > 10**7:
-        c.refuse(f"drawing {rows} rows of distinct numbers takes {rows} x {high} random ones, expected at most 10^7")
+        c.refuse(
+            f"drawing {rows} rows of distinct numbers takes {rows} x {high} random ones, expected at most 10^7"
+        )
     ends = np.log(np.clip(np.arange(high + 2) + 0.5, 1, high + 1))
     chances = np.diff(ends) / math.log(high + 1)
     chances = np.append(chances[:high], 0)[:high] + np.eye(1, high)[0] * chances[high]

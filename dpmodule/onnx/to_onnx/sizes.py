@@ -9,7 +9,7 @@ from ...graph import Graph, Node, infer_shapes
 from ...ops.shapes import known
 from .call import Dim, Dims, Untranslatable
 
-__all__ = ["Sizes", "given_sizes"]
+__all__ = ["Sizes", "concrete", "given_sizes"]
 
 Run = Mapping[str, Shape]
 
@@ -33,10 +33,10 @@ def given_sizes(graph: Graph, shapes: Mapping[str, Dims], base: Mapping[str, int
         ShapeError: the shapes contradict each other.
     """
     names = sorted({dim for shape in shapes.values() for dim in shape if isinstance(dim, str)})
-    runs = [_concrete(shapes, base)]
+    runs = [concrete(shapes, base)]
     found = [infer_shapes(graph, runs[0])]
     for name in names:
-        run = _concrete(shapes, {**base, name: 3 * base[name]})
+        run = concrete(shapes, {**base, name: 3 * base[name]})
         try:
             found.append(infer_shapes(graph, run))
         except ShapeError as error:
@@ -51,7 +51,8 @@ def given_sizes(graph: Graph, shapes: Mapping[str, Dims], base: Mapping[str, int
     return Sizes(found, symbols)
 
 
-def _concrete(shapes: Mapping[str, Dims], sizes: Mapping[str, int]) -> dict[str, Shape]:
+def concrete(shapes: Mapping[str, Dims], sizes: Mapping[str, int]) -> dict[str, Shape]:
+    """Return shapes with a size in place of each name."""
     return {
         name: tuple(dim if isinstance(dim, int) else sizes[dim] for dim in shape)
         for name, shape in shapes.items()
@@ -105,9 +106,9 @@ class Sizes:
         sizes = {name: vector for vector, name in self._symbols.items()}
         runs = []
         for k in range(len(self._runs)):
-            concrete = _concrete(
+            given = concrete(
                 {node.name: dims for node, dims in zip(graph.inputs, inputs)},
                 {name: vector[k] for name, vector in sizes.items()},
             )
-            runs.append(infer_shapes(graph, concrete))
+            runs.append(infer_shapes(graph, given))
         return Sizes(runs, self._symbols)

@@ -53,16 +53,16 @@ def fill(found: onnx.TensorProto, name: str, array: np.ndarray[Any, Any], dtype:
     found.raw_data = array.tobytes()
 
 
-_ONLY_SINGLE = frozenset(
-    "Acos Acosh Asin Asinh Atan Atanh AveragePool Conv ConvTranspose Cosh Det Elu Erf Gelu GlobalAveragePool "
-    "HardSigmoid HardSwish InstanceNormalization LRN LeakyRelu Mean Mish Multinomial PRelu RNN Resize RoiAlign Selu "
-    "Sinh Softplus Softsign Tan ThresholdedRelu".split()
-)
+_ONLY_SINGLE = """
+Acos Acosh Asin Asinh Atan Atanh AveragePool Conv ConvTranspose Cosh Det Elu Erf Gelu GlobalAveragePool
+HardSigmoid HardSwish InstanceNormalization LRN LeakyRelu Mean Mish Multinomial PRelu RNN Resize RoiAlign
+Selu Sinh Softplus Softsign Tan ThresholdedRelu
+"""
 """Operators that ONNX Runtime computes in single precision only."""
 
-_ONLY_WIDE = frozenset(
-    "CumSum Einsum Pow Range ReduceL1 ReduceL2 ReduceLogSumExp ReduceMean ReduceProd ReduceSum ReduceSumSquare".split()
-)
+_ONLY_WIDE = """
+CumSum Einsum Pow Range ReduceL1 ReduceL2 ReduceLogSumExp ReduceMean ReduceProd ReduceSum ReduceSumSquare
+"""
 """Operators that take integers there, but none smaller than int32, and no unsigned ones."""
 
 _NO_UNSIGNED = frozenset({"ArgMax", "ArgMin", "Pad", "ReduceMax", "ReduceMin", "TopK", "Where"})
@@ -83,9 +83,9 @@ def allowed_types(operator: str, opset: int) -> frozenset[str]:
         return frozenset(_CODES)
     types = schema.inputs[operator == "Where"].types  # the first input of Where is the condition
     found = {name for name in _CODES if f"tensor({_IN_SCHEMAS.get(name, name)})" in types}
-    if operator in _ONLY_SINGLE:
+    if operator in _ONLY_SINGLE.split():
         found &= {"float16", "bfloat16", "float32"}
-    if operator in _ONLY_WIDE:
+    if operator in _ONLY_WIDE.split():
         found -= _NARROW | _UNSIGNED
     if operator in _NO_UNSIGNED:
         found -= _UNSIGNED | {"bool", "int16"}

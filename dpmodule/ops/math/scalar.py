@@ -58,8 +58,18 @@ _DROP = ("is_int",)
 
 _SCALAR: dict[str, tuple[Scalar, str, str, Onnx]] = {
     "plus": (torch.add, "Plus", "Add a number to each element", Onnx("Add", scalar="last", drop=_DROP)),
-    "minus": (torch.sub, "Minus", "Subtract a number from each element", Onnx("Sub", scalar="last", drop=_DROP)),
-    "rminus": (lambda x, s: s - x, "RMinus", "Subtract each element from a number", Onnx("Sub", scalar="first", drop=_DROP)),
+    "minus": (
+        torch.sub,
+        "Minus",
+        "Subtract a number from each element",
+        Onnx("Sub", scalar="last", drop=_DROP),
+    ),
+    "rminus": (
+        lambda x, s: s - x,
+        "RMinus",
+        "Subtract each element from a number",
+        Onnx("Sub", scalar="first", drop=_DROP),
+    ),
     "mul": (torch.mul, "Mul", "Multiply each element by a number", Onnx("Mul", scalar="last", drop=_DROP)),
     "div": (
         lambda x, s: x / s if x.is_floating_point() else divide(x, _like(x, s)),
@@ -86,7 +96,12 @@ _SCALAR: dict[str, tuple[Scalar, str, str, Onnx]] = {
         Onnx("Mod", scalar="first", builder="mod"),
     ),
     "power": (_power, "Power", "Raise each element to a power", Onnx("Pow", scalar="last", builder="power")),
-    "rpower": (_rpower, "RPower", "Raise a number to the power of each element", Onnx("Pow", scalar="first", builder="power")),
+    "rpower": (
+        _rpower,
+        "RPower",
+        "Raise a number to the power of each element",
+        Onnx("Pow", scalar="first", builder="power"),
+    ),
     "maximum": (
         _limit("min", in_operand_type(torch.ge)),
         "Maximum",

@@ -43,7 +43,11 @@ def _logical_not(x: torch.Tensor) -> torch.Tensor:
 
 _ELEMENTWISE: dict[str, tuple[Elementwise, str, Onnx]] = {
     "abs": (torch.abs, "Return the magnitude; its gradient at 0 is 0", Onnx("Abs")),
-    "sign": (torch.sign, "Return -1, 0 or 1, with 0 for 0 and NaN; the gradient is 0", Onnx("Sign", builder="sign")),
+    "sign": (
+        torch.sign,
+        "Return -1, 0 or 1, with 0 for 0 and NaN; the gradient is 0",
+        Onnx("Sign", builder="sign"),
+    ),
     "round": (
         round_away,
         "Round to the nearest integer, halves away from 0; the gradient is 0",

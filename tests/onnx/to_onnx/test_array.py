@@ -5,10 +5,10 @@ import itertools
 import numpy as np
 import onnx
 import pytest
-from helpers.onnx_runs import check_op, check_same, check_sizes, exported, runtime_outputs
 
 import dpmodule as mx
 from dpmodule.base import ArgumentError
+from helpers.onnx_runs import check_op, check_same, check_sizes, exported, runtime_outputs
 
 X = np.arange(48, dtype="float32").reshape(4, 3, 4) - 20
 TYPES = ["float16", "float32", "float64", "int8", "uint8", "int32", "int64"]
@@ -57,7 +57,7 @@ RESHAPES = [
 ]
 
 
-@pytest.mark.parametrize("shape, reverse", RESHAPES)
+@pytest.mark.parametrize(("shape", "reverse"), RESHAPES)
 def test_reshape_by_codes_with_a_dynamic_batch(shape, reverse):
     check_sizes("Reshape", X, attrs={"shape": shape, "reverse": reverse})
 
@@ -69,7 +69,9 @@ def test_reshape_of_old_graphs():
 
 def test_a_reshape_that_fixes_the_batch_is_refused():
     net = mx.sym.Reshape(mx.sym.Variable("x"), shape=(4, 12), name="fixed")
-    with pytest.raises(ArgumentError, match="the length 'batch' cannot be dynamic.*'fixed'.*0 and -1 leave it open"):
+    with pytest.raises(
+        ArgumentError, match="the length 'batch' cannot be dynamic.*'fixed'.*0 and -1 leave it open"
+    ):
         exported(net, {"x": X}, dynamic={"x": {0: "batch"}})
 
 
@@ -110,7 +112,13 @@ def test_ranges_with_nones_and_steps():
 
 
 def test_ranges_of_a_dynamic_batch():
-    for begin, end, step in ((None, -1, None), (-2, None, None), (None, None, -1), (1, 3, 1), (None, None, 2)):
+    for begin, end, step in (
+        (None, -1, None),
+        (-2, None, None),
+        (None, None, -1),
+        (1, 3, 1),
+        (None, None, 2),
+    ):
         attrs = {"begin": (begin, 0), "end": (end, 2), "step": (step, 1)}
         check_sizes("slice", X, attrs=attrs)
         check_sizes("_slice_assign_scalar", X, attrs={"scalar": 2.5, **attrs})
@@ -163,7 +171,11 @@ def test_pieces(opset):
     x = np.arange(24, dtype="float32").reshape(4, 6)
     for attrs in ({"num_outputs": 3}, {"num_outputs": 6, "squeeze_axis": True}, {"num_outputs": 1}):
         model = check_op("SliceChannel", x, attrs=attrs, opset=opset)
-    for attrs in ({"indices": (0, 2, 5), "axis": 1}, {"indices": (0, 1, 3), "axis": 0}, {"sections": 2, "indices": ()}):
+    for attrs in (
+        {"indices": (0, 2, 5), "axis": 1},
+        {"indices": (0, 1, 3), "axis": 0},
+        {"sections": 2, "indices": ()},
+    ):
         check_op("_split_v2", x, attrs={"axis": 0, **attrs}, opset=opset)
     # along the dynamic axis itself
     check_sizes("SliceChannel", x, attrs={"num_outputs": 2, "axis": 0}, opset=opset)

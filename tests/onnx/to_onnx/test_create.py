@@ -2,9 +2,9 @@
 
 import numpy as np
 import pytest
-from helpers.onnx_runs import check_op, check_same, runtime_outputs
 
 import dpmodule as mx
+from helpers.onnx_runs import check_op, check_same, runtime_outputs
 
 S = mx.sym
 

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+
 from helpers.onnx_runs import check_op, check_sizes
 
 X = np.arange(24, dtype="float32").reshape(4, 3, 2)

@@ -2,10 +2,10 @@
 
 import numpy as np
 import pytest
-from helpers.onnx_runs import check_op, check_same, check_sizes, exported
 
 import dpmodule as mx
 from dpmodule.base import ArgumentError
+from helpers.onnx_runs import check_op, check_same, check_sizes, exported
 
 DRAW = np.random.RandomState(3)
 
@@ -28,7 +28,9 @@ def test_products(dtype):
     check_op("dot", made(2, 3), made(3, 4), **close)
     check_op("dot", made(3, 2), made(4, 3), attrs={"transpose_a": True, "transpose_b": True}, **close)
     check_op("batch_dot", made(2, 2, 3), made(2, 3, 4), **close)
-    check_op("batch_dot", made(2, 3, 2), made(2, 4, 3), attrs={"transpose_a": True, "transpose_b": True}, **close)
+    check_op(
+        "batch_dot", made(2, 3, 2), made(2, 4, 3), attrs={"transpose_a": True, "transpose_b": True}, **close
+    )
 
 
 def test_products_of_other_ranks():
@@ -48,7 +50,9 @@ def test_products_of_blas():
     for flips in ({}, {"transpose_a": True, "transpose_b": True}):
         attrs = {"alpha": 0.5, **flips}
         check_op("_linalg_gemm2", drawn(2, 3, 3), drawn(2, 3, 3), attrs=attrs)
-        check_op("_linalg_gemm", drawn(2, 3, 3), drawn(2, 3, 3), drawn(2, 3, 3), attrs={"beta": -2.0, **attrs})
+        check_op(
+            "_linalg_gemm", drawn(2, 3, 3), drawn(2, 3, 3), drawn(2, 3, 3), attrs={"beta": -2.0, **attrs}
+        )
     check_op("_linalg_gemm2", drawn(3, 2, 4), drawn(4, 2, 5), attrs={"axis": 0})
     for transpose in (True, False):
         check_op("_linalg_syrk", drawn(2, 3, 4), attrs={"transpose": transpose, "alpha": 2.0})
@@ -76,7 +80,9 @@ def test_triangles():
 def test_elimination(size):
     for lower in (True, False):
         check_op("_linalg_potrf", positive(2, size, size), attrs={"lower": lower})
-        check_op("_linalg_potri", drawn(size, size) + 2 * np.eye(size, dtype="float32"), attrs={"lower": lower})
+        check_op(
+            "_linalg_potri", drawn(size, size) + 2 * np.eye(size, dtype="float32"), attrs={"lower": lower}
+        )
     check_op("_linalg_inverse", drawn(3, size, size) + np.eye(size, dtype="float32"), rtol=1e-3, atol=1e-4)
     check_op("_linalg_gelqf", drawn(2, size, size))
     check_op("_linalg_gelqf", drawn(size, size + 3))
@@ -123,4 +129,6 @@ def test_a_gaussian_likelihood():
     factor = S.linalg.potrf(S.Variable("cov"))
     apart = S.linalg.trsm(factor, S.Variable("x"))
     loss = 0.5 * S.sum(S.square(apart), axis=(1, 2)) + S.linalg.sumlogdiag(factor)
-    check_same(loss, {"cov": positive(4, 3, 3), "x": drawn(4, 3, 1)}, dynamic={"cov": {0: "n"}, "x": {0: "n"}})
+    check_same(
+        loss, {"cov": positive(4, 3, 3), "x": drawn(4, 3, 1)}, dynamic={"cov": {0: "n"}, "x": {0: "n"}}
+    )

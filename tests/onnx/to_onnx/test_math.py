@@ -2,20 +2,32 @@
 
 import numpy as np
 import pytest
-from helpers.onnx_runs import check_op, check_sizes, our_outputs, symbol_of
 
 from dpmodule.onnx.to_onnx.builders import builders
 from dpmodule.ops.math.binary import _ARITHMETIC
 from dpmodule.ops.math.compare import COMPARISONS
 from dpmodule.ops.math.scalar import _SCALAR
 from dpmodule.ops.math.unary import _ELEMENTWISE
+from helpers.onnx_runs import check_op, check_sizes, our_outputs, symbol_of
 
 FLOATS = [-np.inf, -7.5, -2.5, -1.5, -1, -0.5, -0.0, 0.0, 0.3, 0.5, 1, 1.5, 2.5, 3, 7.25, np.inf, np.nan]
 WHOLE = [-7, -3, -2, -1, 0, 1, 2, 3, 4, 7]
 TYPES = ["float16", "float32", "float64", "int8", "uint8", "int32", "int64"]
 
 # of whole numbers these are infinite or not numbers somewhere, which no integer is
-NOT_WHOLE = {"log", "log10", "log2", "log1p", "sqrt", "rsqrt", "rcbrt", "reciprocal", "gamma", "gammaln", "erfinv"}
+NOT_WHOLE = {
+    "log",
+    "log10",
+    "log2",
+    "log1p",
+    "sqrt",
+    "rsqrt",
+    "rcbrt",
+    "reciprocal",
+    "gamma",
+    "gammaln",
+    "erfinv",
+}
 NOT_WHOLE |= {"arcsin", "arccos", "arccosh", "arctanh"}
 
 

@@ -4,6 +4,7 @@ import itertools
 
 import numpy as np
 import pytest
+
 from helpers.onnx_runs import check_op, check_sizes
 
 X = np.random.RandomState(2).randint(-4, 4, (3, 5, 2))
@@ -13,7 +14,9 @@ AXES = [None, 0, 1, -1]
 @pytest.mark.parametrize("dtype", ["float32", "float64", "int32", "int64"])
 def test_topk(dtype):
     x = X.astype(dtype)
-    for axis, kind, ascending, k in itertools.product(AXES, ("value", "indices", "mask", "both"), (True, False), (0, 2)):
+    for axis, kind, ascending, k in itertools.product(
+        AXES, ("value", "indices", "mask", "both"), (True, False), (0, 2)
+    ):
         check_op("topk", x, attrs={"axis": axis, "k": k, "ret_typ": kind, "is_ascend": ascending})
 
 

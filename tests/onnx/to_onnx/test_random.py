@@ -2,10 +2,10 @@
 
 import numpy as np
 import pytest
-from helpers.onnx_runs import check_op, exported, runtime_outputs, symbol_of
 
 import dpmodule as mx
 from dpmodule.base import ArgumentError
+from helpers.onnx_runs import check_op, exported, runtime_outputs, symbol_of
 
 COUNT = 40_000
 
@@ -40,10 +40,12 @@ def drawn(name, attrs, *inputs, params=(), dynamic=False, opset=17):
 def test_moments(short, dtype):
     attrs, mean, variance = DISTRIBUTIONS[short]
     (found,) = drawn(f"_random_{short}", {**attrs, "shape": (COUNT // 4, 4), "dtype": dtype})
-    assert found.shape == (COUNT // 4, 4) and found.dtype == dtype
+    assert found.shape == (COUNT // 4, 4)
+    assert found.dtype == dtype
     told(found, mean, variance)
     (like,) = drawn(f"_random_{short}_like", attrs, np.zeros((COUNT, 1), dtype), dynamic={"x0": {0: "batch"}})
-    assert like.shape == (COUNT, 1) and like.dtype == dtype
+    assert like.shape == (COUNT, 1)
+    assert like.dtype == dtype
     told(like, mean, variance)
 
 
@@ -76,15 +78,20 @@ def test_counts_that_are_not_known_are_refused():
 
 def test_whole_numbers():
     (found,) = drawn("_random_randint", {"low": -2, "high": 3, "shape": (COUNT,)})
-    assert found.dtype == "int32" and set(found) == {-2, -1, 0, 1, 2}
+    assert found.dtype == "int32"
+    assert set(found) == {-2, -1, 0, 1, 2}
     told(found, 0, 2)
 
 
 @pytest.mark.parametrize("dtype", ["int32", "int64", "float32", "uint8"])
 def test_classes_by_their_chances(dtype):
     chances = np.array([[0.5, 0.0, 0.5], [0.0, 1.0, 0.0]], "float32")
-    found, logs = drawn("_sample_multinomial", {"shape": (COUNT // 4,), "get_prob": True, "dtype": dtype}, chances)
-    assert found.dtype == dtype and set(found[0]) == {0, 2} and set(found[1]) == {1}
+    found, logs = drawn(
+        "_sample_multinomial", {"shape": (COUNT // 4,), "get_prob": True, "dtype": dtype}, chances
+    )
+    assert found.dtype == dtype
+    assert set(found[0]) == {0, 2}
+    assert set(found[1]) == {1}
     assert abs((found[0] == 0).mean() - 0.5) < 0.05
     np.testing.assert_allclose(logs, np.log(chances[[[0], [1]], found.astype(int)]), rtol=1e-5)
     assert drawn("_sample_multinomial", {"shape": (2, 3)}, chances[0])[0].shape == (2, 3)
@@ -94,16 +101,22 @@ def test_classes_by_their_chances(dtype):
 def test_a_shuffle_keeps_the_rows():
     x = np.arange(200, dtype="float32").reshape(100, 2)
     (found,) = drawn("_shuffle", {}, x, dynamic={"x0": {0: "batch"}})
-    assert not np.array_equal(found, x) and np.array_equal(found[found[:, 0].argsort()], x)
+    assert not np.array_equal(found, x)
+    assert np.array_equal(found[found[:, 0].argsort()], x)
 
 
 def test_distinct_numbers_of_zipf():
     for range_max, wanted in ((1000, 30), (5, 5)):
         net = symbol_of("_sample_unique_zipfian", 0, {"range_max": range_max, "shape": (300, wanted)})
         numbers, tries = runtime_outputs(exported(net, {}), {})
-        ours, our_tries = (x.asnumpy() for x in mx.nd._internal._sample_unique_zipfian(range_max=range_max, shape=(300, wanted)))
-        assert numbers.dtype == ours.dtype and tries.dtype == our_tries.dtype
-        assert all(len(set(row)) == wanted for row in numbers) and 0 <= numbers.min() <= numbers.max() < range_max
+        ours, our_tries = (
+            x.asnumpy()
+            for x in mx.nd._internal._sample_unique_zipfian(range_max=range_max, shape=(300, wanted))
+        )
+        assert numbers.dtype == ours.dtype
+        assert tries.dtype == our_tries.dtype
+        assert all(len(set(row)) == wanted for row in numbers)
+        assert 0 <= numbers.min() <= numbers.max() < range_max
         assert abs(np.log(tries).mean() - np.log(our_tries).mean()) < 0.15
         assert abs((numbers[:, 0] == 0).mean() - (ours[:, 0] == 0).mean()) < 0.12
 

@@ -4,6 +4,7 @@ import itertools
 
 import numpy as np
 import pytest
+
 from helpers.onnx_runs import check_op, check_sizes
 
 X = np.random.RandomState(1).uniform(-2, 2, (2, 3, 4)).astype("float32")
