@@ -243,7 +243,9 @@ class BaseModule:
         named.update({f"aux:{k}": v for k, v in aux_params.items()})
         save(fname, named)
 
-    def to_onnx(self, path: Any, opset: int = 17, dynamic: Any = None, *, fold_batchnorm: bool = False) -> Any:
+    def to_onnx(
+        self, path: Any, opset: int = 17, dynamic: Any = None, *, fold_batchnorm: bool = False
+    ) -> Any:
         """Write the network as an ONNX file; see `Module.to_onnx`.
 
         Raises:

@@ -96,9 +96,9 @@ def _grown(desc: DataDesc) -> tuple[int, ...]:
 
 def write_one(bound: Bound, path: Any, opset: int, dynamic: Dynamic, fold_batchnorm: bool) -> str:
     """Write one network, and return the file's path."""
-    path = os.fspath(path)
-    write_models({path: bound.model(opset, dynamic, fold_batchnorm)})
-    return path
+    name: str = os.fspath(path)
+    write_models({name: bound.model(opset, dynamic, fold_batchnorm)})
+    return name
 
 
 def write_buckets(
@@ -110,16 +110,21 @@ def write_buckets(
         ArgumentError: lists what is wrong with every bucket.
     """
     stem, ending = os.path.splitext(os.fspath(path))
-    models, wrong = {}, []
-    for key, each in bound.items():
-        try:
-            models[f"{stem}-{key}{ending}"] = each.model(opset, dynamic, fold_batchnorm)
-        except ArgumentError as error:
-            wrong.append(f"bucket {key!r}: {error}")
+    found = {key: _tried(each, opset, dynamic, fold_batchnorm) for key, each in bound.items()}
+    wrong = [f"bucket {key!r}: {each}" for key, each in found.items() if isinstance(each, ArgumentError)]
     if wrong:
         raise ArgumentError("\n".join(wrong))
+    models = {f"{stem}-{key}{ending}": model for key, model in found.items()}
     write_models(models)
     return list(models)
+
+
+def _tried(bound: Bound, opset: int, dynamic: Dynamic, fold_batchnorm: bool) -> Any:
+    """Return the model of a bucket, or what is wrong with it."""
+    try:
+        return bound.model(opset, dynamic, fold_batchnorm)
+    except ArgumentError as error:
+        return error
 
 
 def write_one_for_all(

@@ -118,7 +118,7 @@ def make_model(
     """Return a network as an ONNX model in memory; see `export_model`."""
     if opset not in OPSETS:
         raise ArgumentError(f"opset is {opset}, expected one from {OPSETS[0]} to {OPSETS[-1]}")
-    from .to_onnx.model import translated  # noqa: PLC0415
+    from .to_onnx.model import translated
 
     graph = prediction_graph(symbol.graph)
     gone = [name for name in symbol.list_outputs() if name not in graph.output_names]
@@ -137,7 +137,7 @@ def _named(params: Any) -> dict[str, NDArray]:
 
 
 def _checked(model: onnx.ModelProto) -> onnx.ModelProto:
-    import onnx  # noqa: PLC0415
+    import onnx
 
     onnx.checker.check_model(model)
     return onnx.shape_inference.infer_shapes(model, check_type=True, strict_mode=True)
@@ -168,7 +168,7 @@ def _write_lines(contents: Sequence[bytes], file: Any) -> None:
 
 def _take_out(model: onnx.ModelProto, location: str) -> list[bytes]:
     """Move the parameters' bytes out of a model, which names the file that will hold them."""
-    import onnx  # noqa: PLC0415
+    import onnx
 
     contents: list[bytes] = []
     offset = 0

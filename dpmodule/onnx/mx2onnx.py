@@ -27,6 +27,8 @@ def get_operator_support(opset_version: int | None = None) -> list[str]:
     Source: MXNet 1.9.1 `mx.onnx.get_operator_support`.
     """
     if opset_version is not None and opset_version not in OPSETS:
-        raise ArgumentError(f"opset_version is {opset_version}, expected one from {OPSETS[0]} to {OPSETS[-1]}")
+        raise ArgumentError(
+            f"opset_version is {opset_version}, expected one from {OPSETS[0]} to {OPSETS[-1]}"
+        )
     records = {name: ops.get(name).onnx for name in ops.names()}
     return sorted(name for name, record in records.items() if record is not None and not record.missing)

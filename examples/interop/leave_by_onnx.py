@@ -8,7 +8,6 @@ Without ONNX Runtime (`pip install onnxruntime`) the reference evaluator of the 
 from __future__ import annotations
 
 import argparse
-import importlib.util
 import sys
 import tempfile
 from pathlib import Path
@@ -46,14 +45,14 @@ def trained(images: np.ndarray, labels: np.ndarray, num_epoch: int) -> mx.mod.Mo
 
 def predicted(path: str, images: np.ndarray) -> np.ndarray:
     """Return what another program makes of the file: probabilities of the classes."""
-    if importlib.util.find_spec("onnxruntime") is not None:
+    try:
         import onnxruntime
+    except ImportError:
+        from onnx.reference import ReferenceEvaluator
 
-        session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
-        return session.run(None, {"data": images})[0]
-    from onnx.reference import ReferenceEvaluator
-
-    return ReferenceEvaluator(path).run(None, {"data": images})[0]
+        return ReferenceEvaluator(path).run(None, {"data": images})[0]
+    session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
+    return session.run(None, {"data": images})[0]
 
 
 def main() -> int:

@@ -79,7 +79,7 @@ def squeeze_(c: Call) -> str:
     dims = c.shapes[0]
     axes = [i for i, dim in enumerate(dims) if dim == 1] if c.a.axis is None else normal_axes(c.a.axis, len(dims))
     if len(axes) == len(dims):
-        return c.emit("Reshape", c.inputs[0], c.ints(1))  # type: ignore[no-any-return]
+        return c.emit("Reshape", c.inputs[0], c.ints(1))
     return squeeze(c, c.inputs[0], *axes) if axes else c.inputs[0]
 
 
@@ -171,7 +171,7 @@ def _pieces(c: Call, axis: int) -> Sequence[str]:
         return [cut(c, c.inputs[0], {axis: (begin, end, 1)}) for begin, end in zip(bounds, [*bounds[1:], LAST])]
     if isinstance(length, int):
         return c.emit("Split", c.inputs[0], c.ints(*[length // count] * count), axis=axis, outputs=count)  # type: ignore[no-any-return]
-    told = {"num_outputs": count} if c.opset >= 18 else {}
+    told: dict[str, Any] = {"num_outputs": count} if c.opset >= 18 else {}
     return c.emit("Split", c.inputs[0], axis=axis, outputs=count, **told)  # type: ignore[no-any-return]
 
 
@@ -225,7 +225,7 @@ def slice_like(c: Call) -> str:
 def reverse(c: Call) -> str:
     """Slice backwards."""
     axes = normal_axes(c.a.axis, len(c.shapes[0]))
-    return cut(c, c.inputs[0], {axis: (LAST, FIRST, -1) for axis in axes})
+    return cut(c, c.inputs[0], dict.fromkeys(axes, (LAST, FIRST, -1)))
 
 
 def slice_assign(c: Call) -> str:

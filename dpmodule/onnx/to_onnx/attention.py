@@ -25,7 +25,8 @@ def div_sqrt_dim(c: Call) -> str:
 
 
 def _head_size(c: Call, i: int, parts: int) -> int:
-    return c.length(2, i) // (c.a.heads * parts)
+    heads: int = c.a.heads
+    return c.length(2, i) // (heads * parts)
 
 
 def _part(c: Call, i: int, parts: int, number: int) -> str:

@@ -27,7 +27,8 @@ def foreach(c: Call) -> list[str]:
     ]
     count = len(c.inputs)
     order = (*a.in_data_locs, *a.in_state_locs, *a.remain_locs)
-    values, dims, dtypes = [""] * count, [()] * count, [""] * count
+    values, dtypes = [""] * count, [""] * count
+    dims: list[Dims] = [()] * count
     for i, position in enumerate(order):
         values[position] = [*given, *states, *c.inputs[stop:]][i]
         dims[position] = c.shapes[i] if i >= num_data else elements[i] or (1,)

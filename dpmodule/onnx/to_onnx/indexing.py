@@ -157,14 +157,14 @@ def diag(c: Call) -> str:
     return elements(x, (*(dims[i] for i in rest), *numbers.shape), np.diagonal(numbers, k))
 
 
-def elements(x: Term, dims: tuple[int | str, ...], places: np.ndarray) -> str:  # type: ignore[type-arg]
+def elements(x: Term, dims: tuple[int | str, ...], places: np.ndarray) -> str:
     """Pick elements of matrices of shape `dims` by their numbers, row by row."""
     c = x.c
     flat = reshape(c, x.value, (*dims[:-2], int(dims[-2]) * int(dims[-1])), dims)
     return Term(c, flat, x.dtype).gather(places, len(dims) - 2).value
 
 
-def matrices(c: Call, places: np.ndarray) -> str:  # type: ignore[type-arg]
+def matrices(c: Call, places: np.ndarray) -> str:
     """Lay the last axis out as matrices: the number of an element, counted from 1, at each place, 0 for zero."""
     rank = len(c.shapes[0])
     kind = computed_in("Pad", c.opset, c.dtypes[0])

@@ -103,7 +103,7 @@ def _product(c: Call) -> Term:
     left, right = (_to_end(c, x) for x in _matrices(c)[:2])
     left = _flipped(left, rank) if c.a.transpose_a else left
     right = _flipped(right, rank) if c.a.transpose_b else right
-    found = left.then("MatMul", right) * c.a.alpha
+    found: Term = left.then("MatMul", right) * c.a.alpha
     at = c.a.axis % rank
     order = list(range(rank - 2))
     order.insert(at, rank - 2)
@@ -144,7 +144,7 @@ def linalg_trmm(c: Call) -> str:
 # diagonals and triangles
 
 
-def _numbers(c: Call) -> np.ndarray:  # type: ignore[type-arg]
+def _numbers(c: Call) -> np.ndarray:
     size = c.length(-1)
     return np.arange(size * size).reshape(size, size)
 
@@ -160,7 +160,7 @@ def linalg_makediag(c: Call) -> str:
     return matrices(c, np.diag(np.arange(1, c.length(-1) + 1), c.a.offset))
 
 
-def _places(c: Call, size: int) -> tuple[np.ndarray, np.ndarray]:  # type: ignore[type-arg]
+def _places(c: Call, size: int) -> tuple[np.ndarray, np.ndarray]:
     """Return row and column of a triangle's elements: a lower one row by row, an upper one column by column."""
     offset = c.a.offset
     rows, columns = np.tril_indices(size, -abs(offset))

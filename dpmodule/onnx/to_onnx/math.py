@@ -9,7 +9,7 @@ import numpy as np
 from ...ops.math import pointwise
 from .call import Call
 from .common import shape_value
-from .formula import Term, in_type, result, term
+from .formula import Term, result, term
 from .gamma import gamma_of, log_gamma
 from .types import computed_in, working_type
 

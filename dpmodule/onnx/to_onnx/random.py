@@ -126,7 +126,8 @@ def _from_table(c: Call, mean: Array, deviation: Array, chance: Callable[[Array]
 
 
 def _factorials(x: Array) -> Array:
-    return np.vectorize(math.lgamma, otypes=[float])(x)
+    found: Array = np.vectorize(math.lgamma, otypes=[float])(x)
+    return found
 
 
 def _poisson(mean: Array) -> Any:

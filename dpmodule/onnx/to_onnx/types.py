@@ -99,7 +99,7 @@ def computed_in(operator: str, opset: int, dtype: str) -> str:
     allowed = allowed_types(operator, opset)
     if dtype in allowed:
         return dtype
-    wider = ("float32",) if "float" in dtype else ("int32", "int64", "float64", "float32")
+    wider: tuple[str, ...] = ("float32",) if "float" in dtype else ("int32", "int64", "float64", "float32")
     if dtype in ("int32", "int64", "uint32", "uint64"):
         wider = wider[1:]
     return next((each for each in wider if each in allowed), "float32")
