@@ -4,7 +4,7 @@ import importlib.util
 import json
 import sys
 from dataclasses import dataclass
-from functools import cache
+from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
@@ -242,7 +242,7 @@ EXAMPLES = {
 """Networks of the examples, by how they are made, but for those of ragged variables and `custom_operator`."""
 
 
-@cache
+@lru_cache(maxsize=2)
 def model(name):
     """Return a model by its name, with small inputs of two rows or so."""
     if name in CHECKPOINTS:
