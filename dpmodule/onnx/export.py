@@ -60,6 +60,8 @@ def export_model(
             as ``[arg_params, aux_params]``; or the name of a file of them.
         in_shapes: a shape for each input, that is each argument that is neither in `params` nor a loss's label, in the
             order of `Symbol.list_arguments`; or shapes by name. A name, or None, in place of a length makes it dynamic.
+            A ragged variable x becomes two inputs: x, with all elements one after the other, and x_lengths, with the
+            number of each row's.
         in_types: dtype of all inputs, or one for each.
         onnx_file_path: where to write.
         verbose: log what is written.

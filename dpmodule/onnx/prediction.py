@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ..graph import Entry, Graph, Node
 from ..ops.spec import LABEL
+from .ragged import without_ragged
 
 __all__ = ["prediction_graph"]
 
@@ -13,6 +14,7 @@ def prediction_graph(graph: Graph) -> Graph:
 
     What feeds a loss as its label becomes a variable of the loss, which nobody reads. Outputs such as CTCLoss, the
     targets of a detector or the share of right answers go if there are others: those are what the network predicts.
+    Ragged variables become dense ones; see `without_ragged`.
 
     Args:
         graph: the network; left alone.
@@ -32,7 +34,7 @@ def prediction_graph(graph: Graph) -> Graph:
             replaced[node] = Node(
                 node.op, node.name, node.params, node.attrs, inputs, node.source, node.subgraphs
             )
-    return Graph(tuple((replaced[node], i) for node, i in graph.heads))
+    return without_ragged(Graph(tuple((replaced[node], i) for node, i in graph.heads)))
 
 
 def _label_places(node: Node, losses: bool = True) -> set[int]:

@@ -48,7 +48,6 @@ def test_example_is_short(path):
     assert len(path.read_text(encoding="utf-8").splitlines()) <= 150
 
 
-@pytest.mark.slow
 @pytest.mark.timeout(120)
 def test_leaving_by_onnx_does_without_onnx_runtime(tmp_path):
     path = str(FOLDER / "interop" / "leave_by_onnx.py")

@@ -4,15 +4,27 @@ import importlib.util
 import json
 import sys
 from dataclasses import dataclass
-from functools import cache
+from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
+import torch
 
 import dpmodule as mx
 from dpmodule.onnx.prediction import prediction_graph
 
-__all__ = ["CHECKPOINTS", "EXAMPLES", "LARGE", "NETWORKS", "SYMBOLS", "Model", "model"]
+__all__ = [
+    "CHECKPOINTS",
+    "EXAMPLES",
+    "LARGE",
+    "NETWORKS",
+    "ROOT",
+    "SYMBOLS",
+    "Model",
+    "by_path",
+    "model",
+    "with_parameters",
+]
 
 ROOT = Path(__file__).parents[2]
 DATA = ROOT / "tests" / "data"
@@ -186,9 +198,27 @@ def values(*shape, below=0):
     return lambda: (rng.randint(0, below, shape) if below else rng.rand(*shape)).astype("float32")
 
 
+def chained(position, name, *shape):
+    def make():
+        example = by_path(ROOT / "examples" / "chained_modules.py", "example_chained_modules")
+        module = example.chain(torch.nn.Identity(), 16)._modules[position]
+        return with_parameters(module.symbol, {name: values(*shape)()})
+
+    return make
+
+
+def agent():
+    folder = ROOT / "examples" / "agents"
+    made = by_path(folder / "module_agent.py", "example_module_agent").MoodAgent
+    return with_parameters(made.sym_gen(None, {}, ["good", "bad"]), {"words": values(2, 30)()})
+
+
 EXAMPLES = {
+    "agent": agent,
     "autoencoder": plain_network("autoencoder", 8, data=values(2, 64)),
     "bucketing_lm": text_network("bucketing_lm", 20, 8),
+    "chained_begin": chained(0, "data", 2, 1, 8, 8),
+    "chained_end": chained(2, "features", 2, 16),
     "custom_metric": plain_network("custom_metric", data=values(2, 64)),
     "detection_ssd": plain_network("detection_ssd", data=values(2, 3, 32, 32), label=values(2, 3, 5)),
     "fit_digits": plain_network("fit_digits", data=values(2, 64)),
@@ -209,10 +239,10 @@ EXAMPLES = {
     ),
     "skip_gram": plain_network("hogwild/skip_gram", word=values(2, below=50), other=values(2, below=50)),
 }
-"""Networks of the examples, by how they are made."""
+"""Networks of the examples, by how they are made, but for those of ragged variables and `custom_operator`."""
 
 
-@cache
+@lru_cache(maxsize=2)
 def model(name):
     """Return a model by its name, with small inputs of two rows or so."""
     if name in CHECKPOINTS:

@@ -1,10 +1,14 @@
 """Every operator that has a counterpart in ONNX computes the same there; the others say why not."""
 
+import re
+from contextlib import contextmanager
+
 import numpy as np
 import pytest
 
 import dpmodule as mx
 from dpmodule import ops
+from dpmodule.base import ArgumentError
 from dpmodule.onnx.to_onnx.builders import builders
 from dpmodule.ops.spec import AUX, PARAM
 from helpers.onnx_runs import check_same, in_single
@@ -47,6 +51,17 @@ def symbol_of(row):
     return op, names, made
 
 
+@contextmanager
+def unless_too_old(opset):
+    """Let an operator pass that is refused since a newer version than this brings what it needs."""
+    try:
+        yield
+    except ArgumentError as error:
+        found = re.search(r"from opset (\d+) on", str(error))
+        if found is None or int(found[1]) <= opset:
+            raise
+
+
 def check_row(row, opset):
     if str(row) in NOT_COMPARED:
         return
@@ -83,7 +98,8 @@ def test_recorded_calls(group, case):
 @pytest.mark.parametrize("opset", [13, 15, 18, 21])
 @walks(ROWS, family=lambda row: family_of(row.name))
 def test_rows_of_the_tables_in_other_versions(row, opset):
-    check_row(row, opset)
+    with unless_too_old(opset):
+        check_row(row, opset)
 
 
 @pytest.mark.slow
@@ -91,7 +107,8 @@ def test_rows_of_the_tables_in_other_versions(row, opset):
 @walks(RECORDED, family=lambda group, case: group)
 @pytest.mark.filterwarnings("ignore:.*lstm_state_clip")
 def test_recorded_calls_in_other_versions(group, case, opset):
-    check_recorded(group, case, opset)
+    with unless_too_old(opset):
+        check_recorded(group, case, opset)
 
 
 def test_every_builder_belongs_to_an_operator():
@@ -109,6 +126,6 @@ def test_plain_records_say_what_becomes_of_every_attribute():
         assert set(op.attrs) == said, name
 
 
-def test_at_least_300_operators_are_mapped():
-    assert len(MAPPED) >= 300
+def test_at_least_340_operators_are_mapped():
+    assert len(MAPPED) >= 340
     assert np.all([ops.get(name).onnx.missing for name in EVERY if name not in MAPPED])

@@ -110,7 +110,7 @@ def lrn(c: Call) -> str:
     if len(shape) == 4:
         found: str = c.emit("LRN", c.inputs[0], **options)
         return found
-    image = c.emit("Reshape", c.inputs[0], c.ints(0, 0, -1, 1) if len(shape) > 2 else c.ints(0, 0, 1, 1))
+    image = c.emit("Reshape", c.inputs[0], c.ints(0, 0, -1, 1))
     return reshape(c, c.emit("LRN", image, **options), shape, shape[:2])
 
 
