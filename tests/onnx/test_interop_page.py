@@ -1,10 +1,9 @@
-"""The page on other systems lists what ONNX lacks, and its programs run."""
+"""The page on other systems lists what ONNX lacks, by name."""
 
 import re
 from pathlib import Path
 
 from dpmodule import ops
-from helpers.programs import run_program
 
 PAGE = (Path(__file__).parents[2] / "docs" / "interop.md").read_text(encoding="utf-8")
 OPTIMIZER = "an optimizer's step is no part of an exported network"
@@ -17,11 +16,3 @@ def test_every_operator_without_a_counterpart_is_listed():
     listed = set(re.findall(r"`(\w+)`", table))
     assert missing - listed == set()
     assert {name for name in listed if name in records and not records[name].missing} == set()
-
-
-def test_the_programs_of_the_section_on_onnx_run(tmp_path):
-    section = PAGE.partition("## To ONNX")[2].partition("\n## ")[0]
-    program = "\n".join(re.findall(r"```python\n(.*?)```", section, re.S))
-    done = run_program(program, cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
-    assert {"net.onnx", "again.onnx"} <= {path.name for path in tmp_path.iterdir()}
