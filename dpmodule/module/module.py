@@ -963,6 +963,44 @@ class Module(BaseModule):
         arg_params, aux_params = self.get_params()
         return {name: array.tostype("default") for name, array in arg_params.items()}, aux_params
 
+    @override
+    @needs(Stage.INITIALIZED)
+    def to_onnx(
+        self,
+        path: str | os.PathLike[str],
+        opset: int = 17,
+        dynamic: bool | Mapping[str, Mapping[int, str]] | None = None,
+        *,
+        fold_batchnorm: bool = False,
+    ) -> str:
+        """Write the network as an ONNX file, for prediction, and return the file's path.
+
+        The inputs have the shapes and types that the module is bound for; labels of losses are none. See
+        `mx.onnx.export_model` for what becomes of the rest.
+
+        Args:
+            path: where to write.
+            opset: version of ONNX's operators, 13 to 21.
+            dynamic: which lengths may differ from call to call, as ``{"data": {0: "batch"}}``; None = the batch axis
+                of every input, False = none.
+            fold_batchnorm: multiply BatchNorm into the layer before it.
+
+        Raises:
+            ArgumentError: lists everything that ONNX has nothing for, or what does not fit; nothing is written.
+            FileError: the file cannot be written.
+
+        Example:
+            >>> net = mx.sym.FullyConnected(mx.sym.Variable("data"), num_hidden=2, name="fc")
+            >>> mod = mx.mod.Module(mx.sym.SoftmaxOutput(net, name="softmax"))
+            >>> mod.bind([("data", (4, 3))], for_training=False)
+            >>> mod.init_params()
+            >>> mod.to_onnx("net.onnx")
+            'net.onnx'
+        """
+        from .onnx_files import Bound, write_one
+
+        return write_one(Bound(self), path, opset, dynamic, fold_batchnorm)
+
     def _optimizer_states(self) -> bytes:
         if self._stage < Stage.READY:
             raise StateError(f"{type(self).__name__}.save_optimizer_states: call init_optimizer() first")
