@@ -24,7 +24,7 @@ __all__ = [
     "append",
     "append_many",
     "apply",
-    "apply_to_alike",
+    "apply_to_padded",
     "forward",
     "listed",
     "node_of",
@@ -291,13 +291,18 @@ append_many = fast("append_many", append_many)
 node_of = fast("node_of", node_of)
 
 
-def apply_to_alike(
-    op: Op, operands: Sequence[Any], attrs: tuple[Any, ...] = (), chosen: Callable[..., tuple[int, ...]] = max
+def apply_to_padded(
+    error: ShapeError,
+    op: Op,
+    operands: Sequence[Any],
+    attrs: tuple[Any, ...] = (),
+    chosen: Callable[..., tuple[int, ...]] = max,
 ) -> Expression:
-    """Do what `apply` does with operands of equal dimensions; some may lack a 1 at the end of these.
+    """Do what `apply` has refused to do because some operands lack a 1 at the end of their dimensions.
 
     Args:
-        op: the operation.
+        error: what it has raised, which goes on if that is not the reason.
+        op: the operation, whose operands have equal dimensions.
         operands: expressions or parameters.
         attrs: the attributes, hashable.
         chosen: `max` if the result has the longest of their dimensions, `min` if it has the shortest.
@@ -305,14 +310,11 @@ def apply_to_alike(
     Raises:
         ShapeError: their dimensions differ otherwise.
     """
-    try:
-        return apply(op, operands, attrs)
-    except ShapeError:
-        dims = [state.graph.dim(node_of(x)).d for x in operands]
-        longest = max(dims, key=len)
-        padded = {(*d, *[1] * (len(longest) - len(d))) for d in dims}
-        if len(padded) > 1 or len(set(dims)) == 1:
-            raise
+    dims = [state.graph.dim(node_of(x)).d for x in operands]
+    longest = max(dims, key=len)
+    padded = {(*d, *[1] * (len(longest) - len(d))) for d in dims}
+    if len(padded) > 1 or len(set(dims)) == 1:
+        raise error
     shape = Dim(chosen(dims, key=len))
     return apply(op, [apply(RESHAPE, (x,), (shape,)) for x in operands], attrs)
 
