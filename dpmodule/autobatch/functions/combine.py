@@ -190,7 +190,8 @@ def affine_transform(exprs: Iterable[Expression]) -> Expression:
         ShapeError: they do not fit.
     """
     if type(exprs) is list and len(exprs) == 3:
-        return plain(AFFINE, *exprs)
+        bias, matrix, x = exprs
+        return plain(AFFINE, bias, matrix, x)
     return apply(AFFINE, not_empty("transform", exprs))
 
 

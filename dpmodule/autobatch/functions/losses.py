@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ..errors import BoundsError, NegativeIndexError, ShapeError, user_line
-from ..expression import Expression, apply, apply_to_padded, node_of, not_empty
+from ..expression import Expression, apply, apply_to_padded, node_of, not_empty, plain
 from ..fast import fast
 from ..given import number, number_from, place
 from ..ops import loss
@@ -229,7 +229,7 @@ def squared_distance(x: Expression, y: Expression) -> Expression:
         y: the other, of its dimensions.
     """
     try:
-        return apply(loss.SQUARED_DISTANCE, (x, y))
+        return plain(loss.SQUARED_DISTANCE, x, y)
     except ShapeError as error:
         return apply_to_padded(error, loss.SQUARED_DISTANCE, (x, y))
 
@@ -242,7 +242,7 @@ def l1_distance(x: Expression, y: Expression) -> Expression:
         y: the other, of its dimensions.
     """
     try:
-        return apply(loss.L1, (x, y))
+        return plain(loss.L1, x, y)
     except ShapeError as error:
         return apply_to_padded(error, loss.L1, (x, y))
 

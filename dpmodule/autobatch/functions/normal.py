@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ..errors import ShapeError
-from ..expression import Expression, apply, apply_to_padded
+from ..expression import Expression, apply, apply_to_padded, plain
 from ..ops.normal import LAYER_NORM, WEIGHT_NORM
 
 __all__ = ["layer_norm", "weight_norm"]
@@ -20,7 +20,7 @@ def layer_norm(x: Expression, g: Expression, b: Expression) -> Expression:
     Source: Ba, Kiros, Hinton, "Layer normalization", 2016, with DyNet's standard deviation (without an epsilon).
     """
     try:
-        return apply(LAYER_NORM, (x, g, b))
+        return plain(LAYER_NORM, x, g, b)
     except ShapeError as error:
         return apply_to_padded(error, LAYER_NORM, (x, g, b))
 
