@@ -80,8 +80,9 @@ def attributes(
 def publish(owner: str, shown: list[str]) -> None:
     """Give a public module that imports nothing late its ``__dir__``, and ``__getattr__`` if it needs one.
 
-    Type checkers do not see them, and go on telling names that the module does not have. It needs a ``__getattr__`` if a
-    star import brings more than its own names, see `attributes`. Without one Python finds what it has in half the time.
+    Type checkers do not see them, and go on telling names that the module does not have. It needs a ``__getattr__`` if
+    a star import brings more than its own names, see `attributes`. Without one Python finds what it has in half the
+    time.
 
     Args:
         owner: its ``__name__``.
