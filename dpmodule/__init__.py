@@ -58,6 +58,11 @@ try:
         use_np_array,
         use_np_shape,
     )
+
+    if _collects and not gc.get_freeze_count():
+        # both together make all objects old ones; the next collection of young ones would look through them after all
+        gc.freeze()
+        gc.unfreeze()
 finally:
     if _collects:
         gc.enable()
