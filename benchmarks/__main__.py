@@ -58,7 +58,6 @@ PARTS = {
     "autobatch": "autobatch",
     "hogwild": "hogwild",
     "agents": "agents",
-    "interop": "interop",
     "way": "way",
     "cuda": "cuda",
 }
