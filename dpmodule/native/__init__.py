@@ -6,6 +6,7 @@ import importlib.util
 import logging
 import os
 import sys
+import threading
 from types import ModuleType
 from typing import Any
 
@@ -22,6 +23,7 @@ error: str | None
 """Why there is no extension."""
 
 _HERE: Any = sys.modules[__name__]
+_LOADING = threading.RLock()
 _reported = False
 
 
@@ -49,9 +51,11 @@ def _found(name: str) -> Any:
     if name not in ("core", "error"):
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     names = vars(_HERE)
-    for each, value in zip(("core", "error"), _load()):
-        names.setdefault(each, value)
-    names.pop("__getattr__", None)  # with it Python takes twice as long to find the others
+    with _LOADING:  # a thread that looks while another one loads finds half a module
+        if name not in names:
+            for each, value in zip(("core", "error"), _load()):
+                names.setdefault(each, value)
+            names.pop("__getattr__", None)  # with it Python takes twice as long to find the others
     return names[name]
 
 
