@@ -35,7 +35,8 @@ def _batch(c: Call) -> list[Value]:
             variance,
             eps=a["epsilon"],
             momentum=a["momentum"],
-            fix_gamma=False,
+            fix_gamma=scale.name in b.hints.fix_gamma,
+            use_global_stats=mean.name in b.hints.use_global_stats,
         )
         return [made, mean, variance][: max(1, len(c.used))] if any(c.used[1:]) else [made]
     wide = [unsqueeze(b, v, range(1, x.rank - 1)) for v in (scale, shift, mean, variance)]
