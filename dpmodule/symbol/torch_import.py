@@ -107,7 +107,7 @@ def imported(
 
 def _can_walk(program: ExportedProgram) -> bool:
     """Say whether torch's graph can be translated as it is."""
-    nodes = list(program.graph.nodes)
+    nodes = _live(program.graph.nodes)
     known = all(_is_plumbing(n) or find(n.target) is not None for n in nodes if n.op == "call_function")
     return known and writes_simply(nodes)
 
@@ -128,6 +128,17 @@ def _is_ignored(node: TorchNode) -> bool:
     schema = getattr(node.target, "_schema", None)
     name = getattr(node.target, "__name__", "") if schema is None else schema.name.removeprefix("aten::")
     return name.startswith(_IGNORED)
+
+
+def _live(nodes: Any) -> list[TorchNode]:
+    """Return the nodes that something reads, or that write in place."""
+    found: set[TorchNode] = set()
+    for node in reversed(nodes):
+        schema = getattr(node.target, "_schema", None)
+        is_pure = node.op == "call_function" and (schema is None or not schema.is_mutable)
+        if not is_pure or any(user in found for user in node.users):
+            found.add(node)
+    return [node for node in nodes if node in found]
 
 
 class _Walk:
@@ -230,7 +241,7 @@ class _Walk:
     # operators
 
     def _translate(self, nodes: Any) -> None:
-        for node in nodes:
+        for node in _live(nodes):
             if node.op != "call_function" or _is_ignored(node):
                 continue
             if node.target is operator.getitem:
