@@ -92,7 +92,7 @@ def imported(
 ) -> Imported:
     """Do the work of `from_torch`, whose arguments and errors these are."""
     exported = export(module, example, named, dynamic)
-    program, training = exported.program, module.training
+    program, training = exported.program, _trains(module, exported.program)
     if not _can_walk(program):
         program = functional(program)
     names = [name for name, _ in exported.inputs]
@@ -103,6 +103,23 @@ def imported(
     trained = {owned[id(p)] for p in module.parameters() if p.requires_grad}
     examples = {n: e for n, e in exported.inputs if n in symbol.list_arguments()}
     return Imported(symbol, arguments, states, [n for n in arguments if n not in trained], examples)
+
+
+_PROGRAM = "_StatefulGraphModule"
+"""The class of what `ExportedProgram.module` returns, which torch keeps to itself; it is always in training mode."""
+
+
+def _trains(module: Any, program: ExportedProgram) -> bool:
+    """Say whether a module is in training mode; of one that was a program already, its operators tell."""
+    if not any(kind.__name__ == _PROGRAM for kind in type(module).__mro__):
+        found: bool = module.training
+        return found
+    return any(
+        given is True and argument.name in ("train", "training")
+        for node in program.graph.nodes
+        if node.op == "call_function" and hasattr(node.target, "_schema")
+        for argument, given in zip(node.target._schema.arguments, node.args)
+    )
 
 
 def _can_walk(program: ExportedProgram) -> bool:
