@@ -106,7 +106,8 @@ class Builder:
             is_open: leave its shape to whoever binds it.
         """
         held = tuple(shape or (1,) for shape in shapes)
-        attrs = {} if dtype == "float32" else {"__dtype__": str(dtype_code(dtype))}
+        # operators with inputs of several types would guess that of an input, which the file tells
+        attrs = {} if dtype == "float32" and not is_open else {"__dtype__": str(dtype_code(dtype))}
         if not is_open:
             attrs["__shape__"] = to_text(held[0])
         value = Value(held, dtype, (Node(None, name, attrs=attrs), 0))
