@@ -88,8 +88,8 @@ def read_hints(texts: Mapping[str, str]) -> Hints:
     """
     try:
         found = json.loads(texts.get(_KEY, "{}"))
-        names = [frozenset(map(str, found.get(key, ()))) for key in ("fix_gamma", "use_global_stats")]
+        fixed, frozen = (frozenset(map(str, found.get(k, ()))) for k in ("fix_gamma", "use_global_stats"))
         packed = tuple((str(name), int(count)) for name, count in found.get("packed", {}).items())
     except (AttributeError, RecursionError, TypeError, ValueError):
         return Hints()
-    return Hints(*names, packed)
+    return Hints(fixed, frozen, packed)

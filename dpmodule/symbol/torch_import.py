@@ -5,7 +5,7 @@ from __future__ import annotations
 import operator
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import torch
 from torch.export import ExportedProgram
@@ -262,7 +262,7 @@ class _Walk:
             if node.op != "call_function" or _is_ignored(node):
                 continue
             if node.target is operator.getitem:
-                whole = self.values.get(node.args[0])
+                whole = self.values.get(cast("TorchNode", node.args[0]))
                 self.values[node] = None if whole is None else whole[node.args[1]]
             elif isinstance(node.meta.get("val"), (torch.Tensor, list, tuple)):
                 self._enter(node, self._called(node))

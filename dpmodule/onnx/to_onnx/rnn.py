@@ -111,9 +111,9 @@ class _Weights:
         c = self._c
         if self._vector is not None:
             vector = self._vector
-            found = np.stack([np.concatenate([self._sorted(b.of(vector)) for b in row]) for row in rows])
+            made = np.stack([np.concatenate([self._sorted(b.of(vector)) for b in row]) for row in rows])
             is_whole = c.inputs[1] == c.node.inputs[1][0].name
-            return c.piece(found, f"{c.inputs[1]}/{label}") if is_whole else c.const(found)
+            return c.piece(made, f"{c.inputs[1]}/{label}") if is_whole else c.const(made)
         parts = [[self._cut(block) for block in row] for row in rows]
         joined = [row[0] if len(row) == 1 else c.emit("Concat", *row, axis=0) for row in parts]
         whole = [c.emit("Unsqueeze", row, c.ints(0)) for row in joined]

@@ -375,8 +375,17 @@ def _native_batch_norm(b: Builder, *given: Any) -> list[Any]:
 
 
 @translates("_native_batch_norm_legit_no_training")
-def _predicting_batch_norm(b: Builder, *given: Any) -> list[Any]:
-    return [_batch_norm(b, *given[:5], False, *given[5:]), None, None]
+def _predicting_batch_norm(
+    b: Builder,
+    value: Value,
+    weight: Value | None,
+    bias: Value | None,
+    mean: Value,
+    var: Value,
+    momentum: float,
+    eps: float,
+) -> list[Any]:
+    return [_batch_norm(b, value, weight, bias, mean, var, False, momentum, eps), None, None]
 
 
 @translates("layer_norm")
