@@ -7,6 +7,8 @@ from . import svrg_optimization as svrg_optimization
 
 ndarray, symbol = nd, sym
 
-__all__ = ["amp", "autograd", "io", "nd", "ndarray", "svrg_optimization", "sym", "symbol"]
+__all__ = ["amp", "autograd", "io", "nd", "ndarray", "svrg_optimization", "sym", "symbol", "tensorboard"]
 
-__getattr__, __dir__ = later.attributes(__name__, __all__, {"amp": "", "autograd": "", "io": ""})
+__getattr__, __dir__ = later.attributes(
+    __name__, __all__, {"amp": "", "autograd": "", "io": "", "tensorboard": ""}
+)

@@ -25,6 +25,7 @@ from .feed import describe
 from .module import Module
 from .mxnet_compat import BUCKETING_MODULE, also_named
 from .stage import Stage, needs
+from .updates import Updates
 
 if TYPE_CHECKING:
     from ..executor.explanation import Explanation
@@ -321,6 +322,10 @@ class BucketingModule(BaseModule):
     def update(self) -> None:
         self._curr_module.update()
         self._give_back()
+
+    @override
+    def all_updates(self) -> list[Updates]:
+        return self._curr_module.all_updates()
 
     # computing
 

@@ -20,18 +20,20 @@ __all__ = ["GradientCheck", "RowWatch", "are_finite", "check_choice", "first_non
 _CHOICES = ("raise", "warn", "ignore")
 
 
-def check_choice(what: str, on_nonfinite: Any) -> None:
+def check_choice(what: str, on_nonfinite: Any, *more: str) -> None:
     """Refuse anything that `on_nonfinite` cannot be.
 
     Args:
         what: the name of the method that was called.
         on_nonfinite: its argument.
+        more: what it can be besides "raise", "warn" and "ignore".
 
     Raises:
-        ArgumentError: it is none of "raise", "warn" and "ignore".
+        ArgumentError: it is none of these.
     """
-    if on_nonfinite not in _CHOICES:
-        raise ArgumentError(f"{what}: on_nonfinite is {on_nonfinite!r}, expected {' or '.join(_CHOICES)}")
+    choices = (*_CHOICES, *more)
+    if on_nonfinite not in choices:
+        raise ArgumentError(f"{what}: on_nonfinite is {on_nonfinite!r}, expected {' or '.join(choices)}")
 
 
 def are_finite(tensor: torch.Tensor) -> bool:

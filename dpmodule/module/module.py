@@ -541,6 +541,10 @@ class Module(BaseModule):
             run_between(self.group.active_contexts, updates.apply)
 
     @override
+    def all_updates(self) -> list[Updates]:
+        return [self.updates]
+
+    @override
     def bad_gradient(self) -> str | None:
         return None if self._updates is None else self._updates.bad_gradient()
 

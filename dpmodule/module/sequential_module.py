@@ -17,7 +17,6 @@ from ..ndarray import NDArray
 from .arguments import BindArguments, OptimizerArguments, ParamArguments
 from .base_module import BaseModule
 from .feed import is_per_context
-from .fit import show_metric
 from .joints import (
     called,
     check_bound,
@@ -28,7 +27,9 @@ from .joints import (
     wired,
     with_data,
 )
+from .scoring import show_metric
 from .stage import Stage, needs
+from .updates import Updates
 
 __all__ = ["SequentialModule"]
 
@@ -254,6 +255,10 @@ class SequentialModule(BaseModule):
     def update(self) -> None:
         for module in self._modules:
             module.update()
+
+    @override
+    def all_updates(self) -> list[Updates]:
+        return [each for module in self._modules for each in module.all_updates()]
 
     @override
     def sync_contexts(self) -> None:

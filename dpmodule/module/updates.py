@@ -13,6 +13,7 @@ from ..base import ArgumentError, StateError
 from ..context import Context
 from ..executor.sparse_arrays import all_rows, array_of
 from ..ndarray import NDArray
+from .accumulation import GradientSum, squared_norm
 from .arguments import OptimizerArguments
 from .by_hand import create_kvstore
 from .finite import GradientCheck
@@ -143,6 +144,10 @@ class Updates:
         updater: applies the optimizer outside the store; None = the store does it.
         parameters: names in the order in which states are numbered; None = the group's own order.
 
+    Attributes:
+        kept: gradients of batches before the last, for the next update; buckets share them.
+        scale: what the gradients of the next update are multiplied by.
+
     Source: MXNet 1.9.1 `model._update_params` and `_update_params_on_kvstore`, including the numbering of states:
     parameter i on device k of n has the index ``i * n + k``.
     """
@@ -181,6 +186,8 @@ class Updates:
         ]
         self._row_sparse = [i for i, name in enumerate(self.names) if name in group.row_sparse_names]
         self._check: GradientCheck | None = None
+        self.kept = GradientSum()
+        self.scale = 1.0
 
     @classmethod
     def install(
@@ -214,7 +221,9 @@ class Updates:
     @classmethod
     def borrow(cls, other: Updates, group: ParameterGroup) -> Updates:
         """Return updates of another group by an optimizer that is installed, with its states and store."""
-        return cls(group, other.optimizer, other.store, other.updater, other.parameters)
+        made = cls(group, other.optimizer, other.store, other.updater, other.parameters)
+        made.kept = other.kept
+        return made
 
     @property
     def kind(self) -> str:
@@ -247,8 +256,39 @@ class Updates:
             found[i] = array_of(all_rows(weights[i].raw), weights[i].context)
         return found
 
+    def keep(self) -> None:
+        """Keep the gradients of the last backward; the next update adds them to its own."""
+        self.kept.keep(self.names, self._grads)
+
+    def clear(self) -> None:
+        """Set the gradients of the last backward to 0, so that an update applies only what has been kept."""
+        for row in self._grads:
+            for grad in row:
+                grad[:] = 0
+
+    def squared_norm(self) -> float:
+        """Return the sum of the squares of all gradients, as the optimizer gets them before its own clipping."""
+        self.kept.give(self.names, self._grads)
+        active = self.group.active
+        total = squared_norm([[row[k] for k in active] for row in self._grads])
+        return total * (float(self.optimizer.rescale_grad) * self.scale) ** 2
+
     def apply(self) -> None:
         """Update every parameter."""
+        if self.kept:
+            self.kept.give(self.names, self._grads)
+        if self.scale == 1.0:
+            self._apply()
+            return
+        scale, self.scale = self.scale, 1.0
+        rescale = self.optimizer.rescale_grad
+        self.optimizer.rescale_grad = rescale * scale
+        try:
+            self._apply()
+        finally:
+            self.optimizer.rescale_grad = rescale
+
+    def _apply(self) -> None:
         if self.store is not None:
             active = self.group.active
             used = [[row[i] for i in active] for row in self._grads]

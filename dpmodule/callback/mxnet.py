@@ -1,4 +1,4 @@
-"""Functions that `fit` calls after each batch, each epoch or each evaluation.
+"""MXNet's callbacks: functions that `fit` calls after each batch, each epoch or each evaluation.
 
 Batch callbacks take a `BatchEndParam`; epoch callbacks take ``(epoch, symbol, arg_params, aux_params)``.
 Lines are written to Python's root logger at level INFO, as MXNet does.
@@ -9,13 +9,12 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
-from . import later
-from .base import ArgumentError
+from ..base import ArgumentError
+from .base import BatchEndParam
 
 __all__ = [
-    "BatchEndParam",
     "LogValidationMetricsCallback",
     "ProgressBar",
     "Speedometer",
@@ -24,22 +23,6 @@ __all__ = [
     "log_train_metric",
     "module_checkpoint",
 ]
-
-later.publish(__name__, __all__)
-
-
-class BatchEndParam(NamedTuple):
-    """What a batch callback gets."""
-
-    epoch: int
-    """Number of the epoch, from 0."""
-    nbatch: int
-    """Number of the batch in the epoch, from 0."""
-    eval_metric: Any
-    """The EvalMetric being kept, or None."""
-    locals: Any
-    """Local variables of the loop that calls."""
-
 
 EpochCallback = Callable[..., None]
 BatchCallback = Callable[[BatchEndParam], None]
@@ -80,7 +63,7 @@ def do_checkpoint(prefix: str, period: int = 1) -> EpochCallback:
 
     def save(epoch: int, sym: Any, arg: Any, aux: Any) -> None:
         if _is_due(epoch, period):
-            from .checkpoint import save_checkpoint
+            from ..checkpoint import save_checkpoint
 
             save_checkpoint(prefix, epoch + 1, sym, arg, aux)
 
