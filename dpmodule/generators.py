@@ -17,7 +17,7 @@ import torch
 from .base import ArgumentError
 from .context import Context
 
-__all__ = ["child_seed", "generator", "get_state", "host", "seed", "seed_process", "set_state"]
+__all__ = ["child_seed", "generator", "get_state", "host", "seed", "seed_all", "seed_process", "set_state"]
 
 _generators: dict[Context, torch.Generator] = {}
 _base_seed = 0
@@ -72,6 +72,29 @@ def seed(seed_state: int, ctx: Context | str = "all") -> None:
         generator(Context(ctx)).manual_seed(number)
     else:
         raise ArgumentError(f'ctx is {ctx!r}, expected a Context, a device type or "all"')
+
+
+def seed_all(number: int) -> None:
+    """Seed every source of random numbers: Python's, NumPy's, torch's on all devices, and those of this package.
+
+    Args:
+        number: an integer; negative ones are taken modulo 2^32.
+
+    Raises:
+        ArgumentError: `number` is no integer.
+
+    Example:
+        >>> mx.random.seed_all(7)
+        >>> first = random.random()
+        >>> mx.random.seed_all(7)
+        >>> random.random() == first
+        True
+    """
+    seed(number)
+    low = int(number) % 2**32
+    random.seed(low)
+    np.random.seed(low)
+    torch.manual_seed(low)
 
 
 def child_seed() -> tuple[int, int]:

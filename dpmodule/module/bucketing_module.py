@@ -323,6 +323,20 @@ class BucketingModule(BaseModule):
         self._curr_module.update()
         self._give_back()
 
+    def freeze(self, *patterns: str) -> list[str]:
+        """Train some parameters no more, in any bucket; see `Module.freeze`."""
+        return self._refixed(self._default.freeze(*patterns))
+
+    def unfreeze(self, *patterns: str) -> list[str]:
+        """Train parameters again, in every bucket; see `Module.unfreeze`."""
+        return self._refixed(self._default.unfreeze(*patterns))
+
+    def _refixed(self, changed: list[str]) -> list[str]:
+        """Let buckets to come train what the default bucket does, and forget the others."""
+        self.options["fixed_param_names"] = self._default.fixed_param_names
+        self._leave_buckets()
+        return changed
+
     @override
     def all_updates(self) -> list[Updates]:
         return self._curr_module.all_updates()

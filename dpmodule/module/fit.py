@@ -337,6 +337,8 @@ class TrainingRun:
             for each in self._callbacks:
                 if each.on_epoch_end(self) is True:
                     self.stop(f"{type(each).__name__} after epoch {epoch}")
+            for scheduler in _schedulers(module):
+                scheduler.on_epoch_end(self)
         self._data.reset()
 
     def _note(self, row: dict[str, float]) -> None:
@@ -522,6 +524,15 @@ class _Steps:
         means = [(name, total / count) for name, (total, count) in self._sums.items()]
         self._sums = {}
         return means
+
+
+def _schedulers(module: Any) -> list[Any]:
+    """Return the schedules of learning rates that want to see metrics."""
+    try:
+        optimizers = [getattr(each.optimizer, "lr_scheduler", None) for each in module.all_updates()]
+    except (AttributeError, NotImplementedError):  # a module of the user's own
+        return []
+    return [each for each in dict.fromkeys(optimizers) if hasattr(each, "on_epoch_end")]
 
 
 def _plain(callbacks: Any) -> list[Callable[..., Any]]:

@@ -21,7 +21,7 @@ from ..params import ParamStore
 from ..symbol import Symbol
 from .arguments import BindArguments, OptimizerArguments, ParamArguments
 from .base_module import BaseModule
-from .by_hand import check_descriptions, check_input_names, names_of
+from .by_hand import check_descriptions, check_input_names, matching, names_of
 from .executor_group import DataParallelExecutorGroup
 from .feed import redescribe, resized
 from .first_values import first_values
@@ -225,6 +225,11 @@ class Module(BaseModule):
     def label_names(self) -> list[str]:
         """Names of the labels."""
         return self._label_names
+
+    @property
+    def fixed_param_names(self) -> list[str]:
+        """Names of the parameters that are not trained."""
+        return list(self._fixed_param_names)
 
     @property
     @override
@@ -547,6 +552,61 @@ class Module(BaseModule):
     @override
     def bad_gradient(self) -> str | None:
         return None if self._updates is None else self._updates.bad_gradient()
+
+    # what is trained
+
+    def freeze(self, *patterns: str) -> list[str]:
+        """Train some parameters no more; everything else stays, the optimizer's states too.
+
+        Moving statistics of BatchNorm are no parameters: batches of training go on to change them.
+
+        Args:
+            patterns: names of parameters, in which "*" stands for any text.
+
+        Returns:
+            The names that they match.
+
+        Raises:
+            ArgumentError: a pattern matches no parameter.
+
+        Example:
+            >>> net = mx.sym.FullyConnected(mx.sym.Variable("data"), num_hidden=2, name="fc")
+            >>> mx.mod.Module(net, label_names=None).freeze("fc_w*")
+            ['fc_weight']
+        """
+        found = matching("freeze", patterns, self._param_names)
+        self._train_all_but(
+            [*self._fixed_param_names, *(n for n in found if n not in self._fixed_param_names)]
+        )
+        return found
+
+    def unfreeze(self, *patterns: str) -> list[str]:
+        """Train parameters again that `freeze` or ``fixed_param_names`` keeps; all of them if no pattern is given.
+
+        Args:
+            patterns: as for `freeze`.
+
+        Returns:
+            The names that are trained again.
+
+        Raises:
+            ArgumentError: a pattern matches no parameter.
+        """
+        found = matching("unfreeze", patterns or ("*",), self._param_names)
+        kept = [name for name in self._fixed_param_names if name not in found]
+        freed = [name for name in self._fixed_param_names if name in found]
+        self._train_all_but(kept)
+        return freed
+
+    def _train_all_but(self, fixed: list[str]) -> None:
+        self._fixed_param_names = fixed
+        if self._group is None or not self.for_training:
+            return
+        group = self._group
+        shapes = group.data_shapes, group.label_shapes
+        self.bind(*shapes, True, self.inputs_need_grad, True, None, self._grad_req)
+        if self._updates is not None:
+            self._updates.take_in()
 
     # computing
 

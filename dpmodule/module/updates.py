@@ -188,6 +188,7 @@ class Updates:
         self._check: GradientCheck | None = None
         self.kept = GradientSum()
         self.scale = 1.0
+        self._in_store: set[str] = set()
 
     @classmethod
     def install(
@@ -222,7 +223,7 @@ class Updates:
     def borrow(cls, other: Updates, group: ParameterGroup) -> Updates:
         """Return updates of another group by an optimizer that is installed, with its states and store."""
         made = cls(group, other.optimizer, other.store, other.updater, other.parameters)
-        made.kept = other.kept
+        made.kept, made._in_store = other.kept, other._in_store
         return made
 
     @property
@@ -247,7 +248,14 @@ class Updates:
         """Put the parameters into the store, and bring those of the first device to all unless others write them."""
         firsts = self._declared([weights[0] for weights in self._weights])
         for name, first, weights in zip(self.names, firsts, self._weights):
-            store.broadcast(name, first, weights if writes else [array.copy() for array in weights])
+            if name not in self._in_store:
+                store.broadcast(name, first, weights if writes else [array.copy() for array in weights])
+                self._in_store.add(name)
+
+    def take_in(self) -> None:
+        """Put parameters into the store that were not trained when it was made."""
+        if self.store is not None:
+            self._start(self.store, self.updater is None)
 
     def _declared(self, weights: Sequence[NDArray]) -> Sequence[NDArray]:
         """Return parameters as they are declared: row-sparse ones store all rows, in the memory of the dense ones."""

@@ -344,3 +344,100 @@ def test_a_training_step_of_ones_own():
 def test_what_does_not_fit_is_refused(options, message):
     with pytest.raises(ArgumentError, match=message):
         trained(**options)
+
+
+# what is trained, and how fast
+
+
+@pytest.mark.parametrize("contexts", [None, TWO])
+@pytest.mark.parametrize("optimizer", ["sgd", "adam"])
+def test_frozen_parameters_keep_their_bits(contexts, optimizer):
+    module, _ = trained(contexts=contexts, optimizer=optimizer)
+    before = parameters(module)
+    assert module.freeze("hidden_*") == ["hidden_weight", "hidden_bias"]
+    module.fit(blobs(), num_epoch=1)
+    after = parameters(module)
+    for name, value in after.items():
+        assert np.array_equal(value, before[name]) == name.startswith("hidden"), name
+    assert module.unfreeze() == ["hidden_weight", "hidden_bias"]
+    assert module.fixed_param_names == []
+    module.fit(blobs(), num_epoch=1)
+    assert not np.array_equal(parameters(module)["hidden_weight"], after["hidden_weight"])
+
+
+@pytest.mark.parametrize("contexts", [None, TWO])
+def test_freezing_keeps_the_optimizers_states(contexts):
+    options = {"optimizer": "sgd", "optimizer_params": {"learning_rate": 0.1, "momentum": 0.9}}
+    touched, _ = trained(contexts=contexts, **options)
+    plain, _ = trained(contexts=contexts, **options)
+    touched.freeze("scores_bias")
+    touched.unfreeze("scores_bias")
+    for module in (touched, plain):
+        module.fit(blobs(), num_epoch=1)
+    assert_same(touched, plain, 0)
+
+
+def test_parameters_frozen_from_the_start_are_trained_later():
+    module = mx.mod.Module(classifier(), context=TWO, fixed_param_names=["hidden_weight"])
+    module.fit(blobs(), num_epoch=1, initializer=mx.init.Xavier())
+    before = parameters(module)["hidden_weight"]
+    module.unfreeze("hidden_weight")
+    module.fit(blobs(), num_epoch=1)
+    assert not np.array_equal(parameters(module)["hidden_weight"], before)
+
+
+def test_buckets_are_frozen():
+    def sym_gen(length):
+        net = mx.sym.FullyConnected(
+            mx.sym.mean(mx.sym.Variable("data"), axis=1, keepdims=True), num_hidden=2, name="f"
+        )
+        return mx.sym.SoftmaxOutput(net, name="softmax"), ("data",), ("softmax_label",)
+
+    module = mx.mod.BucketingModule(sym_gen, 6)
+    module.bind([("data", (4, 6))], [("softmax_label", (4,))])
+    module.init_params(mx.init.One())
+    module.init_optimizer()
+    assert module.freeze("f_bias") == ["f_bias"]
+    for length in (6, 3):
+        module.forward_backward(
+            mx.io.DataBatch(
+                [mx.nd.ones((4, length))],
+                [mx.nd.zeros((4,))],
+                bucket_key=length,
+                provide_data=[("data", (4, length))],
+                provide_label=[("softmax_label", (4,))],
+            )
+        )
+        module.update()
+    found = parameters(module)
+    assert not found["f_bias"].any()
+    assert (found["f_weight"] != 1).all()
+
+
+def test_freeze_refuses_what_matches_nothing():
+    module, _ = trained()
+    with pytest.raises(
+        ArgumentError, match="freeze: 'hiden_weight' matches none of the parameters.*hidden_weight"
+    ):
+        module.freeze("hiden_weight")
+
+
+def test_rates_by_pattern():
+    optimizer = mx.optimizer.create(
+        "sgd", learning_rate=1.0, param_idx2name={0: "conv1_w", 1: "conv2_w", 2: "fc_w"}
+    )
+    optimizer.set_lr_mult({"conv*": 0.1, "conv2_w": 0.5})
+    optimizer.set_wd_mult({"*_w": 2.0})
+    assert [optimizer.multipliers(i) for i in range(3)] == [(0.1, 2.0), (0.5, 2.0), (1.0, 2.0)]
+
+
+def test_the_rate_falls_when_nothing_gets_better():
+    schedule = mx.lr_scheduler.ReduceOnPlateau("train-two", factor=0.5, patience=0, mode="max", base_lr=0.4)
+
+    def step(module, batch):
+        module.forward_backward(batch)
+        module.update()
+        return {"two": 2.0}
+
+    trained(optimizer_params={"lr_scheduler": schedule}, training_step=step, num_epoch=3)
+    assert schedule(0) == pytest.approx(0.1)
