@@ -15,6 +15,7 @@ Parts:
   autobatch  one example at a time, run many at once, against DyNet and hand-batched PyTorch
   hogwild    training straight from files, against PaddlePaddle
   agents     agents in worlds: serial, in batches, by Hogwild, and both
+  interop    files and models of other systems, in and out
   way        what a steady batch calls of dpmodule's functions, and in how many files
   cuda       training on a GPU, where there is one
 
@@ -55,6 +56,7 @@ PARTS = {
     "autobatch": "autobatch",
     "hogwild": "hogwild",
     "agents": "agents",
+    "interop": "interop",
     "way": "way",
     "cuda": "cuda",
 }

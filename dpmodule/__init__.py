@@ -44,6 +44,7 @@ try:
     from .attribute import AttrScope
     from .base import MXNetError
     from .context import Context, cpu, cpu_pinned, current_context, gpu, gpu_memory_info, num_gpus
+    from .libinfo import __version__ as __version__
     from .monitor import Monitor
     from .ndarray import NDArray, waitall
     from .symbol import Symbol
@@ -73,6 +74,7 @@ if TYPE_CHECKING:
         gluon,
         hogwild,
         image,
+        interop,
         libinfo,
         misc,
         model,
@@ -103,6 +105,7 @@ _LATER = {
     "hogwild": "hogwild",
     "image": "image",
     "img": "image",
+    "interop": "interop",
     "libinfo": "libinfo",
     "misc": "misc",
     "model": "model",
@@ -125,8 +128,6 @@ _FROM_LATER = {"hogwild": "AsyncExecutor DataFeedDesc InMemoryDataset QueueDatas
 """Names that modules of `_LATER` give the package, by the module, with blanks between."""
 
 ops.add_later("dpmodule.operator", "Custom _NDArray _Native")
-
-__version__ = "0.1.0"
 
 __all__ = [
     "AsyncExecutor",
@@ -163,6 +164,7 @@ __all__ = [
     "img",
     "init",
     "initializer",
+    "interop",
     "io",
     "is_np_array",
     "is_np_shape",

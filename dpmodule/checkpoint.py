@@ -4,6 +4,9 @@
 "arg:fc1_weight" and "aux:bn_moving_mean", ``<prefix>-<epoch>.states`` the optimizer's states. The files of
 one save switch together: whenever a save is killed, loading finds the old set or the new one (see `commit`).
 
+In the format "safetensors" one file, ``<prefix>-<epoch>.safetensors``, holds parameters and graph: the same keys, and
+the graph's JSON as the text `SYMBOL` beside them. Whoever loads finds either format.
+
 What a training leaves that was broken off within an epoch stands beside them, with the word "interrupted"
 (`INTERRUPTED`) in place of the number.
 """
@@ -20,19 +23,24 @@ from typing import SupportsIndex
 from . import commit, later
 from .atomic import Writer
 from .base import ArgumentError, FileError, FileFormatError
-from .ndarray import NDArray, serial
-from .symbol import Symbol
+from .ndarray import NDArray, safetensors, serial
+from .ndarray.convert import bytes_of
+from .symbol import Symbol, load_json
 from .symbol import load as load_symbol
 
 __all__ = [
+    "FORMATS",
     "INTERRUPTED",
+    "SYMBOL",
     "epochs",
     "files",
     "load_checkpoint",
     "load_params",
     "load_states",
     "params_file",
+    "params_files",
     "save_checkpoint",
+    "saved_symbol",
     "states_file",
     "symbol_file",
 ]
@@ -45,15 +53,23 @@ Epoch = SupportsIndex | str
 INTERRUPTED = "interrupted"
 """What stands in place of an epoch's number in the names of files saved in the middle of one."""
 
+FORMATS = ("params", "safetensors")
+"""Formats of parameters, which are the endings of their files, too."""
+
+SYMBOL = "symbol"
+"""Name of the text that holds the graph in a safetensors file."""
+
 
 def symbol_file(prefix: str) -> str:
     """Return the name of the file that holds the graph."""
     return f"{os.fspath(prefix)}-symbol.json"
 
 
-def params_file(prefix: str, epoch: Epoch) -> str:
-    """Return the name of the file that holds an epoch's parameters."""
-    return f"{os.fspath(prefix)}-{_tag(epoch)}.params"
+def params_file(prefix: str, epoch: Epoch, format: str = "params") -> str:
+    """Return the name of the file that holds an epoch's parameters in one of `FORMATS`."""
+    if format not in FORMATS:
+        raise ArgumentError(f"format is {format!r}, expected one of {', '.join(FORMATS)}")
+    return f"{os.fspath(prefix)}-{_tag(epoch)}.{format}"
 
 
 def states_file(prefix: str, epoch: Epoch) -> str:
@@ -70,12 +86,13 @@ def save_checkpoint(
     remove_amp_cast: bool = True,
     states: bytes | None = None,
     more: Mapping[str, bytes] | None = None,
+    format: str = "params",
 ) -> None:
     """Save a network's graph, parameters and, if given, optimizer states.
 
     The files replace older ones of the same name together, so that a kill at any moment leaves either the old
     set or the new one. Files of other epochs stay, and so does an older states file if `states` is None.
-    MXNet 1.9.1 reads all of them.
+    MXNet 1.9.1 reads all of them but safetensors.
 
     Args:
         prefix: path up to the first "-" of the file names; its folder must exist.
@@ -86,9 +103,12 @@ def save_checkpoint(
         remove_amp_cast: leave automatic casts out of the saved graph.
         states: the optimizer's states, as `optimizer.Updater.get_states` returns them.
         more: content of further files of the set, by path.
+        format: "params" is MXNet's; "safetensors" writes ``<prefix>-<epoch>.safetensors``, which holds the graph, too.
+            A file of the other format that is there already stays; see `load_params`.
 
     Raises:
-        ArgumentError: `epoch` is neither a number from 0 nor `INTERRUPTED`, or a parameter is no NDArray.
+        ArgumentError: `epoch` is neither a number from 0 nor `INTERRUPTED`, a parameter is no NDArray, or the format is
+            another or cannot hold it.
         FileError: a file cannot be written; the old ones are untouched then.
 
     Example:
@@ -102,44 +122,72 @@ def save_checkpoint(
     Source: MXNet 1.9.1 `model.save_checkpoint`, file for file; that one writes them in place, one by one.
     """
     arrays = {**_keyed("arg", arg_params), **_keyed("aux", aux_params)}
-    params = params_file(prefix, epoch)
+    params = params_file(prefix, epoch, format)
     files: dict[str, bytes | Writer] = {}
-    if symbol is not None:
-        text = symbol.tojson(remove_amp_cast=remove_amp_cast).encode("utf-8")
-        if not _holds(symbol_file(prefix), text):
-            files[symbol_file(prefix)] = text
-    files[params] = lambda file: serial.write(file, arrays)
+    text = None if symbol is None else symbol.tojson(remove_amp_cast=remove_amp_cast)
+    if format == "safetensors":
+        texts = {} if text is None else {SYMBOL: text}
+        files[params] = lambda file: safetensors.write(file, arrays, texts)
+    else:
+        if text is not None and not _holds(symbol_file(prefix), text.encode()):
+            files[symbol_file(prefix)] = text.encode()
+        files[params] = lambda file: serial.write(file, arrays)
     if states is not None:
         files[states_file(prefix, epoch)] = states
     files.update({path: content for path, content in (more or {}).items() if not _holds(path, content)})
-    commit.write_set(files, os.path.basename(params).removesuffix(".params"), _family(prefix))
+    commit.write_set(files, os.path.basename(params).removesuffix(f".{format}"), _family(prefix))
     logging.info('Saved checkpoint to "%s"', params)
 
 
 def load_checkpoint(prefix: str, epoch: Epoch) -> tuple[Symbol, Params, Params]:
-    """Load a network that `save_checkpoint` or any MXNet saved.
+    """Load a network that `save_checkpoint`, in either format, or any MXNet saved.
 
     Args:
         prefix: as in `save_checkpoint`.
         epoch: number of the epoch, or `INTERRUPTED`.
 
     Returns:
-        (symbol, arg_params, aux_params)
+        (symbol, arg_params, aux_params); the graph is that of the safetensors file, if there is one that has it.
 
     Raises:
+        ArgumentError: the epoch is saved in both formats, and they differ.
         FileError: a file is missing; the text tells which epochs there are.
         FileFormatError: a file is damaged or no checkpoint.
     """
+    symbol = saved_symbol(prefix, epoch)
+    return (symbol, *load_params(prefix, epoch))
+
+
+def saved_symbol(prefix: str, epoch: Epoch) -> Symbol:
+    """Return the graph saved with an epoch: that within its safetensors file, else that of the prefix.
+
+    Args:
+        prefix: as in `save_checkpoint`.
+        epoch: number of the epoch, or `INTERRUPTED`.
+
+    Raises:
+        FileError: there is none; the text tells which epochs there are.
+        FileFormatError: it is damaged.
+    """
+    path = params_file(prefix, epoch, "safetensors")
+    if path in params_files(prefix, epoch):
+        text = safetensors.read_metadata(path).get(SYMBOL)
+        if text is not None:
+            try:
+                return load_json(text)
+            except FileFormatError as error:
+                raise FileFormatError(f"{path}: the text {SYMBOL!r}: {error}") from error
     path = symbol_file(prefix)
     commit.settle(path)
     if not os.path.exists(path):
         raise _missing(path, prefix)
-    symbol = load_symbol(path)
-    return (symbol, *load_params(prefix, epoch))
+    return load_symbol(path)
 
 
 def load_params(prefix: str, epoch: Epoch) -> tuple[Params, Params]:
-    """Load the parameters of an epoch.
+    """Load the parameters of an epoch, from whichever format is there.
+
+    Where both are, as after `dpmodule convert`, they have to hold the same.
 
     Args:
         prefix: as in `save_checkpoint`.
@@ -149,22 +197,50 @@ def load_params(prefix: str, epoch: Epoch) -> tuple[Params, Params]:
         (arg_params, aux_params)
 
     Raises:
+        ArgumentError: the epoch is saved in both formats, and they differ.
         FileError: the file is missing; the text tells which epochs there are.
         FileFormatError: the file is damaged or holds no named parameters.
     """
-    path = params_file(prefix, epoch)
-    commit.settle(path)
-    if not os.path.exists(path):
-        raise _missing(path, prefix)
+    paths = params_files(prefix, epoch)
+    if not paths:
+        raise _missing(params_file(prefix, epoch), prefix)
+    first, *others = (_named(path) for path in paths)
+    if any(not _are_same(first, other) for other in others):
+        newest = max(paths, key=os.path.getmtime)
+        raise ArgumentError(
+            f"{' and '.join(paths)} hold different parameters of the same epoch; remove one of them (the newer is "
+            f"{newest})"
+        )
+    return _sorted_out(paths[0], first)
+
+
+def params_files(prefix: str, epoch: Epoch) -> list[str]:
+    """Return the files that hold an epoch's parameters: none, one, or one of each format."""
+    paths = [params_file(prefix, epoch, each) for each in FORMATS]
+    for path in paths:
+        commit.settle(path)
+    return [path for path in paths if os.path.exists(path)]
+
+
+def _named(path: str) -> Params:
+    """Return the arrays of a file by name."""
     found = serial.load(path)
+    if isinstance(found, dict) and found:
+        return found
     if not found:
         logging.warning("Params file '%s' is empty", path)
-        return {}, {}
-    if not isinstance(found, dict):
-        raise FileFormatError(
-            f"{path}: its arrays have no names, so this is no checkpoint; read it with nd.load"
-        )
-    return _sorted_out(path, found)
+        return {}
+    raise FileFormatError(f"{path}: its arrays have no names, so this is no checkpoint; read it with nd.load")
+
+
+def _are_same(some: Params, others: Params) -> bool:
+    """Say whether arrays have the same names, types, shapes and bits."""
+    return set(some) == set(others) and all(
+        array.stype == other.stype == "default"
+        and (array.dtype, array.shape) == (other.dtype, other.shape)
+        and bytes_of(array.raw) == bytes_of(other.raw)
+        for array, other in ((array, others[name]) for name, array in some.items())
+    )
 
 
 def load_states(prefix: str, epoch: Epoch) -> bytes:
@@ -187,12 +263,12 @@ def load_states(prefix: str, epoch: Epoch) -> bytes:
 def epochs(prefix: str) -> list[int]:
     """Return the epochs whose parameters are saved under `prefix`, in ascending order."""
     folder, name = os.path.split(os.fspath(prefix))
-    pattern = re.compile(re.escape(name) + r"-(\d{4,})\.params", re.DOTALL)
+    pattern = re.compile(rf"{re.escape(name)}-(\d{{4,}})\.({'|'.join(FORMATS)})", re.DOTALL)
     try:
         matches = map(pattern.fullmatch, os.listdir(folder or "."))
     except OSError:
         return []
-    return sorted(int(match[1]) for match in matches if match)
+    return sorted({int(match[1]) for match in matches if match})
 
 
 def files(prefix: str) -> list[str]:
@@ -203,7 +279,8 @@ def files(prefix: str) -> list[str]:
         names = sorted(name for name in os.listdir(folder or ".") if is_one(name))
     except OSError:
         return []
-    return [os.path.join(folder, name) for name in names if name.endswith((".params", ".states", ".json"))]
+    endings = (*(f".{each}" for each in FORMATS), ".states", ".json")
+    return [os.path.join(folder, name) for name in names if name.endswith(endings)]
 
 
 def _tag(epoch: Epoch) -> str:
@@ -260,7 +337,8 @@ def _holds(path: str, content: bytes) -> bool:
 def _family(prefix: str) -> Callable[[str], bool]:
     """Tell the files of `prefix` from those of others, such as another prefix that begins like it."""
     name = re.escape(os.path.basename(os.fspath(prefix)))
-    numbered, interrupted = r"\d{4,}(\.params|\.states)?", r"interrupted(\.params|\.states|\.json)?"
+    kinds = "|".join((*FORMATS, "states"))
+    numbered, interrupted = rf"\d{{4,}}(\.({kinds}))?", rf"interrupted(\.({kinds}|json))?"
     pattern = re.compile(rf"{name}-(symbol\.json|{numbered}|{interrupted})", re.DOTALL)
     return lambda target: pattern.fullmatch(target) is not None
 

@@ -12,7 +12,10 @@ _MARKS = (
     (b"<!doctype", "this is an HTML page, perhaps a failed download"),
     (b"<html", "this is an HTML page, perhaps a failed download"),
     (b"<?xml", "this is an XML page, perhaps a failed download"),
-    (b"pk\x03\x04", "this is a zip archive, perhaps of NumPy or torch; use numpy.load or torch.load"),
+    (
+        b"pk\x03\x04",
+        "this is a zip archive, perhaps of NumPy or torch; use numpy.load or interop.load_torch_state",
+    ),
     (b"\x1f\x8b", "this is gzip-compressed; decompress it first"),
     (b"\x93numpy", "this is a NumPy file; use numpy.load"),
     (b"{", "this looks like JSON, perhaps the symbol file"),

@@ -1,4 +1,4 @@
-"""Where the libraries behind this package lie (`mx.libinfo`): they are torch's."""
+"""This package's version, and where the libraries behind it lie (`mx.libinfo`): they are torch's."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ from . import later
 __all__ = ["find_include_path", "find_lib_path"]
 
 later.publish(__name__, __all__)
+
+__version__ = "0.1.0"
 
 
 def find_lib_path(prefix: str = "libtorch") -> list[str]:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import safetensors
 
 import dpmodule as mx
 from dpmodule import checkpoint, commit
@@ -262,3 +263,108 @@ def test_reads_what_mxnet_wrote():
         for name, array in arg_params.items():
             np.testing.assert_array_equal(array.asnumpy(), expected[f"mlp@1ctx/final/{name}"])
     assert len(checkpoint.load_states(str(data / "mlp"), 10)) > 1000
+
+
+# --- safetensors
+
+
+def test_one_safetensors_file_holds_graph_and_parameters(prefix):
+    aux = {"moving_mean": mx.nd.array([1, 2])}
+    checkpoint.save_checkpoint(prefix, 3, network(), params(), aux, states=b"state", format="safetensors")
+    assert names(prefix) == ["net-0003.safetensors", "net-0003.states"]
+    with safetensors.safe_open(f"{prefix}-0003.safetensors", "np") as file:
+        assert sorted(file.keys()) == ["arg:fc_bias", "arg:fc_weight", "aux:moving_mean"]
+        assert mx.sym.load_json(file.metadata()["symbol"]).tojson() == network().tojson()
+    symbol, arg_params, aux_params = checkpoint.load_checkpoint(prefix, 3)
+    assert symbol.tojson() == network().tojson()
+    np.testing.assert_array_equal(arg_params["fc_weight"].asnumpy(), np.ones((2, 3)))
+    np.testing.assert_array_equal(aux_params["moving_mean"].asnumpy(), [1, 2])
+    assert checkpoint.epochs(prefix) == [3]
+    assert [os.path.basename(path) for path in checkpoint.files(prefix)] == names(prefix)
+
+
+def test_both_formats_under_one_prefix(prefix):
+    checkpoint.save_checkpoint(prefix, 1, network(), params(1), {})
+    checkpoint.save_checkpoint(prefix, 2, network(4), params(2), {}, format="safetensors")
+    assert checkpoint.epochs(prefix) == [1, 2]
+    for epoch, width in ((1, 2), (2, 4)):
+        symbol, arg_params, _ = checkpoint.load_checkpoint(prefix, epoch)
+        assert symbol.tojson() == network(width).tojson()
+        assert (arg_params["fc_bias"].asnumpy() == epoch).all()
+    with pytest.raises(FileError, match="the epochs 1, 2"):
+        checkpoint.load_checkpoint(prefix, 3)
+
+
+def test_an_epoch_in_both_formats_has_to_be_the_same(prefix):
+    nan = {name: value * float("nan") for name, value in params().items()}
+    for values in (params(), nan):
+        for kind in checkpoint.FORMATS:
+            checkpoint.save_checkpoint(prefix, 1, network(), values, {}, format=kind)
+        found = checkpoint.load_params(prefix, 1)[0]
+        np.testing.assert_array_equal(found["fc_bias"].asnumpy(), values["fc_bias"].asnumpy())
+    for other in (params(5), {"fc_weight": nan["fc_weight"]}):
+        checkpoint.save_checkpoint(prefix, 1, network(), other, {})
+        os.utime(f"{prefix}-0001.params", (1, 1))
+        with pytest.raises(
+            ArgumentError, match=r"different parameters .*the newer is .*net-0001\.safetensors"
+        ):
+            checkpoint.load_checkpoint(prefix, 1)
+
+
+def test_without_a_graph_the_prefix_has_it(prefix):
+    network(5).save(f"{prefix}-symbol.json")
+    checkpoint.save_checkpoint(prefix, 0, None, params(), {}, format="safetensors")
+    assert checkpoint.load_checkpoint(prefix, 0)[0].tojson() == network(5).tojson()
+
+
+def test_other_formats_and_damaged_graphs_are_refused(prefix):
+    with pytest.raises(ArgumentError, match="format is 'onnx', expected one of params, safetensors"):
+        checkpoint.save_checkpoint(prefix, 0, network(), params(), {}, format="onnx")
+    sparse = {"fc_weight": mx.nd.sparse.zeros("row_sparse", (2, 3))}
+    with pytest.raises(ArgumentError, match=r"'arg:fc_weight' is of storage type 'row_sparse'.*\.params"):
+        checkpoint.save_checkpoint(prefix, 0, network(), sparse, {}, format="safetensors")
+    assert names(prefix) == []
+    with open(f"{prefix}-0000.safetensors", "wb") as file:
+        mx.nd.safetensors.write(file, {"arg:a": mx.nd.ones((1,))}, {"symbol": "[]"})
+    with pytest.raises(FileFormatError, match=r"net-0000\.safetensors: the text 'symbol'"):
+        checkpoint.load_checkpoint(prefix, 0)
+
+
+def test_modules_and_callbacks_save_and_load_safetensors(prefix):
+    module = mx.mod.Module(mx.sym.SoftmaxOutput(network(), name="softmax"))
+    module.bind([("data", (2, 3))], [("softmax_label", (2,))])
+    module.init_params()
+    module.init_optimizer()
+    module.save_checkpoint(prefix, 1, save_optimizer_states=True, format="safetensors")
+    mx.callback.module_checkpoint(module, prefix, format="safetensors")(1)
+    mx.callback.do_checkpoint(prefix, format="safetensors")(2, module.symbol, *module.get_params())
+    assert names(prefix) == [
+        "net-0001.safetensors",
+        "net-0001.states",
+        "net-0002.safetensors",
+        "net-0003.safetensors",
+    ]
+    for epoch in (1, 2, 3):
+        again = mx.mod.Module.load(prefix, epoch, load_optimizer_states=epoch == 1)
+        again.bind([("data", (2, 3))], [("softmax_label", (2,))])
+        again.init_params()
+        again.init_optimizer()
+        for name, value in module.get_params()[0].items():
+            np.testing.assert_array_equal(again.get_params()[0][name].asnumpy(), value.asnumpy())
+
+
+def test_buckets_share_a_safetensors_file(prefix):
+    def sym_gen(key):
+        return mx.sym.SoftmaxOutput(network(), name="softmax"), ["data"], ["softmax_label"]
+
+    module = mx.mod.BucketingModule(sym_gen, 3)
+    module.bind([("data", (2, 3))], [("softmax_label", (2,))])
+    module.init_params()
+    module.save_checkpoint(prefix, 1, format="safetensors")
+    assert "net-0001.safetensors" in names(prefix)
+    assert "net-0001.params" not in names(prefix)
+    again = mx.mod.BucketingModule.load(prefix, 1)
+    again.bind([("data", (2, 3))], [("softmax_label", (2,))])
+    again.init_params()
+    for name, value in module.get_params()[0].items():
+        np.testing.assert_array_equal(again.get_params()[0][name].asnumpy(), value.asnumpy())

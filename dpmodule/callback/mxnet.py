@@ -33,7 +33,7 @@ def _is_due(epoch: int, period: int) -> bool:
 
 
 def module_checkpoint(
-    mod: Any, prefix: str, period: int = 1, save_optimizer_states: bool = False
+    mod: Any, prefix: str, period: int = 1, save_optimizer_states: bool = False, format: str = "params"
 ) -> EpochCallback:
     """Return an epoch callback that saves a module every `period` epochs.
 
@@ -42,22 +42,25 @@ def module_checkpoint(
         prefix: start of the file names, such as "run/net".
         period: number of epochs between two checkpoints; less than 1 counts as 1.
         save_optimizer_states: whether to save what training needs to go on.
+        format: "params", or "safetensors" for modules whose `save_checkpoint` takes that.
     """
     period = max(1, int(period))
+    more = {} if format == "params" else {"format": format}
 
     def save(epoch: int, sym: Any = None, arg: Any = None, aux: Any = None) -> None:
         if _is_due(epoch, period):
-            mod.save_checkpoint(prefix, epoch + 1, save_optimizer_states)
+            mod.save_checkpoint(prefix, epoch + 1, save_optimizer_states, **more)
 
     return save
 
 
-def do_checkpoint(prefix: str, period: int = 1) -> EpochCallback:
+def do_checkpoint(prefix: str, period: int = 1, format: str = "params") -> EpochCallback:
     """Return an epoch callback that saves symbol and parameters every `period` epochs.
 
     Args:
         prefix: start of the file names: ``<prefix>-symbol.json`` and ``<prefix>-0001.params``.
         period: number of epochs between two checkpoints; less than 1 counts as 1.
+        format: "params", or "safetensors": ``<prefix>-0001.safetensors`` holds both.
     """
     period = max(1, int(period))
 
@@ -65,7 +68,7 @@ def do_checkpoint(prefix: str, period: int = 1) -> EpochCallback:
         if _is_due(epoch, period):
             from ..checkpoint import save_checkpoint
 
-            save_checkpoint(prefix, epoch + 1, sym, arg, aux)
+            save_checkpoint(prefix, epoch + 1, sym, arg, aux, format=format)
 
     return save
 

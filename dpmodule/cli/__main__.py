@@ -1,6 +1,7 @@
 """The ``dpmodule`` command: picks the subcommand and turns errors into one line and an exit code.
 
-Exit codes: 0 done, 1 the accuracy asked for by ``--target`` was missed, 2 an error, 130 interrupted.
+Exit codes: 0 done, 1 a ``--target`` was missed, a ``--tolerance`` exceeded or a model of a folder is unusable, 2 an
+error, 130 interrupted.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import sys
 from collections.abc import Sequence
 
 from ..base import MXNetError
-from . import agents, check, explain, inspect, options, predict, train, train_files
+from . import agents, check, convert, explain, inspect, options, predict, train, train_files
 
 __all__ = ["main", "make_parser"]
 
@@ -26,6 +27,7 @@ examples:
   dpmodule summary runs/my                      layers and numbers of parameters
   dpmodule train-files --net bow --feed data.prototxt --files 'part-*' --workers 4
   dpmodule train-agent -t reverse -m seq2seq -nt 2 -bs 32 -mf runs/reverse --num-epochs 3
+  dpmodule convert runs/my my.onnx              the same network for ONNX Runtime
   dpmodule COMMAND --help                       all options of a command
 """
 
@@ -51,7 +53,7 @@ def make_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"dpmodule {inspect.version()}")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    for command in (train, train_files, agents, predict, check, explain, inspect):
+    for command in (train, train_files, agents, predict, check, convert, explain, inspect):
         command.add_commands(commands)
     return parser
 

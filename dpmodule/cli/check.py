@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 from collections import Counter
 from collections.abc import Mapping
 from typing import Any
@@ -12,6 +13,8 @@ import numpy as np
 from ..base import dtype_name
 from ..ndarray import NDArray
 from . import options, saved
+from .check_folder import check_folder
+from .kinds import is_pretrained
 from .shapes import find_shapes, given_shapes, input_lines, input_names, random_batch
 
 __all__ = ["add_commands"]
@@ -21,8 +24,10 @@ def add_commands(commands: Any) -> None:
     """Add ``check`` to the subcommands of the command line."""
     parser = commands.add_parser(
         "check",
-        help="load a saved network and run a random batch",
-        description="Load a network, list its operators, infer shapes, run a random batch and print what comes out.",
+        help="load a saved network, or all in a folder, and run a random batch",
+        description="Load a network, list its operators, infer shapes, run a random batch and print what comes out. "
+        "If NET is a folder of models, try each of them and print a line for each; the exit status is 1 if one cannot "
+        "be used.",
     )
     parser.set_defaults(run=_check)
     saved.add_arguments(parser, "none, NET must be given")
@@ -30,6 +35,8 @@ def add_commands(commands: Any) -> None:
 
 
 def _check(args: argparse.Namespace) -> int:
+    if args.net is not None and os.path.isdir(args.net) and not is_pretrained(args.net):
+        return check_folder(args.net, args.shape)
     found = saved.find(args)
     net, values = found.net, found.values
     counts = Counter(node.op.name for node in net.graph.nodes if node.op is not None)

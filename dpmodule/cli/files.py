@@ -144,7 +144,7 @@ def _check_folder(option: str, given: str, path: str) -> None:
 def _difference(prefix: str, net: Symbol, shapes: Mapping[str, tuple[int, ...]]) -> str | None:
     """Say how the network saved under a prefix differs from this one; None if it is the same."""
     epoch = None if checkpoint.epochs(prefix) else checkpoint.INTERRUPTED
-    has_params = epoch is None or os.path.exists(checkpoint.params_file(prefix, epoch))
+    has_params = epoch is None or bool(checkpoint.params_files(prefix, epoch))
     try:
         other = saved.load(prefix, epoch if has_params else None)
     except (MXNetError, OSError) as error:

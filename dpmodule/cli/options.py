@@ -215,8 +215,11 @@ def shape(text: str) -> tuple[int, ...]:
 
 
 def input_shape(text: str) -> tuple[str | None, tuple[int, ...]]:
-    """Read an input's name and its whole shape, such as "data=1,3,224,224", or the shape of one sample alone."""
-    name, equals, sizes = text.rpartition("=")
+    """Read an input's name and its whole shape, such as "data=1,3,224,224", or the shape of one sample alone.
+
+    A colon may stand in place of the equals sign.
+    """
+    name, equals, sizes = text.rpartition("=" if "=" in text else ":")
     expected = "a name and a shape such as 'data=1,3,224,224', or the shape of one sample such as '3,224,224'"
     if bool(name) != bool(equals):
         raise _refused(text, expected)

@@ -10,8 +10,11 @@ from dataclasses import dataclass, field
 from .. import checkpoint, ndarray, symbol
 from ..base import ArgumentError
 from ..ndarray import NDArray
+from ..ndarray.safetensors_header import looks_like
 from ..symbol import Symbol
 from . import networks, options
+from .kinds import find as find_place
+from .models import read
 
 __all__ = ["Network", "add_arguments", "find", "load", "split_values"]
 
@@ -54,7 +57,8 @@ def add_arguments(parser: argparse.ArgumentParser, default: str, by_name: bool =
         nargs="?",
         metavar="NET",
         type=options.filled,
-        help=f"prefix of a saved network, or its -symbol.json{or_name} (default: {default})",
+        help="prefix of a saved network, its -symbol.json, or a folder or .safetensors file that has all of "
+        f"it{or_name} (default: {default})",
     )
     group.add_argument(
         "params",
@@ -119,15 +123,27 @@ def find(args: argparse.Namespace, default: str | None = None) -> Network:
         return _built_in(args, name, params, may_be_saved="NET" in named)
     if args.classes is not None:
         raise ArgumentError(f"--classes {args.classes} goes with --network; {name} is a saved network")
-    if args.prefix is None and os.path.isfile(name):
+    if args.prefix is None and (os.path.isfile(name) or os.path.isdir(name)):
         if args.epoch is not None:
+            what = "file" if os.path.isfile(name) else "folder"
             raise ArgumentError(
-                f"--epoch {args.epoch} goes with a prefix; {name} is a file, give its parameters' file"
+                f"--epoch {args.epoch} goes with a prefix; {name} is a {what}, give its parameters' file"
             )
-        return Network(symbol.load(name), name, {} if params is None else _values(params), params)
+        return _of_path(name, params)
     if params is not None and args.epoch is not None:
         raise ArgumentError(f"--epoch {args.epoch} and the parameters {params} are given, expected one")
     return load(name, args.epoch, params, option="--epoch")
+
+
+def _of_path(path: str, params: str | None) -> Network:
+    """Return the network of a graph's file, or one that has its parameters with it: a folder, or a safetensors file."""
+    if os.path.isfile(path):
+        with open(path, "rb") as file:
+            is_graph = not looks_like(file.read(9))
+        if is_graph:
+            return Network(symbol.load(path), path, {} if params is None else _values(params), params)
+    found = read(find_place(path))
+    return Network(found.net, path, found.values if params is None else _values(params), params or path)
 
 
 def _built_in(args: argparse.Namespace, name: str, params: str | None, may_be_saved: bool) -> Network:
@@ -169,21 +185,24 @@ def load(
         )
     saved = checkpoint.epochs(prefix)
     if params is None and epoch is None:
-        if not saved and os.path.exists(checkpoint.params_file(prefix, checkpoint.INTERRUPTED)):
+        if not saved and checkpoint.params_files(prefix, checkpoint.INTERRUPTED):
             raise ArgumentError(
                 f"under the prefix {prefix!r} is only what an interrupted training left; "
                 f"{option} {checkpoint.INTERRUPTED} takes that"
             )
         epoch = saved[-1] if saved else None
     if params is not None or epoch is None:
-        return Network(symbol.load(path), path, {} if params is None else _values(params), params)
-    if not os.path.exists(checkpoint.params_file(prefix, epoch)):
+        net = checkpoint.saved_symbol(prefix, saved[-1] if saved else 0)
+        return Network(net, path, {} if params is None else _values(params), params)
+    files = checkpoint.params_files(prefix, epoch)
+    if not files:
         epochs = ", ".join(map(str, saved)) or "none"
         raise ArgumentError(
             f"{option} is {epoch}; saved under the prefix {prefix!r} are the epochs: {epochs}"
         )
     net, arg_params, aux_params = checkpoint.load_checkpoint(prefix, epoch)
-    return Network(net, path, {**arg_params, **aux_params}, checkpoint.params_file(prefix, epoch))
+    values = {**arg_params, **aux_params}
+    return Network(net, path if os.path.exists(path) else files[-1], values, files[-1])
 
 
 def split_values(net: Symbol, values: Mapping[str, NDArray]) -> tuple[dict[str, NDArray], dict[str, NDArray]]:

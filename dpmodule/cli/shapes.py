@@ -23,6 +23,7 @@ __all__ = [
     "input_lines",
     "inferred",
     "input_names",
+    "label_inputs",
     "random_batch",
     "sample_shape",
     "width",
@@ -35,7 +36,7 @@ _USUAL_SIDES = (224, 112, 32, 28, 48, 24, 12, 64, 96, 128, 160, 256, 299, 300, 5
 _OTHER_SIDES = tuple(side for side in range(4, 301) if side not in _USUAL_SIDES)
 
 
-def _labels(net: Symbol) -> set[str]:
+def label_inputs(net: Symbol) -> set[str]:
     """Return the variables that operators take as labels."""
     return {
         child.name
@@ -51,7 +52,7 @@ def input_names(net: Symbol, values: Mapping[str, NDArray]) -> set[str]:
     arguments = net.list_arguments()
     if values:
         return {name for name in arguments if name not in values}
-    return {"data" if "data" in arguments else arguments[0], *_labels(net)}
+    return {"data" if "data" in arguments else arguments[0], *label_inputs(net)}
 
 
 def data_input(net: Symbol, values: Mapping[str, NDArray]) -> str:
@@ -61,7 +62,7 @@ def data_input(net: Symbol, values: Mapping[str, NDArray]) -> str:
         ArgumentError: there are several, or none.
     """
     labels = {name for name in net.list_arguments() if name.endswith("label")}
-    names = [n for n in net.list_arguments() if n in input_names(net, values) - _labels(net) - labels]
+    names = [n for n in net.list_arguments() if n in input_names(net, values) - label_inputs(net) - labels]
     if len(names) != 1:
         raise ArgumentError(
             f"the network has {len(names)} inputs without values ({', '.join(names) or 'none'}), expected one, "
@@ -114,7 +115,9 @@ def find_shapes(
         ShapeError: a given shape contradicts the network.
     """
     known = {**_shapes_of(net, values), **given}
-    inputs = [n for n in net.list_arguments() if n in input_names(net, values) - _labels(net) - set(given)]
+    inputs = [
+        n for n in net.list_arguments() if n in input_names(net, values) - label_inputs(net) - set(given)
+    ]
     try:
         found = _complete(net, {**_declared(net, known, inputs, batch), **known})
     except ShapeError as error:
@@ -125,7 +128,7 @@ def find_shapes(
     if found is None and guess and (len(inputs) == 1 or (inputs and not values)):
         found = _guessed(net, known, values, inputs[0], batch)
     if found is None:
-        wanted = " ".join(f"--shape {name}=..." for name in inputs or sorted(_labels(net)))
+        wanted = " ".join(f"--shape {name}=..." for name in inputs or sorted(label_inputs(net)))
         raise ArgumentError(f"the shapes of the inputs do not follow from the network; give them: {wanted}")
     return found
 
@@ -282,7 +285,7 @@ def random_batch(
     """
     given = {name: shapes[name] for name in net.list_arguments()}
     bound = net.simple_bind(ctx or context.cpu(), grad_req=grad_req, **given)
-    random, labels = host(), _labels(net)
+    random, labels = host(), label_inputs(net)
     for name, array in {**bound.arg_dict, **bound.aux_dict}.items():
         if name in values:
             values[name].astype(array.dtype).copyto(array)

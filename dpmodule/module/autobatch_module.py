@@ -562,7 +562,12 @@ class AutobatchModule(BaseModule):
 
     @needs(Stage.INITIALIZED)
     def save_checkpoint(
-        self, prefix: str, epoch: int, save_optimizer_states: bool = False, remove_amp_cast: bool = True
+        self,
+        prefix: str,
+        epoch: int,
+        save_optimizer_states: bool = False,
+        remove_amp_cast: bool = True,
+        format: str = "params",
     ) -> None:
         """Write ``prefix-symbol.json``, ``prefix-NNNN.params`` and, if asked, ``prefix-NNNN.states``.
 
@@ -574,16 +579,20 @@ class AutobatchModule(BaseModule):
             epoch: number of the epoch.
             save_optimizer_states: whether to write the optimizer's states.
             remove_amp_cast: leave `amp_cast` operators out of the graph.
+            format: "params" is MXNet's; "safetensors" writes ``prefix-NNNN.safetensors`` in place of the first two.
 
         Raises:
+            ArgumentError: the format is another.
             StateError: states are asked for, but there is no optimizer.
         """
-        from ..checkpoint import save_checkpoint
+        from ..checkpoint import params_file, save_checkpoint
 
         states = self._optimizer_states() if save_optimizer_states else None
         arg_params, aux_params = self.get_params()
-        save_checkpoint(prefix, epoch, self._symbol, arg_params, aux_params, remove_amp_cast, states=states)
-        self.logger.info('Saved checkpoint to "%s-%04d.params"', prefix, epoch)
+        save_checkpoint(
+            prefix, epoch, self._symbol, arg_params, aux_params, remove_amp_cast, states=states, format=format
+        )
+        self.logger.info('Saved checkpoint to "%s"', params_file(prefix, epoch, format))
 
     def _optimizer_states(self) -> bytes:
         if self._stage < Stage.READY:

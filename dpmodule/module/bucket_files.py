@@ -39,6 +39,7 @@ def save(
     params: tuple[Mapping[str, NDArray], Mapping[str, NDArray]],
     states: bytes | None,
     remove_amp_cast: bool,
+    format: str = "params",
 ) -> None:
     """Write everything as one set, so that a kill leaves either the old set or the new one.
 
@@ -50,9 +51,10 @@ def save(
         params: parameters and auxiliary states.
         states: the optimizer's states, None without.
         remove_amp_cast: leave `amp_cast` operators out of the graphs.
+        format: that of the parameters, see `checkpoint.save_checkpoint`.
 
     Raises:
-        ArgumentError: a bucket key cannot be written as Python text.
+        ArgumentError: a bucket key cannot be written as Python text, or the format is unknown.
     """
     files: dict[str, bytes] = {}
     rows = []
@@ -67,7 +69,7 @@ def save(
         buffer = io.BytesIO()
         serial.write(buffer, [array(list(buckets), dtype="int32")])
         files[f"{prefix}.buckets"] = buffer.getvalue()
-    save_checkpoint(prefix, epoch, None, *params, states=states, more=files)
+    save_checkpoint(prefix, epoch, None, *params, states=states, more=files, format=format)
 
 
 def _read_key(text: str) -> Any:

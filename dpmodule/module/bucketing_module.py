@@ -454,7 +454,12 @@ class BucketingModule(BaseModule):
 
     @needs(Stage.INITIALIZED)
     def save_checkpoint(
-        self, prefix: str, epoch: int, remove_amp_cast: bool = False, save_optimizer_states: bool = False
+        self,
+        prefix: str,
+        epoch: int,
+        remove_amp_cast: bool = False,
+        save_optimizer_states: bool = False,
+        format: str = "params",
     ) -> None:
         """Write parameters and the symbols of all buckets made so far, as one set.
 
@@ -466,8 +471,10 @@ class BucketingModule(BaseModule):
             epoch: number of the epoch.
             remove_amp_cast: leave `amp_cast` operators out of the graphs.
             save_optimizer_states: also write ``prefix-NNNN.states``.
+            format: "params" is MXNet's; "safetensors" writes the parameters as ``prefix-NNNN.safetensors``.
 
         Raises:
+            ArgumentError: the format is another.
             StateError: states are asked for, but there is no optimizer.
         """
         states = None
@@ -485,6 +492,7 @@ class BucketingModule(BaseModule):
             self.get_params(),
             states,
             remove_amp_cast,
+            format,
         )
 
     @staticmethod

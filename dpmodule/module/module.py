@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import warnings
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -159,6 +160,37 @@ class Module(BaseModule):
         symbol, arg_params, aux_params = load_checkpoint(prefix, epoch)
         module = Module(symbol, **kwargs)
         module.preload(arg_params, aux_params, states_file(prefix, epoch) if load_optimizer_states else None)
+        return module
+
+    @staticmethod
+    def from_pretrained(folder: str | os.PathLike[str], revision: str | None = None, **kwargs: Any) -> Module:
+        """Make a module from a folder that `save_pretrained` wrote, ready for `predict` and `fit`.
+
+        It is bound for prediction at the saved shapes; `forward` binds anew for batches of other sizes.
+        `interop.load_pretrained` tells what else is in the folder: the inputs' shapes, what is done to the data before.
+
+        Args:
+            folder: the folder, or a repository's id such as "user/name", which `huggingface_hub` fetches.
+            revision: branch, tag or commit of the repository.
+            kwargs: arguments of the constructor, such as `context`; names of inputs are the saved ones.
+
+        Raises:
+            FileError: there is no such folder, a file is missing, or the repository cannot be fetched.
+            FileFormatError: a file is damaged, or parameters do not fit the graph.
+            MissingPackageError: it is an id, and `huggingface_hub` is not installed.
+        """
+        from ..interop import load_pretrained
+
+        found = load_pretrained(folder, revision)
+        names = {"data_names": [name for name, _ in found.data_shapes]}
+        names.update({key: found.config[key] for key in ("label_names", "state_names")})
+        module = Module(found.symbol, **{**names, **kwargs})
+        sizes = dict(
+            zip(found.symbol.list_arguments(), found.symbol.infer_shape(**dict(found.data_shapes))[0] or ())
+        )
+        labels = [(name, sizes[name]) for name in module.label_names if name in sizes]
+        module.bind(found.data_shapes, labels or None, for_training=False)
+        module.init_params(arg_params=found.arg_params, aux_params=found.aux_params)
         return module
 
     # what it is
@@ -766,7 +798,12 @@ class Module(BaseModule):
 
     @needs(Stage.INITIALIZED)
     def save_checkpoint(
-        self, prefix: str, epoch: int, save_optimizer_states: bool = False, remove_amp_cast: bool = True
+        self,
+        prefix: str,
+        epoch: int,
+        save_optimizer_states: bool = False,
+        remove_amp_cast: bool = True,
+        format: str = "params",
     ) -> None:
         """Write ``prefix-symbol.json``, ``prefix-NNNN.params`` and, if asked, ``prefix-NNNN.states``.
 
@@ -778,16 +815,65 @@ class Module(BaseModule):
             epoch: number of the epoch.
             save_optimizer_states: whether to write the optimizer's states.
             remove_amp_cast: leave `amp_cast` operators out of the graph.
+            format: "params" is MXNet's; "safetensors" writes ``prefix-NNNN.safetensors`` in place of the first two.
 
         Raises:
+            ArgumentError: the format is another.
             StateError: states are asked for, but there is no optimizer.
         """
-        from ..checkpoint import save_checkpoint
+        from ..checkpoint import params_file, save_checkpoint
 
         states = self._optimizer_states() if save_optimizer_states else None
+        arg_params, aux_params = self._dense_params() if format == "safetensors" else self.get_params()
+        save_checkpoint(
+            prefix, epoch, self._symbol, arg_params, aux_params, remove_amp_cast, states=states, format=format
+        )
+        self.logger.info('Saved checkpoint to "%s"', params_file(prefix, epoch, format))
+
+    @needs(Stage.INITIALIZED)
+    def save_pretrained(
+        self,
+        folder: str | os.PathLike[str],
+        preprocessor: Mapping[str, Any] | None = None,
+        card: str | None = None,
+        max_shard_bytes: int | None = None,
+    ) -> None:
+        """Save the network as a folder that `from_pretrained`, and much of it other libraries, can load.
+
+        It has ``config.json`` (inputs, labels, versions), ``symbol.json``, ``model.safetensors``, ``README.md`` (a
+        model card) and, if told, ``preprocessor.json``. They replace those of an earlier save together.
+
+        Args:
+            folder: the folder; made if it is missing.
+            preprocessor: what is done to the data before: some of "mean", "scale", "size" and "labels", as numbers,
+                texts, lists or arrays; None leaves what the folder has.
+            card: text of the model card; None leaves one that is there, or makes one.
+            max_shard_bytes: bytes of parameters in a file, beyond which there are several; None = 5 GB.
+
+        Raises:
+            ArgumentError: `preprocessor` has other names, or `max_shard_bytes` is below 1.
+            FileError: a file cannot be written; what was there is untouched then.
+        """
+        from ..interop import folder as interop
+
+        arg_params, aux_params = self._dense_params()
+        interop.save_pretrained(
+            folder,
+            self._symbol,
+            arg_params,
+            aux_params,
+            self.data_shapes,
+            self._label_names,
+            self._state_names,
+            preprocessor,
+            card,
+            interop.MAX_SHARD_BYTES if max_shard_bytes is None else max_shard_bytes,
+        )
+
+    def _dense_params(self) -> tuple[dict[str, NDArray], dict[str, NDArray]]:
+        """Return what `get_params` does, all of it dense."""
         arg_params, aux_params = self.get_params()
-        save_checkpoint(prefix, epoch, self._symbol, arg_params, aux_params, remove_amp_cast, states=states)
-        self.logger.info('Saved checkpoint to "%s-%04d.params"', prefix, epoch)
+        return {name: array.tostype("default") for name, array in arg_params.items()}, aux_params
 
     def _optimizer_states(self) -> bytes:
         if self._stage < Stage.READY:

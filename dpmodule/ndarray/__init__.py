@@ -137,6 +137,7 @@ __getattr__, __dir__ = later.attributes(
         "image_file": "imdecode",
         "random": "",
         "records": "",
+        "safetensors": "",
         "serial": "load load_frombuffer save",
         "utils": "",
     },

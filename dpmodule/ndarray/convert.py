@@ -14,6 +14,7 @@ from ..ops.dtypes import torch_dtype
 from .handle import Handle
 
 __all__ = [
+    "bytes_of",
     "dtype_pair",
     "host_array",
     "integers",
@@ -146,6 +147,12 @@ def to_numpy(tensor: torch.Tensor) -> np.ndarray[Any, Any]:
     if tensor.dtype == torch.bfloat16:
         tensor = tensor.float()
     return tensor.cpu().numpy()
+
+
+def bytes_of(tensor: torch.Tensor) -> memoryview:
+    """Return the bytes of a tensor's elements in order, sharing memory where they lie so on the CPU."""
+    flat = tensor.detach().cpu().contiguous().reshape(-1)
+    return flat.view(torch.uint8).numpy().data if flat.numel() else memoryview(b"")
 
 
 def dtype_pair(dtype: Any) -> tuple[str, torch.dtype]:

@@ -1,6 +1,6 @@
-"""MXNet's binary file of arrays (``.params``, ``.nd``): reading every layout, writing the current one.
+"""Files of arrays, MXNet's binary ones (``.params``, ``.nd``) and safetensors: reading every layout, writing both.
 
-All numbers are little-endian, nothing is padded::
+In MXNet's all numbers are little-endian, nothing is padded::
 
     file    u64 0x112, u64 0, u64 n, n arrays, u64 k, k x (u64 length, UTF-8 name)    k = n, or 0 for a list
     shape   i32 axes, axes x i64
@@ -23,7 +23,6 @@ import struct
 from collections.abc import Mapping, Sequence
 from typing import IO, Any, cast
 
-import numpy as np
 import torch
 
 from .. import mode
@@ -31,41 +30,75 @@ from ..atomic import write_atomically
 from ..base import ArgumentError, DTypeError, FileError, dtype_code
 from ..commit import settle
 from ..context import cpu
+from ..foreign import likely_kind
 from ..ops.dtypes import name_of
-from . import records
-from .convert import to_numpy
+from . import records, safetensors
+from .convert import bytes_of
 from .csr import CSRNDArray
 from .handle import Handle
 from .ndarray import NDArray
 from .records import LIST_MAGIC, V2, V3
 from .row_sparse import RowSparseNDArray
+from .safetensors_header import looks_like
 from .sparse_base import BaseSparseNDArray
 
-__all__ = ["load", "load_frombuffer", "read", "save", "write"]
+__all__ = ["SAFETENSORS", "load", "load_frombuffer", "read", "save", "write"]
 
 Arrays = list[NDArray] | dict[str, NDArray]
 
+SAFETENSORS = ".safetensors"
+
+_FOREIGN = {
+    **dict.fromkeys((".npz", ".npy"), "numpy.savez and numpy.save write it"),
+    **dict.fromkeys((".pt", ".pth", ".pt2"), "torch.save writes it, of tensors such as NDArray.tensor"),
+    ".onnx": "onnx.export_model writes it",
+    **dict.fromkeys((".h5", ".hdf5", ".keras"), "h5py writes it, of arrays such as NDArray.asnumpy()"),
+    **dict.fromkeys((".pkl", ".pickle"), "pickle.dump writes it"),
+    ".mat": "scipy.io.savemat writes it",
+    **dict.fromkeys((".pb", ".tflite"), "TensorFlow writes it"),
+    ".gguf": "llama.cpp writes it",
+}
+"""Endings that mean another system's format, and what writes it."""
+
+_HEAD_BYTES = 64
 _CPU = struct.pack("<ii", 1, 0)
 """The device in every record: files do not depend on the machine that wrote them."""
 
 
 def save(fname: str | os.PathLike[str], data: Any) -> None:
-    """Save arrays in MXNet's format, replacing the file in one step.
+    """Save arrays, replacing the file in one step.
+
+    A file that ends in ``.safetensors`` gets that format, which holds dense arrays by name; every other one MXNet's,
+    whatever its name is, unless that means a format of another system.
 
     Args:
         fname: the file.
         data: an NDArray, dense or sparse, a list of them, or a dict of them by name.
 
     Raises:
-        ArgumentError: `data` is none of these, or an entry is ragged.
+        ArgumentError: `data` is none of these, an entry is ragged, the file cannot hold it, or its name says that it is
+            of another format.
         DTypeError: an entry is not an NDArray, or a name not a string.
         FileError: the file system refused; a former file is unchanged.
 
     Example:
         >>> mx.nd.save("net.params", {"arg:weight": mx.nd.ones((2, 3))})
+        >>> mx.nd.save("net.safetensors", {"weight": mx.nd.ones((2, 3))})
     """
+    ending = os.path.splitext(os.fspath(fname))[1].lower()
+    if ending in _FOREIGN:
+        raise ArgumentError(
+            f"save: {os.fspath(fname)!r} means another format; {_FOREIGN[ending]}, and nd.save writes MXNet's format "
+            "(such as .params) and .safetensors"
+        )
     names, arrays = _entries(data)
-    write_atomically(fname, lambda file: _write(file, names, arrays))
+    if ending != SAFETENSORS:
+        write_atomically(fname, lambda file: _write(file, names, arrays))
+    elif not isinstance(data, Mapping):
+        raise ArgumentError(f"save: {os.fspath(fname)!r} holds arrays by name; give a dict of them")
+    else:
+        named = dict(zip(names, arrays, strict=True))
+        write_atomically(fname, lambda file: safetensors.write(file, named))
 
 
 def write(file: IO[bytes], data: Any) -> None:
@@ -92,7 +125,7 @@ def _entries(data: Any) -> tuple[list[str], list[Handle]]:
             raise DTypeError(f"save: entry {key!r} is {type(array).__name__}, expected NDArray")
         if array.stype == "ragged":
             raise ArgumentError(
-                f"save: entry {key!r} is ragged, which MXNet's format does not know; save its .values and .offsets"
+                f"save: entry {key!r} is ragged, which no format here knows; save its .values and .offsets"
             )
     return names, arrays
 
@@ -116,7 +149,7 @@ def _write_array(file: IO[bytes], tensor: torch.Tensor) -> None:
     magic = V3 if mode.is_np_shape() or not shape else V2
     head = struct.pack("<Ii", magic, 0) + _shape(shape)
     file.write(head + _CPU + struct.pack("<i", dtype_code(name_of(tensor.dtype))))
-    _write_data(file, tensor)
+    file.write(bytes_of(tensor))
 
 
 def _write_sparse(file: IO[bytes], array: BaseSparseNDArray) -> None:
@@ -131,17 +164,11 @@ def _write_sparse(file: IO[bytes], array: BaseSparseNDArray) -> None:
     for index in indices:
         file.write(struct.pack("<i", dtype_code("int64")) + _shape(index.shape))
     for tensor in (array.values, *indices):
-        _write_data(file, tensor)
+        file.write(bytes_of(tensor))
 
 
 def _shape(shape: Sequence[int]) -> bytes:
     return struct.pack(f"<i{len(shape)}q", len(shape), *shape)
-
-
-def _write_data(file: IO[bytes], tensor: torch.Tensor) -> None:
-    bits = tensor.view(torch.int16) if tensor.dtype == torch.bfloat16 else tensor
-    if tensor.numel():
-        file.write(np.ascontiguousarray(to_numpy(bits)).reshape(-1).view(np.uint8).data)
 
 
 def read(file: IO[bytes], size: int, name: str) -> Arrays:
@@ -173,9 +200,10 @@ def _array(values: torch.Tensor, indices: list[torch.Tensor], shape: tuple[int, 
 
 
 def load(fname: str | os.PathLike[str]) -> Arrays:
-    """Load the arrays of a file that MXNet, of any version, or `save` wrote.
+    """Load the arrays of a file that MXNet, of any version, or `save` wrote, or of any safetensors file.
 
-    They come on cpu(0), wherever they were saved. Nothing in the file is executed.
+    Which format it is, its content tells. The arrays come on cpu(0), wherever they were saved. Nothing in the file is
+    executed. A safetensors file of 16 MB or more is mapped into memory, see `safetensors.read`.
 
     Returns:
         A dict if the file holds names, else a list.
@@ -191,15 +219,30 @@ def load(fname: str | os.PathLike[str]) -> Arrays:
     settle(path)
     try:
         with open(path, "rb") as file:
-            return read(file, os.fstat(file.fileno()).st_size, path)
+            head = file.read(_HEAD_BYTES)
+            if not _is_safetensors(head, path):
+                file.seek(0)
+                return read(file, os.fstat(file.fileno()).st_size, path)
     except FileError:
         raise
     except OSError as error:
         raise FileError(error.errno or 0, f"cannot load: {error.strerror or error}", path) from error
+    return safetensors.read(path)[0]
+
+
+def _is_safetensors(head: bytes, path: str) -> bool:
+    """Say whether a file is to be read as safetensors: if it looks like one, or has its name and is not MXNet's."""
+    if looks_like(head):
+        return True
+    is_ours = int.from_bytes(head[:8], "little") == LIST_MAGIC
+    return path.lower().endswith(SAFETENSORS) and not is_ours and not likely_kind(head)
 
 
 def load_frombuffer(buf: bytes | bytearray | memoryview) -> Arrays:
     """Load arrays from the bytes of a file; otherwise like `load`."""
     if not isinstance(buf, (bytes, bytearray, memoryview)):
         raise DTypeError(f"load_frombuffer takes bytes, got {type(buf).__name__}")
-    return read(io.BytesIO(buf), memoryview(buf).nbytes, "<buffer>")
+    view = memoryview(buf).cast("B")
+    if looks_like(bytes(view[:_HEAD_BYTES])):
+        return safetensors.read_bytes(view, "<buffer>")
+    return read(io.BytesIO(buf), view.nbytes, "<buffer>")

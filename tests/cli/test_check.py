@@ -77,3 +77,55 @@ def test_bad_words(capsys):
     ]:
         assert check(DET2 / "mtcnn_det2-symbol.json", *words) == 2
         assert match in capsys.readouterr().err
+
+
+# --- folders of models
+
+
+def test_every_model_of_a_folder_is_tried(tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    net = mx.sym.FullyConnected(mx.sym.Variable("data"), num_hidden=3, name="fc")
+    params = {"fc_weight": mx.nd.ones((3, 5)), "fc_bias": mx.nd.array([1, float("nan"), 2])}
+    mx.model.save_checkpoint("b", 2, net, params, {})
+    mx.checkpoint.save_checkpoint("c", 1, net, params, {}, format="safetensors")
+    mx.interop.save_pretrained("d", net, params, {}, [("data", (1, 5))])
+    mx.nd.save("numbers.safetensors", {"a": mx.nd.ones((1,))})
+    (tmp_path / "e.safetensors").write_bytes(b"\x30\0\0\0\0\0\0\0{}")
+    (tmp_path / "other.json").write_text('{"rows": []}')
+    (tmp_path / "text.txt").write_text("x")
+    (tmp_path / "sub").mkdir()
+    graph = json.loads(net.tojson())
+    graph["nodes"][3]["op"] = "Missing"
+    (tmp_path / "sub" / "a.json").write_text(json.dumps(graph))
+    assert check(".") == 1
+    *lines, odd, total = capsys.readouterr().out.splitlines()
+    assert odd.startswith("error ./sub/a.json: ")
+    assert "Missing" in odd
+    assert total == "3 of 5 models can be used"
+    assert lines == [
+        "ok    ./b-symbol.json: mxnet epoch 2, 4 nodes, 18 parameters; data (1, 5) -> fc_output (1, 3) (1 numbers not "
+        "finite)",
+        "ok    ./c-0001.safetensors: safetensors, 4 nodes, 18 parameters; data (1, 5) -> fc_output (1, 3) (1 numbers "
+        "not finite)",
+        "error ./e.safetensors: byte 0: a header of 48 bytes, but 2 are left; the file is truncated or damaged",
+        "ok    ./d: folder, 4 nodes, 18 parameters; data (1, 5) -> fc_output (1, 3) (1 numbers not finite)",
+    ]
+    (tmp_path / "e.safetensors").unlink()
+    (net * mx.sym.Variable("x")).save("sub/a.json")
+    assert check(".", "--shape", "x=1,3", "--shape", "data:1,5") == 0
+    assert "no parameters, random ones; data (1, 5) -> _mul0_output" in capsys.readouterr().out
+
+
+def test_a_folder_that_is_a_model_is_checked_as_one(tmp_path, capsys):
+    net = mx.sym.FullyConnected(mx.sym.Variable("data"), num_hidden=3, name="fc")
+    params = {"fc_weight": mx.nd.ones((3, 5)), "fc_bias": mx.nd.ones((3,))}
+    mx.interop.save_pretrained(tmp_path / "d", net, params, {}, [("data", (1, 5))])
+    assert check(tmp_path / "d") == 0
+    assert "operators: FullyConnected 1 (none missing)" in capsys.readouterr().out
+    assert check(tmp_path / "d", "--epoch", "3") == 2
+    assert "is a folder" in capsys.readouterr().err
+
+
+def test_a_folder_without_models(tmp_path, capsys):
+    assert check(tmp_path) == 2
+    assert "there is no model in this folder" in capsys.readouterr().err

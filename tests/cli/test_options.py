@@ -12,7 +12,9 @@ from dpmodule.context import cpu
 SENSELESS = ["0", "-1", "nan", "inf", "-inf", "-1e3", "1e400", "9" * 30, "no such thing", "", " "]
 TAKEN = {  # of these, what options take, or look at when the data have been read
     **dict.fromkeys(("--lr", "--batch-size", "--classes", "--epochs", "--save-every", "--workload"), []),
-    **dict.fromkeys(("--wd", "--momentum", "--seed", "--target", "--validation", "--index-base"), ["0"]),
+    **dict.fromkeys(
+        ("--wd", "--momentum", "--seed", "--target", "--validation", "--index-base", "--tolerance"), ["0"]
+    ),
     **dict.fromkeys(("--epoch", "--load-epoch"), ["0"]),
     **dict.fromkeys(
         ("--prefix", "--output", "--label-column", "--validation-column", "--files", "--label"),
@@ -22,6 +24,7 @@ TAKEN = {  # of these, what options take, or look at when the data have been rea
     "--dropout": ["0"],
     "train-files --validation": SENSELESS[:-2],
 }
+REQUIRED = {"convert": ["in", "out"]}
 
 
 def commands():
@@ -36,7 +39,7 @@ def test_every_option_refuses_what_makes_no_sense(capsys):
     for command, subparser in commands():
         for option in (a.option_strings[0] for a in subparser._actions if a.option_strings and a.nargs != 0):
             for value in SENSELESS:
-                words = options.with_values([command, option, value])
+                words = options.with_values([command, option, value, *REQUIRED.get(command, ())])
                 if value in TAKEN.get(f"{command} {option}", TAKEN.get(option, [])):
                     parser.parse_args(words)
                     continue
@@ -95,6 +98,7 @@ def test_one_line_says_what_is_wrong(words, match, run):
         (options.shape, "(1, 8, 8)", (1, 8, 8)),
         (options.shape, "(64,)", (64,)),
         (options.input_shape, "data=1,3", ("data", (1, 3))),
+        (options.input_shape, "data:1,3", ("data", (1, 3))),
         (options.input_shape, "1,3", (None, (1, 3))),
         (options.workload, "1,3", [1.0, 3.0]),
         (options.epoch, "interrupted", "interrupted"),

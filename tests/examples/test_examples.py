@@ -12,7 +12,8 @@ STREAMS = sorted((FOLDER / "streams").glob("*.py"))
 AUTOBATCH = sorted((FOLDER / "autobatch").glob("*.py"))
 HOGWILD = sorted((FOLDER / "hogwild").glob("*.py"))
 AGENTS = sorted((FOLDER / "agents").glob("*.py"))
-EXAMPLES = [*sorted(FOLDER.glob("*.py")), *STREAMS, *AUTOBATCH, *HOGWILD, *AGENTS]
+INTEROP = sorted((FOLDER / "interop").glob("*.py"))
+EXAMPLES = [*sorted(FOLDER.glob("*.py")), *STREAMS, *AUTOBATCH, *HOGWILD, *AGENTS, *INTEROP]
 
 
 def run_short_form(path, tmp_path, *options, **changes):

@@ -105,7 +105,7 @@ def _change_json(data: bytes, rng: random.Random) -> bytes:
                 container[key] = other[place]
             elif isinstance(container, dict):
                 container[
-                    rng.choice(("op", "name", "inputs", "attrs", "attr", "param", "x", "subgraphs"))
+                    rng.choice(("op", "name", "inputs", "attrs", "attr", "param", "x", "subgraphs", "shape"))
                 ] = container.pop(key)
         except (KeyError, IndexError):  # an earlier change took it away
             continue
@@ -125,6 +125,10 @@ def mutate(data: bytes, others: list[bytes], rng: random.Random) -> bytes:
     """
     if data[:1] == b"{" and rng.random() < 0.6:
         return _change_json(data, rng)
+    if data[8:9] == b"{" and rng.random() < 0.6:  # safetensors: the header, whose length stands before it
+        end = 8 + int.from_bytes(data[:8], "little")
+        header = _change_json(data[8:end], rng)
+        return len(header).to_bytes(8, "little") + header + data[end:]
     changed = bytearray(data)
     if rng.random() < 0.1:
         other = rng.choice(others)

@@ -33,6 +33,24 @@ def _arrays() -> list[bytes]:
     return [(folder / name).read_bytes() for name in (*names, "v3_npshape.params")]
 
 
+def _safetensors(folder: Path) -> list[bytes]:
+    arrays = {
+        "arg:weight": mx.nd.ones((3, 2)),
+        "aux:mean": mx.nd.array([1, 2], dtype="float64"),
+        "flag": mx.nd.array([1, 0, 1], dtype="bool"),
+        "half": mx.nd.ones((1,), dtype="bfloat16"),
+        "none": mx.nd.empty((0, 3)),
+        "scalar": mx.nd.array(np.int64(5), dtype="int64"),
+    }
+    found = []
+    for chosen, texts in ((arrays, {"symbol": "{}"}), ({"a": arrays["arg:weight"]}, {}), ({}, {"a": "b"})):
+        path = folder / "seed.safetensors"
+        with path.open("wb") as file:
+            mx.nd.safetensors.write(file, chosen, texts)
+        found.append(path.read_bytes())
+    return found
+
+
 def _states() -> list[bytes]:
     found = []
     for name, options in (("sgd", {"momentum": 0.9}), ("adam", {}), ("ftrl", {})):
@@ -71,6 +89,14 @@ def _read_arrays(data: bytes, folder: Path) -> None:
     found = mx.nd.load_frombuffer(data)
     for array in found.values() if isinstance(found, dict) else found:
         array.wait_to_read()
+
+
+def _read_safetensors(data: bytes, folder: Path) -> None:
+    path = folder / "a.safetensors"
+    path.write_bytes(data)
+    for array in mx.nd.load(path).values():
+        array.asnumpy().sum()
+    mx.nd.safetensors.read_metadata(str(path))
 
 
 def _read_states(data: bytes, folder: Path) -> None:
@@ -124,6 +150,7 @@ def _read_idx(data: bytes, folder: Path) -> None:
 KINDS: dict[str, tuple[Callable[[Path], list[bytes]], Callable[[bytes, Path], None]]] = {
     "symbol.json": (lambda folder: _graphs(), _read_graph),
     "params": (lambda folder: _arrays(), _read_arrays),
+    "safetensors": (_safetensors, _read_safetensors),
     "states": (lambda folder: _states(), _read_states),
     "rec": (_records, _read_records),
     "idx": (lambda folder: [b"0\t0\n1\t44\n2\t80\n3\t88\n"], _read_index),

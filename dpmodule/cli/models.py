@@ -1,0 +1,293 @@
+"""Models of every kind, read as symbol and parameters, and written as another kind."""
+
+from __future__ import annotations
+
+import importlib
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from .. import checkpoint, interop, ndarray, symbol
+from ..atomic import write_atomically
+from ..base import ArgumentError, FileFormatError, MXNetError, dtype_name
+from ..ndarray import NDArray, safetensors
+from ..symbol import Symbol
+from . import networks
+from .kinds import Place, find
+from .shapes import find_shapes, input_names, label_inputs
+
+__all__ = ["Model", "read", "write"]
+
+_USUAL_SIZES = (8, 1, 16, 32, 64, 224)
+"""Sizes that are tried for axes other than the first where an ONNX file leaves them open."""
+
+Params = Mapping[str, NDArray]
+Shapes = dict[str, tuple[int, ...]]
+
+
+@dataclass(frozen=True)
+class Model:
+    """A graph with its parameters."""
+
+    place: Place
+    net: Symbol
+    arg_params: Params
+    aux_params: Params
+    shapes: Shapes = field(default_factory=dict)
+    """Shapes of inputs, as far as the files tell."""
+
+    @property
+    def values(self) -> dict[str, NDArray]:
+        """Parameters and auxiliary states by name."""
+        return {**self.arg_params, **self.aux_params}
+
+    @property
+    def data_names(self) -> list[str]:
+        """Inputs that are no labels, in the order of the graph's arguments."""
+        labels = set(self.label_names)
+        inputs = input_names(self.net, self.values) - labels
+        return [name for name in self.net.list_arguments() if name in inputs]
+
+    @property
+    def label_names(self) -> list[str]:
+        """Inputs that are labels, by their place or by their name."""
+        labels = {*networks.label_names(self.net), *label_inputs(self.net)} - set(self.arg_params)
+        return [name for name in self.net.list_arguments() if name in labels]
+
+
+def read(
+    place: Place, graph: str | None = None, params: str | None = None, shapes: Shapes | None = None
+) -> Model:
+    """Return the model at a place.
+
+    Args:
+        place: where it is, and of which kind.
+        graph: file of its graph, if that lies elsewhere.
+        params: file of its parameters, if they lie elsewhere.
+        shapes: shapes of inputs that the user gave; a program of torch is translated for them.
+
+    Raises:
+        ArgumentError: the graph is missing.
+        FileFormatError: a file is damaged.
+    """
+    if place.kind == "folder":
+        found = interop.load_pretrained(place.path)
+        return Model(place, found.symbol, found.arg_params, found.aux_params, dict(found.data_shapes))
+    if place.kind == "onnx":
+        return _read_onnx(place, shapes or {})
+    if place.kind == "pt2":
+        return _read_exported(place)
+    if place.is_prefix and params is None and graph is None:
+        return Model(place, *checkpoint.load_checkpoint(place.path, place.epoch or 0))
+    return _read_pair(place, graph, params)
+
+
+def _read_pair(place: Place, graph: str | None, params: str | None) -> Model:
+    """Return the model of a graph and parameters that lie in files of any names."""
+    net = _graph(place, graph)
+    if params is None and place.is_prefix:
+        arg_params, aux_params = checkpoint.load_params(place.path, place.epoch or 0)
+        values = {**arg_params, **aux_params}
+    elif params is None and place.is_graph:
+        raise ArgumentError(f"{place.path} is a graph; which file holds its parameters? --params FILE")
+    else:
+        values = _values(place.path if params is None else params)
+    states = set(net.list_auxiliary_states())
+    known = {*net.list_arguments(), *states}
+    extra = sorted(set(values) - known)
+    if extra:
+        raise FileFormatError(f"{params or place.path}: holds {', '.join(extra)}, which the graph has not")
+    return Model(
+        place,
+        net,
+        {name: value for name, value in values.items() if name not in states},
+        {name: value for name, value in values.items() if name in states},
+    )
+
+
+def _graph(place: Place, graph: str | None) -> Symbol:
+    if graph is not None:
+        return symbol.load(graph)
+    if place.is_graph:
+        return symbol.load(place.path)
+    if place.is_prefix:
+        return checkpoint.saved_symbol(place.path, place.epoch or 0)
+    if place.kind == "safetensors":
+        text = safetensors.read_metadata(place.path).get(checkpoint.SYMBOL)
+        if text is not None:
+            try:
+                return symbol.load_json(text)
+            except FileFormatError as error:
+                raise FileFormatError(f"{place.path}: the text {checkpoint.SYMBOL!r}: {error}") from error
+    beside = f"{os.path.splitext(place.path)[0]}-symbol.json"
+    if not os.path.exists(beside):
+        raise ArgumentError(
+            f"{place.path} holds parameters; which file holds the graph? There is no {beside}: --symbol FILE"
+        )
+    return symbol.load(beside)
+
+
+def _values(path: str) -> dict[str, NDArray]:
+    """Return what a file holds by bare name."""
+    if find(path).kind == "pt":
+        return interop.load_torch_state(path)
+    found = ndarray.load(path)
+    if not isinstance(found, dict):
+        raise FileFormatError(f"{path}: holds a list of arrays without names, expected those of a checkpoint")
+    return {key.removeprefix("arg:").removeprefix("aux:"): array for key, array in found.items()}
+
+
+def _onnx() -> Any:
+    return importlib.import_module("..onnx", __package__)
+
+
+def _read_onnx(place: Place, shapes: Shapes) -> Model:
+    net, arg_params, aux_params = _onnx().import_model(place.path)
+    told = dict(_onnx().get_model_metadata(place.path)["input_tensor_data"])
+    values = {**arg_params, **aux_params}
+    return Model(place, net, arg_params, aux_params, {**_filled(net, values, told, shapes), **shapes})
+
+
+def _filled(net: Symbol, values: Params, told: Mapping[str, Sequence[int]], shapes: Shapes) -> Shapes:
+    """Return shapes of inputs with sizes in place of those that a file leaves open (0): the first that fit."""
+    for size in _USUAL_SIZES:
+        found = {
+            name: tuple(each or (size if axis else 1) for axis, each in enumerate(shape))
+            for name, shape in told.items()
+            if shape
+        }
+        try:
+            find_shapes(net, {**found, **shapes}, values, guess=False)
+        except MXNetError:
+            continue
+        return found
+    return {name: tuple(shape) for name, shape in told.items() if shape and all(shape)}
+
+
+def _read_exported(place: Place) -> Model:
+    """Return the model of a program that `torch.export.save` wrote."""
+    program = exported(place.path)
+    if program.example_inputs is None:
+        raise FileFormatError(f"{place.path}: has no example inputs; save it with those it was exported with")
+    examples, named = program.example_inputs
+    module: Any = program.module()
+    translate: Any = symbol.from_torch
+    net, arg_params, aux_params = translate(module, *examples, dynamic=_open_sizes(program), **named)
+    inputs = [name for name in net.list_arguments() if name not in arg_params]
+    shapes = {name: tuple(each.shape) for name, each in zip(inputs, (*examples, *named.values()))}
+    return Model(place, net, arg_params, aux_params, shapes)
+
+
+def _open_sizes(program: Any) -> dict[str, dict[int, str]]:
+    """Return which axes of a program's inputs may have any size, and what the sizes are called."""
+    inputs = [node for node in program.graph.nodes if node.name in program.graph_signature.user_inputs]
+    sizes = {
+        node.name: {
+            axis: str(size) for axis, size in enumerate(node.meta["val"].shape) if not isinstance(size, int)
+        }
+        for node in inputs
+    }
+    return {name: axes for name, axes in sizes.items() if axes}
+
+
+def exported(path: str) -> Any:
+    """Return the program in a file that `torch.export.save` wrote.
+
+    Raises:
+        FileFormatError: it is damaged.
+    """
+    try:
+        return torch.export.load(path)
+    except Exception as error:  # torch has many kinds for what may be wrong
+        lines = str(error).splitlines() or [type(error).__name__]
+        raise FileFormatError(f"{path}: no program that torch.export.save wrote: {lines[0]}") from error
+
+
+def write(model: Model, place: Place, shapes: Shapes, opset: int | None) -> list[str]:
+    """Write a model as another kind; return the files.
+
+    Args:
+        model: the model.
+        place: where, and which kind.
+        shapes: shape of every input.
+        opset: version of ONNX's operators; None = the exporter's choice.
+
+    Raises:
+        ArgumentError: the kind cannot hold the model.
+        FileError: a file cannot be written.
+    """
+    os.makedirs(os.path.dirname(place.path) or ".", exist_ok=True)
+    if place.kind == "folder":
+        data = [(name, shapes[name]) for name in model.data_names]
+        interop.save_pretrained(
+            place.path, model.net, model.arg_params, model.aux_params, data, model.label_names
+        )
+        return sorted(os.path.join(place.path, name) for name in os.listdir(place.path))
+    if place.kind == "onnx":
+        return [_write_onnx(model, place.path, shapes, opset)]
+    if place.kind == "pt2":
+        return [_write_exported(model, place.path, shapes)]
+    if place.kind == "pt":
+        return _write_state(model, place.path)
+    return _write_checkpoint(model, place)
+
+
+def _write_checkpoint(model: Model, place: Place) -> list[str]:
+    if place.is_prefix:
+        epoch, kind = place.epoch or 0, "params" if place.kind == "mxnet" else place.kind
+        checkpoint.save_checkpoint(
+            place.path, epoch, model.net, model.arg_params, model.aux_params, format=kind
+        )
+        written = [checkpoint.params_file(place.path, epoch, kind)]
+        return [checkpoint.symbol_file(place.path), *written] if kind == "params" else written
+    arrays = {f"arg:{name}": array for name, array in model.arg_params.items()}
+    arrays.update({f"aux:{name}": array for name, array in model.aux_params.items()})
+    texts = {checkpoint.SYMBOL: model.net.tojson()}
+    write_atomically(place.path, lambda file: safetensors.write(file, arrays, texts))
+    return [place.path]
+
+
+def _write_state(model: Model, path: str) -> list[str]:
+    tensors = {name: array.tensor.detach().clone() for name, array in model.values.items()}
+    beside = f"{os.path.splitext(path)[0]}-symbol.json"
+    write_atomically(path, lambda file: torch.save(tensors, file))
+    model.net.save(beside)
+    return [path, beside]
+
+
+def _write_onnx(model: Model, path: str, shapes: Shapes, opset: int | None) -> str:
+    names = model.data_names
+    types = [_input_type(model, name) for name in names]
+    more = {} if opset is None else {"opset": opset}
+    written: str = _onnx().export_model(
+        model.net, model.values, [shapes[n] for n in names], types, path, **more
+    )
+    return written
+
+
+def _input_type(model: Model, name: str) -> str:
+    """Return the element type of an input: what the graph declares, else that of the parameters."""
+    known = {key: value.dtype for key, value in model.arg_params.items()}
+    try:
+        found = dict(zip(model.net.list_arguments(), model.net.infer_type(**known)[0] or ()))
+    except MXNetError:
+        found = {}
+    return dtype_name(found.get(name))
+
+
+def _write_exported(model: Model, path: str, shapes: Shapes) -> str:
+    net: Any = model.net
+    module = net.to_torch(model.arg_params, model.aux_params).eval()
+    batch = max(shapes[name][0] for name in model.data_names)
+    grown = {name: (2 if batch == 1 else shapes[name][0], *shapes[name][1:]) for name in model.data_names}
+    examples = tuple(torch.zeros(grown[name]) for name in model.data_names)  # a size of 1 would stay fixed
+    program = torch.export.export(module, examples, dynamic_shapes=_dynamic(examples))
+    write_atomically(path, lambda file: torch.export.save(program, file))
+    return path
+
+
+def _dynamic(examples: Sequence[torch.Tensor]) -> Any:
+    return tuple({0: torch.export.Dim.AUTO} if each.dim() else None for each in examples)

@@ -1,0 +1,274 @@
+"""A folder with everything that a network needs, which other libraries and people can read.
+
+``config.json``           what goes in: names, shapes and types of the inputs, names of labels and outputs, versions
+``symbol.json``           the graph
+``model.safetensors``     parameters and auxiliary states by name; the graph tells which are which
+``preprocessor.json``     what is done to the data before, if that was told
+``README.md``             a model card
+
+Parameters of more than 5 GB are spread over several files with an index. All files of a save switch together.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from typing import Any, NamedTuple
+
+from ..atomic import Writer, naming_errors
+from ..base import ArgumentError, DTypeError, FileError, FileFormatError, dtype_name
+from ..commit import read_settled, write_set
+from ..io import DataDesc
+from ..libinfo import __version__
+from ..ndarray import NDArray
+from ..ndarray.convert import jsonable
+from ..symbol import Symbol
+from ..symbol import load as load_symbol
+from .card import make_card
+from .hub import local_folder
+from .weights import INDEX_FILE, WEIGHTS_FILE, is_weights_file, load_weights, weight_files
+
+__all__ = [
+    "CONFIG_FILE",
+    "MAX_SHARD_BYTES",
+    "PREPROCESSOR_FILE",
+    "SYMBOL_FILE",
+    "Pretrained",
+    "load_pretrained",
+    "save_pretrained",
+]
+
+CONFIG_FILE = "config.json"
+SYMBOL_FILE = "symbol.json"
+PREPROCESSOR_FILE = "preprocessor.json"
+_CARD_FILE = "README.md"
+
+MAX_SHARD_BYTES = 5 * 10**9
+"""Bytes of parameters in a file, beyond which there are several: what sites that keep models advise."""
+
+_VERSION = 1
+_PREPROCESSING = ("labels", "mean", "scale", "size")
+
+
+class Pretrained(NamedTuple):
+    """What a folder holds."""
+
+    symbol: Symbol
+    arg_params: dict[str, NDArray]
+    aux_params: dict[str, NDArray]
+    config: dict[str, Any]
+    """What ``config.json`` says: "data" is a list of dicts with "name", "shape" and "dtype"; "label_names" and
+    "state_names" are lists of names."""
+    preprocessor: dict[str, Any]
+    """What is done to the data before: "mean", "scale", "size", "labels"; empty if the folder does not tell."""
+
+    @property
+    def data_shapes(self) -> list[DataDesc]:
+        """Names, shapes and types of the inputs, the batch first, as `Module.bind` takes them."""
+        return [DataDesc(each["name"], each["shape"], each["dtype"]) for each in self.config["data"]]
+
+
+def save_pretrained(
+    folder: str | os.PathLike[str],
+    symbol: Symbol,
+    arg_params: Mapping[str, NDArray],
+    aux_params: Mapping[str, NDArray],
+    data_shapes: Sequence[Any],
+    label_names: Sequence[str] = (),
+    state_names: Sequence[str] = (),
+    preprocessor: Mapping[str, Any] | None = None,
+    card: str | None = None,
+    max_shard_bytes: int = MAX_SHARD_BYTES,
+) -> None:
+    """Save a network as a folder, which is made if it is missing; files of an earlier save are replaced together.
+
+    Args:
+        folder: the folder.
+        symbol: the graph.
+        arg_params: parameters by name.
+        aux_params: auxiliary states by name.
+        data_shapes: name and shape, the batch first, of each input, or its `DataDesc`.
+        label_names: inputs that are labels.
+        state_names: inputs that carry state from batch to batch.
+        preprocessor: some of "mean", "scale", "size" and "labels", as numbers, texts, lists or arrays; None leaves what
+            the folder has.
+        card: text of the model card ``README.md``; None leaves one that is there, or makes one.
+        max_shard_bytes: bytes of parameters in a file, beyond which there are several.
+
+    Raises:
+        ArgumentError: parameters do not fit the graph, are sparse, or another argument is none of these.
+        FileError: a file cannot be written; what was there is untouched then.
+
+    Example:
+        >>> net = mx.sym.FullyConnected(mx.sym.Variable("data"), num_hidden=2, name="fc")
+        >>> params = {"fc_weight": mx.nd.ones((2, 3)), "fc_bias": mx.nd.zeros((2,))}
+        >>> mx.interop.save_pretrained("net", net, params, {}, [("data", (1, 3))])
+        >>> sorted(os.listdir("net"))
+        ['README.md', 'config.json', 'model.safetensors', 'symbol.json']
+    """
+    path = os.fspath(folder)
+    params = {**arg_params, **aux_params}
+    config = _config(
+        symbol, params, _inputs(data_shapes), {"label_names": label_names, "state_names": state_names}
+    )
+    problems = _misfits(symbol, params, config)
+    if problems:
+        raise ArgumentError(f"save_pretrained: {'; '.join(problems)}")
+    weights = weight_files(params, max_shard_bytes)
+    config["weights"] = INDEX_FILE if INDEX_FILE in weights else WEIGHTS_FILE
+    files: dict[str, bytes | Writer] = {
+        CONFIG_FILE: json.dumps(config, indent=2).encode(),
+        SYMBOL_FILE: symbol.tojson().encode(),
+        **weights,
+    }
+    if preprocessor is not None:
+        files[PREPROCESSOR_FILE] = json.dumps(_preprocessing(preprocessor), indent=2).encode()
+    if card is not None or not os.path.exists(os.path.join(path, _CARD_FILE)):
+        operators = Counter(node.op.name for node in symbol.graph.nodes if node.op is not None)
+        count = sum(array.size for array in params.values())
+        name = os.path.basename(os.path.abspath(path))
+        files[_CARD_FILE] = make_card(name, config, count, operators, preprocessor, card).encode()
+    _write(path, files)
+
+
+def _inputs(data_shapes: Sequence[Any]) -> list[dict[str, Any]]:
+    return [
+        {"name": each[0], "shape": list(each[1]), "dtype": dtype_name(getattr(each, "dtype", None))}
+        for each in data_shapes
+    ]
+
+
+def _config(
+    symbol: Symbol,
+    params: Mapping[str, NDArray],
+    inputs: list[dict[str, Any]],
+    others: Mapping[str, Sequence[str]],
+) -> dict[str, Any]:
+    dtypes = sorted({dtype_name(array.dtype) for array in params.values()})
+    arguments = symbol.list_arguments()
+    return {
+        "format_version": _VERSION,
+        "library_name": "dpmodule",
+        "library_version": __version__,
+        "data": inputs,
+        **{key: [name for name in names if name in arguments] for key, names in others.items()},
+        "outputs": symbol.list_outputs(),
+        "dtype": dtypes[0] if len(dtypes) == 1 else dtypes,
+    }
+
+
+def _misfits(symbol: Symbol, params: Mapping[str, NDArray], config: Mapping[str, Any]) -> list[str]:
+    """Say what does not fit between a graph, its parameters, and its inputs."""
+    known = {*symbol.list_arguments(), *symbol.list_auxiliary_states()}
+    inputs = [each["name"] for each in config["data"]]
+    unknown = [name for name in inputs if name not in known]
+    inputs += [*config["label_names"], *config["state_names"]]
+    found = (
+        ("no parameters for", [name for name in known if name not in params and name not in inputs]),
+        ("parameters that the symbol has not:", [name for name in params if name not in known]),
+        ("inputs that the symbol has not:", unknown),
+        ("inputs that are parameters, too:", [name for name in inputs if name in params]),
+    )
+    return [f"{what} {', '.join(sorted(names))}" for what, names in found if names]
+
+
+def _preprocessing(given: Mapping[str, Any]) -> Any:
+    unknown = sorted(set(given) - set(_PREPROCESSING))
+    if unknown:
+        raise ArgumentError(
+            f"preprocessor has {', '.join(map(repr, unknown))}, expected some of {', '.join(_PREPROCESSING)}"
+        )
+    return jsonable(given)
+
+
+def _write(folder: str, files: Mapping[str, bytes | Writer]) -> None:
+    """Write the files as one set, and remove what an earlier save spread its parameters over."""
+    with naming_errors(folder):
+        os.makedirs(folder, exist_ok=True)
+    write_set(
+        {os.path.join(folder, name): content for name, content in files.items()},
+        "pretrained",
+        is_weights_file,
+    )
+    for name in os.listdir(folder):
+        if is_weights_file(name) and name not in files:
+            with suppress(OSError):
+                os.unlink(os.path.join(folder, name))
+
+
+def load_pretrained(folder: str | os.PathLike[str], revision: str | None = None) -> Pretrained:
+    """Load the network in a folder that `save_pretrained` wrote.
+
+    Args:
+        folder: the folder, or a repository's id such as "user/name", which `huggingface_hub` fetches.
+        revision: branch, tag or commit of the repository.
+
+    Raises:
+        FileError: there is no such folder, a file is missing, or the repository cannot be fetched.
+        FileFormatError: a file is damaged, or parameters do not fit the graph; all that do not are told.
+        MissingPackageError: it is an id, and `huggingface_hub` is not installed.
+    """
+    path = local_folder(os.fspath(folder), revision)
+    if not os.path.exists(os.path.join(path, CONFIG_FILE)) and not os.path.exists(
+        os.path.join(path, SYMBOL_FILE)
+    ):
+        raise FileError(2, f"no folder that save_pretrained wrote: there is no {CONFIG_FILE}", path)
+    config = _read_config(os.path.join(path, CONFIG_FILE))
+    symbol = load_symbol(os.path.join(path, SYMBOL_FILE))
+    params = load_weights(path, config.get("weights") == INDEX_FILE)
+    problems = _misfits(symbol, params, config)
+    if problems:
+        raise FileFormatError(f"{path}: {'; '.join(problems)}")
+    states = set(symbol.list_auxiliary_states())
+    return Pretrained(
+        symbol,
+        {name: array for name, array in params.items() if name not in states},
+        {name: array for name, array in params.items() if name in states},
+        config,
+        _read_preprocessor(os.path.join(path, PREPROCESSOR_FILE)),
+    )
+
+
+def _read_json(path: str) -> dict[str, Any]:
+    try:
+        found = json.loads(read_settled(path))
+    except (ValueError, RecursionError) as error:
+        raise FileFormatError(f"{path}: no JSON ({error})") from None
+    if not isinstance(found, dict):
+        raise FileFormatError(f"{path}: holds {type(found).__name__}, expected an object")
+    return found
+
+
+def _read_config(path: str) -> dict[str, Any]:
+    config = _read_json(path)
+    version, data = config.get("format_version"), config.get("data")
+    if version != _VERSION:
+        raise FileFormatError(
+            f"{path}: format_version is {version!r}, expected {_VERSION}; another library wrote it, or a newer "
+            "version of this one"
+        )
+    if not (isinstance(data, list) and all(map(_is_input, data))):
+        raise FileFormatError(f"{path}: data is no list of inputs with name, shape and dtype")
+    for key in ("label_names", "state_names"):
+        names = config.setdefault(key, [])
+        if not (isinstance(names, list) and all(isinstance(each, str) for each in names)):
+            raise FileFormatError(f"{path}: {key} is no list of names")
+    return config
+
+
+def _is_input(found: Any) -> bool:
+    if not isinstance(found, dict) or not isinstance(found.get("name"), str):
+        return False
+    shape = found.get("shape")
+    try:
+        dtype_name(found.get("dtype"))
+    except DTypeError:
+        return False
+    return isinstance(shape, list) and all(type(each) is int and each >= 0 for each in shape)
+
+
+def _read_preprocessor(path: str) -> dict[str, Any]:
+    return _read_json(path) if os.path.exists(path) else {}

@@ -1,0 +1,277 @@
+"""``dpmodule convert``: kinds are told from content, and what is written computes the same."""
+
+import importlib
+import importlib.util
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+import dpmodule as mx
+from dpmodule import checkpoint
+from dpmodule.base import ArgumentError, FileFormatError
+from dpmodule.cli.__main__ import main
+from dpmodule.cli.compare import compare, draw
+from dpmodule.cli.kinds import find, wanted
+
+LENET = Path(__file__).parents[1] / "data" / "checkpoints" / "toy_lenet"
+
+
+@pytest.fixture
+def here(tmp_path, monkeypatch):
+    """A folder to work in, with a small network under the prefix "net"."""
+    monkeypatch.chdir(tmp_path)
+    net = mx.sym.FullyConnected(mx.sym.Variable("data"), num_hidden=3, name="fc")
+    net = mx.sym.SoftmaxOutput(mx.sym.BatchNorm(net, name="bn"), name="softmax")
+    module = mx.mod.Module(net)
+    module.bind([("data", (4, 5))], [("softmax_label", (4,))])
+    module.init_params(mx.init.Xavier())
+    module.save_checkpoint("net", 7)
+    return tmp_path
+
+
+def convert(*words):
+    return main(["convert", *map(str, words)])
+
+
+def same_params(one, other):
+    assert set(one) == set(other)
+    return all((one[name].asnumpy() == other[name].asnumpy()).all() for name in one)
+
+
+# --- one kind to another
+
+
+def test_around_all_kinds_of_our_own(here, capsys):
+    way = [
+        "net",
+        "a.safetensors",
+        "folder/",
+        "b.pt",
+        "c.pth",
+        "deep/er-0012.safetensors",
+        "deep/er-0012.params",
+    ]
+    for source, target in zip(way, way[1:]):
+        assert convert(source, target) == 0, capsys.readouterr().err
+    shown = capsys.readouterr().out
+    kinds = ("mxnet", "safetensors", "folder", "pt", "pt", "safetensors")
+    assert [
+        line.split("(")[1].split(")")[0] for line in shown.splitlines() if line.startswith("read")
+    ] == list(kinds)
+    assert "read: net (mxnet), 11 nodes, 30 parameters\ninput: data (1, 5)\nwritten: a.safetensors" in shown
+    assert (
+        shown.count("largest difference: 0 among 3 numbers up to 1 (dpmodule against dpmodule), within") == 6
+    )
+    one, other = checkpoint.load_checkpoint("net", 7), checkpoint.load_checkpoint("deep/er", 12)
+    assert one[0].tojson() == other[0].tojson()
+    assert same_params(one[1], other[1])
+    assert same_params(one[2], other[2])
+
+
+def test_a_published_checkpoint(here, capsys):
+    assert convert(LENET / "toy_lenet-0010.params", "lenet/") == 0
+    module = mx.mod.Module.from_pretrained("lenet")
+    assert "data (1, 1, 28, 28)" in capsys.readouterr().out
+    assert same_params(module.get_params()[0], checkpoint.load_params(str(LENET / "toy_lenet"), 10)[0])
+
+
+def test_a_prefix_takes_the_last_epoch_or_the_one_asked_for(here):
+    net, arg_params, aux_params = checkpoint.load_checkpoint("net", 7)
+    checkpoint.save_checkpoint("net", 3, net, {k: v * 2 for k, v in arg_params.items()}, aux_params)
+    assert convert("net", "last.safetensors") == 0
+    assert convert("net", "third", "--epoch", 3, "--to", "safetensors") == 0
+    wanted_bias = arg_params["fc_weight"].asnumpy()
+    np.testing.assert_array_equal(mx.nd.load("last.safetensors")["arg:fc_weight"].asnumpy(), wanted_bias)
+    np.testing.assert_array_equal(
+        mx.nd.load("third-0003.safetensors")["arg:fc_weight"].asnumpy(), wanted_bias * 2
+    )
+
+
+def test_beside_the_other_format(here):
+    assert convert("net", "net", "--to", "safetensors") == 0
+    assert sorted(path.name for path in here.iterdir()) == [
+        "net-0007.params",
+        "net-0007.safetensors",
+        "net-symbol.json",
+    ]
+    assert checkpoint.load_params("net", 7)[0]
+
+
+def test_files_of_any_names(here):
+    shutil.move("net-symbol.json", "graph")
+    shutil.move("net-0007.params", "numbers")
+    assert convert("graph", "a.safetensors", "--params", "numbers") == 0
+    assert convert("numbers", "b.safetensors", "--symbol", "graph") == 0
+    assert Path("a.safetensors").read_bytes() == Path("b.safetensors").read_bytes()
+
+
+def test_what_is_looked_up_gets_whole_numbers(here):
+    net = mx.sym.Embedding(mx.sym.Variable("data"), input_dim=4, output_dim=2, name="e")
+    assert set(draw(net, {"data": (50,), "e_weight": (4, 2)}, ["data"])["data"]) == {0, 1, 2, 3}
+    checkpoint.save_checkpoint("words", 0, net, {"e_weight": mx.nd.ones((4, 2))}, {})
+    assert convert("words", "words.safetensors", "--shape", "data:3,6") == 0
+
+
+# --- kinds
+
+
+def test_content_tells_kinds(here):
+    convert("net", "a.safetensors")
+    convert("net", "folder/")
+    convert("net", "b.pt")
+    torch.save({"a": torch.ones(2)}, "old.bin", _use_new_zipfile_serialization=False)
+    (here / "m").write_bytes(b"\x08\x07\x12\x04test")
+    for old, new, kind in (
+        ("a.safetensors", "x1", "safetensors"),
+        ("net-symbol.json", "x2", "mxnet"),
+        ("net-0007.params", "x3", "mxnet"),
+        ("b.pt", "x4", "pt"),
+        ("old.bin", "x5", "pt"),
+        ("m", "x6", "onnx"),
+        ("folder", "x7", "folder"),
+    ):
+        shutil.move(old, new)
+        assert find(new).kind == kind, old
+
+
+def test_names_tell_what_is_written(here):
+    (here / "there").mkdir()
+    for path, kind in (
+        ("a.onnx", "onnx"),
+        ("a.PT2", "pt2"),
+        ("a.pth", "pt"),
+        ("there", "folder"),
+        ("new/", "folder"),
+        ("net", "mxnet"),
+        ("net-0003.params", "mxnet"),
+        ("net-symbol.json", "mxnet"),
+        ("net-0003.safetensors", "safetensors"),
+    ):
+        assert wanted(path, None, 0).kind == kind, path
+    assert wanted("net-0003.params", None, 0)[1:3] == ("net", 3)
+    assert wanted("net", "safetensors", 4)[1:4] == ("net", 4, True)
+    assert wanted("new", "folder", 0).path == "new"
+
+
+def test_errors_say_what_to_do(here, capsys):
+    mx.nd.save("list", [mx.nd.ones((1,))])
+    mx.nd.save("other.safetensors", {"arg:x": mx.nd.ones((1,))})
+    (here / "junk").write_text("what?")
+    (here / "empty").mkdir()
+    torch.save({"fc_weight": torch.ones(1)}, "alone.pt")
+    for words, match in (
+        (("missing", "a.onnx"), "missing: there is no such file or folder"),
+        (("net", "x.pt", "--epoch", "5"), "saved under this prefix are the epochs: 7"),
+        (("junk", "a.onnx"), "junk: no model"),
+        (("empty", "a.onnx"), "a folder without config.json"),
+        (("alone.pt", "a.onnx"), "There is no alone-symbol.json: --symbol FILE"),
+        (("other.safetensors", "a.onnx", "--symbol", "net-symbol.json"), "holds x, which the graph has not"),
+        (("list", "a.onnx", "--symbol", "net-symbol.json"), "a list of arrays without names"),
+        (("net", "net"), "is net itself"),
+        (("net", "a.pt", "--opset", "17"), "--opset 17 goes with ONNX"),
+        (("net", "empty", "--to", "onnx"), "empty is a folder, and the output is to be onnx"),
+        (("net", "junk", "--to", "folder"), "junk is a file, and the output is to be folder"),
+        (("net", "a.pt", "--shape", "data:1,6"), "does not fit the parameters"),
+        (("net", "a.xyz", "--to", "keras"), "invalid choice"),
+        (("net", "a.pt", "--tolerance", "-1"), "a number from 0"),
+    ):
+        assert convert(*words) == 2, words
+        assert match in capsys.readouterr().err, words
+
+
+# --- the comparison
+
+
+def test_differences():
+    one = [np.float32([1, 2]), np.float32([[3000]])]
+    assert compare(one, one) == (0, 3000, 3)
+    found = compare(one, [np.float32([1, 2.5]), one[1]])
+    assert found == (0.5, 3000, 3)
+    assert found.fits(1e-3)
+    assert not found.fits(1e-4)
+    nan, inf = np.float32([np.nan, np.inf]), np.float32([np.nan, 0])
+    assert compare([nan], [nan]).largest == 0
+    assert compare([nan], [inf]).largest == np.inf
+    for other in ([one[0]], [one[1], one[0]]):
+        with pytest.raises(ArgumentError, match="the outputs have the shapes"):
+            compare(one, other)
+
+
+def test_what_computes_something_else_exits_with_1(here, monkeypatch, capsys):
+    save = checkpoint.save_checkpoint
+
+    def spoil(prefix, epoch, net, arg_params, aux_params, **options):
+        tripled = {name: value * 3 for name, value in arg_params.items()}
+        save(prefix, epoch, net, tripled, aux_params, **options)
+
+    monkeypatch.setattr(checkpoint, "save_checkpoint", spoil)
+    assert convert("net", "spoiled") == 1
+    assert "beyond the tolerance 0.0001" in capsys.readouterr().out
+    assert convert("net", "spoiled", "--tolerance", "1") == 0
+
+
+def test_damaged_archives(here):
+    convert("net", "b.pt")
+    (here / "b.pt").write_bytes((here / "b.pt").read_bytes()[:100])
+    with pytest.raises(FileFormatError, match="a zip archive that is damaged"):
+        find("b.pt")
+    np.savez("c.pt", a=np.ones(2))
+    shutil.move("c.pt.npz", "c.pt")
+    with pytest.raises(FileFormatError, match="none that torch wrote"):
+        find("c.pt")
+
+
+# --- what other parts of the package give
+
+
+def has(name):
+    """Say whether `dpmodule.onnx` has a function."""
+    found = importlib.util.find_spec("dpmodule.onnx")
+    return found is not None and hasattr(importlib.import_module("dpmodule.onnx"), name)
+
+
+@pytest.mark.skipif(not has("export_model"), reason="mx.onnx.export_model is missing")
+def test_onnx_out(here, capsys):
+    assert convert("net", "a.onnx", "--opset", 13) == 0, capsys.readouterr().err
+    assert "dpmodule against ONNX Runtime" in capsys.readouterr().out
+    assert convert("a.onnx", "back", "--shape", "data:2,5") == 0, capsys.readouterr().err
+    assert "(ONNX Runtime against dpmodule)" in capsys.readouterr().out
+
+
+@pytest.mark.skipif(not has("import_model"), reason="mx.onnx.import_model is missing")
+def test_onnx_in(here, capsys):
+    onnx = pytest.importorskip("onnx")
+    helper, kind = onnx.helper, onnx.TensorProto.FLOAT
+    ends = [helper.make_tensor_value_info(name, kind, ["n", size]) for name, size in (("x", 3), ("y", 2))]
+    weight = onnx.numpy_helper.from_array(np.float32([[1, 2], [3, 4], [5, 6]]), "w")
+    nodes = [helper.make_node("MatMul", ["x", "w"], ["h"]), helper.make_node("Relu", ["h"], ["y"])]
+    graph = helper.make_graph(nodes, "g", ends[:1], ends[1:], [weight])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    onnx.save(model, "any.name")
+    assert convert("any.name", "folder/") == 0, capsys.readouterr().err
+    shown = capsys.readouterr().out
+    assert "read: any.name (onnx)" in shown
+    assert "(ONNX Runtime against dpmodule)" in shown
+    assert list(mx.interop.load_pretrained("folder").arg_params) == ["w"]
+
+
+@pytest.mark.skipif(not hasattr(mx.sym.Symbol, "to_torch"), reason="Symbol.to_torch is missing")
+def test_programs_of_torch(here, capsys):
+    assert convert("net", "a.pt2") == 0, capsys.readouterr().err
+    assert "dpmodule against torch" in capsys.readouterr().out
+
+
+@pytest.mark.skipif(not hasattr(mx.sym, "from_torch"), reason="sym.from_torch is missing")
+def test_programs_of_torch_come_in(here, capsys):
+    module = torch.nn.Sequential(torch.nn.Linear(5, 4), torch.nn.Tanh(), torch.nn.Linear(4, 2))
+    sizes = ({0: torch.export.Dim.AUTO},)
+    torch.export.save(torch.export.export(module, (torch.ones(3, 5),), dynamic_shapes=sizes), "program.pt2")
+    assert convert("program.pt2", "ours") == 0, capsys.readouterr().err
+    assert "torch against dpmodule" in capsys.readouterr().out
+    net, arg_params, _ = checkpoint.load_checkpoint("ours", 0)
+    np.testing.assert_array_equal(arg_params["0.weight"].asnumpy(), module[0].weight.detach())
+    (name,) = (name for name in net.list_arguments() if name not in arg_params)
+    assert net.infer_shape(**{name: (9, 5)})[1] == [(9, 2)]

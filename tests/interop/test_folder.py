@@ -1,0 +1,275 @@
+"""A folder with a whole network: what is in it, that it loads elsewhere, and what is refused."""
+
+import json
+import os
+
+import numpy as np
+import pytest
+import safetensors.torch as theirs
+
+import dpmodule as mx
+from dpmodule.base import ArgumentError, FileError, FileFormatError, MissingPackageError
+from helpers.programs import run_program
+
+FILES = ["README.md", "config.json", "model.safetensors", "symbol.json"]
+
+
+def network():
+    net = mx.sym.FullyConnected(mx.sym.Variable("data"), num_hidden=3, name="fc")
+    return mx.sym.SoftmaxOutput(mx.sym.BatchNorm(net, name="bn"), name="softmax")
+
+
+def bound(net=None, shape=(4, 5)):
+    module = mx.mod.Module(net or network())
+    module.bind([("data", shape)], [("softmax_label", shape[:1])])
+    module.init_params(mx.init.Xavier())
+    return module
+
+
+def outputs(module):
+    batch = mx.io.DataBatch([mx.nd.array(np.random.RandomState(0).rand(4, 5))], None)
+    module.forward(batch, is_train=False)
+    return module.get_outputs()[0].asnumpy()
+
+
+@pytest.fixture
+def folder(tmp_path):
+    return tmp_path / "net"
+
+
+def listed(folder):
+    return sorted(os.listdir(folder))
+
+
+def change(folder, name, **changes):
+    path = folder / name
+    path.write_text(json.dumps({**json.loads(path.read_text()), **changes}))
+
+
+# --- what is in it
+
+
+def test_what_is_saved_computes_the_same(folder):
+    module = bound()
+    module.save_pretrained(folder)
+    assert listed(folder) == FILES
+    np.testing.assert_array_equal(outputs(mx.mod.Module.from_pretrained(folder)), outputs(module))
+    assert sorted(theirs.load_file(folder / "model.safetensors")) == [
+        *("bn_beta", "bn_gamma", "bn_moving_mean", "bn_moving_var", "fc_bias", "fc_weight")
+    ]
+    config = json.loads((folder / "config.json").read_text())
+    assert config["data"] == [{"name": "data", "shape": [4, 5], "dtype": "float32"}]
+    assert (config["label_names"], config["outputs"]) == (["softmax_label"], ["softmax_output"])
+    assert (config["dtype"], config["library_version"]) == ("float32", mx.__version__)
+    found = mx.interop.load_pretrained(str(folder))
+    assert found.data_shapes == [("data", (4, 5))]
+    assert (sorted(found.aux_params), found.preprocessor) == (["bn_moving_mean", "bn_moving_var"], {})
+
+
+def test_the_constructor_takes_what_is_not_saved(folder):
+    bound().save_pretrained(folder)
+    module = mx.mod.Module.from_pretrained(folder, context=[mx.cpu(0), mx.cpu(1)], data_names=("data",))
+    assert outputs(module).shape == (4, 3)
+
+
+def test_what_is_loaded_predicts_and_trains(folder):
+    bound().save_pretrained(folder)
+    random = np.random.RandomState(0)
+    data = mx.io.NDArrayIter(random.rand(12, 5).astype("f"), random.randint(0, 3, 12).astype("f"), 6)
+    module = mx.mod.Module.from_pretrained(folder)
+    before = module.predict(data).asnumpy()
+    assert before.shape == (12, 3)
+    assert 0 <= module.score(data, "acc")[0][1] <= 1
+    module.fit(data, num_epoch=2, optimizer_params={"learning_rate": 0.5})
+    assert abs(module.predict(data).asnumpy() - before).max() > 1e-3
+
+
+def test_what_is_done_to_the_data_and_the_card(folder):
+    module = bound()
+    module.save_pretrained(
+        folder, preprocessor={"mean": np.float32([1, 2]), "scale": 0.5, "labels": ["a", "ä"]}
+    )
+    told = {"mean": [1.0, 2.0], "scale": 0.5, "labels": ["a", "ä"]}
+    assert mx.interop.load_pretrained(folder).preprocessor == told
+    card = (folder / "README.md").read_text(encoding="utf-8")
+    assert card.startswith("---\nlibrary_name: dpmodule\ntags:\n- dpmodule\n")
+    assert "| `data` | (4, 5) | float32 |" in card
+    assert "BatchNorm 1, FullyConnected 1, SoftmaxOutput 1" in card
+
+    (folder / "README.md").write_text("mine")
+    module.save_pretrained(folder)  # neither card nor preprocessing are told, so both stay
+    assert (folder / "README.md").read_text() == "mine"
+    assert mx.interop.load_pretrained(folder).preprocessor == told
+    module.save_pretrained(folder, card="# Ours")
+    assert (folder / "README.md").read_text().endswith("- pytorch\n---\n\n# Ours\n")
+    module.save_pretrained(folder, card="---\nlicense: mit\n---\n# Ours")
+    assert (folder / "README.md").read_text() == "---\nlicense: mit\n---\n# Ours"
+
+
+def test_large_parameters_are_spread_and_old_files_go(folder):
+    module = bound()
+    module.save_pretrained(folder, max_shard_bytes=40)
+    shards = [name for name in listed(folder) if name.startswith("model-")]
+    assert len(shards) > 2
+    assert "model.safetensors" not in listed(folder)
+    index = json.loads((folder / "model.safetensors.index.json").read_text())
+    assert index["metadata"]["total_size"] == 4 * (3 * 5 + 3 + 4 * 3)
+    for name, shard in index["weight_map"].items():
+        assert name in theirs.load_file(folder / shard)
+    np.testing.assert_array_equal(outputs(mx.mod.Module.from_pretrained(folder)), outputs(module))
+    module.save_pretrained(folder)
+    assert listed(folder) == FILES
+    np.testing.assert_array_equal(outputs(mx.mod.Module.from_pretrained(folder)), outputs(module))
+
+
+def test_row_sparse_parameters_are_saved_dense(folder):
+    weight = mx.sym.Variable("e_weight", stype="row_sparse")
+    net = mx.sym.Embedding(mx.sym.Variable("data"), weight, input_dim=6, output_dim=2, name="e")
+    module = mx.mod.Module(net, label_names=None)
+    module.bind([("data", (4,))], for_training=False)
+    module.init_params()
+    module.save_pretrained(folder)
+    module.save_checkpoint(str(folder / "net"), 1, format="safetensors")
+    wanted = module.get_params()[0]["e_weight"]
+    other = mx.mod.Module.load(str(folder / "net"), 1, label_names=None)
+    other.bind([("data", (4,))], for_training=False)
+    for loaded in (mx.mod.Module.from_pretrained(folder), other):
+        found = loaded.get_params()[0]["e_weight"]
+        assert found.stype == wanted.stype == "row_sparse"
+        np.testing.assert_array_equal(found.asnumpy(), wanted.asnumpy())
+
+
+def test_names_of_states_are_kept(folder):
+    net = mx.sym.FullyConnected(mx.sym.Variable("data") + mx.sym.Variable("h"), num_hidden=2, name="fc")
+    module = mx.mod.Module(net, label_names=None, state_names=["h"])
+    module.bind([("data", (4, 5))], for_training=False)
+    module.init_params()
+    module.save_pretrained(folder)
+    assert mx.mod.Module.from_pretrained(folder).get_states(False)[0][0].shape == (4, 5)
+
+
+# --- a save that is broken off
+
+
+def test_a_save_that_fails_leaves_the_old_one(folder, monkeypatch):
+    module = bound()
+    module.save_pretrained(folder)
+    before = {name: (folder / name).read_bytes() for name in listed(folder)}
+    with pytest.raises(ArgumentError, match="'lables', expected some of labels, mean, scale, size"):
+        module.save_pretrained(folder, preprocessor={"lables": []})
+    with pytest.raises(ArgumentError, match="max_shard_bytes is 0"):
+        module.save_pretrained(folder, max_shard_bytes=0)
+
+    def fails(*_):
+        raise OSError(28, "no space left")
+
+    monkeypatch.setattr("dpmodule.ndarray.safetensors.bytes_of", fails)
+    with pytest.raises(FileError, match="no space left"):
+        module.save_pretrained(folder, max_shard_bytes=40)
+    assert {name: (folder / name).read_bytes() for name in listed(folder)} == before
+
+
+def test_arguments_that_do_not_fit(folder):
+    params = {"fc_weight": mx.nd.ones((3, 5)), "old": mx.nd.ones((1,)), "data": mx.nd.ones((1,))}
+    with pytest.raises(
+        ArgumentError, match=r"no parameters for bn_beta.*that the symbol has not: old.*x; .*, too: data"
+    ):
+        mx.interop.save_pretrained(folder, network(), params, {}, [("data", (1, 5)), ("x", (1,))])
+    assert not folder.exists()
+
+
+# --- bad folders
+
+
+def test_folders_that_are_none(tmp_path):
+    with pytest.raises(FileError, match=r"there is no config\.json"):
+        mx.interop.load_pretrained(tmp_path)
+    with pytest.raises(FileError, match="no such folder, and no repository's id such as user/name"):
+        mx.interop.load_pretrained(tmp_path / "missing")
+
+
+def test_damaged_folders(folder):
+    module = bound()
+    for name, changes, match in (
+        ("config.json", {"format_version": 2}, "format_version is 2, expected 1"),
+        ("config.json", {"data": [{"name": "data"}]}, "data is no list"),
+        ("config.json", {"data": [{"name": "data", "shape": [1, 5], "dtype": "f7"}]}, "data is no list"),
+        ("config.json", {"label_names": 3}, "label_names is no list"),
+        ("config.json", {"label_names": []}, "no parameters for softmax_label"),
+        (
+            "config.json",
+            {"data": [{"name": "x", "shape": [1]}]},
+            "no parameters for data; inputs .* has not: x",
+        ),
+        ("symbol.json", {"nodes": 3}, r"symbol\.json"),
+    ):
+        module.save_pretrained(folder)
+        change(folder, name, **changes)
+        with pytest.raises(FileFormatError, match=match):
+            mx.interop.load_pretrained(folder)
+    for content in ("[]", "{", "[" * 10**5):
+        (folder / "config.json").write_text(content)
+        with pytest.raises(FileFormatError, match=r"config\.json"):
+            mx.interop.load_pretrained(folder)
+    module.save_pretrained(folder)
+    (folder / "model.safetensors").unlink()
+    with pytest.raises(FileError, match=r"model\.safetensors"):
+        mx.interop.load_pretrained(folder)
+
+
+def test_damaged_indices(folder, tmp_path):
+    module = bound()
+    (tmp_path / "model-00001-of-00009.safetensors").write_bytes(b"")
+    for places, match in (
+        (3, "no index of parameters"),
+        ({"fc_weight": "../model-00001-of-00009.safetensors"}, "expected files of its own folder"),
+        ({"fc_weight": 3}, "expected files of its own folder"),
+        ({"x": "model-00001-of-00003.safetensors"}, "'x' is not in model-00001-of-00003"),
+        ({}, "no parameters for bn_beta"),
+    ):
+        module.save_pretrained(folder, max_shard_bytes=48)
+        change(folder, "model.safetensors.index.json", weight_map=places)
+        with pytest.raises(FileFormatError, match=match):
+            mx.interop.load_pretrained(folder)
+
+
+# --- repositories
+
+HUB = """
+import sys, types
+import dpmodule as mx
+
+asked = []
+
+def snapshot_download(repo_id, revision=None, allow_patterns=None):
+    asked.append((repo_id, revision, allow_patterns))
+    if repo_id == "some/missing":
+        raise KeyError("404")
+    return sys.argv[1]
+
+sys.modules["huggingface_hub"] = types.SimpleNamespace(snapshot_download=snapshot_download)
+module = mx.mod.Module.from_pretrained("some/net", revision="v1")
+assert module.data_names == ["data"]
+assert asked == [("some/net", "v1", ["*.json", "*.safetensors", "README.md"])], asked
+try:
+    mx.mod.Module.from_pretrained("some/missing")
+except mx.base.FileError as error:
+    print(error)
+sys.modules["huggingface_hub"] = None
+try:
+    mx.mod.Module.from_pretrained("some/net")
+except mx.base.MissingPackageError as error:
+    print(error)
+"""
+
+
+def test_a_repository_is_fetched_by_the_hubs_package(folder):
+    bound().save_pretrained(folder)
+    done = run_program(HUB, folder)
+    assert done.returncode == 0, done.stderr
+    assert "cannot fetch the repository: '404'" in done.stdout
+    assert (
+        "'some/net' is no folder here; to fetch it as a repository's id, pip install huggingface_hub"
+        in done.stdout
+    )
+    assert issubclass(MissingPackageError, ImportError)

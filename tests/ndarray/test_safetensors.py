@@ -1,0 +1,273 @@
+"""Safetensors files: the format's own library reads what we write and we what it writes; damaged ones are refused."""
+
+import json
+import os
+import struct
+
+import numpy as np
+import pytest
+import safetensors.torch as theirs
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import dpmodule as mx
+from dpmodule.base import ArgumentError, FileError, FileFormatError
+from dpmodule.ndarray import safetensors
+from helpers.programs import run_program
+from helpers.walk import walks
+
+nd = mx.nd
+DTYPES = (
+    *("float16", "float32", "float64", "bfloat16", "int8", "int16", "int32", "int64"),
+    *("uint8", "uint16", "uint32", "uint64", "bool"),
+)
+NO_PACKAGE = """
+import sys
+import dpmodule as mx
+mx.nd.save("x.safetensors", {"a": mx.nd.ones((2,))})
+assert mx.nd.load("x.safetensors")["a"].shape == (2,)
+assert "safetensors" not in sys.modules
+"""
+ONE = {"dtype": "F32", "shape": [1], "data_offsets": [0, 4]}
+
+
+def tensor(dtype, shape, seed=0):
+    values = np.random.RandomState(seed).randint(0, 2 if dtype == "bool" else 100, shape)
+    return torch.from_numpy(np.asarray(values)).to(getattr(torch, dtype))
+
+
+def file_of(header, data=b""):
+    text = header if isinstance(header, bytes) else json.dumps(header).encode()
+    return struct.pack("<Q", len(text)) + text + data
+
+
+def same(ours, tensors):
+    assert set(ours) == set(tensors)
+    for name, wanted in tensors.items():
+        got = ours[name].tensor
+        assert (got.dtype, got.shape, ours[name].context) == (wanted.dtype, wanted.shape, mx.cpu(0)), name
+        assert torch.equal(got.double(), wanted.double()), name
+
+
+# --- both ways
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_every_dtype_goes_both_ways(dtype, tmp_path):
+    tensors = {
+        "matrix": tensor(dtype, (3, 5)),
+        "scalar": tensor(dtype, ()),
+        "empty": tensor(dtype, (0, 4)),
+        "turned": tensor(dtype, (2, 3)).t(),
+    }
+    path = tmp_path / "ours.safetensors"
+    nd.save(path, {name: nd.from_torch(value) for name, value in tensors.items()})
+    found = theirs.load_file(path)
+    assert {name: value.dtype for name, value in found.items()} == {n: v.dtype for n, v in tensors.items()}
+    assert all(torch.equal(found[name].double(), value.double()) for name, value in tensors.items())
+    same(nd.load(path), tensors)
+
+    path = tmp_path / "theirs.safetensors"
+    theirs.save_file({name: value.contiguous() for name, value in tensors.items()}, path)
+    same(nd.load(path), tensors)
+    same(nd.load_frombuffer(path.read_bytes()), tensors)
+
+
+names = st.text(st.characters(exclude_categories=["Cs"]), max_size=12).filter(
+    lambda name: name != "__metadata__"
+)
+
+
+@settings(max_examples=40, derandomize=True, deadline=None, database=None)
+@given(
+    st.dictionaries(
+        names, st.tuples(st.sampled_from(DTYPES), st.lists(st.integers(0, 3), max_size=4)), max_size=5
+    )
+)
+def test_any_names_and_shapes(tmp_path_factory, content):
+    path = tmp_path_factory.mktemp("any") / "x.safetensors"
+    tensors = {name: tensor(dtype, shape, i) for i, (name, (dtype, shape)) in enumerate(content.items())}
+    nd.save(path, {name: nd.from_torch(value) for name, value in tensors.items()})
+    back = nd.load(path)
+    same(back, tensors)
+    assert list(back) == list(tensors)
+    assert set(theirs.load_file(path)) == set(tensors)
+
+
+def test_texts_beside_the_arrays(tmp_path):
+    path, texts = str(tmp_path / "x.safetensors"), {"symbol": '{"a": "ä\n"}', "": ""}
+    with open(path, "wb") as file:
+        safetensors.write(file, {"a": nd.ones((2,))}, texts)
+    assert safetensors.read_metadata(path) == texts == safetensors.read(path)[1]
+    with theirs.safe_open(path, "pt") as file:
+        assert file.metadata() == texts
+
+
+def test_data_are_aligned(tmp_path):
+    path = tmp_path / "x.safetensors"
+    nd.save(path, {"b": nd.array([1], dtype="int8"), "a": nd.array([1, 2, 3], dtype="float64")})
+    content = path.read_bytes()
+    assert (8 + struct.unpack("<Q", content[:8])[0]) % 64 == 0
+    assert nd.load(path)["a"].tensor.data_ptr() % 8 == 0
+
+
+def test_files_that_align_nothing_are_read_into_aligned_memory(tmp_path):
+    header = {
+        "flag": {"dtype": "BOOL", "shape": [1], "data_offsets": [0, 1]},
+        "x": {"dtype": "F64", "shape": [2], "data_offsets": [1, 17]},
+    }
+    found = nd.load_frombuffer(file_of(header, b"\x07" + struct.pack("<2d", 1.5, -2)))
+    np.testing.assert_array_equal(found["x"].asnumpy(), [1.5, -2])
+    assert found["x"].tensor.data_ptr() % 8 == 0
+    assert found["flag"].asnumpy().tolist() == [True]  # any byte but 0 is true
+
+
+# --- what belongs to whom
+
+
+@pytest.mark.parametrize("count", [10, 5 * 2**20])  # the larger file is mapped
+def test_loaded_arrays_may_be_written_and_leave_the_file_alone(count, tmp_path):
+    path = tmp_path / "x.safetensors"
+    nd.save(path, {"a": nd.zeros((count,)), "b": nd.ones((count,))})
+    first, second = nd.load(path), nd.load(path)
+    first["a"][:] = 7
+    assert (second["a"][:3].asnumpy() == 0).all()
+    assert (nd.load(path)["a"][:3].asnumpy() == 0).all()
+    nd.save(path, {"a": first["a"]})  # replaces the file that both are loaded from
+    assert (second["b"].asnumpy() == 1).all()
+    theirs.save_file({"a": torch.full((4,), 3.0)}, path)
+    assert (second["b"].asnumpy() == 1).all()
+    assert (nd.load(path)["a"].asnumpy() == 3).all()
+
+
+def test_the_package_is_not_needed(tmp_path):
+    done = run_program(NO_PACKAGE, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+
+
+# --- names of files
+
+
+def test_content_tells_the_format(tmp_path):
+    for name in ("x.safetensors", "x"):
+        nd.save(tmp_path / "as.safetensors", {"a": nd.ones((2,))})
+        os.replace(tmp_path / "as.safetensors", tmp_path / name)
+        assert list(nd.load(tmp_path / name)) == ["a"]
+    nd.save(tmp_path / "net.params", {"b": nd.ones((2,))})
+    os.replace(tmp_path / "net.params", tmp_path / "net.safetensors")  # as older versions wrote it
+    assert list(nd.load(tmp_path / "net.safetensors")) == ["b"]
+
+
+@pytest.mark.parametrize(
+    "name", ["data.bin", "weights.nd", "weights", "a.b.c", "x.PARAMS", ".hidden", "net.ckpt"]
+)
+def test_other_names_are_mxnets(name, tmp_path):
+    nd.save(tmp_path / name, [nd.ones((2,))])
+    assert (tmp_path / name).read_bytes()[:8] == struct.pack("<Q", 0x112)
+
+
+@pytest.mark.parametrize(
+    "ending", ["npz", "NPY", "pt", "pth", "pt2", "onnx", "h5", "hdf5", "pkl", "mat", "tflite"]
+)
+def test_names_of_other_formats_are_refused(ending, tmp_path):
+    path = tmp_path / f"x.{ending}"
+    with pytest.raises(ArgumentError, match=r"means another format; .* write"):
+        nd.save(path, {"a": nd.ones((2,))})
+    assert not path.exists()
+
+
+def test_what_the_format_cannot_hold_is_refused(tmp_path):
+    path = tmp_path / "x.safetensors"
+    nd.save(path, {"old": nd.ones((1,))})
+    for data, match in (
+        ([nd.ones((2,))], "give a dict"),
+        (nd.ones((2,)), "give a dict"),
+        ({"a": nd.sparse.zeros("csr", (2, 2))}, r"'a' is of storage type 'csr'.*\.params.*tostype"),
+        ({"a": nd.sparse.zeros("row_sparse", (2, 2))}, "'row_sparse'"),
+        ({"__metadata__": nd.ones((2,))}, "rename it"),
+        ({"\ud800": nd.ones((2,))}, "rename it"),
+    ):
+        with pytest.raises(ArgumentError, match=match):
+            nd.save(path, data)
+    assert list(nd.load(path)) == ["old"]
+
+
+# --- damaged files
+
+
+def entry(**changes):
+    return {"a": {**ONE, **changes}}
+
+
+BAD = [
+    (b"", "the file is empty"),
+    (b"\x02\0\0\0\0\0\0", "7 bytes are no safetensors"),
+    (struct.pack("<Q", 10**9) + b"{}", "1000000000 bytes, expected at most 100000000"),
+    (struct.pack("<Q", 2**63) + b"{" * 90, "expected at most"),
+    (struct.pack("<Q", 50) + b"{}", "header of 50 bytes, but 2 are left"),
+    (file_of(b' {"a":1}'), "does not begin with a brace"),
+    (file_of(b'{"a":1'), "no JSON"),
+    (file_of(b'{"a":\xff}'), "no JSON"),
+    (file_of(b"{" + b'"a":{' * 5000), "no JSON"),
+    (file_of(b'{"a":' + b"[" * 10**5 + b"]" * 10**5 + b"}"), "no JSON"),
+    (file_of(b'{"a":{"dtype":"F32","shape":[NaN],"data_offsets":[0,4]}}', b"0000"), "no number NaN"),
+    (file_of(b'{"a":' + b"9" * 5000 + b"}"), "no JSON"),
+    (file_of(b'{"a":1,"b":2,"a":3,"b":4,"c":5}'), "more than one entry for 'a', 'b'"),
+    (file_of(b'{"a":{"dtype":"F32","dtype":"F64","shape":[1],"data_offsets":[0,4]}}', b"0000"), "'dtype'"),
+    (file_of({"a": 3}), "array 'a': has no data_offsets, dtype, shape"),
+    (file_of(entry(dtype="F4"), b"0000"), "array 'a': its dtype is 'F4', expected one of BOOL, U8"),
+    (file_of(entry(dtype=[]), b"0000"), "its dtype is"),
+    (file_of(entry(shape=[-1]), b"0000"), r"its shape is \[-1\]"),
+    (file_of(entry(shape=[True]), b"0000"), "its shape is"),
+    (file_of(entry(shape="1"), b"0000"), "its shape is"),
+    (file_of(entry(shape=[1.0]), b"0000"), "its shape is"),
+    (file_of(entry(shape=[1] * 65), b"0000"), "its shape is"),
+    (file_of(entry(shape=[2**40, 2**40, 0], data_offsets=[0, 0])), "its shape is"),
+    (file_of(entry(data_offsets=[4, 0]), b"0000"), "its data_offsets are"),
+    (file_of(entry(data_offsets=[0, 4, 8]), b"0000"), "its data_offsets are"),
+    (file_of(entry(data_offsets=[0, 8]), b"0" * 8), "has 4 bytes, but its data_offsets"),
+    (file_of(entry(), b"000"), "'a' ends at 4, but there are 3 bytes"),
+    (file_of(entry(data_offsets=[2**62, 2**62 + 4]), b"0000"), "'a' begins at 4611686018427387904: a gap"),
+    (file_of(entry(), b"00000"), "1 bytes of data belong to no array"),
+    (file_of({}, b"00000"), "5 bytes of data belong to no array"),
+    (file_of(entry(data_offsets=[4, 8]), b"0" * 8), "a gap of 4 bytes behind the beginning"),
+    (file_of({"a": ONE, "b": ONE}, b"0000"), "'b' overlaps 'a': it begins at 0, before 4"),
+    (file_of({"__metadata__": [], "a": ONE}, b"0000"), "__metadata__ is list"),
+    (file_of({"__metadata__": {"k": 1, "l": None}}), "__metadata__: 'k' is no text; __metadata__: 'l'"),
+]
+
+
+@walks(BAD)
+def test_damage_is_told(data, match, tmp_path):
+    path = tmp_path / "x.safetensors"
+    path.write_bytes(data)
+    with pytest.raises(FileFormatError, match=match) as caught:
+        nd.load(path)
+    assert str(path) in str(caught.value)
+    if data[8:9] == b"{" and "expected at most" not in str(caught.value):
+        with pytest.raises(FileFormatError, match=match):
+            nd.load_frombuffer(data)
+
+
+def test_all_that_is_wrong_comes_in_one_error():
+    header = {"a": {**ONE, "dtype": "?"}, "b": ONE, "c": {**ONE, "shape": [-2]}, "d": {}}
+    with pytest.raises(FileFormatError, match=r"'a': .*'c': .*'d': has no"):
+        nd.load_frombuffer(file_of(header, b"0000"))
+    many = {f"n{i}": {} for i in range(300)}
+    with pytest.raises(FileFormatError, match="'n49'.*; and 250 more") as caught:
+        nd.load_frombuffer(file_of(many))
+    assert len(str(caught.value)) < 10_000
+
+
+def test_other_files_are_named(tmp_path):
+    path = tmp_path / "x.safetensors"
+    for content, match in (
+        (b"PK\x03\x04" + b"x" * 99, "zip archive"),
+        (b"version https://git-lfs.github.com/spec/v1\n", "Git LFS"),
+    ):
+        path.write_bytes(content)
+        with pytest.raises(FileFormatError, match=match):
+            nd.load(path)
+    with pytest.raises(FileError, match=r"missing\.safetensors"):
+        nd.load(tmp_path / "missing.safetensors")
