@@ -8,16 +8,27 @@ from __future__ import annotations
 
 import importlib
 import random
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import torch
 
 from .base import ArgumentError
-from .context import Context
+from .context import Context, num_gpus
 
-__all__ = ["child_seed", "generator", "get_state", "host", "seed", "seed_all", "seed_process", "set_state"]
+__all__ = [
+    "child_seed",
+    "generator",
+    "get_state",
+    "host",
+    "load_state_dict",
+    "seed",
+    "seed_all",
+    "seed_process",
+    "set_state",
+    "state_dict",
+]
 
 _generators: dict[Context, torch.Generator] = {}
 _base_seed = 0
@@ -139,3 +150,40 @@ def set_state(state: dict[str, Any]) -> None:
         generator(ctx).set_state(saved)
     _host = np.random.RandomState() if state["seeded"] else None
     host().set_state(state["host"])
+
+
+def state_dict() -> dict[str, Any]:
+    """Return the states of all sources of random numbers, Python's, NumPy's and torch's too: plain data and arrays."""
+    return {
+        "contexts": [[ctx.device_type, ctx.device_id, gen.get_state()] for ctx, gen in _generators.items()],
+        "host": None if _host is None else list(_host.get_state()),
+        "seed": _base_seed,
+        "children": _num_children,
+        "python": _listed(random.getstate()),
+        "numpy": list(np.random.get_state()),
+        "torch": torch.get_rng_state(),
+        "cuda": torch.cuda.get_rng_state_all() if num_gpus() else [],
+    }
+
+
+def load_state_dict(state: Mapping[str, Any]) -> None:
+    """Put all sources of random numbers back into the states that `state_dict` returned."""
+    global _base_seed, _num_children, _host
+    _base_seed, _num_children = state["seed"], state["children"]
+    for kind, number, saved in state["contexts"]:
+        generator(Context(kind, number)).set_state(saved)
+    _host = None if state["host"] is None else np.random.RandomState()
+    if _host is not None:
+        _host.set_state(tuple(state["host"]))
+    version, numbers, spare = state["python"]
+    random.setstate((version, tuple(int(number) for number in numbers), spare))
+    np.random.set_state(tuple(state["numpy"]))
+    torch.set_rng_state(state["torch"])
+    if state["cuda"]:
+        torch.cuda.set_rng_state_all(list(state["cuda"]))
+
+
+def _listed(state: tuple[Any, ...]) -> list[Any]:
+    """Return the state of Python's generator with its numbers in an array."""
+    version, numbers, spare = state
+    return [version, np.array(numbers, np.int64), spare]

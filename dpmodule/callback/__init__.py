@@ -17,6 +17,7 @@ from .mxnet import module_checkpoint as module_checkpoint
 
 _LATER = {
     "averages": "EMA",
+    "checkpoint": "Checkpoint",
     "csv_logger": "CSVLogger",
     "early_stopping": "EarlyStopping",
     "live_curve": "LiveCurve",

@@ -41,6 +41,12 @@ class Best:
         self._min_delta = min_delta
         self._smaller = mode == "min" or (mode == "auto" and any(word in metric.lower() for word in _SMALLER))
 
+    def rank(self, value: float) -> float:
+        """Return a number that is smaller the better a value is."""
+        if math.isnan(value):
+            return math.inf
+        return value if self._smaller else -value
+
     def beaten_by(self, value: float) -> bool:
         """Take a value, and say whether it is the best so far."""
         if math.isnan(value):

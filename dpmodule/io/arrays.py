@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,7 +16,7 @@ from ..ndarray import NDArray
 from ..ndarray.csr import CSRNDArray
 from ..ndarray.ragged import RaggedNDArray
 from .desc import DataDesc
-from .iterator import DataBatch, DataIter
+from .iterator import DataBatch, DataIter, check_state
 from .wrap import named_arrays, shares_read_only, wrap
 
 __all__ = ["NDArrayIter"]
@@ -212,10 +213,39 @@ class NDArrayIter(DataIter):
             self._reshuffle()
         self._seen_writes = self._writes()
 
+    def state_dict(self) -> dict[str, Any]:
+        """Return the order of the examples, and where the iterator stands in it."""
+        return {
+            **self._facts(),
+            "cursor": self.cursor,
+            "carried": self._carried,
+            "order": self._order,
+            "idx": self._idx,
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go on from where another iterator like this stood; see `DataIter.load_state_dict`."""
+        check_state(self, state, **self._facts())
+        order, idx = state["order"], state["idx"]
+        self.cursor = state["cursor"]
+        self._carried = torch.as_tensor(state["carried"])
+        self._order = None if order is None else torch.as_tensor(order)
+        self._idx = idx
+        self._seen_writes = self._writes()
+
+    def _facts(self) -> dict[str, Any]:
+        """Return what an iterator has to be like to go on from this one's state."""
+        return {
+            "kind": type(self).__name__,
+            "examples": self.num_data,
+            "batch_size": self.batch_size,
+            "last_batch_handle": self.last_batch_handle,
+        }
+
     def _reshuffle(self) -> None:
         # MXNet shuffles `idx` further each time and applies it to the rows as they stand; done the same way
         # here, one numpy seed gives the same epochs
-        self._idx = self.idx
+        self._idx = np.array(self.idx)  # `state_dict` may have given the old one away
         generators.host().shuffle(self._idx)
         step = torch.from_numpy(self._idx)
         self._order = step.clone() if self._order is None else self._order[step]

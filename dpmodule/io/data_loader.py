@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Any
 
@@ -11,7 +11,7 @@ from ..ndarray import NDArray
 from ..streams.checks import check_count
 from .convert import IterableIter
 from .desc import DataDesc
-from .iterator import CurrentBatch, DataBatch
+from .iterator import CurrentBatch, DataBatch, check_state
 from .loader_plan import LoaderPlan
 from .loading import ProcessLoader
 from .process_feed import FeedOptions
@@ -142,6 +142,23 @@ class DataLoaderIter(CurrentBatch):
         self._check_open()
         self.current_batch = None
         self._batches.reset()
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return how many batches of the epoch have been taken, and how random numbers stood when it began."""
+        if self._workers is not None:
+            raise NotImplementedError("DataLoaderIter with workers does not say where it stands")
+        return {"kind": "DataLoaderIter", "batches": self._batches.state_dict()}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Begin the epoch again as it began then, and leave out the batches that were taken.
+
+        Raises:
+            ArgumentError: it was an iterator of another kind.
+            StateError: the loader gives fewer batches.
+        """
+        check_state(self, state)
+        self._batches.load_state_dict(state["batches"])
+        self.current_batch = None
 
     def iter_next(self) -> bool:
         """Move on to the next batch, and say whether there was one.

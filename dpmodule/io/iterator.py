@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..base import ArgumentError, StateError
 from .desc import DataDesc
 
-__all__ = ["DataBatch", "DataIter", "ResizeIter"]
+__all__ = ["DataBatch", "DataIter", "ResizeIter", "check_state"]
 
 
 class DataBatch:
@@ -129,6 +129,25 @@ class DataIter:
         """Move on to the next batch, and say whether there was one."""
         raise NotImplementedError(f"{type(self).__name__} defines neither next nor iter_next")
 
+    def state_dict(self) -> dict[str, Any]:
+        """Return where the iterator stands: plain data and arrays, for `load_state_dict` of one like it.
+
+        Raises:
+            NotImplementedError: it cannot say.
+        """
+        raise NotImplementedError(f"{type(self).__name__} does not define state_dict")
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go on from where another iterator like this stood: the batches that it had still to give come next.
+
+        Args:
+            state: what its `state_dict` returned.
+
+        Raises:
+            ArgumentError: it was an iterator over something else.
+        """
+        raise NotImplementedError(f"{type(self).__name__} does not define load_state_dict")
+
     def getdata(self) -> Any:
         """Return the arrays of the current batch."""
         return None
@@ -144,6 +163,32 @@ class DataIter:
     def getpad(self) -> int | None:
         """Return the `pad` of the current batch."""
         return None
+
+
+def check_state(owner: DataIter, state: Any, **here: Any) -> None:
+    """Refuse a state that another iterator, or one over other data, has saved.
+
+    Args:
+        owner: the iterator that is to go on from the state.
+        state: what `DataIter.state_dict` returned, of whatever iterator.
+        here: facts that have to be the same in it, by name.
+
+    Raises:
+        ArgumentError: lists all that differs.
+    """
+    kind = type(owner).__name__
+    if not isinstance(state, Mapping) or "kind" not in state:
+        raise ArgumentError(f"{kind}: the state is {_kind(state)}, expected what state_dict() returned")
+    facts = {"kind": kind, **here}
+    wrong = [
+        f"{name} is {state.get(name)!r}, here {value!r}"
+        for name, value in facts.items()
+        if state.get(name) != value
+    ]
+    if wrong:
+        raise ArgumentError(
+            f"{kind}: the state was saved by an iterator over something else: {'; '.join(wrong)}"
+        )
 
 
 class CurrentBatch(DataIter):
@@ -243,6 +288,22 @@ class ResizeIter(CurrentBatch):
         batch = self._read()
         self.cur += 1
         return self._keep(batch)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return where the iterator stands, and the one inside."""
+        return {
+            "kind": "ResizeIter",
+            "size": self.size,
+            "cur": self.cur,
+            "inner": self.data_iter.state_dict(),
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go on from where another iterator like this stood; see `DataIter.load_state_dict`."""
+        check_state(self, state, size=self.size)
+        self.data_iter.load_state_dict(state["inner"])
+        self.cur = state["cur"]
+        self.current_batch = None
 
     def _read(self) -> DataBatch:
         # twice: under roll-over, an epoch too short for a batch hands its rows to the next one

@@ -117,6 +117,15 @@ class CompositeEvalMetric(EvalMetric):
         for mine, theirs in zip(self.metrics, other.metrics):
             mine.check_merge(theirs)
 
+    def state_dict(self) -> dict[str, Any]:
+        """Return the sums and counts of all parts."""
+        return {"metrics": [metric.state_dict() for metric in self.metrics]}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go on from what `state_dict` returned."""
+        for metric, saved in zip(self.metrics, state["metrics"], strict=True):
+            metric.load_state_dict(saved)
+
     def reset(self) -> None:
         """Reset every metric."""
         for metric in self.metrics:

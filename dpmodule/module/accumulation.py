@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import torch
 
+from ..context import Context
 from ..ndarray import NDArray
 from ..ndarray.sparse_base import BaseSparseNDArray
 
@@ -46,6 +48,14 @@ class GradientSum:
                 known = self._sums.pop((name, k), None)
                 if known is not None and grad is not None:
                     grad += known  # in its own memory
+
+    def state_dict(self) -> dict[str, list[Any]]:
+        """Return the sums by the name of their parameter, with the numbers of their devices."""
+        return {f"{name}@{k}": [name, k, array] for (name, k), array in self._sums.items()}
+
+    def load_state_dict(self, state: Mapping[str, list[Any]], contexts: Sequence[Context]) -> None:
+        """Go on from what `state_dict` returned, on devices."""
+        self._sums = {(name, k): array.as_in_context(contexts[k]).copy() for name, k, array in state.values()}
 
     def __bool__(self) -> bool:
         return bool(self._sums)

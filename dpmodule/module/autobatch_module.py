@@ -383,6 +383,10 @@ class AutobatchModule(BaseModule):
         return [self.updates]
 
     @override
+    def stores(self) -> list[Any]:
+        return [self.held.store]
+
+    @override
     def bad_gradient(self) -> str | None:
         return None if self._updates is None else self._updates.bad_gradient()
 

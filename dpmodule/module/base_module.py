@@ -326,6 +326,10 @@ class BaseModule:
         """Return what applies the gradients of the last backward; several if the module is a chain of them."""
         raise self._not_here()
 
+    def stores(self) -> list[Any]:
+        """Return what holds the parameters on every context; several if the module is a chain of them."""
+        raise self._not_here()
+
     def keep_gradients(self) -> None:
         """Keep the gradients of the last backward, which the next `update` adds to its own."""
         for each in self.all_updates():

@@ -323,6 +323,10 @@ class BucketingModule(BaseModule):
         self._curr_module.update()
         self._give_back()
 
+    @override
+    def stores(self) -> list[Any]:
+        return [self.store]
+
     def freeze(self, *patterns: str) -> list[str]:
         """Train some parameters no more, in any bucket; see `Module.freeze`."""
         return self._refixed(self._default.freeze(*patterns))

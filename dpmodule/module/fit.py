@@ -10,6 +10,9 @@ from functools import partial
 from numbers import Integral
 from typing import Any
 
+import numpy as np
+import torch
+
 from .. import metric as metrics
 from ..base import ArgumentError, NonFiniteError, StateError
 from ..callback import BatchEndParam, Callback
@@ -20,6 +23,8 @@ from .boundary import BatchBoundary
 from .finite import check_choice, first_nonfinite, names_of_nonfinite
 from .history import History
 from .protocol import Trainable
+from .run_state import facts, load_module, load_optimizer_bytes, module_state, optimizer_bytes
+from .saving import Saving
 from .scoring import as_list, update_metric
 from .training_data import bindable, labelled_iter
 
@@ -63,6 +68,8 @@ class FitOptions:
     max_batches: int | None
     max_time_s: float | None
     dry_run: bool
+    checkpoint: Any
+    resume: str | None
 
 
 def _skips(module: Trainable, options: FitOptions, epoch: int, nbatch: int) -> bool:
@@ -144,9 +151,16 @@ def _prepare_module(module: Trainable, options: FitOptions, data: Any) -> None:
         allow_missing=options.allow_missing,
         force_init=options.force_init,
     )
-    module.init_optimizer(
-        kvstore=options.kvstore, optimizer=options.optimizer, optimizer_params=options.optimizer_params
-    )
+    _install_optimizer(module, options, False)
+
+
+def _install_optimizer(module: Any, options: FitOptions, anew: bool) -> None:
+    given = {
+        "kvstore": options.kvstore,
+        "optimizer": options.optimizer,
+        "optimizer_params": options.optimizer_params,
+    }
+    module.init_optimizer(**given, **({"force_init": True} if anew else {}))
 
 
 def fit(
@@ -185,6 +199,8 @@ def fit(
     max_batches: int | None = None,
     max_time_s: float | None = None,
     dry_run: bool = False,
+    checkpoint: Any = None,
+    resume: str | None = None,
 ) -> History:
     """Train, and return what was measured.
 
@@ -230,6 +246,10 @@ def fit(
         max_time_s: end after the batch in which so many seconds are over.
         dry_run: train on one batch and evaluate on one, to see whether everything fits: callbacks at the end of epochs
             are not called. The parameters do change.
+        checkpoint: a `callback.Checkpoint`, or its prefix.
+        resume: "auto" goes on from the newest state that `checkpoint` has saved, or begins if there is none; another
+            text is the prefix of one that has to be there. The rest of the training is, bit for bit, that of one that
+            was never broken off; `num_epoch` may be larger.
 
     Returns:
         The metrics of every epoch.
@@ -239,6 +259,7 @@ def fit(
         NonFiniteError: an output or a gradient is not finite; parameters and auxiliary states are those before the
             batch.
         KeyboardInterrupt: Ctrl-C, raised after the batch that was running; the module stays usable.
+        SystemExit: SIGTERM, likewise; its status is 143.
 
     Source: MXNet 1.9.1 `BaseModule.fit`, including the order of its steps.
     """
@@ -289,6 +310,56 @@ class TrainingRun:
         self._steps = _Steps(self.module, options)
         self._begun = self._epoch_begun = time.monotonic()
         self._stopped = False
+        self._saving = Saving(options.checkpoint, self._data)
+        self._resumed = self._saving.found(options.resume, facts(module, self._data))
+
+    def state_dict(self, over: bool = False) -> dict[str, Any]:
+        """Return what a run needs to go on beyond the files of MXNet, as plain data and arrays.
+
+        Args:
+            over: whether the epoch's last batch has been trained on.
+        """
+        chain = self.module.all_updates()
+        several = [list(optimizer_bytes(each)) for each in chain] if len(chain) > 1 else []
+        return {
+            "epoch": self.epoch,
+            "nbatch": self.nbatch,
+            "num_batches": self.num_batches,
+            "over": over,
+            "facts": facts(self.module, self._data),
+            "metric": self.metric.state_dict(),
+            "steps": self._steps.state_dict(),
+            "module": module_state(self.module),
+            "optimizers": [np.array(each, np.uint8) for each in several],
+            "history": self.history.rows,
+            "callbacks": [
+                each.state_dict() if hasattr(each, "state_dict") else None for each in self._callbacks
+            ],
+            "threads": torch.get_num_threads(),
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go on from what `state_dict` returned; parameters and an optimizer's states come from their files."""
+        self.epoch, self.nbatch, self.num_batches = state["epoch"], state["nbatch"], state["num_batches"]
+        self._saving.load_parameters(
+            self.module, partial(_install_optimizer, self.module, self._options, True)
+        )
+        load_module(self.module, state["module"])
+        for each, data in zip(self.module.all_updates(), state["optimizers"]):
+            load_optimizer_bytes(each, bytes(data))
+        self.metric.load_state_dict(state["metric"])
+        self._steps.load_state_dict(state["steps"])
+        self.history.rows = list(state["history"])
+        for each, saved in zip(self._callbacks, state["callbacks"]):
+            if saved is not None:
+                each.load_state_dict(saved)
+        if state["threads"] != torch.get_num_threads():
+            self.module.logger.warning(
+                "the run was saved with %d threads, here are %d: the rest may differ in the last digits",
+                state["threads"],
+                torch.get_num_threads(),
+            )
+        self._saving.load_position(state)
 
     def stop(self, why: str) -> None:
         """End training when the batch, or what follows the epoch, is over.
@@ -303,7 +374,9 @@ class TrainingRun:
         """Run all epochs that are left."""
         for each in self._callbacks:
             each.on_fit_begin(self)
-        for epoch in range(self._options.begin_epoch, self._options.num_epoch or 0):
+        if self._resumed is not None:
+            self.load_state_dict(self._resumed)
+        for epoch in range(self.epoch, self._options.num_epoch or 0):
             self.epoch = epoch
             self._run_epoch()
             if self._stopped:
@@ -315,7 +388,9 @@ class TrainingRun:
     def _run_epoch(self) -> None:
         module, epoch = self.module, self.epoch
         self._epoch_begun = time.monotonic()
-        self.metric.reset()
+        if self._resumed is None or not self.nbatch:
+            self.metric.reset()
+            self.nbatch = 0
         module.start_epoch(epoch, self._data)
         try:
             found = self._train_epoch()
@@ -339,7 +414,10 @@ class TrainingRun:
                     self.stop(f"{type(each).__name__} after epoch {epoch}")
             for scheduler in _schedulers(module):
                 scheduler.on_epoch_end(self)
+        self._saving.begin_epoch()
         self._data.reset()
+        if not self._options.dry_run:
+            self._saving.after_epoch(self)
 
     def _note(self, row: dict[str, float]) -> None:
         self.history.add(self.epoch, self.nbatch, time.monotonic() - self._epoch_begun, row)
@@ -376,15 +454,21 @@ class TrainingRun:
     def _train_epoch(self) -> list[tuple[str, float]]:
         """Train on every batch once, unless it ends before, and return the epoch's metrics."""
         options, module = self._options, self.module
-        monitor = options.monitor
+        monitor, saving = options.monitor, self._saving
+        over, self._resumed = self._resumed is not None and self._resumed["over"], None
+        if over:  # broken off between the last batch and the end of the epoch
+            return self._steps.values(self.metric)
         batch, batches = _first_batch(self._data, self.epoch)
-        self.nbatch = 0
         values: list[tuple[str, float]] | None = None
         with BatchBoundary() as boundary:
             while batch is not None:
                 if monitor is not None:
                     monitor.tic()
                 self._steps.train(batch, self)
+                asked = boundary.asked
+                due = saving.wants_batch(self.nbatch + 1, asked)
+                if due:  # what is read from now on belongs to the rest of the run
+                    saving.note_position(self.nbatch + 1)
                 following = next(batches, None)
                 if following is not None:
                     module.prepare(following, sparse_row_id_fn=options.sparse_row_id_fn)
@@ -394,9 +478,13 @@ class TrainingRun:
                 if monitor is not None:
                     monitor.toc_print()
                 self._after(batch, following is None)
-                if boundary.asked:
-                    raise KeyboardInterrupt
+                if due:
+                    saving.within_epoch(self, following is None)
+                if asked:
+                    boundary.end()
                 batch = None if self._stopped else following
+            if boundary.asked:
+                boundary.end()
         return self._steps.values(self.metric) if values is None else values
 
     def _after(self, batch: Any, is_last: bool) -> None:
@@ -485,6 +573,22 @@ class _Steps:
         self._rows += self._module.all_updates()[0].group.num_samples
         if self._batches >= self._options.accumulate:
             self.finish()
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return what waits, after having the module keep gradients that do."""
+        if self._pending:
+            self._module.keep_gradients()
+            self._pending = False
+        return {
+            "batches": self._batches,
+            "rows": self._rows,
+            "sums": {k: list(v) for k, v in self._sums.items()},
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go on from what `state_dict` returned."""
+        self._batches, self._rows = state["batches"], state["rows"]
+        self._sums = {name: (total, count) for name, (total, count) in state["sums"].items()}
 
     def finish(self) -> None:
         """Apply the gradients that still wait."""

@@ -582,6 +582,10 @@ class Module(BaseModule):
         return [self.updates]
 
     @override
+    def stores(self) -> list[Any]:
+        return [self.store]
+
+    @override
     def bad_gradient(self) -> str | None:
         return None if self._updates is None else self._updates.bad_gradient()
 

@@ -261,6 +261,10 @@ class SequentialModule(BaseModule):
         return [each for module in self._modules for each in module.all_updates()]
 
     @override
+    def stores(self) -> list[Any]:
+        return [each for module in self._modules for each in module.stores()]
+
+    @override
     def sync_contexts(self) -> None:
         for module in self._modules:
             module.sync_contexts()

@@ -6,7 +6,7 @@ import bisect
 import logging
 import random
 from collections import Counter
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -15,6 +15,7 @@ from .. import generators, later
 from .. import ndarray as nd
 from ..base import ArgumentError, dtype_name
 from ..io import DataBatch, DataDesc, DataIter
+from ..io.iterator import check_state
 from ..ndarray import NDArray
 
 __all__ = ["BucketSentenceIter", "encode_sentences"]
@@ -139,6 +140,7 @@ class BucketSentenceIter(DataIter):
             for i, rows in enumerate(self.data)
             for start in range(0, len(rows) - batch_size + 1, batch_size)
         ]
+        self._orders = [np.arange(len(rows)) for rows in self.data]
         self.nddata: list[NDArray] = []
         self.ndlabel: list[NDArray] = []
         self.curr_idx = 0
@@ -188,13 +190,49 @@ class BucketSentenceIter(DataIter):
         host = generators.host()
         # Python's own generator orders the batches as long as nobody has called mx.random.seed, as in MXNet
         (random if host is np.random else host).shuffle(self.idx)
+        for rows, order in zip(self.data, self._orders, strict=True):
+            step = np.arange(len(rows))
+            host.shuffle(step)
+            rows[:], order[:] = rows[step], order[step]
+        self._load()
+
+    def _load(self) -> None:
+        """Make arrays of the rows and of their next words."""
         self.nddata, self.ndlabel = [], []
         for rows in self.data:
-            host.shuffle(rows)
             labels = np.full_like(rows, self.invalid_label)
             labels[:, :-1] = rows[:, 1:]
             self.nddata.append(nd.array(rows, dtype=self.dtype))
             self.ndlabel.append(nd.array(labels, dtype=self.dtype))
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the order of sentences and batches, and where the iterator stands in it."""
+        return {
+            **self._facts(),
+            "curr_idx": self.curr_idx,
+            "idx": np.array(self.idx, np.int64).reshape(-1, 2),
+            "orders": [order.copy() for order in self._orders],
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go on from where another iterator like this stood; see `DataIter.load_state_dict`."""
+        check_state(self, state, **self._facts())
+        for rows, order, wanted in zip(self.data, self._orders, state["orders"], strict=True):
+            rows[np.array(order)] = rows.copy()  # as they came
+            order[:] = wanted
+            rows[:] = rows[order]
+        self.idx = [(int(bucket), int(start)) for bucket, start in np.asarray(state["idx"])]
+        self.curr_idx = state["curr_idx"]
+        self._load()
+
+    def _facts(self) -> dict[str, Any]:
+        """Return what an iterator has to be like to go on from this one's state."""
+        return {
+            "kind": type(self).__name__,
+            "batch_size": self.batch_size,
+            "buckets": list(self.buckets),
+            "sentences": [len(rows) for rows in self.data],
+        }
 
     def next(self) -> DataBatch:
         """Return the next batch; its `bucket_key` is the length it is padded to.
