@@ -10,6 +10,7 @@ Parts:
   startup    bind, import, peak memory
   passes     what every pass of the executor gains
   compile    Module(compile=True)
+  interop    models that leave for PyTorch and other systems, and come from there
   ops        the 60 most used operators, against PyTorch and MXNet
   streams    jobs, tensors and items between threads, processes and tasks
   autobatch  one example at a time, run many at once, against DyNet and hand-batched PyTorch
@@ -51,12 +52,12 @@ PARTS = {
     "startup": "startup",
     "passes": "passes",
     "compile": "compiled",
+    "interop": "interop",
     "ops": "ops",
     "streams": "streams",
     "autobatch": "autobatch",
     "hogwild": "hogwild",
     "agents": "agents",
-    "interop": "interop",
     "way": "way",
     "cuda": "cuda",
 }

@@ -58,6 +58,11 @@ try:
         use_np_array,
         use_np_shape,
     )
+
+    if _collects and not gc.get_freeze_count():
+        # both together make all objects old ones; the next collection of young ones would look through them after all
+        gc.freeze()
+        gc.unfreeze()
 finally:
     if _collects:
         gc.enable()
@@ -78,6 +83,7 @@ if TYPE_CHECKING:
         libinfo,
         misc,
         model,
+        onnx,
         operator,
         profiler,
         random,
@@ -109,6 +115,7 @@ _LATER = {
     "libinfo": "libinfo",
     "misc": "misc",
     "model": "model",
+    "onnx": "onnx",
     "operator": "operator",
     "profiler": "profiler",
     "random": "random",
@@ -187,6 +194,7 @@ __all__ = [
     "np_array",
     "np_shape",
     "num_gpus",
+    "onnx",
     "operator",
     "opt",
     "optimizer",

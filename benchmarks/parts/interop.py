@@ -1,21 +1,29 @@
-"""Files and models of other systems: what going in and out costs."""
+"""Files and models of other systems: what going in and out costs, and what left models run at."""
 
 from __future__ import annotations
 
+import json
 import tempfile
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-from ..harness import Session, in_turns
+import numpy as np
+
+from ..harness import Session, Worker, agreement, in_turns
 from ..report import Section
+from ..workloads import WORKLOADS, first_value
 
 __all__ = ["run"]
 
 _ABOUT = """\
+- ONNX: milliseconds from ResNet-50, 445 nodes with its variables, to a file of 100 MB with a dynamic batch, against
+  `torch.onnx.export(dynamo=True)` on the same network in torch. Before anything is timed, ONNX Runtime computes the
+  same with both files.
 - Safetensors: milliseconds that loading a file takes, 64 matrices of 4 MB from the cache of files, against the package
   `safetensors`. Both map large files, so that the numbers come when they are first used; the second row reads all of
-  them, too. Before anything is timed, both have the same sum."""
+  them, too. Before anything is timed, both have the same sum.
+- "Left" is what `Module.to_torch` returns, run by PyTorch alone, under `torch.compile` or as it is."""
 
 
 def run(session: Session) -> Section:
@@ -24,6 +32,22 @@ def run(session: Session) -> Section:
     for measure in _FIGURES:
         measure(session, section)
     return section
+
+
+def _onnx_export(session: Session, section: Section) -> None:
+    """Writing ResNet-50 as an ONNX file."""
+    size = session.short(224, 32)
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        session.sides(ours=("outgoing", "dpmodule", size), theirs=("outgoing", "torch", size)) as sides,
+    ):
+        paths = {name: str(Path(folder, f"{name}.onnx")) for name in sides}
+        shares = [side.ask("predict", path=paths[name]) for name, side in sides.items()]
+        if not np.allclose(*shares, rtol=1e-3, atol=1e-6):
+            raise SystemExit(f"the files compute something else: {shares}")
+        asked = {name: partial(side.ask, "measure", path=paths[name]) for name, side in sides.items()}
+        found = in_turns(asked, session.repeated(min(session.rounds, 7)))
+    section.compare("ONNX export, ResNet-50", found["ours"], "torch.onnx", found["theirs"], (3.0, 10.0))
 
 
 def _safetensors(session: Session, section: Section) -> None:
@@ -47,5 +71,33 @@ def _safetensors(session: Session, section: Section) -> None:
             section.compare(title, found["ours"], "the package", found["theirs"], bounds, "wall", "Files")
 
 
-_FIGURES: tuple[Callable[[Session, Section], None], ...] = (_safetensors,)
+def _to_torch(session: Session, section: Section) -> None:
+    """Predict with a module that has left, against the one that stays."""
+    workload = WORKLOADS["resnet20"]
+    batches = str(session.short(workload.batches, workload.checked))
+    # "eager" compiles nothing, and does not take half a minute
+    backend = "eager" if session.quick else "inductor"
+    compiled = json.dumps({"compile": {"backend": backend}})
+    with session.sides(
+        left=("left", workload.network, batches, json.dumps({"backend": backend, "dynamic": False})),
+        module=("module", "dpmodule", workload.network, batches, compiled),
+        left_plain=("left", workload.network, batches),
+        module_plain=("module", "dpmodule", workload.network, batches),
+    ) as sides:
+        checks = {name: partial(_predictions, side) for name, side in sides.items()}
+        section.note(f"{workload.title}: {agreement(checks, first_value, 0.0)}")
+        found = in_turns({name: partial(side.ask, "predict") for name, side in sides.items()}, session.rounds)
+    what = f"{workload.title}: predict, left, torch.compile"
+    section.compare(what, found["left"], "Module(compile=True)", found["module"], (1.0, 1.0))
+    what = f"{workload.title}: predict, left, as it is"
+    section.compare(what, found["left_plain"], "Module", found["module_plain"])
+
+
+def _predictions(side: Worker, path: str) -> list[float]:
+    """Let a side predict and save what comes out."""
+    losses: list[float] = side.ask("check", path=path, train=False)
+    return losses
+
+
+_FIGURES: tuple[Callable[[Session, Section], None], ...] = (_onnx_export, _safetensors, _to_torch)
 """What is measured, in order."""

@@ -45,11 +45,13 @@ class BaseGraph:
 
     Attributes:
         owner: the thread that the graph belongs to: the one that has begun it, or that has put the first node into it.
+        was_cut: whether nodes have been taken back since it was begun.
     """
 
     def __init__(self) -> None:
         self._noted: Marks = {}
         self.owner = Owner()
+        self.was_cut = False
 
     @property
     def is_running(self) -> bool:

@@ -218,7 +218,8 @@ class Batched:
         node = graph.append(self._op, (self._reference, is_train, len(nodes)), (*nodes, *held), self)
         found = []
         for place in range(self._count):
-            output = OutputExpression(node + place, graph.version)
+            output = OutputExpression()
+            output.become(node + place, graph.version)
             output.is_loss = bool(losses and losses[place])
             found.append(output)
         return found[0] if self._count == 1 else tuple(found)

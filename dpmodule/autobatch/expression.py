@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import wraps
 from numbers import Real
 from threading import get_ident
 from typing import TYPE_CHECKING, Any
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from .. import native
 from .errors import EmptySequenceError, ForeignValueError, ShapeError, user_line
 from .fast import fast, uses_native
+from .graph import END
 from .node import Array, Node
 from .ops.binary import CDIV, MINUS, POW, SUM
 from .ops.join import RESHAPE
@@ -24,8 +26,9 @@ __all__ = [
     "append",
     "append_many",
     "apply",
-    "apply_to_alike",
+    "apply_to_padded",
     "forward",
+    "handle_of",
     "listed",
     "node_of",
     "not_empty",
@@ -150,7 +153,19 @@ else:
     Expression = native.core.autobatch_expressions(Operators, f"{__name__}.Expression", Operators.__doc__)
     Expression.__name__ = "Expression"  # Python's errors show a class made in C with its module otherwise
 
-_new = Expression.__new__  # `__init__` takes as long as all the rest
+_new = Expression.__new__
+
+
+def handle_of(node: int, version: int) -> Expression:
+    """Return a new expression of a node.
+
+    Args:
+        node: its number.
+        version: the version of its graph.
+    """
+    found = Expression()
+    found.node, found.version = node, version
+    return found
 
 
 def node_of(value: Any) -> int:
@@ -171,7 +186,7 @@ def node_of(value: Any) -> int:
 def append(op: Op, attrs: tuple[Any, ...], args: tuple[int, ...], aux: Any = None) -> Expression:
     """Add a node to the graph and return its expression."""
     graph = state.graph
-    return Expression(graph.append(op, attrs, args, aux), graph.version)
+    return handle_of(graph.append(op, attrs, args, aux), graph.version)
 
 
 def apply(op: Op, operands: Sequence[Any], attrs: tuple[Any, ...] = (), aux: Any = None) -> Expression:
@@ -191,7 +206,7 @@ def apply(op: Op, operands: Sequence[Any], attrs: tuple[Any, ...] = (), aux: Any
     version = graph.version
     args = []
     try:
-        for x in operands:  # this is where programs spend their time without native code
+        for x in operands:
             args.append(x.node if x.version == version else x.enter())  # noqa: PERF401 (a comprehension is a call)
     except AttributeError:
         args = [node_of(x) for x in operands]
@@ -225,16 +240,46 @@ def single(op: Op) -> Callable[..., Expression]:
         version, numbers = graph.version, graph.numbers
         try:
             node = x.node if x.version == version else x.enter()
-            number = graph.ways[op][numbers[node]]
+            number = graph.ways[numbers[node]][op]
         except (KeyError, IndexError, AttributeError):
             return _learned(op, (x,))
-        found = _new(Expression)
+        found = Expression()
         found.node, found.version = len(numbers), version
         numbers.append(number)
         graph.flat.append(node)
         return found
 
     return made if uses_native() else spelled_out
+
+
+def _between(op: Op, other_way: Callable[[Any, Any], Expression]) -> Callable[[Any, Any], Expression]:
+    """Return the operator of an operation on two expressions.
+
+    Args:
+        op: the operation, which always has two operands here.
+        other_way: does it where one of them is something else, and where the graph is another thread's or does not know
+            the operation yet.
+    """
+
+    def spelled_out(x: Any, y: Any) -> Expression:
+        graph = state.graph
+        version = graph.version
+        try:
+            if x.version != version or y.version != version or get_ident() != graph.owner.ident:
+                return other_way(x, y)
+            numbers, first, second = graph.numbers, x.node, y.node
+            number = graph.ways[numbers[first]][op][numbers[second]]
+        except (KeyError, IndexError, AttributeError):
+            return other_way(x, y)
+        found = Expression()
+        found.node, found.version = len(numbers), version
+        numbers.append(number)
+        flat = graph.flat
+        flat.append(first)
+        flat.append(second)
+        return found
+
+    return wraps(other_way)(spelled_out)
 
 
 def _plain(op: Op, x: Any, y: Any, z: Any = ...) -> Expression:
@@ -245,19 +290,48 @@ def _plain(op: Op, x: Any, y: Any, z: Any = ...) -> Expression:
     try:
         first = x.node if x.version == version else x.enter()
         second = y.node if y.version == version else y.enter()
-        number = graph.ways[op][numbers[first]][numbers[second]]
+        number = graph.ways[numbers[first]][op][numbers[second]]
         flat = graph.flat
-        if z is ...:
-            flat += first, second
-        else:
+        if z is not ...:
             third = z.node if z.version == version else z.enter()
             number = number[numbers[third]]
             flat += first, second, third
+        else:
+            flat.append(first)
+            flat.append(second)
     except (KeyError, IndexError, AttributeError):
         return _learned(op, (x, y) if z is ... else (x, y, z))
-    found = _new(Expression)
+    found = Expression()
     found.node, found.version = len(numbers), version
     numbers.append(number)
+    return found
+
+
+def _apply(op: Op, operands: Sequence[Any], attrs: tuple[Any, ...] = (), aux: Any = None) -> Expression:
+    graph = state.graph
+    if get_ident() != graph.owner.ident:
+        graph.change_thread()
+    version, numbers, args = graph.version, graph.numbers, []
+    try:
+        known = graph.known[op][attrs]
+        for x in operands:
+            node = x.node if x.version == version else x.enter()
+            known = known[numbers[node]]
+            args.append(node)
+        number = known[END]
+    except (KeyError, IndexError, AttributeError):
+        return _applied(op, operands, attrs, aux)
+    found = Expression()
+    found.version = version
+    if number < 0:
+        found.node = graph.add(number, args, aux)
+        return found
+    found.node = node = len(numbers)
+    numbers.append(number)
+    flat = graph.flat
+    flat += args
+    if aux is not None:
+        graph.aux[node] = aux
     return found
 
 
@@ -268,8 +342,11 @@ def _learned(op: Op, operands: Sequence[Any]) -> Expression:
     return found
 
 
+_applied = apply
 if not uses_native():  # this is where programs spend their time without native code
-    plain = _plain
+    plain, apply = _plain, _apply
+    for _op, _name in ((SUM, "__add__"), (MINUS, "__sub__"), (MATMUL, "__mul__"), (CDIV, "__truediv__")):
+        setattr(Operators, _name, _between(_op, getattr(Operators, _name)))
 
 
 def append_many(op: Op, operands: Sequence[Any], attrs: tuple[Any, ...] = ()) -> Expression:
@@ -280,7 +357,7 @@ def append_many(op: Op, operands: Sequence[Any], attrs: tuple[Any, ...] = ()) ->
         args = tuple([x.node if x.version == version else x.enter() for x in operands])
     except AttributeError:
         args = tuple([node_of(x) for x in operands])
-    return Expression(graph.append_many(op, attrs, args), version)
+    return handle_of(graph.append_many(op, attrs, args), version)
 
 
 # these remember what operations add to the graph, by the kinds of their operands
@@ -291,13 +368,18 @@ append_many = fast("append_many", append_many)
 node_of = fast("node_of", node_of)
 
 
-def apply_to_alike(
-    op: Op, operands: Sequence[Any], attrs: tuple[Any, ...] = (), chosen: Callable[..., tuple[int, ...]] = max
+def apply_to_padded(
+    error: ShapeError,
+    op: Op,
+    operands: Sequence[Any],
+    attrs: tuple[Any, ...] = (),
+    chosen: Callable[..., tuple[int, ...]] = max,
 ) -> Expression:
-    """Do what `apply` does with operands of equal dimensions; some may lack a 1 at the end of these.
+    """Do what `apply` has refused to do because some operands lack a 1 at the end of their dimensions.
 
     Args:
-        op: the operation.
+        error: what it has raised, which goes on if that is not the reason.
+        op: the operation, whose operands have equal dimensions.
         operands: expressions or parameters.
         attrs: the attributes, hashable.
         chosen: `max` if the result has the longest of their dimensions, `min` if it has the shortest.
@@ -305,14 +387,11 @@ def apply_to_alike(
     Raises:
         ShapeError: their dimensions differ otherwise.
     """
-    try:
-        return apply(op, operands, attrs)
-    except ShapeError:
-        dims = [state.graph.dim(node_of(x)).d for x in operands]
-        longest = max(dims, key=len)
-        padded = {(*d, *[1] * (len(longest) - len(d))) for d in dims}
-        if len(padded) > 1 or len(set(dims)) == 1:
-            raise
+    dims = [state.graph.dim(node_of(x)).d for x in operands]
+    longest = max(dims, key=len)
+    padded = {(*d, *[1] * (len(longest) - len(d))) for d in dims}
+    if len(padded) > 1 or len(set(dims)) == 1:
+        raise error
     shape = Dim(chosen(dims, key=len))
     return apply(op, [apply(RESHAPE, (x,), (shape,)) for x in operands], attrs)
 

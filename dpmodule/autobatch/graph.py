@@ -61,6 +61,7 @@ operation has no `grad`) are there for every engine.
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterable
 from threading import get_ident
 from typing import Any
 
@@ -77,9 +78,10 @@ from .ops.spec import Dim, Op
 from .schedule import Plan
 from .signature import Signature, Table
 
-__all__ = ["Graph"]
+__all__ = ["END", "Graph"]
 
-_END = -1
+END = -1
+"""Where the way of an operation ends, see `Graph.known`."""
 
 Ints = NDArray[np.int64]
 
@@ -102,6 +104,7 @@ class Graph(BaseGraph):
         self._begin()
 
     def _begin(self) -> None:
+        self.was_cut = False
         self.numbers: list[int] = []  # of signatures
         self.flat: list[int] = []
         self.aux: dict[int, Any] = {}
@@ -112,8 +115,8 @@ class Graph(BaseGraph):
         self._entered = 0  # so many nodes are in it
         self._marks: list[tuple[int, Any]] = []
         self._kept: dict[Any, None] = {}
-        self._known: dict[Any, Any] = {} if self._is_slow else self.table.known
-        self.ways: dict[Any, Any] = {} if self._is_slow else self.table.ways
+        self.known: dict[Any, Any] = {} if self._is_slow else self.table.known
+        self.ways: list[dict[Any, Any]] = [] if self._is_slow else self.table.ways
         self.engine = Engine(self.options, self.table, self._pool)
 
     @property
@@ -131,15 +134,15 @@ class Graph(BaseGraph):
             self.change_thread()
         numbers = self.numbers
         try:  # this is where programs spend their time
-            found = self._known[op][attrs]
+            found = self.known[op][attrs]
             for arg in args:
                 found = found[numbers[arg]]
-            number: int = found[_END]
+            number: int = found[END]
         except (KeyError, IndexError):
             self.check_nodes(args)
             number = self._resolve(op, attrs, args)
         if number < 0:
-            return self._add(self.table.signatures[~number], args, aux)
+            return self.add(number, args, aux)
         node = len(numbers)
         numbers.append(number)
         flat = self.flat
@@ -155,10 +158,10 @@ class Graph(BaseGraph):
         if self._is_slow:
             return ~signature.index
         number = ~signature.index if signature.extras else signature.index
-        found = self._known.setdefault(op, {}).setdefault(attrs, {})
+        found = self.known.setdefault(op, {}).setdefault(attrs, {})
         for each in operands:
             found = found.setdefault(each.index, {})
-        found[_END] = number
+        found[END] = number
         return number
 
     def learn(self, op: Op, node: int) -> None:
@@ -166,10 +169,11 @@ class Graph(BaseGraph):
         signature = self.signature(node)
         if self._is_slow or signature.extras:
             return
-        *first, last = (self.numbers[arg] for arg in self.flat[-len(signature.kind.dims) :])
-        found = self.ways.setdefault(op, {})
-        for number in first:
-            found = found.setdefault(number, {})
+        first, *others = (self.numbers[arg] for arg in self.flat[-len(signature.kind.dims) :])
+        self.ways += [{} for _ in range(len(self.ways), first + 1)]
+        found, (*path, last) = self.ways[first], (op, *others)
+        for each in path:
+            found = found.setdefault(each, {})
         found[last] = signature.index
 
     def append_many(self, op: Op, attrs: tuple[Any, ...], args: tuple[int, ...]) -> int:
@@ -183,9 +187,17 @@ class Graph(BaseGraph):
         numbers, signatures = self.numbers, self.table.signatures
         operands = [signatures[number] for number in {numbers[arg] for arg in args}]
         self._counted.append((len(numbers), len(args)))
-        return self._add(self.table.find(op, attrs, operands, many=True), args, None)
+        return self.add(~self.table.find(op, attrs, operands, many=True).index, args, None)
 
-    def _add(self, signature: Signature, args: tuple[int, ...], aux: Any) -> int:
+    def add(self, number: int, args: Iterable[int], aux: Any) -> int:
+        """Add a node that takes more than a number and operands.
+
+        Args:
+            number: complement of its signature's.
+            args: its operands.
+            aux: its own number.
+        """
+        signature = self.table.signatures[~number]
         flat, numbers = self.flat, self.numbers
         node = len(numbers)
         numbers += signature.numbers
@@ -370,6 +382,7 @@ class Graph(BaseGraph):
         self.check_thread()
         self.check_marked(self._marks)
         size, mark = self._marks.pop()
+        self.was_cut = True
         self._enter(size)
         del self.numbers[size:], self.flat[self._table[1, size] :]
         self._entered = size

@@ -387,6 +387,7 @@ class NativeGraph(BaseGraph):
         self.owner.take()
         self.version += 1
         self._tidy()
+        self.was_cut = False
         self.is_immediate, self.is_checking = immediate or checking, checking
         self._caller.renew()
         self._parameters.renew()
@@ -465,6 +466,7 @@ class NativeGraph(BaseGraph):
         self.check_thread()
         self.check_marked(self._marks)
         size, computed = self._marks.pop()
+        self.was_cut = True
         self.machine.revert(size, computed)
         self._caller.cut(self.machine.computed)
         entered.leave(size)

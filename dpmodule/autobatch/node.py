@@ -21,13 +21,15 @@ Array = NDArray[Any]
 
 
 class _PlainNode:
-    """The numbers of a node, where there is no native extension."""
+    """The numbers of a node, where there is no native extension.
+
+    Whoever makes one sets them: without `__init__` that takes half the time.
+    """
 
     __slots__ = ("node", "serial", "table", "version")
 
-    def __init__(self, node: int = 0, version: int = 0) -> None:
-        self.node = node
-        self.version = version
+    node: int
+    version: int
 
 
 if TYPE_CHECKING or native.core is None:  # noqa: SIM108 (mypy follows this form only)
@@ -39,12 +41,21 @@ else:
 class Node(_Base):
     """The handle of a node: what an expression can tell without arithmetic.
 
-    Args:
+    Attributes:
         node: its number.
         version: the version of the graph it belongs to.
     """
 
     __slots__ = ()
+
+    def become(self, node: int, version: int) -> None:
+        """Stand for a node.
+
+        Args:
+            node: its number, -1 for none yet.
+            version: the version of its graph.
+        """
+        self.node, self.version = node, version
 
     def enter(self) -> int:
         """Return the number of the node in the graph under construction.

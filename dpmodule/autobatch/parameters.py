@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from . import textfile
 from .entered import entered
 from .errors import BoundsError, ForeignValueError, NegativeIndexError, ShapeError, StateError, user_line
-from .expression import Expression, listed, not_empty
+from .expression import Expression, handle_of, listed, not_empty
 from .fast import fast, uses_native
 from .given import flag, number, numbers, text
 from .ops.join import TRANSPOSE
@@ -26,7 +26,7 @@ from .whole import whole
 __all__ = ["LookupParameters", "Parameters"]
 
 Array = NDArray[Any]
-_new = Expression.__new__  # `__init__` takes as long as all the rest
+_new = Expression.__new__
 
 
 class _Held(Expression):
@@ -35,7 +35,7 @@ class _Held(Expression):
     __slots__ = ("_constant", "_constant_version", "_storage")
 
     def __init__(self, storage: ParameterStorage) -> None:
-        super().__init__(-1, -1)
+        self.become(-1, -1)
         if not isinstance(storage, ParameterStorage):
             raise ForeignValueError(
                 f"{type(self).__name__}: {type(storage).__name__} {storage!r} is no memory of a parameter; make"
@@ -85,7 +85,7 @@ class _Held(Expression):
     def leave(self, size: int) -> None:
         """Forget nodes from number `size` on: they are no longer in the graph."""
         if self.node >= size:
-            self.node = self.version = -1
+            self.become(-1, -1)
         if self._constant >= size:
             self._constant = self._constant_version = -1
 
@@ -97,13 +97,13 @@ class _Held(Expression):
         """
         graph = state.graph
         if flag(update, "update"):
-            return Expression(self.enter(), graph.version)
+            return handle_of(self.enter(), graph.version)
         graph.check_thread()
         if self._constant_version != graph.version:
             self._check()
             self._constant, self._constant_version = self._add(False), graph.version
             entered.note(self, graph.version)
-        return Expression(self._constant, graph.version)
+        return handle_of(self._constant, graph.version)
 
     def name(self) -> str:
         """Return the full name, such as "/encoder/W"."""
@@ -239,13 +239,14 @@ class Parameters(_Held):
 class LookupParameters(_Held):
     """A table of vectors (or larger parameters), picked by row; made by `ParameterCollection.add_lookup_parameters`."""
 
-    __slots__ = ("_attrs", "_size")
+    __slots__ = ("_attrs", "_kept", "_size")
 
     def __init__(self, storage: LookupStorage) -> None:
         super().__init__(storage)
         dim, reference = Dim(tuple(storage.tensor.shape[1:]) or (1,)), weakref.ref(storage)
         self._attrs = (dim, reference)
         self._size = len(storage.tensor)
+        self._kept = -1  # the graph that has adopted the table for good
         self.table = 0  # the native engine's number, see `NativeGraph.adopt`
 
     def __repr__(self) -> str:
@@ -276,10 +277,15 @@ class LookupParameters(_Held):
         """
         if type(index) is not int or not 0 <= index < self._size:
             (index,) = checked_rows(self, [index])
-        graph, is_updated = state.graph, flag(update, "update")
-        graph.adopt(self, is_updated)
-        op = LOOKUP if is_updated else CONST_LOOKUP
-        return Expression(graph.append(op, self._attrs, (), index), graph.version)
+        graph = state.graph
+        version, is_updated = graph.version, update is True or flag(update, "update")
+        if self._kept != version:
+            graph.adopt(self, is_updated)
+            self._kept = version if is_updated else -1
+        found = _new(Expression)
+        found.node = graph.append(LOOKUP if is_updated else CONST_LOOKUP, self._attrs, (), index)
+        found.version = version
+        return found
 
     def batch(self, i: Sequence[int], update: bool = True) -> Expression:
         """Return rows as one expression with a minibatch of ``len(i)``.
@@ -376,7 +382,7 @@ def _rows(table: LookupParameters, i: Sequence[int], update: bool = True) -> Exp
     graph = state.graph
     op = LOOKUP_BATCH if flag(update, "update") else CONST_LOOKUP_BATCH
     graph.adopt(table, op is LOOKUP_BATCH)
-    return Expression(graph.append(op, (Dim(dim.d, len(rows)), reference), (), rows), graph.version)
+    return handle_of(graph.append(op, (Dim(dim.d, len(rows)), reference), (), rows), graph.version)
 
 
 _updated_rows = fast("lookup_batch", _rows)

@@ -261,9 +261,10 @@ def _write_state(model: Model, path: str) -> list[str]:
 def _write_onnx(model: Model, path: str, shapes: Shapes, opset: int | None) -> str:
     names = model.data_names
     types = [_input_type(model, name) for name in names]
-    more = {} if opset is None else {"opset": opset}
+    more: dict[str, Any] = {} if opset is None else {"opset": opset}
+    more["dynamic"] = {name: {0: "batch"} for name in names if shapes[name]}
     written: str = _onnx().export_model(
-        model.net, model.values, [shapes[n] for n in names], types, path, **more
+        model.net, model.values, [shapes[name] for name in names], types, path, **more
     )
     return written
 

@@ -246,6 +246,19 @@ class BaseModule:
         named.update({f"aux:{k}": v for k, v in aux_params.items()})
         save(fname, named)
 
+    def to_onnx(
+        self, path: Any, opset: int = 17, dynamic: Any = None, *, fold_batchnorm: bool = False
+    ) -> Any:
+        """Write the network as an ONNX file; see `Module.to_onnx`.
+
+        Raises:
+            ArgumentError: a module of this kind is no network of one graph.
+        """
+        raise ArgumentError(
+            f"{type(self).__name__}.to_onnx: only a Module and a BucketingModule can be written, whose symbols are all "
+            "that they compute; mx.onnx.export_model writes a symbol with its parameters"
+        )
+
     def load_params(self, fname: str) -> None:
         """Read parameters and states from a file that `save_params` or MXNet wrote.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -498,6 +499,42 @@ class BucketingModule(BaseModule):
             remove_amp_cast,
             format,
         )
+
+    @override
+    @needs(Stage.INITIALIZED)
+    def to_onnx(
+        self,
+        path: str | os.PathLike[str],
+        opset: int = 17,
+        dynamic: bool | Mapping[str, Mapping[int, str]] | None = None,
+        *,
+        fold_batchnorm: bool = False,
+        one_file: bool = False,
+    ) -> list[str]:
+        """Write the networks of all buckets as ONNX files, for prediction, and return the files' paths.
+
+        Args:
+            path: where to write. The file of a bucket has its key behind the name: ``lm.onnx`` becomes
+                ``lm-10.onnx``, ``lm-20.onnx``, ...
+            opset: version of ONNX's operators, 13 to 21.
+            dynamic: which lengths may differ from call to call; see `Module.to_onnx`.
+            fold_batchnorm: multiply BatchNorm into the layer before it.
+            one_file: write one file at `path` for all buckets, if their graphs are the same, as those of an RNN
+                operator are. Lengths that differ from bucket to bucket are then dynamic, too, and called "time",
+                unless `dynamic` says otherwise.
+
+        Raises:
+            ArgumentError: lists everything that ONNX has nothing for, bucket by bucket; the graphs differ with
+                `one_file`. Nothing is written.
+            FileError: a file cannot be written; none of them is.
+        """
+        from .onnx_files import Bound, write_buckets, write_one_for_all
+
+        bound = {key: Bound(module) for key, module in self._buckets.items()}
+        if one_file:
+            default = self._default_bucket_key
+            return [write_one_for_all(bound, default, path, opset, dynamic, fold_batchnorm)]
+        return write_buckets(bound, path, opset, dynamic, fold_batchnorm)
 
     @staticmethod
     def load(

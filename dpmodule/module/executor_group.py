@@ -13,6 +13,7 @@ from ..base import ArgumentError, ShapeError, StateError
 from ..context import Context
 from ..executor import PLAIN, Executor, RunOptions, requirements
 from ..executor.sparse_arrays import clear, load_stored
+from ..graph import variable_dtype
 from ..io import DataDesc
 from ..ndarray import NDArray
 from ..ops.sparse import Sparse
@@ -41,6 +42,12 @@ class _Silent:
 
     def warning(self, *args: Any) -> None:
         """Drop a message."""
+
+
+def _whole_numbers(symbol: Any) -> set[str]:
+    """Return the names of arguments that are declared as integers, which no optimizer can train."""
+    types = {node.name: variable_dtype(node) or "" for node in symbol.graph.arguments}
+    return {name for name, dtype in types.items() if dtype.startswith(("int", "uint", "bool"))}
 
 
 class DataParallelExecutorGroup:
@@ -160,10 +167,11 @@ class DataParallelExecutorGroup:
         if not self.for_training:
             return dict.fromkeys(self.arg_names, "null")
         usual = grad_req if isinstance(grad_req, str) else "write"
+        fixed = {*self.fixed_param_names, *_whole_numbers(self.symbol)}
         found = {}
         for name in self.arg_names:
             if name in self.param_names:
-                found[name] = "null" if name in self.fixed_param_names else usual
+                found[name] = "null" if name in fixed else usual
             else:
                 found[name] = usual if name in self.data_names and self.inputs_need_grad else "null"
         if isinstance(grad_req, (list, tuple)):

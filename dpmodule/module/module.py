@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -16,6 +16,7 @@ from .. import optimizer as opt
 from ..base import ArgumentError, StateError
 from ..context import Context
 from ..executor import run_options
+from ..io import DataDesc
 from ..ndarray import NDArray
 from ..ndarray.row_sparse import row_numbers
 from ..params import ParamStore
@@ -34,11 +35,30 @@ from .updates import Updates, check_compression
 from .workers import run_between
 
 if TYPE_CHECKING:
+    from torch.fx import GraphModule
+
     from ..executor.explanation import Explanation
 
 __all__ = ["Module"]
 
 later.publish(__name__, __all__)
+
+
+def _described(examples: Mapping[str, torch.Tensor]) -> list[DataDesc]:
+    """Describe inputs by examples; one whose first axis is not as long as the first input's has no batch axis."""
+    lengths = [e.shape[0] for e in examples.values() if e.dim()]
+    found = []
+    for name, example in examples.items():
+        kind: Any = "float32" if example.dtype is torch.bool else example.dtype
+        batched = example.dim() and example.shape[0] == lengths[0]
+        found.append(DataDesc(name, example.shape or (1,), kind, "NCHW" if batched else "C" * example.dim()))
+    return found
+
+
+def _is_label(symbol: Symbol, name: str) -> bool:
+    """Say whether an argument of a symbol is a label."""
+    return name in symbol.graph.labels or name.endswith("label")
+
 
 _ROW_SPARSE = "1"  # the text of `__storage_type__` in graphs
 
@@ -191,6 +211,86 @@ class Module(BaseModule):
         labels = [(name, sizes[name]) for name in module.label_names if name in sizes]
         module.bind(found.data_shapes, labels or None, for_training=False)
         module.init_params(arg_params=found.arg_params, aux_params=found.aux_params)
+        return module
+
+    @staticmethod
+    def from_torch(
+        module: torch.nn.Module,
+        *example: Any,
+        context: Any = None,
+        dynamic: Mapping[str, Mapping[int, str]] | None = None,
+        head: Callable[[Symbol], Symbol] | None = None,
+        **named: Any,
+    ) -> Module:
+        """Make a module of a torch module's operators and values, bound to the shapes of the examples.
+
+        It predicts at once, and is trained by `fit` where it ends in a loss. Parameters without ``requires_grad``,
+        buffers and constants are fixed. Batches of another size bind it anew; their data have the names of forward's
+        parameters.
+
+        Args:
+            module: the torch module; it keeps its own parameters.
+            example: a tensor for each parameter of its forward.
+            context: a device or a list of them.
+            dynamic: which sizes may vary; see `sym.from_torch`.
+            head: puts a loss on the network's symbol; what it adds is a label if its name ends in "label" or a loss
+                reads it so, else a parameter.
+            named: examples for parameters of forward by name.
+
+        Raises:
+            ArgumentError: the module cannot be translated; see `sym.from_torch`.
+
+        Example:
+            >>> import torch
+            >>> net = torch.nn.Linear(3, 2)
+            >>> mod = mx.mod.Module.from_torch(net, torch.zeros(4, 3), head=mx.sym.SoftmaxOutput)
+            >>> mod.data_names, sorted(mod.get_params()[0])
+            (['input'], ['bias', 'weight'])
+        """
+        from ..symbol.torch_import import imported  # which imports torch.export, and that takes long
+
+        found = imported(module, example, named, dynamic)
+        symbol = found.symbol if head is None else head(found.symbol)
+        shapes = _described(found.inputs)
+        given = {*found.inputs, *found.arg_params}
+        labels = [n for n in symbol.list_arguments() if n not in given and _is_label(symbol, n)]
+        sizes, _, _ = symbol.infer_shape(**dict(shapes))
+        known = dict(zip(symbol.list_arguments(), sizes or ()))
+        made = Module(symbol, list(found.inputs), labels, context=context, fixed_param_names=found.fixed)
+        made.bind(shapes, [(n, known[n]) for n in labels] or None)
+        made.init_params(arg_params=found.arg_params, aux_params=found.aux_params, allow_missing=True)
+        return made
+
+    @staticmethod
+    def from_onnx(
+        file: str | os.PathLike[str],
+        context: Any = None,
+        shapes: Mapping[str, Sequence[int]] | None = None,
+        **kwargs: Any,
+    ) -> Module:
+        """Make a module of an ONNX file, ready for `predict`.
+
+        It is bound for prediction at the shapes in the file. A size that the file leaves open is 1 at first, or the
+        least of a few usual ones that the network takes; `forward` binds anew for batches of other sizes.
+
+        Args:
+            file: the file.
+            context: a device or a list of them.
+            shapes: shapes of inputs, where they are to be others than the file says or it does not say them.
+            kwargs: further arguments of the constructor.
+
+        Raises:
+            FileError: the file cannot be opened.
+            FileFormatError: it is no ONNX file, or holds what cannot be translated.
+        """
+        from ..onnx.load import described_inputs, import_model
+
+        symbol, arg_params, aux_params = import_model(file, shapes)
+        inputs = described_inputs(file, symbol, shapes or {})
+        names = [each.name for each in inputs]
+        module = Module(symbol, data_names=names, label_names=None, context=context, **kwargs)
+        module.bind(inputs, for_training=False)
+        module.init_params(arg_params=arg_params, aux_params=aux_params)
         return module
 
     # what it is
@@ -785,6 +885,58 @@ class Module(BaseModule):
         """
         return self.group.execs[0].explain(is_train, times, measure_memory, self.group.param_names)
 
+    def to_torch(self, share: bool = False) -> GraphModule:
+        """Return the network with its parameters as a `torch.nn.Module`; see `Symbol.to_torch`.
+
+        ``forward`` takes data, states and labels. Parameters under `fixed_param_names` need no gradient there, either.
+        `set_params` takes values back:
+        ``mod.set_params({n: mx.nd.array(t) for n, t in net.state_dict().items() if n in mod.param_names}, aux)``.
+
+        Args:
+            share: whether the torch module's parameters are this module's own, on its first context: what one of
+                them trains the other one sees. Else they are copies.
+
+        Raises:
+            StateError: there are no parameters yet, or nothing is bound that could be shared.
+            ArgumentError: names that a torch module cannot have; lists all.
+            OpError: sparse inputs and the like, which such a module cannot have; lists all.
+
+        Example:
+            >>> net = mx.sym.FullyConnected(mx.sym.Variable("data"), num_hidden=2, name="fc")
+            >>> mod = mx.mod.Module(mx.sym.SoftmaxOutput(net, name="softmax"))
+            >>> mod.bind([("data", (4, 3))], [("softmax_label", (4,))])
+            >>> mod.init_params()
+            >>> mod.to_torch().eval()(mx.nd.ones((5, 3)).torch()).shape
+            torch.Size([5, 2])
+        """
+        from ..executor.to_torch import to_torch
+
+        shapes: dict[str, tuple[int, ...]] = {}
+        if self._stage >= Stage.INITIALIZED:
+            described = (*self.group.data_shapes, *(self.group.label_shapes or ()))
+            shapes = {one[0]: tuple(one[1]) for one in described}
+            arg_params, aux_params = self._shared_params() if share else self.get_params()
+        elif self.preloaded is not None and not share:
+            arg_params, aux_params = map(dict, self.preloaded)
+        else:
+            raise too_early(self, "to_torch")
+        inputs = [*self._data_names, *self._label_names, *self._state_names]
+        return to_torch(
+            self._symbol.graph,
+            arg_params,
+            aux_params,
+            share,
+            inputs=inputs,
+            fixed=self._fixed_param_names,
+            shapes=shapes,
+        )
+
+    def _shared_params(self) -> tuple[dict[str, NDArray], dict[str, NDArray]]:
+        """Return the arrays of the first context themselves."""
+        store = self.group.store
+        aux_names = self._symbol.list_auxiliary_states()
+        return {n: store.array(n, 0) for n in self._param_names}, {n: store.aux(n, 0) for n in aux_names}
+
     # files
 
     def preload(
@@ -878,6 +1030,44 @@ class Module(BaseModule):
         """Return what `get_params` does, all of it dense."""
         arg_params, aux_params = self.get_params()
         return {name: array.tostype("default") for name, array in arg_params.items()}, aux_params
+
+    @override
+    @needs(Stage.INITIALIZED)
+    def to_onnx(
+        self,
+        path: str | os.PathLike[str],
+        opset: int = 17,
+        dynamic: bool | Mapping[str, Mapping[int, str]] | None = None,
+        *,
+        fold_batchnorm: bool = False,
+    ) -> str:
+        """Write the network as an ONNX file, for prediction, and return the file's path.
+
+        The inputs have the shapes and types that the module is bound for; labels of losses are none. See
+        `mx.onnx.export_model` for what becomes of the rest.
+
+        Args:
+            path: where to write.
+            opset: version of ONNX's operators, 13 to 21.
+            dynamic: which lengths may differ from call to call, as ``{"data": {0: "batch"}}``; None = the batch axis
+                of every input, False = none.
+            fold_batchnorm: multiply BatchNorm into the layer before it.
+
+        Raises:
+            ArgumentError: lists everything that ONNX has nothing for, or what does not fit; nothing is written.
+            FileError: the file cannot be written.
+
+        Example:
+            >>> net = mx.sym.FullyConnected(mx.sym.Variable("data"), num_hidden=2, name="fc")
+            >>> mod = mx.mod.Module(mx.sym.SoftmaxOutput(net, name="softmax"))
+            >>> mod.bind([("data", (4, 3))], for_training=False)
+            >>> mod.init_params()
+            >>> mod.to_onnx("net.onnx")
+            'net.onnx'
+        """
+        from .onnx_files import Bound, write_one
+
+        return write_one(Bound(self), path, opset, dynamic, fold_batchnorm)
 
     def _optimizer_states(self) -> bytes:
         if self._stage < Stage.READY:

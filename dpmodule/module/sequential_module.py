@@ -361,6 +361,15 @@ class SequentialModule(BaseModule):
                 show_metric(module, eval_metric, labels, pad)
 
     @override
+    def to_onnx(
+        self, path: Any, opset: int = 17, dynamic: Any = None, *, fold_batchnorm: bool = False
+    ) -> Any:
+        raise ArgumentError(
+            "SequentialModule.to_onnx: a chain has a graph for each of its modules, not one; write each of "
+            "`modules` by its own to_onnx, and feed the outputs of one to the next"
+        )
+
+    @override
     @needs(Stage.BOUND)
     def install_monitor(self, mon: Any) -> None:
         for module in self._modules:

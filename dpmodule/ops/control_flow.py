@@ -153,7 +153,7 @@ def _infer_foreach_type(a: Any, ins: list[str | None], outs: list[str | None]) -
     stateful=True,
     num_subgraphs=1,
     batch=NEVER,
-    onnx=Onnx(missing="its body is a subgraph of operators, which the exporter does not translate"),
+    onnx=Onnx("Scan", builder="foreach"),
 )
 def foreach(a: Any, env: Env, *tensors: torch.Tensor) -> Any:
     """Run a subgraph on every element along axis 0 of the data, handing states from one to the next.
@@ -240,7 +240,7 @@ def _infer_while_type(a: Any, ins: list[str | None], outs: list[str | None]) -> 
     stateful=True,
     num_subgraphs=2,
     batch=NEVER,
-    onnx=Onnx(missing="its test and body are subgraphs of operators, which the exporter does not translate"),
+    onnx=Onnx("Loop", builder="while_loop"),
 )
 def while_loop(a: Any, env: Env, *tensors: torch.Tensor) -> Any:
     """Run a subgraph as long as another one gives a number other than 0, and at most `max_iterations` times.
@@ -335,9 +335,7 @@ def _infer_cond_type(a: Any, ins: list[str | None], outs: list[str | None]) -> T
     stateful=True,
     num_subgraphs=3,
     batch=NEVER,
-    onnx=Onnx(
-        missing="its test and branches are subgraphs of operators, which the exporter does not translate"
-    ),
+    onnx=Onnx("If", builder="cond"),
 )
 def cond(a: Any, env: Env, *tensors: torch.Tensor) -> Any:
     """Run one of two subgraphs, the first if a third one gives a number other than 0.

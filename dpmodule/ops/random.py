@@ -84,16 +84,6 @@ _TABLE = {
         "the negative binomial distribution of mean mu and variance mu + alpha * mu ** 2",
     ),
 }
-_IN_ONNX = {"uniform": "RandomUniform", "normal": "RandomNormal"}
-
-
-def _onnx(short: str, suffix: str = "") -> Onnx:
-    """Return the ONNX operator that draws from a distribution; there are two."""
-    if short in _IN_ONNX:
-        return Onnx(_IN_ONNX[short] + suffix, builder="random")
-    return Onnx(missing="ONNX has no sampler of this distribution")
-
-
 _MAY_BE_NEGATIVE = frozenset({"low", "high", "loc"})
 
 
@@ -158,7 +148,7 @@ def _declare_random(short: str, one: _Distribution) -> None:
         random=True,
         needs_shapes=True,
         batch=NEVER,
-        onnx=_onnx(short),
+        onnx=Onnx(builder="draw"),
     )(run)
 
 
@@ -177,7 +167,7 @@ def _declare_like(short: str, one: _Distribution) -> None:
         f"Draw from {one.does}, as many numbers as the data has.\n\n"
         f"Shape:\n    data, output: any.\n\nSource: MXNet 1.9.1 `{name}`.\n"
     )
-    op(name, [arg("data")], one.attrs, infer=same, random=True, batch=NEVER, onnx=_onnx(short, "Like"))(run)
+    op(name, [arg("data")], one.attrs, infer=same, random=True, batch=NEVER, onnx=Onnx(builder="draw"))(run)
 
 
 def _sample_infer(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
@@ -214,7 +204,7 @@ def _declare_sample(short: str, one: _Distribution) -> None:
         infer_type=typed(lambda a: a.dtype or "float32"),
         random=True,
         batch=NEVER,
-        onnx=Onnx(missing="ONNX has no sampler with parameters for each element"),
+        onnx=Onnx(builder="draw"),
     )(run)
 
 
@@ -242,7 +232,7 @@ for _short, _one in _TABLE.items():
     random=True,
     needs_shapes=True,
     batch=NEVER,
-    onnx=Onnx(missing="ONNX has no sampler of integers"),
+    onnx=Onnx(builder="randint"),
 )
 def randint(a: Any, env: Env) -> torch.Tensor:
     """Draw integers from [low, high), each as likely.
@@ -320,7 +310,7 @@ def sample_multinomial(
     infer=same,
     random=True,
     batch=NEVER,
-    onnx=Onnx(missing="ONNX has no random permutation"),
+    onnx=Onnx(builder="shuffle"),
 )
 def shuffle(a: Any, env: Env, data: torch.Tensor) -> torch.Tensor:
     """Put the rows into random order.

@@ -159,9 +159,7 @@ def _declare(short: str, one: _Density) -> None:
         {"is_log": Attr(boolean, "return the logarithm of the density", False)},
         aliases=(f"random_pdf_{short}",),
         infer=_infer(name, one),
-        onnx=Onnx(missing="ONNX has no logarithm of the gamma function")
-        if short not in ("uniform", "normal", "exponential")
-        else Onnx(builder=f"pdf_{short}"),
+        onnx=Onnx(builder="density"),
     )(run)
 
 

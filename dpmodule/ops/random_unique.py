@@ -48,7 +48,7 @@ def _first_seen(drawn: torch.Tensor) -> torch.Tensor:
     random=True,
     needs_shapes=True,
     batch=NEVER,
-    onnx=Onnx(missing="ONNX draws no distinct numbers"),
+    onnx=Onnx(builder="zipfian"),
 )
 def sample_unique_zipfian(a: Any, env: Env) -> tuple[torch.Tensor, torch.Tensor]:
     """Draw distinct numbers for each row from an approximately Zipfian distribution.

@@ -164,14 +164,26 @@ class Variadic:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Onnx:
-    """ONNX operator: its type, attributes renamed (ours to theirs) and constant ones; or the name of a builder.
+    """What becomes of an operator in ONNX: one operator there, or what a builder makes; or why nothing does.
 
-    `missing` says instead why ONNX has nothing for it, as half a sentence: "updates a weight in place".
+    One operator takes the inputs in their order, without labels, and gives the visible outputs; hidden ones have no
+    counterpart. What it has no type for is computed in a type that it has.
+
+    Attributes:
+        type: the ONNX operator, or the one that the builder makes most of it from.
+        rename: attributes, ours to theirs.
+        const: further attributes of theirs.
+        drop: attributes of ours that say nothing there: they concern training or storage.
+        scalar: which operand the attribute ``scalar`` becomes, "first" or "last"; "" = it has none.
+        builder: name of a function in `dpmodule.onnx.to_onnx`.
+        missing: why ONNX has nothing for it, as half a sentence: "updates a weight in place".
     """
 
     type: str = ""
     rename: Mapping[str, str] = field(default_factory=dict)
     const: Mapping[str, Any] = field(default_factory=dict)
+    drop: tuple[str, ...] = ()
+    scalar: str = ""
     builder: str = ""
     missing: str = ""
 

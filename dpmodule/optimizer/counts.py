@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import torch
 
+from .. import native
 from ..base import StateError
-from ..native import core
 
 __all__ = ["CommonCounts"]
 
@@ -64,8 +64,8 @@ class CommonCounts(MutableMapping[Any, int]):
             StateError: there is no such parameter.
         """
         positions = [self._position(key) for key in keys]
-        if core is not None:
-            counted: list[int] = core.count_updates(self._address, len(self._counts), positions)
+        if native.core is not None:
+            counted: list[int] = native.core.count_updates(self._address, len(self._counts), positions)
             return counted
         self._counts[positions] += 1
         return [int(count) for count in self._counts[positions]]

@@ -36,6 +36,7 @@ from .symbol import Group, Symbol, Variable, load, load_json, var
 
 if TYPE_CHECKING:
     from . import random as random
+    from .torch_import import from_torch
     from .torch_node import torch_module, write_back
 
 __all__ = [
@@ -45,6 +46,7 @@ __all__ = [
     "arange",
     "contrib",
     "eye",
+    "from_torch",
     "full",
     "histogram",
     "hypot",
@@ -72,7 +74,13 @@ __all__ = [
 __getattr__, __dir__ = later.attributes(
     __name__,
     __all__,
-    {"control_flow": "", "random": "", "subgraph": "", "torch_node": "torch_module write_back"},
+    {
+        "control_flow": "",
+        "random": "",
+        "subgraph": "",
+        "torch_import": "from_torch",
+        "torch_node": "torch_module write_back",
+    },
     partial(face_of, ""),
     operators=partial(names_in, ""),
 )

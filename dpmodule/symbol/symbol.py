@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .. import later
 from ..attribute import stored_key
@@ -26,6 +26,9 @@ from . import bind as binding
 from .compose import apply_op, make_variable, substitute, variable_attributes, without_casts
 from .inference import Found, check_shapes, check_types, partial_shapes, partial_types
 from .listing import debug_str, set_attribute, shown
+
+if TYPE_CHECKING:
+    from torch.fx import GraphModule
 
 __all__ = ["Group", "Symbol", "Variable", "load", "load_json", "var"]
 
@@ -413,6 +416,59 @@ class Symbol:
         write_atomically(fname, self.tojson(remove_amp_cast).encode("utf-8"))
 
     # running
+
+    def to_torch(
+        self,
+        arg_params: Mapping[str, Any] | None = None,
+        aux_params: Mapping[str, Any] | None = None,
+        share: bool = False,
+        *,
+        shapes: Mapping[str, tuple[int, ...]] | None = None,
+    ) -> GraphModule:
+        """Return this symbol as a `torch.nn.Module`, which torch's own tools train, compile and export.
+
+        It is a `torch.fx.GraphModule`: its source, ``module.code``, has one line for each operator. Parameters and
+        auxiliary states have their names here in ``state_dict``, also names with dots. ``forward`` takes the other
+        arguments by name or in the order of `list_arguments`, and returns the output, or a tuple of several.
+
+        In train mode a loss such as SoftmaxOutput needs its label, and gives its own gradient, whatever gradient
+        comes to its output: ``module(data, label).sum().backward()`` leaves the gradients that `Module.backward`
+        does. Without a label, which eval mode allows, there is no loss, and the output is a prediction that is
+        differentiated as any function. Moving statistics of BatchNorm are written in forward in train mode, as
+        torch does, while an executor writes them in backward. Random numbers come from torch's own generators.
+
+        A gamma under fix_gamma is set to 1 and needs no gradient. What is made from nothing, such as begin states,
+        lies where the parameters lie and is of their type, also after ``module.to(...)``.
+
+        Args:
+            arg_params: parameters by name; names that the symbol does not have are passed over.
+            aux_params: auxiliary states by name.
+            share: whether the module's parameters are these arrays' memory; else they are copies. It lasts until
+                ``module.to(...)`` moves them.
+            shapes: shapes of inputs, for graphs that make an array whose shape follows from them in a way that
+                cannot be told otherwise.
+
+        Returns:
+            The module, in train mode as new torch modules are.
+
+        Raises:
+            ArgumentError: parameters are missing, or names that a torch module cannot have; lists all.
+            OpError: sparse inputs and the like, which such a module cannot have; lists all.
+            ShapeError: the parameters do not fit the symbol.
+
+        Example:
+            >>> net = mx.sym.FullyConnected(mx.sym.Variable("data"), num_hidden=2, name="fc")
+            >>> net = mx.sym.SoftmaxOutput(net, name="softmax")
+            >>> params = {"fc_weight": mx.nd.ones((2, 3)), "fc_bias": mx.nd.zeros(2)}
+            >>> module = net.to_torch(params).eval()
+            >>> list(module.state_dict())
+            ['fc_weight', 'fc_bias']
+            >>> module(mx.nd.ones((1, 3)).torch()).tolist()
+            [[0.5, 0.5]]
+        """
+        from ..executor.to_torch import to_torch
+
+        return to_torch(self.graph, arg_params or {}, aux_params or {}, share, shapes=shapes)
 
     simple_bind = binding.simple_bind
     bind = binding.bind

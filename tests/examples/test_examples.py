@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from dpmodule import native
-from helpers.programs import run_file
+from helpers.programs import run_file, run_program
 
 FOLDER = Path(__file__).parents[2] / "examples"
 STREAMS = sorted((FOLDER / "streams").glob("*.py"))
@@ -46,3 +46,17 @@ def test_tagger_spells_rare_words_out(tmp_path, native):
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
 def test_example_is_short(path):
     assert len(path.read_text(encoding="utf-8").splitlines()) <= 150
+
+
+@pytest.mark.timeout(120)
+def test_leaving_by_onnx_does_without_onnx_runtime(tmp_path):
+    path = str(FOLDER / "interop" / "leave_by_onnx.py")
+    code = f"""
+import runpy, sys
+sys.modules["onnxruntime"] = None  # as if it were not installed
+sys.argv = [{path!r}, "--smoke"]
+runpy.run_path({path!r}, run_name="__main__")
+"""
+    done = run_program(code, seconds=110, cwd=tmp_path)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "target" in done.stdout.splitlines()[-1]

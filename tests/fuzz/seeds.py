@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 
 import dpmodule as mx
+from helpers import onnx_files
 
 __all__ = ["KINDS"]
 
@@ -75,6 +76,31 @@ def _idx() -> list[bytes]:
     pixels = np.arange(2 * 3 * 3, dtype=np.uint8)
     images = struct.pack(">HBBIII", 0, 8, 3, 2, 3, 3) + pixels.tobytes()
     return [images, gzip.compress(images, mtime=0)]
+
+
+def _onnx(folder: Path) -> list[bytes]:
+    names = (
+        "channels_last",
+        "loop_rnn",
+        "branch",
+        "detection",
+        "lstm_reverse",
+        "opset7",
+        "quantized",
+        "function",
+    )
+    return [
+        onnx_files.by_hand(name, folder).path.read_bytes() for name in (*names, "expanded", "two_classes")
+    ]
+
+
+def _read_onnx(data: bytes, folder: Path) -> None:
+    (folder / "a.onnx").write_bytes(data)
+    symbol, arg_params, _ = mx.onnx.import_model(folder / "a.onnx")
+    json.loads(symbol.tojson())
+    mx.onnx.get_model_metadata(folder / "a.onnx")
+    for array in arg_params.values():
+        array.wait_to_read()
 
 
 def _read_graph(data: bytes, folder: Path) -> None:
@@ -157,5 +183,6 @@ KINDS: dict[str, tuple[Callable[[Path], list[bytes]], Callable[[bytes, Path], No
     "csv": (lambda folder: [b"1,2,3\n4.5,5e-1,6\n7,8,9\n"], _read_csv),
     "libsvm": (lambda folder: [b"1 0:1 3:2.5\n0 1:4\n2 2:1 4:-3\n"], _read_libsvm),
     "mnist": (lambda folder: _idx(), _read_idx),
+    "onnx": (_onnx, _read_onnx),
 }
 """Kind: valid files made in a folder, and a function that reads a damaged one, there if it needs a file."""

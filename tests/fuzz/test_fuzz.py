@@ -8,7 +8,7 @@ import pytest
 from helpers.programs import run_file
 
 HERE = Path(__file__).parent
-KINDS = ("symbol.json", "params", "safetensors", "states", "rec", "idx", "csv", "libsvm", "mnist")
+KINDS = ("symbol.json", "params", "safetensors", "states", "rec", "idx", "csv", "libsvm", "mnist", "onnx")
 
 
 def run(kind, count, seed, folder, timeout):

@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import textwrap
 
 import pytest
 
@@ -95,3 +96,27 @@ def test_neither_an_import_nor_the_extension_needs_asyncio():
     code = f"import torch, sys; before = 'asyncio' in sys.modules; {code.replace('print(', 'print(before, ')}"
     before, after = run_program(code).stdout.split()
     assert before == after
+
+
+def test_threads_that_ask_first_at_once_find_the_same():
+    program = """
+        import threading
+        from dpmodule import native
+
+        start, found = threading.Barrier(8), []
+
+        def ask():
+            start.wait()
+            found.append(native.core)
+
+        threads = [threading.Thread(target=ask) for _ in range(8)]
+        for each in threads:
+            each.start()
+        for each in threads:
+            each.join()
+        assert len(found) == 8, found
+        assert len(set(map(id, found))) == 1, found
+    """
+    for _ in range(3):
+        done = run_program(textwrap.dedent(program))
+        assert done.returncode == 0, done.stderr

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import ClassVar
 
 from ..collection import ParameterCollection
-from ..expression import Expression, apply, node_of, plain
+from ..expression import Expression, apply, handle_of, node_of, plain
 from ..fast import fast
 from ..functions.combine import cmult
 from ..functions.elementwise import logistic, tanh
@@ -200,8 +200,8 @@ def lstm_sequence(
         gates = append(AFFINE, (), (bias, inner, node))
         before = append(LSTM_STEP, attrs, (gates, outer, before, memory))
         memory = before + 1
-        outputs.append(Expression(before, version))
-    return outputs, Expression(memory, version)
+        outputs.append(handle_of(before, version))
+    return outputs, handle_of(memory, version)
 
 
 lstm_step = fast("lstm_step", lstm_step)
@@ -209,7 +209,7 @@ lstm_step = fast("lstm_step", lstm_step)
 
 def _pair(h: Expression) -> tuple[Expression, Expression]:
     """Return output and memory of a step, whose nodes follow each other."""
-    return h, Expression(h.node + 1, shared.graph.version)
+    return h, handle_of(h.node + 1, h.version)
 
 
 LSTMBuilder = VanillaLSTMBuilder

@@ -10,7 +10,7 @@ from ... import native
 from ..collection import ParameterCollection, as_collection
 from ..entered import entered
 from ..errors import ArgumentError, StaleExpressionError, user_line
-from ..expression import Expression, listed, node_of
+from ..expression import Expression, handle_of, listed, node_of
 from ..functions.inputs import dim_of, inputVector, random_bernoulli, zeros
 from ..given import below_one, flag
 from ..parameters import Parameters
@@ -121,7 +121,7 @@ class RNNBuilder:
                 f" {self.whoami()} internal parameters expression (at {user_line()})"
             )
         self.refresh()
-        return [[Expression(each.enter(), each.version) for each in layer] for layer in self._expressions]
+        return [[handle_of(each.enter(), each.version) for each in layer] for layer in self._expressions]
 
     def initial_state(self, vecs: Sequence[Expression] | None = None, update: bool = True) -> RNNState:
         """Begin a sequence.

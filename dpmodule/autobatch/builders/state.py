@@ -90,14 +90,14 @@ class RNNState(_Base):
         )
 
     def _check(self) -> None:
-        if self._version != shared.graph.version:
+        graph = shared.graph
+        if self._version != graph.version:
             raise StaleExpressionError(
                 "Using stale builder. Create .new_graph() after computation graph is renewed: call initial_state()"
                 f" again after renew_cg() (at {user_line()})"
             )
-        layers = self._layers
-        if layers and layers[-1][-1].node >= shared.graph.size:  # before others get its number
-            shared.graph.check_nodes((layers[-1][-1].node,))
+        if graph.was_cut and self._layers:
+            graph.check_nodes((self._layers[-1][-1].node,))  # before others get its number
         self._builder.refresh()
 
     def _step(self, x: Expression) -> RNNState:

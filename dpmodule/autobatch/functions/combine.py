@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from ..expression import Expression, append_many, apply, apply_to_alike, node_of, not_empty, plain
+from ..errors import ShapeError
+from ..expression import Expression, append_many, apply, apply_to_padded, node_of, not_empty, plain
 from ..fast import fast
 from ..ops.binary import CDIV, CMULT, COLWISE_ADD, LOGSUMEXP, MAX, MIN, POW, SUM
 from ..ops.join import CONCATENATE, CONCATENATE_MANY, TO_BATCH, TO_BATCH_MANY
@@ -103,7 +104,10 @@ def logsumexp(xs: Iterable[Expression]) -> Expression:
         xs: at least one, of equal dimensions.
     """
     found = xs if type(xs) is list and xs else not_empty("logsumexp", xs)
-    return apply_to_alike(LOGSUMEXP, found, (), min)
+    try:
+        return apply(LOGSUMEXP, found)
+    except ShapeError as error:
+        return apply_to_padded(error, LOGSUMEXP, found, (), min)
 
 
 def bmax(x: Expression, y: Expression) -> Expression:
@@ -186,7 +190,8 @@ def affine_transform(exprs: Iterable[Expression]) -> Expression:
         ShapeError: they do not fit.
     """
     if type(exprs) is list and len(exprs) == 3:
-        return plain(AFFINE, *exprs)
+        bias, matrix, x = exprs
+        return plain(AFFINE, bias, matrix, x)
     return apply(AFFINE, not_empty("transform", exprs))
 
 

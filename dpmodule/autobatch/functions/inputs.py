@@ -201,8 +201,8 @@ def inputVector(v: ArrayLike, device: str = "") -> InputExpression:
     Raises:
         ForeignValueError: `v` holds something else.
     """
-    array = numbers(v, "inputVector").reshape(-1)
-    return _made(array[None], dim_of(len(array)))
+    array = numbers(v, "inputVector").reshape(1, -1)
+    return _made(array, dim_of(array.size))
 
 
 def scalarInput(s: float, device: str = "") -> InputExpression:
@@ -217,7 +217,7 @@ def scalarInput(s: float, device: str = "") -> InputExpression:
         ShapeError: there are several.
     """
     if type(s) is float:
-        return _made(np.array([[s]]), _ONE)
+        return _made(np.array(s, ndmin=2), _ONE)
     array = numbers(s, "scalarInput")
     if array.size != 1:
         raise ShapeError(f"scalarInput: {array.size} numbers, expected one (at {user_line()})")

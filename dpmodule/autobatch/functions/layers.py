@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..errors import ArgumentError, ForeignValueError, user_line
-from ..expression import Expression, apply, listed, node_of
+from ..expression import Expression, apply, handle_of, listed, node_of
 from ..fast import fast
 from ..given import flag, number_from, probability
 from ..ops import convolution
@@ -179,7 +179,7 @@ def dropout(x: Expression, p: float) -> Expression:
         ArgumentError: `p` is no probability.
     """
     rate = _rate(p)
-    return _drawn(noises.DROPOUT, (x,), (rate,)) if rate else Expression(node_of(x), state.graph.version)
+    return _drawn(noises.DROPOUT, (x,), (rate,)) if rate else handle_of(node_of(x), state.graph.version)
 
 
 def dropout_dim(x: Expression, d: int, p: float) -> Expression:

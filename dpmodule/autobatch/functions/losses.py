@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ..errors import BoundsError, NegativeIndexError, ShapeError, user_line
-from ..expression import Expression, apply, apply_to_alike, node_of, not_empty
+from ..expression import Expression, apply, apply_to_padded, node_of, not_empty, plain
 from ..fast import fast
 from ..given import number, number_from, place
 from ..ops import loss
@@ -228,7 +228,10 @@ def squared_distance(x: Expression, y: Expression) -> Expression:
         x: one operand.
         y: the other, of its dimensions.
     """
-    return apply_to_alike(loss.SQUARED_DISTANCE, (x, y))
+    try:
+        return plain(loss.SQUARED_DISTANCE, x, y)
+    except ShapeError as error:
+        return apply_to_padded(error, loss.SQUARED_DISTANCE, (x, y))
 
 
 def l1_distance(x: Expression, y: Expression) -> Expression:
@@ -238,7 +241,10 @@ def l1_distance(x: Expression, y: Expression) -> Expression:
         x: one operand.
         y: the other, of its dimensions.
     """
-    return apply_to_alike(loss.L1, (x, y))
+    try:
+        return plain(loss.L1, x, y)
+    except ShapeError as error:
+        return apply_to_padded(error, loss.L1, (x, y))
 
 
 def huber_distance(x: Expression, y: Expression, c: float = 1.345) -> Expression:
@@ -249,7 +255,11 @@ def huber_distance(x: Expression, y: Expression, c: float = 1.345) -> Expression
         y: the other, of its dimensions.
         c: where the loss becomes linear.
     """
-    return apply_to_alike(HUBER, (x, y), (c if type(c) is float else number(c, "huber_distance: c"),))
+    attrs = (c if type(c) is float else number(c, "huber_distance: c"),)
+    try:
+        return apply(HUBER, (x, y), attrs)
+    except ShapeError as error:
+        return apply_to_padded(error, HUBER, (x, y), attrs)
 
 
 def binary_log_loss(x: Expression, y: Expression) -> Expression:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from ..expression import Expression, apply, apply_to_alike
+from ..errors import ShapeError
+from ..expression import Expression, apply, apply_to_padded, plain
 from ..ops.normal import LAYER_NORM, WEIGHT_NORM
 
 __all__ = ["layer_norm", "weight_norm"]
@@ -18,7 +19,10 @@ def layer_norm(x: Expression, g: Expression, b: Expression) -> Expression:
 
     Source: Ba, Kiros, Hinton, "Layer normalization", 2016, with DyNet's standard deviation (without an epsilon).
     """
-    return apply_to_alike(LAYER_NORM, (x, g, b))
+    try:
+        return plain(LAYER_NORM, x, g, b)
+    except ShapeError as error:
+        return apply_to_padded(error, LAYER_NORM, (x, g, b))
 
 
 def weight_norm(w: Expression, g: Expression) -> Expression:

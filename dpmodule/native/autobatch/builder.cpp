@@ -250,7 +250,10 @@ int Builder::lstm(int x, int h, int c, int wx, int wh, int bias, float forget_bi
     if (!input || !state || b.op != Op::Param || input->rows != b.width || state->rows != b.width) return -1;
     const int width = state->cols;
     const int batch = shape(x).batch;
-    const auto fits = [&](int node, int size) { return shape(node).batch == batch && shape(node).dims == std::vector<int>{size}; };
+    const auto fits = [&](int node, int size) {
+        const Shape &each = shape(node);
+        return each.batch == batch && each.dims.size() == 1 && each.dims[0] == size;
+    };
     if (b.width != 4 * width || !is_columns(x) || shape(x).dims[0] != input->cols || (h >= 0 && !fits(h, width)) || (c >= 0 && !fits(c, width))) return -1;
     params[0] = b.params[0];
     const int sig = signature({{lstm_code, params[0], params[1], params[2], bits(forget_bias), batch}}, [&] {

@@ -33,8 +33,7 @@ PyObject *activate(PyObject *self, PyObject *number) {
     const long version = PyLong_AsLong(number);
     if (version == -1 && PyErr_Occurred()) return nullptr;
     Machine &machine = machine_of(self);
-    current.engine = &machine.engine;
-    current.thread = PyThreadState_Get()->id;
+    current.open(machine.engine);
     current.serial = machine.serial;
     current.version = static_cast<int>(version);
     builder_of_current = &machine.builder;
@@ -45,7 +44,7 @@ PyObject *activate(PyObject *self, PyObject *number) {
 
 void leave(const Machine &machine) {
     if (current.engine != &machine.engine) return;
-    current.engine = nullptr;
+    current.close();
     builder_of_current = nullptr;
     recipes_of_current = nullptr;
     parameters_of_current = nullptr;

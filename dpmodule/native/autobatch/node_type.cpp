@@ -266,6 +266,11 @@ PyMethodDef node_functions[] = {
 int enter(PyObject *x) {
     const auto *object = reinterpret_cast<NodeObject *>(x);
     if (object->table < -1 && object->serial == current.serial) {
+        if (Py_TYPE(x) != current.parameter) {
+            PyTypeObject *before = current.parameter;
+            current.parameter = reinterpret_cast<PyTypeObject *>(Py_NewRef(reinterpret_cast<PyObject *>(Py_TYPE(x))));
+            Py_XDECREF(reinterpret_cast<PyObject *>(before));
+        }
         const int node = parameters_of_current->parameter(-2 - object->table);
         if (node >= 0) return node;
     }

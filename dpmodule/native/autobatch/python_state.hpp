@@ -42,50 +42,77 @@ class Handles {
 };
 extern Handles handles;
 
+// The turn in which this thread has last begun to add to a graph: one load, where Python's own number of a thread is a call.
+// A library that is loaded late finds room beside the stack of a thread for so little with glibc; others look it up.
+#ifdef __GLIBC__
+#define DPMODULE_NEAR [[gnu::tls_model("initial-exec")]]
+#else
+#define DPMODULE_NEAR
+#endif
+DPMODULE_NEAR inline thread_local std::uint64_t own_turn = 0;
+#undef DPMODULE_NEAR
+
 // The engine that fast functions add to; `engine` is nullptr where the graph under construction is not native.
 struct Current {
     Engine *engine = nullptr;
-    std::uint64_t thread = 0;      // which alone adds to it; numbers are never used again
+    std::uint64_t turn = closed;   // of the thread which alone adds to it
     int version = -1;              // of the graph
     int serial = 0;                // of the engine
     PyTypeObject *expression = nullptr;
     PyTypeObject *input = nullptr; // of inputs
+    PyTypeObject *parameter = nullptr;   // of the parameter that has last entered a graph; nullptr for none yet
     PyObject *slow = nullptr;      // the class with the operators in Python
     // Is there a native graph, and this thread the one that adds to it?
-    bool is_open() const { return engine && PyThreadState_Get()->id == thread; }
+    bool is_open() const { return own_turn == turn; }
+    void open(Engine &engine_of_graph) {
+        engine = &engine_of_graph;
+        own_turn = turn = ++turns_;
+    }
+    void close() {
+        engine = nullptr;
+        turn = closed;
+    }
+
+   private:
+    static constexpr std::uint64_t closed = ~std::uint64_t{0};   // no thread's
+    std::uint64_t turns_ = 0;
 };
 extern Current current;
 
 extern PyTypeObject *node_type;    // AutobatchNode
 
-// A new expression of an input of the current graph, whose value is never computed again.
-inline PyObject *make_input(int node) {
-    PyObject *made = current.input->tp_alloc(current.input, 0);
+// A new handle of a node of the current graph.  The types were made here, of nothing but a NodeObject, so all is set.
+inline PyObject *make_handle(PyTypeObject *type, int node) {
+    NodeObject *made = PyObject_New(NodeObject, type);
     if (made) {
-        reinterpret_cast<NodeObject *>(made)->node = node;
-        reinterpret_cast<NodeObject *>(made)->version = current.version;
-        reinterpret_cast<NodeObject *>(made)->table = -1;
+        made->node = node;
+        made->version = current.version;
+        made->table = -1;
+        made->serial = 0;
     }
-    return made;
+    return reinterpret_cast<PyObject *>(made);
 }
+
+// A new expression of an input of the current graph, whose value is never computed again.
+inline PyObject *make_input(int node) { return make_handle(current.input, node); }
 
 // A new expression for a node of the current graph.
 inline PyObject *make_expression(int node) {
-    PyObject *made = current.expression->tp_alloc(current.expression, 0);
-    if (made) {
-        reinterpret_cast<NodeObject *>(made)->node = node;
-        reinterpret_cast<NodeObject *>(made)->version = current.version;
-        reinterpret_cast<NodeObject *>(made)->table = -1;
-        handles.enter(reinterpret_cast<NodeObject *>(made));
-    }
+    PyObject *made = make_handle(current.expression, node);
+    if (made) handles.enter(reinterpret_cast<NodeObject *>(made));
     return made;
+}
+
+// Is it an AutobatchNode?  Most of them are plain expressions or parameters, which tells sooner than their ancestors do.
+inline bool is_node(PyObject *x) {
+    return Py_IS_TYPE(x, current.expression) || Py_IS_TYPE(x, current.parameter) || PyObject_TypeCheck(x, node_type);
 }
 
 // The node of an operand, -1 if it is no expression of the current graph (then the way in Python says what is wrong).
 // Parameters enter the graph at their first use.
 int enter(PyObject *x);
 inline int node_of(PyObject *x) {
-    if (!PyObject_TypeCheck(x, node_type)) return -1;
+    if (!is_node(x)) return -1;
     const auto *object = reinterpret_cast<NodeObject *>(x);
     if (object->version == current.version && object->node < current.engine->graph.size()) return object->node;
     return enter(x);

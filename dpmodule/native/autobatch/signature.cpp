@@ -55,7 +55,9 @@ int Signatures::add_shape(const std::vector<int> &dims, int batch) {
         size *= d;   // both fit into 32 bits
         if (size > INT32_MAX) throw TooLarge();
     }
-    std::vector<int> key = dims;
+    std::vector<int> key;
+    key.reserve(dims.size() + 1);
+    key.assign(dims.begin(), dims.end());
     key.push_back(batch);
     const auto [index, fresh] = shape_numbers_.number(key);
     if (fresh) {

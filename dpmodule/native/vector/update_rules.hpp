@@ -26,16 +26,17 @@ struct Clip {
     V of(V x) const { return on ? Lanes::min(high, Lanes::max(low, x)) : x; }
 };
 
-void step(const UpdateRule &rule, float *w, float *const *states, const float *g, std::size_t size) {
+// `is_bare`: without decay and clipping of gradients, which are then not even asked for in each register.
+template <bool is_bare>
+void step_of(const UpdateRule &rule, float *w, float *const *states, const float *g, std::size_t size) {
     using L = Lanes;
     using Kind = UpdateRule::Kind;
     const int count = dpmodule::vector::state_count(rule.kind);
     float *const first = count > 0 ? states[0] : nullptr, *const second = count > 1 ? states[1] : nullptr;
     float *const third = count > 2 ? states[2] : nullptr;
     const V scale = number(rule.rescale_grad), wd = number(rule.wd), down = number(-rule.lr), eps = number(rule.epsilon);
-    const bool decays = rule.wd != 0;   // else an infinite parameter would make NaN
-    const Clip clip(rule.clip_gradient), weights(rule.clip_weights);
-    const Mean mean1(rule.beta1), mean2(rule.beta2), mean(rule.gamma1);
+    const bool decays = !is_bare && rule.wd != 0;   // else an infinite parameter would make NaN
+    const Clip clip(is_bare ? 0 : rule.clip_gradient), weights(rule.clip_weights);
     const auto rescaled = [&](std::size_t j, int n) { return L::mul(get(g + j, n), scale); };
     const auto decayed = [&](V x, V now) { return decays ? L::fma(wd, now, x) : x; };
     const auto late = [&](std::size_t j, int n) { return clip.of(rescaled(j, n)); };
@@ -63,22 +64,31 @@ void step(const UpdateRule &rule, float *w, float *const *states, const float *g
                 put(w + j, L::fma(down, decayed(L::div(x, root(total)), now), now), n);
             });
         case Kind::Adam:
-        case Kind::AmsGrad:
-            return sweep(size, [&](std::size_t j, int n) {
+        case Kind::AmsGrad: {
+            const Mean mean1(rule.beta1), mean2(rule.beta2);
+            const auto adam = [&](std::size_t j, int n, auto greatest) {
                 const V now = get(w + j, n), x = early(j, n, now), slope = mean1.mix(first + j, x, n);
-                V square = mean2.mix(second + j, L::mul(x, x), n);
-                if (third) {
-                    square = L::max(square, get(third + j, n));
-                    put(third + j, square, n);
-                }
+                const V square = greatest(mean2.mix(second + j, L::mul(x, x), n));
                 put(w + j, L::add(now, L::div(L::mul(down, slope), L::add(L::sqrt(square), eps))), n);
+            };
+            if (!third) return sweep(size, [&](std::size_t j, int n) { adam(j, n, [](V square) { return square; }); });
+            return sweep(size, [&](std::size_t j, int n) {
+                adam(j, n, [&](V square) {
+                    const V found = L::max(square, get(third + j, n));
+                    put(third + j, found, n);
+                    return found;
+                });
             });
-        case Kind::RmsProp:
+        }
+        case Kind::RmsProp: {
+            const Mean mean(rule.gamma1);
             return sweep(size, [&](std::size_t j, int n) {
                 const V now = get(w + j, n), x = early(j, n, now), square = mean.mix(first + j, L::mul(x, x), n);
                 put(w + j, weights.of(L::fma(down, L::div(x, root(square)), now)), n);
             });
+        }
         case Kind::Centered: {
+            const Mean mean(rule.gamma1);
             const V keep = number(rule.gamma2);
             return sweep(size, [&](std::size_t j, int n) {
                 const V now = get(w + j, n), x = early(j, n, now), square = mean.mix(first + j, L::mul(x, x), n);
@@ -88,13 +98,15 @@ void step(const UpdateRule &rule, float *w, float *const *states, const float *g
                 put(w + j, weights.of(L::add(now, change)), n);
             });
         }
-        case Kind::AdaDelta:
+        case Kind::AdaDelta: {
+            const Mean mean(rule.gamma1);
             return sweep(size, [&](std::size_t j, int n) {
                 const V x = late(j, n), now = get(w + j, n), square = mean.mix(first + j, L::mul(x, x), n);
                 const V change = L::div(L::mul(x, root(get(second + j, n))), root(square));
                 mean.mix(second + j, L::mul(change, change), n);
                 put(w + j, L::sub(now, decayed(change, now)), n);
             });
+        }
         case Kind::Ftrl: {
             if (rule.lr == 0) return;
             const V inverse = number(1 / rule.lr), beta = number(rule.beta);
@@ -111,6 +123,11 @@ void step(const UpdateRule &rule, float *w, float *const *states, const float *g
             });
         }
     }
+}
+
+void step(const UpdateRule &rule, float *w, float *const *states, const float *g, std::size_t size) {
+    const bool is_bare = rule.wd == 0 && !(rule.clip_gradient > 0);
+    (is_bare ? step_of<true> : step_of<false>)(rule, w, states, g, size);
 }
 
 }  // namespace

@@ -52,7 +52,7 @@ _BLOCK = {"block_size": Attr(integer(low=1), "edge of a block in pixels")}
     _BLOCK,
     infer=_infer_by(_blocks_to_space),
     view=True,
-    onnx=Onnx("DepthToSpace", {"block_size": "blocksize"}, {"mode": "DCR"}),
+    onnx=Onnx("DepthToSpace", builder="blocks"),
 )
 def depth_to_space(a: Any) -> Unary:
     """Lay channels out as blocks of pixels.
@@ -79,7 +79,7 @@ def depth_to_space(a: Any) -> Unary:
     _BLOCK,
     infer=_infer_by(_space_to_blocks),
     view=True,
-    onnx=Onnx("SpaceToDepth", {"block_size": "blocksize"}),
+    onnx=Onnx("SpaceToDepth", builder="blocks"),
 )
 def space_to_depth(a: Any) -> Unary:
     """Put blocks of pixels into channels.

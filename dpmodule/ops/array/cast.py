@@ -29,7 +29,7 @@ _FLOATS = ("float16", "bfloat16", "float32")
     infer=same,
     infer_type=lambda a, ins, outs: (ins, [a.dtype]),
     view=True,
-    onnx=Onnx("Cast", {"dtype": "to"}),
+    onnx=Onnx("Cast", builder="converted"),
 )
 def cast(a: Any) -> Unary:
     """Convert the element type; integers lose the fraction, and the gradient comes back in the old type.
@@ -63,7 +63,7 @@ def _amp_types(a: Any, ins: list[str | None], outs: list[str | None]) -> Types:
     infer=same,
     infer_type=_amp_types,
     view=True,
-    onnx=Onnx("Cast", {"dtype": "to"}),
+    onnx=Onnx("Cast", builder="converted"),
 )
 def amp_cast(a: Any) -> Unary:
     """Convert between float32 and the half-precision types; leave other types alone.

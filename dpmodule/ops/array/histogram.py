@@ -59,7 +59,7 @@ def _count(data: torch.Tensor, edges: torch.Tensor) -> torch.Tensor:
     infer=_infer,
     infer_type=_types,
     batch=NEVER,
-    onnx=Onnx(missing="no ONNX operator counts values in bins"),
+    onnx=Onnx(builder="histogram"),
 )
 def histogram(a: Any) -> Callable[..., Pair]:
     """Count the values in bins; what lies outside is not counted. No gradient.

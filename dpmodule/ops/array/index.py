@@ -351,7 +351,7 @@ def scatter_nd(a: Any) -> Binary:
     infer=_infer_scatter_nd,
     infer_type=_first_types,
     batch=NEVER,
-    onnx=Onnx(missing="ScatterND adds up only in versions of ONNX newer than the one written"),
+    onnx=Onnx("ScatterND", builder="scatter_add_nd"),
 )
 def backward_gather_nd(a: Any) -> Binary:
     """Add elements, or slices, into zeros by one position for each of the leading axes.

@@ -59,7 +59,7 @@ def _infer_concat(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
     variadic=Variadic(),
     aliases=("concat", "_sparse_concat"),
     infer=_infer_concat,
-    onnx=Onnx("Concat", {"dim": "axis"}),
+    onnx=Onnx("Concat", {"dim": "axis"}, drop=("num_args",)),
 )
 def concat(a: Any) -> Many:
     """Join arrays along an axis.
@@ -83,7 +83,7 @@ def concat(a: Any) -> Many:
     attrs={"num_args": _COUNT, "dim": Attr(integer(), "axis along which to join", 1)},
     variadic=Variadic(),
     infer=_infer_concat,
-    onnx=Onnx("Concat", {"dim": "axis"}),
+    onnx=Onnx("Concat", {"dim": "axis"}, drop=("num_args",)),
 )
 def rnn_param_concat(a: Any) -> Many:
     """Join the parameters of recurrent layers along an axis.
@@ -141,7 +141,7 @@ def stack(a: Any) -> Many:
     variadic=Variadic(batch=ROWS),
     aliases=("ElementWiseSum", "_sparse_add_n", "_sparse_ElementWiseSum"),
     infer=same,
-    onnx=Onnx("Sum"),
+    onnx=Onnx("Sum", builder="add_n"),
 )
 def add_n(a: Any) -> Many:
     """Add any number of arrays.

@@ -154,7 +154,7 @@ def _survivors(a: Any, data: torch.Tensor) -> torch.Tensor:
     hidden=1,
     infer=_infer_nms,
     batch=NEVER,
-    onnx=Onnx(missing="its NonMaxSuppression gives indices of a number that depends on the values"),
+    onnx=Onnx("NonMaxSuppression", builder="box_nms"),
 )
 def box_nms(a: Any) -> Callable[[torch.Tensor], torch.Tensor]:
     """Remove boxes that overlap a better box; the others come first, best first, then rows of -1.
@@ -270,7 +270,7 @@ def _infer_matching(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
     outputs=("output0", "output1"),
     infer=_infer_matching,
     batch=NEVER,
-    onnx=Onnx(missing="it has no matching"),
+    onnx=Onnx("Loop", builder="bipartite_matching"),
 )
 def bipartite_matching(a: Any) -> Callable[[torch.Tensor], tuple[torch.Tensor, torch.Tensor]]:
     """Match rows with columns greedily, best score first. No gradient.

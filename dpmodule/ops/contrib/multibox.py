@@ -318,7 +318,7 @@ def _suppressed(a: Any, rows: torch.Tensor, sizes: torch.Tensor) -> torch.Tensor
         "nms_topk": Attr(integer(), "how many of an image's best boxes are looked at; below 1 all", -1),
     },
     infer=_detection_shape,
-    onnx=Onnx(missing="its NonMaxSuppression gives indices of a number that depends on the values"),
+    onnx=Onnx("NonMaxSuppression", builder="multibox_detection"),
 )
 def multibox_detection(a: Any) -> Callable[..., torch.Tensor]:
     """Turn predictions into detections, best first, and mark those that overlap a better one. No gradient.

@@ -16,7 +16,7 @@ from ..shapes import output_shape, unify
 from ..spec import NEVER, Attr, Onnx, Shapes, arg
 from .nms import front, keep_greedily, overlap_area
 
-__all__ = ["multi_proposal", "proposal"]
+__all__ = ["anchors_of", "multi_proposal", "proposal"]
 
 Run = Callable[[torch.Tensor, torch.Tensor, torch.Tensor], Any]
 
@@ -34,7 +34,7 @@ def _base_anchors(a: Any) -> np.ndarray:
     return np.concatenate([centre - half, centre + half], 1)
 
 
-def _anchors(a: Any, height: int, width: int, like: torch.Tensor) -> torch.Tensor:
+def anchors_of(a: Any, height: int, width: int, like: torch.Tensor) -> torch.Tensor:
     """Return the anchors (height * width * base anchors, 4) in image pixels."""
     base = torch.from_numpy(_base_anchors(a)).to(like.device, like.dtype)
     y = torch.arange(height, dtype=like.dtype, device=like.device) * a.feature_stride
@@ -59,7 +59,7 @@ def _boxes(a: Any, scores: torch.Tensor, moves: torch.Tensor, info: torch.Tensor
     """Return every anchor's box and score (N, anchors, 5); scores of boxes that do not count are -1."""
     images, _, height, width = moves.shape
     count = scores.shape[1]
-    anchors = _anchors(a, height, width, moves)
+    anchors = anchors_of(a, height, width, moves)
     moves = moves.reshape(images, count, 4, height, width).permute(0, 3, 4, 1, 2).reshape(images, -1, 4)
     boxes = anchors + moves if a.iou_loss else _moved(anchors, moves)
     border = info[:, [1, 0, 1, 0]][:, None] - 1.0
@@ -170,7 +170,7 @@ def _outputs(a: Any) -> tuple[str, ...]:
     hidden=lambda a: int(not a.output_score),
     infer=_infer(single_image=True),
     batch=NEVER,
-    onnx=Onnx(missing="its NonMaxSuppression gives indices of a number that depends on the values"),
+    onnx=Onnx("NonMaxSuppression", builder="proposal"),
 )
 def proposal(a: Any) -> Run:
     """Return the best boxes of a region proposal network that do not overlap, for one image. No gradient.
@@ -211,7 +211,7 @@ def proposal(a: Any) -> Run:
     hidden=lambda a: int(not a.output_score),
     infer=_infer(single_image=False),
     batch=NEVER,
-    onnx=Onnx(missing="its NonMaxSuppression gives indices of a number that depends on the values"),
+    onnx=Onnx("NonMaxSuppression", builder="proposal"),
 )
 def multi_proposal(a: Any) -> Run:
     """Return the best boxes of a region proposal network that do not overlap, for each image of a batch.

@@ -16,7 +16,7 @@ from ..bound import bound
 from ..nn.rules import agree, layer
 from ..spec import ROWS, Attr, Onnx, Shapes, arg
 
-__all__ = ["adaptive_avg_pooling_2d", "bilinear_resize_2d"]
+__all__ = ["adaptive_avg_pooling_2d", "bilinear_resize_2d", "pooled_size"]
 
 
 def _check_rank(data: tuple[int, ...]) -> None:
@@ -24,7 +24,7 @@ def _check_rank(data: tuple[int, ...]) -> None:
         raise ShapeError(f"data has shape {data}, expected 4 axes: (N, C, H, W)")
 
 
-def _pooled(a: Any) -> tuple[int, int]:
+def pooled_size(a: Any) -> tuple[int, int]:
     """Return the output's height and width: one number stands for both, none for 1."""
     size = a.output_size or (1,)
     if len(size) > 2 or min(size) < 1:
@@ -34,7 +34,7 @@ def _pooled(a: Any) -> tuple[int, int]:
 
 def _pooled_shape(a: Any, data: tuple[int, ...]) -> tuple[int, ...]:
     _check_rank(data)
-    return (*data[:2], *_pooled(a))
+    return (*data[:2], *pooled_size(a))
 
 
 @bound(
@@ -53,7 +53,7 @@ def adaptive_avg_pooling_2d(a: Any) -> Callable[[torch.Tensor], torch.Tensor]:
 
     Source: MXNet 1.9.1 `AdaptiveAvgPooling2D`.
     """
-    return partial(F.adaptive_avg_pool2d, output_size=_pooled(a))
+    return partial(F.adaptive_avg_pool2d, output_size=pooled_size(a))
 
 
 def _scaled(size: int, scale: float) -> int:

@@ -129,7 +129,7 @@ def _align_channels(a: Any, data: tuple[int, ...]) -> tuple[int, ...]:
     },
     infer=region_rule((5,), _align_channels),
     batch=NEVER,
-    onnx=Onnx(builder="roi_align"),
+    onnx=Onnx("RoiAlign", builder="roi_align"),
 )
 def roi_align(a: Any) -> RoiCall:
     """Divide each region of interest into bins and average samples of the features, interpolated, over each bin.

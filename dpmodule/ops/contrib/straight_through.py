@@ -81,7 +81,7 @@ _scaled: Callable[..., torch.Tensor] = _Scaled.apply
         "is_int": Attr(boolean, "accepted for old graphs", True),
     },
     infer=same,
-    onnx=Onnx("Identity"),
+    onnx=Onnx("Identity", drop=("scalar", "is_int")),
 )
 def gradientmultiplier(a: Any) -> Elementwise:
     """Return the input as it is, and multiply its gradient by a number.

@@ -20,6 +20,7 @@ __all__ = [
     "flip_left_right",
     "flip_top_bottom",
     "image_resize",
+    "new_size",
     "normalize",
     "random_flip_left_right",
     "random_flip_top_bottom",
@@ -142,7 +143,7 @@ def crop(a: Any, env: Env, data: Tensor) -> Tensor:
     return data.narrow(-3, a.y, a.height).narrow(-2, a.x, a.width)
 
 
-def _new_size(a: Any, height: int, width: int) -> tuple[int, int]:
+def new_size(a: Any, height: int, width: int) -> tuple[int, int]:
     """Return (height, width) after resizing."""
     if len(a.size) not in (1, 2) or min(a.size) < 1:
         raise OpError(f"_image_resize: size is {a.size}, expected one number or (width, height), from 1")
@@ -156,7 +157,7 @@ def _new_size(a: Any, height: int, width: int) -> tuple[int, int]:
 
 def _resize_shape(a: Any, data: tuple[int, ...]) -> tuple[int, ...]:
     check_rank("_image_resize", data)
-    return (*data[:-3], *_new_size(a, data[-3], data[-2]), data[-1])
+    return (*data[:-3], *new_size(a, data[-3], data[-2]), data[-1])
 
 
 @op(
@@ -169,7 +170,7 @@ def _resize_shape(a: Any, data: tuple[int, ...]) -> tuple[int, ...]:
     },
     infer=forward(_resize_shape),
     batch=NEVER,
-    onnx=Onnx(missing="resizes by OpenCV's rounding, which ONNX's Resize does not reproduce"),
+    onnx=Onnx(builder="image_resize"),
 )
 def image_resize(a: Any, env: Env, data: Tensor) -> Tensor:
     """Resize images.
@@ -183,13 +184,13 @@ def image_resize(a: Any, env: Env, data: Tensor) -> Tensor:
 
     Source: MXNet 1.9.1 `_image_resize` on CPU, which is OpenCV's `resize`.
     """
-    height, width = _new_size(a, data.shape[-3], data.shape[-2])
+    height, width = new_size(a, data.shape[-3], data.shape[-2])
     if data.dim() == 3:
         return resize(data, width, height, a.interp)
     return torch.stack([resize(one, width, height, a.interp) for one in data])
 
 
-@augment("_image_flip_left_right")
+@augment("_image_flip_left_right", onnx=Onnx("Slice", builder="image_flip"))
 def flip_left_right(a: Any, env: Env, data: Tensor) -> Tensor:
     """Mirror an image: its left side becomes its right one.
 
@@ -202,7 +203,7 @@ def flip_left_right(a: Any, env: Env, data: Tensor) -> Tensor:
     return straight(lambda x: x.flip(1), data)
 
 
-@augment("_image_flip_top_bottom")
+@augment("_image_flip_top_bottom", onnx=Onnx("Slice", builder="image_flip"))
 def flip_top_bottom(a: Any, env: Env, data: Tensor) -> Tensor:
     """Turn an image upside down.
 

@@ -12,10 +12,11 @@ import torch
 from ...base import OpError
 from ..attrs import real, reals
 from ..imaging.color import to_hls
-from ..spec import Attr, Env
+from ..spec import Attr, Env, Onnx
 from .rules import augment, straight, uniform
 
 __all__ = [
+    "PCA",
     "adjust_lighting",
     "random_brightness",
     "random_color_jitter",
@@ -28,7 +29,7 @@ __all__ = [
 Tensor = torch.Tensor
 
 _GREY = (0.299, 0.587, 0.114)
-_PCA = (
+PCA = (
     (55.46 * -0.5675, 4.794 * 0.7192, 1.148 * 0.4009),
     (55.46 * -0.5808, 4.794 * -0.0045, 1.148 * -0.8140),
     (55.46 * -0.5836, 4.794 * -0.6948, 1.148 * 0.4203),
@@ -178,10 +179,14 @@ def random_color_jitter(a: Any, env: Env, data: Tensor) -> Tensor:
 def _lighting(alpha: Tensor, data: Tensor) -> Tensor:
     if data.shape[2] == 1:
         return data.clone()
-    return _stored(data.float() + alpha.new_tensor(_PCA) @ alpha, data.dtype)
+    return _stored(data.float() + alpha.new_tensor(PCA) @ alpha, data.dtype)
 
 
-@augment("_image_adjust_lighting", {"alpha": Attr(reals, "strength of the three main directions of color")})
+@augment(
+    "_image_adjust_lighting",
+    {"alpha": Attr(reals, "strength of the three main directions of color")},
+    onnx=Onnx(builder="image_adjust_lighting"),
+)
 def adjust_lighting(a: Any, env: Env, data: Tensor) -> Tensor:
     """Add AlexNet's lighting noise of given strengths.
 

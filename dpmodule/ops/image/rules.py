@@ -17,7 +17,7 @@ __all__ = ["augment", "check_channels", "check_rank", "straight", "uniform"]
 
 Tensor = torch.Tensor
 
-_AUGMENTS = Onnx(missing="augments training images, at random or by whole pixels")
+_AUGMENTS = Onnx(missing="augments training images at random")
 
 
 class _Straight(torch.autograd.Function):
@@ -86,7 +86,7 @@ def uniform(env: Env, low: float, high: float) -> Tensor:
 
 
 def augment(
-    name: str, attrs: dict[str, Attr] | None = None, random: bool = False
+    name: str, attrs: dict[str, Attr] | None = None, random: bool = False, onnx: Onnx = _AUGMENTS
 ) -> Callable[[Callable[..., Tensor]], Callable[..., Tensor]]:
     """Declare an operator from one image to another of the same shape and type.
 
@@ -94,6 +94,7 @@ def augment(
         name: registry name.
         attrs: as in `registry.op`.
         random: whether it draws random numbers.
+        onnx: what becomes of it in ONNX.
     """
 
     def declare(run: Callable[[Any, Env, Tensor], Tensor]) -> Callable[..., Tensor]:
@@ -110,7 +111,7 @@ def augment(
             infer_type=same_types,
             random=random,
             batch=NEVER,
-            onnx=_AUGMENTS,
+            onnx=onnx,
         )(checked)
 
     return declare

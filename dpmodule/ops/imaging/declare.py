@@ -102,7 +102,7 @@ def _infer_resize(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
     },
     infer=_infer_resize,
     batch=NEVER,
-    onnx=Onnx(missing="rounds 8-bit pixels the way OpenCV does"),
+    onnx=Onnx(builder="image_resize"),
 )
 def cvimresize(a: Any, env: Env, src: torch.Tensor) -> torch.Tensor:
     """Resize one image.
@@ -145,7 +145,7 @@ def _infer_border(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
     },
     infer=_infer_border,
     batch=NEVER,
-    onnx=Onnx(missing="has several kinds of border"),
+    onnx=Onnx("Gather", builder="image_border"),
 )
 def cvcopy_make_border(a: Any, env: Env, src: torch.Tensor) -> torch.Tensor:
     """Surround one image with a border.

@@ -21,6 +21,8 @@ __all__ = [
     "lanczos_taps",
     "pick_method",
     "resize",
+    "taps_of",
+    "whole_taps",
 ]
 
 Array = np.ndarray[Any, Any]
@@ -109,7 +111,7 @@ def _nearest(image: torch.Tensor, height: int, width: int) -> torch.Tensor:
 
 
 @lru_cache(maxsize=256)
-def _weights(old: int, new: int, method: int, across: bool) -> tuple[torch.Tensor, torch.Tensor]:
+def taps_of(old: int, new: int, method: int, across: bool) -> tuple[torch.Tensor, torch.Tensor]:
     """Return which pixels each new one is made of, (taps, new), and their weights, of the same shape.
 
     `across` is for columns: there OpenCV takes an edge pixel whole, where in rows it mixes it with itself, which
@@ -168,11 +170,11 @@ def lanczos_taps(part: Array) -> Array:
 
 def _taps(image: torch.Tensor, height: int, width: int, method: int) -> torch.Tensor:
     """Mix a fixed number of neighbours along each axis, columns first."""
-    columns, across = _weights(image.shape[1], width, method, across=True)
-    rows, down = _weights(image.shape[0], height, method, across=False)
+    columns, across = taps_of(image.shape[1], width, method, across=True)
+    rows, down = taps_of(image.shape[0], height, method, across=False)
     fixed = image.dtype is torch.uint8
     if fixed:
-        image, across, down = image.to(torch.int32), _fixed(across), _fixed(down)
+        image, across, down = image.to(torch.int32), whole_taps(across), whole_taps(down)
     device = image.device
     across, down = (w.to(device, image.dtype) for w in (across, down))
     mixed = _mix([image.index_select(1, c.to(device)) for c in columns], [w.view(1, -1, 1) for w in across])
@@ -188,7 +190,8 @@ def _mix(parts: list[torch.Tensor], weights: list[torch.Tensor]) -> torch.Tensor
     return total
 
 
-def _fixed(weights: torch.Tensor) -> torch.Tensor:
+def whole_taps(weights: torch.Tensor) -> torch.Tensor:
+    """Return weights as whole numbers of 1 / 2048, for 8-bit images."""
     return (weights * _ONE).round().to(torch.int32)
 
 

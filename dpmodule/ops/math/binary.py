@@ -134,7 +134,7 @@ _ARITHMETIC: tuple[tuple[Binary, str, Names, Names, Onnx], ...] = (
         "Divide the first array by the second (integers are cut towards 0)",
         ("elemwise_div", "_Div", "_div", "_sparse_elemwise_div"),
         ("broadcast_div", "_sparse_broadcast_div"),
-        Onnx("Div"),
+        Onnx("Div", builder="divide"),
     ),
     (
         modulo,
@@ -148,7 +148,7 @@ _ARITHMETIC: tuple[tuple[Binary, str, Names, Names, Onnx], ...] = (
         "Raise the first array to the power of the second",
         ("_power", "_Power"),
         ("broadcast_power",),
-        Onnx("Pow"),
+        Onnx("Pow", builder="power"),
     ),
     (
         maximum,

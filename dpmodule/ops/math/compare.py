@@ -33,49 +33,49 @@ def in_operand_type(test: Test) -> Test:
 
 
 COMPARISONS: dict[str, tuple[Test, str, str, Onnx]] = {
-    "equal": (torch.eq, "Equal", "both are equal", Onnx(builder="compare", const={"type": "Equal"})),
+    "equal": (torch.eq, "Equal", "both are equal", Onnx("Equal", builder="compare")),
     "not_equal": (
         torch.ne,
         "Not_Equal",
         "they differ",
-        Onnx(builder="compare", const={"type": "Equal", "not": 1}),
+        Onnx("Equal", builder="not_equal"),
     ),
     "greater": (
         torch.gt,
         "Greater",
         "the first is greater",
-        Onnx(builder="compare", const={"type": "Greater"}),
+        Onnx("Greater", builder="compare"),
     ),
     "greater_equal": (
         torch.ge,
         "Greater_Equal",
         "the first is greater or equal",
-        Onnx(builder="compare", const={"type": "GreaterOrEqual"}),
+        Onnx("GreaterOrEqual", builder="compare"),
     ),
-    "lesser": (torch.lt, "Lesser", "the first is smaller", Onnx(builder="compare", const={"type": "Less"})),
+    "lesser": (torch.lt, "Lesser", "the first is smaller", Onnx("Less", builder="compare")),
     "lesser_equal": (
         torch.le,
         "Lesser_Equal",
         "the first is smaller or equal",
-        Onnx(builder="compare", const={"type": "LessOrEqual"}),
+        Onnx("LessOrEqual", builder="compare"),
     ),
     "logical_and": (
         torch.logical_and,
         "Logical_And",
         "neither is 0",
-        Onnx(builder="logic", const={"type": "And"}),
+        Onnx("And", builder="logic"),
     ),
     "logical_or": (
         torch.logical_or,
         "Logical_Or",
         "one of them is not 0",
-        Onnx(builder="logic", const={"type": "Or"}),
+        Onnx("Or", builder="logic"),
     ),
     "logical_xor": (
         torch.logical_xor,
         "Logical_Xor",
         "exactly one of them is not 0",
-        Onnx(builder="logic", const={"type": "Xor"}),
+        Onnx("Xor", builder="logic"),
     ),
 }
 """Word: test, spelling of the alias, when it holds, ONNX builder."""

@@ -77,7 +77,7 @@ _LOWER = {"lower": Attr(boolean, "the triangular matrix is lower triangular; if 
     _LOWER,
     aliases=("linalg_potrf",),
     infer=_infer_square("_linalg_potrf"),
-    onnx=Onnx(missing="no ONNX operator factorises a matrix"),
+    onnx=Onnx(builder="linalg_potrf"),
 )
 def potrf(a: Any) -> Tensors:
     """Return the Cholesky factor L of symmetric positive definite matrices, ``A = L @ L^T``.
@@ -108,7 +108,7 @@ def potrf(a: Any) -> Tensors:
     _LOWER,
     aliases=("linalg_potri",),
     infer=_infer_square("_linalg_potri"),
-    onnx=Onnx(missing="no ONNX operator inverts a triangular matrix"),
+    onnx=Onnx(builder="linalg_potri"),
 )
 def potri(a: Any) -> Tensors:
     """Return ``(A @ A^T)^-1`` of lower triangular matrices: the inverse of what `potrf` factorised.
@@ -148,7 +148,7 @@ def _infer_gelqf(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
     aliases=("linalg_gelqf",),
     outputs=("output0", "output1"),
     infer=_infer_gelqf,
-    onnx=Onnx(missing="no ONNX operator factorises a matrix"),
+    onnx=Onnx(builder="linalg_gelqf"),
 )
 def gelqf(a: Any) -> Callable[..., tuple[torch.Tensor, torch.Tensor]]:
     """Factorise ``A = L @ Q`` into a lower triangular matrix and one with orthonormal rows.
@@ -216,7 +216,7 @@ def syevd(a: Any) -> Callable[..., tuple[torch.Tensor, torch.Tensor]]:
     [arg("A")],
     aliases=("linalg_inverse",),
     infer=_infer_square("_linalg_inverse"),
-    onnx=Onnx(missing="ONNX's Inverse is an experimental operator of one runtime"),
+    onnx=Onnx(builder="linalg_inverse"),
 )
 def inverse(a: Any) -> Tensors:
     """Invert matrices.
@@ -265,7 +265,7 @@ _det: Tensors = _Det.apply
     outputs=("output0",),
     hidden=2,
     infer=infer_numbers("_linalg_det"),
-    onnx=Onnx("Det"),
+    onnx=Onnx("Det", builder="linalg_det"),
 )
 def det(a: Any) -> Tensors:
     """Return the determinant of matrices; the gradient at a singular one is 0.

@@ -245,7 +245,7 @@ def trmm(a: Any) -> Tensors:
     _triangular_attrs(True),
     aliases=("linalg_trsm",),
     infer=_infer_triangular("_linalg_trsm"),
-    onnx=Onnx(missing="no ONNX operator solves linear equations"),
+    onnx=Onnx(builder="linalg_trsm"),
 )
 def trsm(a: Any) -> Tensors:
     """Solve ``op(A) @ X = alpha * B``, or ``X @ op(A) = alpha * B`` under `rightside`, by substitution.

@@ -54,54 +54,71 @@ def _limit(name: str, inside: Callable[..., torch.Tensor]) -> Scalar:
     return limit
 
 
+_DROP = ("is_int",)
+
 _SCALAR: dict[str, tuple[Scalar, str, str, Onnx]] = {
-    "plus": (torch.add, "Plus", "Add a number to each element", Onnx("Add")),
-    "minus": (torch.sub, "Minus", "Subtract a number from each element", Onnx("Sub")),
-    "rminus": (lambda x, s: s - x, "RMinus", "Subtract each element from a number", Onnx("Sub")),
-    "mul": (torch.mul, "Mul", "Multiply each element by a number", Onnx("Mul")),
+    "plus": (torch.add, "Plus", "Add a number to each element", Onnx("Add", scalar="last", drop=_DROP)),
+    "minus": (
+        torch.sub,
+        "Minus",
+        "Subtract a number from each element",
+        Onnx("Sub", scalar="last", drop=_DROP),
+    ),
+    "rminus": (
+        lambda x, s: s - x,
+        "RMinus",
+        "Subtract each element from a number",
+        Onnx("Sub", scalar="first", drop=_DROP),
+    ),
+    "mul": (torch.mul, "Mul", "Multiply each element by a number", Onnx("Mul", scalar="last", drop=_DROP)),
     "div": (
         lambda x, s: x / s if x.is_floating_point() else divide(x, _like(x, s)),
         "Div",
         "Divide each element by a number (integers are cut towards 0, and give 0 where the number is 0)",
-        Onnx("Div"),
+        Onnx("Div", scalar="last", builder="divide"),
     ),
     "rdiv": (
         lambda x, s: divide(_like(x, s), x),
         "RDiv",
         "Divide a number by each element (integers are cut towards 0)",
-        Onnx("Div"),
+        Onnx("Div", scalar="first", builder="divide"),
     ),
     "mod": (
         lambda x, s: torch.remainder(x, s) if s else torch.zeros_like(x),
         "Mod",
         "Return the remainder by a number, with its sign, and 0 by 0",
-        Onnx(builder="mod"),
+        Onnx("Mod", scalar="last", builder="mod"),
     ),
     "rmod": (
         lambda x, s: modulo(_like(x, s), x),
         "RMod",
         "Return the remainder of a number by each element, with the element's sign, and 0 by 0",
-        Onnx(builder="mod"),
+        Onnx("Mod", scalar="first", builder="mod"),
     ),
-    "power": (_power, "Power", "Raise each element to a power", Onnx("Pow")),
-    "rpower": (_rpower, "RPower", "Raise a number to the power of each element", Onnx("Pow")),
+    "power": (_power, "Power", "Raise each element to a power", Onnx("Pow", scalar="last", builder="power")),
+    "rpower": (
+        _rpower,
+        "RPower",
+        "Raise a number to the power of each element",
+        Onnx("Pow", scalar="first", builder="power"),
+    ),
     "maximum": (
         _limit("min", in_operand_type(torch.ge)),
         "Maximum",
         "Return the greater of each element and a number (the gradient is 1 where both are equal)",
-        Onnx("Max"),
+        Onnx("Max", scalar="last", drop=_DROP),
     ),
     "minimum": (
         _limit("max", in_operand_type(torch.le)),
         "Minimum",
         "Return the smaller of each element and a number (the gradient is 1 where both are equal)",
-        Onnx("Min"),
+        Onnx("Min", scalar="last", drop=_DROP),
     ),
     "hypot": (
         lambda x, s: hypot(x, _like(x, s)),
         "Hypot",
         "Return sqrt(data^2 + scalar^2)",
-        Onnx(builder="hypot"),
+        Onnx(scalar="last", builder="hypot"),
     ),
 }
 """Word: function of array and number, spelling of the alias, first sentence, ONNX operator."""

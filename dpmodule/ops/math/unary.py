@@ -43,7 +43,11 @@ def _logical_not(x: torch.Tensor) -> torch.Tensor:
 
 _ELEMENTWISE: dict[str, tuple[Elementwise, str, Onnx]] = {
     "abs": (torch.abs, "Return the magnitude; its gradient at 0 is 0", Onnx("Abs")),
-    "sign": (torch.sign, "Return -1, 0 or 1, with 0 for 0 and NaN; the gradient is 0", Onnx("Sign")),
+    "sign": (
+        torch.sign,
+        "Return -1, 0 or 1, with 0 for 0 and NaN; the gradient is 0",
+        Onnx("Sign", builder="sign"),
+    ),
     "round": (
         round_away,
         "Round to the nearest integer, halves away from 0; the gradient is 0",
@@ -54,8 +58,8 @@ _ELEMENTWISE: dict[str, tuple[Elementwise, str, Onnx]] = {
         "Round to the nearest integer, halves down; the gradient is 0",
         Onnx(builder="rint"),
     ),
-    "ceil": (torch.ceil, "Round up; the gradient is 0", Onnx("Ceil")),
-    "floor": (torch.floor, "Round down; the gradient is 0", Onnx("Floor")),
+    "ceil": (torch.ceil, "Round up; the gradient is 0", Onnx("Ceil", builder="whole")),
+    "floor": (torch.floor, "Round down; the gradient is 0", Onnx("Floor", builder="whole")),
     "trunc": (torch.trunc, "Cut the fraction off; the gradient is 0", Onnx(builder="trunc")),
     "fix": (torch.trunc, "Round towards 0; the gradient is 0", Onnx(builder="trunc")),
     "square": (torch.square, "Return the square", Onnx(builder="square")),
@@ -94,18 +98,18 @@ _ELEMENTWISE: dict[str, tuple[Elementwise, str, Onnx]] = {
     "gamma": (
         kept_type(_gamma),
         "Return the gamma function, NaN at negative whole numbers",
-        Onnx(missing="ONNX has no gamma function"),
+        Onnx(builder="gamma"),
     ),
     "gammaln": (
         kept_type(torch.lgamma),
         "Return the logarithm of the gamma function's magnitude",
-        Onnx(missing="ONNX has no gamma function"),
+        Onnx(builder="gammaln"),
     ),
     "erf": (kept_type(torch.erf), "Return the error function", Onnx("Erf")),
     "erfinv": (
         kept_type(torch.erfinv),
         "Return the inverse error function",
-        Onnx(missing="ONNX has no inverse error function"),
+        Onnx(builder="erfinv"),
     ),
     "reciprocal": (kept_type(torch.reciprocal), "Return one over each element", Onnx("Reciprocal")),
     "negative": (torch.neg, "Return the negative", Onnx("Neg")),
@@ -318,5 +322,5 @@ Source: MXNet 1.9.1 `size_array`.
     infer=forward(_numel),
     infer_type=typed(lambda a: "int64"),
     batch=NEVER,
-    onnx=Onnx("Size"),
+    onnx=Onnx("Size", builder="size"),
 )

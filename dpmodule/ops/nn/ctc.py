@@ -90,7 +90,7 @@ def _check_lengths(name: str, found: torch.Tensor, low: int, high: int) -> None:
     infer=_infer,
     infer_type=_infer_type,
     batch=NEVER,
-    onnx=Onnx(missing="sums over all alignments of a label sequence"),
+    onnx=Onnx(missing="sums over all alignments of a label sequence; beside other outputs it is left out"),
 )
 def ctc_loss(
     a: Any, env: Env, data: torch.Tensor, labels: torch.Tensor, *lengths: torch.Tensor

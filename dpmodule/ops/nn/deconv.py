@@ -14,7 +14,7 @@ from ..bound import bound
 from ..spec import ROWS, Attr, Onnx, arg, param
 from .rules import channels_last, layer, per_axis, through_first, to_first, to_last
 
-__all__ = ["deconvolution"]
+__all__ = ["deconvolution", "margins"]
 
 _CALLS: dict[int, Callable[..., torch.Tensor]] = {
     1: torch.conv_transpose1d,
@@ -53,7 +53,7 @@ def _whole(a: Any, spatial: tuple[int, ...]) -> list[int]:
     return [x and s * (x - 1) + d * (k - 1) + 1 for x, k, s, d in axes]
 
 
-def _margins(a: Any, spatial: tuple[int, ...]) -> tuple[tuple[int, ...], tuple[int, ...]]:
+def margins(a: Any, spatial: tuple[int, ...]) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """Return what is cut off both ends of each axis and what is added again at its end.
 
     With a target shape both follow from it: half of the surplus is cut off, rounded up.
@@ -80,7 +80,7 @@ def _margins(a: Any, spatial: tuple[int, ...]) -> tuple[tuple[int, ...], tuple[i
 def _output(a: Any, data: tuple[int, ...]) -> tuple[int, ...]:
     last = channels_last(a.layout)
     spatial = to_first(data, last)[2:]
-    pads, adds = _margins(a, spatial)
+    pads, adds = margins(a, spatial)
     axes = zip(_whole(a, spatial), pads, adds, strict=True)
     sizes = [w and w - 2 * p + n for w, p, n in axes]
     if any(w and size < 1 for w, size in zip(_whole(a, spatial), sizes, strict=True)):
@@ -93,9 +93,9 @@ def _transposed(
 ) -> torch.Tensor:
     """Run torch's transposed convolution, and adjust its end where torch would refuse to.
 
-    torch takes an adjustment below stride or dilation; the rule of `_margins` is as strict as that.
+    torch takes an adjustment below stride or dilation; the rule of `margins` is as strict as that.
     """
-    pads, adds = _margins(a, tuple(data.shape[2:]))
+    pads, adds = margins(a, tuple(data.shape[2:]))
     return _CALLS[len(a.kernel)](data, weight, bias, a.stride or 1, pads, adds, a.num_group, a.dilate or 1)
 
 

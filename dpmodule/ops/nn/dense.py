@@ -73,7 +73,7 @@ def _flat_linear(data: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | 
     },
     aliases=["_sparse_FullyConnected"],
     infer=_infer,
-    onnx=Onnx("Gemm", const={"transB": 1}, builder="fully_connected"),
+    onnx=Onnx("Gemm", builder="fully_connected"),
 )
 def fully_connected(a: Any) -> Callable[..., torch.Tensor]:
     """Map each row linearly: ``data @ weight.T + bias``.

@@ -24,7 +24,6 @@ _WINDOW = {
     "dilate": Attr(shape, "distance between the window's elements; 1 on every axis if empty", ()),
     "pad": Attr(shape, "zeros added at both ends of each axis; none if empty", ()),
 }
-_NO_ONNX = "gathers windows for later matrix products"
 
 
 class _Windows:
@@ -69,7 +68,12 @@ class _Windows:
         return flat.reshape(prod(self.kernel), -1)
 
 
-_windows = lru_cache(maxsize=256)(_Windows)
+_kept = lru_cache(maxsize=256)(_Windows)
+
+
+def _windows(a: Any, spatial: tuple[int, ...]) -> _Windows:
+    """Return the windows over a spatial shape; a compiler, which may not know its numbers, gets new ones."""
+    return _Windows(a, spatial) if torch.compiler.is_compiling() else _kept(a, spatial)
 
 
 def _gather(w: _Windows, data: torch.Tensor) -> torch.Tensor:
@@ -132,7 +136,7 @@ def _col2im_infer(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
     [arg("data", ROWS)],
     _WINDOW,
     infer=layer((), lambda a, data: [], _columns_shape),
-    onnx=Onnx(missing=_NO_ONNX),
+    onnx=Onnx("Conv", builder="im2col"),
 )
 def im2col(a: Any) -> Callable[[torch.Tensor], torch.Tensor]:
     """Lay out the windows of an image as columns.
@@ -154,7 +158,7 @@ def im2col(a: Any) -> Callable[[torch.Tensor], torch.Tensor]:
     [arg("data", ROWS)],
     {"output_size": Attr(shape, "spatial shape of the image: (w,), (h, w) or (d, h, w)"), **_WINDOW},
     infer=_col2im_infer,
-    onnx=Onnx("Col2Im", builder="col2im"),
+    onnx=Onnx("ConvTranspose", builder="col2im"),
 )
 def col2im(a: Any) -> Callable[[torch.Tensor], torch.Tensor]:
     """Add up columns to an image: what windows share is summed. The transpose of `im2col`.

@@ -50,7 +50,7 @@ def _infer(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
     mutates=("moving_avg",),
     infer=_infer,
     batch=NEVER,
-    onnx=Onnx("Identity"),
+    onnx=Onnx("Identity", drop=("sparseness_target", "penalty", "momentum")),
 )
 def identity_attach_kl_sparse_reg(
     a: Any, env: Env, data: torch.Tensor, moving_avg: torch.Tensor

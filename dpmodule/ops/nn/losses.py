@@ -66,7 +66,7 @@ def _sign_grad(a: Any, env: Env, out: torch.Tensor, data: torch.Tensor, label: t
 
 
 def _regression(
-    name: str, grad: Callable[..., torch.Tensor], onnx: Onnx, fresh: bool = False
+    name: str, grad: Callable[..., torch.Tensor], onnx: str, fresh: bool = False
 ) -> Callable[..., Any]:
     """Declare a regression output, which is the data itself unless it is fresh memory."""
     return op(
@@ -78,11 +78,11 @@ def _regression(
         loss_takes_memory=fresh,
         infer=_regression_infer,
         view=not fresh,
-        onnx=onnx,
+        onnx=Onnx(onnx, drop=("grad_scale",)),
     )
 
 
-@_regression("LinearRegressionOutput", _difference_grad, Onnx("Identity"))
+@_regression("LinearRegressionOutput", _difference_grad, "Identity")
 def linear_regression_output(a: Any, env: Env, data: torch.Tensor, label: torch.Tensor) -> torch.Tensor:
     """Return the data; the gradient is ``(output - label) * grad_scale / outputs per row``.
 
@@ -95,7 +95,7 @@ def linear_regression_output(a: Any, env: Env, data: torch.Tensor, label: torch.
     return data
 
 
-@_regression("LogisticRegressionOutput", _difference_grad, Onnx("Sigmoid"), fresh=True)
+@_regression("LogisticRegressionOutput", _difference_grad, "Sigmoid", fresh=True)
 def logistic_regression_output(a: Any, env: Env, data: torch.Tensor, label: torch.Tensor) -> torch.Tensor:
     """Apply the logistic function; the gradient is ``(output - label) * grad_scale / outputs per row``.
 
@@ -108,7 +108,7 @@ def logistic_regression_output(a: Any, env: Env, data: torch.Tensor, label: torc
     return torch.sigmoid(data)
 
 
-@_regression("MAERegressionOutput", _sign_grad, Onnx("Identity"))
+@_regression("MAERegressionOutput", _sign_grad, "Identity")
 def mae_regression_output(a: Any, env: Env, data: torch.Tensor, label: torch.Tensor) -> torch.Tensor:
     """Return the data; its gradient is that of the absolute error: 1 above the label, else -1, scaled.
 
@@ -146,7 +146,7 @@ def _make_loss_scaled_grad(a: Any, env: Env, out: torch.Tensor, data: torch.Tens
     loss_grad=_make_loss_scaled_grad,
     infer=same,
     view=True,
-    onnx=Onnx("Identity"),
+    onnx=Onnx("Identity", drop=("grad_scale", "valid_thresh", "normalization")),
 )
 def make_loss_scaled(a: Any, env: Env, data: torch.Tensor) -> torch.Tensor:
     """Make a loss of any value: return it, with grad_scale as its gradient.
@@ -212,7 +212,7 @@ def _svm_infer(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
     loss_grad=_svm_grad,
     infer=_svm_infer,
     view=True,
-    onnx=Onnx("Identity"),
+    onnx=Onnx("Identity", drop=("margin", "regularization_coefficient", "use_linear")),
 )
 def svm_output(a: Any, env: Env, data: torch.Tensor, label: torch.Tensor) -> torch.Tensor:
     """Return the data; its gradient is that of the hinge loss of the label's class against each other class.

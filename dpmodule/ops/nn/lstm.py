@@ -35,6 +35,8 @@ def is_small(x: torch.Tensor, begin: Sequence[torch.Tensor], weights: Sequence[t
         begin: both begin states.
         weights: two weights, and no biases or two.
     """
+    if torch.compiler.is_compiling():  # looked at first, since the sizes may be unknown then
+        return False
     rows, units = x.shape[1], weights[1].shape[1]
     return (
         rows * units * max(units, 16) <= _MOST_WORK
@@ -42,7 +44,7 @@ def is_small(x: torch.Tensor, begin: Sequence[torch.Tensor], weights: Sequence[t
         and begin[0].shape == begin[1].shape == (rows, units)
         and all(each.shape[0] == 4 * units for each in weights)
         and all(map(is_plain, (x, *begin, *weights)))
-        and not (private.is_batched(x) or torch.compiler.is_compiling())
+        and not private.is_batched(x)
         and hasattr(kernels(), "lstm_forward")
     )
 

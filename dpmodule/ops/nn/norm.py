@@ -136,7 +136,7 @@ def _channels(a: Any, data: tuple[int, ...]) -> int:
     {"eps": Attr(real, "added to the variance", 1e-3)},
     hidden=2,
     infer=_with_vectors(_channels, lambda a, data: data[:2], 3),
-    onnx=Onnx("InstanceNormalization", rename={"eps": "epsilon"}),
+    onnx=Onnx("InstanceNormalization", builder="instance_norm"),
 )
 def instance_norm(
     a: Any, env: Env, data: torch.Tensor, gamma: torch.Tensor, beta: torch.Tensor
@@ -169,7 +169,7 @@ def _groups(a: Any, data: tuple[int, ...]) -> int:
     outputs=_mean_and_std,
     hidden=lambda a: 0 if a.output_mean_var else 2,
     infer=_with_vectors(_groups, lambda a, data: (data[0], a.num_groups), 3),
-    onnx=Onnx("GroupNormalization", builder="group_norm"),
+    onnx=Onnx("InstanceNormalization", builder="group_norm"),
 )
 def group_norm(a: Any, env: Env, data: torch.Tensor, gamma: torch.Tensor, beta: torch.Tensor) -> Result:
     """Give each group of channels of each row mean 0 and variance 1, then scale by gamma and shift by beta.
@@ -212,7 +212,7 @@ def _lrn(alpha: float, beta: float, knorm: float, nsize: int, data: torch.Tensor
     },
     hidden=1,
     infer=same,
-    onnx=Onnx("LRN", rename={"nsize": "size", "knorm": "bias", "alpha": "alpha", "beta": "beta"}),
+    onnx=Onnx("LRN", builder="lrn"),
 )
 def lrn(a: Any) -> Callable[..., torch.Tensor]:
     """Divide by ``(knorm + alpha / nsize * sum of squares) ** beta`` over neighbouring channels.
@@ -258,7 +258,7 @@ def _l2(mode: str, eps: float, data: torch.Tensor) -> torch.Tensor:
     },
     hidden=1,
     infer=_l2_infer,
-    onnx=Onnx("LpNormalization", builder="l2_normalization"),
+    onnx=Onnx(builder="l2_normalization"),
 )
 def l2_normalization(a: Any) -> Callable[..., torch.Tensor]:
     """Divide by the Euclidean norm of each row, of the channels of each position, or of each channel's plane.

@@ -17,7 +17,7 @@ from ..shapes import prod
 from ..spec import ROWS, Attr, Infer, Onnx, Shapes, arg
 from .rules import channels_last, layer, per_axis, through_first, to_first, to_last, window_size
 
-__all__ = ["pooling"]
+__all__ = ["Window", "pooling", "window_of"]
 
 
 class _MaxPool2d(torch.autograd.Function):
@@ -122,7 +122,7 @@ def _infer() -> Infer:
     return infer
 
 
-class _Window:
+class Window:
     """The windows of one set of attributes over one spatial shape.
 
     Attributes:
@@ -177,7 +177,12 @@ class _Window:
         return total.clamp_(min=1)
 
 
-_window = lru_cache(maxsize=256)(_Window)
+_kept = lru_cache(maxsize=256)(Window)
+
+
+def window_of(a: Any, spatial: tuple[int, ...]) -> Window:
+    """Return the windows over a spatial shape; a compiler, which may not know its numbers, gets new ones."""
+    return Window(a, spatial) if torch.compiler.is_compiling() else _kept(a, spatial)
 
 
 def _global(a: Any, data: torch.Tensor) -> torch.Tensor:
@@ -201,14 +206,14 @@ def _fits_torch(a: Any) -> bool:
 
 
 def _max(a: Any, data: torch.Tensor) -> torch.Tensor:
-    window = _window(a, data.shape[2:])
+    window = window_of(a, data.shape[2:])
     pool = _MAX[len(window.kernel)]
     if window.by_torch():
         return pool(data, window.kernel, window.stride, window.pad, 1, any(window.extra))
     return pool(window.padded(data, torch.finfo(data.dtype).min), window.kernel, window.stride)
 
 
-def _sum(window: _Window, data: torch.Tensor) -> torch.Tensor:
+def _sum(window: Window, data: torch.Tensor) -> torch.Tensor:
     """Return the sum of every window."""
     data = window.padded(data, 0.0)
     if len(window.kernel) == 1:
@@ -218,7 +223,7 @@ def _sum(window: _Window, data: torch.Tensor) -> torch.Tensor:
 
 
 def _average(a: Any, data: torch.Tensor) -> torch.Tensor:
-    window = _window(a, data.shape[2:])
+    window = window_of(a, data.shape[2:])
     with_padding = a.count_include_pad is not False
     pool = _AVG.get(len(window.kernel))
     if len(window.kernel) == 3 and any(k > x for k, x in zip(window.kernel, window.spatial, strict=True)):
@@ -241,7 +246,7 @@ def _root(total: torch.Tensor, p: int) -> torch.Tensor:
 
 def _windows(a: Any, data: torch.Tensor) -> torch.Tensor:
     """Sum, or take the p-norm of, every window."""
-    window = _window(a, data.shape[2:])
+    window = window_of(a, data.shape[2:])
     if a.pool_type == "sum":
         return _sum(window, data)
     return _root(_sum(window, _power(data, a.p_value)), a.p_value)

@@ -67,7 +67,7 @@ def _pool(a: Any, data: torch.Tensor) -> torch.Tensor:
         "pad": Attr(shape, "zeros added at both ends of each axis; none if empty", ()),
     },
     infer=layer((), lambda a, data: [], _output),
-    onnx=Onnx(builder="pooling"),
+    onnx=Onnx(builder="pooling_v1"),
 )
 def pooling_v1(a: Any) -> Callable[..., torch.Tensor]:
     """Take the maximum, average or sum of each window, the padding counting as zeros.

@@ -274,7 +274,7 @@ def _edges(
     hidden=1,
     infer=region_rule((5,), lambda a, data: (data[1], *a.pooled_size)),
     batch=NEVER,
-    onnx=Onnx("MaxRoiPool", rename={"pooled_size": "pooled_shape"}),
+    onnx=Onnx("MaxRoiPool", builder="roi_pooling"),
 )
 def roi_pooling(a: Any) -> Callable[[torch.Tensor, torch.Tensor], torch.Tensor]:
     """Divide each region of interest into a fixed number of bins and take each bin's maximum.

@@ -24,6 +24,7 @@ from .ranges import (
     number,
     of_types,
     one,
+    over,
     product_range,
     rounded,
     scale_of,
@@ -86,7 +87,7 @@ def quantized_concat(a: Any) -> Callable[..., Triple]:
         low = torch.stack([e.reshape(1) for e in ends[::2]]).amin(0).clamp(max=0)
         high = torch.stack([e.reshape(1) for e in ends[1::2]]).amax(0).clamp(min=0)
         kind = "int8" if any(t.dtype == torch.int8 for t in data) else "uint8"
-        scale = STEPS[kind] / magnitude(low, high)
+        scale = over(STEPS[kind], magnitude(low, high))
         parts = [
             rounded(t * (scale / scale_of(t, ends[2 * i], ends[2 * i + 1])), kind) for i, t in enumerate(data)
         ]
@@ -145,7 +146,7 @@ def quantized_elemwise_add(a: Any) -> Callable[..., Triple]:
         else:
             high = magnitude(ends[0], ends[1]) + magnitude(ends[2], ends[3])
             low = -high
-        scale = STEPS[kind] / magnitude(low, high)
+        scale = over(STEPS[kind], magnitude(low, high))
         parts = []
         for x, start in ((left.detach(), 0), (right.detach(), 2)):
             part = x * (scale / scale_of(x, ends[start], ends[start + 1]))
@@ -199,7 +200,7 @@ def quantized_elemwise_mul(a: Any) -> Callable[..., Any]:
             low, high = product_range(left, right, (ends[0], ends[1], ends[2], ends[3]))
             return product, low, high
         low, high = number(left, a.min_calib_range), number(left, a.max_calib_range)
-        scaled = product.float() * (STEPS["int8"] / magnitude(low, high) / per_unit)
+        scaled = product.float() * (over(STEPS["int8"], magnitude(low, high)) / per_unit)
         return rounded(scaled.trunc(), "int8"), low, high
 
     return quantized_elemwise_mul

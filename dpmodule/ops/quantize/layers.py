@@ -15,7 +15,7 @@ from ..bound import bound
 from ..dtypes import name_of
 from ..registry import get
 from ..spec import NEVER, Attr, Input, Onnx, Shapes, Types, arg
-from .ranges import STEPS, magnitude, of_types, one, product_range, rounded
+from .ranges import STEPS, magnitude, of_types, one, over, product_range, rounded
 
 __all__: list[str] = []
 
@@ -79,8 +79,9 @@ def _split(a: Any, tensors: tuple[torch.Tensor, ...]) -> tuple[list[torch.Tensor
 
 def _bias_steps(data: torch.Tensor, bias: torch.Tensor, ends: list[torch.Tensor]) -> torch.Tensor:
     """Return a bias in the steps of the 32-bit sums, cut towards 0."""
-    per_unit = (STEPS[name_of(data.dtype)] / magnitude(*ends[:2])) * (STEPS["int8"] / magnitude(*ends[2:4]))
-    factor = per_unit / (STEPS["int8"] / magnitude(*ends[4:]))
+    steps = over(STEPS["int8"], magnitude(*ends[2:4]))
+    per_unit = over(STEPS[name_of(data.dtype)], magnitude(*ends[:2])) * steps
+    factor = per_unit / over(STEPS["int8"], magnitude(*ends[4:]))
     return (bias.float() * factor).trunc().double()
 
 
@@ -214,7 +215,7 @@ def quantized_pooling(a: Any) -> Callable[..., Triple]:
     infer=_infer_as("Activation", lambda a: 1),
     infer_type=_kept_types,
     batch=NEVER,
-    onnx=Onnx("Relu"),
+    onnx=Onnx("Relu", builder="quantized_act"),
 )
 def quantized_act(a: Any) -> Callable[..., Triple]:
     """Cut negative 8-bit numbers off; no gradient.
@@ -247,7 +248,7 @@ def quantized_act(a: Any) -> Callable[..., Triple]:
     infer=_infer_as("Flatten", lambda a: 1),
     infer_type=_kept_types,
     batch=NEVER,
-    onnx=Onnx("Flatten"),
+    onnx=Onnx("Flatten", builder="quantized_flatten"),
 )
 def quantized_flatten(a: Any) -> Callable[..., Triple]:
     """Join all axes but the first of 8-bit numbers; no gradient.

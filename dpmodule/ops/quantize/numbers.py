@@ -13,7 +13,7 @@ from ..bound import bound
 from ..dtypes import name_of
 from ..shapes import unify
 from ..spec import NEVER, Attr, Onnx, Shapes, Types, arg
-from .ranges import CALIBRATED, GREATEST, STEPS, calibrated, magnitude, number, of_types, one, rounded
+from .ranges import CALIBRATED, GREATEST, STEPS, calibrated, magnitude, number, of_types, one, over, rounded
 
 __all__: list[str] = []
 
@@ -34,7 +34,7 @@ def _quantized(
 ) -> Triple:
     low, high = low.reshape(1).float(), high.reshape(1).float()
     reach = magnitude(low, high)
-    found = rounded(x * (steps[kind] / reach), kind)
+    found = rounded(x * over(steps[kind], reach), kind)
     return (found, low.clone(), high.clone()) if kind == "uint8" else (found, -reach, reach)
 
 
@@ -159,7 +159,7 @@ def quantize_asym(a: Any) -> Callable[..., Triple]:
             return (data.int() + 128).to(torch.uint8), number(data, 1.0), number(data, 128.0)
         low = number(data, a.min_calib_range) if given else data.min().reshape(1)
         high = number(data, a.max_calib_range) if given else data.max().reshape(1)
-        scale = 255.0 / (high - low)
+        scale = over(255.0, high - low)
         shift = 255.0 - high * scale
         return (data * scale + shift + 0.5).clamp(0, 255).to(torch.uint8), scale, shift
 
@@ -232,7 +232,7 @@ def requantize(a: Any) -> Callable[..., Triple]:
             # abs of the least int32 has no int32
             top = data.max() if kind == "uint8" else data.double().abs().max()
             reach = top.float().reshape(1) * unit
-        found = rounded(data.detach().float() * (unit * (GREATEST[kind] / reach)), kind)
+        found = rounded(data.detach().float() * (unit * over(GREATEST[kind], reach)), kind)
         return found, torch.zeros_like(reach) if kind == "uint8" else -reach, reach
 
     return requantize

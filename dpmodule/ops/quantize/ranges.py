@@ -25,6 +25,7 @@ __all__ = [
     "number",
     "of_types",
     "one",
+    "over",
     "product_range",
     "rounded",
     "scale_of",
@@ -62,9 +63,14 @@ def magnitude(low: torch.Tensor, high: torch.Tensor) -> torch.Tensor:
     return torch.maximum(low.reshape(1).float().abs(), high.reshape(1).float().abs())
 
 
+def over(value: float, by: torch.Tensor) -> torch.Tensor:
+    """Return a number over float32 numbers, rounded once; ``value / by`` would multiply with a rounded reciprocal."""
+    return number(by, value) / by
+
+
 def scale_of(data: torch.Tensor, low: torch.Tensor, high: torch.Tensor) -> torch.Tensor:
     """Return how many steps of the data's type one unit is."""
-    return STEPS[name_of(data.dtype)] / magnitude(low, high)
+    return over(STEPS[name_of(data.dtype)], magnitude(low, high))
 
 
 def rounded(x: torch.Tensor, kind: str) -> torch.Tensor:

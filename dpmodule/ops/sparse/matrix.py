@@ -232,9 +232,7 @@ def _infer_sum(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
         "exclude": Attr(boolean, "sum over the other axes instead", False),
     },
     infer=_infer_sum,
-    onnx=Onnx(
-        missing="ReduceSumSquare does it, but the operator is made for row-sparse arrays, which ONNX lacks"
-    ),
+    onnx=Onnx("ReduceSumSquare", builder="square_sum"),
 )
 def square_sum(a: Any, env: Env, data: Tensor) -> Tensor:
     """Sum the squares of the elements; of a row-sparse array without filling in the rows that are not stored.

@@ -51,7 +51,13 @@ Source: MXNet 1.9.1 `{name}`.
         "scalar": Attr(real, "the number", 1.0),
         "is_int": Attr(boolean, "cut the number's fraction when data are integers", True),
     }
-    op(name, [arg("data", ROWS)], attrs, infer=same, onnx=Onnx("Add" if sign > 0 else "Sub"))(dense)
+    op(
+        name,
+        [arg("data", ROWS)],
+        attrs,
+        infer=same,
+        onnx=Onnx("Add" if sign > 0 else "Sub", scalar="last", drop=("is_int",)),
+    )(dense)
     add_rule(name, SparseRule(_own, stored, grad, lambda a, stypes: stypes))
 
 
@@ -59,7 +65,12 @@ _shift("_scatter_plus_scalar", "Add a number to", 1)
 _shift("_scatter_minus_scalar", "Subtract a number from", -1)
 
 
-@op("_scatter_elemwise_div", [arg("lhs", ROWS), arg("rhs", ROWS)], infer=same, onnx=Onnx("Div"))
+@op(
+    "_scatter_elemwise_div",
+    [arg("lhs", ROWS), arg("rhs", ROWS)],
+    infer=same,
+    onnx=Onnx("Div", builder="divide"),
+)
 def scatter_elemwise_div(a: Any, env: Env, lhs: Tensor, rhs: Tensor) -> Tensor:
     """Divide the elements that `lhs` stores by those of `rhs`; of a dense array all elements are stored.
 

@@ -25,7 +25,7 @@ __all__ = ["cast_storage", "sparse_retain"]
     aliases=("_sparse_cast_storage",),
     infer=same,
     view=True,
-    onnx=Onnx("Identity"),
+    onnx=Onnx("Identity", drop=("stype",)),
 )
 def cast_storage(a: Any, env: Env, data: torch.Tensor) -> torch.Tensor:
     """Change the storage type; one sparse type does not become the other.
@@ -55,7 +55,7 @@ def _infer_type(a: Any, ins: list[str | None], outs: list[str | None]) -> Types:
     infer=_infer,
     infer_type=_infer_type,
     batch=NEVER,
-    onnx=Onnx(missing="made for row-sparse arrays, which ONNX lacks"),
+    onnx=Onnx(builder="retain"),
 )
 def sparse_retain(a: Any, env: Env, data: torch.Tensor, indices: torch.Tensor) -> torch.Tensor:
     """Keep some rows and set the others to zero; a row-sparse array then stores those rows only.

@@ -1,0 +1,210 @@
+"""A graph as a `torch.nn.Module`: a `torch.fx.GraphModule` that torch's own tools take.
+
+Every operator becomes one call of a function of `ops.fx`, with the attributes that its node was given. Arrays
+keep their names in ``state_dict``. What a program of an executor gains by passes, by kernels chosen by size and by
+shapes that are known beforehand is left out: a compiler of torch has its own ways.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch import fx
+
+from ..base import ArgumentError, OpError
+from ..graph import Graph, Node
+from ..ndarray import NDArray
+from ..ops.spec import AUX, LABEL, PARAM
+from .storage import declared_storage, storage_of
+from .torch_sizes import sizes_of
+from .torch_writer import Plan, written
+
+__all__ = ["to_torch"]
+
+
+def to_torch(
+    graph: Graph,
+    arg_params: Mapping[str, Any],
+    aux_params: Mapping[str, Any],
+    share: bool = False,
+    *,
+    inputs: Sequence[str] | None = None,
+    fixed: Collection[str] = (),
+    shapes: Mapping[str, tuple[int, ...]] | None = None,
+) -> fx.GraphModule:
+    """Return a graph as a module of torch.
+
+    Args:
+        graph: the graph.
+        arg_params: parameters by name; what the graph does not know is passed over.
+        aux_params: auxiliary states by name.
+        share: whether the module's parameters and buffers are the arrays' memory; else copies.
+        inputs: names of the arguments that are inputs or labels; None: those that are not in `arg_params`.
+        fixed: names of parameters that are not trained.
+        shapes: shapes of inputs; needed only where the size of what an operator makes from nothing cannot be told.
+
+    Raises:
+        ArgumentError: arrays are missing or of another kind, or names are not possible; lists all.
+        OpError: operators or storage types that a module of torch cannot have; lists all.
+        ShapeError: the arrays do not fit the graph.
+    """
+    for what, given in (("arg_params", arg_params), ("aux_params", aux_params)):
+        if not isinstance(given, Mapping):
+            raise ArgumentError(
+                f"to_torch: {what} is {type(given).__name__}, expected a dict of arrays by name"
+            )
+    wanted = [n for n in graph.argument_names if n not in arg_params] if inputs is None else inputs
+    names = [n for n in graph.argument_names if n in wanted]
+    _check(graph, names, arg_params, aux_params, share)
+    arrays = {n: arg_params[n] for n in graph.argument_names if n not in names}
+    arrays.update({n: aux_params[n] for n in graph.auxiliary_names})
+    held = {name: _tensor(value, share) for name, value in arrays.items()}
+    labels, ones = _only_labels(graph, names), _always_one(graph)
+    data = [n for n in names if n not in {node.name for node in labels}]
+    sizes, missing = sizes_of(graph, {name: tuple(t.shape) for name, t in held.items()}, data, shapes or {})
+    if missing:
+        raise ArgumentError(
+            f"to_torch: the shape of {', '.join(n.describe() for n in missing)} follows from shapes of inputs that are "
+            f"not known; give shapes={{name: shape}} for {', '.join(names)}"
+        )
+    for name in ones & held.keys():
+        held[name].fill_(1)
+    return written(Plan(graph, names, labels, held, {*fixed, *ones}, sizes))
+
+
+def _check(
+    graph: Graph,
+    inputs: Collection[str],
+    arg_params: Mapping[str, Any],
+    aux_params: Mapping[str, Any],
+    share: bool,
+) -> None:
+    """Refuse what a module of torch cannot be made of; `to_torch` tells of the errors."""
+    graph.check_names()
+    problems = [*_unfit_arrays(graph, inputs, arg_params, aux_params, share), *_unfit_names(graph, inputs)]
+    if problems:
+        raise ArgumentError("to_torch: " + "; ".join(problems))
+    refused = list(_refused(graph))
+    if refused:
+        raise OpError(f"to_torch: a module of torch cannot have {'; '.join(refused)}")
+
+
+def _unfit_arrays(
+    graph: Graph,
+    inputs: Collection[str],
+    arg_params: Mapping[str, Any],
+    aux_params: Mapping[str, Any],
+    share: bool,
+) -> Iterator[str]:
+    """Yield what is wrong with the arrays."""
+    for what, given, names in (
+        ("arg_params", arg_params, [n for n in graph.argument_names if n not in inputs]),
+        ("aux_params", aux_params, graph.auxiliary_names),
+    ):
+        missing = [n for n in names if n not in given]
+        if what == "arg_params":
+            missing += [n for n in inputs if n in _parameters(graph)]
+        if missing:
+            prefixed = any(key.startswith(("arg:", "aux:")) for key in given)
+            hint = " (its names begin as in files; mx.model.load_checkpoint takes arg: and aux: away)"
+            yield f"{what} has no {', '.join(missing)}{hint if prefixed else ''}"
+        for name in (n for n in names if n in given):
+            if not isinstance(given[name], (NDArray, np.ndarray, torch.Tensor)):
+                yield f"{name} is {type(given[name]).__name__}, expected an NDArray"
+            elif share and getattr(given[name], "stype", "default") != "default":
+                yield f"{name} is stored as {given[name].stype}, which cannot be shared; call tostype('default')"
+
+
+def _parameters(graph: Graph) -> set[str]:
+    """Return the variables that operators declare to be parameters."""
+    return {child.name for child, kind in _reads(graph) if child.op is None and kind == PARAM}
+
+
+def _reads(graph: Graph) -> Iterator[tuple[Node, str]]:
+    """Yield the node and the kind of each input of each operator."""
+    for node in graph.nodes:
+        if node.op is None:
+            continue
+        declared = node.op.wanted(node.a, len(node.inputs))
+        for (child, _), one in zip(node.inputs, declared):
+            yield child, one.kind
+
+
+def _unfit_names(graph: Graph, inputs: Collection[str]) -> Iterator[str]:
+    """Yield names that a module cannot give to parameters and states."""
+    names = [n.name for n in graph.inputs if n.name not in inputs]
+    for name in names:
+        first, *rest = name.split(".")
+        if not all((first, *rest)):
+            yield f"{name!r} has an empty part between dots"
+        elif hasattr(fx.GraphModule, first) or first in ("graph", "training"):
+            yield f"{first!r} of {name!r} is a name that torch's modules use themselves; rename the variable"
+        for end in range(1, len(rest) + 1):
+            outer = ".".join([first, *rest][:end])
+            if outer in names:
+                yield f"{outer!r} is a variable, and {name!r} would lie in it"
+
+
+def _refused(graph: Graph) -> Iterator[str]:
+    """Yield what a module of torch cannot have."""
+    # other storage types hold the values that dense arrays hold
+    ragged = {name: stype for name, stype in declared_storage(graph).items() if stype == "ragged"}
+    storage = storage_of(graph, ragged) if ragged else None
+    for (node, _), stype in storage.values.items() if storage is not None else ():
+        if stype == "ragged":
+            yield f"{node.describe()}, stored as ragged"
+    for node in graph.nodes:
+        for body in node.subgraphs:
+            yield from _refused(body)
+        if node.op is None or node.op.owner is not None or not node.op.mutates:
+            continue
+        states = {one.name for one in node.op.wanted(node.a, len(node.inputs)) if one.kind == AUX}
+        if node.op.variadic is not None or states & {*node.op.commit_now}:
+            yield f"{node.describe()}, which writes over its inputs when it is called"
+
+
+def _tensor(value: Any, share: bool) -> torch.Tensor:
+    """Return an array's memory, or a copy of it."""
+    if isinstance(value, NDArray):
+        found = (value if value.stype == "default" else value.tostype("default")).torch().detach()
+    else:
+        found = value.detach() if isinstance(value, torch.Tensor) else torch.from_numpy(np.asarray(value))
+    return found if share else found.clone()
+
+
+def _only_labels(graph: Graph, inputs: Collection[str]) -> set[Node]:
+    """Return the inputs that nothing but losses reads, as labels, and the operators that work on them alone."""
+    ends: dict[Node, bool] = {}
+    heads = {node for node, _ in graph.heads}
+    for node in reversed(graph.nodes):
+        readers = graph.readers.get(node, [])
+        ends[node] = bool(readers) and node not in heads
+        ends[node] = ends[node] and all(ends[r] or _is_label_of(node, r) for r in readers)
+    labels: set[Node] = set()
+    for node in graph.nodes:
+        is_input = node.op is None and node.name in inputs
+        made_of_labels = node.op is not None and any(child in labels for child, _ in node.inputs)
+        if ends[node] and (is_input or made_of_labels):
+            labels.add(node)
+    return labels
+
+
+def _is_label_of(node: Node, reader: Node) -> bool:
+    """Say whether a loss reads a node as its label, and as nothing else."""
+    if reader.op is None or not reader.op.is_loss(reader.a):
+        return False
+    declared = reader.op.wanted(reader.a, len(reader.inputs))
+    return all(one.kind == LABEL for (child, _), one in zip(reader.inputs, declared) if child is node)
+
+
+def _always_one(graph: Graph) -> set[str]:
+    """Return the parameters that normalisation treats as 1."""
+    found = set()
+    for node in graph.nodes:
+        if node.op is not None and getattr(node.a, "fix_gamma", False):
+            declared = node.op.wanted(node.a, len(node.inputs))
+            found |= {child.name for (child, _), one in zip(node.inputs, declared) if one.name == "gamma"}
+    return found

@@ -1,0 +1,241 @@
+"""Writing the source of a torch module: one line for each parameter and operator of a graph."""
+
+from __future__ import annotations
+
+import operator
+import re
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from keyword import iskeyword
+from typing import Any
+
+import torch
+from torch import fx
+
+from ..base import ArgumentError
+from ..graph import Entry, Graph, Node
+from ..ops.dtypes import torch_dtype
+from ..ops.fx import Memory, function_of, part
+from ..ops.infer import infer_type
+from .torch_sizes import Size, sizes_of
+
+__all__ = ["Plan", "written"]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What becomes what.
+
+    Attributes:
+        graph: the graph.
+        inputs: names of the inputs, in the order of forward's parameters.
+        labels: the nodes of inputs that nothing but losses reads, and of operators on them; they may be missing.
+        held: the tensor of each parameter and auxiliary state, by name.
+        frozen: parameters that get no gradient.
+        sizes: sizes of what operators make from nothing.
+        is_body: whether it is the subgraph of a loop or branch, which always returns a tuple.
+    """
+
+    graph: Graph
+    inputs: Sequence[str]
+    labels: Collection[Node] = ()
+    held: Mapping[str, torch.Tensor] = field(default_factory=dict)
+    frozen: Collection[str] = ()
+    sizes: Mapping[Node, Sequence[tuple[Size, ...]]] = field(default_factory=dict)
+    is_body: bool = False
+
+
+class _Mode(torch.nn.Module):
+    """Says whether the module it is a part of is in train mode; tracers of `torch.fx` leave it as it is."""
+
+    def forward(self) -> bool:
+        """Return the mode."""
+        return self.training
+
+
+def written(plan: Plan) -> fx.GraphModule:
+    """Return the module of a plan."""
+    return _Writer(plan).module()
+
+
+def _body(graph: Graph) -> fx.GraphModule:
+    """Return the subgraph of a loop or branch as a module, whose inputs are all variables.
+
+    Raises:
+        ArgumentError: an operator in it makes what has no size that can be told.
+    """
+    names = [node.name for node in graph.inputs]
+    sizes, missing = sizes_of(graph, {}, names, {})
+    if missing:
+        raise ArgumentError(
+            f"to_torch: the shape of {', '.join(n.describe() for n in missing)} in a subgraph cannot be told"
+        )
+    return written(Plan(graph, names, sizes=sizes, is_body=True))
+
+
+def _identifier(name: str, taken: set[str]) -> str:
+    """Return a name as Python lets a parameter have it, unlike those that are taken; it is taken from then on."""
+    base = re.sub(r"\W", "_", name, flags=re.ASCII) or "_"
+    if base[0].isdigit() or iskeyword(base) or base == "self":
+        base = f"_{base}"
+    found, number = base, 1
+    while found in taken:
+        number += 1
+        found = f"{base}_{number}"
+    taken.add(found)
+    return found
+
+
+def _is_of(node: Node, kind: torch.dtype | None) -> bool:
+    """Say whether what an operator makes from nothing is of the floating type that the network has."""
+    if node.op is None or kind is None:
+        return False
+    made = infer_type(node.op, node.a, [], [None] * node.num_outputs)[1][0]
+    return made is not None and torch_dtype(made) == kind
+
+
+class _Writer:
+    """Writes one module.
+
+    Args:
+        plan: what becomes what.
+    """
+
+    def __init__(self, plan: Plan) -> None:
+        self._plan = plan
+        self._root = torch.nn.Module()
+        self._graph = fx.Graph()
+        self._values: dict[Entry, fx.Node] = {}
+        self._lengths: dict[tuple[str, int], fx.Node] = {}
+        self._mode: fx.Node | None = None
+        self._variables = {node.name: node for node in plan.graph.inputs}
+        self._used = {entry for node in plan.graph.nodes for entry in node.inputs} | set(plan.graph.heads)
+        self._taken = {name.split(".")[0] for name in plan.held}
+
+    def module(self) -> fx.GraphModule:
+        """Return the module."""
+        self._write_inputs()
+        for node in self._plan.graph.nodes:
+            if node.op is not None:
+                self._write_operator(node)
+            elif (node, 0) not in self._values:
+                self._write_held(node.name)
+        outputs = tuple(self._values[entry] for entry in self._plan.graph.heads)
+        self._graph.output(outputs[0] if len(outputs) == 1 and not self._plan.is_body else outputs)
+        return fx.GraphModule(self._root, self._graph)
+
+    def _write_inputs(self) -> None:
+        """Write the parameters of forward; those behind an optional one are optional to Python, too."""
+        has_default = False
+        taken: set[str] = set()
+        for name in self._plan.inputs:
+            node = self._variables[name]
+            has_default = has_default or node in self._plan.labels
+            default = (None,) if has_default else ()
+            self._values[node, 0] = self._graph.create_node("placeholder", _identifier(name, taken), default)
+
+    def _write_held(self, name: str) -> fx.Node:
+        """Write a parameter or an auxiliary state."""
+        node = self._variables[name]
+        if (node, 0) in self._values:
+            return self._values[node, 0]
+        tensor = self._plan.held[name]
+        prefix, _, last = name.rpartition(".")
+        owner = self._root
+        for one in prefix.split(".") if prefix else ():
+            if not hasattr(owner, one):
+                owner.add_module(one, torch.nn.Module())
+            owner = getattr(owner, one)
+        if node in self._plan.graph.auxiliary:
+            owner.register_buffer(last, tensor)
+        else:
+            trained = tensor.is_floating_point() and name not in self._plan.frozen
+            owner.register_parameter(last, torch.nn.Parameter(tensor, requires_grad=trained))
+        self._values[node, 0] = found = self._graph.create_node("get_attr", name, name=name)
+        return found
+
+    def _write_operator(self, node: Node) -> None:
+        """Write the call of an operator, and of the outputs of one with several that are read."""
+        op = node.op
+        if op is None:
+            return
+        inputs = tuple(self._values[entry] for entry in node.inputs)
+        keywords = {**self._attributes(node), **self._surroundings(node)}
+        call = self._graph.create_node("call_function", function_of(op), inputs, keywords, name=node.name)
+        if node.num_outputs == 1:
+            self._values[node, 0] = call
+            return
+        take = part if node in self._plan.labels else operator.getitem
+        for i, name in enumerate(node.output_names):
+            if (node, i) in self._used:
+                self._values[node, i] = self._graph.create_node("call_function", take, (call, i), name=name)
+
+    def _attributes(self, node: Node) -> dict[str, Any]:
+        """Return the attributes that a node was given, as keywords."""
+        if node.op is None or node.op.read_attrs is not None:
+            return dict(node.params)
+        return {k: getattr(node.a, k) for k in node.params if node.inputs or k not in ("dtype", "ctx")}
+
+    def _surroundings(self, node: Node) -> dict[str, Any]:
+        """Return the keywords of a call that are no attributes."""
+        op = node.op
+        found: dict[str, Any] = {}
+        if op is None:
+            return found
+        if not node.inputs:
+            found.update(self._made_like(node))
+        if node in self._plan.sizes:
+            found["out_shapes"] = tuple(tuple(map(self._length, shape)) for shape in self._plan.sizes[node])
+        if node.subgraphs:
+            found["bodies"] = tuple(self._part(f"{node.name}_body", _body(graph)) for graph in node.subgraphs)
+        elif op.stateful:
+            found["memory"] = self._part(f"{node.name}_memory", Memory())
+        if op.mutates or op.loss is not None or op.stateful or (op.random and node.inputs):
+            found["training"] = self._training()
+        return found
+
+    def _made_like(self, node: Node) -> dict[str, Any]:
+        """Return the keywords that say where something new lies, and of which type it is.
+
+        What is of the network's type follows it when the module is converted to another.
+        """
+        kinds = ((name, t.dtype) for name, t in self._plan.held.items() if t.is_floating_point())
+        name, kind = next(kinds, (next(iter([*self._plan.inputs, *self._plan.held]), None), None))
+        if name is None:
+            return {}
+        found: dict[str, Any] = {
+            "like": self._values.get((self._variables[name], 0)) or self._write_held(name)
+        }
+        if "dtype" in node.a._fields and not _is_of(node, kind):
+            found["dtype"] = node.a.dtype
+        return found
+
+    def _length(self, size: Size) -> int | fx.Node:
+        """Return a length: a number, or what reads it off an input."""
+        if isinstance(size, int):
+            return size
+        if size not in self._lengths:
+            name, axis = size
+            value = self._values[self._variables[name], 0]
+            self._lengths[size] = self._graph.create_node("call_method", "size", (value, axis))
+        return self._lengths[size]
+
+    def _training(self) -> fx.Node:
+        """Return the mode that the module is in."""
+        if self._mode is None:
+            name = self._own_name("is_training")
+            self._root.add_module(name, _Mode())
+            self._mode = self._graph.create_node("call_module", name, name="training")
+        return self._mode
+
+    def _part(self, name: str, module: torch.nn.Module) -> fx.Node:
+        """Return a part of the module."""
+        own = self._own_name(name)
+        self._root.add_module(own, module)
+        return self._graph.create_node("get_attr", own, name=own)
+
+    def _own_name(self, name: str) -> str:
+        found = _identifier(name, self._taken)
+        while hasattr(fx.GraphModule, found):
+            found = _identifier(name, self._taken)
+        return found

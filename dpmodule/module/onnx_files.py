@@ -1,0 +1,168 @@
+"""What modules write as ONNX: their symbols, their parameters, and the shapes that they are bound for."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ..base import ArgumentError
+from ..graph import Graph
+from ..io import DataDesc
+from ..onnx.export import make_model, write_models
+from ..onnx.inputs import described_inputs, input_names
+from ..symbol import Symbol
+
+__all__ = ["Bound", "write_buckets", "write_one", "write_one_for_all"]
+
+Dynamic = bool | Mapping[str, Mapping[int, str]] | None
+"""Which lengths are dynamic, by input and axis; None = the axis of the batch, False = none."""
+
+
+class Bound:
+    """A network on its way to ONNX.
+
+    Args:
+        module: a bound `Module` with parameters.
+    """
+
+    def __init__(self, module: Any) -> None:
+        self.symbol: Symbol = module.symbol
+        arg_params, aux_params = module.get_params()
+        self._params = {**arg_params, **aux_params}
+        described = [*module.data_shapes, *(module.label_shapes or ())]
+        own = set(input_names(self.symbol, self._params))
+        self.inputs: dict[str, DataDesc] = {desc.name: desc for desc in described if desc.name in own}
+        self.inputs.update(_states(self.symbol, described, module.group.state_names))
+
+    def model(self, opset: int, dynamic: Dynamic, fold_batchnorm: bool) -> Any:
+        """Return the ONNX model.
+
+        Raises:
+            ArgumentError: lists everything that ONNX has nothing for, or what does not fit.
+        """
+        names = input_names(self.symbol, self._params)
+        types = [self.inputs[name].dtype for name in names if name in self.inputs]
+        shapes = {name: desc.shape for name, desc in self.inputs.items()}
+        marks = self._batches() if dynamic is None else dynamic
+        inputs = described_inputs(self.symbol, self._params, shapes, types, marks)
+        return make_model(self.symbol, self._params, inputs, opset, fold_batchnorm)
+
+    def _batches(self) -> dict[str, dict[int, str]]:
+        """Return the batch axes of all inputs that have one."""
+        axes = {name: DataDesc.get_batch_axis(desc.layout) for name, desc in self.inputs.items()}
+        return {
+            name: {axis: "batch"}
+            for name, axis in axes.items()
+            if axis >= 0 and len(self.inputs[name].shape) > axis
+        }
+
+    def with_time(self, others: Sequence[Bound]) -> dict[str, dict[int, str]]:
+        """Return the batch axes and, named "time", those whose lengths differ from bucket to bucket.
+
+        Args:
+            others: the same network, bound for other shapes.
+        """
+        marks = self._batches()
+        for name, desc in self.inputs.items():
+            found = [other.inputs[name].shape for other in others if name in other.inputs]
+            for axis, size in enumerate(desc.shape):
+                if any(shape[axis] != size for shape in found):
+                    marks.setdefault(name, {}).setdefault(axis, "time")
+        return marks
+
+
+def _states(symbol: Symbol, described: Sequence[DataDesc], names: Sequence[str]) -> dict[str, DataDesc]:
+    """Return descriptions of states, in whose layouts an "N" marks the axis that grows with the batch."""
+    if not names:
+        return {}
+    now, greater = (
+        dict(zip(symbol.list_arguments(), symbol.infer_shape_partial(**shapes)[0]))
+        for shapes in (
+            {desc.name: desc.shape for desc in described},
+            {desc.name: _grown(desc) for desc in described},
+        )
+    )
+    marks = {
+        name: "".join("N" if a != b else "-" for a, b in zip(now[name], greater[name])) for name in names
+    }
+    return {name: DataDesc(name, now[name], layout=marks[name]) for name in names}
+
+
+def _grown(desc: DataDesc) -> tuple[int, ...]:
+    axis = DataDesc.get_batch_axis(desc.layout)
+    return tuple(3 * size if i == axis else size for i, size in enumerate(desc.shape))
+
+
+def write_one(bound: Bound, path: Any, opset: int, dynamic: Dynamic, fold_batchnorm: bool) -> str:
+    """Write one network, and return the file's path."""
+    name: str = os.fspath(path)
+    write_models({name: bound.model(opset, dynamic, fold_batchnorm)})
+    return name
+
+
+def write_buckets(
+    bound: Mapping[Any, Bound], path: Any, opset: int, dynamic: Dynamic, fold_batchnorm: bool
+) -> list[str]:
+    """Write a file for each bucket, all or none, and return their paths.
+
+    Raises:
+        ArgumentError: lists what is wrong with every bucket.
+    """
+    stem, ending = os.path.splitext(os.fspath(path))
+    found = {key: _tried(each, opset, dynamic, fold_batchnorm) for key, each in bound.items()}
+    wrong = [f"bucket {key!r}: {each}" for key, each in found.items() if isinstance(each, ArgumentError)]
+    if wrong:
+        raise ArgumentError("\n".join(wrong))
+    models = {f"{stem}-{key}{ending}": model for key, model in found.items()}
+    write_models(models)
+    return list(models)
+
+
+def _tried(bound: Bound, opset: int, dynamic: Dynamic, fold_batchnorm: bool) -> Any:
+    """Return the model of a bucket, or what is wrong with it."""
+    try:
+        return bound.model(opset, dynamic, fold_batchnorm)
+    except ArgumentError as error:
+        return error
+
+
+def write_one_for_all(
+    bound: Mapping[Any, Bound], default: Any, path: Any, opset: int, dynamic: Dynamic, fold_batchnorm: bool
+) -> str:
+    """Write one file for all buckets, and return its path.
+
+    Raises:
+        ArgumentError: the graphs of the buckets differ, or nothing says which lengths are dynamic.
+    """
+    first = bound[default]
+    for key, each in bound.items():
+        if _structure(each.symbol.graph) != _structure(first.symbol.graph):
+            raise ArgumentError(
+                f"one_file: the graph of bucket {key!r} is another than that of {default!r}, as that of unrolled cells "
+                "is; an RNN operator (FusedRNNCell) has the same graph for all lengths. one_file=False writes a file "
+                "for each bucket"
+            )
+    if dynamic is None:
+        dynamic = first.with_time(list(bound.values()))
+        if len(bound) == 1:
+            raise ArgumentError(
+                f"one_file: only bucket {default!r} is bound, and nothing to compare its shapes with; name the lengths "
+                'that differ, such as dynamic={"data": {0: "batch", 1: "time"}}'
+            )
+    return write_one(first, path, opset, dynamic, fold_batchnorm)
+
+
+def _structure(graph: Graph) -> tuple[Any, ...]:
+    """Return what two graphs have in common that compute the same; names of operators do not count."""
+    rows = tuple(
+        (
+            node.op and node.op.name,
+            node.name if node.op is None else "",
+            tuple(node.params.items()),
+            tuple((graph.index[child], i) for child, i in node.inputs),
+            tuple(map(_structure, node.subgraphs)),
+        )
+        for node in graph.nodes
+    )
+    return rows, tuple((graph.index[node], i) for node, i in graph.heads)

@@ -1,0 +1,214 @@
+"""`export_model`: a symbol and its parameters as an ONNX file."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from .. import commit
+from ..base import ArgumentError
+from ..ndarray import NDArray
+from ..ndarray import load as load_arrays
+from ..symbol import Symbol
+from ..symbol import load as load_symbol
+from .inputs import Inputs, described_inputs
+from .prediction import prediction_graph
+
+if TYPE_CHECKING:
+    import onnx
+
+__all__ = ["OPSETS", "export_model", "make_model", "write_models"]
+
+OPSETS = range(13, 22)
+"""Versions of ONNX's operators that can be written."""
+
+EXTERNAL_BYTES = 2**31 - 2**20
+"""From this size on, parameters go into a file beside the model: protobuf holds no more than 2 GiB."""
+
+
+def export_model(
+    sym: Symbol | str | os.PathLike[str],
+    params: Mapping[str, NDArray] | Sequence[Mapping[str, NDArray]] | str | os.PathLike[str],
+    in_shapes: Sequence[Sequence[int | str | None]] | Mapping[str, Sequence[int | str | None]] | None = None,
+    in_types: Any = np.float32,
+    onnx_file_path: str | os.PathLike[str] = "model.onnx",
+    verbose: bool = False,
+    dynamic: bool | Mapping[str, Mapping[int, str]] = False,
+    dynamic_input_shapes: Sequence[Sequence[int | str | None]] | None = None,
+    run_shape_inference: bool = False,
+    input_type: Any = None,
+    input_shape: Any = None,
+    large_model: bool = False,
+    *,
+    opset: int = 17,
+    fold_batchnorm: bool = False,
+) -> str:
+    """Write a network as an ONNX file, for prediction, and return the file's path.
+
+    Losses become their predictions; labels go, and outputs beside the predictions that are computed from them; dropout
+    goes; BatchNorm uses its moving statistics. Variables and outputs keep their names. The file appears whole or not at
+    all.
+
+    Args:
+        sym: the network, or the name of its ``-symbol.json`` file.
+        params: parameters and auxiliary states by name, with or without "arg:" and "aux:" in front; or both apart,
+            as ``[arg_params, aux_params]``; or the name of a file of them.
+        in_shapes: a shape for each input, that is each argument that is neither in `params` nor a loss's label, in the
+            order of `Symbol.list_arguments`; or shapes by name. A name, or None, in place of a length makes it dynamic.
+            A ragged variable x becomes two inputs: x, with all elements one after the other, and x_lengths, with the
+            number of each row's.
+        in_types: dtype of all inputs, or one for each.
+        onnx_file_path: where to write.
+        verbose: log what is written.
+        dynamic: which lengths are dynamic, as ``{"data": {0: "batch"}}``; True makes it those that
+            `dynamic_input_shapes` says, or axis 0 of every input, named "batch".
+        dynamic_input_shapes: shapes as `in_shapes`, with names or None where a length is dynamic.
+        run_shape_inference: check the model and write the shapes of all values into it.
+        input_type: the old name of `in_types`.
+        input_shape: the old name of `in_shapes`.
+        large_model: put parameters into a file of their own, ``<onnx_file_path>.data``, whatever their size.
+        opset: version of ONNX's operators, 13 to 21.
+        fold_batchnorm: multiply BatchNorm into the layer before it, where that is a convolution or dense layer.
+
+    Raises:
+        ArgumentError: lists everything that ONNX has nothing for, or what does not fit; nothing is written.
+        FileError: a file cannot be read or written.
+
+    Example:
+        >>> x = mx.sym.Variable("data")
+        >>> net = mx.sym.softmax(mx.sym.FullyConnected(x, num_hidden=2, name="fc"))
+        >>> params = {"fc_weight": mx.nd.ones((2, 3)), "fc_bias": mx.nd.zeros((2,))}
+        >>> mx.onnx.export_model(net, params, [("batch", 3)], onnx_file_path="net.onnx")
+        'net.onnx'
+
+    Source: MXNet 1.9.1 `mx.onnx.export_model`. With ``dynamic=True`` alone that makes every length dynamic.
+    """
+    path = os.fspath(onnx_file_path)
+    if os.path.isdir(path) or not os.path.basename(path):
+        raise ArgumentError(f"onnx_file_path is {path!r}, expected the name of a file")
+    symbol = _symbol(sym)
+    arrays = _named(params)
+    inputs = described_inputs(
+        symbol,
+        arrays,
+        input_shape if in_shapes is None else in_shapes,
+        in_types if input_type is None else input_type,
+        dynamic,
+        dynamic_input_shapes,
+    )
+    model = make_model(symbol, arrays, inputs, opset, fold_batchnorm)
+    if run_shape_inference:
+        model = _checked(model)
+    write_models({path: model}, large_model)
+    if verbose:
+        logging.info(
+            "%s: %d operators, %d parameters", path, len(model.graph.node), len(model.graph.initializer)
+        )
+    return path
+
+
+def _symbol(sym: Any) -> Symbol:
+    if isinstance(sym, Symbol):
+        return sym
+    if isinstance(sym, (str, os.PathLike)):
+        return load_symbol(os.fspath(sym))
+    raise ArgumentError(
+        f"sym is {type(sym).__name__}, expected a Symbol or the name of its -symbol.json file"
+    )
+
+
+def make_model(
+    symbol: Symbol,
+    arrays: Mapping[str, NDArray],
+    inputs: Inputs,
+    opset: int = 17,
+    fold_batchnorm: bool = False,
+) -> onnx.ModelProto:
+    """Return a network as an ONNX model in memory; see `export_model`."""
+    if opset not in OPSETS:
+        raise ArgumentError(f"opset is {opset!r}, expected one from {OPSETS[0]} to {OPSETS[-1]}")
+    from .to_onnx.model import translated
+
+    graph = prediction_graph(symbol.graph)
+    gone = [name for name in symbol.list_outputs() if name not in graph.output_names]
+    if gone:
+        logging.warning("left out, as computed from labels: %s", ", ".join(gone))
+    return translated(graph, arrays, inputs, opset, fold_batchnorm)
+
+
+def _named(params: Any) -> dict[str, NDArray]:
+    """Return parameters by name, without MXNet's marks of their kind.
+
+    Raises:
+        ArgumentError: they are no arrays by name; lists those that are not.
+    """
+    if isinstance(params, (str, os.PathLike)):
+        params = load_arrays(params)
+    parts = params if isinstance(params, (list, tuple)) else [params]
+    if not all(isinstance(part, Mapping) for part in parts):
+        raise ArgumentError(
+            f"params is {type(params).__name__}, expected arrays by name, or the name of a file of them as "
+            "Module.save_params saves it"
+        )
+    found = {name.removeprefix("arg:").removeprefix("aux:"): x for part in parts for name, x in part.items()}
+    wrong = [
+        f"params has {name!r} of {type(x).__name__}"
+        for name, x in found.items()
+        if not isinstance(x, NDArray)
+    ]
+    if wrong:
+        raise ArgumentError("\n".join([*wrong, "expected NDArrays; mx.nd.array makes them of others"]))
+    return found
+
+
+def _checked(model: onnx.ModelProto) -> onnx.ModelProto:
+    import onnx
+
+    onnx.checker.check_model(model)
+    return onnx.shape_inference.infer_shapes(model, check_type=True, strict_mode=True)
+
+
+def write_models(models: Mapping[str, onnx.ModelProto], apart: bool = False) -> None:
+    """Write models in one step, all or none.
+
+    Args:
+        models: models by path, all in one folder.
+        apart: put parameters into a file beside each; so they are if they are too many for one file.
+
+    Raises:
+        FileError: a file cannot be written; the old ones are untouched then.
+    """
+    files: dict[str, Any] = {}
+    for path, model in models.items():
+        if apart or sum(len(each.raw_data) for each in model.graph.initializer) >= EXTERNAL_BYTES:
+            contents = _take_out(model, os.path.basename(path) + ".data")
+            files[path + ".data"] = partial(_write_lines, contents)
+        files[path] = model.SerializeToString()
+    commit.write_set(files, os.path.basename(next(iter(models))))
+
+
+def _write_lines(contents: Sequence[bytes], file: Any) -> None:
+    file.writelines(contents)
+
+
+def _take_out(model: onnx.ModelProto, location: str) -> list[bytes]:
+    """Move the parameters' bytes out of a model, which names the file that will hold them."""
+    import onnx
+
+    contents: list[bytes] = []
+    offset = 0
+    for each in model.graph.initializer:
+        if len(each.raw_data) < 1024:
+            continue
+        contents.append(each.raw_data)
+        place = {"location": location, "offset": str(offset), "length": str(len(each.raw_data))}
+        offset += len(each.raw_data)
+        each.ClearField("raw_data")
+        each.data_location = onnx.TensorProto.EXTERNAL
+        each.external_data.extend(onnx.StringStringEntryProto(key=k, value=v) for k, v in place.items())
+    return contents

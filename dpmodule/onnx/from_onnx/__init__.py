@@ -1,0 +1,1 @@
+"""ONNX graphs made into symbols: one file for each subject, see `table`."""

@@ -1,0 +1,510 @@
+"""Shapes, joins, cuts and constants."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from .build import Builder
+from .call import Call, Translator
+from .forms import (
+    arith,
+    common_shape,
+    dynamic,
+    expand,
+    filled,
+    normal,
+    positions,
+    reshape,
+    same_type,
+    squeeze,
+    transpose,
+    unsqueeze,
+)
+from .problems import Refused
+from .tensors import DTYPES
+from .value import Value
+from .worlds import Sizes
+
+__all__ = ["TABLE", "cut"]
+
+_MANY = 2**62
+
+
+def _constant(c: Call) -> Value:
+    b, a = c.b, c.attrs
+    if "value" in a:
+        return b.constant(c.read(a["value"]))
+    for name, dtype in (("value_float", "float32"), ("value_int", "int64"), ("value_floats", "float32")):
+        if name in a:
+            return b.constant(a[name], dtype)
+    if "value_ints" in a:
+        return b.constant(torch.tensor(a["value_ints"], dtype=torch.int64))
+    raise Refused(f"a constant given as {', '.join(a) or 'nothing'}")
+
+
+def _shape(c: Call) -> Value:
+    b, x = c.b, c.x
+    start, end = c.attrs.get("start", 0), c.attrs.get("end")
+    made = b.given([torch.tensor(d[start:end], dtype=torch.int64) for d in x.dims])
+    if b.is_uniform(made.known):
+        return made
+    node = b("shape_array", _unknown(x))
+    made.entry, made.scope = (
+        (node if (start, end) == (0, None) else _part(b, node, start, end)).entry,
+        b.scope,
+    )
+    return made
+
+
+def _unknown(x: Value) -> Value:
+    """Return a value whose numbers nobody knows, so that what is done with it is not computed."""
+    made = x.again()
+    made.known = made.recipe = None
+    return made
+
+
+def _part(b: Builder, x: Value, start: int, end: int | None) -> Value:
+    made: Value = b("slice", _unknown(x), begin=(start,), end=(end,))
+    return made
+
+
+def _size(c: Call) -> Value:
+    b, x = c.b, c.x
+    made = b.given([torch.tensor(math.prod(d), dtype=torch.int64) for d in x.dims])
+    if not b.is_uniform(made.known):
+        made.entry, made.scope = b("size_array", _unknown(x)).entry, b.scope
+    return made
+
+
+def _reshape(c: Call) -> Value:
+    x = c.x
+    wanted = c.ints("shape", 1)
+    if wanted is None:
+        raise Refused("shape is missing")
+    targets = []
+    for dims, target in zip(x.dims, wanted):
+        if not c.attrs.get("allowzero"):
+            if any(d == 0 and i >= len(dims) for i, d in enumerate(target)):
+                raise Refused(f"shape {target} copies more dimensions than {dims} has")
+            target = tuple(dims[i] if d == 0 else d for i, d in enumerate(target))
+        if -1 in target:
+            rest = -math.prod(target)
+            if target.count(-1) > 1 or rest <= 0 or math.prod(dims) % rest:
+                raise Refused(f"{dims} does not fit into {target}")
+            target = tuple(math.prod(dims) // rest if d == -1 else d for d in target)
+        targets.append(target)
+    return reshape(c.b, x, tuple(targets))
+
+
+def _flatten(c: Call) -> Value:
+    x = c.x
+    axis = c.attrs["axis"] % x.rank if c.attrs["axis"] < 0 else c.attrs["axis"]
+    if axis == 1 and x.rank > 1:
+        return x if x.rank == 2 else c.b("Flatten", x)
+    return reshape(c.b, x, tuple((math.prod(d[:axis]), math.prod(d[axis:])) for d in x.dims))
+
+
+def _squeeze(c: Call) -> Value:
+    return squeeze(c.b, c.x, c.fixed_ints("axes", 1))
+
+
+def _unsqueeze(c: Call) -> Value:
+    axes = c.fixed_ints("axes", 1)
+    if axes is None:
+        raise Refused("axes is missing")
+    return unsqueeze(c.b, c.x, axes)
+
+
+def _concat(c: Call) -> Value:
+    values = [v for i in range(len(c.inputs)) if (v := c.maybe(i)) is not None]
+    if not values:
+        return c.x
+    values = same_type(c.b, *values)
+    if len(values) == 1:
+        return values[0]
+    return c.b("Concat", *values, dim=normal(c.attrs["axis"], values[0].rank))
+
+
+def _split(c: Call) -> list[Value]:
+    b, x, count = c.b, c.x, len(c.used)
+    axis = normal(c.attrs["axis"], x.rank)
+    sizes = c.fixed_ints("split", 1)
+    whole = x.size(axis)
+    if sizes is None and whole is None and count > 1:
+        return b.many("SliceChannel", x, num_outputs=count, axis=axis)
+    if sizes is None:
+        each = -(-(whole or 1) // count)
+        sizes = tuple(min(each, (whole or 1) - i * each) for i in range(count))
+    if len(sizes) != count or min(sizes) < 0:
+        raise Refused(f"split {sizes} for {count} outputs")
+    if count == 1:
+        return [x]
+    if whole is not None and sum(sizes) != whole:
+        raise Refused(f"split {sizes} of an axis of {whole} elements")
+    if min(sizes) == 0:
+        return [_slice_of(b, x, axis, sum(sizes[:i]), n) for i, n in enumerate(sizes)]
+    if len(set(sizes)) == 1:
+        return b.many("SliceChannel", x, num_outputs=count, axis=axis)
+    places = [sum(sizes[:i]) for i in range(count)]
+    return b.many("_split_v2", x, indices=tuple(places), axis=axis)
+
+
+def _slice_of(b: Builder, x: Value, axis: int, begin: int, size: int) -> Value:
+    each = (begin,) * b.worlds
+    return cut(b, x, axis, each, tuple(n + size for n in each))
+
+
+def cut(b: Builder, x: Value, axis: int, begins: Sizes, ends: Sizes, step: int = 1) -> Value:
+    """Cut a range out of an axis.
+
+    Args:
+        b: what makes nodes.
+        x: the array.
+        axis: along which axis.
+        begins: first position in every world, counted from the front.
+        ends: one after the last position; -1 for the front itself where `step` is negative.
+        step: distance of positions.
+    """
+    sizes = x.axis(axis)
+    counts = tuple(len(range(m, n, step)) for m, n in zip(begins, ends))
+    if not any(counts):
+        nothing = torch.zeros((*x.shapes[0][:axis], 0, *x.shapes[0][axis + 1 :]))
+        return b.constant(nothing, x.dtype)
+    if any(n == 0 for n in counts):
+        raise Refused(f"a range without elements of an axis of {sizes[0]}")
+    if counts == sizes and step == 1:
+        return x
+    begin, end = _bound(begins, sizes, 0 if step > 0 else None), _bound(ends, sizes, None)
+    if step < 0:
+        begin = None if all(m == n - 1 for m, n in zip(begins, sizes)) else _bound(begins, sizes, 0)
+        end = None if all(n == -1 for n in ends) else _bound(ends, sizes, 0)
+    if begin is not False and end is not False:
+        skipped = (None,) * axis
+        if step == 1:
+            return b("slice_axis", x, axis=axis, begin=begin or 0, end=end)
+        return b("slice", x, begin=(*skipped, begin), end=(*skipped, end), step=(*skipped, step))
+    if begin == 0 and step == 1:
+        shape = tuple(tuple(n if i == axis else 1 for i in range(x.rank)) for n in counts)
+        return b("slice_like", x, filled(b, shape, 0.0, "float32"), axes=(axis,))
+    if dynamic(begins):
+        raise Refused("a range whose beginning depends on the sizes of the inputs")
+    return b("take", x, positions(b, counts, begins[0], step), axis=axis)
+
+
+def _bound(places: Sizes, sizes: Sizes, default: int | None) -> Any:
+    """Return a position as one number for every world, None for the end, False if there is no such number."""
+    if all(p == n for p, n in zip(places, sizes)):
+        return default if default is not None else None
+    if not dynamic(places) and (not dynamic(sizes) or places[0] <= min(sizes)):
+        return places[0]
+    gaps = tuple(p - n for p, n in zip(places, sizes))
+    return False if dynamic(gaps) or gaps[0] >= 0 else gaps[0]
+
+
+def _slice(c: Call) -> Value:
+    b, x = c.b, c.x
+    starts, ends = c.ints("starts", 1), c.ints("ends", 2)
+    if starts is None or ends is None:
+        raise Refused("starts or ends are missing")
+    axes = c.fixed_ints("axes", 3) or tuple(range(len(starts[0])))
+    steps = (c.fixed_ints("steps", 4) if c.since >= 10 else None) or (1,) * len(axes)
+    if not len(starts[0]) == len(ends[0]) == len(axes) == len(steps) or 0 in steps:
+        raise Refused(
+            f"starts {starts[0]}, ends {ends[0]}, axes {axes} and steps {steps} do not fit together"
+        )
+    if x.known is not None and not x.trains:
+        return _sliced(b, x, starts, ends, axes, steps)
+    for i, (axis, step) in enumerate(zip(axes, steps)):
+        axis = normal(axis, x.rank)
+        ranges = [
+            slice(s[i], e[i] if step > 0 or e[i] >= -n else None, step).indices(n)
+            for s, e, n in zip(starts, ends, x.axis(axis))
+        ]
+        x = cut(b, x, axis, tuple(r[0] for r in ranges), tuple(r[1] for r in ranges), step)
+    return x
+
+
+def _sliced(b: Builder, x: Value, starts: Any, ends: Any, axes: Sequence[int], steps: Sequence[int]) -> Value:
+    """Cut ranges out of what is known; they may be empty."""
+    found = []
+    for tensor, first, last in zip(x.known or (), starts, ends):
+        for s, e, axis, step in zip(first, last, axes, steps):
+            n = tensor.shape[axis]
+            places = range(*slice(s, e if step > 0 or e >= -n else None, step).indices(n))
+            tensor = tensor.index_select(axis, torch.tensor(list(places), dtype=torch.int64))
+        found.append(tensor)
+    made = b.given(found)
+    if x.entry is not None and not b.is_uniform(made.known):
+        _with_node(b, made, x, starts, ends, axes, steps)
+    return made
+
+
+def _with_node(
+    b: Builder, made: Value, x: Value, starts: Any, ends: Any, axes: Sequence[int], steps: Sequence[int]
+) -> None:
+    """Give numbers that differ between worlds the node that computes them in a run, if one operator does."""
+    if len(axes) == 1 and steps[0] == 1 and len(set(starts)) == len(set(ends)) == 1:
+        begin, end, _ = slice(starts[0][0], ends[0][0]).indices(x.shapes[0][0])
+        if begin >= end:
+            return
+        node = b("slice_axis", _unknown(x), axis=0, begin=begin, end=end)
+        made.entry, made.scope = node.entry, node.scope
+
+
+def _tile(c: Call) -> Value:
+    b, x = c.b, c.x
+    repeats = c.ints("repeats", 1) or [()] * b.worlds
+    if len(repeats[0]) != x.rank or any(n < 1 for each in repeats for n in each):
+        raise Refused(f"repeats {repeats[0]} for {x.dims[0]}")
+    if all(each == repeats[0] for each in repeats):
+        return b("tile", x, reps=repeats[0]) if max(repeats[0], default=1) > 1 else x
+    for axis in range(x.rank):
+        counts = tuple(each[axis] for each in repeats)
+        apart = expand(
+            b, unsqueeze(b, x, [axis]), tuple((*s[:axis], n, *s[axis:]) for s, n in zip(x.shapes, counts))
+        )
+        x = reshape(
+            b, apart, tuple((*s[:axis], s[axis] * n, *s[axis + 1 :]) for s, n in zip(x.shapes, counts))
+        )
+    return x
+
+
+def _expand(c: Call) -> Value:
+    b, x = c.b, c.x
+    wanted = c.ints("shape", 1) or []
+    shapes = [common_shape(dims, target) for dims, target in zip(x.dims, wanted)]
+    if math.prod(shapes[0]) > 2**40:
+        raise Refused(f"an array of shape {shapes[0]}")
+    return expand(b, x, tuple(shapes))
+
+
+def _of_shape(c: Call) -> Value:
+    shapes = c.ints("shape", 0) or []
+    value = c.read(c.attrs["value"]) if "value" in c.attrs else torch.zeros(1)
+    if value.numel() != 1:
+        raise Refused(f"value has {value.numel()} elements, expected one")
+    dtype = str(value.dtype).removeprefix("torch.")
+    if any(0 in s for s in shapes):
+        return c.b.given(
+            [
+                torch.zeros(s, dtype=value.dtype) if math.prod(s) == 0 else value.reshape(()).expand(s)
+                for s in shapes
+            ]
+        )
+    if any(n < 0 for s in shapes for n in s):
+        raise Refused(f"shape {shapes[0]}")
+    return filled(c.b, shapes, float(value), dtype)
+
+
+def _range(c: Call) -> Value:
+    b = c.b
+    start, limit, delta = c.x, c.value(1), c.value(2)
+    first, last, step = b.every(start), b.every(limit), b.every(delta)
+    if first is None or last is None or step is None:
+        raise Refused("start, limit or delta depends on the data")
+    if b.fixed(delta) is None:
+        raise Refused("delta depends on the sizes of the inputs")
+    gap = float(step[0])
+    counts = tuple(max(0, math.ceil((float(m) - float(n)) / gap)) for m, n in zip(last, first))
+    if max(counts) > 2**24 or min(counts) == 0:
+        raise Refused(f"{counts[0]} elements")
+    if dynamic(counts) and b.fixed(start) is None:
+        line = positions(b, counts, 0, 1, start.dtype)
+        return arith(b, "plus", arith(b, "mul", line, gap), start)
+    lines = [torch.arange(n) for n in counts]
+    begin = b.fixed(start)
+    if begin is None:
+        return arith(b, "plus", b.constant(lines[0] * gap, start.dtype), start)
+    if not dynamic(counts):
+        values = lines[0].double() * gap + float(begin)
+        return b.constant(values, start.dtype)
+    line = positions(b, counts, 0, 1, start.dtype)
+    made = (
+        arith(b, "plus", arith(b, "mul", line, gap), float(begin)) if (gap, float(begin)) != (1, 0) else line
+    )
+    made = made.again()
+    made.known = tuple((n.double() * gap + float(begin)).to(begin.dtype) for n in lines)
+    return made
+
+
+def _pad(c: Call) -> Value:
+    b, x = c.b, c.x
+    pads = c.ints("pads", 1) or [()]
+    axes = c.fixed_ints("axes", 3)
+    mode, value = c.attrs["mode"], c.attrs.get("value", 0.0)
+    if c.since >= 11 and c.maybe(2) is not None:
+        value = float(b.needed(c.value(2), "constant_value"))
+    places = [normal(a, x.rank) for a in axes] if axes is not None else list(range(x.rank))
+    if any(len(p) != 2 * len(places) for p in pads):
+        raise Refused(f"pads {pads[0]} for {len(places)} axes")
+    half = len(places)
+    widths = {a: (tuple(p[i] for p in pads), tuple(p[i + half] for p in pads)) for i, a in enumerate(places)}
+    return padded(b, x, widths, mode, value)
+
+
+def padded(b: Builder, x: Value, widths: dict[int, tuple[Sizes, Sizes]], mode: str, value: float) -> Value:
+    """Put elements before and after axes."""
+    for axis, (before, after) in widths.items():
+        sizes = x.axis(axis)
+        begins = tuple(max(0, -n) for n in before)
+        ends = tuple(size - max(0, -n) for size, n in zip(sizes, after))
+        if any(begins) or ends != sizes:
+            x = cut(b, x, axis, begins, ends)
+    widths = {
+        axis: (tuple(max(0, n) for n in before), tuple(max(0, n) for n in after))
+        for axis, (before, after) in widths.items()
+    }
+    widths = {axis: pair for axis, pair in widths.items() if any(pair[0]) or any(pair[1])}
+    static = all(not dynamic(each) for pair in widths.values() for each in pair)
+    if not widths:
+        return x
+    if static and x.rank >= 3 and min(widths) >= 2 and mode != "wrap" and x.rank <= 5 and "float" in x.dtype:
+        numbers = [n for axis in range(x.rank) for n in (p[0] for p in widths.get(axis, ((0,), (0,))))]
+        made: Value = b("Pad", x, mode=mode, pad_width=tuple(numbers), constant_value=value)
+        return made
+    for axis, (before, after) in widths.items():
+        x = _padded_axis(b, x, axis, before, after, mode, value)
+    return x
+
+
+def _padded_axis(
+    b: Builder, x: Value, axis: int, before: Sizes, after: Sizes, mode: str, value: float
+) -> Value:
+    parts = [x]
+    for counts, is_front in ((before, True), (after, False)):
+        if not any(counts):
+            continue
+        if any(n == 0 for n in counts):
+            raise Refused("pads that are 0 for some sizes of the inputs only")
+        if mode == "constant":
+            shape = tuple((*s[:axis], n, *s[axis + 1 :]) for s, n in zip(x.shapes, counts))
+            piece = filled(b, shape, value, x.dtype)
+        else:
+            piece = _mirrored(b, x, axis, counts, is_front, mode)
+        parts = [piece, *parts] if is_front else [*parts, piece]
+    return b("Concat", *parts, dim=axis)
+
+
+def _mirrored(b: Builder, x: Value, axis: int, counts: Sizes, is_front: bool, mode: str) -> Value:
+    """Return what modes other than constant put before or after an axis."""
+    sizes, first = x.axis(axis), (0,) * len(counts)
+    if mode == "edge":
+        one = cut(
+            b, x, axis, *((first, (1,) * len(counts)) if is_front else (tuple(n - 1 for n in sizes), sizes))
+        )
+        return expand(b, one, tuple((*s[:axis], n, *s[axis + 1 :]) for s, n in zip(x.shapes, counts)))
+    if any(n >= size for n, size in zip(counts, sizes)):
+        raise Refused(f"pads of {counts[0]} elements, as many as the axis has")
+    if mode == "wrap":
+        return cut(
+            b,
+            x,
+            axis,
+            *((tuple(s - n for s, n in zip(sizes, counts)), sizes) if is_front else (first, counts)),
+        )
+    begins = (1,) * len(counts) if is_front else tuple(s - 1 - n for s, n in zip(sizes, counts))
+    piece = cut(b, x, axis, begins, tuple(m + n for m, n in zip(begins, counts)))
+    return b("reverse", piece, axis=axis)
+
+
+def _one_hot(c: Call) -> Value:
+    b, x = c.b, c.x
+    depth = int(b.needed(c.value(1), "depth").reshape(-1)[0])
+    off, on = (float(n) for n in b.needed(c.value(2), "values"))
+    axis = normal(c.attrs["axis"], x.rank + 1)
+    hot: Value = b(
+        "one_hot",
+        arith(b, "mod", x, float(depth)),
+        depth=depth,
+        on_value=on,
+        off_value=off,
+        dtype=c.value(2).dtype,
+    )
+    order = [*range(axis), x.rank, *range(axis, x.rank)]
+    return transpose(b, hot, order)
+
+
+def _eye_like(c: Call) -> Value:
+    rows, columns, k = c.x.size(0), c.x.size(1), c.attrs["k"]
+    if rows is None or columns is None or rows * columns > 2**24:
+        raise Refused("a matrix whose size is open")
+    dtype = DTYPES.get(c.attrs["dtype"], "float32") if "dtype" in c.attrs else c.x.dtype
+    line = torch.arange(columns) - torch.arange(rows).unsqueeze(1)
+    return c.b.constant((line == k).float(), dtype)
+
+
+def _blocks(c: Call) -> Value:
+    b, x, size = c.b, c.x, c.attrs["blocksize"]
+    if size < 1:
+        raise Refused(f"blocksize {size}")
+    if c.kind == "SpaceToDepth" and c.attrs.get("mode", "DCR") == "CRD":
+        apart = reshape(b, x, tuple((n, d, h // size, size, w // size, size) for n, d, h, w in x.shapes))
+        turned = transpose(b, apart, (0, 1, 3, 5, 2, 4))
+        return reshape(b, turned, tuple((n, d * size**2, h // size, w // size) for n, d, h, w in x.shapes))
+    if c.kind == "SpaceToDepth":
+        return b("space_to_depth", x, block_size=size)
+    if c.attrs.get("mode", "DCR") == "DCR":
+        return b("depth_to_space", x, block_size=size)
+    apart = reshape(b, x, tuple((n, d // size**2, size, size, h, w) for n, d, h, w in x.shapes))
+    turned = transpose(b, apart, (0, 1, 4, 2, 5, 3))
+    return reshape(b, turned, tuple((n, d // size**2, h * size, w * size) for n, d, h, w in x.shapes))
+
+
+def _col2im(c: Call) -> Value:
+    b, a = c.b, c.attrs
+    size, block = c.fixed_ints("image_shape", 1) or (), c.fixed_ints("block_shape", 2) or ()
+    pads = tuple(a.get("pads") or (0,) * 4)
+    if len(size) != 2 or len(block) != 2 or pads[:2] != pads[2:]:
+        raise Refused(f"blocks {block} of pictures {size} with pads {pads}")
+    return b(
+        "col2im",
+        c.x,
+        output_size=size,
+        kernel=block,
+        stride=tuple(a.get("strides") or (1, 1)),
+        dilate=tuple(a.get("dilations") or (1, 1)),
+        pad=pads[:2],
+    )
+
+
+def _center(c: Call) -> Value:
+    b, x = c.b, c.x
+    wanted = c.ints("shape", 1) or []
+    axes = [normal(a, x.rank) for a in c.attrs.get("axes") or range(x.rank)]
+    widths = {}
+    for i, axis in enumerate(axes):
+        gaps = [target[i] - n for target, n in zip(wanted, x.axis(axis))]
+        widths[axis] = (
+            tuple(g // 2 if g >= 0 else -(-g // 2) for g in gaps),
+            tuple(g - g // 2 if g >= 0 else g + (-g // 2) for g in gaps),
+        )
+    return padded(b, x, widths, "constant", 0.0)
+
+
+TABLE: dict[str, Translator] = {
+    "CenterCropPad": _center,
+    "Col2Im": _col2im,
+    "Concat": _concat,
+    "Constant": _constant,
+    "ConstantOfShape": _of_shape,
+    "DepthToSpace": _blocks,
+    "Expand": _expand,
+    "EyeLike": _eye_like,
+    "Flatten": _flatten,
+    "OneHot": _one_hot,
+    "Pad": _pad,
+    "Range": _range,
+    "Reshape": _reshape,
+    "Shape": _shape,
+    "Size": _size,
+    "Slice": _slice,
+    "SpaceToDepth": _blocks,
+    "Split": _split,
+    "Squeeze": _squeeze,
+    "Tile": _tile,
+    "Unsqueeze": _unsqueeze,
+}

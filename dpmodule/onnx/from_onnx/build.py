@@ -1,0 +1,374 @@
+"""Makes the nodes of a symbol, and computes what is constant on the way."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from ...base import dtype_code
+from ...graph import Entry, Node
+from ...ops import get
+from ...ops.attrs import to_text
+from ...ops.dtypes import name_of, torch_dtype
+from ...ops.infer import infer_shape, infer_type
+from ...ops.spec import Env, Op
+from .problems import Refused
+from .value import Value
+from .worlds import Dims, Sizes
+
+__all__ = ["Builder", "Scope"]
+
+_CPU = torch.device("cpu")
+_FOLDED = 2**24
+"""Elements that a constant may have which is computed while reading."""
+
+_FOLDED_IN_ALL = 2**26
+_DEPTH = 100
+"""How many operators lie at most between a parameter and what is computed from it while reading."""
+
+_FROZEN = {"__lr_mult__": "0.0", "__wd_mult__": "0.0"}
+
+
+class Scope:
+    """A graph that is being made: the main one, or the body of a loop or branch.
+
+    Args:
+        parent: the graph around it.
+    """
+
+    def __init__(self, parent: Scope | None = None) -> None:
+        self.parent = parent
+        self.depth: int = 0 if parent is None else parent.depth + 1
+        self.captured: dict[Entry, tuple[Entry, Node]] = {}
+        """What it reads of the graph around it: where that lies there, and the variable that stands for it here."""
+        self.donors: dict[Sizes, tuple[Value, int]] = {}
+        """Where a size that differs between worlds is found: a value and its axis."""
+
+    def capture(self, entry: Entry) -> Entry:
+        """Return the variable that stands for an entry of the graph around this one."""
+        if entry not in self.captured:
+            node, number = entry
+            name = node.name if node.op is None else f"{node.name}-{number}"
+            self.captured[entry] = (
+                entry,
+                Node(None, name, attrs=dict(node.attrs) if node.op is None else {}),
+            )
+        return self.captured[entry][1], 0
+
+
+class Builder:
+    """Makes nodes; what depends on constants alone is computed instead.
+
+    Args:
+        worlds: number of worlds.
+
+    Attributes:
+        params: values of the variables that are no inputs, by name.
+        scope: the graph in which nodes are made.
+        label: what the next nodes' names begin with.
+        fresh: nodes made since somebody emptied it.
+    """
+
+    def __init__(self, worlds: int) -> None:
+        self.worlds = worlds
+        self.params: dict[str, torch.Tensor] = {}
+        self.root = self.scope = Scope()
+        self.label = "onnx"
+        self.fresh: list[Node] = []
+        self._taken: dict[str, int] = {}
+        self._folded = 0
+
+    # names and variables
+
+    def reserve(self, name: str) -> str:
+        """Return a name that no other node has, as like the given one as can be."""
+        found = name = name or "onnx"
+        while found in self._taken:
+            self._taken[name] += 1
+            found = f"{name}_{self._taken[name]}"
+        self._taken[found] = 0
+        return found
+
+    def variable(self, name: str, shapes: tuple[Dims, ...], dtype: str, is_open: bool = False) -> Value:
+        """Make a variable.
+
+        Args:
+            name: what it is called.
+            shapes: its shape in every world; () for an array without axes.
+            dtype: its type.
+            is_open: leave its shape to whoever binds it.
+        """
+        held = tuple(shape or (1,) for shape in shapes)
+        attrs = {} if dtype == "float32" else {"__dtype__": str(dtype_code(dtype))}
+        if not is_open:
+            attrs["__shape__"] = to_text(held[0])
+        value = Value(held, dtype, (Node(None, name, attrs=attrs), 0))
+        value.is_scalar, value.scope, value.name = not shapes[0], self.scope, name
+        self.offer(value)
+        return value
+
+    def parameter(self, name: str, tensor: torch.Tensor, trains: bool) -> Value:
+        """Make a value of an array in the file.
+
+        Args:
+            name: its name there.
+            tensor: its values.
+            trains: whether it is a parameter that training changes.
+        """
+        value = self.constant(tensor)
+        value.name = name
+        if trains:
+            value.trains = True
+            value.entry = self.variable(name, value.dims, value.dtype).entry
+            self.params[name] = value.known[0]  # type: ignore[index]
+        return value
+
+    def constant(self, data: Any, dtype: str | None = None) -> Value:
+        """Make a value of numbers."""
+        return self.given([data if isinstance(data, torch.Tensor) else torch.tensor(data)], dtype)
+
+    def given(self, per_world: Sequence[torch.Tensor], dtype: str | None = None) -> Value:
+        """Make a value of numbers that may differ between worlds."""
+        found = [t if dtype is None else t.to(torch_dtype(dtype)) for t in per_world]
+        held = [t.reshape(1) if t.dim() == 0 else t for t in found]
+        if all(t.shape == held[0].shape and bool((t == held[0]).all()) for t in held[1:]):
+            held = [held[0]] * self.worlds
+        value = Value(tuple(tuple(t.shape) for t in held), name_of(held[0].dtype))
+        value.known, value.is_scalar, value.scope = tuple(held), found[0].dim() == 0, self.root
+        return value
+
+    def entry(self, value: Value) -> Entry:
+        """Return where a value lies in the graph that is being made; a constant is put there."""
+        if value.entry is None:
+            self._place(value)
+        entry, scope = value.entry, value.scope
+        if entry is None:
+            raise Refused("a value that differs with the sizes of the inputs, and that nothing computes")
+        inner, here = [], self.scope
+        while here is not scope and here.parent is not None:
+            inner.append(here)
+            here = here.parent
+        for each in reversed(inner):
+            entry = each.capture(entry)
+        return entry
+
+    def _place(self, value: Value) -> None:
+        """Put a constant into the graph: by an operator where all its values are equal, else as a variable."""
+        tensor = self.fixed(value)
+        if tensor is None:
+            return
+        if 0 in tensor.shape:
+            raise Refused(f"an array without elements, of shape {tuple(tensor.shape)}")
+        first = tensor.reshape(-1)[0]
+        if bool((tensor == first).all()) and abs(float(first)) < 2**53:
+            params = {
+                "shape": to_text(tuple(tensor.shape)),
+                "dtype": value.dtype,
+                "value": to_text(float(first)),
+            }
+            node = Node(get("_full"), value.name or self.reserve(f"{self.label}_full"), params)
+            self.fresh.append(node)
+            value.entry, value.scope = (node, 0), self.root
+            return
+        name = value.name or self.reserve(f"{self.label}_const")
+        attrs = {"__shape__": to_text(tuple(tensor.shape)), **_FROZEN}
+        if value.dtype != "float32":
+            attrs["__dtype__"] = str(dtype_code(value.dtype))
+        value.entry, value.scope = (Node(None, name, attrs=attrs), 0), self.root
+        self.params[name] = tensor
+
+    # values
+
+    def every(self, value: Value, depth: int = 0) -> tuple[torch.Tensor, ...] | None:
+        """Return a value's numbers in every world, None where they depend on the inputs."""
+        if value.known is None and value.recipe is not None and depth < _DEPTH:
+            op, a, inputs = value.recipe
+            tensors = [self.every(each, depth + 1) for each in inputs]
+            if all(t is not None for t in tensors) and self._may_fold(list(value.shapes)):
+                value.known = self._run(op, a, tensors, [value.shapes])[0]  # type: ignore[arg-type]
+        return value.known
+
+    def fixed(self, value: Value) -> torch.Tensor | None:
+        """Return a value's numbers if they are the same in every world, else None."""
+        tensors = self.every(value)
+        if tensors is None:
+            return None
+        first = tensors[0]
+        same = all(t is first or t.shape == first.shape and bool((t == first).all()) for t in tensors)
+        return first if same else None
+
+    def needed(self, value: Value | None, what: str) -> torch.Tensor:
+        """Return a value's numbers.
+
+        Raises:
+            Refused: they are not known.
+        """
+        found = None if value is None else self.fixed(value)
+        if found is None:
+            raise Refused(f"{what} is not constant")
+        return found
+
+    def numbers(self, value: Value, what: str) -> list[Dims]:
+        """Return a value's integers in every world.
+
+        Raises:
+            Refused: they are not known.
+        """
+        found = self.every(value)
+        if found is None:
+            raise Refused(f"{what} depends on the data")
+        return [tuple(int(n) for n in t.reshape(-1).tolist()) for t in found]
+
+    def _may_fold(self, shapes: Sequence[Dims]) -> bool:
+        total = sum(map(math.prod, shapes))
+        if total > _FOLDED or self._folded + total > _FOLDED_IN_ALL:
+            return False
+        self._folded += total
+        return True
+
+    def _run(
+        self, op: Op, a: Any, inputs: Sequence[tuple[torch.Tensor, ...]], shapes: Sequence[tuple[Dims, ...]]
+    ) -> list[tuple[torch.Tensor, ...]]:
+        """Compute an operator in every world; return each output's numbers."""
+        rows: list[list[torch.Tensor]] = []
+        for world in range(self.worlds):
+            tensors = [t[world] for t in inputs]
+            if world and all(t[world] is t[0] for t in inputs) and all(s[world] == s[0] for s in shapes):
+                rows.append(rows[0])
+                continue
+            with torch.no_grad():
+                found = op.run(a, Env(_CPU, None, False, tuple(s[world] for s in shapes)), *tensors)
+            found = found if isinstance(found, (tuple, list)) else (found,)
+            rows.append([t.reshape(1) if t.dim() == 0 else t.contiguous() for t in found])
+        return [tuple(column) for column in zip(*rows)]
+
+    # operators
+
+    def __call__(
+        self, name: str, *inputs: Value, shapes: Sequence[tuple[Dims, ...]] = (), **attrs: Any
+    ) -> Value:
+        """Apply an operator of one output; see `many`."""
+        return self.many(name, *inputs, shapes=shapes, **attrs)[0]
+
+    def many(
+        self, name: str, *inputs: Value, shapes: Sequence[tuple[Dims, ...]] = (), **attrs: Any
+    ) -> list[Value]:
+        """Apply an operator.
+
+        Args:
+            name: the operator.
+            inputs: its inputs.
+            shapes: shapes of the outputs in every world, for an operator that depends on the data; else inferred.
+            attrs: its attributes.
+
+        Returns:
+            Its outputs.
+        """
+        op = get(name)
+        params = {key: to_text(value) for key, value in attrs.items()}
+        if op.variadic is not None and op.variadic.count:
+            params[op.variadic.count] = str(len(inputs))
+        a = op.parse(params)
+        return self.made(op, a, params, inputs, shapes)
+
+    def made(
+        self,
+        op: Op,
+        a: Any,
+        params: dict[str, str],
+        inputs: Sequence[Value],
+        shapes: Sequence[tuple[Dims, ...]] = (),
+        subgraphs: tuple[Any, ...] = (),
+        types: Sequence[str] = (),
+    ) -> list[Value]:
+        """Make the values of an operator; see `many`."""
+        count = len(shapes) or len(op.output_names(a))
+        plain = bool(inputs) and not (op.random or op.loss or subgraphs or op.stateful)
+        known: list[tuple[torch.Tensor, ...]] | None = None
+        if plain and not shapes and all(v.known is not None and not v.trains for v in inputs):
+            known = self._computed(op, a, inputs, count)
+            if known is not None and all(self.is_uniform(each) for each in known):
+                return [self.constant(each[0]) for each in known]
+        if known is not None:
+            shapes = [tuple(tuple(t.shape) for t in each) for each in known]
+        elif not shapes:
+            shapes = self.inferred(op, a, inputs, count)
+        types = types or [
+            t or "float32" for t in infer_type(op, a, [v.dtype for v in inputs], [None] * count)[1]
+        ]
+        entries = tuple(self.entry(v) for v in inputs)
+        node = Node(op, self.reserve(f"{self.label}_{op.name.strip('_').lower()}"), params, {}, entries)
+        node.subgraphs = subgraphs
+        self.fresh.append(node)
+        values = [Value(each, dtype, (node, i)) for i, (each, dtype) in enumerate(zip(shapes, types))]
+        for i, value in enumerate(values):
+            value.scope, value.trains = self.scope, any(v.trains for v in inputs)
+            value.known = None if known is None else known[i]
+            if plain and count == 1 and all(v.known is not None or v.recipe is not None for v in inputs):
+                value.recipe = (op, a, tuple(inputs))
+            self.offer(value)
+        return values
+
+    @staticmethod
+    def is_uniform(known: Sequence[torch.Tensor] | None) -> bool:
+        """Say whether numbers are the same in every world."""
+        return known is not None and all(t is known[0] for t in known)
+
+    def _computed(
+        self, op: Op, a: Any, inputs: Sequence[Value], count: int
+    ) -> list[tuple[torch.Tensor, ...]] | None:
+        """Compute an operator of constants, unless the result would be large."""
+        if any(0 in shape for v in inputs for shape in v.shapes):
+            shapes = [v.shapes for v in inputs]
+        else:
+            shapes = self.inferred(op, a, inputs, count)
+        if not self._may_fold([each for one in shapes for each in one]):
+            return None
+        return self._run(op, a, [v.known or () for v in inputs], shapes)
+
+    def inferred(self, op: Op, a: Any, inputs: Sequence[Value], count: int) -> list[tuple[Dims, ...]]:
+        """Return the shapes of an operator's outputs, of each in every world.
+
+        Raises:
+            Refused: they do not follow from those of the inputs.
+        """
+        rows: dict[tuple[Dims, ...], list[Dims]] = {}
+        for world in range(self.worlds):
+            ins = tuple(v.shapes[world] for v in inputs)
+            if ins not in rows:
+                _, outs = infer_shape(op, a, list(ins), [None] * count)
+                if any(o is None or 0 in o for o in outs):
+                    raise Refused(f"{op.name}: the shape of the result does not follow from {ins}")
+                rows[ins] = [o or (1,) for o in outs]
+        every = [rows[tuple(v.shapes[world] for v in inputs)] for world in range(self.worlds)]
+        return [tuple(row[i] for row in every) for i in range(count)]
+
+    # sizes that differ between worlds
+
+    def offer(self, value: Value) -> None:
+        """Remember a value's sizes that differ between worlds."""
+        for axis in range(len(value.shapes[0])) if self.worlds > 1 else ():
+            sizes = value.axis(axis)
+            if any(n != sizes[0] for n in sizes):
+                self.scope.donors.setdefault(sizes, (value, axis))
+
+    def donor(self, sizes: Sizes) -> tuple[Value, int] | None:
+        """Return a value and its axis that has a size, None if there is none."""
+        scope: Scope | None = self.scope
+        while scope is not None:
+            if sizes in scope.donors:
+                return scope.donors[sizes]
+            scope = scope.parent
+        return None
+
+    def sizes(self) -> dict[Sizes, tuple[Value, int]]:
+        """Return all sizes that differ between worlds, and where each is found."""
+        found: dict[Sizes, tuple[Value, int]] = {}
+        scope: Scope | None = self.scope
+        while scope is not None:
+            found = {**scope.donors, **found}
+            scope = scope.parent
+        return found

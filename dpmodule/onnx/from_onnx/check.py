@@ -1,0 +1,283 @@
+"""What can be told of a graph before anything is translated: operators, attributes, names, order."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from typing import Any
+
+from .problems import Problems
+
+__all__ = ["DOMAINS", "Checker", "place_of", "versions_of"]
+
+DOMAINS = ("", "ai.onnx.ml")
+_OLDEST = {"": 7, "ai.onnx.ml": 1}
+_NODES = 250_000
+_DEPTH = 32
+
+# numbers of AttributeProto.AttributeType: which field of an attribute each fills
+_FIELDS = {
+    1: "f",
+    2: "i",
+    3: "s",
+    4: "t",
+    5: "g",
+    6: "floats",
+    7: "ints",
+    8: "strings",
+    9: "tensors",
+    10: "graphs",
+}
+
+
+def versions_of(imports: Any) -> dict[str, int]:
+    """Return the version of each domain's operators, the main one's name being ""."""
+    return {"" if each.domain == "ai.onnx" else each.domain: each.version for each in imports}
+
+
+def place_of(node: Any) -> str:
+    """Return how a message names a node."""
+    name = node.name or (node.output[0] if node.output else "")
+    return f"node {name!r} ({f'{node.domain}.' if node.domain else ''}{node.op_type})"
+
+
+def _are_texts(values: Iterable[Any]) -> bool:
+    """Say whether names are text; what is not UTF-8 in the file comes as bytes."""
+    return all(isinstance(each, str) for each in values)
+
+
+def _texts_of(node: Any) -> Iterator[Any]:
+    yield from (node.name, node.op_type, node.domain, *node.input, *node.output)
+    for attribute in node.attribute:
+        yield attribute.name
+        yield attribute.ref_attr_name
+
+
+def graphs_of(node: Any) -> Iterator[Any]:
+    """Yield the graphs that a node carries."""
+    for attribute in node.attribute:
+        if attribute.type == 5:
+            yield attribute.g
+        elif attribute.type == 10:
+            yield from attribute.graphs
+
+
+class Checker:
+    """Looks through the graphs of a model, and sorts the nodes of each.
+
+    Args:
+        problems: where what is wrong goes.
+        functions: domain and name of the model's own functions.
+        is_known: tells whether there is a translator: ``(domain, type)``.
+    """
+
+    def __init__(self, problems: Problems, functions: Collection[tuple[str, str]], is_known: Any) -> None:
+        self._problems, self._functions, self._is_known = problems, functions, is_known
+        self._count = 0
+        self._reads: dict[int, frozenset[str]] = {}
+        self._alive: list[Any] = []  # messages whose id stands for them
+        self.orders: dict[int, list[Any]] = {}
+        """The nodes of each graph, by its id, each after those it reads."""
+
+    def versions(self, imports: Any) -> dict[str, int]:
+        """Check what versions of operators a model wants, and return them."""
+        import onnx.defs
+
+        found = versions_of(imports)
+        if not _are_texts(found):
+            self._problems.add("", "a domain that is no valid UTF-8")
+            return {}
+        known = {domain for domain, _ in self._functions}
+        for domain, version in found.items():
+            if domain not in DOMAINS:
+                if domain not in known:
+                    continue  # only a problem where a node is of this domain, which tells it itself
+            else:
+                newest = onnx.defs.onnx_opset_version() if not domain else onnx.defs.onnx_ml_opset_version()
+                if not _OLDEST[domain] <= version <= newest:
+                    name = domain or "ai.onnx"
+                    self._problems.add(
+                        "", f"opset {version} of {name}, expected {_OLDEST[domain]} to {newest}"
+                    )
+        if "" not in found and not found:
+            self._problems.add("", "the file does not say which opset it uses")
+        return found
+
+    def graph(
+        self, graph: Any, versions: Mapping[str, int], outer: Collection[str] = (), depth: int = 0
+    ) -> None:
+        """Check a graph and what its nodes carry."""
+        where = f"graph {graph.name!r}"
+        held = [each.values for each in graph.sparse_initializer]
+        if not _are_texts(each.name for each in (*graph.input, *graph.output, *graph.initializer, *held)):
+            self._problems.add(where, "names that are no valid UTF-8")
+            return
+        if not graph.output:
+            self._problems.add(where, "it has no outputs")
+        names = set(outer)
+        for each in (*graph.input, *graph.initializer):
+            if not each.name:
+                self._problems.add(where, "an input or initializer without a name")
+            names.add(each.name)
+        names.update(each.name for each in held)
+        self._nodes(graph, where, versions, names, depth)
+        for each in graph.output:
+            if each.name not in names:
+                self._problems.add(where, f"output {each.name!r} is made by no node")
+
+    def function(self, function: Any, depth: int = 0) -> None:
+        """Check a function of the model."""
+        where = f"function {function.name!r}"
+        if not _are_texts((*function.input, *function.output, *function.attribute)):
+            self._problems.add(where, "names that are no valid UTF-8")
+            return
+        names = set(function.input)
+        self._nodes(function, where, versions_of(function.opset_import), names, depth)
+
+    def _nodes(
+        self, graph: Any, where: str, versions: Mapping[str, int], names: set[str], depth: int
+    ) -> None:
+        nodes = list(graph.node)
+        self._alive += [graph, nodes]
+        self._count += len(nodes)
+        if self._count > _NODES or depth > _DEPTH:
+            what = (
+                f"more than {_NODES} nodes"
+                if depth <= _DEPTH
+                else f"graphs in graphs, more than {_DEPTH} deep"
+            )
+            self._problems.add(where, what)
+            self.orders[id(graph)] = []
+            names.update(name for node in nodes for name in node.output)
+            return
+        if not all(_are_texts(_texts_of(node)) for node in nodes):
+            self._problems.add(where, "nodes with names that are no valid UTF-8")
+            self.orders[id(graph)] = []
+            return
+        makers = self._makers(nodes, names, versions)
+        self.orders[id(graph)] = self._sorted(nodes, makers, where)
+        names.update(makers)
+        for node in nodes:
+            for inner in graphs_of(node):
+                self._alive.append(inner)
+                self.graph(inner, versions, names, depth + 1)
+
+    def _makers(self, nodes: list[Any], names: set[str], versions: Mapping[str, int]) -> dict[str, Any]:
+        """Check nodes by themselves and what they read; return the node that makes each name."""
+        makers: dict[str, Any] = {}
+        for node in nodes:
+            for name in node.output:
+                if name and (name in makers or name in names):
+                    self._problems.add(place_of(node), f"output {name!r} exists already")
+                makers[name] = node
+        for node in nodes:
+            self._node(node, versions)
+            for name in sorted(self._read(node), key=str):
+                if name and name not in makers and name not in names:
+                    self._problems.add(place_of(node), f"reads {name!r}, which nothing makes")
+        return makers
+
+    def _read(self, node: Any) -> frozenset[str]:
+        """Return the names that a node reads, by itself or in its graphs."""
+        found = self._reads.get(id(node))
+        if found is None:
+            inner = [self._free(graph) for graph in graphs_of(node)]
+            found = self._reads[id(node)] = frozenset(node.input).union(*inner)
+        return found
+
+    def _free(self, graph: Any) -> set[str]:
+        """Return the names that a graph reads from around it."""
+        nodes = list(graph.node)
+        self._alive += [graph, nodes]
+        own = {each.name for each in (*graph.input, *graph.initializer)}
+        own.update(name for node in nodes for name in node.output)
+        read = {each.name for each in graph.output}.union(*(self._read(node) for node in nodes))
+        return read - own - {""}
+
+    def _sorted(self, nodes: list[Any], makers: Mapping[str, Any], where: str) -> list[Any]:
+        """Return the nodes, each after those it reads; what lies in a circle is a problem."""
+        waits: dict[int, int] = {}
+        readers: dict[int, list[int]] = {}
+        number = {id(node): i for i, node in enumerate(nodes)}
+        for i, node in enumerate(nodes):
+            needs = {number[id(makers[name])] for name in self._read(node) if name and name in makers}
+            waits[i] = len(needs)
+            for each in needs:
+                readers.setdefault(each, []).append(i)
+        ready = [i for i in range(len(nodes) - 1, -1, -1) if not waits[i]]
+        order = []
+        while ready:
+            i = ready.pop()
+            order.append(nodes[i])
+            for reader in reversed(readers.get(i, [])):
+                waits[reader] -= 1
+                if not waits[reader]:
+                    ready.append(reader)
+        if len(order) < len(nodes):
+            rest = [place_of(nodes[i]) for i in range(len(nodes)) if waits[i]]
+            shown = ", ".join(rest[:8]) + (", ..." if len(rest) > 8 else "")
+            self._problems.add(where, f"a cycle: these nodes wait for each other: {shown}")
+        return order
+
+    def _node(self, node: Any, versions: Mapping[str, int]) -> None:
+        domain = "" if node.domain == "ai.onnx" else node.domain
+        if (domain, node.op_type) in self._functions:
+            return
+        place = place_of(node)
+        if domain not in DOMAINS:
+            self._problems.add(place, f"unknown domain {domain!r}")
+            return
+        if domain not in versions:
+            self._problems.add(place, f"the file does not import an opset of {domain or 'ai.onnx'}")
+            return
+        schema = schema_of(node.op_type, versions[domain], domain)
+        if schema is None:
+            self._problems.add(
+                place, f"opset {versions[domain]} of {domain or 'ai.onnx'} has no operator {node.op_type!r}"
+            )
+        elif schema.deprecated:
+            self._problems.add(place, f"{node.op_type} was taken out of opset {versions[domain]}")
+        elif not self._is_known(domain, node.op_type) and not _has_body(schema):
+            self._problems.add(place, f"{node.op_type} cannot be expressed by operators of dpmodule")
+        else:
+            self._fields(node, schema, place)
+
+    def _fields(self, node: Any, schema: Any, place: str) -> None:
+        """Check a node's attributes and the number of its inputs."""
+        given = set()
+        for attribute in node.attribute:
+            given.add(attribute.name)
+            declared = schema.attributes.get(attribute.name)
+            wanted = None if declared is None else int(declared.type.value)
+            if wanted is None:
+                self._problems.add(place, f"unknown attribute {attribute.name!r}")
+            elif attribute.type != wanted and not attribute.ref_attr_name:
+                is_named = wanted in _FIELDS and attribute.type in _FIELDS
+                got = f": {_FIELDS[attribute.type]} for {_FIELDS[wanted]}" if is_named else ""
+                self._problems.add(
+                    place, f"attribute {attribute.name!r} is of another type than expected{got}"
+                )
+        for name, declared in schema.attributes.items():
+            if declared.required and name not in given:
+                self._problems.add(place, f"attribute {name!r} is missing")
+        if not schema.min_input <= len(node.input) <= schema.max_input:
+            self._problems.add(
+                place, f"{len(node.input)} inputs, expected {schema.min_input} to {schema.max_input}"
+            )
+        if not schema.min_output <= len(node.output) <= schema.max_output:
+            self._problems.add(
+                place, f"{len(node.output)} outputs, expected {schema.min_output} to {schema.max_output}"
+            )
+
+
+def schema_of(name: str, version: int, domain: str) -> Any:
+    """Return what the package onnx knows about an operator, None if there is none of this name."""
+    import onnx.defs
+
+    try:
+        return onnx.defs.get_schema(name, version, domain)
+    except (onnx.defs.SchemaError, ValueError, TypeError):
+        return None
+
+
+def _has_body(schema: Any) -> bool:
+    return bool(schema.has_function or schema.has_context_dependent_function)

@@ -1,0 +1,279 @@
+"""Convolutions and pooling."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from typing import Any
+
+from .array import padded
+from .build import Builder
+from .call import Call, Translator
+from .forms import arith, filled, paired, unary
+from .problems import Refused
+from .value import Value
+from .worlds import Sizes
+
+__all__ = ["TABLE"]
+
+_LOWEST = {"float16": -65504.0, "bfloat16": -3.0e38, "float32": -3.4e38, "float64": -1e308}
+
+
+class _Window:
+    """How a window moves over the axes after the second one.
+
+    Args:
+        c: the node.
+        kernel: size of the window.
+    """
+
+    def __init__(self, c: Call, kernel: tuple[int, ...]) -> None:
+        a, count = c.attrs, len(kernel)
+        self.kernel = kernel
+        self.stride = tuple(a.get("strides") or (1,) * count)
+        self.dilate = tuple(a.get("dilations") or (1,) * count)
+        pads = tuple(a.get("pads") or (0,) * 2 * count)
+        if {len(self.stride), len(self.dilate), len(pads) / 2} != {count} or c.x.rank != count + 2:
+            raise Refused(
+                f"kernel {kernel}, strides {self.stride}, dilations {self.dilate} and pads {pads} for {c.x.dims[0]}"
+            )
+        if min((*kernel, *self.stride, *self.dilate), default=1) < 1:
+            raise Refused(
+                f"kernel {kernel}, strides {self.stride} and dilations {self.dilate} have to be from 1"
+            )
+        self.before, self.after = pads[:count], pads[count:]
+        mode = a.get("auto_pad", "NOTSET")
+        if mode in ("SAME_UPPER", "SAME_LOWER"):
+            self._same(c.x, mode == "SAME_LOWER")
+        elif mode == "VALID":
+            self.before = self.after = (0,) * count
+
+    def _same(self, x: Value, is_lower: bool) -> None:
+        """Work out the widths with which the result has the data's size divided by the strides."""
+        before, after = [], []
+        for i, (k, s, d) in enumerate(zip(self.kernel, self.stride, self.dilate)):
+            totals = {max(0, (-(-n // s) - 1) * s + (k - 1) * d + 1 - n) for n in x.axis(i + 2)}
+            if len(totals) > 1:
+                raise Refused("auto_pad whose widths depend on the sizes of the inputs")
+            total = totals.pop()
+            half = -(-total // 2) if is_lower else total // 2
+            before.append(half)
+            after.append(total - half)
+        self.before, self.after = tuple(before), tuple(after)
+
+    @property
+    def is_even(self) -> bool:
+        """Whether the widths before and after are equal, and none is negative."""
+        return self.before == self.after and min(self.before, default=0) >= 0
+
+    def pad(self, b: Builder, x: Value, value: float) -> Value:
+        """Put the widths around the data; none remain then."""
+        count = (1,) * b.worlds
+        widths: dict[int, tuple[Sizes, Sizes]] = {
+            i + 2: (tuple(m * k for k in count), tuple(n * k for k in count))
+            for i, (m, n) in enumerate(zip(self.before, self.after))
+        }
+        self.before = self.after = (0,) * len(self.kernel)
+        return padded(b, x, widths, "constant", value)
+
+
+def _filter_sizes(c: Call, weight: Value) -> tuple[int, ...]:
+    sizes = [weight.size(i) for i in range(weight.rank)]
+    if weight.rank < 3 or None in sizes or weight.rank != c.x.rank:
+        raise Refused(f"weights of shape {weight.dims[0]} for data of {c.x.dims[0]}")
+    given = c.attrs.get("kernel_shape")
+    if given and tuple(given) != tuple(sizes[2:]):
+        raise Refused(f"kernel_shape {tuple(given)} for weights of {weight.dims[0]}")
+    return tuple(n or 0 for n in sizes)
+
+
+def _conv(c: Call) -> Value:
+    b, x, weight = c.b, c.x, c.value(1)
+    sizes = _filter_sizes(c, weight)
+    window = _Window(c, sizes[2:])
+    if not window.is_even:
+        x = window.pad(b, x, 0.0)
+    bias = [c.value(2)] if c.maybe(2) is not None else []
+    return b(
+        "Convolution",
+        x,
+        weight,
+        *bias,
+        kernel=window.kernel,
+        stride=window.stride,
+        dilate=window.dilate,
+        pad=window.before,
+        num_filter=sizes[0],
+        num_group=c.attrs["group"],
+        no_bias=not bias,
+    )
+
+
+def _deconv(c: Call) -> Value:
+    b, x, weight = c.b, c.x, c.value(1)
+    sizes = _filter_sizes(c, weight)
+    count = len(sizes) - 2
+    auto = c.attrs.get("auto_pad", "NOTSET")
+    window = _Window(_without_auto(c), sizes[2:])
+    extra = tuple(c.attrs.get("output_padding") or (0,) * count)
+    before, after = list(window.before), list(window.after)
+    wanted = c.attrs.get("output_shape")
+    if wanted or auto.startswith("SAME"):
+        for i in range(count):
+            outs = {
+                (n - 1) * window.stride[i]
+                + extra[i]
+                + (window.kernel[i] - 1) * window.dilate[i]
+                + 1
+                - (wanted[-count:][i] if wanted else n * window.stride[i])
+                for n in x.axis(i + 2)
+            }
+            if len(outs) > 1 or min(outs) <= -window.stride[i]:
+                raise Refused("output_shape or auto_pad whose widths depend on the sizes of the inputs")
+            total = outs.pop()
+            if total < 0:
+                extra, total = (*extra[:i], extra[i] - total, *extra[i + 1 :]), 0
+            half = total // 2 if auto == "SAME_UPPER" else total - total // 2
+            before[i], after[i] = half, total - half
+    common = tuple(min(m, n) for m, n in zip(before, after))
+    if min(common) < 0:
+        raise Refused(f"negative pads {before} and {after}")
+    bias = [c.value(2)] if c.maybe(2) is not None else []
+    found = b(
+        "Deconvolution",
+        x,
+        weight,
+        *bias,
+        kernel=window.kernel,
+        stride=window.stride,
+        dilate=window.dilate,
+        pad=common,
+        adj=extra,
+        num_filter=sizes[1] * c.attrs["group"],
+        num_group=c.attrs["group"],
+        no_bias=not bias,
+    )
+    for i, (m, n) in enumerate(zip(before, after)):
+        if m != n:
+            end = -(n - common[i]) or None
+            found = b("slice_axis", found, axis=i + 2, begin=m - common[i], end=end)
+    return found
+
+
+def _without_auto(c: Call) -> Call:
+    c.attrs = {**c.attrs, "auto_pad": "VALID" if c.attrs.get("auto_pad") == "VALID" else "NOTSET"}
+    return c
+
+
+def _pool(c: Call) -> list[Value]:
+    if len(c.used) > 1 and c.used[1]:
+        raise Refused("the positions of the maxima are read")
+    b, x, a = c.b, c.x, c.attrs
+    kind = {"MaxPool": "max", "AveragePool": "avg", "LpPool": "lp"}[c.kind]
+    window = _Window(c, tuple(a["kernel_shape"]))
+    whole = bool(a.get("ceil_mode"))
+    if whole:
+        whole = _widen(window, x)
+    options: dict[str, Any] = {"kernel": window.kernel, "stride": window.stride}
+    if kind == "lp":
+        x, kind = arith(b, "power", unary(b, "abs", x), float(a["p"])), "sum"
+        made = _pooled(b, window, x, kind, options, True, whole)
+        return [arith(b, "power", made, 1.0 / a["p"])]
+    return [_pooled(b, window, x, kind, options, bool(a.get("count_include_pad")), whole)]
+
+
+def _pooled(
+    b: Builder, window: _Window, x: Value, kind: str, options: dict[str, Any], counts_pads: bool, whole: bool
+) -> Value:
+    if any(d != 1 for d in window.dilate):
+        return _dilated(b, window, x, kind, counts_pads)
+    if window.is_even and not whole and all(2 * p <= k for p, k in zip(window.before, window.kernel)):
+        return _small(b, x, kind, options, window.before, counts_pads)
+    if kind == "avg":
+        return _average(b, window, x, options, counts_pads, whole)
+    lowest = _LOWEST.get(x.dtype, 0.0) if kind == "max" else 0.0
+    return _small(b, window.pad(b, x, lowest), kind, options, (0,) * len(window.kernel), True)
+
+
+def _small(
+    b: Builder, x: Value, kind: str, options: dict[str, Any], pad: tuple[int, ...], counts: bool
+) -> Value:
+    more: dict[str, Any] = {"count_include_pad": counts} if kind == "avg" else {}
+    return b("Pooling", x, pool_type=kind, pad=pad, **options, **more)
+
+
+def _widen(window: _Window, x: Value) -> bool:
+    """Make the widths after the data as large as a rounded-up number of windows needs; say whether any grew."""
+    after = list(window.after)
+    for i, (k, s, d) in enumerate(zip(window.kernel, window.stride, window.dilate)):
+        more = set()
+        for n in x.axis(i + 2):
+            length = n + window.before[i] + window.after[i] - (k - 1) * d - 1
+            steps = -(-length // s)
+            if steps * s >= n + window.before[i]:  # a window must not begin behind the data
+                steps -= 1
+            more.add(max(0, steps * s - length))
+        if len(more) > 1:
+            raise Refused("ceil_mode, where the number of windows depends on the sizes of the inputs")
+        after[i] += more.pop()
+    grew = tuple(after) != window.after
+    window.after = tuple(after)
+    return grew
+
+
+def _average(
+    b: Builder, window: _Window, x: Value, options: dict[str, Any], counts_pads: bool, widened: bool
+) -> Value:
+    """Average over windows that reach over the edge on one side."""
+    before, after = window.before, window.after
+    total = _small(b, window.pad(b, x, 0.0), "sum", options, (0,) * len(before), True)
+    if counts_pads and not widened:
+        return arith(b, "div", total, float(math.prod(window.kernel)))
+    shape = tuple((1, 1, *s[2:]) for s in x.shapes)
+    window.before, window.after = before, after
+    if counts_pads:
+        raise Refused("ceil_mode that counts pads")
+    ones = window.pad(b, filled(b, shape, 1.0, x.dtype), 0.0)
+    number = _small(b, ones, "sum", options, (0,) * len(before), True)
+    return b("broadcast_div", total, number)
+
+
+def _dilated(b: Builder, window: _Window, x: Value, kind: str, counts_pads: bool) -> Value:
+    """Pool over windows with gaps: the greatest of as many shifted pictures as a window has elements."""
+    if math.prod(window.kernel) > 64 or (kind != "max" and not (counts_pads or not any(window.before))):
+        raise Refused(f"dilations {window.dilate} of a window of {window.kernel}")
+    x = window.pad(b, x, _LOWEST.get(x.dtype, 0.0) if kind == "max" else 0.0)
+    parts = []
+    for places in itertools.product(*map(range, window.kernel)):
+        begin, end = [], []
+        for i, place in enumerate(places):
+            first = place * window.dilate[i]
+            last = first - (window.kernel[i] - 1) * window.dilate[i]
+            begin.append(first)
+            end.append(last or None)
+        nothing = (None, None)
+        step = (*nothing, *window.stride)
+        parts.append(b("slice", x, begin=(*nothing, *begin), end=(*nothing, *end), step=step))
+    if kind == "max":
+        return paired(b, "maximum", parts)
+    total = paired(b, "plus", parts)
+    return total if kind == "sum" else arith(b, "div", total, float(math.prod(window.kernel)))
+
+
+def _global(c: Call) -> Value:
+    b, x = c.b, c.x
+    kind = {"GlobalMaxPool": "max", "GlobalAveragePool": "avg", "GlobalLpPool": "lp"}[c.kind]
+    count = x.rank - 2
+    if count < 1 or count > 3:
+        axes = tuple(range(2, x.rank))
+        return b({"max": "max", "avg": "mean"}[kind], x, axis=axes, keepdims=True) if axes else x
+    options: dict[str, Any] = {"p_value": c.attrs["p"]} if kind == "lp" else {}
+    return b("Pooling", x, pool_type=kind, global_pool=True, kernel=(1,) * count, **options)
+
+
+TABLE: dict[str, Translator] = {
+    "Conv": _conv,
+    "ConvTranspose": _deconv,
+    **dict.fromkeys(("MaxPool", "AveragePool", "LpPool"), _pool),
+    **dict.fromkeys(("GlobalMaxPool", "GlobalAveragePool", "GlobalLpPool"), _global),
+}

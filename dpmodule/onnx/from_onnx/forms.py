@@ -1,0 +1,422 @@
+"""Shapes, axes, types and arithmetic of values: what many translators need."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+
+from ...base import ShapeError
+from ...ops.array.codes import resolve
+from ...ops.dtypes import torch_dtype
+from .build import Builder
+from .problems import Refused
+from .value import Value
+from .worlds import Dims, Sizes
+
+__all__ = [
+    "arith",
+    "as_scalar",
+    "broadcast_dims",
+    "cast",
+    "common_shape",
+    "dynamic",
+    "even",
+    "expand",
+    "filled",
+    "flag",
+    "in_order",
+    "like_axis",
+    "normal",
+    "paired",
+    "positions",
+    "reshape",
+    "same_type",
+    "squeeze",
+    "transpose",
+    "unary",
+    "unsqueeze",
+]
+
+_TRIES = 3000
+_ORDER = ("bool", "uint8", "int8", "int16", "int32", "int64", "bfloat16", "float16", "float32", "float64")
+
+
+def normal(axis: int, rank: int) -> int:
+    """Return an axis counted from the front.
+
+    Raises:
+        Refused: there is no such axis.
+    """
+    if not -rank <= axis < rank:
+        raise Refused(f"axis {axis} of an array with {rank} axes")
+    return axis % rank
+
+
+def dynamic(sizes: Sizes) -> bool:
+    """Say whether a size differs between worlds."""
+    return any(n != sizes[0] for n in sizes)
+
+
+def cast(b: Builder, x: Value, dtype: str) -> Value:
+    """Convert the element type."""
+    if x.dtype == dtype:
+        return x
+    made: Value = b("Cast", x, dtype=dtype)
+    made.is_scalar = x.is_scalar
+    return made
+
+
+def flag(b: Builder, x: Value) -> Value:
+    """Make a truth value of a number: whether it is not 0."""
+    if x.dtype == "bool":
+        return x
+    return cast(b, as_scalar(b("_not_equal_scalar", x, scalar=0.0), x.is_scalar), "bool")
+
+
+def as_scalar(x: Value, is_scalar: bool) -> Value:
+    """Say whether a value has no axes in ONNX."""
+    if x.is_scalar == is_scalar:
+        return x
+    made = x.again()
+    made.is_scalar = is_scalar
+    return made
+
+
+def same_type(b: Builder, *values: Value) -> list[Value]:
+    """Convert values to the widest of their types."""
+    widest = max((v.dtype for v in values), key=_ORDER.index)
+    return [cast(b, v, widest) for v in values]
+
+
+# shapes
+
+
+class _Codes:
+    """Looks for codes of Reshape that make each of some shapes into another one.
+
+    Args:
+        sources: the shapes.
+        targets: what they are to become.
+    """
+
+    def __init__(self, sources: tuple[Dims, ...], targets: tuple[Dims, ...]) -> None:
+        self._sources, self._targets = sources, targets
+        self._columns = [tuple(s[i] for s in sources) for i in range(len(sources[0]))]
+        self._wanted = [tuple(t[j] for t in targets) for j in range(len(targets[0]))]
+        self._tries = 0
+
+    def find(self, i: int = 0, j: int = 0, free: bool = True, codes: Dims = ()) -> Dims | None:
+        """Return codes, None if none were found.
+
+        Args:
+            i: which dimension of the source comes next.
+            j: which of the target.
+            free: whether -1 may still be used.
+            codes: those up to here.
+        """
+        self._tries += 1
+        if self._tries > _TRIES:
+            return None
+        if j == len(self._wanted):
+            return codes if _fits(self._sources, self._targets, codes) else None
+        for more, steps, made in (*self._merging(i, j), *self._plain(i, j, free)):
+            still = free and more != (-1,)
+            if (result := self.find(i + steps, j + made, still, codes + more)) is not None:
+                return result
+        return None
+
+    def _merging(self, i: int, j: int) -> list[tuple[Dims, int, int]]:
+        """Return codes that copy, merge or split dimensions, and how far they lead in source and target."""
+        columns, wanted = self._columns, self._wanted
+        found: list[tuple[Dims, int, int]] = []
+        if i >= len(columns):
+            return found
+        if columns[i] == wanted[j]:
+            found.append(((0,), 1, 1))
+        if i + 1 < len(columns) and _times(columns[i], columns[i + 1]) == wanted[j]:
+            found.append(((-3,), 2, 1))
+        if j + 1 < len(wanted) and _times(wanted[j], wanted[j + 1]) == columns[i]:
+            pair = tuple(-1 if dynamic(w) else w[0] for w in wanted[j : j + 2])
+            if pair != (-1, -1):
+                found.append(((-4, *pair), 1, 2))
+        return found
+
+    def _plain(self, i: int, j: int, free: bool) -> list[tuple[Dims, int, int]]:
+        """Return codes that say a size, or leave it to be worked out."""
+        found: list[tuple[Dims, int, int]] = []
+        if not dynamic(self._wanted[j]) and self._wanted[j][0] > 0:
+            found.append(((self._wanted[j][0],), 1, 1))
+        if free:
+            found.append(((-1,), 1, 1))
+        return found
+
+
+def _times(one: Sizes, other: Sizes) -> Sizes:
+    return tuple(m * n for m, n in zip(one, other))
+
+
+def _fits(sources: tuple[Dims, ...], targets: tuple[Dims, ...], codes: Dims) -> bool:
+    try:
+        return all(resolve(s, codes) == t for s, t in zip(sources, targets))
+    except (ShapeError, IndexError, ZeroDivisionError):
+        return False
+
+
+def reshape(b: Builder, x: Value, targets: tuple[Dims, ...]) -> Value:
+    """Give a value another shape.
+
+    Args:
+        b: what makes nodes.
+        x: the value.
+        targets: the shape in every world.
+
+    Raises:
+        Refused: there is no way to say the shape so that it holds for other sizes of the inputs.
+    """
+    is_scalar = not targets[0]
+    held = tuple(t or (1,) for t in targets)
+    if any(math.prod(s) != math.prod(t) for s, t in zip(x.shapes, held)):
+        raise Refused(f"{x.dims[0]} does not fit into {targets[0]}")
+    if held == x.shapes:
+        return as_scalar(x, is_scalar)
+    if x.known is not None and not x.trains and b.every(x) is not None and x.entry is None:
+        return as_scalar(b.given([t.reshape(s) for t, s in zip(x.known, held)]), is_scalar)
+    codes = _Codes(x.shapes, held).find()
+    if codes is not None:
+        return as_scalar(b("Reshape", x, shape=codes), is_scalar)
+    like = filled(b, held, 0.0, "float32")
+    return as_scalar(b("reshape_like", x, like), is_scalar)
+
+
+def _donor(b: Builder, sizes: Sizes) -> tuple[Value, int]:
+    """Return a value and its axis that has a size; one is made if the size is a product of others.
+
+    Raises:
+        Refused: nothing has that size.
+    """
+    found = b.donor(sizes)
+    if found is not None:
+        return found
+    known = b.sizes()
+    for part in list(known)[:200]:
+        rest = tuple(n // m for n, m in zip(sizes, part))
+        if all(m * n == whole for m, n, whole in zip(part, rest, sizes)) and (
+            rest in known or not dynamic(rest)
+        ):
+            flat = b("Reshape", filled(b, tuple(zip(part, rest)), 0.0, "float32"), shape=(-1,))
+            return flat, 0
+    for part in list(known)[:200]:
+        more = tuple(n - m for n, m in zip(sizes, part))
+        if not dynamic(more):
+            return _moved(b, known[part], more[0]), 0
+    raise Refused("a size that depends on those of the inputs in a way that no operator can follow")
+
+
+def _moved(b: Builder, donor: tuple[Value, int], by: int) -> Value:
+    """Return zeros along one axis, as many as another axis has and some more, or fewer."""
+    value, axis = donor
+    line = like_axis(b, b.constant(torch.zeros(1)), 0, (value, axis))
+    if by > 0:
+        made: Value = b("Concat", line, b.constant(torch.zeros(by)), dim=0)
+    else:
+        made = b("slice_axis", line, axis=0, begin=0, end=by)
+    return made
+
+
+def like_axis(b: Builder, x: Value, axis: int, donor: tuple[Value, int]) -> Value:
+    """Stretch an axis of size 1 to the size that another value has."""
+    made: Value = b("broadcast_like", x, donor[0], lhs_axes=(axis,), rhs_axes=(donor[1],))
+    return made
+
+
+def filled(b: Builder, targets: Sequence[Sequence[int]], value: float, dtype: str) -> Value:
+    """Return an array of one number, of a shape that may differ between worlds."""
+    columns = list(zip(*targets))
+    start = tuple(1 if dynamic(c) else c[0] for c in columns)
+    tensor = torch.full((1,) * len(start), value, dtype=torch_dtype(dtype))
+    if math.prod(start) > 2**31:
+        raise Refused(f"an array of shape {start}")
+    found = (
+        b.constant(tensor.expand(start))
+        if math.prod(start) < 2**20
+        else b("_full", shape=start, value=value, dtype=dtype)
+    )
+    found = as_scalar(found, not columns)
+    for axis, sizes in enumerate(columns):
+        if dynamic(sizes):
+            found = like_axis(b, found, axis, _donor(b, sizes))
+    return found
+
+
+def positions(b: Builder, sizes: Sizes, start: int = 0, step: int = 1, dtype: str = "int64") -> Value:
+    """Return evenly spaced integers, as many as a size says."""
+    if not dynamic(sizes):
+        return b.constant(torch.arange(sizes[0], dtype=torch.int64) * step + start, dtype)
+    value, axis = _donor(b, sizes)
+    line = b("_contrib_arange_like", value, axis=axis, start=float(start), step=float(step))
+    return cast(b, line, dtype)
+
+
+def expand(b: Builder, x: Value, targets: tuple[Dims, ...]) -> Value:
+    """Broadcast a value to a shape."""
+    rank = max(len(targets[0]), x.rank)
+    if not rank:
+        return x
+    if x.rank < rank:
+        x = reshape(b, x, tuple((1,) * (rank - len(d)) + d for d in x.dims))
+    targets = tuple((1,) * (rank - len(t)) + tuple(t) for t in targets)
+    axes, sizes = [], []
+    for axis in range(rank):
+        have, want = x.axis(axis), tuple(t[axis] for t in targets)
+        if have == want or all(n == 1 for n in want):
+            continue
+        if any(n != 1 for n in have):
+            raise Refused(f"{x.dims[0]} does not broadcast to {targets[0]}")
+        if dynamic(want):
+            x = like_axis(b, x, axis, _donor(b, want))
+        else:
+            axes.append(axis)
+            sizes.append(want[0])
+    return b("broadcast_axis", x, axis=tuple(axes), size=tuple(sizes)) if axes else x
+
+
+def broadcast_dims(*values: Value) -> tuple[Dims, ...]:
+    """Return the shape of values broadcast together, in every world.
+
+    Raises:
+        Refused: they do not broadcast.
+    """
+    return tuple(common_shape(*dims) for dims in zip(*(v.dims for v in values)))
+
+
+def common_shape(*shapes: Dims) -> Dims:
+    """Return the shape of arrays broadcast together.
+
+    Raises:
+        Refused: they do not broadcast.
+    """
+    try:
+        return np.broadcast_shapes(*shapes)
+    except ValueError:
+        raise Refused(f"shapes {', '.join(map(str, shapes))} do not broadcast") from None
+
+
+def unsqueeze(b: Builder, x: Value, axes: Sequence[int]) -> Value:
+    """Put axes of size 1 in."""
+    rank = x.rank + len(axes)
+    places = sorted(normal(a, rank) for a in axes)
+    if len(set(places)) != len(places):
+        raise Refused(f"axes {list(axes)} name one twice")
+    for place in places:
+        x = as_scalar(x, False) if x.is_scalar else b("expand_dims", x, axis=place)
+    return x
+
+
+def squeeze(b: Builder, x: Value, axes: Sequence[int] | None) -> Value:
+    """Take axes of size 1 out; None means all."""
+    if axes is None:
+        axes = [i for i in range(x.rank) if x.size(i) == 1]
+    places = sorted({normal(a, x.rank) for a in axes})
+    if any(n != 1 for p in places for n in x.axis(p)):
+        raise Refused(f"axes {places} of {x.dims[0]} are to go, but have not size 1")
+    if not places:
+        return x
+    if len(places) == x.rank:
+        flat = x if x.shapes[0] == (1,) else b("Reshape", x, shape=(1,))
+        return as_scalar(flat, True)
+    made: Value = b("squeeze", x, axis=tuple(places))
+    return made
+
+
+def transpose(b: Builder, x: Value, order: Sequence[int]) -> Value:
+    """Change the order of the axes."""
+    if list(order) == list(range(x.rank)) or x.is_scalar:
+        return x
+    made: Value = b("transpose", x, axes=tuple(order))
+    rank = x.rank
+    if rank > 1 and list(order) == [*range(rank - 2), rank - 1, rank - 2]:
+        made = made.again()
+        made.turned = x
+    return made
+
+
+def in_order(b: Builder, x: Value, axis: int, to: int) -> Value:
+    """Move an axis to another place."""
+    order = [i for i in range(x.rank) if i != axis]
+    order.insert(to, axis)
+    return transpose(b, x, order)
+
+
+# arithmetic
+
+
+def _number(b: Builder, x: Value) -> float | int | None:
+    """Return the number that a constant holds everywhere, None if it is no such constant."""
+    if x.trains or x.known is None or math.prod(x.shapes[0]) != 1:
+        return None
+    tensor = b.fixed(x)
+    if tensor is None:
+        return None
+    found = tensor.reshape(()).item()
+    return float(found) if abs(found) < 2**53 or math.isinf(found) or math.isnan(found) else None
+
+
+_REVERSED = {
+    "minus": "rminus",
+    "div": "rdiv",
+    "mod": "rmod",
+    "power": "rpower",
+    "lesser": "greater",
+    "greater": "lesser",
+    "lesser_equal": "greater_equal",
+    "greater_equal": "lesser_equal",
+}
+_BROADCAST = {"plus": "broadcast_add", "minus": "broadcast_sub"}
+
+
+def arith(b: Builder, word: str, x: Value, y: Value | float) -> Value:
+    """Apply an operator of two arrays that broadcast, or of an array and a number.
+
+    Args:
+        b: what makes nodes.
+        word: what the scalar form is called: "plus" of ``_plus_scalar``.
+        x: the first operand.
+        y: the second one.
+    """
+    if not isinstance(y, Value):
+        return as_scalar(b(f"_{word}_scalar", x, scalar=y), x.is_scalar)
+    x, y = same_type(b, x, y)
+    right, left = _number(b, y), _number(b, x)
+    is_plain = x.dtype != "bool"
+    if right is not None and is_plain and y.rank <= x.rank and not (x.known and not x.trains):
+        return arith(b, word, x, right)
+    if left is not None and is_plain and x.rank <= y.rank and not (y.known and not y.trains):
+        return arith(b, _REVERSED.get(word, word), y, left)
+    made = b(_BROADCAST.get(word, f"broadcast_{word}"), x, y)
+    return as_scalar(made, x.is_scalar and y.is_scalar)
+
+
+def paired(b: Builder, word: str, values: Sequence[Value]) -> Value:
+    """Apply an operator of two arrays to many, one after another."""
+    found = values[0]
+    for each in values[1:]:
+        found = arith(b, word, found, each)
+    return found
+
+
+def unary(b: Builder, name: str, x: Value, **attrs: Any) -> Value:
+    """Apply an operator that keeps the shape."""
+    return as_scalar(b(name, x, **attrs), x.is_scalar)
+
+
+def even(b: Builder, x: Value) -> Value:
+    """Round, a half to the even neighbour, as no operator of MXNet does."""
+    low = unary(b, "floor", x)
+    rest = arith(b, "minus", x, low)
+    up = arith(b, "greater", rest, 0.5)
+    odd = arith(b, "mul", arith(b, "equal", rest, 0.5), arith(b, "mod", low, 2.0))
+    return arith(b, "plus", low, arith(b, "plus", up, odd))

@@ -1,0 +1,243 @@
+"""Elements picked and written by position, sorted, and selected by data."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+
+from .array import cut
+from .build import Builder
+from .call import Call, Translator
+from .forms import arith, as_scalar, cast, expand, normal, positions, reshape, squeeze
+from .problems import Refused
+from .value import Value
+from .worlds import Dims, Sizes
+
+__all__ = ["TABLE", "selected"]
+
+_COUNTS: tuple[Sizes, ...] = ((29, 31, 37), (41, 43, 59), (47, 71, 53), (61, 73, 67))
+
+
+def _gather(c: Call) -> Value:
+    b, x, index = c.b, c.x, c.value(1)
+    axis = normal(c.attrs["axis"], x.rank)
+    if x.known is not None and not x.trains and x.entry is not None and index.rank <= 1:
+        return _picked(b, x, index)
+    if index.is_scalar and b.fixed(index) is not None:
+        place = int(b.needed(index, "indices"))
+        size = x.size(axis)
+        if size is not None and not -size <= place < size:
+            raise Refused(f"position {place} of an axis of {size} elements")
+        end = None if place == -1 else place + 1
+        return squeeze(b, b("slice_axis", x, axis=axis, begin=place, end=end), [axis])
+    known = None if index.known is None else b.fixed(index)
+    is_plain = known is not None and (known.numel() == 0 or int(known.min()) >= 0)
+    found: Value = b("take", x, index, axis=axis, mode="clip" if is_plain else "wrap")
+    return squeeze(b, found, [axis]) if index.is_scalar else found
+
+
+def _picked(b: Builder, x: Value, index: Value) -> Value:
+    """Pick numbers out of those of a shape."""
+    places = b.numbers(index, "indices")
+    made = b.given(
+        [t[list(p)].reshape(() if index.is_scalar else (-1,)) for t, p in zip(x.known or (), places)]
+    )
+    if not b.is_uniform(made.known):
+        open_x = x.again()
+        open_x.known = open_x.recipe = None
+        node = b("take", open_x, as_scalar(index, False), axis=0, mode="wrap")
+        made.entry, made.scope = node.entry, node.scope
+    return made
+
+
+def _wrapped(b: Builder, index: Value, sizes: Sizes) -> Value:
+    """Count negative positions from the front."""
+    known = None if index.known is None else b.fixed(index)
+    if known is not None and int(known.min()) >= 0:
+        return index
+    if any(n != sizes[0] for n in sizes):
+        return index
+    return arith(b, "mod", index, float(sizes[0]))
+
+
+def _gather_nd(c: Call) -> Value:
+    b, x, index = c.b, c.x, c.value(1)
+    skipped = c.attrs.get("batch_dims", 0)
+    width = index.size(index.rank - 1)
+    if width is None:
+        raise Refused("indices name a number of axes that is open")
+    parts = [
+        _wrapped(b, b("slice_axis", index, axis=index.rank - 1, begin=i, end=i + 1), x.axis(skipped + i))
+        for i in range(width)
+    ]
+    front = [_line(b, index, axis) for axis in range(skipped)]
+    rows = [
+        b("expand_dims", squeeze(b, p, [p.rank - 1]) if p.rank > 1 else p, axis=0) for p in (*front, *parts)
+    ]
+    joined = rows[0] if len(rows) == 1 else b("Concat", *rows, dim=0)
+    found: Value = b("gather_nd", x, joined)
+    return as_scalar(found, index.rank == 1 and width == x.rank)
+
+
+def _line(b: Builder, like: Value, axis: int) -> Value:
+    """Return each element's position along an axis, with one element for each row of `like`."""
+    shape = tuple((*s[:-1], 1) for s in like.shapes)
+    line = positions(b, like.axis(axis))
+    wide = tuple(tuple(d if i == axis else 1 for i, d in enumerate(s)) for s in shape)
+    return expand(b, reshape(b, line, wide), shape)
+
+
+def _by_positions(b: Builder, index: Value, axis: int) -> list[Value]:
+    """Return the positions along each axis that an index along one of them names, of shape (1, ...) each."""
+    found = []
+    for i in range(index.rank):
+        if i == axis:
+            found.append(b("expand_dims", index, axis=0))
+            continue
+        wide = tuple(tuple(d if j == i else 1 for j, d in enumerate(s)) for s in index.shapes)
+        line = cast(b, reshape(b, positions(b, index.axis(i)), wide), index.dtype)
+        found.append(b("expand_dims", expand(b, line, index.shapes), axis=0))
+    return found
+
+
+def _gather_elements(c: Call) -> Value:
+    b, x = c.b, c.x
+    axis = normal(c.attrs["axis"], x.rank)
+    index = _wrapped(b, c.value(1), x.axis(axis))
+    parts = _by_positions(b, index, axis)
+    return b("gather_nd", x, parts[0] if len(parts) == 1 else b("Concat", *parts, dim=0))
+
+
+def _static(x: Value, what: str) -> Dims:
+    if any(s != x.shapes[0] for s in x.shapes):
+        raise Refused(f"{what}, whose shape is open")
+    return x.shapes[0]
+
+
+def _scatter_elements(c: Call) -> Value:
+    b, x, updates = c.b, c.x, c.value(2)
+    if c.attrs.get("reduction", "none") != "none":
+        raise Refused(f"reduction {c.attrs['reduction']!r}")
+    axis = normal(c.attrs["axis"], x.rank)
+    parts = _by_positions(b, _wrapped(b, c.value(1), x.axis(axis)), axis)
+    joined = parts[0] if len(parts) == 1 else b("Concat", *parts, dim=0)
+    shape = _static(x, "it writes into an array")
+    return b("_scatter_set_nd", x, updates, joined, shape=shape)
+
+
+def _scatter_nd(c: Call) -> Value:
+    b, x, index, updates = c.b, c.x, c.value(1), c.value(2)
+    if c.attrs.get("reduction", "none") != "none":
+        raise Refused(f"reduction {c.attrs['reduction']!r}")
+    whole = _whole_ranges(b, x, index)
+    if whole is not None:
+        return _assigned(b, x, updates, whole)
+    width = index.size(index.rank - 1) or 0
+    rows = [
+        _wrapped(b, b("slice_axis", index, axis=index.rank - 1, begin=i, end=i + 1), x.axis(i))
+        for i in range(width)
+    ]
+    flat = [b("expand_dims", squeeze(b, r, [r.rank - 1]) if r.rank > 1 else r, axis=0) for r in rows]
+    joined = flat[0] if len(flat) == 1 else b("Concat", *flat, dim=0)
+    shape = _static(x, "it writes into an array")
+    return b("_scatter_set_nd", x, updates, joined, shape=shape)
+
+
+def _whole_ranges(b: Builder, x: Value, index: Value) -> list[tuple[int, int]] | None:
+    """Return the ranges along the leading axes that constant positions name in full, None if they do not."""
+    known = None if index.known is None else b.fixed(index)
+    if known is None or known.shape[-1] != known.dim() - 1:
+        return None
+    ranges = []
+    for i in range(known.shape[-1]):
+        lines = torch.unique(known[..., i])
+        first, last = int(lines.min()), int(lines.max())
+        wanted = (
+            torch.arange(known.shape[i]).reshape([-1 if i == j else 1 for j in range(known.dim() - 1)])
+            + first
+        )
+        if first < 0 or last - first + 1 != known.shape[i] or not bool((known[..., i] == wanted).all()):
+            return None
+        ranges.append((first, last + 1))
+    return ranges
+
+
+def _assigned(b: Builder, x: Value, updates: Value, ranges: list[tuple[int, int]]) -> Value:
+    begin, end = zip(*ranges)
+    return b("_slice_assign", x, updates, begin=begin, end=end)
+
+
+def _top_k(c: Call) -> list[Value]:
+    b, x = c.b, c.x
+    axis = normal(c.attrs["axis"], x.rank)
+    k = c.attrs["k"] if "k" in c.attrs else b.numbers(c.value(1), "k")[0][0]
+    if "k" not in c.attrs and len(set(b.numbers(c.value(1), "k"))) > 1:
+        if tuple(n[0] for n in b.numbers(c.value(1), "k")) != x.axis(axis):
+            raise Refused("k depends on the sizes of the inputs")
+        ascending = not c.attrs.get("largest", 1)
+        order = b("argsort", x, axis=axis, is_ascend=ascending, dtype="int64")
+        return [b("sort", x, axis=axis, is_ascend=ascending), order]
+    ascending = not c.attrs.get("largest", 1)
+    values, places = b.many("topk", x, axis=axis, k=k, ret_typ="both", is_ascend=ascending, dtype="int64")
+    return [values, places]
+
+
+def selected(b: Builder, x: Value, keep: Value) -> Value:
+    """Return the rows of an array that a mask names; how many there are depends on the data."""
+    number = len([d for d in b.root.donors if d[0] in {c[0] for c in _COUNTS}])
+    counts = _COUNTS[number % len(_COUNTS)]
+    shapes = tuple((n, *s[1:]) for n, s in zip(counts, x.shapes))
+    return b("_contrib_boolean_mask", x, keep, shapes=[shapes])
+
+
+def _compress(c: Call) -> Value:
+    b, x, keep = c.b, c.x, c.value(1)
+    if "axis" not in c.attrs:
+        x = reshape(b, x, tuple((math.prod(s),) for s in x.shapes))
+    axis = normal(c.attrs.get("axis", 0), x.rank)
+    if axis:
+        raise Refused("it selects along another axis than the first")
+    known = b.fixed(keep)
+    if known is not None:
+        places = torch.nonzero(known).reshape(-1)
+        return b("take", x, b.constant(places), axis=0)
+    if keep.axis(0) != x.axis(0):
+        x = cut(b, x, 0, (0,) * b.worlds, keep.axis(0))
+    return selected(b, x, cast(b, keep, "float32"))
+
+
+def _non_zero(c: Call) -> Value:
+    b, x = c.b, c.x
+    known = b.fixed(x)
+    if known is not None:
+        return b.constant(torch.nonzero(known).t().contiguous())
+    source = cast(b, x, "float32") if x.dtype == "bool" else x
+    places = b("_contrib_index_array", source)
+    flat = reshape(b, places, tuple((math.prod(s), len(s)) for s in x.shapes))
+    mask = arith(b, "not_equal", reshape(b, source, tuple((math.prod(s),) for s in x.shapes)), 0.0)
+    return b("transpose", selected(b, flat, mask), axes=(1, 0))
+
+
+def _reverse_sequence(c: Call) -> Value:
+    b, x, lengths = c.b, c.x, c.value(1)
+    order = (c.attrs["time_axis"], c.attrs["batch_axis"])
+    if order == (0, 1):
+        return b("SequenceReverse", x, cast(b, lengths, "float32"), use_sequence_length=True)
+    swapped = b("SwapAxis", x, dim1=0, dim2=1)
+    turned = b("SequenceReverse", swapped, cast(b, lengths, "float32"), use_sequence_length=True)
+    return b("SwapAxis", turned, dim1=0, dim2=1)
+
+
+TABLE: dict[str, Translator] = {
+    "Compress": _compress,
+    "Gather": _gather,
+    "GatherElements": _gather_elements,
+    "GatherND": _gather_nd,
+    "NonZero": _non_zero,
+    "ReverseSequence": _reverse_sequence,
+    "Scatter": _scatter_elements,
+    "ScatterElements": _scatter_elements,
+    "ScatterND": _scatter_nd,
+    "TopK": _top_k,
+}

@@ -1,0 +1,129 @@
+"""Normalizations."""
+
+from __future__ import annotations
+
+import torch
+
+from .build import Builder
+from .call import Call, Translator
+from .forms import arith, normal, reshape, unary, unsqueeze
+from .problems import Refused
+from .reduce import reduced
+from .value import Value
+
+__all__ = ["TABLE"]
+
+
+def _is_variable(value: Value) -> bool:
+    return value.entry is not None and value.entry[0].op is None
+
+
+def _batch(c: Call) -> list[Value]:
+    b, x, a = c.b, c.x, c.attrs
+    if any(c.used[1:]) and c.since < 14:
+        raise Refused("its running averages are read")
+    scale, shift, mean, variance = (c.value(i) for i in range(1, 5))
+    if a.get("spatial", 1) != 1:
+        raise Refused("spatial is 0")
+    if all(v.trains and _is_variable(v) for v in (scale, shift, mean, variance)):
+        made = b(
+            "BatchNorm",
+            x,
+            scale,
+            shift,
+            mean,
+            variance,
+            eps=a["epsilon"],
+            momentum=a["momentum"],
+            fix_gamma=False,
+        )
+        return [made, mean, variance][: max(1, len(c.used))] if any(c.used[1:]) else [made]
+    wide = [unsqueeze(b, v, range(1, x.rank - 1)) for v in (scale, shift, mean, variance)]
+    spread = unary(b, "sqrt", arith(b, "plus", wide[3], a["epsilon"]))
+    centred = arith(b, "div", arith(b, "minus", x, wide[2]), spread)
+    return [arith(b, "plus", arith(b, "mul", centred, wide[0]), wide[1])]
+
+
+def _instance(c: Call) -> Value:
+    return c.b("InstanceNorm", c.x, c.value(1), c.value(2), eps=c.attrs["epsilon"])
+
+
+def _centred(b: Builder, x: Value, axes: list[int], epsilon: float) -> tuple[Value, Value, Value]:
+    """Return the normalized data, their mean and the reciprocal of their spread."""
+    mean = reduced(b, "mean", x, axes, True)
+    gap = arith(b, "minus", x, mean)
+    variance = reduced(b, "mean", unary(b, "square", gap), axes, True)
+    inverse = unary(b, "rsqrt", arith(b, "plus", variance, epsilon))
+    return arith(b, "mul", gap, inverse), mean, inverse
+
+
+def _layer(c: Call) -> list[Value]:
+    b, x, scale, shift = c.b, c.x, c.value(1), c.maybe(2)
+    axis, epsilon = normal(c.attrs["axis"], x.rank), c.attrs["epsilon"]
+    if axis == x.rank - 1 and not any(c.used[1:]) and scale.rank == 1 and scale.size(0) == x.size(axis):
+        if shift is None:
+            zeros = b.constant(torch.zeros(scale.shapes[0]), scale.dtype)
+            return [b("LayerNorm", x, scale, zeros, eps=epsilon)]
+        if shift.shapes == scale.shapes:
+            return [b("LayerNorm", x, scale, shift, eps=epsilon)]
+    found, mean, inverse = _centred(b, x, list(range(axis, x.rank)), epsilon)
+    found = arith(b, "mul", found, scale)
+    return [found if shift is None else arith(b, "plus", found, shift), mean, inverse]
+
+
+def _rms(c: Call) -> Value:
+    b, x = c.b, c.x
+    axes = list(range(normal(c.attrs["axis"], x.rank), x.rank))
+    square = reduced(b, "mean", unary(b, "square", x), axes, True)
+    inverse = unary(b, "rsqrt", arith(b, "plus", square, c.attrs["epsilon"]))
+    return arith(b, "mul", arith(b, "mul", x, inverse), c.value(1))
+
+
+def _group(c: Call) -> Value:
+    b, x, groups = c.b, c.x, c.attrs["num_groups"]
+    channels = x.size(1)
+    if channels is None or channels % groups:
+        raise Refused(f"{channels} channels in {groups} groups")
+    scale, shift = c.value(1), c.value(2)
+    if c.since < 21:
+        scale, shift = (b("repeat", v, repeats=channels // groups, axis=0) for v in (scale, shift))
+    apart = reshape(b, x, tuple((s[0], groups, channels // groups, *s[2:]) for s in x.shapes))
+    found, _, _ = _centred(b, apart, list(range(2, apart.rank)), c.attrs["epsilon"])
+    found = reshape(b, found, x.shapes)
+    wide = [unsqueeze(b, v, range(1, x.rank - 1)) for v in (scale, shift)]
+    return arith(b, "plus", arith(b, "mul", found, wide[0]), wide[1])
+
+
+def _mean_variance(c: Call) -> Value:
+    axes = [normal(a, c.x.rank) for a in c.attrs["axes"]]
+    b, x = c.b, c.x
+    gap = arith(b, "minus", x, reduced(b, "mean", x, axes, True))
+    spread = unary(b, "sqrt", reduced(b, "mean", unary(b, "square", gap), axes, True))
+    return arith(b, "div", gap, arith(b, "plus", spread, 1e-9))
+
+
+def _lp(c: Call) -> Value:
+    b, x = c.b, c.x
+    axis = normal(c.attrs["axis"], x.rank)
+    if c.attrs["p"] == 1:
+        length = reduced(b, "sum", unary(b, "abs", x), [axis], True)
+    else:
+        length = unary(b, "sqrt", reduced(b, "sum", unary(b, "square", x), [axis], True))
+    return arith(b, "div", x, arith(b, "plus", length, arith(b, "equal", length, 0.0)))
+
+
+def _local(c: Call) -> Value:
+    a = c.attrs
+    return c.b("LRN", c.x, nsize=a["size"], alpha=a["alpha"], beta=a["beta"], knorm=a["bias"])
+
+
+TABLE: dict[str, Translator] = {
+    "BatchNormalization": _batch,
+    "GroupNormalization": _group,
+    "InstanceNormalization": _instance,
+    "LRN": _local,
+    "LayerNormalization": _layer,
+    "LpNormalization": _lp,
+    "MeanVarianceNormalization": _mean_variance,
+    "RMSNormalization": _rms,
+}

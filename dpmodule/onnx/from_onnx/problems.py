@@ -1,0 +1,50 @@
+"""What is wrong with a file: everything is collected, and told in one error."""
+
+from __future__ import annotations
+
+from ...base import FileFormatError
+
+__all__ = ["Problems", "Refused"]
+
+_SHOWN = 60
+"""How many problems a message lists; of more it tells the number."""
+
+
+class Refused(Exception):
+    """A translator cannot express what a node does; the text says why."""
+
+
+class Problems:
+    """Collects what is wrong with a file.
+
+    Args:
+        path: the file.
+    """
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self.found: dict[str, None] = {}
+
+    def add(self, place: str, what: str) -> None:
+        """Remember a problem.
+
+        Args:
+            place: where in the file.
+            what: what is wrong there.
+        """
+        text = f"{place}: {what}" if place else what
+        self.found[text.encode("utf-8", "backslashreplace").decode()] = None
+
+    def check(self) -> None:
+        """Refuse the file if anything is wrong with it.
+
+        Raises:
+            FileFormatError: lists all of it.
+        """
+        if not self.found:
+            return
+        shown = [f"  {each}" for each in list(self.found)[:_SHOWN]]
+        if len(self.found) > _SHOWN:
+            shown.append(f"  and {len(self.found) - _SHOWN} more")
+        lines = "\n".join(shown)
+        raise FileFormatError(f"{self.path}: this ONNX file cannot be imported:\n{lines}")

@@ -1,0 +1,48 @@
+"""An ONNX file as a message, read so that a damaged or foreign one is told from a good one."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from ...base import ArgumentError, FileError, FileFormatError, MissingPackageError
+
+__all__ = ["read_model"]
+
+_LIMIT = 2**31 - 1
+"""Bytes that a message may have; arrays beyond that lie in files beside it."""
+
+
+def read_model(file: str | os.PathLike[str]) -> Any:
+    """Read a file as a ModelProto; arrays that lie in other files are left there.
+
+    Raises:
+        FileError: it cannot be opened.
+        FileFormatError: it is no ONNX file, or a damaged one.
+        MissingPackageError: the package onnx is not installed.
+    """
+    if not isinstance(file, (str, os.PathLike)):
+        raise ArgumentError(f"model_file is a {type(file).__name__}, expected the path of an ONNX file")
+    path = os.fspath(file)
+    try:
+        import onnx
+        from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
+    except ImportError as error:
+        raise MissingPackageError("ONNX files need the package onnx: pip install onnx") from error
+    try:
+        with open(path, "rb") as opened:
+            if (size := os.fstat(opened.fileno()).st_size) > _LIMIT:
+                raise FileFormatError(f"{path}: {size} bytes, an ONNX file has at most {_LIMIT}")
+            data = opened.read()
+    except OSError as error:
+        raise FileError(error.errno, error.strerror, path) from error
+    model = onnx.ModelProto()
+    try:
+        model.ParseFromString(data)
+    except (DecodeError, ValueError, RuntimeError) as error:
+        raise FileFormatError(f"{path}: no ONNX file, or a truncated or damaged one: {error}") from None
+    if not model.HasField("graph") or not model.ir_version:
+        raise FileFormatError(
+            f"{path}: {len(data)} bytes without a graph and a version, so no ONNX file, or a truncated one"
+        )
+    return model

@@ -1,0 +1,220 @@
+"""Pictures made larger and smaller, and looked at through grids."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from .build import Builder
+from .call import Call, Translator
+from .forms import arith, dynamic, filled, normal, transpose, unary
+from .problems import Refused
+from .value import Value
+from .worlds import Sizes
+
+__all__ = ["TABLE"]
+
+_MATRIX = 2**24
+
+
+class _Axis:
+    """How one axis is resized.
+
+    Args:
+        before: its size in every world.
+        after: the wanted size.
+        scales: the factor that the file gives, or the quotient of the sizes.
+        attrs: the node's attributes.
+    """
+
+    def __init__(self, before: Sizes, after: Sizes, scales: tuple[float, ...], attrs: dict[str, Any]) -> None:
+        self.before, self.after, self._scales, self._a = before, after, scales, attrs
+
+    def places(self, world: int) -> torch.Tensor:
+        """Return which place of the data each element of the result shows."""
+        n, m, scale = self.before[world], self.after[world], self._scales[world]
+        line = torch.arange(m, dtype=torch.float32)  # as ONNX Runtime does, which decides ties
+        mode = self._a["coordinate_transformation_mode"]
+        if mode == "asymmetric":
+            return line / scale
+        if mode == "align_corners":
+            return line * ((n - 1) / (m - 1)) if m > 1 else line * 0
+        if mode == "tf_half_pixel_for_nn":
+            return (line + 0.5) / scale
+        if mode == "half_pixel_symmetric":
+            adjust = m / (n * scale)
+            return n / 2 * (1 - adjust) + (line + 0.5) / scale - 0.5
+        if mode == "pytorch_half_pixel" and m == 1:
+            return line * 0
+        if mode in ("half_pixel", "pytorch_half_pixel"):
+            return (line + 0.5) / scale - 0.5
+        raise Refused(f"coordinate_transformation_mode {mode!r}")
+
+    def nearest(self, world: int) -> torch.Tensor:
+        """Return the element that each one of the result copies."""
+        places = self.places(world)
+        mode = self._a["nearest_mode"]
+        functions: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
+            "round_prefer_floor": lambda x: torch.ceil(x - 0.5),
+            "round_prefer_ceil": lambda x: torch.floor(x + 0.5),
+            "floor": torch.floor,
+            "ceil": torch.ceil,
+        }
+        if mode not in functions:
+            raise Refused(f"nearest_mode {mode!r}")
+        return functions[mode](places).long().clamp(0, self.before[world] - 1)
+
+    def matrix(self) -> torch.Tensor:
+        """Return the weights of each element of the data in each one of the result, for an axis of one size."""
+        n, m = self.before[0], self.after[0]
+        if n * m > _MATRIX:
+            raise Refused(f"an axis of {n} elements resized to {m}")
+        places = self.places(0).unsqueeze(1)
+        is_cubic = self._a["mode"] == "cubic"
+        shrink = min(self._scales[0], 1.0) if self._a.get("antialias") else 1.0
+        reach = math.ceil((2 if is_cubic else 1) / shrink)
+        taps = torch.floor(places) + torch.arange(-reach, reach + 2)
+        gaps = ((taps - places) * shrink).abs()
+        weights = _cubic(gaps, self._a["cubic_coeff_a"]) if is_cubic else (1 - gaps).clamp(min=0)
+        outside = (taps < 0) | (taps > n - 1)
+        if self._a.get("exclude_outside"):
+            weights = torch.where(outside, 0.0, weights)
+        weights = weights / weights.sum(1, keepdim=True)
+        whole = torch.zeros(m, n)
+        return whole.scatter_add_(1, taps.long().clamp(0, n - 1), weights)
+
+
+def _cubic(gaps: torch.Tensor, a: float) -> torch.Tensor:
+    near = ((a + 2) * gaps - (a + 3)) * gaps * gaps + 1
+    far = ((a * gaps - 5 * a) * gaps + 8 * a) * gaps - 4 * a
+    return torch.where(gaps <= 1, near, torch.where(gaps < 2, far, 0.0))
+
+
+def _defaults(c: Call) -> dict[str, Any]:
+    """Return the attributes; old opsets know one way only."""
+    found = dict(c.attrs)
+    if c.kind == "Upsample" or c.since < 11:
+        found["coordinate_transformation_mode"], found["nearest_mode"] = "asymmetric", "floor"
+    found.setdefault("cubic_coeff_a", -0.75)
+    if found.get("antialias") and found["mode"] == "nearest":
+        found["antialias"] = 0
+    return found
+
+
+def _wanted(c: Call, rank: int, attrs: dict[str, Any]) -> tuple[list[int], list[tuple[float, ...]], Any]:
+    """Return the axes, their factors in every world, and sizes if the file gives those."""
+    b = c.b
+    axes = [normal(n, rank) for n in attrs.get("axes") or range(rank)]
+    place = {"Upsample": 1}.get(c.kind, 1 if c.since < 11 else 2)
+    if "scales" in attrs:
+        return axes, [tuple(attrs["scales"])] * b.worlds, None
+    given = c.maybe(place)
+    if given is not None:
+        numbers = b.every(given)
+        if numbers is None:
+            raise Refused("scales depend on the data")
+        return axes, [tuple(t.reshape(-1).tolist()) for t in numbers], None
+    sizes = None if c.maybe(3) is None else b.numbers(c.value(3), "sizes")
+    if sizes is None:
+        raise Refused("neither scales nor sizes are given")
+    if attrs.get("keep_aspect_ratio_policy", "stretch") != "stretch":
+        raise Refused(f"keep_aspect_ratio_policy {attrs['keep_aspect_ratio_policy']!r}")
+    return axes, [], sizes
+
+
+def _resize(c: Call) -> Value:
+    x, attrs = c.x, _defaults(c)
+    axes, factors, sizes = _wanted(c, x.rank, attrs)
+    jobs: dict[int, _Axis] = {}
+    for i, axis in enumerate(axes):
+        before = x.axis(axis)
+        if sizes is None:
+            if any(len(f) != len(axes) or not 0 < f[i] < 2**20 for f in factors):
+                raise Refused(f"scales {factors[0]} for {len(axes)} axes")
+            scales = tuple(f[i] for f in factors)
+            after = tuple(math.floor(n * s) for n, s in zip(before, scales))
+        else:
+            if any(len(s) != len(axes) for s in sizes):
+                raise Refused(f"sizes {sizes[0]} for {len(axes)} axes")
+            after = tuple(s[i] for s in sizes)
+            scales = tuple(m / n for m, n in zip(after, before))
+        if min(after) < 1 or max(after) > 2**20:
+            raise Refused(f"an axis of {before[0]} elements resized to {after[0]}")
+        if after != before:
+            jobs[axis] = _Axis(before, after, scales, attrs)
+    return _apply(c.b, x, jobs, attrs)
+
+
+def _apply(b: Builder, x: Value, jobs: dict[int, _Axis], attrs: dict[str, Any]) -> Value:
+    if attrs["mode"] == "nearest":
+        for axis, job in jobs.items():
+            x = _nearest(b, x, axis, job)
+        return x
+    if attrs["mode"] not in ("linear", "cubic"):
+        raise Refused(f"mode {attrs['mode']!r}")
+    if any(dynamic(job.before) or dynamic(job.after) for job in jobs.values()):
+        return _like(b, x, jobs, attrs)
+    for axis, job in jobs.items():
+        matrix = b.constant(job.matrix().t().contiguous(), x.dtype)
+        order = [i for i in range(x.rank) if i != axis] + [axis]
+        back = [order.index(i) for i in range(x.rank)]
+        x = transpose(b, b("dot", transpose(b, x, order), matrix), back)
+    return x
+
+
+def _nearest(b: Builder, x: Value, axis: int, job: _Axis) -> Value:
+    places = [job.nearest(w) for w in range(b.worlds)]
+    times = job.after[0] // job.before[0]
+    if times > 1 and all(
+        m == n * times and bool((p == torch.arange(m) // times).all())
+        for p, n, m in zip(places, job.before, job.after)
+    ):
+        return b("repeat", x, repeats=times, axis=axis)
+    step = round(job.before[0] / job.after[0])
+    begin = int(places[0][0])
+    if step > 1 and all(p.tolist() == list(range(begin, n, step)) for p, n in zip(places, job.before)):
+        nothing = (None,) * axis
+        return b("slice", x, begin=(*nothing, begin), end=(*nothing, None), step=(*nothing, step))
+    if dynamic(job.before) or dynamic(job.after):
+        raise Refused("an axis whose size is open, resized by no whole number")
+    return b("take", x, b.constant(places[0]), axis=axis)
+
+
+def _like(b: Builder, x: Value, jobs: dict[int, _Axis], attrs: dict[str, Any]) -> Value:
+    """Resize pictures whose sizes are open."""
+    mode = attrs["coordinate_transformation_mode"]
+    plain = attrs["mode"] == "linear" and not attrs.get("antialias") and x.rank == 4 and set(jobs) <= {2, 3}
+    if not plain or mode not in ("half_pixel", "pytorch_half_pixel", "align_corners"):
+        raise Refused(f"mode {attrs['mode']} with {mode} for axes whose sizes are open")
+    after = tuple(
+        (1, 1, *(jobs[axis].after[w] if axis in jobs else x.shapes[w][axis] for axis in (2, 3)))
+        for w in range(b.worlds)
+    )
+    like = filled(b, after, 0.0, x.dtype)
+    return b("_contrib_BilinearResize2D", x, like, mode="like", align_corners=mode == "align_corners")
+
+
+def _grid(c: Call) -> Value:
+    b, x, grid, a = c.b, c.x, c.value(1), c.attrs
+    height, width = x.size(2), x.size(3) if x.rank == 4 else None
+    if x.rank != 4 or not height or not width or min(height, width) < 2:
+        raise Refused(f"data of shape {x.dims[0]}, expected pictures of known size")
+    if a["mode"] not in ("bilinear", "linear") or a["padding_mode"] == "reflection":
+        raise Refused(f"mode {a['mode']!r} with padding {a['padding_mode']!r}")
+    parts = []
+    for i, size in enumerate((width, height)):
+        line = b("slice_axis", grid, axis=3, begin=i, end=i + 1)
+        if not a["align_corners"]:
+            # the corners of the outer pixels lie at -1 and 1 there, their centres here
+            line = arith(b, "mul", line, size / (size - 1))
+        if a["padding_mode"] == "border":
+            line = unary(b, "clip", line, a_min=-1.0, a_max=1.0)
+        parts.append(line)
+    turned = b("transpose", b("Concat", *parts, dim=3), axes=(0, 3, 1, 2))
+    return b("BilinearSampler", x, turned)
+
+
+TABLE: dict[str, Translator] = {"GridSample": _grid, "Resize": _resize, "Upsample": _resize}

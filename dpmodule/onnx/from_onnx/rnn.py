@@ -1,0 +1,269 @@
+"""Recurrent networks: LSTM, GRU and RNN."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import torch
+
+from .bodies import each_step
+from .build import Builder
+from .call import Call, Translator
+from .forms import arith, cast, transpose, unary, unsqueeze
+from .problems import Refused
+from .value import Value
+
+__all__ = ["TABLE"]
+
+_GATES = {"LSTM": 4, "GRU": 3, "RNN": 1}
+_ORDER = {"LSTM": (0, 2, 3, 1), "GRU": (1, 0, 2), "RNN": (0,)}
+"""Which of ONNX's gates each of ours is."""
+
+_USUAL = {"LSTM": ["sigmoid", "tanh", "tanh"], "GRU": ["sigmoid", "tanh"], "RNN": ["tanh"]}
+
+Values = list[Value]
+
+
+class _Layer:
+    """What a recurrent node says.
+
+    Args:
+        c: the node.
+    """
+
+    def __init__(self, c: Call) -> None:
+        a, self.b, self.kind = c.attrs, c.b, c.kind
+        self.x, self.weight, self.recurrent = c.x, c.value(1), c.value(2)
+        self.bias, self.lengths = c.maybe(3), c.maybe(4)
+        self.is_batch_first = bool(a.get("layout"))
+        self.direction = a["direction"]
+        self.directions = 2 if self.direction == "bidirectional" else 1
+        self.hidden = self.recurrent.size(2) or 0
+        self.gates = _GATES[c.kind]
+        self.activations = [n.lower() for n in a.get("activations") or _USUAL[c.kind] * self.directions]
+        self.reset_after = bool(a.get("linear_before_reset")) or c.kind != "GRU"
+        self.peepholes = c.maybe(7) if c.kind == "LSTM" else None
+        self.clip = a.get("clip")
+        self.coupled = bool(a.get("input_forget"))
+        self._check(c)
+        if self.is_batch_first:
+            self.x = transpose(self.b, self.x, (1, 0, 2))
+        count = 2 if c.kind == "LSTM" else 1
+        self.states = [self._state(c.maybe(5 + i)) for i in range(count)]
+
+    def _check(self, c: Call) -> None:
+        wanted = (self.directions, self.gates * self.hidden)
+        if self.x.rank != 3 or self.weight.shapes[0][:2] != wanted or self.recurrent.shapes[0][:2] != wanted:
+            raise Refused(
+                f"weights {self.weight.dims[0]} and {self.recurrent.dims[0]} for data of {self.x.dims[0]}"
+            )
+        if c.attrs.get("activation_alpha") or c.attrs.get("activation_beta"):
+            raise Refused("activation_alpha and activation_beta")
+
+    def _state(self, given: Value | None) -> Value:
+        b = self.b
+        if given is not None:
+            return transpose(b, given, (1, 0, 2)) if self.is_batch_first else given
+        one = b("slice_axis", b("slice_axis", self.x, axis=0, begin=0, end=1), axis=2, begin=0, end=1)
+        zeros = b("zeros_like", one)
+        size = (self.directions, self.hidden)
+        return b("broadcast_axis", zeros, axis=(0, 2), size=size)
+
+    @property
+    def is_usual(self) -> bool:
+        """Whether the operator RNN computes it."""
+        usual = self.activations == _USUAL[self.kind] * self.directions
+        plain_relu = self.kind == "RNN" and set(self.activations) == {"relu"}
+        odd = self.clip is not None or self.coupled or self.peepholes is not None or not self.reset_after
+        return (usual or plain_relu) and not odd
+
+    @property
+    def mode(self) -> str:
+        """What the operator RNN calls it."""
+        return f"rnn_{self.activations[0]}" if self.kind == "RNN" else self.kind.lower()
+
+    def vector(self) -> Value:
+        """Return all weights as one vector, as the operator RNN wants them."""
+        b, order = self.b, _ORDER[self.kind]
+        weights = [
+            self._pieces(w, math.prod(w.shapes[0][2:]) * self.hidden, 1)
+            for w in (self.weight, self.recurrent)
+        ]
+        parts = []
+        for d in range(self.directions):
+            for pieces in weights:
+                parts += [pieces[d * self.gates + g] for g in order]
+        if self.bias is None:
+            size = 2 * self.directions * self.gates * self.hidden
+            parts.append(b.constant(torch.zeros(size), self.x.dtype))
+        else:
+            pieces = self._pieces(self.bias, self.hidden, 2)
+            for d in range(self.directions):
+                for part in range(2):
+                    parts += [pieces[(2 * d + part) * self.gates + g] for g in order]
+        return b("Concat", *parts, dim=0)
+
+    def _pieces(self, value: Value, length: int, parts: int) -> Values:
+        count = self.directions * self.gates * parts
+        flat = self.b("Reshape", value, shape=(count, length))
+        if count == 1:
+            return [self.b("Reshape", flat, shape=(-1,))]
+        return self.b.many("SliceChannel", flat, num_outputs=count, axis=0, squeeze_axis=True)
+
+    def flipped(self, x: Value) -> Value:
+        """Return sequences from their end to their beginning."""
+        if self.lengths is None:
+            return self.b("reverse", x, axis=0)
+        lengths = cast(self.b, self.lengths, "float32")
+        return self.b("SequenceReverse", x, lengths, use_sequence_length=True)
+
+
+def _recurrent(c: Call) -> Values:
+    layer = _Layer(c)
+    outs, *last = _fused(layer) if layer.is_usual else _unrolled(layer)
+    b = c.b
+    if layer.is_batch_first:
+        outs = transpose(b, outs, (2, 0, 1, 3))
+        last = [transpose(b, v, (1, 0, 2)) for v in last]
+    return [outs, *last]
+
+
+def _fused(layer: _Layer) -> Values:
+    b = layer.b
+    is_back = layer.direction == "reverse"
+    x = layer.flipped(layer.x) if is_back else layer.x
+    more = [] if layer.lengths is None else [layer.lengths]
+    out, *last = b.many(
+        "RNN",
+        x,
+        layer.vector(),
+        *layer.states,
+        *more,
+        state_size=layer.hidden,
+        num_layers=1,
+        mode=layer.mode,
+        bidirectional=layer.directions == 2,
+        state_outputs=True,
+        use_sequence_length=bool(more),
+    )
+    if is_back:
+        out = layer.flipped(out)
+    apart = b("Reshape", out, shape=(0, 0, -4, layer.directions, -1))
+    return [transpose(b, apart, (0, 2, 1, 3)), *last]
+
+
+# what the operator RNN does not do: step by step
+
+_FUNCTIONS: dict[str, Callable[[Builder, Value], Value]] = {
+    "sigmoid": lambda b, x: unary(b, "sigmoid", x),
+    "tanh": lambda b, x: unary(b, "tanh", x),
+    "relu": lambda b, x: unary(b, "relu", x),
+    "softsign": lambda b, x: unary(b, "softsign", x),
+    "softplus": lambda b, x: unary(b, "Activation", x, act_type="softrelu"),
+    "hardsigmoid": lambda b, x: unary(b, "hard_sigmoid", x, alpha=0.2, beta=0.5),
+}
+
+
+def _unrolled(layer: _Layer) -> Values:
+    b = layer.b
+    if layer.lengths is not None:
+        raise Refused(
+            "sequence_lens together with unusual activations, clip, peepholes or linear_before_reset of 0"
+        )
+    columns: list[Values] = []
+    for d in range(layer.directions):
+        is_back = layer.direction == "reverse" or d == 1
+        x = layer.flipped(layer.x) if is_back else layer.x
+        states = [_row(b, s, d) for s in layer.states]
+        cell = _Cell(layer, d)
+        outs, last = each_step(b, [x], states, cell.step)
+        out = layer.flipped(outs[0]) if is_back else outs[0]
+        columns.append([unsqueeze(b, out, [1]), *(unsqueeze(b, v, [0]) for v in last)])
+    if len(columns) == 1:
+        return columns[0]
+    return [b("Concat", *parts, dim=0 if i else 1) for i, parts in enumerate(zip(*columns))]
+
+
+def _row(b: Builder, value: Value, number: int) -> Value:
+    part = b("slice_axis", value, axis=0, begin=number, end=number + 1)
+    return b("squeeze", part, axis=(0,))
+
+
+class _Cell:
+    """One step of one direction.
+
+    Args:
+        layer: what it belongs to.
+        number: which direction.
+    """
+
+    def __init__(self, layer: _Layer, number: int) -> None:
+        b = self._b = layer.b
+        self._layer = layer
+        self._weight = [_row(b, w, number) for w in (layer.weight, layer.recurrent)]
+        self._bias: list[Value | None] = [None, None]
+        if layer.bias is not None:
+            row = _row(b, layer.bias, number)
+            self._bias = [*b.many("SliceChannel", row, num_outputs=2, axis=0)]
+        self._peep: Values = []
+        if layer.peepholes is not None:
+            self._peep = b.many("SliceChannel", _row(b, layer.peepholes, number), num_outputs=3, axis=0)
+        count = len(layer.activations) // layer.directions
+        names = layer.activations[number * count : (number + 1) * count]
+        if any(n not in _FUNCTIONS for n in names):
+            raise Refused(f"activations {', '.join(names)}")
+        self._functions = [_FUNCTIONS[n] for n in names]
+
+    def step(self, elements: Values, states: Values) -> tuple[Values, Values]:
+        """Return the output and the states after one step."""
+        kind = self._layer.kind
+        made = {"LSTM": self._lstm, "GRU": self._gru, "RNN": self._plain}[kind](elements[0], states)
+        return [made[0]], made
+
+    def _linear(self, x: Value, which: int) -> Value:
+        b, weight, bias = self._b, self._weight[which], self._bias[which]
+        rows = weight.size(0)
+        given = [] if bias is None else [bias]
+        return b("FullyConnected", x, weight, *given, num_hidden=rows, no_bias=not given, flatten=False)
+
+    def _gates(self, x: Value) -> Values:
+        count = self._layer.gates
+        return self._b.many("SliceChannel", x, num_outputs=count, axis=1) if count > 1 else [x]
+
+    def _f(self, number: int, x: Value) -> Value:
+        clip = self._layer.clip
+        limited = x if clip is None else unary(self._b, "clip", x, a_min=-clip, a_max=clip)
+        return self._functions[number](self._b, limited)
+
+    def _plain(self, x: Value, states: Values) -> Values:
+        return [self._f(0, arith(self._b, "plus", self._linear(x, 0), self._linear(states[0], 1)))]
+
+    def _gru(self, x: Value, states: Values) -> Values:
+        b, state = self._b, states[0]
+        x_z, x_r, x_h = self._gates(self._linear(x, 0))
+        h_z, h_r, h_h = self._gates(self._linear(state, 1))
+        update, reset = self._f(0, arith(b, "plus", x_z, h_z)), self._f(0, arith(b, "plus", x_r, h_r))
+        if self._layer.reset_after:
+            inner = arith(b, "mul", reset, h_h)
+        else:
+            _, _, inner = self._gates(self._linear(arith(b, "mul", reset, state), 1))
+        new = self._f(1, arith(b, "plus", x_h, inner))
+        return [arith(b, "plus", new, arith(b, "mul", update, arith(b, "minus", state, new)))]
+
+    def _lstm(self, x: Value, states: Values) -> Values:
+        b, (state, cell) = self._b, states
+        whole = arith(b, "plus", self._linear(x, 0), self._linear(state, 1))
+        i, o, f, g = self._gates(whole)
+        if self._peep:
+            i = arith(b, "plus", i, arith(b, "mul", cell, self._peep[0]))
+            f = arith(b, "plus", f, arith(b, "mul", cell, self._peep[2]))
+        enter = self._f(0, i)
+        keep = arith(b, "rminus", enter, 1.0) if self._layer.coupled else self._f(0, f)
+        new = arith(b, "plus", arith(b, "mul", keep, cell), arith(b, "mul", enter, self._f(1, g)))
+        if self._peep:
+            o = arith(b, "plus", o, arith(b, "mul", new, self._peep[1]))
+        return [arith(b, "mul", self._f(0, o), self._functions[2](b, new)), new]
+
+
+TABLE: dict[str, Translator] = dict.fromkeys(("LSTM", "GRU", "RNN"), _recurrent)

@@ -1,0 +1,313 @@
+"""Goes through the nodes of an ONNX graph and has each one translated."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import Any
+
+from ...base import MXNetError
+from .build import Builder, Scope
+from .call import Call, Translator
+from .check import Checker, place_of, schema_of, versions_of
+from .problems import Problems, Refused
+from .tensors import DTYPES, tensor_of
+from .value import Value
+
+__all__ = ["Names", "Walk"]
+
+_CALLS = 64
+"""How deep functions may call each other."""
+
+_NODES = 500_000
+
+_BROKEN = object()
+"""Stands for what a node would have made that could not be translated."""
+
+_ERRORS = (
+    MXNetError,
+    ArithmeticError,
+    AttributeError,
+    IndexError,
+    KeyError,
+    MemoryError,
+    RecursionError,
+    RuntimeError,
+    TypeError,
+    ValueError,
+)
+
+
+class Names:
+    """What the names of a graph stand for.
+
+    Args:
+        parent: those of the graph around it.
+    """
+
+    def __init__(self, parent: Names | None = None) -> None:
+        self._own: dict[str, Any] = {}
+        self._parent = parent
+
+    def find(self, name: str) -> Any:
+        """Return what a name stands for."""
+        names: Names | None = self
+        while names is not None:
+            if name in names._own:
+                return names._own[name]
+            names = names._parent
+        return _BROKEN
+
+    def put(self, name: str, value: Any) -> None:
+        """Let a name stand for a value."""
+        if name:
+            self._own[name] = value
+
+
+class Walk:
+    """Translates the nodes of a model.
+
+    Args:
+        builder: what makes nodes.
+        checker: knows the order of the nodes of each graph.
+        problems: where what cannot be translated goes.
+        table: translators, by domain and type.
+        functions: the model's own functions, by domain and name.
+        folder: where the file lies.
+    """
+
+    def __init__(
+        self,
+        builder: Builder,
+        checker: Checker,
+        problems: Problems,
+        table: Mapping[tuple[str, str], Translator],
+        functions: Mapping[tuple[str, str], Any],
+        folder: str,
+    ) -> None:
+        self._b, self._checker, self._problems = builder, checker, problems
+        self._table, self._functions, self._folder = table, functions, folder
+        self._calls = self._count = 0
+
+    def initializers(self, graph: Any, names: Names, is_main: bool) -> None:
+        """Give the arrays of a graph to its names."""
+        for proto in graph.initializer:
+            try:
+                tensor = tensor_of(proto, self._folder)
+            except ValueError as error:
+                self._problems.add(f"initializer {proto.name!r}", str(error))
+                names.put(proto.name, _BROKEN)
+                continue
+            trains = tensor.is_floating_point() and tensor.dim() > 0 and tensor.numel() > 0
+            name = proto.name if is_main else self._b.reserve(proto.name)
+            names.put(proto.name, self._b.parameter(name, tensor, trains))
+        for proto in graph.sparse_initializer:
+            self._problems.add(f"initializer {proto.values.name!r}", "it is sparse, expected a dense array")
+
+    def nodes(self, graph: Any, names: Names, versions: Mapping[str, int]) -> None:
+        """Translate a graph's nodes."""
+        for node in self._checker.orders.get(id(graph), graph.node):
+            self._node(node, names, versions)
+
+    def _node(self, node: Any, names: Names, versions: Mapping[str, int]) -> None:
+        inputs = [names.find(name) if name else None for name in node.input]
+        self._count += 1
+        if any(each is _BROKEN for each in inputs):
+            made: list[Any] = [_BROKEN] * len(node.output)
+        else:
+            made = self._translated(node, inputs, names, versions)
+        for name, value in zip(node.output, made):
+            names.put(name, value)
+
+    def _translated(
+        self, node: Any, inputs: list[Any], names: Names, versions: Mapping[str, int]
+    ) -> list[Any]:
+        outer = self._b.label
+        self._b.label = next((name for name in node.output if name), node.name) or node.op_type
+        try:
+            if self._count > _NODES:
+                raise Refused(f"more than {_NODES} nodes, with those of functions")
+            made = self._made(node, inputs, names, versions)
+            found = list(made) if isinstance(made, (list, tuple)) else [made]
+            if len(found) < len(node.output) and any(node.output[len(found) :]):
+                raise Refused(f"only the first {len(found)} of its outputs can be made")
+        except Refused as error:
+            self._problems.add(place_of(node), str(error))
+            found = [_BROKEN] * len(node.output)
+        except _ERRORS as error:
+            self._problems.add(place_of(node), f"{type(error).__name__}: {error}")
+            found = [_BROKEN] * len(node.output)
+        finally:
+            self._b.label = outer
+        return found
+
+    def _made(self, node: Any, inputs: list[Any], names: Names, versions: Mapping[str, int]) -> Any:
+        domain = "" if node.domain == "ai.onnx" else node.domain
+        function = self._functions.get((domain, node.op_type))
+        if function is not None:
+            return self._called(function, node, inputs)
+        schema = schema_of(node.op_type, versions.get(domain, 1), domain)
+        translator = self._table.get((domain, node.op_type))
+        if translator is None:
+            return self._by_body(schema, node, inputs, versions.get(domain, 1))
+        call = Call(
+            self._b,
+            node.op_type,
+            inputs,
+            _attributes(node, schema),
+            schema.since_version,
+            [bool(name) for name in node.output],
+            lambda graph, values, **kwargs: self.body(graph, values, names, versions, **kwargs),
+            lambda proto: tensor_of(proto, self._folder),
+        )
+        first = len(self._b.fresh)
+        made = translator(call)
+        self._name(made, node, first)
+        del self._b.fresh[first:]
+        return made
+
+    def _name(self, made: Any, node: Any, first: int) -> None:
+        """Call the node that makes a result as ONNX calls the result."""
+        values = made if isinstance(made, (list, tuple)) else [made]
+        fresh = set(self._b.fresh[first:])
+        for value, name in zip(values, node.output):
+            entry = value.entry if isinstance(value, Value) else None
+            if entry is not None and name and entry[0] in fresh:
+                fresh.discard(entry[0])
+                is_single = len(values) == 1 or entry[0].num_outputs == 1
+                wanted = name if is_single else node.name or name
+                entry[0].name = self._b.reserve(wanted.removesuffix("_output") if is_single else wanted)
+
+    def _called(
+        self, function: Any, node: Any, inputs: Sequence[Any], usual: Mapping[str, Any] = MappingProxyType({})
+    ) -> list[Any]:
+        """Translate the nodes of a function in place of a call of it."""
+        if self._calls >= _CALLS:
+            raise Refused("functions call each other too deep, or in a circle")
+        self._calls += 1
+        try:
+            names = Names()
+            for i, name in enumerate(function.input):
+                names.put(name, inputs[i] if i < len(inputs) else None)
+            given = {each.name: each for each in node.attribute}
+            defaults = {**usual, **{each.name: each for each in function.attribute_proto}}
+            versions = versions_of(function.opset_import)
+            order = self._checker.orders.get(id(function), list(function.node))
+            for inner in order:
+                self._node(_filled_in(inner, {**defaults, **given}), names, versions)
+            return [names.find(name) for name in function.output]
+        finally:
+            self._calls -= 1
+
+    def _by_body(self, schema: Any, node: Any, inputs: Sequence[Any], version: int) -> list[Any]:
+        """Translate an operator by the function that ONNX itself defines it with."""
+        import onnx
+
+        if schema is None or not (schema.has_function or schema.has_context_dependent_function):
+            raise Refused(f"{node.op_type} cannot be expressed by operators of dpmodule")
+        if schema.has_function:
+            body = schema.function_body
+        else:
+            codes = {name: code for code, name in reversed(DTYPES.items())}
+            types = []
+            for value in inputs:
+                code = codes[value.dtype] if isinstance(value, Value) else 1
+                dims = value.dims[0] if isinstance(value, Value) else ()
+                types.append(onnx.helper.make_tensor_type_proto(code, dims).SerializeToString())
+            text = schema.get_context_dependent_function(node.SerializeToString(), types)
+            body = onnx.FunctionProto.FromString(text)
+        if not body.opset_import:
+            body.opset_import.add(domain="", version=version)
+        defaults = {n: d.default_value for n, d in schema.attributes.items() if d.default_value.type}
+        return self._called(body, node, inputs, defaults)
+
+    def body(
+        self,
+        graph: Any,
+        inputs: Sequence[Any],
+        names: Names,
+        versions: Mapping[str, int],
+        scope: Scope | None = None,
+    ) -> list[Any]:
+        """Translate a graph that a node carries.
+
+        Args:
+            graph: the graph.
+            inputs: what its inputs are.
+            names: those of the graph around it.
+            versions: versions of the operators.
+            scope: the graph in which its nodes are made; None means that of the node itself.
+
+        Returns:
+            Its outputs.
+
+        Raises:
+            Refused: something in it cannot be translated; what, the problems tell.
+        """
+        inner, outer = Names(names), self._b.scope
+        self._b.scope = scope or outer
+        try:
+            for each, value in zip(graph.input, inputs):
+                inner.put(each.name, value)
+            self.initializers(graph, inner, False)
+            self.nodes(graph, inner, versions)
+            found = [inner.find(each.name) for each in graph.output]
+        finally:
+            self._b.scope = outer
+        if any(each is _BROKEN for each in found):
+            raise Refused(f"its graph {graph.name!r} cannot be translated")
+        return found
+
+    def outputs(self, graph: Any, names: Names) -> list[Value] | None:
+        """Return the values of a graph's outputs, None if one could not be made."""
+        found = []
+        for each in graph.output:
+            value = names.find(each.name)
+            if isinstance(value, list):
+                self._problems.add(f"output {each.name!r}", "it is a sequence, expected an array")
+            elif value is not _BROKEN and value is not None:
+                found.append(value)
+        return found if len(found) == len(graph.output) else None
+
+
+def _filled_in(node: Any, given: Mapping[str, Any]) -> Any:
+    """Return a function's node with the attributes that a call gives it."""
+    import onnx
+
+    if not any(each.ref_attr_name for each in node.attribute):
+        return node
+    made = onnx.NodeProto()
+    made.CopyFrom(node)
+    del made.attribute[:]
+    for each in node.attribute:
+        if not each.ref_attr_name:
+            made.attribute.append(each)
+        elif each.ref_attr_name in given:
+            copy = onnx.AttributeProto()
+            copy.CopyFrom(given[each.ref_attr_name])
+            copy.name = each.name
+            made.attribute.append(copy)
+    return made
+
+
+def _attributes(node: Any, schema: Any) -> dict[str, Any]:
+    """Return a node's attributes, and the defaults of those it does not give."""
+    import onnx
+
+    found = {
+        name: _plain(onnx.helper.get_attribute_value(declared.default_value))
+        for name, declared in schema.attributes.items()
+        if declared.default_value.type
+    }
+    for each in node.attribute:
+        found[each.name] = _plain(onnx.helper.get_attribute_value(each))
+    return found
+
+
+def _plain(value: Any) -> Any:
+    """Return texts as str, and repeated fields as lists."""
+    if isinstance(value, bytes):
+        return value.decode("utf-8", "backslashreplace")
+    if isinstance(value, (list, tuple)) or type(value).__name__.startswith("Repeated"):
+        return [_plain(each) for each in value]
+    return value

@@ -1,0 +1,231 @@
+"""ONNX files as symbols and parameters."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ..base import FileFormatError, ShapeError, dtype_from_code
+from ..context import cpu
+from ..io import DataDesc
+from ..ndarray import NDArray
+from ..symbol import Symbol
+from .from_onnx.bodies import graph_of
+from .from_onnx.build import Builder
+from .from_onnx.check import Checker
+from .from_onnx.problems import Problems, Refused
+from .from_onnx.read import read_model
+from .from_onnx.table import TRANSLATORS
+from .from_onnx.tensors import DTYPES
+from .from_onnx.translate import Names, Walk
+from .from_onnx.worlds import ATTEMPTS, sizes_of
+
+__all__ = ["described_inputs", "get_model_metadata", "import_model"]
+
+_USUAL_SIZES = (1, 8, 32, 224)
+
+Params = dict[str, NDArray]
+Path = str | os.PathLike[str]
+
+
+def _dims(value: Any) -> tuple[int | str, ...] | None:
+    """Return a declared shape, a name for each open dimension; None for one of open rank."""
+    kind = value.type.tensor_type
+    if not kind.HasField("shape"):
+        return None
+    return tuple(
+        d.dim_value
+        if d.dim_value > 0
+        else (isinstance(d.dim_param, str) and d.dim_param) or f"{value.name}.{i}"
+        for i, d in enumerate(kind.shape.dim)
+    )
+
+
+def _inputs(graph: Any) -> list[Any]:
+    """Return the inputs of a graph that are no parameters."""
+    held = {each.name for each in graph.initializer} | {each.values.name for each in graph.sparse_initializer}
+    return [each for each in graph.input if each.name not in held]
+
+
+def _given_shapes(
+    graph: Any, given: Mapping[str, Sequence[int]], problems: Problems
+) -> dict[str, tuple[int | str, ...]]:
+    """Return the shape of each input, as the file or the caller says."""
+    shapes: dict[str, tuple[int | str, ...]] = {}
+    names = [each.name for each in _inputs(graph)]
+    for name in given:
+        if name not in names:
+            problems.add(
+                f"shapes[{name!r}]", f"there is no such input; the file has {', '.join(names) or 'none'}"
+            )
+    for each in _inputs(graph):
+        shape = tuple(given[each.name]) if each.name in given else _dims(each)
+        where = f"input {each.name!r}"
+        if not each.type.HasField("tensor_type"):
+            problems.add(where, "it is no array")
+        elif each.type.tensor_type.elem_type not in DTYPES or each.type.tensor_type.elem_type == 8:
+            problems.add(where, f"its elements are of type {each.type.tensor_type.elem_type}")
+        elif shape is None:
+            problems.add(where, f"the file does not say its shape; give shapes={{{each.name!r}: (...)}}")
+        elif len(shape) > 16 or any(isinstance(d, int) and d >= 2**31 for d in shape):
+            problems.add(where, f"its shape is {shape[:16]}")
+        else:
+            shapes[each.name] = tuple(
+                f"{each.name}.{i}" if isinstance(d, int) and d <= 0 else d for i, d in enumerate(shape)
+            )
+    return shapes
+
+
+def import_model(
+    model_file: Path, shapes: Mapping[str, Sequence[int]] | None = None
+) -> tuple[Symbol, Params, Params]:
+    """Read an ONNX file as a symbol and its parameters.
+
+    Variables keep the names of the file; operators are called as their results are. Sizes that the file leaves open,
+    such as the batch, stay open. What is constant in the file is computed once; integers and single numbers in it are
+    not trained.
+
+    Args:
+        model_file: the file; arrays that it keeps elsewhere have to lie in its own folder.
+        shapes: shapes of inputs, where they are to be others than the file says or it does not say them.
+
+    Returns:
+        The symbol, the parameters by name, and the auxiliary states by name.
+
+    Raises:
+        FileError: the file cannot be opened.
+        FileFormatError: it is no ONNX file, or holds what cannot be translated; the text lists all of it.
+        MissingPackageError: the package onnx is not installed.
+
+    Example:
+        >>> import onnx
+        >>> from onnx import TensorProto, helper
+        >>> x, y = (helper.make_tensor_value_info(n, TensorProto.FLOAT, ["batch", 2]) for n in "xy")
+        >>> graph = helper.make_graph([helper.make_node("Relu", ["x"], ["y"])], "g", [x], [y])
+        >>> onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)]), "relu.onnx")
+        >>> sym, arg_params, aux_params = mx.onnx.import_model("relu.onnx")
+        >>> sym.list_arguments(), sym.list_outputs()
+        (['x'], ['y_output'])
+
+    Source: MXNet 1.9.1 `contrib.onnx.import_model`.
+    """
+    model = read_model(model_file)
+    path = os.fspath(model_file)
+    problems = Problems(path)
+    functions = {(f.domain, f.name): f for f in model.functions}
+    checker = Checker(problems, functions, lambda domain, name: (domain, name) in TRANSLATORS)
+    versions = checker.versions(model.opset_import)
+    checker.graph(model.graph, versions)
+    for function in model.functions:
+        checker.function(function)
+    wanted = _given_shapes(model.graph, shapes or {}, problems)
+    problems.check()
+    first: Problems | None = None
+    is_open = any(isinstance(d, str) for shape in wanted.values() for d in shape[1:])
+    for attempt in range(len(ATTEMPTS) if is_open else 1):
+        found = Problems(path)
+        walk_of = (checker, functions, os.path.dirname(os.path.abspath(path)))
+        made = _translated(model, versions, wanted, attempt, found, walk_of)
+        if made is not None:
+            return made
+        first = first or found
+    (first or problems).check()
+    raise FileFormatError(f"{path}: nothing could be made of this file")
+
+
+def _translated(
+    model: Any,
+    versions: Mapping[str, int],
+    wanted: Mapping[str, tuple[int | str, ...]],
+    attempt: int,
+    problems: Problems,
+    walk_of: tuple[Checker, Mapping[tuple[str, str], Any], str],
+) -> tuple[Symbol, Params, Params] | None:
+    """Translate a model for some sizes of what is open; None if there are problems."""
+    checker, functions, folder = walk_of
+    graph = model.graph
+    worlds, held = sizes_of(wanted, attempt)
+    builder, names = Builder(worlds), Names()
+    for each in (*graph.initializer, *_inputs(graph)):
+        builder.reserve(each.name)
+    for each in _inputs(graph):
+        code = each.type.tensor_type.elem_type
+        names.put(each.name, builder.variable(each.name, held[each.name], DTYPES[code], is_open=True))
+    walk = Walk(builder, checker, problems, TRANSLATORS, functions, folder)
+    walk.initializers(graph, names, True)
+    walk.nodes(graph, names, versions)
+    values = walk.outputs(graph, names)
+    if problems.found or values is None:
+        return None
+    try:
+        symbol = Symbol(graph_of(builder, values, [each.name for each in graph.output]).heads)
+    except Refused as error:
+        problems.add("outputs", str(error))
+        return None
+    args, states = set(symbol.list_arguments()), set(symbol.list_auxiliary_states())
+    params = {
+        name: NDArray(tensor, cpu()) for name, tensor in builder.params.items() if name in args | states
+    }
+    return (
+        symbol,
+        {name: array for name, array in params.items() if name in args},
+        {name: array for name, array in params.items() if name in states},
+    )
+
+
+def described_inputs(model_file: Path, symbol: Symbol, shapes: Mapping[str, Sequence[int]]) -> list[DataDesc]:
+    """Return descriptions of a symbol's inputs with which it can be bound.
+
+    Args:
+        model_file: the file that the symbol comes from.
+        symbol: the symbol.
+        shapes: shapes of inputs that are to be others than the file says.
+
+    Raises:
+        ShapeError: the symbol takes none of the sizes that are tried for open ones.
+    """
+    declared = dict(get_model_metadata(model_file)["input_tensor_data"])
+    names = [name for name in declared if name in symbol.list_arguments()]
+    wanted = {name: tuple(shapes.get(name, declared[name])) for name in names}
+    for size in _USUAL_SIZES:
+        found = {
+            name: tuple(d if d > 0 else 1 if axis == 0 else size for axis, d in enumerate(shape))
+            for name, shape in wanted.items()
+        }
+        try:
+            symbol.infer_shape(**found)
+        except ShapeError:
+            if size == _USUAL_SIZES[-1]:
+                raise
+        else:
+            break
+    attributes = symbol.attr_dict()
+    types = {name: attributes.get(name, {}).get("__dtype__", "0") for name in names}
+    return [DataDesc(name, shape, dtype_from_code(int(types[name]))) for name, shape in found.items()]
+
+
+def get_model_metadata(model_file: Path) -> dict[str, list[tuple[str, tuple[int, ...]]]]:
+    """Return names and shapes of the inputs and outputs of an ONNX file.
+
+    Args:
+        model_file: the file.
+
+    Returns:
+        Under "input_tensor_data" the inputs that are no parameters and under "output_tensor_data" the outputs, each a
+        list of (name, shape); 0 in a shape is a size that the file leaves open, and () a shape it does not give.
+
+    Raises:
+        FileError: the file cannot be opened.
+        FileFormatError: it is no ONNX file.
+
+    Source: MXNet 1.9.1 `contrib.onnx.get_model_metadata`.
+    """
+    graph = read_model(model_file).graph
+
+    def rows(values: Sequence[Any]) -> list[tuple[str, tuple[int, ...]]]:
+        return [
+            (each.name, tuple(0 if isinstance(d, str) else d for d in _dims(each) or ())) for each in values
+        ]
+
+    return {"input_tensor_data": rows(_inputs(graph)), "output_tensor_data": rows(graph.output)}

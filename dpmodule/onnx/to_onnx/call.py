@@ -1,0 +1,251 @@
+"""What a builder sees of the operator that it translates, and by what it writes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from copy import copy
+from typing import TYPE_CHECKING, Any, Literal, NoReturn, overload
+
+import numpy as np
+
+from ...base import ArgumentError
+from .types import code_of, value_info
+
+if TYPE_CHECKING:
+    import onnx
+
+    from ...graph import Graph, Node
+    from .writer import Writer
+
+__all__ = ["Call", "Dim", "Dims", "Untranslatable"]
+
+Dim = int | str
+"""A length: a number, or a name where it is another one for other inputs. Equal names are equal lengths."""
+
+Dims = tuple[Dim, ...]
+
+
+class Untranslatable(ArgumentError):
+    """An operator, attribute or shape for which ONNX has nothing."""
+
+
+class Call:
+    """One operator of a graph on its way to ONNX.
+
+    Args:
+        node: the operator's node.
+        inputs: ONNX names of its inputs.
+        dims: shapes of its inputs, then of its outputs.
+        dtypes: dtype names of its inputs, then of its outputs.
+        writer: where nodes go.
+        value_of: returns what is known of an ONNX value before the model runs.
+        subgraph: writes a subgraph.
+        lengths: a value and its axis that has each dynamic length.
+
+    Attributes:
+        node: the operator's node.
+        a: its attributes, parsed.
+        name: its name.
+        inputs: ONNX names of its inputs.
+        shapes: shapes of its inputs.
+        dtypes: dtype names of its inputs.
+        out_shapes: shapes of its visible outputs.
+        out_dtypes: dtype names of its visible outputs.
+        opset: version of ONNX's operators that is written.
+    """
+
+    def __init__(
+        self,
+        node: Node,
+        inputs: Sequence[str],
+        dims: Sequence[Dims],
+        dtypes: Sequence[str],
+        writer: Writer,
+        value_of: Callable[[str], np.ndarray[Any, Any] | None],
+        subgraph: Callable[..., list[str]],
+        lengths: Mapping[str, tuple[str, int]],
+    ) -> None:
+        self.node = node
+        self.a = node.a
+        self.name = node.name
+        self.inputs = tuple(inputs)
+        self.shapes = tuple(dims[: len(inputs)])
+        self.out_shapes = tuple(dims[len(inputs) :])
+        self.dtypes = tuple(dtypes[: len(inputs)])
+        self.out_dtypes = tuple(dtypes[len(inputs) :])
+        self.opset = writer.opset
+        self._dims = tuple(dims)
+        self._writer = writer
+        self._value_of = value_of
+        self._subgraph = subgraph
+        self._lengths = lengths
+
+    @property
+    def type(self) -> str:
+        """The ONNX operator that the record of our operator names."""
+        record = self.node.op.onnx if self.node.op is not None else None
+        return record.type if record is not None else ""
+
+    def on(self, inputs: Sequence[str], dtypes: Sequence[str]) -> Call:
+        """Return the same call on other values of the same shapes; their elements are known where the inputs' are.
+
+        Args:
+            inputs: their ONNX names.
+            dtypes: dtype names of these inputs, then of the outputs.
+        """
+        before = dict(zip(inputs, self.inputs))
+
+        def value_of(name: str) -> np.ndarray[Any, Any] | None:
+            return self._value_of(before.get(name, name))
+
+        return Call(
+            self.node, inputs, self._dims, dtypes, self._writer, value_of, self._subgraph, self._lengths
+        )
+
+    @overload
+    def emit(
+        self, operator: str, *inputs: str, outputs: Literal[1] = ..., domain: str = ..., **attributes: Any
+    ) -> str: ...
+
+    @overload
+    def emit(
+        self, operator: str, *inputs: str, outputs: int, domain: str = ..., **attributes: Any
+    ) -> Any: ...
+
+    def emit(self, operator: str, *inputs: str, outputs: int = 1, domain: str = "", **attributes: Any) -> Any:
+        """Write an ONNX node and return the name of its output, or a tuple of names if there are several.
+
+        Args:
+            operator: ONNX's operator.
+            inputs: names of values; "" leaves an optional one out.
+            outputs: how many outputs are wanted.
+            domain: the operator's domain; "" = ONNX's own.
+            attributes: as ONNX names them; None leaves one out.
+        """
+        label = self._writer.fresh(f"{self.name}/{operator}")
+        names = [label] if outputs == 1 else [self._writer.fresh(f"{label}:{i}") for i in range(outputs)]
+        while inputs and not inputs[-1]:
+            inputs = inputs[:-1]
+        self._writer.node(operator, inputs, names, label, attributes, domain)
+        return names[0] if outputs == 1 else tuple(names)
+
+    def const(self, value: Any, dtype: str | None = None) -> str:
+        """Return the name of a constant of any shape, in the type of the first input unless `dtype` names another."""
+        dtype = dtype or self.dtypes[0]
+        if dtype == "bfloat16":
+            bits = np.ascontiguousarray(value, np.float32).reshape(np.shape(value)).view(np.uint32)
+            array = ((bits + 0x7FFF + ((bits >> 16) & 1)) >> 16).astype(np.uint16)
+        else:
+            with np.errstate(
+                over="ignore", invalid="ignore"
+            ):  # what is too great becomes infinite, as everywhere
+                array = np.asarray(value).astype(dtype)
+        return self._writer.constant(array, dtype, f"{self.name}/constant")
+
+    def ints(self, *values: int) -> str:
+        """Return the name of a constant: these numbers, int64 in one axis."""
+        return self.const(np.array(values, np.int64), "int64")
+
+    def cast(self, value: str, dtype: str) -> str:
+        """Return a value in another type."""
+        found: str = self.emit("Cast", value, to=code_of(dtype))
+        return found
+
+    def value(self, i: int) -> np.ndarray[Any, Any] | None:
+        """Return the elements of input `i` where they are known before the model runs: those of a parameter."""
+        return self._value_of(self.inputs[i])
+
+    def known_value(self, i: int) -> np.ndarray[Any, Any]:
+        """Return the elements of input `i`, which have to be known.
+
+        Raises:
+            Untranslatable: they come from another operator, or from outside.
+        """
+        found = self.value(i)
+        if found is None:
+            self.refuse(f"its input {self.inputs[i]!r} is no parameter, and ONNX wants it to be known")
+        return found
+
+    def length(self, axis: int, i: int = 0) -> int:
+        """Return the length of an axis of input `i`, which has to be a number.
+
+        Raises:
+            Untranslatable: it is another one for other inputs.
+        """
+        found = self.shapes[i][axis]
+        if isinstance(found, str):
+            self.refuse(
+                f"axis {axis} of its input {self.inputs[i]!r} is dynamic ({found}), expected a fixed length"
+            )
+        return found
+
+    def numbers(self, shape: Dims) -> tuple[int, ...]:
+        """Return a shape all of whose lengths have to be numbers.
+
+        Raises:
+            Untranslatable: one is another for other inputs.
+        """
+        for axis, dim in enumerate(shape):
+            if isinstance(dim, str):
+                self.refuse(f"axis {axis} of the shape {shape} is dynamic ({dim}), expected a fixed length")
+        return tuple(dim for dim in shape if isinstance(dim, int))
+
+    def length_value(self, dim: Dim) -> str:
+        """Return a length as an int64 value of one element; a dynamic one is read from a value that has it.
+
+        Raises:
+            Untranslatable: no value made so far has it.
+        """
+        if isinstance(dim, int):
+            return self.ints(dim)
+        if dim not in self._lengths:
+            self.refuse(f"the length {dim!r} is dynamic, and no value before has it")
+        value, axis = self._lengths[dim]
+        found: str = self.emit("Gather", self.emit("Shape", value), self.ints(axis))
+        return found
+
+    def run(
+        self, graph: Graph, values: Sequence[str], dims: Sequence[Dims], dtypes: Sequence[str]
+    ) -> list[str]:
+        """Write the operators of a subgraph, and return the names of its outputs.
+
+        Args:
+            graph: the subgraph.
+            values: ONNX names of its variables, in the order of ``graph.inputs``.
+            dims: their shapes.
+            dtypes: their dtype names.
+        """
+        return self._subgraph(self._writer, graph, values, dims, dtypes)
+
+    def inside(self, name: str) -> Call:
+        """Return a call that writes into the body of a loop or branch, which sees all values made so far.
+
+        Args:
+            name: what the body is called.
+        """
+        found = copy(self)
+        found._writer = self._writer.body(f"{self.name}/{name}")
+        return found
+
+    def argument(self, dtype: str, dims: Dims) -> str:
+        """Return the name of a further input of the body that this call writes into."""
+        return self._writer.argument(dtype, dims)
+
+    def graph(self, outputs: Sequence[str], dtypes: Sequence[str], dims: Sequence[Dims]) -> onnx.GraphProto:
+        """Return what this call wrote, as the body of a loop or branch.
+
+        Args:
+            outputs: the values that the body returns; they may come from outside.
+            dtypes: their dtype names.
+            dims: their shapes.
+        """
+        given = [self.emit("Identity", value) for value in outputs]
+        return self._writer.graph([value_info(*each) for each in zip(given, dtypes, dims)])
+
+    def refuse(self, why: str) -> NoReturn:
+        """Say that ONNX has nothing for this.
+
+        Raises:
+            Untranslatable: always; names the node.
+        """
+        raise Untranslatable(f"{self.node.describe()}: {why}")

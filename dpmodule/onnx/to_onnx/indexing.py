@@ -1,0 +1,224 @@
+"""Elements picked by position, and written by position."""
+
+from __future__ import annotations
+
+from math import prod
+
+import numpy as np
+
+from ...ops.axes import normal_axis
+from .call import Call
+from .common import reshape, shape_value, unsqueeze
+from .formula import Term, result, term
+from .types import computed_in
+
+__all__ = [
+    "diag",
+    "gather_nd",
+    "histogram",
+    "one_hot",
+    "onehot_like",
+    "pick",
+    "ravel_multi_index",
+    "retain",
+    "scatter_add_nd",
+    "scatter_elements",
+    "scatter_nd",
+    "take",
+    "unravel_index",
+    "where",
+]
+
+
+def _whole(c: Call, i: int) -> Term:
+    """Return positions as whole numbers."""
+    return term(c, i, "int64")
+
+
+def _limited(c: Call, axis: int, mode: str) -> Term:
+    """Return positions of the second input within an axis of the first."""
+    index = _whole(c, 1)
+    if mode == "raise":
+        return index
+    length = Term(c, c.length_value(c.shapes[0][axis]), "int64")
+    if mode == "wrap":
+        return index.then("Mod", length)
+    return index.then("Max", 0).then("Min", length - 1)
+
+
+def take(c: Call) -> str:
+    """Gather."""
+    axis = normal_axis(c.a.axis, len(c.shapes[0]))
+    found: str = c.emit("Gather", c.inputs[0], _limited(c, axis, c.a.mode).value, axis=axis)
+    return found
+
+
+def pick(c: Call) -> str:
+    """GatherElements of one position for every place of the other axes."""
+    rank = len(c.shapes[0])
+    axis = normal_axis(getattr(c.a, "axis", 1), rank)
+    index = _limited(c, axis, getattr(c.a, "mode", "clip"))
+    if len(c.shapes[1]) < rank:
+        index = index.unsqueeze(axis)
+    found = Term(c, c.emit("GatherElements", c.inputs[0], index.value, axis=axis), c.dtypes[0])
+    return found.value if getattr(c.a, "keepdims", False) or rank == 1 else found.squeeze(axis).value
+
+
+def _hits(index: Term, count: int | str) -> Term:
+    """Return truth values on a new last axis: where its position is the index."""
+    c = index.c
+    if isinstance(count, int):
+        return index.unsqueeze(-1).equals(np.arange(count))
+    end = c.emit("Squeeze", c.length_value(count))
+    numbers = Term(c, c.emit("Range", c.const(0, "int64"), end, c.const(1, "int64")), "int64")
+    return index.unsqueeze(-1).equals(numbers)
+
+
+def one_hot(c: Call) -> str:
+    """Where the numbers of classes equal the positions; those outside of them hit none."""
+    kind = computed_in("Where", c.opset, c.out_dtypes[0])
+    on, off = (Term(c, c.const(number, kind), kind) for number in (c.a.on_value, c.a.off_value))
+    return result(_hits(_whole(c, 0), c.a.depth).choose(on, off))
+
+
+def onehot_like(c: Call) -> str:
+    """Where the numbers of columns equal the positions."""
+    return result(_hits(_whole(c, 0), c.shapes[1][1]))
+
+
+def scatter_elements(c: Call) -> str:
+    """ScatterElements of one element of each row."""
+    places, values = _whole(c, 2).unsqueeze(1), term(c, 1, c.dtypes[0]).unsqueeze(1)
+    found: str = c.emit("ScatterElements", c.inputs[0], places.value, values.value, axis=1)
+    return found
+
+
+def where(c: Call) -> str:
+    """Where; a condition of one axis chooses rows."""
+    condition = term(c, 0, "bool")
+    more = len(c.shapes[1]) - len(c.shapes[0])
+    condition = condition.unsqueeze(*range(1, 1 + more))
+    kind = computed_in("Where", c.opset, c.dtypes[1])
+    return result(condition.choose(term(c, 1, kind), term(c, 2, kind)))
+
+
+def _rows(c: Call, i: int) -> Term:
+    """Return positions with one number for each axis on the last axis."""
+    return _whole(c, i).transpose(*range(1, len(c.shapes[i])), 0)
+
+
+def gather_nd(c: Call) -> str:
+    """GatherND."""
+    found: str = c.emit("GatherND", c.inputs[0], _rows(c, 1).value)
+    single = len(c.shapes[1]) == 1 and c.shapes[1][0] == len(c.shapes[0])
+    return unsqueeze(c, found, 0) if single else found
+
+
+def scatter_nd(c: Call) -> str:
+    """ScatterND into zeros, or into an array."""
+    whole, part = (c.inputs[0], c.inputs[1]) if len(c.inputs) == 3 else (_zeros(c), c.inputs[0])
+    found: str = c.emit("ScatterND", whole, _rows(c, len(c.inputs) - 1).value, part)
+    return found
+
+
+def _zeros(c: Call) -> str:
+    found: str = c.emit("Expand", c.const(0), shape_value(c, c.out_shapes[0]))
+    return found
+
+
+def scatter_add_nd(c: Call) -> str:
+    """ScatterND that adds up; before version 16 a product with rows of zeros and ones."""
+    if c.opset >= 16:
+        kind = (
+            "float32" if c.dtypes[0] in ("float16", "bfloat16") else c.dtypes[0]
+        )  # the runtime adds no halves
+        zeros = Term(c, _zeros(c), c.dtypes[0]).cast(kind)
+        return result(zeros.then("ScatterND", _rows(c, 1), term(c, 0, kind), reduction="add"))
+    shape = c.numbers(c.a.shape)
+    axes = c.length(0, 1)
+    steps = [prod(shape[i + 1 : axes]) for i in range(axes)]
+    places = (_rows(c, 1) * np.array(steps)).reduce("ReduceSum", -1)
+    flat = Term(c, c.emit("Reshape", places.value, c.ints(-1)), "int64")
+    kind = computed_in("MatMul", c.opset, c.dtypes[0])
+    rest = prod(shape[axes:])
+    data = Term(c, c.emit("Reshape", c.inputs[0], c.ints(-1, rest)), c.dtypes[0]).cast(kind)
+    total = _hits(flat, prod(shape[:axes])).cast(kind).transpose(1, 0).then("MatMul", data)
+    return reshape(c, result(total), shape)
+
+
+def diag(c: Call) -> str:
+    """A diagonal, or the matrix that has a vector on it."""
+    dims, k = c.shapes[0], c.a.k
+    if len(dims) == 1:
+        return matrices(c, np.diag(np.arange(1, c.length(0) + 1), k))
+    rank = len(dims)
+    rows, columns = normal_axis(c.a.axis1, rank), normal_axis(c.a.axis2, rank)
+    rest = [i for i in range(rank) if i not in (rows, columns)]
+    x = Term(c, c.inputs[0], c.dtypes[0]).transpose(*rest, rows, columns)
+    numbers = np.arange(c.length(rows) * c.length(columns)).reshape(c.length(rows), c.length(columns))
+    return elements(x, (*(dims[i] for i in rest), *numbers.shape), np.diagonal(numbers, k))
+
+
+def elements(x: Term, dims: tuple[int | str, ...], places: np.ndarray) -> str:
+    """Pick elements of matrices of shape `dims` by their numbers, row by row."""
+    c = x.c
+    flat = reshape(c, x.value, (*dims[:-2], int(dims[-2]) * int(dims[-1])), dims)
+    return Term(c, flat, x.dtype).gather(places, len(dims) - 2).value
+
+
+def matrices(c: Call, places: np.ndarray) -> str:
+    """Lay the last axis out as matrices: the number of an element, counted from 1, at each place, 0 for zero."""
+    rank = len(c.shapes[0])
+    kind = computed_in("Pad", c.opset, c.dtypes[0])
+    x = Term(c, c.inputs[0], c.dtypes[0]).cast(kind)
+    widths = [0] * (2 * rank)
+    widths[rank - 1] = 1
+    padded = Term(c, c.emit("Pad", x.value, c.ints(*widths)), kind)
+    return result(padded.gather(places, rank - 1))
+
+
+def ravel_multi_index(c: Call) -> str:
+    """Positions along several axes as one number each."""
+    shape = c.a.shape
+    steps = np.array([prod(shape[i + 1 :]) for i in range(len(shape))])[:, None]
+    return result((_whole(c, 0) * steps).reduce("ReduceSum", 0))
+
+
+def unravel_index(c: Call) -> str:
+    """One number each as positions along several axes."""
+    rest, found = _whole(c, 0), []
+    for side in reversed(c.a.shape[1:]):
+        found.append(rest.then("Mod", side, fmod=1).unsqueeze(0))
+        rest = rest / side
+    return result(rest.unsqueeze(0).concat(found[::-1], 0))
+
+
+def retain(c: Call) -> str:
+    """Rows named by number, the others times 0."""
+    rank = len(c.shapes[0])
+    index = c.emit("Reshape", _whole(c, 1).value, c.ints(-1))
+    kind = computed_in("Mul", c.opset, c.dtypes[0])
+    ones = c.emit("Expand", c.const(1, kind), c.emit("Shape", index))
+    zeros = c.emit("Expand", c.const(0, kind), c.length_value(c.shapes[0][0]))
+    kept = Term(c, c.emit("ScatterElements", zeros, index, ones, axis=0), kind)
+    return result(term(c, 0, kind) * kept.unsqueeze(*range(1, rank)))
+
+
+def histogram(c: Call) -> tuple[str, str]:
+    """Counts of values between edges: how many reach one less how many reach the next."""
+    kind = computed_in("Less", c.opset, c.dtypes[0])
+    count = c.a.bin_cnt
+    if count is None:
+        edges = term(c, 1, c.dtypes[0])
+        count = c.length(0, 1) - 1
+    else:
+        low, high = c.a.range
+        steps = np.arange(count + 1)
+        even = (steps * high + (count - steps) * low) / count
+        edges = Term(c, c.const(even), c.dtypes[0])
+    values = Term(c, c.emit("Reshape", c.inputs[0], c.ints(-1, 1)), c.dtypes[0]).cast(kind)
+    found = edges.cast(kind)
+    reached = values.test("GreaterOrEqual", found.slice(0, 0, count))
+    beyond = values.test("Greater", found.slice(0, count, count + 1))
+    above = reached.concat([beyond], 1).cast("int64").reduce("ReduceSum", 0)
+    return (above.slice(0, 0, count) - above.slice(0, 1, count + 1)).value, edges.value

@@ -1,0 +1,322 @@
+"""Products of matrices; factors, inverses and solutions of small ones, step by step."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from .call import Call
+from .common import reshape
+from .formula import Term, result, term
+from .indexing import elements, matrices
+from .types import computed_in, working_type
+
+__all__ = [
+    "batch_dot",
+    "dot",
+    "khatri_rao",
+    "linalg_det",
+    "linalg_extractdiag",
+    "linalg_extracttrian",
+    "linalg_gelqf",
+    "linalg_gemm",
+    "linalg_gemm2",
+    "linalg_inverse",
+    "linalg_makediag",
+    "linalg_maketrian",
+    "linalg_potrf",
+    "linalg_potri",
+    "linalg_slogdet",
+    "linalg_sumlogdiag",
+    "linalg_syrk",
+    "linalg_trmm",
+    "linalg_trsm",
+]
+
+_LARGEST = 8
+"""Side of the greatest matrices whose elimination is written out."""
+
+
+def _flipped(x: Term, rank: int) -> Term:
+    """Transpose matrices."""
+    return x.transpose(*range(rank - 2), rank - 1, rank - 2)
+
+
+def _matrices(c: Call) -> list[Term]:
+    """Return the inputs in a type in which matrices are multiplied."""
+    kind = computed_in("MatMul", c.opset, c.dtypes[0])
+    return [term(c, i, kind) for i in range(len(c.inputs))]
+
+
+def batch_dot(c: Call) -> str:
+    """MatMul."""
+    rank = len(c.shapes[0])
+    left, right = _matrices(c)
+    left = _flipped(left, rank) if c.a.transpose_a else left
+    right = _flipped(right, rank) if c.a.transpose_b else right
+    return result(left.then("MatMul", right))
+
+
+def dot(c: Call) -> str:
+    """MatMul of what is not contracted as one axis, and of the axis that is."""
+    left, right = _matrices(c)
+    one, other = len(c.shapes[0]), len(c.shapes[1])
+    left = left.transpose(*range(1, one), 0) if c.a.transpose_a else left
+    right = right.transpose(other - 1, *range(other - 1)) if c.a.transpose_b else right
+    if one == other == 2:
+        return result(left.then("MatMul", right))
+    length = c.shapes[0][0 if c.a.transpose_a else -1]
+    if isinstance(length, int):
+        sides = (-1, length), (length, -1)
+    else:  # which leaves the rest to be known
+        rest = c.numbers(c.out_shapes[0])
+        sides = (math.prod(rest[: one - 1]), -1), (-1, math.prod(rest[one - 1 :]) if other > 1 else 1)
+    left = Term(c, c.emit("Reshape", left.value, c.ints(*sides[0])), left.dtype)
+    right = Term(c, c.emit("Reshape", right.value, c.ints(*sides[1])), left.dtype)
+    return reshape(c, result(left.then("MatMul", right)), c.out_shapes[0])
+
+
+def khatri_rao(c: Call) -> str:
+    """Products of each row with each row of the next matrix."""
+    kind = computed_in("Mul", c.opset, c.dtypes[0])
+    total, *rest = (term(c, i, kind) for i in range(len(c.inputs)))
+    width = c.length(1)
+    for each in rest:
+        product = total.unsqueeze(1) * each.unsqueeze(0)
+        total = Term(c, c.emit("Reshape", product.value, c.ints(-1, width)), kind)
+    return result(total)
+
+
+# products of BLAS
+
+
+def _to_end(c: Call, x: Term) -> Term:
+    """Put the axis of the rows before the last one."""
+    rank = len(c.shapes[0])
+    at = c.a.axis % rank
+    return x.transpose(*(i for i in range(rank - 1) if i != at), at, rank - 1)
+
+
+def _product(c: Call) -> Term:
+    rank = len(c.shapes[0])
+    left, right = (_to_end(c, x) for x in _matrices(c)[:2])
+    left = _flipped(left, rank) if c.a.transpose_a else left
+    right = _flipped(right, rank) if c.a.transpose_b else right
+    found: Term = left.then("MatMul", right) * c.a.alpha
+    at = c.a.axis % rank
+    order = list(range(rank - 2))
+    order.insert(at, rank - 2)
+    return found.transpose(*order, rank - 1)
+
+
+def linalg_gemm2(c: Call) -> str:
+    """MatMul times a number."""
+    return result(_product(c))
+
+
+def linalg_gemm(c: Call) -> str:
+    """MatMul times a number, and a multiple of a third matrix."""
+    return result(_product(c) + _matrices(c)[2] * c.a.beta)
+
+
+def linalg_syrk(c: Call) -> str:
+    """A matrix times its own transpose."""
+    (x,) = _matrices(c)
+    y = _flipped(x, len(c.shapes[0]))
+    return result((y.then("MatMul", x) if c.a.transpose else x.then("MatMul", y)) * c.a.alpha)
+
+
+def _triangle(x: Term, size: int, lower: bool) -> Term:
+    """Return one triangle of matrices, zeros elsewhere."""
+    kept = (np.tril if lower else np.triu)(np.ones((size, size), bool))
+    return Term(x.c, x.c.const(kept, "bool"), "bool").choose(x, 0)
+
+
+def linalg_trmm(c: Call) -> str:
+    """MatMul with a triangle."""
+    one, other = _matrices(c)
+    one = _triangle(one, c.length(-1), c.a.lower)
+    one = _flipped(one, len(c.shapes[0])) if c.a.transpose else one
+    return result((other.then("MatMul", one) if c.a.rightside else one.then("MatMul", other)) * c.a.alpha)
+
+
+# diagonals and triangles
+
+
+def _numbers(c: Call) -> np.ndarray:
+    size = c.length(-1)
+    return np.arange(size * size).reshape(size, size)
+
+
+def linalg_extractdiag(c: Call) -> str:
+    """A diagonal of matrices."""
+    places = np.diagonal(_numbers(c), c.a.offset)
+    return elements(Term(c, c.inputs[0], c.dtypes[0]), c.shapes[0], places)
+
+
+def linalg_makediag(c: Call) -> str:
+    """Matrices of a diagonal."""
+    return matrices(c, np.diag(np.arange(1, c.length(-1) + 1), c.a.offset))
+
+
+def _places(c: Call, size: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return row and column of a triangle's elements: a lower one row by row, an upper one column by column."""
+    offset = c.a.offset
+    rows, columns = np.tril_indices(size, -abs(offset))
+    lower = offset < 0 or (offset == 0 and c.a.lower)
+    return (rows, columns) if lower else (columns, rows)
+
+
+def linalg_extracttrian(c: Call) -> str:
+    """The elements of a triangle."""
+    rows, columns = _places(c, c.length(-1))
+    return elements(Term(c, c.inputs[0], c.dtypes[0]), c.shapes[0], _numbers(c)[rows, columns])
+
+
+def linalg_maketrian(c: Call) -> str:
+    """Matrices of a triangle."""
+    size = c.numbers(c.out_shapes[0][-1:])[0]
+    places = np.zeros((size, size), int)
+    rows, columns = _places(c, size)
+    places[rows, columns] = np.arange(1, len(rows) + 1)
+    return matrices(c, places)
+
+
+def linalg_sumlogdiag(c: Call) -> str:
+    """The sum of the logarithms of the diagonal."""
+    diagonal = elements(term(c, 0), c.shapes[0], np.diagonal(_numbers(c)))
+    found = Term(c, diagonal, working_type(c.dtypes[0])).then("Log").reduce("ReduceSum", -1)
+    return result(found.unsqueeze(0) if len(c.shapes[0]) == 2 else found)
+
+
+# determinants
+
+
+def _determinant(c: Call) -> Term:
+    found = term(c, 0, "float32").then("Det")
+    return found.unsqueeze(0) if len(c.shapes[0]) == 2 else found
+
+
+def linalg_det(c: Call) -> str:
+    """Det."""
+    return result(_determinant(c))
+
+
+def linalg_slogdet(c: Call) -> tuple[str, str]:
+    """Sign, and logarithm of the magnitude, of Det."""
+    found = _determinant(c)
+    return result(found.then("Sign")), result(abs(found).then("Log"), 1)
+
+
+# elimination
+
+
+def _side(c: Call, axis: int = -1, i: int = 0) -> int:
+    """Return the side of matrices whose elimination is written out step by step, which has to be small."""
+    size = c.length(axis, i)
+    if size > _LARGEST:
+        c.refuse(
+            f"the matrices are of {size} rows; ONNX has no operator for it, and up to {_LARGEST} it is written out"
+        )
+    return size
+
+
+def _solved(triangle: Term, right: Term, size: int, lower: bool) -> Term:
+    """Solve ``triangle @ X = right`` by substitution, row by row."""
+    found: list[Term] = []
+    for i in range(size) if lower else reversed(range(size)):
+        row, rest = triangle.slice(-2, i, i + 1), right.slice(-2, i, i + 1)
+        if found:
+            known = row.slice(-1, 0, i) if lower else row.slice(-1, i + 1, size)
+            rest = rest - known.then("MatMul", found[0].concat(found[1:], -2))
+        step = rest / row.slice(-1, i, i + 1)
+        found = [*found, step] if lower else [step, *found]
+    return found[0].concat(found[1:], -2)
+
+
+def linalg_trsm(c: Call) -> str:
+    """The solution of equations with a triangle, by substitution."""
+    rank, size = len(c.shapes[0]), _side(c)
+    triangle, right = term(c, 0, "float64"), term(c, 1, "float64") * c.a.alpha
+    # X A = B is solved as A^T X^T = B^T
+    if c.a.transpose != c.a.rightside:
+        triangle = _flipped(triangle, rank)
+    right = _flipped(right, rank) if c.a.rightside else right
+    found = _solved(triangle, right, size, c.a.lower != (c.a.transpose != c.a.rightside))
+    return result(_flipped(found, rank) if c.a.rightside else found)
+
+
+def linalg_potrf(c: Call) -> str:
+    """The factor of Cholesky, column by column; NaN where a matrix is not positive definite."""
+    rank, size = len(c.shapes[0]), _side(c)
+    x = term(c, 0, "float64")
+    x = x if c.a.lower else _flipped(x, rank)
+    columns: list[Term] = []
+    for i in range(size):
+        column = x.slice(-1, i, i + 1)
+        below = (np.arange(size) >= i)[:, None]
+        root = column.slice(-2, i, i + 1).then("Sqrt")
+        column = Term(c, c.const(below, "bool"), "bool").choose(column / root, 0)
+        columns.append(column)
+        x = x - column.then("MatMul", _flipped(column, rank))
+    found = columns[0].concat(columns[1:], -1)
+    return result(found if c.a.lower else _flipped(found, rank))
+
+
+def linalg_potri(c: Call) -> str:
+    """The inverse of what was factorised, from the factor."""
+    rank, size = len(c.shapes[0]), _side(c)
+    x = term(c, 0, "float64")
+    x = x if c.a.lower else _flipped(x, rank)
+    inverse = _solved(x, Term(c, c.const(np.eye(size), "float64"), "float64"), size, True)
+    return result(_flipped(inverse, rank).then("MatMul", inverse))
+
+
+def _reflections(x: Term, rank: int, steps: int, length: int) -> tuple[Term, Term]:
+    """Turn matrices into upper triangles by reflections, and return both the triangles and the transposed turn.
+
+    Args:
+        x: (..., length, steps).
+        rank: number of its axes.
+        steps: number of columns.
+        length: number of rows.
+
+    Source: Householder, "Unitary triangularization of a nonsymmetric matrix", 1958, with LAPACK's choice of signs.
+    """
+    c = x.c
+    turn = Term(c, c.const(np.eye(length), "float64"), "float64")
+    for i in range(steps):
+        column = x.slice(-1, i, i + 1)
+        rest = column * (np.arange(length) >= i)[:, None]
+        below = column * (np.arange(length) > i)[:, None]
+        head = column.slice(-2, i, i + 1)
+        size = (rest * rest).reduce("ReduceSum", -2, keepdims=True).then("Sqrt")
+        normal = rest + (head >= 0).choose(size, -size) * (np.arange(length) == i)[:, None]
+        squares = (normal * normal).reduce("ReduceSum", -2, keepdims=True)
+        turned = (below * below).reduce("ReduceSum", -2, keepdims=True)
+        normal_scaled = turned.equals(0).choose(0, 2 / squares) * normal
+        across = _flipped(normal, rank)
+        x = x - normal_scaled.then("MatMul", across.then("MatMul", x))
+        turn = turn - normal_scaled.then("MatMul", across.then("MatMul", turn))
+    return x, turn
+
+
+def linalg_inverse(c: Call) -> str:
+    """The inverse, by reflections and substitution."""
+    size = _side(c)
+    upper, turn = _reflections(term(c, 0, "float64"), len(c.shapes[0]), size, size)
+    return result(_solved(upper, turn, size, False))
+
+
+def linalg_gelqf(c: Call) -> tuple[str, str]:
+    """The factors L and Q, by reflections."""
+    rank, size, length = len(c.shapes[0]), _side(c, -2), c.length(-1)
+    upper, turn = _reflections(_flipped(term(c, 0, "float64"), rank), rank, size, length)
+    found = _flipped(_triangle_of(upper, size), rank)
+    return result(turn.slice(-2, 0, size)), result(found, 1)
+
+
+def _triangle_of(upper: Term, size: int) -> Term:
+    """Return the square part of what reflections left, without the rounding errors below its diagonal."""
+    return _triangle(upper.slice(-2, 0, size), size, False)

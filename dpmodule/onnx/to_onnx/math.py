@@ -1,0 +1,366 @@
+"""Arithmetic, comparison and functions of single elements."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from ...ops.math import pointwise
+from .call import Call
+from .common import shape_value
+from .formula import Term, result, term
+from .gamma import gamma_of, log_gamma
+from .types import computed_in, working_type
+
+__all__ = [
+    "add_n",
+    "cbrt",
+    "clip",
+    "compare",
+    "degrees",
+    "divide",
+    "erfinv",
+    "expm1",
+    "filled_like",
+    "gamma",
+    "gammaln",
+    "hypot",
+    "log1p",
+    "log2",
+    "log10",
+    "logic",
+    "logical_not",
+    "mod",
+    "not_equal",
+    "power",
+    "radians",
+    "rcbrt",
+    "rint",
+    "round_away",
+    "rsqrt",
+    "sign",
+    "size",
+    "smooth_l1",
+    "square",
+    "trunc",
+    "whole",
+]
+
+
+def _common_type(c: Call) -> str:
+    """Return the type in which both operands meet: that of the first, or of the result if that is another."""
+    return c.out_dtypes[0]
+
+
+def _operands(c: Call, dtype: str) -> tuple[Term, Term]:
+    """Return both operands, of which one may be the attribute ``scalar``, in a type."""
+    met = _common_type(c)
+    found = [term(c, i, met).cast(dtype) for i in range(len(c.inputs))]
+    if len(found) == 1:
+        number = Term(c, c.const(_number(c, met), dtype), dtype)
+        reverse = c.node.op is not None and c.node.op.onnx is not None and c.node.op.onnx.scalar == "first"
+        found = [number, *found] if reverse else [*found, number]
+    return found[0], found[1]
+
+
+def _number(c: Call, dtype: str) -> float:
+    return c.a.scalar if "float" in dtype else pointwise.whole(c.a.scalar)
+
+
+def _whole_type(c: Call, operator: str) -> str:
+    return computed_in(operator, c.opset, _common_type(c))
+
+
+def divide(c: Call) -> str:
+    """Div; integers are cut towards 0, and give 0 where the divisor is 0."""
+    if "float" in _common_type(c):
+        left, right = _operands(c, _common_type(c))
+        return result(left / right)
+    left, right = _operands(c, computed_in("Where", c.opset, _whole_type(c, "Div")))
+    zero = right.equals(0)
+    return result(zero.choose(0, left / zero.choose(1, right)))
+
+
+def mod(c: Call) -> str:
+    """The remainder with the sign of the divisor, 0 where that is 0."""
+    if "float" in _common_type(c):
+        left, right = _operands(c, working_type(_common_type(c)))
+        rest = left.then("Mod", right, fmod=1)
+        apart = (rest * right.then("Sign")) < 0
+        return result(right.equals(0).choose(0, apart.choose(rest + right, rest)))
+    left, right = _operands(c, computed_in("Where", c.opset, _common_type(c)))
+    zero = right.equals(0)
+    return result(zero.choose(0, left.then("Mod", zero.choose(1, right))))
+
+
+def power(c: Call) -> str:
+    """Pow; integers go through double precision, so that negative exponents give 0."""
+    met = _common_type(c)
+    left, right = _operands(c, met if "float" in met else "float64")
+    return result(left**right)
+
+
+def hypot(c: Call) -> str:
+    """The root of the sum of squares, without their overflow."""
+    left, right = (abs(each) for each in _operands(c, working_type(_common_type(c))))
+    more, less = left.then("Max", right), left.then("Min", right)
+    ratio = more.equals(less).choose(1, less / more)
+    return result(more * (ratio * ratio + 1).then("Sqrt"))
+
+
+def compare(c: Call) -> str:
+    """A comparison whose answers are 0 and 1 in the type of the operands."""
+    left, right = _operands(c, computed_in(c.type, c.opset, _common_type(c)))
+    return result(left.test(c.type, right))
+
+
+def not_equal(c: Call) -> str:
+    """The negation of Equal."""
+    left, right = _operands(c, computed_in("Equal", c.opset, _common_type(c)))
+    return result(left.equals(right).then("Not"))
+
+
+def logic(c: Call) -> str:
+    """And, Or, Xor of what is not 0."""
+    left, right = (each.cast("bool") for each in _operands(c, _common_type(c)))
+    return result(left.then(c.type, right))
+
+
+def logical_not(c: Call) -> str:
+    """1 where an element is 0."""
+    return result(term(c, 0, computed_in("Equal", c.opset, c.dtypes[0])).equals(0))
+
+
+def add_n(c: Call) -> str:
+    """Sum, or Add of integers one by one."""
+    if len(c.inputs) == 1:
+        return c.inputs[0]
+    if "float" in c.dtypes[0]:
+        return c.emit("Sum", *c.inputs)
+    total, *rest = (term(c, i, computed_in("Add", c.opset, c.dtypes[0])) for i in range(len(c.inputs)))
+    for each in rest:
+        total = total + each
+    return result(total)
+
+
+def square(c: Call) -> str:
+    """The product with itself."""
+    x = term(c, 0, computed_in("Mul", c.opset, c.dtypes[0]))
+    return result(x * x)
+
+
+def size(c: Call) -> str:
+    """Size, as an array of one element."""
+    return c.emit("Reshape", c.emit("Size", c.inputs[0]), c.ints(1))
+
+
+def filled_like(c: Call) -> str:
+    """Zeros or ones of the shape and type of an array."""
+    number = int(c.node.op is not None and c.node.op.name == "ones_like")
+    found: str = c.emit("Expand", c.const(number), shape_value(c, c.out_shapes[0]))
+    return found
+
+
+# rounding
+
+
+def whole(c: Call) -> str:
+    """Ceil or Floor; integers stay."""
+    return c.emit(c.type, c.inputs[0]) if "float" in c.dtypes[0] else c.inputs[0]
+
+
+def sign(c: Call) -> str:
+    """Sign, with 0 for NaN."""
+    x = term(c, 0, computed_in("Where", c.opset, c.dtypes[0]))
+    found = x.then("Sign")
+    return result(x.equals(x).choose(found, 0) if "float" in x.dtype else found)
+
+
+def trunc(c: Call) -> str:
+    """The fraction cut off."""
+    if "float" not in c.dtypes[0]:
+        return c.inputs[0]
+    x = term(c, 0)
+    return result(x.then("Sign") * abs(x).then("Floor"))
+
+
+def round_away(c: Call) -> str:
+    """The nearest integer, of two the one further from 0."""
+    if "float" not in c.dtypes[0]:
+        return c.inputs[0]
+    x = term(c, 0)
+    size = abs(x)
+    cut = size.then("Floor")
+    return result(x.then("Sign") * (cut + ((size - cut) >= 0.5).cast(x.dtype)))
+
+
+def rint(c: Call) -> str:
+    """The nearest integer, of two the lower one."""
+    if "float" not in c.dtypes[0]:
+        return c.inputs[0]
+    x = term(c, 0)
+    cut = x.then("Floor")
+    return result(cut + ((x - cut) > 0.5).cast(x.dtype))
+
+
+def clip(c: Call) -> str:
+    """Clip; of integers' limits only what their type holds."""
+    low, high = c.a.a_min, c.a.a_max
+    if "float" in c.dtypes[0]:
+        x = term(c, 0)
+        return result(x.then("Max", low).then("Min", high))
+    x = term(c, 0, computed_in("Max", c.opset, c.dtypes[0]))
+    least, greatest = _limits(c.dtypes[0])
+    first, last = max(pointwise.whole(low), least), min(pointwise.whole(high), greatest)
+    return result(x.then("Max", first).then("Min", last))
+
+
+def _limits(dtype: str) -> tuple[int, int]:
+    return int(np.iinfo(dtype).min), int(np.iinfo(dtype).max)
+
+
+# functions
+
+
+def _scaled(c: Call, operator: str, factor: float) -> str:
+    x = term(c, 0)
+    return result((x.then(operator) if operator else x) * factor)
+
+
+def degrees(c: Call) -> str:
+    """Radians as degrees."""
+    return _scaled(c, "", 180 / math.pi)
+
+
+def radians(c: Call) -> str:
+    """Degrees as radians."""
+    return _scaled(c, "", math.pi / 180)
+
+
+def log10(c: Call) -> str:
+    """The logarithm to base 10."""
+    return _scaled(c, "Log", 1 / math.log(10))
+
+
+def log2(c: Call) -> str:
+    """The logarithm to base 2."""
+    return _scaled(c, "Log", 1 / math.log(2))
+
+
+def rsqrt(c: Call) -> str:
+    """One over the square root."""
+    return result(1 / term(c, 0).then("Sqrt"))
+
+
+def _cube_root(x: Term) -> Term:
+    return x.then("Sign") * abs(x) ** (1 / 3)
+
+
+def cbrt(c: Call) -> str:
+    """The real cube root."""
+    return result(_cube_root(term(c, 0)))
+
+
+def rcbrt(c: Call) -> str:
+    """One over the real cube root."""
+    return result(1 / _cube_root(term(c, 0)))
+
+
+def expm1(c: Call) -> str:
+    """exp(x) - 1; near 0 by the tangent, which loses nothing there."""
+    x = term(c, 0)
+    tangent = (x * 0.5).then("Tanh")
+    near = 2 * tangent / (1 - tangent)
+    return result((abs(x) < 0.5).choose(near, x.then("Exp") - 1))
+
+
+def log1p(c: Call) -> str:
+    """log(1 + x); near 0 with the rounding error of 1 + x taken out.
+
+    Source: Goldberg, "What every computer scientist should know about floating-point arithmetic", 1991, theorem 4.
+    """
+    x = term(c, 0)
+    more = x + 1
+    log = more.then("Log")
+    near = more.equals(1).choose(x, log * x / (more - 1))
+    return result((abs(x) < 0.5).choose(near, log))
+
+
+def smooth_l1(c: Call) -> str:
+    """A parabola around 0, and lines beyond."""
+    squared = (1.0 if c.a.scalar is None else c.a.scalar) ** 2
+    if "float" not in c.dtypes[0]:
+        squared = int(squared)
+    size = abs(term(c, 0))
+    if not squared:
+        return result(size * 0)
+    return result((size < 1 / squared).choose(size * size * (0.5 * squared), size - 0.5 / squared))
+
+
+def gamma(c: Call) -> str:
+    """The gamma function; of a whole number it is one."""
+    found = gamma_of(term(c, 0, "float64"))
+    return result(found if "float" in c.dtypes[0] else found.then("Round"))
+
+
+def gammaln(c: Call) -> str:
+    """The logarithm of the gamma function's magnitude."""
+    return result(log_gamma(term(c, 0, "float64")))
+
+
+_CENTRE = (
+    2.81022636e-08,
+    3.43273939e-07,
+    -3.5233877e-06,
+    -4.39150654e-06,
+    0.00021858087,
+    -0.00125372503,
+    -0.00417768164,
+    0.246640727,
+    1.50140941,
+)
+_TAIL = (
+    -0.000200214257,
+    0.000100950558,
+    0.00134934322,
+    -0.00367342844,
+    0.00573950773,
+    -0.0076224613,
+    0.00943887047,
+    1.00167406,
+    2.83297682,
+)
+
+
+def _polynomial(x: Term, coefficients: tuple[float, ...]) -> Term:
+    total = x * coefficients[0] + coefficients[1]
+    for each in coefficients[2:]:
+        total = total * x + each
+    return total
+
+
+def erfinv(c: Call) -> str:
+    """The inverse error function, to five digits.
+
+    Source: Giles, "Approximating the erfinv function", GPU Computing Gems, 2011.
+    """
+    x = term(c, 0, "float64")
+    w = -((1 - x) * (1 + x)).then("Log")
+    found = (w < 5).choose(_polynomial(w - 2.5, _CENTRE), _polynomial(w.then("Sqrt") - 3, _TAIL))
+    if c.dtypes[0] == "float64":
+        found = (w < 16).choose(found, _erfinv_tail(1 - abs(x), w))
+    return result(abs(x).equals(1).choose(x * math.inf, found * x))
+
+
+def _erfinv_tail(rest: Term, w: Term) -> Term:
+    """Return what erfc has the value `rest` at, which is less than single precision tells from 0.
+
+    Found by repeated substitution into the asymptotic series of erfc.
+    """
+    found = w.then("Sqrt")
+    for _ in range(4):
+        part = 1 / (found * found)
+        series = _polynomial(part, (-1.875, 0.75, -0.5, 1.0))
+        found = (series / (rest * found) * math.pi**-0.5).then("Log").then("Sqrt")
+    return found

@@ -1,0 +1,242 @@
+"""Pooling by windows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+
+from ...ops.contrib.resize import pooled_size
+from ...ops.nn.pool import window_of
+from ...ops.nn.rules import channels_last, window_size
+from ...ops.shapes import prod
+from .call import Call, Dims
+from .common import move_axis, reduce, squeeze, unsqueeze
+from .floats import in_floats
+
+__all__ = ["adaptive_avg_pooling", "pooling", "pooling_v1"]
+
+
+@dataclass(frozen=True)
+class _Window:
+    """Windows over the spatial axes, one number for each.
+
+    Attributes:
+        kernel: length.
+        stride: step.
+        pad: elements added at both ends.
+        extra: elements added at the end besides; below zero where the last ones are not looked at.
+        up: whether a last window that sticks out counts, because `extra` is not known.
+        empty: whether a window may lie in the padding only.
+        counts: number of elements that each window averages over, (1, 1, *windows); None if sizes are not known.
+    """
+
+    kernel: tuple[int, ...]
+    stride: tuple[int, ...]
+    pad: tuple[int, ...]
+    extra: tuple[int, ...]
+    up: bool
+    empty: bool
+    counts: np.ndarray[Any, Any] | None
+
+    @property
+    def ends(self) -> list[int]:
+        """What is added at the end of each axis."""
+        return [p + e for p, e in zip(self.pad, self.extra)]
+
+    @property
+    def fits(self) -> bool:
+        """Whether the padding is shorter than the window on every axis, as runtimes demand, and takes nothing away."""
+        axes = zip(self.kernel, self.pad, self.ends)
+        return min(self.extra) >= 0 and all(p < k and e < k for k, p, e in axes)
+
+
+@in_floats()
+def pooling(c: Call) -> str:
+    """MaxPool or AveragePool with MXNet's windows; sums are averages times the number of elements."""
+    rank, last = len(c.shapes[0]), channels_last(c.a.layout)
+    x = move_axis(c, c.inputs[0], rank, -1, 1) if last else c.inputs[0]
+    shape = (c.shapes[0][0], c.shapes[0][-1], *c.shapes[0][1:-1]) if last else c.shapes[0]
+    found = _whole(c, x, rank) if c.a.global_pool else _pooled(c, x, shape)
+    return move_axis(c, found, rank, 1, -1) if last else found
+
+
+def _pooled(c: Call, x: str, shape: Dims) -> str:
+    w = _window(c, shape[2:])
+    if c.a.pool_type == "max":
+        return _max(c, x, w)
+    if c.a.pool_type == "avg":
+        return _average(c, x, w, c.a.count_include_pad is not False)
+    return _root(c, _sum(c, _power(c, x), w))
+
+
+def _whole(c: Call, x: str, rank: int) -> str:
+    """Pool all of an image."""
+    if c.a.pool_type in ("max", "avg"):
+        found = c.emit("GlobalMaxPool" if c.a.pool_type == "max" else "GlobalAveragePool", x)
+        return found
+    return _root(c, reduce(c, "ReduceSum", _power(c, x), range(2, rank), True))
+
+
+def _power(c: Call, x: str) -> str:
+    """Return what is summed: the data, or their powers for the p-norm."""
+    found = x
+    for _ in range(1, c.a.p_value if c.a.pool_type == "lp" else 1):
+        found = c.emit("Mul", found, x)
+    return found
+
+
+def _root(c: Call, total: str) -> str:
+    """Return the p-th root of a sum of powers; the cube root keeps the sign."""
+    p = c.a.p_value if c.a.pool_type == "lp" else 1
+    if p == 1:
+        return total
+    size = c.emit("Pow", c.emit("Abs", total), c.const(1 / 3)) if p == 3 else c.emit("Sqrt", total)
+    return c.emit("Mul", c.emit("Sign", total), size) if p == 3 else size
+
+
+def _window(c: Call, spatial: Dims) -> _Window:
+    a, rank = c.a, len(spatial)
+    stride, pad = tuple(a.stride[:rank]) or (1,) * rank, tuple(a.pad[:rank]) or (0,) * rank
+    if any(isinstance(n, str) for n in spatial):
+        return _open_window(c, spatial, stride, pad)
+    w = window_of(a, c.numbers(spatial))
+    with_padding = a.count_include_pad is not False
+    axes = zip(w.out, stride, w.spatial, pad)
+    outside = any((o - 1) * s >= x + p * (1 + with_padding) for o, s, x, p in axes)
+    counts = w.counts(with_padding, torch.ones(())).numpy()[None, None]
+    return _Window(w.kernel, stride, pad, tuple(w.extra), False, outside, counts)
+
+
+def _open_window(c: Call, spatial: Dims, stride: tuple[int, ...], pad: tuple[int, ...]) -> _Window:
+    """Return windows whose number depends on the input."""
+    a = c.a
+    up = a.pooling_convention == "full"
+    if a.pooling_convention == "same":
+        c.refuse(f"pooling_convention 'same' wants fixed sizes, and those of the data are {spatial}")
+    if up and any(s > k for s, k in zip(stride, a.kernel)):
+        c.refuse(
+            f"pooling_convention 'full' with a stride {stride} above the kernel {a.kernel} wants fixed sizes, and those"
+            f" of the data are {spatial}"
+        )
+    if a.pool_type == "avg" and a.count_include_pad is False and any(p >= k for p, k in zip(pad, a.kernel)):
+        c.refuse(
+            f"padding {pad} as long as the kernel {a.kernel} wants fixed sizes, and those of the data are {spatial}"
+        )
+    if up and a.pool_type in ("sum", "lp"):
+        c.refuse(
+            f"sums under pooling_convention 'full' want fixed sizes, and those of the data are {spatial}"
+        )
+    return _Window(a.kernel, stride, pad, (0,) * len(spatial), up, False, None)
+
+
+def _padded(c: Call, x: str, begins: Sequence[int], ends: Sequence[int], value: float) -> str:
+    """Add elements around the spatial axes, or take some from their ends.
+
+    The axis that is there meanwhile keeps ONNX Runtime from taking the Pad for that of the operator behind it, whose
+    padding may not be as long as the window, and which would count or compare other elements.
+    """
+    if not any(begins) and not any(ends):
+        return x
+    pads = c.ints(0, 0, 0, *begins, 0, 0, 0, *ends)
+    return squeeze(c, c.emit("Pad", unsqueeze(c, x, 0), pads, c.const(value)), 0)
+
+
+def _max(c: Call, x: str, w: _Window) -> str:
+    begins, ends = list(w.pad), w.ends
+    drops = w.up and any(s > k - p for s, k, p in zip(w.stride, w.kernel, w.pad))
+    if not w.fits or drops:
+        x = _padded(c, x, begins, ends, float(np.finfo(c.dtypes[0]).min))
+        begins = ends = [0] * len(w.kernel)
+    found = c.emit(
+        "MaxPool", x, kernel_shape=w.kernel, strides=w.stride, pads=[*begins, *ends], ceil_mode=int(w.up)
+    )
+    return found
+
+
+def _averaged(c: Call, x: str, w: _Window, pads: Sequence[int], count_include_pad: bool) -> str:
+    found = c.emit(
+        "AveragePool",
+        x,
+        kernel_shape=w.kernel,
+        strides=w.stride,
+        pads=pads,
+        ceil_mode=int(w.up),
+        count_include_pad=int(count_include_pad),
+    )
+    return found
+
+
+def _sum(c: Call, x: str, w: _Window) -> str:
+    """Return the sum of every window."""
+    x = _padded(c, x, w.pad, w.ends, 0.0)
+    return c.emit("Mul", _averaged(c, x, w, [0] * 2 * len(w.kernel), False), c.const(float(prod(w.kernel))))
+
+
+def _average(c: Call, x: str, w: _Window, with_padding: bool) -> str:
+    """Return the average of every window, in which what lies beyond the padding never counts."""
+    if w.counts is not None and (w.empty or not w.fits):
+        return c.emit("Div", _sum(c, x, w), c.const(w.counts))
+    if not with_padding or not any(w.pad):
+        return _averaged(c, x, w, [*w.pad, *w.ends], False)
+    if not any(w.extra) and not w.up and w.fits:
+        return _averaged(c, x, w, [*w.pad, *w.ends], True)
+    x = _padded(c, x, w.pad, w.pad, 0.0)
+    return _averaged(c, x, w, [*[0] * len(w.pad), *w.extra], False)
+
+
+@in_floats()
+def pooling_v1(c: Call) -> str:
+    """The old pooling: its maximum sees the padding's zeros, its average divides by the whole window."""
+    x, rank = c.inputs[0], len(c.shapes[0]) - 2
+    if c.a.global_pool:
+        return _whole(c, x, rank + 2)
+    w = _old_window(c, c.shapes[0][2:])
+    if c.a.pool_type == "max":
+        if any(e >= k for e, k in zip(w.extra, w.kernel)):
+            c.refuse(
+                "its last window lies beyond the padding, where its maximum is minus infinity; ONNX has none there"
+            )
+        x = _padded(c, x, w.pad, w.pad, 0.0)
+        x = _padded(c, x, [0] * rank, w.extra, float(np.finfo(c.dtypes[0]).min))
+        return _max(c, x, _Window(w.kernel, w.stride, (0,) * rank, (0,) * rank, False, False, None))
+    if c.a.pool_type == "sum":
+        return _sum(c, x, w)
+    return _averaged(c, _padded(c, x, w.pad, w.ends, 0.0), w, [0] * 2 * rank, False)
+
+
+def _old_window(c: Call, spatial: Dims) -> _Window:
+    a, rank = c.a, len(spatial)
+    stride, pad = tuple(a.stride) or (1,) * rank, tuple(a.pad) or (0,) * rank
+    extra = (0,) * rank
+    if a.pooling_convention == "full":
+        axes = list(zip(c.numbers(spatial), a.kernel, stride, pad))
+        counts = [window_size(x, k, s, p, True) for x, k, s, p in axes]
+        extra = tuple(max((o - 1) * s + k - x - 2 * p, 0) for o, (x, k, s, p) in zip(counts, axes))
+    return _Window(a.kernel, stride, pad, extra, False, False, None)
+
+
+@in_floats()
+def adaptive_avg_pooling(c: Call) -> str:
+    """GlobalAveragePool, AveragePool of equal windows, or products with the windows' shares."""
+    x, size = c.inputs[0], pooled_size(c.a)
+    if size == (1, 1):
+        return c.emit("GlobalAveragePool", x)
+    spatial = c.numbers(c.shapes[0][2:])
+    if all(n % k == 0 for n, k in zip(spatial, size)):
+        kernel = [n // k for n, k in zip(spatial, size)]
+        return c.emit("AveragePool", x, kernel_shape=kernel, strides=kernel)
+    rows, columns = (_shares(n, k) for n, k in zip(spatial, size))
+    return c.emit("MatMul", c.emit("MatMul", c.const(rows), x), c.const(columns.T))
+
+
+def _shares(length: int, parts: int) -> np.ndarray[Any, Any]:
+    """Return what each element of an axis adds to each of the averages over about equal parts: (parts, length)."""
+    found = np.zeros((parts, length))
+    for i in range(parts):
+        begin, end = i * length // parts, -(-(i + 1) * length // parts)
+        found[i, begin:end] = 1 / (end - begin)
+    return found

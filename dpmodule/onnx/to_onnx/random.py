@@ -1,0 +1,265 @@
+"""Random numbers from what ONNX draws, uniform and normal ones; and densities."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from .call import Call, Dims
+from .common import reshape, shape_value
+from .formula import Term, in_type, result, term
+from .gamma import log_gamma
+from .types import code_of
+
+__all__ = ["density", "draw", "multinomial", "randint", "shuffle", "zipfian"]
+
+Array = np.ndarray[Any, Any]
+
+_TRIES = 8
+"""Draws for each gamma number, of which the first one that fits is taken: none does once in 2 * 10^10 times."""
+
+_MOST = 4096
+"""Greatest number of counts in a table of their chances."""
+
+
+def _short(c: Call) -> str:
+    """Return the distribution that the operator's name says."""
+    name = c.node.op.name if c.node.op is not None else ""
+    for part in ("_random_pdf_", "_random_", "_sample_"):
+        name = name.removeprefix(part)
+    return name.removesuffix("_like")
+
+
+def _random(c: Call, operator: str, dims: Dims) -> Term:
+    """Draw uniform numbers of [0, 1), or standard normal ones, in double precision."""
+    if all(isinstance(dim, int) for dim in dims):
+        value = c.emit(operator, shape=c.numbers(dims) or (1,), dtype=code_of("float64"))
+        found = Term(c, value, "float64")
+        return found if dims else found.squeeze(0)
+    like = c.emit("Expand", c.const(0.0, "float32"), shape_value(c, dims))
+    return Term(c, c.emit(operator + "Like", like, dtype=code_of("float64")), "float64")
+
+
+def _uniform(c: Call, dims: Dims | None = None) -> Term:
+    return _random(c, "RandomUniform", c.out_shapes[0] if dims is None else dims)
+
+
+def _parameters(c: Call, names: Sequence[str]) -> list[Term]:
+    """Return a distribution's parameters, which are attributes, or arrays of one for each block that is drawn."""
+    if hasattr(c.a, names[0]):
+        return [Term(c, c.const(getattr(c.a, name), "float64"), "float64") for name in names]
+    rank = len(c.out_shapes[0])
+    return [term(c, i, "float64").unsqueeze(*range(len(c.shapes[i]), rank)) for i in range(len(c.inputs))]
+
+
+def _known_parameters(c: Call, names: Sequence[str]) -> list[Array]:
+    """Return parameters as numbers: those of counts have to be known."""
+    if hasattr(c.a, names[0]):
+        return [np.asarray(float(getattr(c.a, name))) for name in names]
+    rank = len(c.out_shapes[0])
+    found = [c.known_value(i).astype(np.float64) for i in range(len(c.inputs))]
+    return [each.reshape(each.shape + (1,) * (rank - each.ndim)) for each in found]
+
+
+def draw(c: Call) -> str:
+    """Random numbers of a distribution."""
+    name = _short(c)
+    if name in _COUNTS:
+        names, rule = _COUNTS[name]
+        return result(_from_table(c, *rule(*_known_parameters(c, names))))
+    names, sampler = _SAMPLERS[name]
+    found = sampler(c, *_parameters(c, names))
+    return in_type(found, c.out_dtypes[0]).value
+
+
+def _draw_normal(c: Call, mean: Term, deviation: Term) -> Term:
+    return _random(c, "RandomNormal", c.out_shapes[0]) * deviation + mean
+
+
+def _draw_uniform(c: Call, low: Term, high: Term) -> Term:
+    return _uniform(c) * (high - low) + low
+
+
+def _draw_exponential(c: Call, rate: Term) -> Term:
+    return -(1 - _uniform(c)).then("Log") / rate
+
+
+def _draw_gamma(c: Call, alpha: Term, beta: Term) -> Term:
+    """Draw by rejection, all tries at once.
+
+    Source: Marsaglia and Tsang, "A simple method for generating gamma variables", 2000.
+    """
+    dims = (_TRIES, *c.out_shapes[0])
+    small = alpha < 1
+    d = small.choose(alpha + 1, alpha) - 1 / 3
+    x, u = _random(c, "RandomNormal", dims), _uniform(c, dims)
+    v = x / (9 * d).then("Sqrt") + 1
+    v = v * v * v
+    bound = x * x * 0.5 + d - d * v + d * v.then("Max", 1e-30).then("Log")
+    fits = (v > 0).then("And", u.then("Log") < bound)
+    first = fits.cast("int64").then("ArgMax", axis=0, keepdims=1)
+    taken = Term(c, c.emit("GatherElements", v.value, first.value, axis=0), "float64").squeeze(0) * d
+    boost = _uniform(c) ** (1 / alpha)
+    return small.choose(taken * boost, taken) * beta
+
+
+_SAMPLERS: dict[str, tuple[tuple[str, ...], Callable[..., Term]]] = {
+    "uniform": (("low", "high"), _draw_uniform),
+    "normal": (("loc", "scale"), _draw_normal),
+    "exponential": (("lam",), _draw_exponential),
+    "gamma": (("alpha", "beta"), _draw_gamma),
+}
+"""Distribution: names of its parameters, and what draws from it."""
+
+
+def _from_table(c: Call, mean: Array, deviation: Array, chance: Callable[[Array], Array]) -> Term:
+    """Draw counts: how many of the sums of chances a uniform number exceeds."""
+    most = int(np.ceil(np.max(mean + 24 * deviation))) + 20
+    if most > _MOST:
+        c.refuse(
+            f"its counts go up to about {most}; they are drawn from a table of their chances, at most {_MOST}"
+        )
+    sums = np.cumsum(np.exp(chance(np.arange(most, dtype=np.float64))), axis=-1)
+    beyond = _uniform(c).unsqueeze(-1) > Term(c, c.const(sums, "float64"), "float64")
+    return beyond.cast("int64").reduce("ReduceSum", -1)
+
+
+def _factorials(x: Array) -> Array:
+    found: Array = np.vectorize(math.lgamma, otypes=[float])(x)
+    return found
+
+
+def _poisson(mean: Array) -> Any:
+    lam = np.maximum(mean, 1e-300)[..., None]
+    return mean, np.sqrt(mean), lambda x: x * np.log(lam) - lam - _factorials(x + 1)
+
+
+def _negative_binomial(limit: Array, chance: Array) -> Any:
+    k, p = np.maximum(limit, 1e-9)[..., None], np.minimum(chance, 1 - 1e-12)[..., None]
+    mean = limit * (1 - chance) / chance
+
+    def log(x: Array) -> Array:
+        ways = _factorials(x + k) - _factorials(x + 1) - _factorials(k)
+        return ways + k * np.log(p) + x * np.log1p(-p)  # type: ignore[no-any-return]
+
+    return mean, np.sqrt(mean / chance), log
+
+
+def _generalized(mean: Array, dispersion: Array) -> Any:
+    spread = np.maximum(dispersion, 1e-9)  # less cannot be told from Poisson
+    return _negative_binomial(1 / spread, 1 / (mean * spread + 1))
+
+
+_COUNTS: dict[str, tuple[tuple[str, ...], Callable[..., Any]]] = {
+    "poisson": (("lam",), _poisson),
+    "negative_binomial": (("k", "p"), _negative_binomial),
+    "generalized_negative_binomial": (("mu", "alpha"), _generalized),
+}
+"""Distribution: names of its parameters, and mean, deviation and logarithms of chances by them."""
+
+
+def randint(c: Call) -> str:
+    """Uniform numbers cut down."""
+    found = (_uniform(c) * (c.a.high - c.a.low)).then("Floor") + c.a.low
+    return result(found)
+
+
+def multinomial(c: Call) -> str | tuple[str, str]:
+    """Multinomial, by the logarithms of the chances."""
+    rows = term(c, 0, "float32")
+    rows = rows.unsqueeze(0) if len(c.shapes[0]) == 1 else rows
+    drawn = (
+        rows.then("Log").then("Multinomial", sample_size=math.prod(c.a.shape), dtype=code_of("int64")).value
+    )
+    found = in_type(Term(c, reshape(c, drawn, c.out_shapes[0]), "int64"), c.out_dtypes[0]).value
+    if not c.a.get_prob:
+        return found
+    chance = Term(c, c.emit("GatherElements", rows.value, drawn, axis=1), "float32").then("Log")
+    return found, result(Term(c, reshape(c, chance.value, c.out_shapes[1]), "float32"), 1)
+
+
+def shuffle(c: Call) -> str:
+    """Rows in the order of random numbers."""
+    count = c.length_value(c.shapes[0][0])
+    _, order = c.emit("TopK", _uniform(c, c.shapes[0][:1]).cast("float32").value, count, axis=0, outputs=2)
+    found: str = c.emit("Gather", c.inputs[0], order, axis=0)
+    return found
+
+
+def zipfian(c: Call) -> tuple[str, str]:
+    """Distinct numbers: the greatest of logarithms of chances with Gumbel's numbers added.
+
+    The draws that this took are as many as there are distinct numbers, and between one and the next a geometric number
+    of those seen before.
+
+    Source: Yellott, "The relationship between Luce's choice axiom, Thurstone's theory of comparative judgment, and the
+    double exponential distribution", 1977.
+    """
+    rows, wanted = c.numbers(c.out_shapes[0])
+    high = c.a.range_max
+    if rows * high > 10**7:
+        c.refuse(
+            f"drawing {rows} rows of distinct numbers takes {rows} x {high} random ones, expected at most 10^7"
+        )
+    ends = np.log(np.clip(np.arange(high + 2) + 0.5, 1, high + 1))
+    chances = np.diff(ends) / math.log(high + 1)
+    chances = np.append(chances[:high], 0)[:high] + np.eye(1, high)[0] * chances[high]
+    noise = -(-_uniform(c, (rows, high)).then("Log")).then("Log") + np.log(chances)
+    _, numbers = c.emit("TopK", noise.value, c.ints(wanted), axis=1, outputs=2)
+    taken = Term(c, c.emit("Gather", c.const(chances, "float64"), numbers), "float64").slice(1, 0, wanted - 1)
+    seen = Term(c, c.emit("CumSum", taken.value, c.const(1, "int64")), "float64")
+    again = (_uniform(c, (rows, wanted - 1)).then("Log") / seen.then("Log")).then("Floor")
+    tries = again.reduce("ReduceSum", 1) + wanted
+    return numbers, tries.cast("int64").value
+
+
+# densities
+
+
+def _normal_density(x: Term, mean: Term, deviation: Term) -> Term:
+    apart = (x - mean) / deviation
+    return apart * apart * -0.5 - deviation.then("Log") - 0.5 * math.log(2 * math.pi)
+
+
+def _gamma_density(x: Term, alpha: Term, beta: Term) -> Term:
+    return alpha * beta.then("Log") + (alpha - 1) * x.then("Log") - beta * x - log_gamma(alpha)
+
+
+def _counts_density(x: Term, limit: Term, chance: Term) -> Term:
+    ways = log_gamma(x + limit) - log_gamma(x + 1) - log_gamma(limit)
+    return ways + limit * chance.then("Log") + x * (1 - chance).then("Log")
+
+
+def _dirichlet_density(x: Term, alpha: Term) -> Term:
+    whole = log_gamma(alpha.reduce("ReduceSum", -1)) - log_gamma(alpha).reduce("ReduceSum", -1)
+    return ((alpha - 1) * x.then("Log")).reduce("ReduceSum", -1) + whole
+
+
+_DENSITIES: dict[str, Callable[..., Term]] = {
+    "uniform": lambda x, low, high: x * 0 - (high - low).then("Log"),
+    "normal": _normal_density,
+    "gamma": _gamma_density,
+    "exponential": lambda x, rate: rate.then("Log") - rate * x,
+    "poisson": lambda x, mean: x * mean.then("Log") - log_gamma(x + 1) - mean,
+    "negative_binomial": _counts_density,
+    "generalized_negative_binomial": lambda x, mean, spread: _counts_density(
+        x, 1 / spread, 1 / (mean * spread + 1)
+    ),
+    "dirichlet": _dirichlet_density,
+}
+"""Distribution: the logarithm of the density at samples, by its parameters."""
+
+
+def density(c: Call) -> str:
+    """The density of a distribution at samples, in double precision; its logarithm if that is asked for."""
+    name = _short(c)
+    rank = len(c.shapes[0])
+    parameters = []
+    for i in range(1, len(c.inputs)):
+        at = len(c.shapes[i]) - (name == "dirichlet")
+        parameters.append(term(c, i, "float64").unsqueeze(*range(at, at + rank - len(c.shapes[i]))))
+    found = _DENSITIES[name](term(c, 0, "float64"), *parameters)
+    return result(found if c.a.is_log else found.then("Exp"))

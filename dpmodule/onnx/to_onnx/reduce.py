@@ -1,0 +1,143 @@
+"""Reductions along axes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ...ops.axes import normal_axes, normal_axis
+from .call import Call
+from .common import reshape
+from .formula import Term, result, term
+from .types import computed_in, working_type
+
+__all__ = [
+    "argmax",
+    "argmax_channel",
+    "argmin",
+    "moments",
+    "nanprod",
+    "nansum",
+    "norm",
+    "reduce_max",
+    "reduce_mean",
+    "reduce_min",
+    "reduce_prod",
+    "reduce_sum",
+    "square_sum",
+]
+
+
+def _axes(c: Call, given: Sequence[int] | None, exclude: bool = False) -> tuple[int, ...]:
+    """Return the axes to reduce, ascending."""
+    rank = len(c.shapes[0])
+    if not given:
+        return tuple(range(rank))
+    axes = normal_axes(given, rank)
+    return tuple(i for i in range(rank) if i not in axes) if exclude else axes
+
+
+def _over(x: Term, operator: str, axes: Sequence[int], keepdims: bool) -> Term:
+    """Reduce; a single number becomes an array of one element."""
+    single = not keepdims and len(axes) == len(x.c.shapes[0])
+    found = x.reduce(operator, *axes, keepdims=keepdims)
+    return found.unsqueeze(0) if single else found
+
+
+def _reduced(c: Call, operator: str, dtype: str) -> str:
+    axes = _axes(c, c.a.axis, c.a.exclude)
+    return result(_over(term(c, 0, dtype), operator, axes, c.a.keepdims)) if axes else c.inputs[0]
+
+
+def reduce_sum(c: Call) -> str:
+    """ReduceSum."""
+    return _reduced(c, "ReduceSum", computed_in("ReduceSum", c.opset, c.dtypes[0]))
+
+
+def reduce_prod(c: Call) -> str:
+    """ReduceProd."""
+    return _reduced(c, "ReduceProd", computed_in("ReduceProd", c.opset, c.dtypes[0]))
+
+
+def reduce_mean(c: Call) -> str:
+    """ReduceMean; that of integers is cut."""
+    return _reduced(c, "ReduceMean", working_type(c.dtypes[0]))
+
+
+def reduce_max(c: Call) -> str:
+    """ReduceMax."""
+    return _reduced(c, "ReduceMax", computed_in("ReduceMax", c.opset, c.dtypes[0]))
+
+
+def reduce_min(c: Call) -> str:
+    """ReduceMin."""
+    return _reduced(c, "ReduceMin", computed_in("ReduceMin", c.opset, c.dtypes[0]))
+
+
+def _without_nan(c: Call, operator: str, number: float) -> str:
+    if "float" not in c.dtypes[0]:
+        return _reduced(c, operator, computed_in(operator, c.opset, c.dtypes[0]))
+    axes = _axes(c, c.a.axis, c.a.exclude)
+    x = term(c, 0)
+    full = Term(c, c.emit("IsNaN", x.value), "bool").choose(number, x)
+    return result(_over(full, operator, axes, c.a.keepdims)) if axes else c.inputs[0]
+
+
+def nansum(c: Call) -> str:
+    """ReduceSum with NaN counted as 0."""
+    return _without_nan(c, "ReduceSum", 0)
+
+
+def nanprod(c: Call) -> str:
+    """ReduceProd with NaN counted as 1."""
+    return _without_nan(c, "ReduceProd", 1)
+
+
+def norm(c: Call) -> str:
+    """ReduceL1 or ReduceL2."""
+    operator = "ReduceL1" if c.a.ord == 1 else "ReduceL2"
+    return result(_over(term(c, 0), operator, _axes(c, c.a.axis), c.a.keepdims))
+
+
+def square_sum(c: Call) -> str:
+    """ReduceSumSquare."""
+    axes = _axes(c, c.a.axis, c.a.exclude)
+    x = term(c, 0, computed_in("ReduceSumSquare", c.opset, c.dtypes[0]))
+    return result(_over(x, "ReduceSumSquare", axes, c.a.keepdims) if axes else x * x)
+
+
+def moments(c: Call) -> tuple[str, str]:
+    """Mean and variance."""
+    axes, x = _axes(c, c.a.axes), term(c, 0)
+    mean = x.reduce("ReduceMean", *axes, keepdims=True)
+    apart = x - mean
+    found = _over(x, "ReduceMean", axes, c.a.keepdims), _over(apart * apart, "ReduceMean", axes, c.a.keepdims)
+    return result(found[0]), result(found[1], 1)
+
+
+def _place(c: Call, operator: str) -> str:
+    """ArgMax or ArgMin along an axis, or of all elements."""
+    x = term(c, 0, computed_in(operator, c.opset, c.dtypes[0]))
+    if c.a.axis is None:
+        flat = Term(c, c.emit("Reshape", x.value, c.ints(-1)), x.dtype)
+        found = Term(c, flat.then(operator, axis=0, keepdims=0).value, "int64")
+        return reshape(c, result(found), c.out_shapes[0])
+    rank = len(c.shapes[0])
+    kept = int(c.a.keepdims or rank == 1)
+    found = x.then(operator, axis=normal_axis(c.a.axis, rank), keepdims=kept)
+    return result(Term(c, found.value, "int64"))
+
+
+def argmax(c: Call) -> str:
+    """The position of the greatest element, in the type of the elements."""
+    return _place(c, "ArgMax")
+
+
+def argmin(c: Call) -> str:
+    """The position of the smallest element, in the type of the elements."""
+    return _place(c, "ArgMin")
+
+
+def argmax_channel(c: Call) -> str:
+    """The position of the greatest element along axis 1."""
+    x = term(c, 0, computed_in("ArgMax", c.opset, c.dtypes[0]))
+    return result(Term(c, x.then("ArgMax", axis=1, keepdims=0).value, "int64"))

@@ -1,0 +1,126 @@
+"""The ONNX graph that is being written."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import onnx
+
+from .types import fill, value_info
+
+__all__ = ["Writer", "live_nodes", "used_values"]
+
+
+def used_values(nodes: Iterable[onnx.NodeProto], outputs: Iterable[str]) -> set[str]:
+    """Return the names of all values that nodes read, in their bodies too, and of the outputs."""
+    found = set(outputs)
+    for node in nodes:
+        found.update(node.input)
+        for attribute in node.attribute:
+            for graph in (attribute.g, *attribute.graphs):
+                found |= used_values(graph.node, [each.name for each in graph.output])
+    return found
+
+
+def live_nodes(nodes: Sequence[onnx.NodeProto], outputs: Iterable[str]) -> list[onnx.NodeProto]:
+    """Return the nodes on which outputs depend, in their order."""
+    wanted = set(outputs)
+    kept: list[onnx.NodeProto] = []
+    for node in reversed(nodes):
+        if wanted.intersection(node.output):
+            kept.append(node)
+            wanted |= used_values([node], ())
+    return kept[::-1]
+
+
+class Writer:
+    """Nodes and constants of one ONNX graph, or of the body of a loop or branch in it.
+
+    Args:
+        opset: version of ONNX's operators.
+        scope: what the names of all values and nodes start with.
+        taken: the names that there are already; bodies share them with what is around.
+    """
+
+    def __init__(self, opset: int, scope: str = "", taken: set[str] | None = None) -> None:
+        self.opset = opset
+        self.nodes: list[onnx.NodeProto] = []
+        self.initializers: dict[str, onnx.TensorProto] = {}
+        self._scope = scope
+        self._taken: set[str] = set() if taken is None else taken
+        self._arguments: list[onnx.ValueInfoProto] = []
+        self._constants: dict[tuple[Any, ...], str] = {}
+
+    def body(self, scope: str) -> Writer:
+        """Return a writer for the body of a loop or branch, whose names start with `scope`."""
+        return Writer(self.opset, f"{self._scope}{scope}/", self._taken)
+
+    def argument(self, dtype: str, dims: Sequence[int | str]) -> str:
+        """Return the name of a further input of a body."""
+        name = self.fresh(f"input{len(self._arguments)}")
+        self._arguments.append(value_info(name, dtype, dims))
+        return name
+
+    def graph(self, outputs: Sequence[onnx.ValueInfoProto]) -> onnx.GraphProto:
+        """Return a body with these outputs; what they do not depend on is left out."""
+        names = [each.name for each in outputs]
+        nodes = live_nodes(self.nodes, names)
+        used = used_values(nodes, names)
+        constants = [each for name, each in self.initializers.items() if name in used]
+        return onnx.helper.make_graph(nodes, self.fresh("body"), self._arguments, outputs, constants)
+
+    def take(self, names: Iterable[str]) -> None:
+        """Keep names for values that have them already."""
+        self._taken.update(names)
+
+    def fresh(self, stem: str) -> str:
+        """Return a name that no other value or node has."""
+        name, number = self._scope + stem, 0
+        while name in self._taken:
+            number += 1
+            name = f"{self._scope}{stem}_{number}"
+        self._taken.add(name)
+        return name
+
+    def node(
+        self,
+        operator: str,
+        inputs: Sequence[str],
+        outputs: Sequence[str],
+        name: str,
+        attributes: Mapping[str, Any],
+        domain: str = "",
+    ) -> None:
+        """Write a node. Attributes that are None are left out."""
+        self.nodes.append(
+            onnx.helper.make_node(
+                operator,
+                inputs,
+                outputs,
+                name=name,
+                domain=domain,
+                **{key: value for key, value in attributes.items() if value is not None},
+            )
+        )
+
+    def constant(self, array: np.ndarray[Any, Any], dtype: str, stem: str) -> str:
+        """Return the name of a constant; equal small ones are written once."""
+        key = (dtype, array.shape, array.tobytes()) if array.size <= 64 else None
+        if key in self._constants:
+            return self._constants[key]
+        name = self.fresh(stem)
+        self.initializers[name] = onnx.TensorProto()
+        fill(self.initializers[name], name, array, dtype)
+        if key is not None:
+            self._constants[key] = name
+        return name
+
+    def rename(self, start: int, names: Mapping[str, str]) -> None:
+        """Give values other names in the nodes from position `start`."""
+        for node in self.nodes[start:]:
+            for names_of_node in (node.input, node.output):
+                for i, name in enumerate(names_of_node):
+                    if name in names:
+                        names_of_node[i] = names[name]

@@ -1,0 +1,483 @@
+"""Symbols from torch modules, by way of `torch.export`."""
+
+from __future__ import annotations
+
+import operator
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import torch
+from torch.export import ExportedProgram
+from torch.fx import Node as TorchNode
+from torch.utils import _pytree as pytree
+
+from ..base import ArgumentError, MXNetError
+from ..ndarray import NDArray
+from .symbol import Group, Symbol
+from .torch_export import export, functional, leaf_names, user_inputs, writes_simply
+from .torch_operators import Builder, Untranslatable, Value, as_size, dims_of, find, is_number
+
+__all__ = ["Imported", "from_torch", "imported"]
+
+
+class Imported(NamedTuple):
+    """What a torch module becomes.
+
+    Attributes:
+        symbol: the network.
+        arg_params: values of its parameters and constants by name.
+        aux_params: values of its auxiliary states by name.
+        fixed: names of the arguments that torch does not train.
+        inputs: examples of its inputs by name.
+    """
+
+    symbol: Symbol
+    arg_params: dict[str, NDArray]
+    aux_params: dict[str, NDArray]
+    fixed: list[str]
+    inputs: dict[str, torch.Tensor]
+
+
+def from_torch(
+    module: Any, *example: Any, dynamic: Mapping[str, Mapping[int, str]] | None = None, **named: Any
+) -> tuple[Symbol, dict[str, NDArray], dict[str, NDArray]]:
+    """Turn a torch module into a symbol of ordinary operators, with the values of its parameters.
+
+    The module is exported by `torch.export`, and every operator of torch is translated. The symbol can be bound,
+    trained, saved, exported, bucketed and shown by `explain`. Its inputs have the names of forward's parameters, a
+    part of a tuple or dict the name of the whole, "_" and its number or key. Parameters keep torch's names
+    (``layer1.0.conv1.weight``), so that ``module.load_state_dict(..., strict=False)`` takes them back. Buffers that
+    are moving statistics become auxiliary states; others, and constants, become arguments with learning rate 0, as do
+    parameters without ``requires_grad``. All parameters are decayed as torch's optimizers do, biases too.
+
+    Dropout and batch normalisation follow the mode in which the symbol is run. Where forward itself asks
+    ``self.training``, the module's present mode counts; attention keeps its dropout only in training mode.
+
+    Args:
+        module: the module.
+        example: a tensor for each parameter of forward; other values are fixed as they are.
+        dynamic: which sizes may vary, such as ``{"x": {0: "batch"}}``; None means the first axis of every input,
+            where the module allows it.
+        named: examples for parameters by name.
+
+    Returns:
+        The symbol, its arguments' values and its auxiliary states' values, by name. The outputs of a module that
+        returns a dict have its keys as names; those of a tuple are output0, output1, ...
+
+    Raises:
+        ArgumentError: forward takes a branch from values, an operator has no translation (all of them are listed with
+            their places), an argument does not fit, or a size that is to vary is fixed.
+
+    Example:
+        >>> import torch
+        >>> net = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.ReLU(), torch.nn.Linear(8, 2))
+        >>> symbol, arg_params, aux_params = mx.sym.from_torch(net, torch.zeros(2, 4))
+        >>> symbol.list_arguments()
+        ['input', '0.weight', '0.bias', '2.weight', '2.bias']
+        >>> symbol.infer_shape(input=(32, 4))[1]
+        [(32, 2)]
+
+    Source: `torch.export`; MXNet has no such function.
+    """
+    found = imported(module, example, named, dynamic)
+    return found.symbol, found.arg_params, found.aux_params
+
+
+def imported(
+    module: Any,
+    example: Sequence[Any],
+    named: Mapping[str, Any],
+    dynamic: Mapping[str, Mapping[int, str]] | None,
+) -> Imported:
+    """Do the work of `from_torch`, whose arguments and errors these are."""
+    exported = export(module, example, named, dynamic)
+    program, training = exported.program, module.training
+    if not _can_walk(program):
+        program = functional(program)
+    names = [name for name, _ in exported.inputs]
+    owned = {id(tensor): name for name, tensor in (*module.named_parameters(), *module.named_buffers())}
+    symbol, values = _Walk(type(module).__name__, program, names, owned, training).run()
+    arguments = {n: values[n] for n in symbol.list_arguments() if n in values}
+    states = {n: values[n] for n in symbol.list_auxiliary_states() if n in values}
+    trained = {owned[id(p)] for p in module.parameters() if p.requires_grad}
+    examples = {n: e for n, e in exported.inputs if n in symbol.list_arguments()}
+    return Imported(symbol, arguments, states, [n for n in arguments if n not in trained], examples)
+
+
+def _can_walk(program: ExportedProgram) -> bool:
+    """Say whether torch's graph can be translated as it is."""
+    nodes = list(program.graph.nodes)
+    known = all(_is_plumbing(n) or find(n.target) is not None for n in nodes if n.op == "call_function")
+    return known and writes_simply(nodes)
+
+
+_IGNORED = ("_assert", "sym_constrain", "_set_grad_enabled", "_assert_tensor_metadata")
+
+
+def _is_plumbing(node: TorchNode) -> bool:
+    """Say whether a node computes sizes, picks one of several results, or checks something."""
+    if node.target is operator.getitem or not isinstance(
+        node.meta.get("val", 0), (torch.Tensor, list, tuple)
+    ):
+        return True
+    return _is_ignored(node) or getattr(node.target, "__name__", "") == "wrap_with_set_grad_enabled"
+
+
+def _is_ignored(node: TorchNode) -> bool:
+    schema = getattr(node.target, "_schema", None)
+    name = getattr(node.target, "__name__", "") if schema is None else schema.name.removeprefix("aten::")
+    return name.startswith(_IGNORED)
+
+
+class _Walk:
+    """The translation of one exported program.
+
+    Args:
+        kind: name of the module's class, for messages.
+        program: torch's graph.
+        inputs: names of the module's arguments, in torch's order.
+        owned: the first name of every parameter and buffer of the module, by the tensor's id.
+        training: whether the module is in training mode.
+    """
+
+    def __init__(
+        self, kind: str, program: ExportedProgram, inputs: list[str], owned: dict[int, str], training: bool
+    ) -> None:
+        self.kind, self.program, self.inputs, self.owned = kind, program, inputs, owned
+        self.builder = Builder(training)
+        self.values: dict[TorchNode, Any] = {}
+        self.problems: dict[str, list[str]] = {}
+        self.names = _names(program.graph.nodes)
+
+    def run(self) -> tuple[Symbol, dict[str, NDArray]]:
+        """Translate the program; return the symbol, and the values of all variables but the inputs.
+
+        Raises:
+            ArgumentError: lists everything that has no translation.
+        """
+        self._enter_variables()
+        outputs = [(self.builder.unique(name) if name else "", leaf) for name, leaf in self._outputs()]
+        self._translate(self.program.graph.nodes)
+        self._check_buffers()
+        heads = self._heads(outputs) if not self.problems else []
+        if self.problems:
+            raise self._refusal()
+        symbol = heads[0] if len(heads) == 1 else Group(heads)
+        return symbol, self.builder.params
+
+    def _refusal(self) -> ArgumentError:
+        rows = "".join(f"\n  {what}: {', '.join(places)}" for what, places in self.problems.items())
+        return ArgumentError(
+            f"from_torch: {self.kind} holds what no symbol can:{rows}\nsym.torch_module(module, ...) takes the whole "
+            "module as one operator instead"
+        )
+
+    def _problem(self, what: str, node: TorchNode) -> None:
+        places = self.problems.setdefault(what, [])
+        place = _place(node)
+        if place not in places:
+            places.append(place)
+
+    # variables
+
+    def _enter_variables(self) -> None:
+        inputs = dict(zip(user_inputs(self.program), self.inputs))
+        tied: dict[int, Value] = {}
+        specs = {s.arg.name: s for s in self.program.graph_signature.input_specs}
+        for node in self.program.graph.nodes:
+            if node.op != "placeholder":
+                continue
+            if node in inputs:
+                self._enter_input(node, inputs[node])
+            elif node.users:
+                tensor = self._held(specs[node.name].target)
+                found = tied.get(id(tensor))
+                if found is None:
+                    found = tied[id(tensor)] = self._entered(specs[node.name], tensor, node)
+                self.values[node] = found
+
+    def _enter_input(self, node: TorchNode, name: str) -> None:
+        example = node.meta["val"]
+        if isinstance(example, torch.Tensor):
+            self.builder.begin(name, "", example)
+            self.values[node] = self.builder.input(name, example)
+            self.builder.finish([])
+        else:
+            self.values[node] = example
+
+    def _held(self, target: str) -> torch.Tensor:
+        """Return a parameter, buffer or constant."""
+        tensor = self.program.state_dict.get(target)
+        found: torch.Tensor = self.program.constants[target] if tensor is None else tensor
+        return found
+
+    def _entered(self, spec: Any, tensor: torch.Tensor, node: TorchNode) -> Value:
+        kind, name = spec.kind.name, self.owned.get(id(tensor), spec.target)
+        if kind == "PARAMETER":
+            return self._variable(name, tensor, tensor.requires_grad, node)
+        if kind == "BUFFER" and tensor.dtype.is_floating_point:
+            return self._variable(name, tensor, False, node)
+        named = name if kind == "BUFFER" else ""
+        return Value(dims_of(tensor), tensor.dtype, None, tensor.detach().cpu(), named)
+
+    def _variable(self, name: str, tensor: torch.Tensor, trained: bool, node: TorchNode) -> Value:
+        self.builder.begin(name, "", node.meta["val"])
+        found = self.builder.variable(name, tensor, trained)
+        self.builder.finish([])
+        return found
+
+    # operators
+
+    def _translate(self, nodes: Any) -> None:
+        for node in nodes:
+            if node.op != "call_function" or _is_ignored(node):
+                continue
+            if node.target is operator.getitem:
+                whole = self.values.get(node.args[0])
+                self.values[node] = None if whole is None else whole[node.args[1]]
+            elif isinstance(node.meta.get("val"), (torch.Tensor, list, tuple)):
+                self._enter(node, self._called(node))
+
+    def _enter(self, node: TorchNode, value: Any) -> None:
+        """Keep a node's value, also as that of an array that the node wrote over."""
+        self.values[node] = value
+        schema = getattr(node.target, "_schema", None)
+        while schema is not None and schema.is_mutable and isinstance(node.args[0], TorchNode):
+            node = node.args[0]
+            self.values[node] = value
+            schema = getattr(node.target, "_schema", None)
+
+    def _called(self, node: TorchNode) -> Any:
+        if getattr(node.target, "__name__", "") == "wrap_with_set_grad_enabled":
+            return self._inlined(node)
+        name = str(node.target)
+        translator = find(node.target)
+        try:
+            args, kwargs = self._resolved(node.args), self._resolved(dict(node.kwargs))
+            known = _known(node, args, kwargs)
+            if known is not None:
+                return known
+            if translator is None:
+                self._problem(f"{name}, which has no translation", node)
+                return self._unknown(node)
+            self.builder.begin(self.names[node], _source(node), node.meta["val"])
+            made = self._valued(translator(self.builder, *args, **kwargs), node)
+            self.builder.finish(
+                [v.symbol for v in (made if isinstance(made, list) else [made]) if v is not None]
+            )
+            return made
+        except Untranslatable as error:
+            self._problem(f"{name} {error}", node)
+        except MXNetError as error:
+            self._problem(f"{name}: {error}", node)
+        except (TypeError, ValueError, KeyError, IndexError, AttributeError):
+            self._problem(f"{name} with arguments that have no translation", node)
+        except _Missing:
+            pass  # what it comes from is in the list already
+        return self._unknown(node)
+
+    def _unknown(self, node: TorchNode) -> Any:
+        """Return what stands for a value that could not be translated, so that others can be looked at."""
+        return _UNKNOWN if isinstance(node.meta["val"], torch.Tensor) else [_UNKNOWN] * len(node.meta["val"])
+
+    def _valued(self, made: Any, node: TorchNode) -> Any:
+        if isinstance(made, (list, tuple)):
+            return [self._one(m, f) for m, f in zip(made, node.meta["val"])]
+        return self._one(made, node.meta["val"])
+
+    def _one(self, made: Any, fake: Any) -> Value | None:
+        if made is None:
+            return None
+        dims = dims_of(fake)
+        if isinstance(made, Value):
+            made = self.builder.cast(made, fake.dtype)
+            return self.builder.see(Value(dims, fake.dtype, made.symbol, made.tensor))
+        return self.builder.see(Value(dims, fake.dtype, made))
+
+    def _resolved(self, given: Any) -> Any:
+        """Return arguments with values in the place of nodes.
+
+        Raises:
+            _Missing: one of them could not be translated.
+        """
+        if isinstance(given, TorchNode):
+            if given in self.values:
+                found = self.values[given]
+                if found is _UNKNOWN or (isinstance(found, list) and _UNKNOWN in found):
+                    raise _Missing
+                return found
+            return self._size(given)
+        if isinstance(given, (list, tuple)):
+            return [self._resolved(each) for each in given]
+        if isinstance(given, dict):
+            return {key: self._resolved(each) for key, each in given.items()}
+        return given
+
+    def _size(self, node: TorchNode) -> Any:
+        found = node.meta.get("val")
+        if isinstance(found, (torch.SymFloat, torch.SymBool)):
+            raise Untranslatable("takes a number that is computed from sizes")
+        return as_size(found)
+
+    def _inlined(self, node: TorchNode) -> Any:
+        """Translate a part of forward under `torch.no_grad`, or with gradients again."""
+        enabled, inner, *given = list[Any](node.args)
+        graph = getattr(self.program.graph_module, str(inner.target))
+        places = [n for n in graph.graph.nodes if n.op == "placeholder"]
+        for place, outer in zip(places, given):
+            self.values[place] = self.values.get(outer, outer)
+        self.names.update(_names(graph.graph.nodes))
+        self._translate(graph.graph.nodes)
+        outputs = next(n for n in graph.graph.nodes if n.op == "output").args[0]
+        found = [self.values.get(o) for o in outputs]
+        return found if enabled else [self._stopped(v, node) for v in found]
+
+    def _stopped(self, value: Any, node: TorchNode) -> Any:
+        if not isinstance(value, Value) or value.symbol is None or value is _UNKNOWN:
+            return value
+        self.builder.begin(self.names[node], _source(node), None)
+        made = self.builder.op("BlockGrad", value)
+        self.builder.finish([made])
+        return Value(value.dims, value.dtype, made)
+
+    # outputs
+
+    def _check_buffers(self) -> None:
+        """Refuse buffers that forward changes, other than the statistics of batch normalisation."""
+        moved = ("running_mean", "running_var", "num_batches_tracked")
+        targets = {s.arg.name: s.target for s in self.program.graph_signature.input_specs}
+        changed = [
+            s.target for s in self.program.graph_signature.output_specs if s.kind.name == "BUFFER_MUTATION"
+        ]
+        for node in self.program.graph.nodes:
+            schema = getattr(node.target, "_schema", None)
+            if schema is not None and schema.is_mutable and node.args[0].op == "placeholder":
+                changed.append(targets[node.args[0].name] or "")
+        for target in dict.fromkeys(changed):
+            if target and not target.endswith(moved):
+                self.problems.setdefault(
+                    "a buffer that forward changes, which a symbol only reads", []
+                ).append(target)
+
+    def _outputs(self) -> list[tuple[str, Any]]:
+        """Return what forward returns, each with the name that the module gives it, "" for a single tensor."""
+        nodes = next(n for n in self.program.graph.nodes if n.op == "output").args[0]
+        specs = self.program.graph_signature.output_specs
+        leaves = [n for n, s in zip(nodes, specs) if s.kind.name == "USER_OUTPUT"]
+        tree = pytree.tree_unflatten(leaves, self.program.call_spec.out_spec)
+        return list(zip(leaf_names(tree, first="output"), leaves))
+
+    def _heads(self, outputs: Sequence[tuple[str, Any]]) -> list[Symbol]:
+        """Return the outputs under their names."""
+        heads: list[Symbol] = []
+        for name, leaf in outputs:
+            value = self.values.get(leaf) if isinstance(leaf, TorchNode) else None
+            if isinstance(value, Value):
+                try:
+                    heads.append(self._head(value, name, leaf, heads))
+                except Untranslatable as error:
+                    self._problem(f"an output {error}", leaf)
+        if not heads and not self.problems:
+            raise ArgumentError(f"from_torch: forward of {self.kind} returns no tensor")
+        return heads
+
+    def _head(self, value: Value, name: str, node: TorchNode, others: Sequence[Symbol]) -> Symbol:
+        builder = self.builder
+        builder.begin(name or "output", _source(node), node.meta.get("val"))
+        symbol = builder.sym(value)
+        head, _ = symbol.entries[0]
+        shared = any(head is other.entries[0][0] for other in others)
+        copied = head.op is None or shared or bool(name and head.num_outputs > 1)
+        if copied:
+            symbol = builder.op("identity", symbol)
+        builder.finish([])
+        if name or copied:  # its name has been kept free
+            symbol.entries[0][0].name = name or "output"
+        return symbol
+
+
+class _Missing(Exception):
+    """An argument comes from something that could not be translated."""
+
+
+_UNKNOWN = Value((), torch.float32)
+
+_RANDOM = ("rand", "bernoulli", "normal", "dropout", "multinomial", "empty")
+
+
+def _known(node: TorchNode, args: Any, kwargs: Any) -> Any:
+    """Return a node's value if it depends on constants alone, else None."""
+    leaves, _ = pytree.tree_flatten((args, kwargs))
+    if not isinstance(node.target, torch._ops.OpOverload):
+        return None
+    name = node.target._schema.name.removeprefix("aten::")
+    if any(word in name for word in _RANDOM) or not all(map(_is_constant, leaves)):
+        return None
+    plain = pytree.tree_map(_plain, (args, kwargs))
+    with torch.no_grad():
+        made = node.target(*plain[0], **{k: v for k, v in plain[1].items() if k != "device"})
+    if isinstance(made, torch.Tensor):
+        return Value(dims_of(made), made.dtype, None, made.cpu())
+    return [Value(dims_of(m), m.dtype, None, m.cpu()) for m in made]
+
+
+def _plain(leaf: Any) -> Any:
+    return leaf.tensor.clone() if isinstance(leaf, Value) and leaf.tensor is not None else leaf
+
+
+def _is_constant(leaf: Any) -> bool:
+    if isinstance(leaf, Value):
+        return leaf.tensor is not None
+    return not hasattr(leaf, "free_symbols") or is_number(leaf)
+
+
+# names and places
+
+
+def _stack(node: TorchNode) -> list[tuple[str, str]]:
+    found = node.meta.get("nn_module_stack") or {}
+    pairs = [p for p in found.values() if isinstance(p, tuple)]
+    return [(path, str(kind)) for path, kind in pairs]
+
+
+def _names(nodes: Any) -> dict[TorchNode, str]:
+    """Return what the symbol's nodes are to be called: after the module, and the operator where it has several."""
+    calls = [n for n in nodes if n.op == "call_function" and not _is_plumbing(n) and not _counts(n)]
+    paths = {n: (_stack(n) or [("", "")])[-1][0] for n in calls}
+    counts = Counter(paths.values())
+    names = {}
+    for node in nodes:
+        path = paths.get(node, "")
+        schema = getattr(node.target, "_schema", None)
+        kind = node.name if schema is None else schema.name.rpartition("::")[2].strip("_")
+        names[node] = path if path and counts[path] == 1 else f"{path}.{kind}".lstrip(".")
+    return names
+
+
+def _counts(node: TorchNode) -> bool:
+    """Say whether a node moves a counter among the buffers, which becomes nothing."""
+    schema = getattr(node.target, "_schema", None)
+    return schema is not None and schema.is_mutable and getattr(node.args[0], "op", "") == "placeholder"
+
+
+def _source(node: TorchNode) -> str:
+    """Return "file:line" of the innermost place in forward that is not torch's."""
+    lines = [line.strip() for line in (node.meta.get("stack_trace") or "").splitlines()]
+    found = [line for line in lines if line.startswith("File ")]
+    found = [line for line in found if '"<' not in line]
+    mine = [line for line in found if "/torch/" not in line.replace("\\", "/")] or found
+    if not mine:
+        return ""
+    parts = mine[-1].split('"')
+    number = parts[2].replace(",", " ").split()[1] if len(parts) > 2 else ""
+    return f"{parts[1]}:{number}"
+
+
+def _place(node: TorchNode) -> str:
+    """Return where a node comes from: the submodule, its class, and the line."""
+    stack = _stack(node)
+    path, kind = stack[-1] if stack else ("", "")
+    where = f"{path or 'forward'} ({kind.rpartition('.')[2]})" if kind else "forward"
+    source = _source(node)
+    return f"{where} at {source}" if source else where

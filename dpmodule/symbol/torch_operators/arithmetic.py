@@ -1,0 +1,345 @@
+"""Arithmetic, comparison and choice, element by element."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+
+from ..symbol import Symbol
+from .builder import Builder
+from .sizes import dims_of, same
+from .table import TABLE, translates
+from .value import Untranslatable, Value
+
+__all__: list[str] = []
+
+Operand = Any
+"""A value, a number, or a size that is known by name only."""
+
+
+def _value(b: Builder, operand: Operand, dtype: torch.dtype) -> Value:
+    """Return an operand as a value of a type."""
+    if isinstance(operand, Value):
+        return b.cast(operand, dtype)
+    if isinstance(operand, (bool, int, float)):
+        return Value((), dtype, None, torch.tensor(operand, dtype=dtype))
+    return b.size(operand, dtype)
+
+
+def _alone(operand: Operand, other: Operand, dims: Any) -> Any:
+    """Return the number that an operand stands for, if the other one has the shape of the result already."""
+    if isinstance(operand, (bool, int, float)):
+        return operand
+    if not isinstance(operand, Value) or operand.number is None or not isinstance(other, Value):
+        return None
+    whole = other.rank == len(dims) and all(map(same, other.dims, dims))
+    return operand.number if whole else None
+
+
+def binary(
+    b: Builder,
+    names: tuple[str, str, str],
+    left: Operand,
+    right: Operand,
+    dtype: torch.dtype | None = None,
+) -> Symbol:
+    """Apply an operator to two operands, one of which may be a number.
+
+    Args:
+        b: the builder.
+        names: of the operator for arrays, with a number on the right, and with one on the left, without what these
+            names begin and end with.
+        left: an operand.
+        right: an operand.
+        dtype: in which type; that of the result if None.
+    """
+    dtype = dtype or b.result.dtype
+    dims = dims_of(b.result)
+    number = _alone(right, left, dims)
+    if number is not None and isinstance(left, Value):
+        return b.with_number(names[1], b.cast(left, dtype), number)
+    number = _alone(left, right, dims)
+    if number is not None and isinstance(right, Value):
+        return b.with_number(names[2], b.cast(right, dtype), number)
+    return b.pair(names[0], _value(b, left, dtype), _value(b, right, dtype))
+
+
+def _scaled(b: Builder, operand: Operand, factor: Any) -> Operand:
+    """Return an operand times a number."""
+    if factor == 1:
+        return operand
+    if isinstance(operand, Value) and operand.number is None:
+        value = b.cast(operand, b.result.dtype)
+        return b.value(b.with_number("mul", value, factor), value.dims, value.dtype)
+    return (operand.number if isinstance(operand, Value) else operand) * factor
+
+
+@translates("add")
+def _add(b: Builder, left: Operand, right: Operand, alpha: Any = 1) -> Symbol:
+    return binary(b, ("add", "plus", "plus"), left, _scaled(b, right, alpha))
+
+
+@translates("sub", "subtract")
+def _sub(b: Builder, left: Operand, right: Operand, alpha: Any = 1) -> Symbol:
+    return binary(b, ("sub", "minus", "rminus"), left, _scaled(b, right, alpha))
+
+
+@translates("rsub")
+def _rsub(b: Builder, left: Operand, right: Operand, alpha: Any = 1) -> Symbol:
+    return binary(b, ("sub", "minus", "rminus"), right, _scaled(b, left, alpha))
+
+
+@translates("mul", "multiply")
+def _mul(b: Builder, left: Operand, right: Operand) -> Symbol:
+    return binary(b, ("mul", "mul", "mul"), left, right)
+
+
+@translates("div", "divide", "true_divide")
+def _div(b: Builder, left: Operand, right: Operand, rounding_mode: str | None = None) -> Any:
+    if rounding_mode is None:
+        return binary(b, ("div", "div", "rdiv"), left, right)
+    real = b.result.dtype if b.result.dtype.is_floating_point else torch.float64
+    quotient = binary(b, ("div", "div", "rdiv"), left, right, real)
+    rounded = b.op("floor" if rounding_mode == "floor" else "trunc", quotient)
+    return b.cast(b.value(rounded, dims_of(b.result), real), b.result.dtype)
+
+
+@translates("floor_divide")
+def _floor_divide(b: Builder, left: Operand, right: Operand) -> Any:
+    return _div(b, left, right, "floor")
+
+
+@translates("remainder")
+def _remainder(b: Builder, left: Operand, right: Operand) -> Symbol:
+    return binary(b, ("mod", "mod", "rmod"), left, right)
+
+
+@translates("fmod")
+def _fmod(b: Builder, left: Operand, right: Operand) -> Symbol:
+    dims, dtype = dims_of(b.result), b.result.dtype
+    whole = b.value(b.op("trunc", binary(b, ("div", "div", "rdiv"), left, right)), dims, dtype)
+    taken = b.value(binary(b, ("mul", "mul", "mul"), whole, right), dims, dtype)
+    return binary(b, ("sub", "minus", "rminus"), left, taken)
+
+
+@translates("pow")
+def _pow(b: Builder, left: Operand, right: Operand) -> Symbol:
+    exponent = _alone(right, left, dims_of(b.result))
+    special = {2: "square", 0.5: "sqrt", -0.5: "rsqrt", -1: "reciprocal"}.get(exponent)
+    if special and isinstance(left, Value):
+        return b.op(special, b.cast(left, b.result.dtype))
+    return binary(b, ("power", "power", "rpower"), left, right)
+
+
+@translates("maximum", "max.other", "fmax")
+def _maximum(b: Builder, left: Operand, right: Operand) -> Symbol:
+    return binary(b, ("maximum", "maximum", "maximum"), left, right)
+
+
+@translates("minimum", "min.other", "fmin")
+def _minimum(b: Builder, left: Operand, right: Operand) -> Symbol:
+    return binary(b, ("minimum", "minimum", "minimum"), left, right)
+
+
+@translates("hypot")
+def _hypot(b: Builder, left: Operand, right: Operand) -> Symbol:
+    return binary(b, ("hypot", "hypot", "hypot"), left, right)
+
+
+@translates("addcmul")
+def _addcmul(b: Builder, base: Value, left: Value, right: Value, value: Any = 1) -> Symbol:
+    both = b.value(b.pair("mul", left, right), _joint(left, right), b.result.dtype)
+    return _add(b, base, both, value)
+
+
+@translates("addcdiv")
+def _addcdiv(b: Builder, base: Value, left: Value, right: Value, value: Any = 1) -> Symbol:
+    both = b.value(b.pair("div", left, right), _joint(left, right), b.result.dtype)
+    return _add(b, base, both, value)
+
+
+@translates("lerp")
+def _lerp(b: Builder, start: Value, end: Value, weight: Operand) -> Symbol:
+    gap = b.value(b.pair("sub", end, start), _joint(end, start), b.result.dtype)
+    part = b.value(binary(b, ("mul", "mul", "mul"), gap, weight), dims_of(b.result), b.result.dtype)
+    return _add(b, start, part)
+
+
+def _joint(left: Value, right: Value) -> tuple[Any, ...]:
+    """Return the shape of two values after broadcasting."""
+    rank = max(left.rank, right.rank)
+    padded = [(1,) * (rank - v.rank) + v.dims for v in (left, right)]
+    return tuple(q if p == 1 else p for p, q in zip(*padded))
+
+
+# comparison
+
+
+def _common(left: Operand, right: Operand) -> torch.dtype:
+    """Return the type in which two operands are compared."""
+    examples: list[Any] = [
+        torch.empty((1,) * min(o.rank, 1), dtype=o.dtype)
+        if isinstance(o, Value)
+        else (o if isinstance(o, (bool, int, float)) else 0)
+        for o in (left, right)
+    ]
+    return torch.result_type(*examples)
+
+
+def _compare(name: str, mirrored: str) -> Any:
+    def translate(b: Builder, left: Operand, right: Operand) -> Symbol:
+        dtype = _common(left, right)
+        answers = binary(b, (name, name, mirrored), left, right, dtype)
+        return b.as_truth(answers, Value((), dtype))
+
+    return translate
+
+
+for _name, _ours, _mirrored in (
+    ("eq", "equal", "equal"),
+    ("ne", "not_equal", "not_equal"),
+    ("gt", "greater", "lesser"),
+    ("ge", "greater_equal", "lesser_equal"),
+    ("lt", "lesser", "greater"),
+    ("le", "lesser_equal", "greater_equal"),
+):
+    TABLE[_name] = _compare(_ours, _mirrored)
+
+
+def _logical(name: str) -> Any:
+    def translate(b: Builder, left: Operand, right: Operand) -> Symbol:
+        if b.result.dtype is not torch.bool:
+            raise Untranslatable("works on the bits of integers, for which MXNet has no operator")
+        return b.pair(name, _value(b, left, torch.bool), _value(b, right, torch.bool))
+
+    return translate
+
+
+for _word in ("and", "or", "xor"):
+    TABLE[f"logical_{_word}"] = TABLE[f"bitwise_{_word}"] = _logical(f"logical_{_word}")
+for _method, _word in (("__and__", "and"), ("__or__", "or"), ("__xor__", "xor")):
+    TABLE[_method] = _logical(f"logical_{_word}")
+
+
+@translates("logical_not", "bitwise_not")
+def _not(b: Builder, value: Value) -> Symbol:
+    if b.result.dtype is not torch.bool:
+        raise Untranslatable("works on the bits of integers, for which MXNet has no operator")
+    return b.op("logical_not", b.cast(value, torch.bool))
+
+
+@translates("isnan")
+def _isnan(b: Builder, value: Value) -> Symbol:
+    return b.as_truth(b.pair("not_equal", value, value), value)
+
+
+# choice
+
+
+@translates("where")
+def _where(b: Builder, condition: Value, left: Operand, right: Operand) -> Symbol:
+    dims, dtype = dims_of(b.result), b.result.dtype
+    sides = [b.expand(_value(b, side, dtype), dims) for side in (left, right)]
+    return b.op("where", b.expand(b.cast(condition, torch.bool), dims), *sides)
+
+
+@translates("masked_fill")
+def _masked_fill(b: Builder, value: Value, mask: Value, number: Operand) -> Symbol:
+    return _where(b, mask, number, value)
+
+
+@translates("clamp", "clip")
+def _clamp(b: Builder, value: Value, low: Operand = None, high: Operand = None, **named: Any) -> Any:
+    low, high = named.get("min", low), named.get("max", high)
+    value = b.cast(value, b.result.dtype)
+    if not isinstance(low, Value) and not isinstance(high, Value):
+        least, most = (-math.inf if low is None else low), (math.inf if high is None else high)
+        return b.op("clip", value, a_min=float(least), a_max=float(most))
+    for name, bound in (("maximum", low), ("minimum", high)):
+        if bound is not None:
+            made = binary(b, (name, name, name), value, bound)
+            value = b.value(made, dims_of(b.result), value.dtype)
+    return value
+
+
+@translates("clamp_min")
+def _clamp_min(b: Builder, value: Value, low: Operand) -> Any:
+    return _clamp(b, value, low)
+
+
+@translates("clamp_max")
+def _clamp_max(b: Builder, value: Value, high: Operand) -> Any:
+    return _clamp(b, value, None, high)
+
+
+# functions of one operand
+
+_UNARY = {
+    "abs": "abs",
+    "acos": "arccos",
+    "acosh": "arccosh",
+    "asin": "arcsin",
+    "asinh": "arcsinh",
+    "atan": "arctan",
+    "atanh": "arctanh",
+    "ceil": "ceil",
+    "cos": "cos",
+    "cosh": "cosh",
+    "deg2rad": "radians",
+    "erf": "erf",
+    "erfinv": "erfinv",
+    "exp": "exp",
+    "expm1": "expm1",
+    "floor": "floor",
+    "lgamma": "gammaln",
+    "log": "log",
+    "log10": "log10",
+    "log1p": "log1p",
+    "log2": "log2",
+    "neg": "negative",
+    "rad2deg": "degrees",
+    "reciprocal": "reciprocal",
+    "relu": "relu",
+    "round.default": "rint",
+    "rsqrt": "rsqrt",
+    "sgn": "sign",
+    "sigmoid": "sigmoid",
+    "sign": "sign",
+    "sin": "sin",
+    "sinh": "sinh",
+    "sqrt": "sqrt",
+    "square": "square",
+    "tan": "tan",
+    "tanh": "tanh",
+    "trunc": "trunc",
+}
+
+
+def _unary(name: str) -> Any:
+    def translate(b: Builder, value: Value) -> Symbol:
+        return b.op(name, b.cast(value, b.result.dtype))
+
+    return translate
+
+
+for _name, _ours in _UNARY.items():
+    TABLE[_name] = _unary(_ours)
+for _alias, _name in (
+    ("negative", "neg"),
+    ("absolute", "abs"),
+    ("special_expit", "sigmoid"),
+    ("fix", "trunc"),
+):
+    TABLE[_alias] = TABLE[_name]
+
+
+@translates("exp2")
+def _exp2(b: Builder, value: Value) -> Symbol:
+    return b.op("exp", b.with_number("mul", b.cast(value, b.result.dtype), math.log(2.0)))
+
+
+@translates("erfc")
+def _erfc(b: Builder, value: Value) -> Symbol:
+    return b.op("_rminus_scalar", b.op("erf", value), scalar=1.0)

@@ -1,0 +1,181 @@
+"""Shapes, axes, types and copies."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ..symbol import Symbol
+from .builder import Builder
+from .sizes import dims_of, is_number, same
+from .table import translates
+from .value import Untranslatable, Value
+
+__all__: list[str] = []
+
+
+@translates(
+    "view",
+    "reshape",
+    "_unsafe_view",
+    "_reshape_alias",
+    "_reshape_copy",
+    "view_copy",
+    "view_as",
+    "reshape_as",
+    "flatten",
+    "unflatten",
+    "squeeze",
+    "squeeze_copy",
+    "ravel",
+)
+def _view(b: Builder, value: Value, *rest: Any, **named: Any) -> Value:
+    return b.reshape(value, dims_of(b.result))
+
+
+@translates("unsqueeze", "unsqueeze_copy")
+def _unsqueeze(b: Builder, value: Value, dim: int) -> Any:
+    if not value.rank:
+        return b.reshape(value, dims_of(b.result))
+    return b.op("expand_dims", value, axis=dim % (value.rank + 1))
+
+
+@translates("expand", "expand_as", "expand_copy", "broadcast_to")
+def _expand(b: Builder, value: Value, *rest: Any, **named: Any) -> Value:
+    return b.expand(value, dims_of(b.result))
+
+
+@translates(
+    "clone", "contiguous", "alias", "lift_fresh_copy", "lift", "view.dtype", "positive", "resolve_conj"
+)
+def _same(b: Builder, value: Value, *rest: Any, **named: Any) -> Value:
+    return Value(value.dims, value.dtype, b.sym(value))
+
+
+@translates("detach", "detach_copy")
+def _detach(b: Builder, value: Value) -> Symbol:
+    return b.op("BlockGrad", value)
+
+
+@translates("_to_copy", "to", "type_as", "float", "double", "half", "int", "long", "bool")
+def _to(b: Builder, value: Value, *rest: Any, **named: Any) -> Value:
+    return b.cast(value, b.result.dtype)
+
+
+@translates("permute", "permute_copy")
+def _permute(b: Builder, value: Value, dims: Sequence[int]) -> Value:
+    return b.transpose(value, [value.axis(d) for d in dims])
+
+
+@translates("transpose", "transpose_copy", "swapaxes", "swapdims")
+def _transpose(b: Builder, value: Value, first: int, second: int) -> Value:
+    if not value.rank:
+        return value
+    order = list(range(value.rank))
+    first, second = value.axis(first), value.axis(second)
+    order[first], order[second] = second, first
+    return b.transpose(value, order)
+
+
+@translates("t", "t_copy", "numpy_T", "mT", "adjoint")
+def _matrix_transpose(b: Builder, value: Value) -> Value:
+    return value if value.rank < 2 else _transpose(b, value, -2, -1)
+
+
+@translates("movedim", "moveaxis")
+def _movedim(b: Builder, value: Value, source: Any, destination: Any) -> Value:
+    sources = [value.axis(a) for a in ([source] if isinstance(source, int) else source)]
+    targets = [value.axis(a) for a in ([destination] if isinstance(destination, int) else destination)]
+    order: list[Any] = [None] * value.rank
+    for a, target in zip(sources, targets):
+        order[target] = a
+    others = iter(i for i in range(value.rank) if i not in sources)
+    return b.transpose(value, [next(others) if a is None else a for a in order])
+
+
+@translates("repeat")
+def _repeat(b: Builder, value: Value, repeats: Sequence[Any]) -> Any:
+    if all(is_number(n) for n in repeats):
+        return b.op("tile", value, reps=tuple(repeats))
+    value = b.reshape(value, (*[1] * (len(repeats) - value.rank), *value.dims))
+    known = tuple(n if is_number(n) else 1 for n in repeats)
+    if any(n != 1 for n in known):
+        dims = tuple(d * n for d, n in zip(value.dims, known))
+        value = b.value(b.op("tile", value, reps=known), dims, value.dtype)
+    for axis, n in enumerate(repeats):
+        if not is_number(n):
+            value = _repeat_axis(b, value, axis, n)
+    return value
+
+
+def _repeat_axis(b: Builder, value: Value, axis: int, times: Any) -> Value:
+    """Repeat an axis as often as a size says that is known by name only."""
+    before, size, after = value.dims[:axis], value.dims[axis], value.dims[axis + 1 :]
+    if same(size, 1):
+        return b.expand(value, (*before, times, *after))
+    value = b.expand(b.reshape(value, (*before, 1, size, *after)), (*before, times, size, *after))
+    return b.reshape(value, (*before, times * size, *after))
+
+
+@translates("tile")
+def _tile(b: Builder, value: Value, repeats: Sequence[Any]) -> Any:
+    return _repeat(b, value, (*[1] * (value.rank - len(repeats)), *repeats))
+
+
+@translates("repeat_interleave.self_int")
+def _repeat_interleave(b: Builder, value: Value, repeats: Any, dim: Any = None, **named: Any) -> Any:
+    if not is_number(repeats):
+        raise Untranslatable("repeats elements as often as a size that is not fixed says")
+    axis = {} if dim is None else {"axis": value.axis(dim)}
+    return b.op("repeat", value, repeats=repeats, **axis)
+
+
+@translates("cat", "concat", "concatenate")
+def _cat(b: Builder, values: Sequence[Value], dim: int = 0) -> Any:
+    rank = len(b.result.shape)
+    parts = [b.cast(v, b.result.dtype) for v in values if not (v.rank == 1 and v.dims == (0,))]
+    return parts[0] if len(parts) == 1 else b.op("Concat", *parts, dim=dim % rank)
+
+
+@translates("stack")
+def _stack(b: Builder, values: Sequence[Value], dim: int = 0) -> Any:
+    parts = [b.cast(v, b.result.dtype) for v in values]
+    if not parts[0].rank:
+        return b.op("Concat", *parts, dim=0)
+    return b.op("stack", *parts, axis=dim % (parts[0].rank + 1))
+
+
+# several parts
+
+
+def _cut(b: Builder, value: Value, axis: int, sizes: Sequence[Any]) -> list[Symbol]:
+    """Cut an axis into parts of the given sizes."""
+    if not all(is_number(n) for n in sizes):
+        raise Untranslatable("splits an axis into parts whose sizes are not fixed")
+    if len(sizes) > 1 and len(set(sizes)) == 1:
+        return list(b.op("SliceChannel", value, num_outputs=len(sizes), axis=axis))
+    ends = [sum(sizes[: i + 1]) for i in range(len(sizes))]
+    return [b.op("slice_axis", value, axis=axis, begin=e - n, end=e) for n, e in zip(sizes, ends)]
+
+
+@translates(
+    "split",
+    "split_with_sizes",
+    "chunk",
+    "tensor_split",
+    "split_copy",
+    "split_with_sizes_copy",
+    "unsafe_split",
+)
+def _split(b: Builder, value: Value, parts: Any, dim: int = 0, **named: Any) -> list[Symbol]:
+    axis = value.axis(dim)
+    return _cut(b, value, axis, [dims_of(part)[axis] for part in b.result])
+
+
+@translates("unbind", "unbind_copy")
+def _unbind(b: Builder, value: Value, dim: int = 0) -> list[Symbol]:
+    count = len(b.result)
+    if count == 1:
+        return [b.squeeze(b.sym(value), [value.axis(dim)], value.rank)]
+    options = {"num_outputs": count, "axis": value.axis(dim), "squeeze_axis": value.rank > 1}
+    return list(b.op("SliceChannel", value, **options))

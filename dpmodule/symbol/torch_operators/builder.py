@@ -1,0 +1,355 @@
+"""`Builder`: makes the nodes of a symbol for the nodes of torch's graph."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import torch
+
+from ...ndarray import NDArray
+from ...ndarray.creation import from_torch
+from ..symbol import Symbol, Variable, call
+from .sizes import Dims, dims_of, is_number, places, reshape_codes, same, spans
+from .value import Untranslatable, Value, type_name
+
+__all__ = ["Builder"]
+
+_EXACT = 2**24  # whole numbers up to this are exact in float32
+
+
+class Builder:
+    """Makes symbols, names them after the module they come from, and keeps the values of variables.
+
+    Attributes:
+        params: values of variables by name: parameters, buffers and constants.
+        result: what torch says about the value that is being made: its shape and type.
+        training: whether torch's module is in training mode.
+    """
+
+    def __init__(self, training: bool) -> None:
+        self.training = training
+        self.params: dict[str, NDArray] = {}
+        self.result: Any = None
+        self._seen: list[Value] = []
+        self._taken: set[str] = set()
+        self._made: list[Any] = []
+        self._owner, self._source = "", ""
+        self._constants: dict[Any, Symbol] = {}
+
+    # names
+
+    def begin(self, name: str, source: str, result: Any) -> None:
+        """Begin the translation of one of torch's nodes.
+
+        Args:
+            name: what the last node is to be called.
+            source: "file:line" in the user's module.
+            result: the fake tensor, or tensors, that torch's node returns.
+        """
+        self._owner, self._source, self.result = name, source, result
+        self._made = []
+
+    def finish(self, symbols: Iterable[Symbol | None]) -> None:
+        """Give the node that makes the result the name that was asked for, the others names made of it."""
+        last = next((s.entries[0][0] for s in symbols if s is not None), None)
+        for node in self._made:
+            kind = "" if node is last else f"_{node.op.name.strip('_').lower()}"
+            node.name = self.unique(self._owner + kind)
+            node.source = self._source or node.source
+        self._made = []
+
+    def unique(self, name: str) -> str:
+        """Return a name that nothing has yet, and take it."""
+        found, count = name, 0
+        while found in self._taken:
+            count += 1
+            found = f"{name}_{count}"
+        self._taken.add(found)
+        return found
+
+    def see(self, value: Value) -> Value:
+        """Remember a value, so that others can take sizes from it."""
+        if value.symbol is not None and any(not is_number(d) for d in value.dims):
+            self._seen.append(value)
+        return value
+
+    # making nodes
+
+    def op(self, alias: str, *inputs: Any, **attrs: Any) -> Symbol:
+        """Apply an operator to values or symbols."""
+        symbols = [self.sym(i) if isinstance(i, Value) else i for i in inputs]
+        made = call(alias, *symbols, name=f"_{len(self._made)}", **attrs)
+        self._made.append(made.entries[0][0])
+        return made
+
+    def value(self, symbol: Symbol, dims: Dims, dtype: torch.dtype) -> Value:
+        """Return a symbol as a value, when a translation goes in steps."""
+        return self.see(Value(dims, dtype, symbol))
+
+    def like_result(self, symbol: Symbol, index: int | None = None) -> Value:
+        """Return a symbol as the value that torch's node returns."""
+        fake = self.result if index is None else self.result[index]
+        return self.value(symbol, dims_of(fake), fake.dtype)
+
+    def variable(self, name: str, tensor: torch.Tensor, trained: bool) -> Value:
+        """Make the variable of a parameter, buffer or constant, with its value.
+
+        Integers and truth values are kept as float32, which optimizers and files take, and cast where they are read.
+        """
+        dtype = tensor.dtype
+        if not dtype.is_floating_point:
+            if dtype is not torch.bool and tensor.numel() and int(tensor.abs().max()) > _EXACT:
+                raise Untranslatable(f"{name} holds integers beyond {_EXACT}, which float32 cannot")
+            tensor = tensor.to(torch.float32)
+        shape = tuple(tensor.shape) or (1,)
+        multiplier = 1.0 if trained else 0.0
+        kept = type_name(tensor.dtype)
+        variable = Variable(
+            name,
+            shape=shape,
+            lr_mult=None if trained else 0.0,
+            wd_mult=multiplier,
+            dtype=None if kept == "float32" else kept,
+        )
+        self.params[name] = from_torch(tensor.detach().cpu().clone().reshape(shape).contiguous())
+        self._taken.add(name)
+        whole = dtype is not torch.bool and not dtype.is_floating_point
+        symbol = self.op("Cast", variable, dtype=type_name(dtype)) if whole else variable
+        return Value(dims_of(tensor), dtype, symbol)
+
+    def input(self, name: str, example: Any) -> Value:
+        """Make the variable of an input; whole numbers may also come in another type, and are cast."""
+        kind = type_name(example.dtype)
+        symbol = Variable(name, dtype=None if kind == "float32" else kind)
+        self._taken.add(name)
+        if not example.dtype.is_floating_point and example.dtype is not torch.bool:
+            symbol = self.op("Cast", symbol, dtype=kind)
+        return self.value(symbol, dims_of(example), example.dtype)
+
+    def sym(self, value: Value) -> Symbol:
+        """Return the symbol of a value; known elements become an operator or a variable."""
+        if value.symbol is None:
+            if value.tensor is None:
+                raise Untranslatable("reads what could not be translated")
+            value.symbol = self._constant(value.tensor, value.name)
+        return value.symbol
+
+    def _constant(self, tensor: torch.Tensor, name: str) -> Symbol:
+        number = Value((), tensor.dtype, None, tensor).number
+        shape = tuple(tensor.shape) or (1,)
+        if not tensor.numel():
+            raise Untranslatable("makes an array without elements, which MXNet does not have")
+        if number is not None:
+            return self.op("_full", shape=shape, value=float(number), dtype=type_name(tensor.dtype))
+        key = (
+            tensor.dtype,
+            shape,
+            tensor.numpy(force=True).tobytes() if tensor.numel() < 4096 else id(tensor),
+        )
+        if key not in self._constants:
+            name = self.unique(name or f"{self._owner}_constant")
+            self._constants[key] = self.sym(self.variable(name, tensor, trained=False))
+        return self._constants[key]
+
+    # types
+
+    def cast(self, value: Value, dtype: torch.dtype) -> Value:
+        """Return a value in another type; the value itself if it is of that type."""
+        if value.dtype is dtype:
+            return value
+        if value.tensor is not None and value.symbol is None:
+            return Value(value.dims, dtype, None, value.tensor.to(dtype))
+        symbol = self.sym(value)
+        if dtype is torch.bool:
+            symbol = self.as_truth(self.op("_not_equal_scalar", symbol, scalar=0.0), value)
+        elif value.type != type_name(dtype):
+            symbol = self.op("Cast", symbol, dtype=type_name(dtype))
+        return self.value(symbol, value.dims, dtype)
+
+    def as_truth(self, answers: Symbol, operand: Value) -> Symbol:
+        """Return answers of a comparison, which have the type of its operands, as truth values."""
+        return answers if operand.type == "float32" else self.op("Cast", answers, dtype="float32")
+
+    def full(self, dims: Dims, number: Any, dtype: torch.dtype) -> Value:
+        """Return a value that holds one number everywhere."""
+        if all(is_number(d) for d in dims):
+            return Value(dims, dtype, None, torch.full(dims, number, dtype=dtype))
+        small = tuple(d if is_number(d) else 1 for d in dims)
+        return self.expand(Value(small, dtype, None, torch.full(small, number, dtype=dtype)), dims)
+
+    # shapes
+
+    def reshape(self, value: Value, dims: Dims) -> Value:
+        """Return a value under another shape."""
+        if len(dims) == value.rank and all(map(same, value.dims, dims)):
+            return Value(dims, value.dtype, self.sym(value))
+        if {value.dims, dims} <= {(), (1,)}:
+            return Value(dims, value.dtype, self.sym(value))
+        codes = reshape_codes(value.dims or (1,), dims or (1,))
+        if codes is not None:
+            return self.value(self.op("Reshape", value, shape=codes), dims, value.dtype)
+        if any(same(d, 1) for d in (*value.dims, *dims)):
+            return self._reshape_without_ones(value, dims)
+        return self._reshape_by_runs(value, dims)
+
+    def _reshape_without_ones(self, value: Value, dims: Dims) -> Value:
+        """Take axes of size 1 away, reshape the others, and put in those that the shape has."""
+        ones = [i for i, d in enumerate(value.dims) if same(d, 1)]
+        core = tuple(d for d in value.dims if not same(d, 1))
+        if ones:
+            value = self.value(self.op("squeeze", value, axis=tuple(ones)), core, value.dtype)
+        value = self.reshape(value, tuple(d for d in dims if not same(d, 1)))
+        symbol = self.sym(value)
+        for axis in (i for i, d in enumerate(dims) if same(d, 1)):
+            symbol = self.op("expand_dims", symbol, axis=axis)
+        return self.value(symbol, dims, value.dtype)
+
+    def _reshape_by_runs(self, value: Value, dims: Dims) -> Value:
+        """Reshape run by run, with sizes from other values where codes cannot tell them."""
+        i = j = 0
+        for p, q in spans(value.dims, dims):
+            wanted = dims[j : j + q]
+            whole = (*value.dims[:i], *wanted, *value.dims[i + p :])
+            if (p, q) != (1, 1):
+                codes = reshape_codes(value.dims, whole)
+                made = (
+                    self._reshape_like(value, i, p, wanted)
+                    if codes is None
+                    else self.op("Reshape", value, shape=codes)
+                )
+                value = self.value(made, whole, value.dtype)
+            i, j = i + q, j + q
+        return value
+
+    def _reshape_like(self, value: Value, at: int, count: int, wanted: Dims) -> Symbol:
+        for other in self._seen:
+            for start in places(other.dims, wanted):
+                return self.op(
+                    "reshape_like",
+                    value,
+                    other,
+                    lhs_begin=at,
+                    lhs_end=at + count,
+                    rhs_begin=start,
+                    rhs_end=start + len(wanted),
+                )
+        raise Untranslatable(f"reshapes to {wanted}: no array has these sizes side by side")
+
+    def expand(self, value: Value, dims: Dims) -> Value:
+        """Return a value with axes of size 1 repeated, and new ones put in front, until it has a shape."""
+        if value.rank < len(dims):
+            value = self.reshape(value, (*[1] * (len(dims) - value.rank), *value.dims))
+        known = [i for i, (a, b) in enumerate(zip(value.dims, dims)) if not same(a, b) and is_number(b)]
+        unknown = [i for i, (a, b) in enumerate(zip(value.dims, dims)) if not same(a, b) and not is_number(b)]
+        symbol = self.sym(value)
+        if known:
+            symbol = self.op("broadcast_axis", symbol, axis=tuple(known), size=tuple(dims[i] for i in known))
+        for axis in unknown:
+            symbol = self._expand_axis(symbol, axis, dims[axis], axis + 1 < len(dims))
+        return self.value(symbol, dims, value.dtype)
+
+    def _expand_axis(self, symbol: Symbol, axis: int, size: Any, goes_on: bool) -> Symbol:
+        """Repeat one axis as often as a size says that is known by name only.
+
+        Args:
+            symbol: what has size 1 on the axis.
+            axis: the axis.
+            size: its new size.
+            goes_on: whether there are axes after it.
+        """
+        if is_number(size):
+            return self.op("broadcast_axis", symbol, axis=(axis,), size=(size,))
+        found = self.find(size)
+        if found is not None:
+            other, place = found
+            return self.op("broadcast_like", symbol, other, lhs_axes=(axis,), rhs_axes=(place,))
+        number, rest = size.as_coeff_Add()
+        if number:
+            whole = self._expand_axis(symbol, axis, rest, goes_on)
+            if number < 0:
+                return self.op("slice_axis", whole, axis=axis, begin=0, end=int(number))
+            more = self._expand_axis(symbol, axis, int(number), goes_on)
+            return self.op("Concat", whole, more, dim=axis)
+        factor, rest = size.as_coeff_Mul()
+        if not factor.is_Integer or factor < 2:
+            raise Untranslatable(f"repeats an axis {size} times: no array has that size")
+        after = (-2,) * goes_on
+        symbol = self.op("Reshape", symbol, shape=(*[0] * axis, 1, 1, *after))
+        symbol = self.op("broadcast_axis", symbol, axis=(axis + 1,), size=(int(factor),))
+        symbol = self._expand_axis(symbol, axis, rest, True)
+        return self.op("Reshape", symbol, shape=(*[0] * axis, -3, *after))
+
+    def find(self, size: Any) -> tuple[Value, int] | None:
+        """Return a value and an axis of it that has a size, None if there is none."""
+        for other in self._seen:
+            for axis, have in enumerate(other.dims):
+                if same(have, size):
+                    return other, axis
+        return None
+
+    def size(self, size: Any, dtype: torch.dtype) -> Value:
+        """Return a size as an array of one element."""
+        if is_number(size):
+            return Value((), dtype, None, torch.tensor(size, dtype=dtype))
+        return self.value(self.op("Cast", self._size(size), dtype=type_name(dtype)), (), dtype)
+
+    def _size(self, size: Any) -> Symbol:
+        found = self.find(size)
+        if found is not None:
+            other, axis = found
+            shape = self.op("shape_array", other)
+            return self.op("slice_axis", shape, axis=0, begin=axis, end=axis + 1)
+        terms = size.args if size.is_Add or size.is_Mul else ()
+        known = [t for t in terms if t.is_Integer]
+        others = [t for t in terms if not t.is_Integer]
+        if not others or len(known) > 1:
+            raise Untranslatable(f"computes with the size {size}: no array has it")
+        pair, scalar = ("elemwise_add", "_plus_scalar") if size.is_Add else ("elemwise_mul", "_mul_scalar")
+        found_symbol = self._size(others[0])
+        for each in others[1:]:
+            found_symbol = self.op(pair, found_symbol, self._size(each))
+        return self.op(scalar, found_symbol, scalar=float(known[0])) if known else found_symbol
+
+    def indices(self, value: Value, axis: int, dtype: torch.dtype = torch.float32) -> Value:
+        """Return the numbers 0, 1, ... along an axis of a value, shape (size of the axis,)."""
+        made = self.op("_contrib_arange_like", self.cast(value, torch.float32), axis=axis)
+        return self.cast(self.value(made, (value.dims[axis],), torch.float32), dtype)
+
+    def squeeze(self, symbol: Symbol, axes: Sequence[int], rank: int) -> Symbol:
+        """Take axes of size 1 away from a symbol of a rank; the last axis of all stays."""
+        left = sorted(axes)
+        if len(left) == rank:
+            left = left[1:]
+        return self.op("squeeze", symbol, axis=tuple(left)) if left else symbol
+
+    def transpose(self, value: Value, order: Sequence[int]) -> Value:
+        """Return a value with its axes in another order."""
+        if list(order) == list(range(value.rank)):
+            return value
+        dims = tuple(value.dims[i] for i in order)
+        return self.value(self.op("transpose", value, axes=tuple(order)), dims, value.dtype)
+
+    # arithmetic
+
+    def pair(self, name: str, left: Value, right: Value, dims: Dims | None = None) -> Symbol:
+        """Apply an operator of two operands, element by element or with broadcasting.
+
+        Args:
+            name: of the operator without what it begins with, such as "add".
+            left: one operand.
+            right: the other, of the same type.
+            dims: shape of the result, where it is known not to be that of torch's node.
+        """
+        equal = left.rank == right.rank and all(map(same, left.dims, right.dims))
+        plain = {"add": "elemwise_add", "sub": "elemwise_sub", "mul": "elemwise_mul", "div": "elemwise_div"}
+        if equal and name in plain:
+            return self.op(plain[name], left, right)
+        return self.op(f"broadcast_{name}", left, right)
+
+    def with_number(self, name: str, value: Value, number: float) -> Symbol:
+        """Apply an operator to a value and a number, such as "plus"."""
+        if math.isnan(number):
+            raise Untranslatable("computes with NaN")
+        return self.op(f"_{name}_scalar", value, scalar=float(number))

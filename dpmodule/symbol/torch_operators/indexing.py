@@ -1,0 +1,244 @@
+"""Parts of arrays by ranges and positions, and writing into parts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from ..symbol import Symbol
+from .builder import Builder
+from .sizes import difference, dims_of, is_number, same
+from .table import translates
+from .value import Untranslatable, Value
+
+__all__: list[str] = []
+
+_END = 2**63 - 1
+
+
+def _from_the_end(position: Any, size: Any) -> Any:
+    """Return a position as a number, counted from the end where it is known so only; None for the end itself."""
+    if is_number(position):
+        return None if position >= _END else position
+    rest = difference(position, size)
+    if rest is None or rest > 0:
+        return position
+    return None if rest == 0 else rest
+
+
+def _ranges(axis: int, begin: Any, end: Any, step: int) -> dict[str, Any]:
+    """Return the attributes of `slice` for one axis."""
+    lead = (None,) * axis
+    return {"begin": (*lead, begin), "end": (*lead, end), **({"step": (*lead, step)} if step != 1 else {})}
+
+
+@translates("slice", "slice_copy", "narrow")
+def _slice(b: Builder, value: Value, dim: int = 0, start: Any = None, end: Any = None, step: int = 1) -> Any:
+    axis = value.axis(dim)
+    if same(dims_of(b.result)[axis], value.dims[axis]):
+        return Value(value.dims, value.dtype, b.sym(value))
+    size = value.dims[axis]
+    start = _from_the_end(0 if start is None else start, size)
+    end = _from_the_end(_END if end is None else end, size)
+    start = None if start == 0 else start
+    if start is not None and not is_number(start):
+        raise Untranslatable(f"cuts from position {start} on, which is not fixed")
+    if end is None or is_number(end):
+        return b.op("slice", value, **_ranges(axis, start, end, step))
+    if start is not None or step != 1:
+        raise Untranslatable(f"cuts up to position {end}, which is not fixed, and not from the beginning")
+    return _first_elements(b, value, axis, end)
+
+
+def _first_elements(b: Builder, value: Value, axis: int, size: Any) -> Symbol:
+    """Cut the beginning out of an axis, as long as a size says that is known by name only."""
+    found = b.find(size)
+    if found is None:
+        raise Untranslatable(f"cuts up to position {size}: no array has that size")
+    other, place = found
+    if place != axis:
+        row = b.indices(other, place)
+        return b.op("take", value, row, axis=axis)
+    return b.op("slice_like", value, other, axes=(axis,))
+
+
+@translates("select", "select_copy")
+def _select(b: Builder, value: Value, dim: int, index: Any) -> Symbol:
+    axis = value.axis(dim)
+    index = _from_the_end(index, value.dims[axis])
+    if index is None or not is_number(index):
+        raise Untranslatable("picks a position that is not fixed")
+    end = None if index == -1 else index + 1
+    part = b.op("slice_axis", value, axis=axis, begin=index, end=end)
+    return b.squeeze(part, [axis], value.rank)
+
+
+@translates("index_select")
+def _index_select(b: Builder, value: Value, dim: int, index: Value) -> Symbol:
+    return b.op("take", value, index, axis=value.axis(dim))
+
+
+@translates("index", "_unsafe_index")
+def _index(b: Builder, value: Value, indices: Sequence[Value | None]) -> Any:
+    given = [(axis, i) for axis, i in enumerate(indices) if i is not None]
+    if any(i.is_bool for _, i in given):
+        raise Untranslatable("picks elements by truth values: their number is not known before it runs")
+    if len(given) == 1:
+        axis, index = given[0]
+        made = b.op("take", value, index, axis=axis, mode="wrap")
+        return made if index.rank else b.squeeze(made, [axis], value.rank)
+    axes = [axis for axis, _ in given]
+    adjacent = axes == list(range(axes[0], axes[0] + len(axes)))
+    value = b.transpose(value, [*axes, *(i for i in range(value.rank) if i not in axes)])
+    picked = b.op("gather_nd", value, _positions(b, value, [i for _, i in given]))
+    if not adjacent or not axes[0]:
+        return picked
+    return _put_back(b, picked, value, [i for _, i in given], axes[0])
+
+
+def _positions(b: Builder, value: Value, indices: Sequence[Value]) -> Symbol:
+    """Return positions for `gather_nd`: one row for each of the leading axes."""
+    rank = max(i.rank for i in indices)
+    padded = [(1,) * (rank - i.rank) + i.dims for i in indices]
+    dims = tuple(next((d for d in each if not same(d, 1)), 1) for each in zip(*padded))
+    rows = []
+    for axis, index in enumerate(indices):
+        whole = b.expand(b.cast(index, torch.int64), dims)
+        rows.append(
+            b.op("_mod_scalar", whole, scalar=float(value.dims[axis]))
+            if is_number(value.dims[axis])
+            else b.sym(whole)
+        )
+    return b.op("stack", *rows, axis=0)
+
+
+def _put_back(b: Builder, picked: Symbol, value: Value, indices: Sequence[Value], axis: int) -> Symbol:
+    """Move the axes of the positions, which come first, to where the picked axes stood."""
+    count = max(i.rank for i in indices)
+    rank = count + value.rank - len(indices)
+    lead = list(range(count, count + axis))
+    return b.op("transpose", picked, axes=(*lead, *range(count), *range(count + axis, rank)))
+
+
+@translates("gather")
+def _gather(b: Builder, value: Value, dim: int, index: Value, **named: Any) -> Symbol:
+    axis = value.axis(dim)
+    if not value.rank:
+        return b.sym(value)
+    if same(index.dims[axis], 1) and all(
+        same(p, q) for i, (p, q) in enumerate(zip(value.dims, index.dims)) if i != axis
+    ):
+        return b.op("pick", value, index, axis=axis, keepdims=True)
+    rows = []
+    for i in range(value.rank):
+        if i == axis:
+            rows.append(b.sym(b.cast(index, torch.int64)))
+            continue
+        one = tuple(d if j == i else 1 for j, d in enumerate(index.dims))
+        rows.append(b.sym(b.expand(b.reshape(b.indices(index, i, torch.int64), one), index.dims)))
+    return b.op("gather_nd", value, b.op("stack", *rows, axis=0))
+
+
+# writing
+
+
+@translates("copy", "copy_")
+def _copy(b: Builder, value: Value, source: Value, *rest: Any, **named: Any) -> Value:
+    return b.expand(b.cast(source, b.result.dtype), dims_of(b.result))
+
+
+@translates("fill")
+def _fill(b: Builder, value: Value, number: Any) -> Value:
+    if isinstance(number, Value):
+        return _copy(b, value, number)
+    return b.full(dims_of(b.result), number, b.result.dtype)
+
+
+@translates("zero")
+def _zero(b: Builder, value: Value) -> Value:
+    return b.full(dims_of(b.result), 0, b.result.dtype)
+
+
+@translates("slice_scatter")
+def _slice_scatter(
+    b: Builder, value: Value, source: Value, dim: int = 0, start: Any = None, end: Any = None, step: int = 1
+) -> Any:
+    axis = value.axis(dim)
+    size = value.dims[axis]
+    start = _from_the_end(0 if start is None else start, size)
+    end = _from_the_end(_END if end is None else end, size)
+    if not all(p is None or is_number(p) for p in (start, end)):
+        raise Untranslatable("writes into a range that is not fixed")
+    source = b.cast(source, value.dtype)
+    if same(source.dims[axis], size):
+        return source
+    return b.op("_slice_assign", value, source, **_ranges(axis, start, end, step))
+
+
+@translates("select_scatter")
+def _select_scatter(b: Builder, value: Value, source: Value, dim: int, index: Any) -> Any:
+    axis = value.axis(dim)
+    part = (*value.dims[:axis], 1, *value.dims[axis + 1 :])
+    end = _END if index == -1 else index + 1
+    return _slice_scatter(b, value, b.reshape(source, part), axis, index, end)
+
+
+@translates("index_put")
+def _index_put(
+    b: Builder, value: Value, indices: Sequence[Value | None], source: Value, *rest: Any
+) -> Symbol:
+    mask = indices[0]
+    if (
+        len(indices) != 1
+        or mask is None
+        or not mask.is_bool
+        or source.dims not in ((), (1,))
+        or (rest and rest[0])
+    ):
+        raise Untranslatable("writes to positions that are not fixed")
+    mask = b.reshape(mask, (*mask.dims, *[1] * (value.rank - mask.rank)))
+    dims = dims_of(b.result)
+    return b.op("where", b.expand(mask, dims), b.expand(b.cast(source, value.dtype), dims), value)
+
+
+# order along axes
+
+
+@translates("flip")
+def _flip(b: Builder, value: Value, dims: Sequence[int]) -> Symbol:
+    return b.op("reverse", value, axis=tuple(value.axis(d) for d in dims))
+
+
+@translates("roll")
+def _roll(b: Builder, value: Value, shifts: Any, dims: Any = ()) -> Any:
+    shifts = [shifts] if isinstance(shifts, int) else list(shifts)
+    axes = [dims] if isinstance(dims, int) else list(dims)
+    if not axes:
+        raise Untranslatable("rolls over all axes at once")
+    symbol = b.sym(value)
+    for shift, axis in zip(shifts, axes):
+        axis, size = value.axis(axis), value.dims[value.axis(axis)]
+        shift = shift % size if is_number(size) else shift
+        if shift:
+            tail = b.op("slice_axis", symbol, axis=axis, begin=-shift, end=None)
+            head = b.op("slice_axis", symbol, axis=axis, begin=0, end=-shift)
+            symbol = b.op("Concat", tail, head, dim=axis)
+    return symbol
+
+
+def _triangle(compare: str) -> Any:
+    def translate(b: Builder, value: Value, diagonal: int = 0) -> Symbol:
+        rows = b.reshape(b.indices(value, value.rank - 2), (value.dims[-2], 1))
+        columns = b.reshape(b.indices(value, value.rank - 1), (1, value.dims[-1]))
+        limit = b.value(b.op("_plus_scalar", rows, scalar=float(diagonal)), rows.dims, rows.dtype)
+        dims = (value.dims[-2], value.dims[-1])
+        keep = b.value(b.pair(compare, columns, limit, dims), dims, torch.bool)
+        return b.op("where", b.expand(keep, value.dims), value, b.op("zeros_like", value))
+
+    return translate
+
+
+translates("tril")(_triangle("lesser_equal"))
+translates("triu")(_triangle("greater_equal"))

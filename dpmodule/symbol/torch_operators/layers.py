@@ -1,0 +1,671 @@
+"""Layers: dense, convolution, pooling, normalisation, embedding, resizing."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+
+from ..symbol import Symbol
+from .builder import Builder
+from .sizes import Dims, as_size, dims_of, is_number, same
+from .table import TABLE, translates
+from .value import Untranslatable, Value
+
+__all__: list[str] = []
+
+
+def _each(given: Any, rank: int) -> tuple[int, ...]:
+    """Return one number for each spatial axis."""
+    values = (given,) if isinstance(given, int) else tuple(given)
+    return values * rank if len(values) == 1 else values
+
+
+# dense
+
+
+@translates("linear")
+def _linear(b: Builder, value: Value, weight: Value, bias: Value | None = None) -> Any:
+    rows = value if value.rank > 1 else b.reshape(value, (1, value.dims[-1]))
+    units = weight.dims[0]
+    options = {"num_hidden": units, "no_bias": bias is None, "flatten": rows.rank == 2}
+    made = b.op("FullyConnected", *(v for v in (rows, weight, bias) if v is not None), **options)
+    return b.reshape(b.value(made, (*rows.dims[:-1], units), value.dtype), dims_of(b.result))
+
+
+@translates("bilinear")
+def _bilinear(b: Builder, left: Value, right: Value, weight: Value, bias: Value | None = None) -> Any:
+    units, inner, outer = weight.dims
+    flat = b.reshape(b.transpose(weight, (0, 2, 1)), (units * outer, inner))
+    options = {"num_hidden": units * outer, "no_bias": True, "flatten": left.rank == 2}
+    mixed = b.value(
+        b.op("FullyConnected", left, flat, **options), (*left.dims[:-1], units * outer), left.dtype
+    )
+    parts = b.reshape(mixed, (*left.dims[:-1], units, outer))
+    other = b.reshape(right, (*right.dims[:-1], 1, outer))
+    product = b.value(b.pair("mul", parts, other), parts.dims, parts.dtype)
+    made = b.op("sum", product, axis=-1)
+    return made if bias is None else b.op("broadcast_add", made, bias)
+
+
+@translates("mm", "matmul", "bmm", "mv", "dot")
+def matmul(b: Builder, left: Value, right: Value) -> Any:
+    """Multiply matrices, of which there may be many."""
+    dims = dims_of(b.result)
+    rows = left if left.rank > 1 else b.reshape(left, (1, *left.dims))
+    columns = right if right.rank > 1 else b.reshape(right, (*right.dims, 1))
+    lead = _lead(rows, columns)
+    product = _product(b, rows, columns, lead)
+    return b.reshape(b.value(product, (*lead, rows.dims[-2], columns.dims[-1]), left.dtype), dims)
+
+
+def _lead(rows: Value, columns: Value) -> Dims:
+    """Return the shape of the axes before the last two, after broadcasting."""
+    rank = max(rows.rank, columns.rank) - 2
+    padded = [(1,) * (rank + 2 - v.rank) + v.dims[:-2] for v in (rows, columns)]
+    return tuple(q if same(p, 1) else p for p, q in zip(*padded))
+
+
+def _product(b: Builder, rows: Value, columns: Value, lead: Dims) -> Symbol:
+    if not lead:
+        return b.op("dot", rows, columns)
+    if columns.rank == 2:
+        turned = b.transpose(columns, (1, 0))
+        return (
+            b.op("FullyConnected", rows, turned, num_hidden=columns.dims[-1], no_bias=True, flatten=False)
+            if is_number(columns.dims[-1])
+            else _many(b, rows, columns, lead)
+        )
+    return _many(b, rows, columns, lead)
+
+
+def _many(b: Builder, rows: Value, columns: Value, lead: Dims) -> Symbol:
+    both = [b.expand(v, (*lead, *v.dims[-2:])) for v in (rows, columns)]
+    return b.op("batch_dot" if len(lead) == 1 else "linalg_gemm2", *both)
+
+
+@translates("addmm", "addbmm", "addmv")
+def _addmm(b: Builder, base: Value, left: Value, right: Value, beta: Any = 1, alpha: Any = 1) -> Symbol:
+    return _added(b, base, left, right, beta, alpha)
+
+
+@translates("baddbmm")
+def _baddbmm(b: Builder, base: Value, left: Value, right: Value, beta: Any = 1, alpha: Any = 1) -> Symbol:
+    return _added(b, base, left, right, beta, alpha)
+
+
+def _added(b: Builder, base: Value, left: Value, right: Value, beta: Any, alpha: Any) -> Symbol:
+    product = b.value(b.sym(matmul(b, left, right)), dims_of(b.result), b.result.dtype)
+    if alpha != 1:
+        product = b.value(b.with_number("mul", product, alpha), product.dims, product.dtype)
+    if not beta:
+        return b.sym(product)
+    if beta != 1:
+        base = b.value(b.with_number("mul", base, beta), base.dims, base.dtype)
+    return b.pair("add", product, base)
+
+
+# convolution
+
+
+def _filter(b: Builder, value: Value, weight: Value, bias: Value | None, options: dict[str, Any]) -> Any:
+    """Apply a convolution or its transpose, to a batch or to a single image."""
+    rank = weight.rank - 2
+    single = value.rank == rank + 1
+    if single:
+        value = b.reshape(value, (1, *value.dims))
+    name = "Deconvolution" if "adj" in options else "Convolution"
+    inputs = [v for v in (value, weight, bias) if v is not None]
+    made = b.op(name, *inputs, kernel=weight.dims[2:], no_bias=bias is None, **options)
+    return b.squeeze(made, [0], rank + 2) if single else made
+
+
+def _convolution(
+    b: Builder,
+    value: Value,
+    weight: Value,
+    bias: Value | None = None,
+    stride: Any = 1,
+    padding: Any = 0,
+    dilation: Any = 1,
+    groups: int = 1,
+) -> Any:
+    rank = weight.rank - 2
+    options: dict[str, Any] = {"stride": _each(stride, rank), "dilate": _each(dilation, rank)}
+    options |= {"num_filter": weight.dims[0], "num_group": groups}
+    if isinstance(padding, str):
+        value, pad = _named_padding(b, value, weight, padding, options["dilate"])
+    else:
+        pad = _each(padding, rank)
+    return _filter(b, value, weight, bias, {**options, "pad": pad})
+
+
+def _named_padding(
+    b: Builder, value: Value, weight: Value, name: str, dilate: tuple[int, ...]
+) -> tuple[Value, tuple[int, ...]]:
+    """Return the data, with what must be added at one side only, and the padding of both sides."""
+    totals = [0 if name == "valid" else d * (k - 1) for d, k in zip(dilate, weight.dims[2:])]
+    widths = [0, 0, 0, 0]
+    for total in totals:
+        widths += [0, total % 2]
+    if any(widths):
+        dims = (*value.dims[:2], *(d + t % 2 for d, t in zip(value.dims[2:], totals)))
+        made = b.op("Pad", value, mode="constant", pad_width=tuple(widths), constant_value=0.0)
+        value = b.value(made, dims, value.dtype)
+    return value, tuple(t // 2 for t in totals)
+
+
+for _rank in (1, 2, 3):
+    TABLE[f"conv{_rank}d"] = _convolution
+
+
+def _transposed(
+    b: Builder,
+    value: Value,
+    weight: Value,
+    bias: Value | None = None,
+    stride: Any = 1,
+    padding: Any = 0,
+    output_padding: Any = 0,
+    groups: int = 1,
+    dilation: Any = 1,
+) -> Any:
+    rank = weight.rank - 2
+    options: dict[str, Any] = {
+        "stride": _each(stride, rank),
+        "dilate": _each(dilation, rank),
+        "pad": _each(padding, rank),
+    }
+    options |= {
+        "adj": _each(output_padding, rank),
+        "num_filter": weight.dims[1] * groups,
+        "num_group": groups,
+    }
+    return _filter(b, value, weight, bias, options)
+
+
+for _rank in (1, 2, 3):
+    TABLE[f"conv_transpose{_rank}d"] = _transposed
+
+
+@translates("convolution")
+def _any_convolution(
+    b: Builder,
+    value: Value,
+    weight: Value,
+    bias: Value | None,
+    stride: Any,
+    padding: Any,
+    dilation: Any,
+    transposed: bool,
+    output_padding: Any,
+    groups: int,
+) -> Any:
+    if transposed:
+        return _transposed(b, value, weight, bias, stride, padding, output_padding, groups, dilation)
+    return _convolution(b, value, weight, bias, stride, padding, dilation, groups)
+
+
+# pooling
+
+
+def _pooled(b: Builder, value: Value, rank: int, ceil: bool, options: dict[str, Any]) -> Any:
+    single = value.rank == rank + 1
+    if single:
+        value = b.reshape(value, (1, *value.dims))
+    made = b.op("Pooling", value, pooling_convention="full" if ceil else "valid", **options)
+    wanted = dims_of(_first(b.result))[-rank:]
+    if ceil and not all(is_number(d) for d in (*wanted, *value.dims[2:])):
+        raise Untranslatable("rounds up the number of windows over an axis whose size is not fixed")
+    if ceil:  # MXNet counts a window that lies in the padding alone, torch does not
+        made = b.op("slice", made, begin=(None,) * (rank + 2), end=(None, None, *wanted))
+    return b.squeeze(made, [0], rank + 2) if single else made
+
+
+def _first(result: Any) -> Any:
+    return result if isinstance(result, torch.Tensor) else result[0]
+
+
+def _max_pool(rank: int) -> Any:
+    def translate(
+        b: Builder,
+        value: Value,
+        kernel_size: Any,
+        stride: Any = (),
+        padding: Any = 0,
+        dilation: Any = 1,
+        ceil_mode: bool = False,
+    ) -> Any:
+        if any(n != 1 for n in _each(dilation, rank)):
+            raise Untranslatable("pools over windows with dilation, which MXNet does not have")
+        kernel = _each(kernel_size, rank)
+        options: dict[str, Any] = {
+            "kernel": kernel,
+            "stride": _each(stride, rank) or kernel,
+            "pad": _each(padding, rank),
+        }
+        made = _pooled(b, value, rank, ceil_mode, {**options, "pool_type": "max"})
+        return made if isinstance(b.result, torch.Tensor) else [made, None]
+
+    return translate
+
+
+def _avg_pool(rank: int) -> Any:
+    def translate(
+        b: Builder,
+        value: Value,
+        kernel_size: Any,
+        stride: Any = (),
+        padding: Any = 0,
+        ceil_mode: bool = False,
+        count_include_pad: bool = True,
+        divisor_override: int | None = None,
+    ) -> Any:
+        kernel = _each(kernel_size, rank)
+        options: dict[str, Any] = {
+            "kernel": kernel,
+            "stride": _each(stride, rank) or kernel,
+            "pad": _each(padding, rank),
+        }
+        if divisor_override is None:
+            options |= {"pool_type": "avg", "count_include_pad": count_include_pad}
+            return _pooled(b, value, rank, ceil_mode, options)
+        made = _pooled(b, value, rank, ceil_mode, {**options, "pool_type": "sum"})
+        return b.op("_div_scalar", made, scalar=float(divisor_override))
+
+    return translate
+
+
+for _rank in (1, 2, 3):
+    TABLE[f"max_pool{_rank}d"] = TABLE[f"max_pool{_rank}d_with_indices"] = _max_pool(_rank)
+    TABLE[f"avg_pool{_rank}d"] = _avg_pool(_rank)
+
+
+def _adaptive(kind: str, rank: int) -> Any:
+    def translate(b: Builder, value: Value, output_size: Any) -> Any:
+        made = _adaptive_pooled(b, value, kind, rank)
+        return made if isinstance(b.result, torch.Tensor) else [made, None]
+
+    return translate
+
+
+def _adaptive_pooled(b: Builder, value: Value, kind: str, rank: int) -> Any:
+    wanted = dims_of(_first(b.result))[-rank:]
+    if all(same(n, 1) for n in wanted):
+        options = {"global_pool": True, "pool_type": kind, "kernel": (1,) * rank}
+        return _pooled(b, value, rank, False, options)
+    sizes = value.dims[-rank:]
+    if all(map(same, wanted, sizes)):
+        return value
+    if all(is_number(n) and is_number(d) and d % n == 0 for n, d in zip(wanted, sizes)):
+        kernel = tuple(d // n for n, d in zip(wanted, sizes))
+        return _pooled(b, value, rank, False, {"kernel": kernel, "stride": kernel, "pool_type": kind})
+    if kind != "avg" or rank > 2 or value.rank != rank + 2:
+        raise Untranslatable("pools to a size that does not divide that of the data")
+    if rank == 2:
+        return b.op("_contrib_AdaptiveAvgPooling2D", value, output_size=tuple(wanted))
+    flat = b.op("_contrib_AdaptiveAvgPooling2D", b.op("expand_dims", value, axis=2), output_size=(1, *wanted))
+    return b.op("squeeze", flat, axis=2)
+
+
+for _rank in (1, 2, 3):
+    TABLE[f"adaptive_avg_pool{_rank}d"] = TABLE[f"_adaptive_avg_pool{_rank}d"] = _adaptive("avg", _rank)
+    TABLE[f"adaptive_max_pool{_rank}d"] = _adaptive("max", _rank)
+
+
+# normalisation
+
+
+def _vector(b: Builder, given: Value | None, size: Any, number: float, like: Value) -> Value:
+    """Return a parameter of a normalisation, or the constant that stands for one that the module does not have."""
+    return given if given is not None else b.full((size,), number, like.dtype)
+
+
+@translates("batch_norm")
+def _batch_norm(
+    b: Builder,
+    value: Value,
+    weight: Value | None,
+    bias: Value | None,
+    mean: Value | None,
+    var: Value | None,
+    training: bool,
+    momentum: float,
+    eps: float,
+    cudnn_enabled: bool = True,
+) -> Any:
+    size = value.dims[1]
+    gamma, beta = _vector(b, weight, size, 1.0, value), _vector(b, bias, size, 0.0, value)
+    if mean is None or var is None:
+        return _by_statistics_of_batch(b, value, gamma, beta, eps)
+    frozen = b.training and not training
+    options = {"eps": eps, "momentum": 1.0 - momentum, "fix_gamma": False, "use_global_stats": frozen}
+    return b.op("BatchNorm", value, gamma, beta, mean, var, **options)
+
+
+def _by_statistics_of_batch(b: Builder, value: Value, gamma: Value, beta: Value, eps: float) -> Symbol:
+    """Normalise by the batch's own mean and variance, in prediction, too."""
+    axes = tuple(i for i in range(value.rank) if i != 1)
+    mean = b.op("mean", value, axis=axes, keepdims=True)
+    centred = b.op("broadcast_sub", value, mean)
+    spread = b.op("mean", b.op("square", centred), axis=axes, keepdims=True)
+    scale = b.op("rsqrt", b.op("_plus_scalar", spread, scalar=float(eps)))
+    plain = b.value(b.op("broadcast_mul", centred, scale), value.dims, value.dtype)
+    return _scale_channels(b, plain, gamma, beta)
+
+
+def _scale_channels(b: Builder, value: Value, gamma: Value | None, beta: Value | None) -> Symbol:
+    symbol = b.sym(value)
+    for name, vector in (("broadcast_mul", gamma), ("broadcast_add", beta)):
+        if vector is not None:
+            symbol = b.op(name, symbol, b.reshape(vector, (1, vector.dims[0], *[1] * (value.rank - 2))))
+    return symbol
+
+
+@translates("_native_batch_norm_legit_functional")
+def _functional_batch_norm(b: Builder, *given: Any) -> list[Any]:
+    return [_batch_norm(b, *given), None, None, given[3], given[4]]
+
+
+@translates("layer_norm")
+def _layer_norm(
+    b: Builder,
+    value: Value,
+    shape: Sequence[int],
+    weight: Value | None = None,
+    bias: Value | None = None,
+    eps: float = 1e-5,
+    cudnn_enable: bool = True,
+) -> Any:
+    size = int(np.prod(shape))
+    flat = b.reshape(value, (*value.dims[: value.rank - len(shape)], size))
+    gamma, beta = (b.reshape(_vector(b, v, size, n, value), (size,)) for v, n in ((weight, 1.0), (bias, 0.0)))
+    made = b.op("LayerNorm", flat, gamma, beta, axis=-1, eps=eps)
+    return b.reshape(b.value(made, flat.dims, value.dtype), value.dims)
+
+
+@translates("rms_norm")
+def _rms_norm(
+    b: Builder, value: Value, shape: Sequence[int], weight: Value | None = None, eps: float | None = None
+) -> Any:
+    axes = tuple(range(value.rank - len(shape), value.rank))
+    eps = torch.finfo(value.dtype).eps if eps is None else eps
+    mean = b.op("mean", b.op("square", value), axis=axes, keepdims=True)
+    made = b.op("broadcast_mul", value, b.op("rsqrt", b.op("_plus_scalar", mean, scalar=float(eps))))
+    return made if weight is None else b.op("broadcast_mul", made, weight)
+
+
+@translates("group_norm")
+def _group_norm(
+    b: Builder,
+    value: Value,
+    groups: int,
+    weight: Value | None = None,
+    bias: Value | None = None,
+    eps: float = 1e-5,
+    cudnn_enabled: bool = True,
+) -> Symbol:
+    # MXNet scales each group by one number, torch each channel
+    whole = value if value.rank > 2 else b.reshape(value, (*value.dims, 1))
+    plain = [b.full((groups,), n, value.dtype) for n in (1.0, 0.0)]
+    made = b.value(b.op("GroupNorm", whole, *plain, num_groups=groups, eps=eps), whole.dims, value.dtype)
+    return _scale_channels(b, b.reshape(made, value.dims), weight, bias)
+
+
+@translates("instance_norm")
+def _instance_norm(
+    b: Builder,
+    value: Value,
+    weight: Value | None,
+    bias: Value | None,
+    mean: Value | None,
+    var: Value | None,
+    use_input_stats: bool,
+    momentum: float,
+    eps: float,
+    cudnn_enabled: bool,
+) -> Any:
+    if mean is not None or not use_input_stats:
+        raise Untranslatable("keeps running statistics of single examples, which MXNet does not have")
+    size = value.dims[1]
+    gamma, beta = _vector(b, weight, size, 1.0, value), _vector(b, bias, size, 0.0, value)
+    return b.op("InstanceNorm", value, gamma, beta, eps=eps)
+
+
+# embedding
+
+
+@translates("embedding")
+def _embedding(
+    b: Builder,
+    weight: Value,
+    indices: Value,
+    padding_idx: int = -1,
+    scale_grad_by_freq: bool = False,
+    sparse: bool = False,
+) -> Symbol:
+    if scale_grad_by_freq:
+        raise Untranslatable("scales gradients by how often a row is read, which MXNet does not")
+    rows, width = weight.dims
+    made = b.op("Embedding", indices, weight, input_dim=rows, output_dim=width, dtype=weight.type)
+    if padding_idx < 0:
+        return made
+    kept = b.op("_not_equal_scalar", indices, scalar=float(padding_idx))
+    mask = b.value(b.op("expand_dims", kept, axis=indices.rank or 1), (*indices.dims, 1), torch.bool)
+    return b.op("where", b.expand(mask, (*indices.dims, width)), made, b.op("BlockGrad", made))
+
+
+_SUM, _MAX = 0, 2
+
+
+@translates("embedding_bag", "_embedding_bag")
+def _embedding_bag(
+    b: Builder,
+    weight: Value,
+    indices: Value,
+    offsets: Value,
+    scale_grad_by_freq: bool = False,
+    mode: int = _SUM,
+    sparse: bool = False,
+    factors: Value | None = None,
+    include_last_offset: bool = False,
+    padding_idx: int | None = None,
+) -> list[Any]:
+    size = indices.dims[0] / offsets.dims[0] if offsets.rank else 0
+    size = as_size(size if not isinstance(size, float) or size % 1 else int(size))
+    even = is_number(size) and _counts_by(offsets, size) and not include_last_offset
+    if not even or (padding_idx is not None and padding_idx >= 0):
+        raise Untranslatable("reads bags of different sizes, or with padding")
+    rows = b.reshape(indices, (offsets.dims[0], size))
+    found = b.value(
+        _embedding(b, weight, rows, -1, scale_grad_by_freq), (*rows.dims, weight.dims[1]), weight.dtype
+    )
+    if factors is not None:
+        scaled = b.op("broadcast_mul", found, b.reshape(factors, (*rows.dims, 1)))
+        found = b.value(scaled, found.dims, found.dtype)
+    if mode == _MAX:  # as torch, one row gets the gradient where several are equal
+        made = b.op("pick", found, b.op("argmax", found, axis=1), axis=1)
+    else:
+        made = b.op("sum" if mode == _SUM else "mean", found, axis=1)
+    return [made, None, None, None]
+
+
+def _counts_by(value: Value, step: int) -> bool:
+    """Say whether a value holds 0, step, 2 * step, ..."""
+    if value.tensor is not None:
+        return value.tensor.tolist() == list(range(0, step * value.tensor.numel(), step))
+    node = None if value.symbol is None else value.symbol.entries[0][0]
+    factor = 1.0
+    while node is not None and node.op is not None and node.op.name in ("Cast", "_mul_scalar"):
+        factor *= node.a.scalar if node.op.name == "_mul_scalar" else 1.0
+        node = node.inputs[0][0]
+    counts = node is not None and node.op is not None and node.op.name == "_contrib_arange_like"
+    return counts and factor == step
+
+
+# resizing and padding
+
+
+def _pairs(pad: Sequence[int], rank: int) -> list[tuple[int, int]]:
+    """Return torch's padding, which begins with the last axis, as a pair for each axis from the first."""
+    pairs = [(pad[i], pad[i + 1]) for i in range(0, len(pad), 2)]
+    return [(0, 0)] * (rank - len(pairs)) + pairs[::-1]
+
+
+@translates("pad", "constant_pad_nd")
+def _pad(b: Builder, value: Value, pad: Sequence[int], mode: Any = "constant", number: Any = None) -> Any:
+    if not isinstance(mode, str):
+        mode, number = "constant", mode
+    if not all(is_number(n) for n in pad):
+        raise Untranslatable("pads by widths that are not fixed")
+    pairs = _pairs(pad, value.rank)
+    if mode == "circular":
+        return _wrapped(b, value, pairs)
+    value, pairs = _cropped(b, value, pairs)
+    if not any(map(any, pairs)):
+        return value
+    if value.rank > 2 and not any(map(any, pairs[:2])):
+        ours = {"constant": "constant", "reflect": "reflect", "replicate": "edge"}[mode]
+        widths = tuple(n for pair in pairs for n in pair)
+        return b.op("Pad", value, mode=ours, pad_width=widths, constant_value=float(number or 0.0))
+    if mode != "constant":
+        return _padded_single(b, value, pairs, mode)
+    return _surrounded(b, value, pairs, number or 0.0)
+
+
+def _padded_single(b: Builder, value: Value, pairs: list[tuple[int, int]], mode: str) -> Any:
+    whole = b.reshape(value, (1, *value.dims))
+    widths = tuple(n for pair in [(0, 0), *pairs] for n in pair)
+    made = b.op("Pad", whole, mode={"reflect": "reflect", "replicate": "edge"}[mode], pad_width=widths)
+    return b.squeeze(made, [0], whole.rank)
+
+
+def _cropped(b: Builder, value: Value, pairs: list[tuple[int, int]]) -> tuple[Value, list[tuple[int, int]]]:
+    """Cut away where padding is negative; return what remains to be added."""
+    begin = tuple(-p if p < 0 else None for p, _ in pairs)
+    end = tuple(q if q < 0 else None for _, q in pairs)
+    if any(n is not None for n in (*begin, *end)):
+        dims = tuple(d + min(p, 0) + min(q, 0) for d, (p, q) in zip(value.dims, pairs))
+        value = b.value(b.op("slice", value, begin=begin, end=end), dims, value.dtype)
+    return value, [(max(p, 0), max(q, 0)) for p, q in pairs]
+
+
+def _surrounded(b: Builder, value: Value, pairs: list[tuple[int, int]], number: float) -> Value:
+    for axis, (before, after) in enumerate(pairs):
+        rest = value.dims[:axis], value.dims[axis + 1 :]
+        edges = [b.full((*rest[0], n, *rest[1]), number, value.dtype) if n else None for n in (before, after)]
+        parts = [part for part in (edges[0], value, edges[1]) if part is not None]
+        if len(parts) > 1:
+            dims = (*rest[0], value.dims[axis] + before + after, *rest[1])
+            value = b.value(b.op("Concat", *parts, dim=axis), dims, value.dtype)
+    return value
+
+
+def _wrapped(b: Builder, value: Value, pairs: list[tuple[int, int]]) -> Symbol:
+    symbol = b.sym(value)
+    for axis, (before, after) in enumerate(pairs):
+        parts = [symbol]
+        if before:
+            parts.insert(0, b.op("slice_axis", symbol, axis=axis, begin=-before, end=None))
+        if after:
+            parts.append(b.op("slice_axis", symbol, axis=axis, begin=0, end=after))
+        symbol = b.op("Concat", *parts, dim=axis) if len(parts) > 1 else symbol
+    return symbol
+
+
+def _padding_of(mode: str) -> Any:
+    def translate(b: Builder, value: Value, padding: Sequence[int]) -> Any:
+        return _pad(b, value, padding, mode)
+
+    return translate
+
+
+for _rank in (1, 2, 3):
+    TABLE[f"reflection_pad{_rank}d"] = _padding_of("reflect")
+    TABLE[f"replication_pad{_rank}d"] = _padding_of("replicate")
+
+
+@translates("upsample_nearest1d", "upsample_nearest2d", "upsample_nearest3d")
+def _nearest(b: Builder, value: Value, *rest: Any, **named: Any) -> Any:
+    old, new = value.dims[2:], dims_of(b.result)[2:]
+    factors = [_factor(n, d) for n, d in zip(new, old)]
+    if value.rank == 4 and factors[0] is not None and factors[0] == factors[1]:
+        return b.op("UpSampling", value, scale=factors[0], sample_type="nearest")
+    symbol = b.sym(value)
+    for axis, (factor, n, d) in enumerate(zip(factors, new, old), 2):
+        if factor is not None:
+            symbol = b.op("repeat", symbol, repeats=factor, axis=axis)
+        elif is_number(n) and is_number(d):
+            places = torch.tensor([i * d // n for i in range(n)])
+            symbol = b.op("take", symbol, Value((n,), places.dtype, None, places), axis=axis)
+        else:
+            raise Untranslatable("resizes to a size that is not fixed")
+    return symbol
+
+
+def _factor(new: Any, old: Any) -> int | None:
+    """Return how many times as large the new size is, None if that is no whole number."""
+    if is_number(new) and is_number(old):
+        return int(new // old) if new % old == 0 else None
+    ratio = as_size(new / old)
+    return int(ratio) if is_number(ratio) else None
+
+
+@translates("upsample_bilinear2d")
+def _bilinear_resize(
+    b: Builder, value: Value, size: Any, align_corners: bool, *rest: Any, **named: Any
+) -> Symbol:
+    height, width = dims_of(b.result)[2:]
+    if not is_number(height) or not is_number(width):
+        raise Untranslatable("resizes to a size that is not fixed")
+    options = {"height": height, "width": width, "align_corners": align_corners}
+    return b.op("_contrib_BilinearResize2D", value, **options)
+
+
+@translates("pixel_shuffle")
+def _pixel_shuffle(b: Builder, value: Value, factor: int) -> Value:
+    lead, (channels, height, width) = value.dims[:-3], value.dims[-3:]
+    parts = b.reshape(value, (*lead, channels // factor**2, factor, factor, height, width))
+    at = len(lead)
+    mixed = b.transpose(parts, (*range(at), at, at + 3, at + 1, at + 4, at + 2))
+    return b.reshape(mixed, dims_of(b.result))
+
+
+@translates("pixel_unshuffle")
+def _pixel_unshuffle(b: Builder, value: Value, factor: int) -> Value:
+    lead, (channels, height, width) = value.dims[:-3], value.dims[-3:]
+    parts = b.reshape(value, (*lead, channels, height // factor, factor, width // factor, factor))
+    at = len(lead)
+    mixed = b.transpose(parts, (*range(at), at, at + 2, at + 4, at + 1, at + 3))
+    return b.reshape(mixed, dims_of(b.result))
+
+
+@translates("channel_shuffle")
+def _channel_shuffle(b: Builder, value: Value, groups: int) -> Value:
+    parts = b.reshape(value, (value.dims[0], groups, value.dims[1] // groups, *value.dims[2:]))
+    return b.reshape(b.transpose(parts, (0, 2, 1, *range(3, parts.rank))), value.dims)
+
+
+@translates("im2col")
+def _im2col(b: Builder, value: Value, kernel: Any, dilation: Any, padding: Any, stride: Any) -> Symbol:
+    options = {"kernel": _each(kernel, 2), "dilate": _each(dilation, 2), "pad": _each(padding, 2)}
+    return b.op("im2col", value, stride=_each(stride, 2), **options)
+
+
+@translates("col2im")
+def _col2im(
+    b: Builder, value: Value, size: Any, kernel: Any, dilation: Any, padding: Any, stride: Any
+) -> Symbol:
+    options = {"kernel": _each(kernel, 2), "dilate": _each(dilation, 2), "pad": _each(padding, 2)}
+    return b.op("col2im", value, output_size=_each(size, 2), stride=_each(stride, 2), **options)
+
+
+@translates("grid_sampler", "grid_sampler_2d")
+def _grid_sampler(
+    b: Builder, value: Value, grid: Value, mode: int, padding: int, align_corners: bool
+) -> Symbol:
+    if mode or padding or not align_corners or value.rank != 4:
+        raise Untranslatable("samples otherwise than bilinearly, with zeros outside and align_corners=True")
+    return b.op("BilinearSampler", value, b.transpose(grid, (0, 3, 1, 2)))

@@ -1,0 +1,217 @@
+"""Sums, means, extremes and order along axes."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+
+from ..symbol import Symbol
+from .builder import Builder
+from .sizes import is_number
+from .table import TABLE, translates
+from .value import Untranslatable, Value
+
+__all__ = ["mean_of", "reduce"]
+
+
+def _axes(value: Value, axes: Any) -> tuple[int, ...]:
+    """Return axes counted from the front; none given means all."""
+    if axes is None or (isinstance(axes, (list, tuple)) and not axes):
+        return tuple(range(max(value.rank, 1)))
+    return tuple(value.axis(a) for a in ([axes] if isinstance(axes, int) else axes))
+
+
+def reduce(b: Builder, name: str, value: Value, axes: Any = None, keep: bool = False) -> Symbol:
+    """Apply an operator that takes one element for many."""
+    found = _axes(value, axes)
+    every = len(found) == max(value.rank, 1)
+    return b.op(name, value, keepdims=keep, **({} if every and not keep else {"axis": found}))
+
+
+def _reduction(name: str) -> Any:
+    def translate(
+        b: Builder, value: Value, dim: Any = None, keepdim: bool = False, dtype: Any = None
+    ) -> Symbol:
+        return reduce(b, name, b.cast(value, b.result.dtype), dim, keepdim)
+
+    return translate
+
+
+for _name, _ours in (
+    ("sum", "sum"),
+    ("mean", "mean"),
+    ("amax", "max"),
+    ("amin", "min"),
+    ("nansum", "nansum"),
+):
+    TABLE[_name] = _reduction(_ours)
+for _name, _ours in (("max.default", "max"), ("min.default", "min"), ("prod", "prod")):
+    TABLE[_name] = _reduction(_ours)
+
+
+def _with_places(name: str) -> Any:
+    def translate(b: Builder, value: Value, dim: int, keepdim: bool = False) -> list[Any]:
+        axis = value.axis(dim)
+        places = b.op(f"arg{name}", value, axis=axis, keepdims=keepdim)
+        # the gradient goes to one of several equal elements, where MXNet's max gives it to each
+        found = b.op("pick", value, places, axis=axis, keepdims=keepdim)
+        return [found, b.op("Cast", places, dtype="int64")]
+
+    return translate
+
+
+TABLE["max.dim"], TABLE["min.dim"] = _with_places("max"), _with_places("min")
+
+
+def _place(name: str) -> Any:
+    def translate(b: Builder, value: Value, dim: Any = None, keepdim: bool = False) -> Symbol:
+        if dim is None:
+            value, dim = b.reshape(value, (_count(value, range(value.rank)),)), 0
+        return b.op("Cast", b.op(name, value, axis=value.axis(dim), keepdims=keepdim), dtype="int64")
+
+    return translate
+
+
+TABLE["argmax"], TABLE["argmin"] = _place("argmax"), _place("argmin")
+
+
+@translates("any")
+def _any(b: Builder, value: Value, dim: Any = None, keepdim: bool = False) -> Symbol:
+    return reduce(b, "max", b.cast(value, torch.bool), dim, keepdim)
+
+
+@translates("all")
+def _all(b: Builder, value: Value, dim: Any = None, keepdim: bool = False) -> Symbol:
+    return reduce(b, "min", b.cast(value, torch.bool), dim, keepdim)
+
+
+def _count(value: Value, axes: Any) -> Any:
+    total: Any = 1
+    for axis in axes:
+        total = total * value.dims[axis]
+    return total
+
+
+def mean_of(b: Builder, value: Value, axes: Any) -> Value:
+    """Return means with the axes left in with size 1."""
+    found = _axes(value, axes)
+    dims = tuple(1 if i in found else d for i, d in enumerate(value.dims))
+    return b.value(reduce(b, "mean", value, found, True), dims, value.dtype)
+
+
+def _variance(b: Builder, value: Value, axes: Any, correction: Any, keep: bool) -> Symbol:
+    found = _axes(value, axes)
+    centred = b.value(b.pair("sub", value, mean_of(b, value, found)), value.dims, value.dtype)
+    squares = b.value(b.op("square", centred), value.dims, value.dtype)
+    mean = reduce(b, "mean", squares, found, keep)
+    correction = 1 if correction is None else correction
+    if not correction:
+        return mean
+    count = _count(value, found)
+    if not is_number(count):
+        raise Untranslatable("takes a variance with correction over an axis whose size is not fixed")
+    return b.op(
+        "_mul_scalar", mean, scalar=count / max(count - correction, 0) if count > correction else math.nan
+    )
+
+
+def _correction(options: dict[str, Any], dim: Any, unbiased: Any) -> tuple[Any, Any]:
+    """Return axes and correction under any of the overloads of var and std."""
+    if isinstance(dim, bool):
+        dim, unbiased = None, dim
+    if unbiased is not None:
+        return dim, int(unbiased)
+    return dim, options.get("correction")
+
+
+@translates("var")
+def _var(
+    b: Builder, value: Value, dim: Any = None, unbiased: Any = None, keepdim: bool = False, **rest: Any
+) -> Symbol:
+    axes, correction = _correction(rest, dim, unbiased)
+    return _variance(b, value, axes, correction, keepdim)
+
+
+@translates("std")
+def _std(
+    b: Builder, value: Value, dim: Any = None, unbiased: Any = None, keepdim: bool = False, **rest: Any
+) -> Symbol:
+    return b.op("sqrt", _var(b, value, dim, unbiased, keepdim, **rest))
+
+
+@translates("var_mean")
+def _var_mean(
+    b: Builder, value: Value, dim: Any = None, unbiased: Any = None, keepdim: bool = False, **rest: Any
+) -> list[Symbol]:
+    axes, correction = _correction(rest, dim, unbiased)
+    return [_variance(b, value, axes, correction, keepdim), reduce(b, "mean", value, axes, keepdim)]
+
+
+@translates("linalg_vector_norm", "norm")
+def _norm(
+    b: Builder, value: Value, ord: Any = 2, dim: Any = None, keepdim: bool = False, dtype: Any = None
+) -> Symbol:
+    value = b.cast(value, b.result.dtype)
+    ord = 2 if ord is None else ord
+    if ord == 2:
+        return b.op(
+            "sqrt", reduce(b, "sum", b.value(b.op("square", value), value.dims, value.dtype), dim, keepdim)
+        )
+    sizes = b.value(b.op("abs", value), value.dims, value.dtype)
+    if ord == math.inf:
+        return reduce(b, "max", sizes, dim, keepdim)
+    if ord == 1:
+        return reduce(b, "sum", sizes, dim, keepdim)
+    powers = b.value(b.op("_power_scalar", sizes, scalar=float(ord)), value.dims, value.dtype)
+    return b.op("_power_scalar", reduce(b, "sum", powers, dim, keepdim), scalar=1.0 / ord)
+
+
+@translates("logsumexp")
+def _logsumexp(b: Builder, value: Value, dim: Any, keepdim: bool = False) -> Symbol:
+    axes = _axes(value, dim)
+    dims = tuple(1 if i in axes else d for i, d in enumerate(value.dims))
+    top = b.value(b.op("BlockGrad", reduce(b, "max", value, axes, True)), dims, value.dtype)
+    shifted = b.value(b.pair("sub", value, top), value.dims, value.dtype)
+    grown = b.value(b.op("exp", shifted), value.dims, value.dtype)
+    total = b.value(b.op("log", reduce(b, "sum", grown, axes, True)), dims, value.dtype)
+    whole = b.pair("add", total, top, dims)
+    return whole if keepdim else b.squeeze(whole, axes, max(value.rank, 1))
+
+
+@translates("cumsum")
+def _cumsum(b: Builder, value: Value, dim: int, dtype: Any = None) -> Symbol:
+    return b.op("cumsum", b.cast(value, b.result.dtype), axis=value.axis(dim))
+
+
+@translates("topk")
+def _topk(
+    b: Builder, value: Value, k: Any, dim: int = -1, largest: bool = True, sorted: bool = True
+) -> list[Any]:
+    if not is_number(k):
+        raise Untranslatable("takes a number of elements that is not fixed")
+    return _ordered(b, value, k, dim, not largest)
+
+
+def _ordered(b: Builder, value: Value, k: int, dim: int, ascending: bool) -> list[Any]:
+    options = {"axis": value.axis(dim), "k": k, "is_ascend": ascending, "ret_typ": "both", "dtype": "int64"}
+    both = b.op("topk", value, **options)
+    return [both[0], both[1]]
+
+
+@translates("sort")
+def _sort(b: Builder, value: Value, dim: int = -1, descending: bool = False, **rest: Any) -> list[Any]:
+    stable = rest.get("stable")
+    if isinstance(stable, bool) and "dim" in rest:
+        dim = rest["dim"]
+    descending = rest.get("descending", descending)
+    axis = value.axis(dim)
+    places = b.op("argsort", value, axis=axis, is_ascend=not descending, dtype="int64")
+    return [b.op("sort", value, axis=axis, is_ascend=not descending), places]
+
+
+@translates("argsort")
+def _argsort(b: Builder, value: Value, dim: int = -1, descending: bool = False, **rest: Any) -> Symbol:
+    axis = value.axis(rest.get("dim", dim))
+    return b.op("argsort", value, axis=axis, is_ascend=not rest.get("descending", descending), dtype="int64")

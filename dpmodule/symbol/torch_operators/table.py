@@ -1,0 +1,49 @@
+"""The table of torch's operators and the functions that translate them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+__all__ = ["TABLE", "find", "known_overloads", "translates"]
+
+Translator = Callable[..., Any]
+"""``(builder, *arguments of torch's operator) -> symbol or value``, or a list of them where torch returns several."""
+
+_NAMESPACES = ("aten::", "dpmodule::")
+"""Torch's own operators, and those of `torch_recurrent`, which stand for some of them."""
+
+Given = TypeVar("Given", bound=Translator)
+
+TABLE: dict[str, Translator] = {}
+"""Translators by the name of torch's operator, with the overload ("add.Scalar") or for all others ("add")."""
+
+
+def translates(*names: str) -> Callable[[Given], Given]:
+    """Enter a function into the table, under names of torch's operators without "aten"."""
+
+    def enter(function: Given) -> Given:
+        for name in names:
+            TABLE[name] = function
+        return function
+
+    return enter
+
+
+def find(target: Any) -> Translator | None:
+    """Return the translator of an operator of torch, None if there is none.
+
+    An operator that writes into its first argument, with an underscore at the end, goes by the one that does not.
+    """
+    schema = getattr(target, "_schema", None)
+    if schema is None or not schema.name.startswith(_NAMESPACES):
+        return None
+    name = schema.name.rpartition("::")[2]
+    if schema.is_mutable and not name.startswith("_"):
+        name = name.removesuffix("_")
+    return TABLE.get(f"{name}.{schema.overload_name or 'default'}", TABLE.get(name))
+
+
+def known_overloads(table: Any) -> list[Any]:
+    """Return the operators in a table of decompositions that need none, since there are translators."""
+    return [target for target in table if find(target) is not None]

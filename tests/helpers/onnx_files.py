@@ -1,0 +1,122 @@
+"""ONNX files to import: of torch's two exporters, of skl2onnx, and written by hand."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import logging
+import warnings
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import onnx
+import torch
+
+from . import onnx_graphs as hand
+from . import onnx_nets as nets
+
+__all__ = ["File", "by_hand", "exporters", "from_sklearn", "from_torch", "names"]
+
+
+@dataclass
+class File:
+    """A file, and batches to run it on: that of the export, and others where sizes are open."""
+
+    path: Path
+    batches: list[dict[str, np.ndarray]]
+
+
+def by_hand(name, folder):
+    """Write a graph of `by_hand.py`."""
+    model, *shapes = hand.GRAPHS[name]()
+    path = Path(folder) / f"{name}.onnx"
+    onnx.save(model, path)
+    rng = np.random.default_rng(1)
+    first = model.graph.input[0].name
+    return File(path, [{first: rng.standard_normal(s).astype(np.float32)} for s in shapes])
+
+
+def _export(module, example, axes, path, labels, is_new):
+    open_axes = [dict.fromkeys(each, torch.export.Dim.DYNAMIC) for each in axes]
+    if is_new:
+        shapes = (tuple(open_axes),) if type(module).__name__ == "Lambda" else tuple(open_axes)
+        torch.onnx.export(
+            module, example, path, dynamo=True, verbose=False, input_names=labels, dynamic_shapes=shapes
+        )
+    else:
+        named = dict(zip(labels, axes))
+        torch.onnx.export(
+            module, example, path, dynamo=False, input_names=labels, dynamic_axes=named, opset_version=17
+        )
+
+
+def from_torch(name, folder, is_new):
+    """Export a network of `torch_models.py`, by torch's new exporter or its old one."""
+    make, example, axes, other = nets.MODELS[name]
+    torch.manual_seed(0)
+    module = make().eval()
+    labels = [f"x{i}" for i in range(len(example))]
+    path = Path(folder) / f"{name}_{'new' if is_new else 'old'}.onnx"
+    logging.disable(logging.WARNING)
+    try:
+        with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()):
+            warnings.simplefilter("ignore")
+            _export(module, example, axes, path, labels, is_new)
+    finally:
+        logging.disable(logging.NOTSET)
+    return File(path, [dict(zip(labels, (t.numpy() for t in batch))) for batch in (example, other)])
+
+
+def _sklearn_models():
+    from sklearn.linear_model import LinearRegression, LogisticRegression, Ridge
+    from sklearn.neural_network import MLPClassifier, MLPRegressor
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import MinMaxScaler, Normalizer, StandardScaler
+    from sklearn.tree import DecisionTreeClassifier
+
+    small = {"hidden_layer_sizes": (6,), "max_iter": 20, "random_state": 0}
+    return {
+        "mlp_classifier": (MLPClassifier(**small), 3),
+        "mlp_two": (MLPClassifier(activation="tanh", **small), 2),
+        "mlp_regressor": (MLPRegressor(**small), 0),
+        "logistic": (LogisticRegression(), 3),
+        "logistic_two": (LogisticRegression(), 2),
+        "linear": (LinearRegression(), 0),
+        "ridge": (Ridge(), 0),
+        "scaled": (make_pipeline(StandardScaler(), LogisticRegression()), 3),
+        "normalized": (make_pipeline(MinMaxScaler(), Normalizer(), LinearRegression()), 0),
+        "tree": (DecisionTreeClassifier(max_depth=2), 2),
+    }
+
+
+def from_sklearn(name, folder):
+    """Write a model of scikit-learn."""
+    from skl2onnx import to_onnx
+
+    model, classes = _sklearn_models()[name]
+    rng = np.random.default_rng(0)
+    data = rng.standard_normal((60, 4)).astype(np.float32)
+    target = np.digitize(data[:, 0], [-0.4, 0.4][: classes - 1]) if classes else data @ np.arange(4) + 1
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model.fit(data, target)
+        options = {id(model): {"zipmap": False}} if classes else None
+        made = to_onnx(model, data[:1], options=options, target_opset={"": 17, "ai.onnx.ml": 3})
+    path = Path(folder) / f"{name}.onnx"
+    onnx.save(made, path)
+    return File(path, [{"X": data[:2]}, {"X": data[:9]}])
+
+
+def names():
+    """Return the names of all files, by what makes them."""
+    return {
+        "by_hand": list(hand.GRAPHS),
+        "from_torch": list(nets.MODELS),
+        "from_sklearn": [n for n in _sklearn_models() if n != "tree"],
+    }
+
+
+def exporters(name):
+    """Return which of torch's exporters take a network: False the old one, True the new one."""
+    return (True,) if name in ("encoder", "decoder") else (False, True)

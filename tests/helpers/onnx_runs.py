@@ -1,0 +1,132 @@
+"""Networks written as ONNX, run by ONNX Runtime, and compared with our own executor."""
+
+import numpy as np
+import onnx
+import onnxruntime
+
+import dpmodule as mx
+from dpmodule.onnx.export import make_model
+from dpmodule.onnx.inputs import described_inputs, input_names
+
+__all__ = [
+    "check_dynamic",
+    "check_op",
+    "check_same",
+    "check_sizes",
+    "exported",
+    "in_single",
+    "our_outputs",
+    "runtime_outputs",
+]
+
+
+def in_single(array):
+    """Return float64 elements as float32: ONNX Runtime has few operators in double precision."""
+    array = np.asarray(array)
+    return array.astype("float32") if array.dtype == np.float64 else array
+
+
+def exported(symbol, arrays, params=(), opset=17, dynamic=False, **options):
+    """Return the checked ONNX model of a symbol.
+
+    Args:
+        symbol: the network.
+        arrays: values of all its variables by name (NumPy).
+        params: names of those that are parameters; the rest are inputs.
+        opset: version of ONNX's operators.
+        dynamic: as `mx.onnx.export_model` takes it.
+    """
+    known = {name: mx.nd.array(arrays[name], dtype=arrays[name].dtype) for name in params}
+    names = input_names(symbol, known)
+    shapes = {name: arrays[name].shape for name in names}
+    inputs = described_inputs(symbol, known, shapes, [arrays[n].dtype for n in names], dynamic)
+    model = make_model(symbol, known, inputs, opset, **options)
+    onnx.checker.check_model(model, full_check=True)
+    return model
+
+
+def runtime_outputs(model, arrays):
+    """Return what ONNX Runtime computes on the CPU."""
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = 1
+    options.log_severity_level = 3
+    session = onnxruntime.InferenceSession(model.SerializeToString(), options, ["CPUExecutionProvider"])
+    return session.run(None, {each.name: arrays[each.name] for each in session.get_inputs()})
+
+
+def our_outputs(symbol, arrays):
+    """Return what our own executor computes in prediction."""
+    known = {name: mx.nd.array(value, dtype=value.dtype) for name, value in arrays.items()}
+    args = {name: known[name] for name in symbol.list_arguments()}
+    aux = {name: known[name] for name in symbol.list_auxiliary_states()}
+    bound = symbol.bind(mx.cpu(), args, aux_states=aux or None)
+    return [out.asnumpy() for out in bound.forward(is_train=False)]
+
+
+def check_same(symbol, arrays, params=(), rtol=1e-4, atol=1e-5, **options):
+    """Check that a symbol and its ONNX model compute the same, names and types included; return the model."""
+    model = exported(symbol, arrays, params, **options)
+    assert [out.name for out in model.graph.output] == symbol.list_outputs()
+    wanted = our_outputs(symbol, arrays)
+    found = runtime_outputs(model, arrays)
+    for name, ours, theirs in zip(symbol.list_outputs(), wanted, found, strict=True):
+        assert theirs.dtype == ours.dtype, name
+        assert theirs.shape == ours.shape, name
+        np.testing.assert_allclose(theirs, ours, rtol, atol, err_msg=name)
+    return model
+
+
+def check_dynamic(symbol, arrays, other, dynamic, params=(), rtol=1e-4, atol=1e-5, **options):
+    """Check that a model made for some arrays computes the same for others, of other lengths; return the model.
+
+    Args:
+        symbol: the network.
+        arrays: values of all its variables by name (NumPy), for which the model is made.
+        other: further values of those that are inputs.
+        dynamic: the lengths that differ, as `mx.onnx.export_model` takes it.
+        params: names of those that are parameters.
+        rtol: relative tolerance.
+        atol: absolute tolerance.
+        options: as `exported` takes them.
+    """
+    model = exported(symbol, arrays, params, dynamic=dynamic, **options)
+    for values in (arrays, {**arrays, **other}):
+        wanted, found = our_outputs(symbol, values), runtime_outputs(model, values)
+        for name, ours, theirs in zip(symbol.list_outputs(), wanted, found, strict=True):
+            assert (theirs.dtype, theirs.shape) == (ours.dtype, ours.shape), name
+            np.testing.assert_allclose(theirs, ours, rtol, atol, err_msg=name)
+    return model
+
+
+def symbol_of(name, count, attrs):
+    """Return an operator on variables x0, x1, ..."""
+    return mx.symbol.symbol.face(name)(*[mx.sym.Variable(f"x{i}") for i in range(count)], name="op", **attrs)
+
+
+def check_op(name, *inputs, attrs=None, **options):
+    """Check that an operator and its ONNX model compute the same; return the model."""
+    arrays = {f"x{i}": np.asarray(each) for i, each in enumerate(inputs)}
+    return check_same(symbol_of(name, len(inputs), attrs or {}), arrays, **options)
+
+
+def check_sizes(name, *inputs, attrs=None, axes=None, opset=17, rtol=1e-4, atol=1e-5):
+    """Check that one model of an operator is right for several lengths of axis 0.
+
+    Args:
+        name: the operator.
+        inputs: arrays.
+        attrs: its attributes.
+        axes: which inputs have the dynamic axis; default: all.
+        opset: version of ONNX's operators.
+        rtol: relative tolerance.
+        atol: absolute tolerance.
+    """
+    arrays = {f"x{i}": np.asarray(each) for i, each in enumerate(inputs)}
+    symbol = symbol_of(name, len(inputs), attrs or {})
+    changing = [f"x{i}" for i in (range(len(inputs)) if axes is None else axes)]
+    model = exported(symbol, arrays, opset=opset, dynamic={key: {0: "batch"} for key in changing})
+    for times in (1, 2, 3):
+        sized = {k: np.concatenate([v] * times) if k in changing else v for k, v in arrays.items()}
+        for ours, theirs in zip(our_outputs(symbol, sized), runtime_outputs(model, sized), strict=True):
+            assert theirs.dtype == ours.dtype
+            np.testing.assert_allclose(theirs, ours, rtol, atol)

@@ -1,0 +1,378 @@
+"""ONNX files come in as symbols that give the same results, at other batch sizes too, train, and are saved."""
+
+import json
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+import dpmodule as mx
+from dpmodule.base import FileError, FileFormatError
+from helpers import onnx_files as files
+from helpers import onnx_graphs as hand
+from helpers.walk import walks
+
+ort = pytest.importorskip("onnxruntime")
+
+
+def bound(symbol, arg_params, aux_params, batch, **options):
+    given = {name: np.asarray(a) for name, a in batch.items() if name in symbol.list_arguments()}
+    types = {name: a.dtype for name, a in given.items()}
+    shapes = {name: a.shape for name, a in given.items()}
+    executor = symbol.simple_bind(mx.cpu(), type_dict=types, **{"grad_req": "null", **options}, **shapes)
+    executor.copy_params_from(arg_params, aux_params)
+    return executor, {name: mx.nd.array(a, dtype=a.dtype) for name, a in given.items()}
+
+
+def run(symbol, arg_params, aux_params, batch):
+    executor, given = bound(symbol, arg_params, aux_params, batch)
+    return [out.asnumpy() for out in executor.forward(is_train=False, **given)]
+
+
+def wanted(path, batch):
+    options = ort.SessionOptions()
+    options.log_severity_level = 3
+    session = ort.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+    return session.run(None, batch)
+
+
+def same(got, expected):
+    assert len(got) == len(expected)
+    for one, other in zip(got, expected):
+        other = np.asarray(other)
+        assert one.shape == (other.shape or (1,))
+        assert one.dtype == other.dtype
+        size = max(1.0, float(np.abs(other.astype(np.float64)).max(initial=0)))
+        np.testing.assert_allclose(one, other.reshape(one.shape), rtol=1e-4, atol=1e-5 * size)
+
+
+def agrees(made):
+    """Import a file and compare it with ONNX Runtime on every batch; the saved graph gives the same."""
+    symbol, arg_params, aux_params = mx.onnx.import_model(made.path)
+    again = mx.sym.load_json(symbol.tojson())
+    for batch in made.batches:
+        got = run(symbol, arg_params, aux_params, batch)
+        same(got, wanted(made.path, batch))
+    for one, other in zip(got, run(again, arg_params, aux_params, batch)):
+        np.testing.assert_array_equal(one, other)
+
+
+@walks([(name,) for name in hand.GRAPHS], family=lambda name: "graphs")
+def test_graphs_by_hand(name, tmp_path):
+    agrees(files.by_hand(name, tmp_path))
+
+
+@walks([(name,) for name in files.nets.QUICK], family=lambda name: "nets")
+def test_files_of_torch(name, tmp_path):
+    agrees(files.from_torch(name, tmp_path, False))
+
+
+def test_files_of_sklearn(tmp_path):
+    agrees(files.from_sklearn("mlp_classifier", tmp_path))
+    agrees(files.from_sklearn("scaled", tmp_path))
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1200)
+def test_every_file(tmp_path):
+    for name in files.names()["from_sklearn"]:
+        agrees(files.from_sklearn(name, tmp_path))
+    count = 0
+    for name in files.nets.MODELS:
+        for is_new in files.exporters(name):
+            agrees(files.from_torch(name, tmp_path, is_new))
+            count += 1
+    assert count >= 60
+
+
+def saved(tmp_path, model, name="net.onnx"):
+    path = tmp_path / name
+    onnx.save(model, path)
+    return path
+
+
+def dense(tmp_path, shape=("n", 3)):
+    """Write a dense layer with a batch normalization; return the file."""
+    nodes = [
+        helper.make_node("Gemm", ["x", "w", "b"], ["h"], transB=1),
+        helper.make_node("BatchNormalization", ["h", "g", "s", "m", "v"], ["y"]),
+    ]
+    arrays = {"w": hand.draw(4, 3), "b": hand.draw(4), "g": hand.draw(4), "s": hand.draw(4)}
+    arrays |= {"m": hand.draw(4), "v": np.ones(4, np.float32)}
+    return saved(
+        tmp_path, hand.model_of(nodes, [hand.value("x", shape)], [hand.value("y", ["n", 4])], arrays)
+    )
+
+
+class TestNames:
+    def test_variables_keep_the_names_of_the_file_by_their_role(self, tmp_path):
+        symbol, arg_params, aux_params = mx.onnx.import_model(dense(tmp_path))
+        assert symbol.list_arguments() == ["x", "w", "b", "g", "s"]
+        assert symbol.list_outputs() == ["y_output"]
+        assert sorted(arg_params) == ["b", "g", "s", "w"]
+        assert sorted(aux_params) == ["m", "v"]
+
+    def test_metadata_lists_inputs_and_outputs(self, tmp_path):
+        found = mx.onnx.get_model_metadata(str(dense(tmp_path)))
+        assert found == {"input_tensor_data": [("x", (0, 3))], "output_tensor_data": [("y", (0, 4))]}
+
+    def test_contrib_has_the_same_functions(self):
+        from dpmodule.contrib.onnx.onnx2mx.import_model import get_model_metadata, import_model
+
+        assert mx.contrib.onnx.import_model is mx.onnx.import_model is import_model
+        assert mx.contrib.onnx.get_model_metadata is mx.onnx.get_model_metadata is get_model_metadata
+
+
+class TestModule:
+    def test_is_ready_to_predict_batches_of_any_size(self, tmp_path):
+        path = dense(tmp_path)
+        module = mx.mod.Module.from_onnx(path)
+        assert module.data_shapes[0].shape == (1, 3)
+        for size in (4, 7):
+            x = hand.draw(size, 3)
+            got = module.predict(mx.io.NDArrayIter({"x": x}, batch_size=size)).asnumpy()
+            np.testing.assert_allclose(got, wanted(path, {"x": x})[0], rtol=1e-5, atol=1e-6)
+
+    def test_inputs_have_the_types_of_the_file(self, tmp_path):
+        made = files.from_torch("tagger", tmp_path, False)
+        module = mx.mod.Module.from_onnx(made.path)
+        batch = mx.io.DataBatch([mx.nd.array(made.batches[1]["x0"], dtype="int64")])
+        module.forward(batch, is_train=False)
+        same([module.get_outputs()[0].asnumpy()], wanted(made.path, made.batches[1]))
+
+    def test_given_shapes_come_in_place_of_those_in_the_file(self, tmp_path):
+        module = mx.mod.Module.from_onnx(dense(tmp_path, None), shapes={"x": (5, 3)})
+        assert module.output_shapes[0][1] == (5, 4)
+
+
+class TestTraining:
+    def test_a_loss_on_top_trains_the_weights(self, tmp_path):
+        made = files.from_torch("resnet", tmp_path, False)
+        symbol, arg_params, aux_params = mx.onnx.import_model(made.path)
+        rng = np.random.default_rng(0)
+        label = rng.integers(0, 2, 32)
+        data = rng.standard_normal((32, 3, 16, 16)).astype(np.float32) + label[:, None, None, None]
+        train = mx.io.NDArrayIter({"x0": data}, {"softmax_label": label.astype(np.float32)}, 16)
+        module = mx.mod.Module(mx.sym.SoftmaxOutput(symbol, name="softmax"), data_names=["x0"])
+        options = {"learning_rate": 0.1, "momentum": 0.9}
+        module.fit(
+            train, num_epoch=12, arg_params=arg_params, aux_params=aux_params, optimizer_params=options
+        )
+        assert module.score(train, "acc")[0][1] > 0.9
+
+    def test_recurrent_weights_have_the_gradients_of_the_formula(self, tmp_path):
+        made = files.by_hand("lstm_reverse", tmp_path)
+        symbol, arg_params, aux_params = mx.onnx.import_model(made.path)
+        executor, given = bound(symbol, arg_params, aux_params, made.batches[0], grad_req="write")
+        outs = executor.forward(is_train=True, **given)
+        executor.backward([mx.nd.ones(out.shape) for out in outs])
+        gradient = executor.grad_dict["w"].asnumpy()
+        step, place = 1e-2, np.unravel_index(np.abs(gradient).argmax(), gradient.shape)
+        sums = []
+        for sign in (1, -1):
+            weight = arg_params["w"].asnumpy()
+            weight[place] += sign * step
+            changed = {**arg_params, "w": mx.nd.array(weight)}
+            sums.append(sum(out.sum() for out in run(symbol, changed, aux_params, made.batches[0])))
+        assert abs((sums[0] - sums[1]) / (2 * step) - gradient[place]) < 1e-2 * abs(gradient[place])
+
+    def test_constants_stay_as_they_are(self, tmp_path):
+        nodes = [
+            helper.make_node("Gather", ["x", "places"], ["t"], axis=1),
+            helper.make_node("MatMul", ["t", "w"], ["y"]),
+        ]
+        arrays = {"places": np.array([2, 0, 1]), "w": hand.draw(3, 2)}
+        model = hand.model_of(nodes, [hand.value("x", ["n", 3])], [hand.value("y", ["n", 2])], arrays)
+        symbol, arg_params, aux_params = mx.onnx.import_model(saved(tmp_path, model))
+        module = mx.mod.Module(mx.sym.LinearRegressionOutput(symbol, name="out"), ["x"], ["out_label"])
+        data = mx.io.NDArrayIter({"x": hand.draw(8, 3)}, {"out_label": hand.draw(8, 2)}, 4)
+        module.fit(data, num_epoch=2, arg_params=arg_params, aux_params=aux_params, eval_metric="mse")
+        after = module.get_params()[0]
+        assert after["places"].asnumpy().tolist() == [2, 0, 1]
+        assert np.abs(after["w"].asnumpy() - arrays["w"]).max() > 1e-4
+
+    def test_goes_through_a_checkpoint(self, tmp_path):
+        made = files.by_hand("detection", tmp_path)
+        symbol, arg_params, aux_params = mx.onnx.import_model(made.path)
+        mx.model.save_checkpoint(str(tmp_path / "net"), 3, symbol, arg_params, aux_params)
+        loaded = mx.model.load_checkpoint(str(tmp_path / "net"), 3)
+        same(run(*loaded, made.batches[1]), wanted(made.path, made.batches[1]))
+
+
+def relu(**changes):
+    """Return a small model, and what `changes` says about its one node."""
+    made = helper.make_node("Relu", ["x"], ["y"], name="n")
+    for key, value in changes.items():
+        setattr(made, key, value)
+    return hand.model_of([made], [hand.value("x", ["n", 2])], [hand.value("y", ["n", 2])])
+
+
+def refusal(tmp_path, model):
+    with pytest.raises(FileFormatError) as error:
+        mx.onnx.import_model(saved(tmp_path, model))
+    return str(error.value)
+
+
+class TestBadFiles:
+    def test_everything_wrong_comes_in_one_error(self, tmp_path):
+        model = hand.model_of(
+            [
+                helper.make_node("Relu", ["x"], ["a"], name="one", alpha=1.0),
+                helper.make_node("Bend", ["a"], ["b"], name="two"),
+                helper.make_node("Fold", ["b"], ["c"], name="three", domain="com.example"),
+                helper.make_node("BitShift", ["c", "nowhere"], ["y"], name="four", direction="LEFT"),
+            ],
+            [hand.value("x", ["n"])],
+            [hand.value("y", ["n"])],
+        )
+        text = refusal(tmp_path, model)
+        for part in (
+            "node 'one' (Relu): unknown attribute 'alpha'",
+            "node 'two' (Bend): opset 17 of ai.onnx has no operator 'Bend'",
+            "node 'three' (com.example.Fold): unknown domain 'com.example'",
+            "node 'four' (BitShift): BitShift cannot be expressed",
+            "node 'four' (BitShift): reads 'nowhere', which nothing makes",
+        ):
+            assert part in text
+
+    @pytest.mark.parametrize("opset", [6, 99])
+    def test_unknown_opsets(self, tmp_path, opset):
+        model = relu()
+        model.opset_import[0].version = opset
+        assert f"opset {opset} of ai.onnx, expected 7 to" in refusal(tmp_path, model)
+
+    def test_a_cycle_names_its_nodes(self, tmp_path):
+        nodes = [
+            helper.make_node("Add", ["x", "b"], ["a"], name="first"),
+            helper.make_node("Relu", ["a"], ["b"], name="second"),
+        ]
+        model = hand.model_of(nodes, [hand.value("x", ["n"])], [hand.value("b", ["n"])])
+        assert "a cycle: these nodes wait for each other: node 'first' (Add), node 'second'" in refusal(
+            tmp_path, model
+        )
+
+    def test_no_outputs(self, tmp_path):
+        model = relu()
+        del model.graph.output[:]
+        assert "it has no outputs" in refusal(tmp_path, model)
+
+    def test_trees_are_refused_by_name(self, tmp_path):
+        with pytest.raises(FileFormatError, match="TreeEnsembleClassifier cannot be expressed"):
+            mx.onnx.import_model(files.from_sklearn("tree", tmp_path).path)
+
+    def test_truncated_and_foreign_files(self, tmp_path):
+        whole = dense(tmp_path).read_bytes()
+        for data in (
+            whole[: len(whole) // 2],
+            b"",
+            b"\x89PNG\r\n\x1a\n" + bytes(40),
+            json.dumps({"a": 1}).encode(),
+        ):
+            (tmp_path / "bad.onnx").write_bytes(data)
+            with pytest.raises(FileFormatError, match=r"bad\.onnx"):
+                mx.onnx.import_model(tmp_path / "bad.onnx")
+        with pytest.raises(FileError):
+            mx.onnx.import_model(tmp_path / "none.onnx")
+
+    def test_an_array_of_another_size_than_it_says(self, tmp_path):
+        model = hand.model_of(
+            [helper.make_node("Add", ["x", "w"], ["y"])], [hand.value("x", ["n", 2])], [hand.value("y", ["n", 2])],
+            {"w": hand.draw(2)},
+        )  # fmt: skip
+        model.graph.initializer[0].dims[0] = 2**40
+        assert "initializer 'w': 8 bytes for (1099511627776,)" in refusal(tmp_path, model)
+
+    def test_an_input_without_a_shape_has_to_be_given_one(self, tmp_path):
+        text = refusal(tmp_path, hand.model_of([], [hand.value("x", None)], [hand.value("x", None)]))
+        assert "input 'x': the file does not say its shape; give shapes={'x': (...)}" in text
+
+    def test_functions_that_call_themselves(self, tmp_path):
+        opsets = [helper.make_opsetid("", 17), helper.make_opsetid("own", 1)]
+        call = helper.make_node("again", ["a"], ["b"], domain="own")
+        made = helper.make_function("own", "again", ["a"], ["b"], [call], opsets)
+        outer = helper.make_node("again", ["x"], ["y"], domain="own", name="outer")
+        model = hand.model_of(
+            [outer], [hand.value("x", [2])], [hand.value("y", [2])], functions=[made], own=1
+        )
+        assert "functions call each other too deep, or in a circle" in refusal(tmp_path, model)
+
+    def test_constants_that_would_be_huge_are_not_computed(self, tmp_path):
+        nodes = [
+            helper.make_node("Expand", ["one", "shape"], ["wide"]),
+            helper.make_node("Expand", ["wide", "shape"], ["wider"]),
+            helper.make_node("Add", ["x", "wider"], ["y"]),
+        ]
+        arrays = {"one": np.ones(1, np.float32), "shape": np.array([2**20, 2**20])}
+        model = hand.model_of(nodes, [hand.value("x", [1, 1])], [hand.value("y", None)], arrays)
+        symbol, _, _ = mx.onnx.import_model(saved(tmp_path, model))
+        assert symbol.infer_shape(x=(1, 1))[1] == [(2**20, 2**20)]
+
+    def test_many_nodes_are_refused_at_once(self, tmp_path):
+        graph = helper.make_graph([], "g", [hand.value("x", [2])], [hand.value("y", [2])])
+        for i in range(251_000):
+            made = graph.node.add()
+            made.op_type = "Relu"
+            made.input.append(f"t{i}" if i else "x")
+            made.output.append(f"t{i + 1}")
+        model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)])
+        assert "more than 250000 nodes" in refusal(tmp_path, model)
+
+
+class TestExternalData:
+    def model(self, tmp_path, **entries):
+        array = hand.draw(4)
+        (tmp_path / "net.data").write_bytes(b"abcd" + array.tobytes())
+        nodes = [helper.make_node("Add", ["x", "w"], ["y"])]
+        made = hand.model_of(nodes, [hand.value("x", ["n", 4])], [hand.value("y", ["n", 4])], {"w": array})
+        proto = made.graph.initializer[0]
+        proto.ClearField("raw_data")
+        proto.data_location = TensorProto.EXTERNAL
+        for key, text in {"location": "net.data", "offset": "4", "length": "16", **entries}.items():
+            proto.external_data.add(key=key, value=text)
+        return made, array
+
+    def test_is_read_from_the_folder_of_the_file(self, tmp_path):
+        made, array = self.model(tmp_path)
+        _, arg_params, _ = mx.onnx.import_model(saved(tmp_path, made))
+        np.testing.assert_array_equal(arg_params["w"].asnumpy(), array)
+
+    @pytest.mark.parametrize(
+        ("entries", "text"),
+        [
+            ({"location": "none.data"}, "there is no such file"),
+            ({"location": "../net.data"}, "expected a file in the model's own folder"),
+            ({"location": "/etc/hostname"}, "expected a file in the model's own folder"),
+            ({"offset": "8"}, "bytes 8 to 24 wanted"),
+            ({"offset": "-4"}, "bytes -4 to 12 wanted"),
+            ({"length": "12"}, "12 bytes for"),
+            ({"length": "many"}, "offset or length is no number"),
+        ],
+    )
+    def test_is_refused_where_it_does_not_fit(self, tmp_path, entries, text):
+        assert text in refusal(tmp_path, self.model(tmp_path, **entries)[0])
+
+    def test_a_link_out_of_the_folder_is_refused(self, tmp_path):
+        inner = tmp_path / "inner"
+        inner.mkdir()
+        made, _ = self.model(tmp_path)
+        (inner / "net.data").symlink_to(tmp_path / "net.data")
+        assert "leads out of the model's own folder" in refusal(inner, made)
+
+
+def test_types_that_numpy_lacks_come_in(tmp_path):
+    import torch
+
+    values = torch.tensor([1.5, -2.25, 3.0], dtype=torch.bfloat16)
+    raw = values.view(torch.int16).numpy().tobytes()
+    proto = helper.make_tensor("w", TensorProto.BFLOAT16, [3], raw, raw=True)
+    nodes = [
+        helper.make_node("Cast", ["w"], ["f"], to=TensorProto.FLOAT),
+        helper.make_node("Add", ["x", "f"], ["y"]),
+    ]
+    model = hand.model_of(nodes, [hand.value("x", ["n", 3])], [hand.value("y", ["n", 3])])
+    model.graph.initializer.append(proto)
+    symbol, arg_params, aux_params = mx.onnx.import_model(saved(tmp_path, model))
+    got = run(symbol, arg_params, aux_params, {"x": np.zeros((2, 3), np.float32)})
+    assert got[0].tolist() == [[1.5, -2.25, 3.0]] * 2
+    assert numpy_helper.to_array(proto).shape == (3,)

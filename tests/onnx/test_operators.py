@@ -1,0 +1,118 @@
+"""Every ONNX operator by the cases that the package onnx brings: equal to what it says, or refused."""
+
+import collections
+import warnings
+
+import numpy as np
+import onnx
+import pytest
+
+import dpmodule as mx
+from dpmodule.base import FileFormatError
+
+_ODD = (
+    "bernoulli",  # draws
+    "empty_set",  # arrays without elements, which MXNet does not have
+    "_zero",
+    "mod_float_edge_cases",  # infinities and zero divisors: Python's % there
+    "downsample_scales_linear_align_corners",  # ONNX Runtime rounds the size first, as here
+    "downsample_scales_cubic_align_corners",
+    "training",  # batch statistics outside of training
+    "optional",
+    "string",
+    "sequence_map",
+)
+_TYPES = (
+    "float8",
+    "e4m3",
+    "e5m2",
+    "e2m1",
+    "int4",
+    "int2",
+    "uint",
+    "FLOAT8",
+    "FLOAT4",
+    "INT4",
+    "INT2",
+    "E4M3",
+)
+_CONSTANT = ("roi", "scales", "ratio", "t", "k", "depth", "values", "pads", "axis", "axes", "iou_threshold")
+
+
+def cases():
+    """Return the package's cases, those with attributes as inputs made constant."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        from onnx.backend.test.case.node import collect_testcases
+
+        found = collect_testcases(None)
+    kept = [c for c in found if c.data_sets and not any(odd in c.name for odd in (*_ODD, *_TYPES))]
+    return kept
+
+
+def with_constants(case):
+    """Return the case's model with small integers and the like as initializers."""
+    model = case.model
+    for value, data in zip(model.graph.input, case.data_sets[0][0]):
+        if not isinstance(data, np.ndarray) or len(model.graph.input) < 2:
+            continue
+        is_small = data.dtype.kind == "i" and data.size < 10 and data.ndim < 2
+        if is_small or data.ndim == 0 or value.name in _CONSTANT or value.name.startswith("max_output"):
+            model.graph.initializer.append(onnx.numpy_helper.from_array(data, value.name))
+    return model
+
+
+def outputs(path, case, inputs):
+    symbol, arg_params, aux_params = mx.onnx.import_model(path)
+    names = [value.name for value in case.model.graph.input]
+    given = {n: np.asarray(d) for n, d in zip(names, inputs) if n in symbol.list_arguments()}
+    given = {n: d.reshape(d.shape or (1,)) for n, d in given.items() if n not in arg_params}
+    executor = symbol.simple_bind(
+        mx.cpu(), grad_req="null", type_dict={n: d.dtype for n, d in given.items()},
+        **{n: d.shape for n, d in given.items()},
+    )  # fmt: skip
+    executor.copy_params_from(arg_params, aux_params)
+    made = executor.forward(is_train=False, **{n: mx.nd.array(d, dtype=d.dtype) for n, d in given.items()})
+    return [out.asnumpy() for out in made]
+
+
+def compare(case, path):
+    """Return "equal", "refused", or what is wrong."""
+    onnx.save(with_constants(case), path)
+    inputs, expected = case.data_sets[0]
+    if not all(isinstance(d, np.ndarray) or np.isscalar(d) for d in (*inputs, *expected)):
+        return "refused"  # types that NumPy does not have, or sequences
+    if any(str(np.asarray(d).dtype) in ("bfloat16", "float16") for d in (*inputs, *expected)):
+        tolerance = 2e-2
+    else:
+        tolerance = 1e-3
+    try:
+        got = outputs(path, case, inputs)
+    except FileFormatError:
+        return "refused"
+    for one, other in zip(got, expected):
+        other = np.asarray(other).astype(np.float64)
+        if one.shape != (other.shape or (1,)):
+            return f"shape {one.shape}, expected {other.shape}"
+        one = one.astype(np.float64).reshape(other.shape)
+        if not np.allclose(one, other, tolerance, tolerance / 100, equal_nan=True):
+            return "other values"
+    return "equal"
+
+
+def survey(tmp_path):
+    counts, wrong = collections.Counter(), {}
+    for case in cases():
+        found = compare(case, tmp_path / "case.onnx")
+        counts[found if found in ("equal", "refused") else "wrong"] += 1
+        if found not in ("equal", "refused"):
+            wrong[case.name] = found
+    return counts, wrong
+
+
+@pytest.mark.slow
+def test_every_case_of_the_package_is_equal_or_refused(tmp_path):
+    counts, wrong = survey(tmp_path)
+    assert wrong == {}
+    assert counts["equal"] > 1200
+    assert counts["refused"] < 0.3 * counts["equal"]
