@@ -1,9 +1,11 @@
 """Callbacks that `fit` tells where it stands: early stopping, tables, TensorBoard, averages, curves."""
 
 import csv
+import importlib
 import math
 
 import numpy as np
+import pandas
 import pytest
 import torch
 
@@ -127,7 +129,6 @@ def test_a_table_of_what_was_measured(tmp_path):
 
 
 def test_pandas_reads_the_table(tmp_path):
-    pandas = pytest.importorskip("pandas")
     path = tmp_path / "run.csv"
     _, history = trained(callbacks=[mx.callback.CSVLogger(path)], num_epoch=3)
     assert pandas.read_csv(path)["train-accuracy"].tolist() == pytest.approx(history["train-accuracy"])
@@ -135,7 +136,7 @@ def test_pandas_reads_the_table(tmp_path):
 
 @pytest.mark.filterwarnings("ignore")
 def test_tensorboard_reads_what_was_written(tmp_path):
-    accumulator = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
+    accumulator = importlib.import_module("tensorboard.backend.event_processing.event_accumulator")
     metrics = mx.contrib.tensorboard.LogMetricsCallback(str(tmp_path / "b"), prefix="mine")
     _, history = trained(
         callbacks=[mx.callback.TensorBoard(tmp_path / "a")], batch_end_callback=metrics, num_epoch=3
@@ -186,6 +187,5 @@ def test_the_average_may_be_left_apart():
 
 
 def test_curves_grow_outside_of_notebooks_too():
-    pytest.importorskip("matplotlib")
     _, history = trained(callbacks=mx.callback.LiveCurve("train-accuracy"))
     assert len(history) == 2

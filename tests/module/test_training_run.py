@@ -5,6 +5,7 @@ import math
 
 import numpy as np
 import pytest
+import torch
 
 import dpmodule as mx
 from dpmodule.base import ArgumentError
@@ -116,8 +117,6 @@ def test_buckets_add_up_together():
 
 @pytest.mark.parametrize("contexts", [None, TWO])
 def test_gradients_are_clipped_as_torch_does(contexts):
-    import torch
-
     module = mx.mod.Module(classifier(), context=contexts or mx.cpu())
     data = blobs(batch_size=8)
     module.bind(data.provide_data, data.provide_label)
@@ -274,7 +273,6 @@ def test_evaluation_within_epochs_leaves_the_epochs_metric_alone():
 
 
 def test_history_is_drawn():
-    pytest.importorskip("matplotlib")
     _, history = trained(eval_data=blobs(), eval_every_n_batches=6)
     axes = history.plot()
     curves = {line.get_label(): line for line in axes.lines}
