@@ -262,10 +262,16 @@ def _write_onnx(model: Model, path: str, shapes: Shapes, opset: int | None) -> s
     names = model.data_names
     types = [_input_type(model, name) for name in names]
     more: dict[str, Any] = {} if opset is None else {"opset": opset}
-    more["dynamic"] = {name: {0: "batch"} for name in names if shapes[name]}
-    written: str = _onnx().export_model(
-        model.net, model.values, [shapes[name] for name in names], types, path, **more
-    )
+    sizes = [shapes[name] for name in names]
+    open_batch = {name: {0: "batch"} for name in names if shapes[name]}
+    write: Any = _onnx().export_model
+    try:
+        written: str = write(model.net, model.values, sizes, types, path, dynamic=open_batch, **more)
+    except ArgumentError as error:
+        try:  # a network may fix its batch
+            written = write(model.net, model.values, sizes, types, path, dynamic=False, **more)
+        except ArgumentError:
+            raise error from None
     return written
 
 
@@ -273,21 +279,42 @@ def _input_type(model: Model, name: str) -> str:
     """Return the element type of an input: what the graph declares, else that of the parameters."""
     known = {key: value.dtype for key, value in model.arg_params.items()}
     try:
-        found = dict(zip(model.net.list_arguments(), model.net.infer_type(**known)[0] or ()))
+        found = dict(zip(model.net.list_arguments(), model.net.infer_type_partial(**known)[0] or ()))
     except MXNetError:
         found = {}
     return dtype_name(found.get(name))
 
 
 def _write_exported(model: Model, path: str, shapes: Shapes) -> str:
-    net: Any = model.net
-    module = net.to_torch(model.arg_params, model.aux_params).eval()
-    batch = max(shapes[name][0] for name in model.data_names)
-    grown = {name: (2 if batch == 1 else shapes[name][0], *shapes[name][1:]) for name in model.data_names}
-    examples = tuple(torch.zeros(grown[name]) for name in model.data_names)  # a size of 1 would stay fixed
-    program = torch.export.export(module, examples, dynamic_shapes=_dynamic(examples))
+    program = _program(model, shapes)
     write_atomically(path, lambda file: torch.export.save(program, file))
     return path
+
+
+def _program(model: Model, shapes: Shapes) -> torch.export.ExportedProgram:
+    """Return a model as a program of torch, for batches of any size where the network allows it.
+
+    Raises:
+        ArgumentError: torch cannot record it.
+    """
+    net: Any = model.net
+    module = net.to_torch(model.arg_params, model.aux_params).eval()
+    types = {name: getattr(torch, _input_type(model, name)) for name in model.data_names}
+    batch = max(shapes[name][0] for name in model.data_names)
+    grown = {name: (2 if batch == 1 else shapes[name][0], *shapes[name][1:]) for name in model.data_names}
+    failures = []
+    for sizes, is_open in ((grown, True), (shapes, False)):  # a size of 1 would stay fixed
+        examples = tuple(torch.zeros(sizes[name], dtype=types[name]) for name in model.data_names)
+        try:
+            return torch.export.export(
+                module, examples, dynamic_shapes=_dynamic(examples) if is_open else None
+            )
+        except MXNetError:
+            raise
+        except Exception as error:  # torch has many kinds for what may be wrong
+            failures.append(error)
+    why = (str(failures[-1]).splitlines() or [type(failures[-1]).__name__])[0]
+    raise ArgumentError(f"torch.export cannot record this network: {why}") from failures[-1]
 
 
 def _dynamic(examples: Sequence[torch.Tensor]) -> Any:

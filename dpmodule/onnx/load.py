@@ -20,6 +20,7 @@ from .from_onnx.table import TRANSLATORS
 from .from_onnx.tensors import DTYPES
 from .from_onnx.translate import Names, Walk
 from .from_onnx.worlds import ATTEMPTS, sizes_of
+from .hints import read_hints
 
 __all__ = ["described_inputs", "get_model_metadata", "import_model"]
 
@@ -146,7 +147,8 @@ def _translated(
     checker, functions, folder = walk_of
     graph = model.graph
     worlds, held = sizes_of(wanted, attempt)
-    builder, names = Builder(worlds), Names()
+    texts = {each.key: each.value for each in model.metadata_props}
+    builder, names = Builder(worlds, read_hints(texts)), Names()
     for each in (*graph.initializer, *_inputs(graph)):
         builder.reserve(each.name)
     for each in _inputs(graph):
@@ -159,7 +161,7 @@ def _translated(
     if problems.found or values is None:
         return None
     try:
-        symbol = Symbol(graph_of(builder, values, [each.name for each in graph.output]).heads)
+        symbol = Symbol(graph_of(builder, values, [each.name for each in graph.output], True).heads)
     except Refused as error:
         problems.add("outputs", str(error))
         return None

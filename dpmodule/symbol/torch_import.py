@@ -5,7 +5,7 @@ from __future__ import annotations
 import operator
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import torch
 from torch.export import ExportedProgram
@@ -92,7 +92,7 @@ def imported(
 ) -> Imported:
     """Do the work of `from_torch`, whose arguments and errors these are."""
     exported = export(module, example, named, dynamic)
-    program, training = exported.program, module.training
+    program, training = exported.program, _trains(module, exported.program)
     if not _can_walk(program):
         program = functional(program)
     names = [name for name, _ in exported.inputs]
@@ -105,9 +105,26 @@ def imported(
     return Imported(symbol, arguments, states, [n for n in arguments if n not in trained], examples)
 
 
+_PROGRAM = "_StatefulGraphModule"
+"""The class of what `ExportedProgram.module` returns, which torch keeps to itself; it is always in training mode."""
+
+
+def _trains(module: Any, program: ExportedProgram) -> bool:
+    """Say whether a module is in training mode; of one that was a program already, its operators tell."""
+    if not any(kind.__name__ == _PROGRAM for kind in type(module).__mro__):
+        found: bool = module.training
+        return found
+    return any(
+        given is True and argument.name in ("train", "training")
+        for node in program.graph.nodes
+        if node.op == "call_function" and hasattr(node.target, "_schema")
+        for argument, given in zip(node.target._schema.arguments, node.args)
+    )
+
+
 def _can_walk(program: ExportedProgram) -> bool:
     """Say whether torch's graph can be translated as it is."""
-    nodes = list(program.graph.nodes)
+    nodes = _live(program.graph.nodes)
     known = all(_is_plumbing(n) or find(n.target) is not None for n in nodes if n.op == "call_function")
     return known and writes_simply(nodes)
 
@@ -128,6 +145,17 @@ def _is_ignored(node: TorchNode) -> bool:
     schema = getattr(node.target, "_schema", None)
     name = getattr(node.target, "__name__", "") if schema is None else schema.name.removeprefix("aten::")
     return name.startswith(_IGNORED)
+
+
+def _live(nodes: Any) -> list[TorchNode]:
+    """Return the nodes that something reads, or that write in place."""
+    found: set[TorchNode] = set()
+    for node in reversed(nodes):
+        schema = getattr(node.target, "_schema", None)
+        is_pure = node.op == "call_function" and (schema is None or not schema.is_mutable)
+        if not is_pure or any(user in found for user in node.users):
+            found.add(node)
+    return [node for node in nodes if node in found]
 
 
 class _Walk:
@@ -230,11 +258,11 @@ class _Walk:
     # operators
 
     def _translate(self, nodes: Any) -> None:
-        for node in nodes:
+        for node in _live(nodes):
             if node.op != "call_function" or _is_ignored(node):
                 continue
             if node.target is operator.getitem:
-                whole = self.values.get(node.args[0])
+                whole = self.values.get(cast("TorchNode", node.args[0]))
                 self.values[node] = None if whole is None else whole[node.args[1]]
             elif isinstance(node.meta.get("val"), (torch.Tensor, list, tuple)):
                 self._enter(node, self._called(node))

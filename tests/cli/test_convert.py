@@ -241,6 +241,55 @@ def test_onnx_out(here, capsys):
     assert "(ONNX Runtime against dpmodule)" in capsys.readouterr().out
 
 
+def lenet():
+    """Return a network with pooling, and with BatchNorm whose scale is fixed and whose scale is not."""
+    net = mx.sym.Convolution(mx.sym.Variable("data"), num_filter=4, kernel=(3, 3), name="conv")
+    net = mx.sym.Activation(mx.sym.BatchNorm(net, name="bn1", momentum=0.75), act_type="relu")
+    net = mx.sym.Pooling(net, kernel=(2, 2), stride=(2, 2), pool_type="max")
+    net = mx.sym.BatchNorm(mx.sym.FullyConnected(net, num_hidden=3, name="fc"), fix_gamma=False, name="bn2")
+    return mx.sym.SoftmaxOutput(net, name="softmax")
+
+
+@pytest.mark.skipif(not has("import_model"), reason="mx.onnx.import_model is missing")
+def test_around_the_kinds_of_others(here, capsys):
+    module = mx.mod.Module(lenet())
+    module.bind([("data", (4, 1, 8, 8))], [("softmax_label", (4,))])
+    module.init_params(mx.init.Xavier())
+    module.save_checkpoint("lenet", 1)
+    way = ["lenet", "a.onnx", "folder/", "b.pt2", "c.safetensors", "d.onnx", "e.pt2", "f.onnx", "back"]
+    for source, target in zip(way, way[1:]):
+        shape = ("--shape", "data:1,1,8,8") if source == "lenet" else ()
+        assert convert(source, target, *shape) == 0, (source, target, capsys.readouterr().err)
+    net, arg_params, aux_params = checkpoint.load_checkpoint("back", 0)
+    args, states = module.get_params()
+    del args["bn1_gamma"]  # it stays 1, which torch has no word for
+    assert same_params(arg_params, args)
+    assert same_params(aux_params, states)
+    norms = [node for node in net.graph.nodes if node.op is not None and node.op.name == "BatchNorm"]
+    assert [(node.a.momentum, node.a.use_global_stats) for node in norms] == [
+        (pytest.approx(0.75), False),
+        (pytest.approx(0.9), False),
+    ]
+
+
+def test_networks_that_fix_their_batch(here, capsys):
+    net = mx.sym.Reshape(mx.sym.Variable("data", dtype="int32"), shape=(2, 3))
+    net = mx.sym.Embedding(net, input_dim=5, output_dim=2, name="embed")
+    checkpoint.save_checkpoint("fixed", 0, net, {"embed_weight": mx.nd.ones((5, 2))}, {})
+    for target in ("a.onnx", "a.pt2"):
+        assert convert("fixed", target, "--shape", "data:2,3") == 0, capsys.readouterr().err
+    assert convert("a.pt2", "again") == 0, capsys.readouterr().err
+
+
+def test_branches_that_torch_cannot_record(here, capsys):
+    x = mx.sym.Variable("data")
+    net = mx.sym.contrib.cond(mx.sym.sum(x) > 0, lambda: x * 2, lambda: x + 1)
+    checkpoint.save_checkpoint("branch", 0, net, {}, {})
+    assert convert("branch", "a.pt2", "--shape", "data:2,3") == 2
+    assert "_cond looks at its data" in capsys.readouterr().err
+    assert not Path("a.pt2").exists()
+
+
 @pytest.mark.skipif(not has("import_model"), reason="mx.onnx.import_model is missing")
 def test_onnx_in(here, capsys):
     onnx = pytest.importorskip("onnx")

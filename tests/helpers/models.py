@@ -244,7 +244,12 @@ EXAMPLES = {
 
 @lru_cache(maxsize=2)
 def model(name):
-    """Return a model by its name, with small inputs of two rows or so."""
+    """Return a model by its name, with small inputs of two rows or so; its nodes are counted from 0."""
+    with mx.name.NameManager():
+        return _made(name)
+
+
+def _made(name):
     if name in CHECKPOINTS:
         return checkpoint(name)
     if name in NETWORKS:

@@ -9,6 +9,7 @@ from dpmodule.onnx.export import make_model
 from dpmodule.onnx.inputs import described_inputs, input_names
 
 __all__ = [
+    "again",
     "check_dynamic",
     "check_op",
     "check_same",
@@ -96,6 +97,13 @@ def check_dynamic(symbol, arrays, other, dynamic, params=(), rtol=1e-4, atol=1e-
             assert (theirs.dtype, theirs.shape) == (ours.dtype, ours.shape), name
             np.testing.assert_allclose(theirs, ours, rtol, atol, err_msg=name)
     return model
+
+
+def again(model, folder):
+    """Return what an ONNX model is when it has come in: the symbol, its parameters and its auxiliary states."""
+    path = folder / "again.onnx"
+    path.write_bytes(model.SerializeToString())
+    return mx.onnx.import_model(path)
 
 
 def symbol_of(name, count, attrs):

@@ -376,3 +376,12 @@ def test_types_that_numpy_lacks_come_in(tmp_path):
     got = run(symbol, arg_params, aux_params, {"x": np.zeros((2, 3), np.float32)})
     assert got[0].tolist() == [[1.5, -2.25, 3.0]] * 2
     assert numpy_helper.to_array(proto).shape == (3,)
+
+
+def test_inputs_have_their_type_where_operators_would_guess_another(tmp_path):
+    symbol, args, _ = mx.onnx.import_model(files.from_torch("attention", tmp_path, False).path)
+    net = mx.sym.load_json(symbol.tojson())
+    assert dict(zip(net.list_arguments(), net.infer_type()[0], strict=True))["x0"] is np.float32
+    executor = net.simple_bind(mx.cpu(), grad_req="null", x0=(2, 6, 16))
+    executor.copy_params_from(args)
+    assert executor.forward(x0=mx.nd.ones((2, 6, 16)))[0].shape == (2, 6, 16)

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 import dpmodule as mx
 from helpers.models import with_parameters
-from helpers.onnx_runs import exported, our_outputs, runtime_outputs
+from helpers.onnx_runs import again, exported, our_outputs, runtime_outputs
 from helpers.random_graphs import random_graph
 from helpers.random_nets import random_net
 
@@ -36,9 +36,7 @@ def check(symbol, arrays, params, opset, folder, sizes=(1, 3)):
 
 def read_again(model, folder, inputs):
     """Return what an ONNX model gives when it has come in."""
-    path = folder / "again.onnx"
-    path.write_bytes(model.SerializeToString())
-    symbol, args, states = mx.onnx.import_model(path)
+    symbol, args, states = again(model, folder)
     arrays = {name: mx.nd.array(value) for name, value in inputs.items() if name in symbol.list_arguments()}
     bound = symbol.bind(mx.cpu(), {**args, **arrays}, aux_states=states or None)
     return [out.asnumpy() for out in bound.forward(is_train=False)]

@@ -18,13 +18,23 @@ Values = list[Value]
 _ENDLESS = 2**31 - 1
 
 
-def graph_of(b: Builder, values: Sequence[Value], labels: Sequence[str]) -> Graph:
-    """Return the graph of some values in the scope that is being made; each gets a node of its own."""
+def graph_of(b: Builder, values: Sequence[Value], labels: Sequence[str], named: bool = False) -> Graph:
+    """Return the graph of some values in the scope that is being made; each gets a node of its own.
+
+    Args:
+        b: what makes nodes.
+        values: the values.
+        labels: what the nodes are called that have to be made.
+        named: whether outputs have to be called so, too.
+    """
     heads: list[Entry] = []
     seen: set[Entry] = set()
     for value, label in zip(values, labels):
         entry = b.entry(value)
-        if entry[0].op is None or entry in seen:
+        is_other = named and entry[0].output_names[entry[1]].removesuffix("_output") != label.removesuffix(
+            "_output"
+        )
+        if entry[0].op is None or entry in seen or is_other:
             b.label = label
             entry = b.entry(b("identity", _open(b, value)))
             entry[0].name = b.reserve(label.removesuffix("_output"))

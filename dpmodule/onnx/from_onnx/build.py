@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -15,6 +15,7 @@ from ...ops.attrs import to_text
 from ...ops.dtypes import name_of, torch_dtype
 from ...ops.infer import infer_shape, infer_type
 from ...ops.spec import Env, Op
+from ..hints import Hints
 from .problems import Refused
 from .value import Value
 from .worlds import Dims, Sizes
@@ -64,6 +65,7 @@ class Builder:
 
     Args:
         worlds: number of worlds.
+        hints: what the file says about training.
 
     Attributes:
         params: values of the variables that are no inputs, by name.
@@ -72,13 +74,15 @@ class Builder:
         fresh: nodes made since somebody emptied it.
     """
 
-    def __init__(self, worlds: int) -> None:
+    def __init__(self, worlds: int, hints: Hints) -> None:
         self.worlds = worlds
+        self.hints = hints
         self.params: dict[str, torch.Tensor] = {}
         self.root = self.scope = Scope()
         self.label = "onnx"
         self.fresh: list[Node] = []
         self._taken: dict[str, int] = {}
+        self._packed: dict[str, Value] = {}
         self._folded = 0
 
     # names and variables
@@ -102,7 +106,8 @@ class Builder:
             is_open: leave its shape to whoever binds it.
         """
         held = tuple(shape or (1,) for shape in shapes)
-        attrs = {} if dtype == "float32" else {"__dtype__": str(dtype_code(dtype))}
+        # operators with inputs of several types would guess that of an input, which the file tells
+        attrs = {} if dtype == "float32" and not is_open else {"__dtype__": str(dtype_code(dtype))}
         if not is_open:
             attrs["__shape__"] = to_text(held[0])
         value = Value(held, dtype, (Node(None, name, attrs=attrs), 0))
@@ -125,6 +130,17 @@ class Builder:
             value.entry = self.variable(name, value.dims, value.dtype).entry
             self.params[name] = value.known[0]  # type: ignore[index]
         return value
+
+    def packed(self, name: str, tensor: Callable[[], torch.Tensor]) -> Value:
+        """Return a parameter that the file has in pieces.
+
+        Args:
+            name: its name.
+            tensor: returns its values; asked once.
+        """
+        if name not in self._packed:
+            self._packed[name] = self.parameter(self.reserve(name), tensor(), True)
+        return self._packed[name]
 
     def constant(self, data: Any, dtype: str | None = None) -> Value:
         """Make a value of numbers."""

@@ -109,10 +109,9 @@ def _gather_elements(c: Call) -> Value:
     return b("gather_nd", x, parts[0] if len(parts) == 1 else b("Concat", *parts, dim=0))
 
 
-def _static(x: Value, what: str) -> Dims:
-    if any(s != x.shapes[0] for s in x.shapes):
-        raise Refused(f"{what}, whose shape is open")
-    return x.shapes[0]
+def _shape(x: Value) -> Dims:
+    """Return a shape in which 0 stands for what is open."""
+    return tuple(x.size(i) or 0 for i in range(len(x.shapes[0])))
 
 
 def _scatter_elements(c: Call) -> Value:
@@ -122,8 +121,7 @@ def _scatter_elements(c: Call) -> Value:
     axis = normal(c.attrs["axis"], x.rank)
     parts = _by_positions(b, _wrapped(b, c.value(1), x.axis(axis)), axis)
     joined = parts[0] if len(parts) == 1 else b("Concat", *parts, dim=0)
-    shape = _static(x, "it writes into an array")
-    return b("_scatter_set_nd", x, updates, joined, shape=shape)
+    return b("_scatter_set_nd", x, updates, joined, shape=_shape(x))
 
 
 def _scatter_nd(c: Call) -> Value:
@@ -140,8 +138,7 @@ def _scatter_nd(c: Call) -> Value:
     ]
     flat = [b("expand_dims", squeeze(b, r, [r.rank - 1]) if r.rank > 1 else r, axis=0) for r in rows]
     joined = flat[0] if len(flat) == 1 else b("Concat", *flat, dim=0)
-    shape = _static(x, "it writes into an array")
-    return b("_scatter_set_nd", x, updates, joined, shape=shape)
+    return b("_scatter_set_nd", x, updates, joined, shape=_shape(x))
 
 
 def _whole_ranges(b: Builder, x: Value, index: Value) -> list[tuple[int, int]] | None:

@@ -25,7 +25,8 @@ def _batch(c: Call) -> list[Value]:
     scale, shift, mean, variance = (c.value(i) for i in range(1, 5))
     if a.get("spatial", 1) != 1:
         raise Refused("spatial is 0")
-    if all(v.trains and _is_variable(v) for v in (scale, shift, mean, variance)):
+    vectors = all(v.trains or v.known is not None for v in (scale, shift))
+    if vectors and all(v.trains and _is_variable(v) for v in (mean, variance)):
         made = b(
             "BatchNorm",
             x,
@@ -35,7 +36,8 @@ def _batch(c: Call) -> list[Value]:
             variance,
             eps=a["epsilon"],
             momentum=a["momentum"],
-            fix_gamma=False,
+            fix_gamma=scale.name in b.hints.fix_gamma,
+            use_global_stats=mean.name in b.hints.use_global_stats,
         )
         return [made, mean, variance][: max(1, len(c.used))] if any(c.used[1:]) else [made]
     wide = [unsqueeze(b, v, range(1, x.rank - 1)) for v in (scale, shift, mean, variance)]

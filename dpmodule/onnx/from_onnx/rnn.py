@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable
 
@@ -86,6 +87,9 @@ class _Layer:
     def vector(self) -> Value:
         """Return all weights as one vector, as the operator RNN wants them."""
         b, order = self.b, _ORDER[self.kind]
+        whole = self._whole()
+        if whole is not None:
+            return whole
         weights = [
             self._pieces(w, math.prod(w.shapes[0][2:]) * self.hidden, 1)
             for w in (self.weight, self.recurrent)
@@ -104,6 +108,36 @@ class _Layer:
                     parts += [pieces[(2 * d + part) * self.gates + g] for g in order]
         return b("Concat", *parts, dim=0)
 
+    def _whole(self) -> Value | None:
+        """Return the vector that an RNN of ours had, or this layer's part of it; None in files of others."""
+        b, name, layer = self.b, *_layer_of(self.weight.name)
+        count = dict(b.hints.packed).get(name, 0)
+        names = [[f"{name}/{i}/{part}" for part in "WRB"] for i in range(min(count, len(b.params)))]
+        mine = [v.name for v in (self.weight, self.recurrent, self.bias) if v is not None]
+        if mine not in names or not all(each in b.params for row in names for each in row):
+            return None
+        parts = [self._sorted(*(b.params[each] for each in row)) for row in names]
+        whole = b.packed(name, lambda: torch.cat([t for column in zip(*parts) for t in column]))
+        if count == 1:
+            return whole
+        sizes = [t.numel() for column in zip(*parts) for t in column]
+        ends = list(itertools.accumulate(sizes))
+        places = [layer, count + layer]
+        return b(
+            "Concat",
+            *(b("slice_axis", whole, axis=0, begin=ends[i] - sizes[i], end=ends[i]) for i in places),
+            dim=0,
+        )
+
+    def _sorted(
+        self, weight: torch.Tensor, recurrent: torch.Tensor, bias: torch.Tensor
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """Return weights and biases in the order of the operator RNN, each as a vector."""
+        order, rows = list(_ORDER[self.kind]), self.directions
+        weights = [m.reshape(rows, self.gates, -1)[:, order].reshape(rows, -1) for m in (weight, recurrent)]
+        biases = bias.reshape(rows, 2, self.gates, -1)[:, :, order]
+        return torch.cat(weights, 1).reshape(-1), biases.reshape(-1)
+
     def _pieces(self, value: Value, length: int, parts: int) -> Values:
         count = self.directions * self.gates * parts
         flat = self.b("Reshape", value, shape=(count, length))
@@ -117,6 +151,12 @@ class _Layer:
             return self.b("reverse", x, axis=0)
         lengths = cast(self.b, self.lengths, "float32")
         return self.b("SequenceReverse", x, lengths, use_sequence_length=True)
+
+
+def _layer_of(name: str) -> tuple[str, int]:
+    """Return the vector that a weight was cut from, and the layer; see `Hints`."""
+    vector, _, rest = name.removesuffix("/W").rpartition("/")
+    return vector, int(rest) if rest.isdecimal() else 0
 
 
 def _recurrent(c: Call) -> Values:

@@ -142,6 +142,10 @@ class Call:
                 array = np.asarray(value).astype(dtype)
         return self._writer.constant(array, dtype, f"{self.name}/constant")
 
+    def piece(self, value: np.ndarray[Any, Any], name: str) -> str:
+        """Return the name of a constant that is a part of a parameter; equal ones of others are not shared."""
+        return self._writer.piece(value, self.dtypes[0], name)
+
     def ints(self, *values: int) -> str:
         """Return the name of a constant: these numbers, int64 in one axis."""
         return self.const(np.array(values, np.int64), "int64")

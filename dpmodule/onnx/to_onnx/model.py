@@ -9,6 +9,7 @@ import onnx
 from ...base import ArgumentError, ShapeError
 from ...graph import Graph, infer_shapes
 from ...ndarray import NDArray
+from ..hints import fixed_gammas, hints_of, write_hints
 from ..inputs import Inputs
 from .fold import fold_batchnorms
 from .parameters import Parameters
@@ -37,6 +38,7 @@ def translated(
     if fold_batchnorm:
         graph, arrays = fold_batchnorms(graph, arrays)
     known = {name: arrays[name] for name in (n.name for n in graph.inputs) if name in arrays}
+    known |= {name: known[name].ones_like() for name in fixed_gammas(graph) if name in known}
     parameters = Parameters(known)
     shapes = {name: tuple(array.shape) for name, array in known.items()}
     try:
@@ -72,6 +74,9 @@ def translated(
         if name in used:
             parameters.store(name, model.graph.initializer.add())
     model.graph.initializer.extend(each for name, each in writer.initializers.items() if name in used)
+    write_hints(
+        hints_of(graph, writer.initializers), lambda key, text: model.metadata_props.add(key=key, value=text)
+    )
     return model
 
 

@@ -26,10 +26,11 @@ def batch_norm(c: Call) -> str | list[str]:
     """BatchNormalization by the moving statistics."""
     x, gamma, beta, mean, var = c.inputs
     rank, axis = len(c.shapes[0]), getattr(c.a, "axis", 1)
-    if c.a.fix_gamma:
+    known = c.value(1)
+    if c.a.fix_gamma and (known is None or (known != 1).any()):
         gamma = c.const(np.ones(c.numbers(c.shapes[1])))
     x = move_axis(c, x, rank, axis, 1) if rank > 1 else c.emit("Unsqueeze", x, c.ints(0))
-    found = c.emit("BatchNormalization", x, gamma, beta, mean, var, epsilon=c.a.eps)
+    found = c.emit("BatchNormalization", x, gamma, beta, mean, var, epsilon=c.a.eps, momentum=c.a.momentum)
     found = move_axis(c, found, rank, 1, axis) if rank > 1 else c.emit("Squeeze", found, c.ints(0))
     return [found, mean, _second_statistic(c, var)] if c.a.output_mean_var else found
 

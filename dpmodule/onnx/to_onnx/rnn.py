@@ -95,19 +95,25 @@ class _Weights:
         directions = "lr" if self._c.a.bidirectional else "l"
         names = [f"{direction}{layer}" for direction in directions]
         weights = [
-            self._joined([[self._blocks[f"{n}_{part}_weight"]] for n in names]) for part in ("i2h", "h2h")
+            self._joined([[self._blocks[f"{n}_{part}_weight"]] for n in names], f"{layer}/{which}")
+            for part, which in (("i2h", "W"), ("h2h", "R"))
         ]
         biases = [[self._blocks[f"{n}_{part}_bias"] for part in ("i2h", "h2h")] for n in names]
-        return [*weights, self._joined(biases)]
+        return [*weights, self._joined(biases, f"{layer}/B")]
 
-    def _joined(self, rows: Sequence[Sequence[Block]]) -> str:
-        """Return one row for each direction, whose blocks lie one after the other."""
+    def _joined(self, rows: Sequence[Sequence[Block]], label: str) -> str:
+        """Return one row for each direction, whose blocks lie one after the other.
+
+        Args:
+            rows: the blocks.
+            label: what a constant is called, behind the name of the vector that it is cut from.
+        """
         c = self._c
         if self._vector is not None:
             vector = self._vector
-            return c.const(
-                np.stack([np.concatenate([self._sorted(b.of(vector)) for b in row]) for row in rows])
-            )
+            made = np.stack([np.concatenate([self._sorted(b.of(vector)) for b in row]) for row in rows])
+            is_whole = c.inputs[1] == c.node.inputs[1][0].name
+            return c.piece(made, f"{c.inputs[1]}/{label}") if is_whole else c.const(made)
         parts = [[self._cut(block) for block in row] for row in rows]
         joined = [row[0] if len(row) == 1 else c.emit("Concat", *row, axis=0) for row in parts]
         whole = [c.emit("Unsqueeze", row, c.ints(0)) for row in joined]

@@ -117,6 +117,15 @@ class Writer:
             self._constants[key] = name
         return name
 
+    def piece(self, array: np.ndarray[Any, Any], dtype: str, name: str) -> str:
+        """Return the name of a constant that is a part of a parameter: the same if it is asked for again."""
+        made = onnx.TensorProto()
+        fill(made, self._scope + name, array, dtype)
+        if self.initializers.get(made.name) != made:
+            made.name = self.fresh(name)
+            self.initializers[made.name] = made
+        return made.name
+
     def rename(self, start: int, names: Mapping[str, str]) -> None:
         """Give values other names in the nodes from position `start`."""
         for node in self.nodes[start:]:

@@ -84,7 +84,9 @@ def normalize(
     if env.is_train and not a.use_global_stats:
         out, mean, scale, new_mean, new_var = _by_batch(a, x, weight, beta, moving_mean, moving_var)
     else:
-        out = torch.native_batch_norm(x, weight, beta, moving_mean, moving_var, False, 0.0, a.eps)[0]
+        out = torch.native_batch_norm(
+            x, weight, beta, moving_mean, moving_var, False, 1.0 - a.momentum, a.eps
+        )[0]
         mean = scale = moving_mean
     if move:
         out = out.movedim(1, axis)

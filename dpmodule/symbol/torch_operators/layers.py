@@ -369,6 +369,25 @@ def _functional_batch_norm(b: Builder, *given: Any) -> list[Any]:
     return [_batch_norm(b, *given), None, None, given[3], given[4]]
 
 
+@translates("native_batch_norm")
+def _native_batch_norm(b: Builder, *given: Any) -> list[Any]:
+    return [_batch_norm(b, *given), None, None]
+
+
+@translates("_native_batch_norm_legit_no_training")
+def _predicting_batch_norm(
+    b: Builder,
+    value: Value,
+    weight: Value | None,
+    bias: Value | None,
+    mean: Value,
+    var: Value,
+    momentum: float,
+    eps: float,
+) -> list[Any]:
+    return [_batch_norm(b, value, weight, bias, mean, var, False, momentum, eps), None, None]
+
+
 @translates("layer_norm")
 def _layer_norm(
     b: Builder,

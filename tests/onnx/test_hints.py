@@ -1,0 +1,91 @@
+"""What our own files say beside the network, so that it trains as before when it comes back."""
+
+import numpy as np
+import onnx
+import pytest
+
+import dpmodule as mx
+from dpmodule.onnx.hints import Hints, fixed_gammas, read_hints, write_hints
+from helpers.onnx_runs import again, exported
+
+
+def normalized():
+    x = mx.sym.BatchNorm(mx.sym.Variable("data"), momentum=0.7, name="first")
+    x = mx.sym.BatchNorm(x, fix_gamma=False, use_global_stats=True, name="second")
+    rng = np.random.RandomState(0)
+    arrays = {n: rng.rand(3).astype("float32") for n in x.list_inputs() if n != "data"}
+    return x, arrays | {"data": rng.rand(2, 3, 4, 4).astype("float32")}
+
+
+def came_back(symbol, arrays, folder):
+    return again(exported(symbol, arrays, [n for n in arrays if n != "data"]), folder)
+
+
+def test_batch_norms_are_as_they_were(tmp_path):
+    symbol, arrays = normalized()
+    net, args, _ = came_back(symbol, arrays, tmp_path)
+    first, second = (node.a for node in net.graph.nodes if node.op is not None)
+    assert (first.fix_gamma, first.use_global_stats, first.momentum) == (True, False, pytest.approx(0.7))
+    assert (second.fix_gamma, second.use_global_stats) == (False, True)
+    np.testing.assert_array_equal(args["first_gamma"].asnumpy(), [1, 1, 1])
+    np.testing.assert_array_equal(args["second_gamma"].asnumpy(), arrays["second_gamma"])
+
+
+def test_a_scale_that_others_read_keeps_its_values(tmp_path):
+    gamma = mx.sym.Variable("gamma")
+    x = mx.sym.BatchNorm(mx.sym.Variable("data"), gamma, name="norm")
+    both = mx.sym.Group([x, gamma * 2])
+    assert fixed_gammas(both.graph) == []
+    arrays = {n: np.float32([2, 3, 4]) for n in both.list_inputs()} | {"data": np.ones((2, 3), "float32")}
+    net, args, states = came_back(both, arrays, tmp_path)
+    bound = net.bind(mx.cpu(), {**args, "data": mx.nd.ones((2, 3))}, aux_states=states)
+    np.testing.assert_array_equal(bound.forward()[1].asnumpy(), [4, 6, 8])
+
+
+@pytest.mark.parametrize(
+    ("mode", "layers", "both"), [("lstm", 2, True), ("gru", 3, False), ("rnn_tanh", 1, True)]
+)
+def test_weights_of_recurrent_networks_are_one_vector(tmp_path, mode, layers, both):
+    cell = mx.rnn.FusedRNNCell(3, layers, mode, bidirectional=both, prefix="r_")
+    symbol, _ = cell.unroll(4, mx.sym.Variable("data"), layout="NTC", merge_outputs=True)
+    data = np.random.RandomState(1).randn(2, 4, 5).astype("float32")
+    shape = dict(zip(symbol.list_arguments(), symbol.infer_shape(data=data.shape)[0], strict=True))
+    vector = np.random.RandomState(2).randn(*shape["r_parameters"]).astype("float32")
+    net, args, _ = came_back(symbol, {"data": data, "r_parameters": vector}, tmp_path)
+    assert list(args) == ["r_parameters"]
+    np.testing.assert_array_equal(args["r_parameters"].asnumpy(), vector)
+    found, wanted = (
+        s.bind(mx.cpu(), {"data": mx.nd.array(data), "r_parameters": mx.nd.array(vector)})
+        .forward()[0]
+        .asnumpy()
+        for s in (net, symbol)
+    )
+    np.testing.assert_allclose(found, wanted, 1e-5, 1e-6)
+
+
+def test_hints_are_written_and_read():
+    texts = {}
+    write_hints(Hints(), texts.__setitem__)
+    assert texts == {}
+    hints = Hints(frozenset("a"), frozenset("b"), (("c", 2),))
+    write_hints(hints, texts.__setitem__)
+    assert read_hints(texts) == hints
+
+
+@pytest.mark.parametrize(
+    "text", ["", "[]", "{", '{"packed": 3}', '{"packed": {"a": "b"}}', '{"fix_gamma": 4}', "[" * 9999]
+)
+def test_what_cannot_be_understood_is_no_hint(text):
+    assert read_hints({"dpmodule": text}) == Hints()
+
+
+@pytest.mark.parametrize(
+    "text", ['{"packed": {"r_parameters": 99999999}}', '{"packed": {"x": 1}, "fix_gamma": [1]}']
+)
+def test_hints_that_do_not_fit_do_no_harm(tmp_path, text):
+    cell = mx.rnn.FusedRNNCell(3, 1, "lstm", prefix="r_")
+    symbol, _ = cell.unroll(2, mx.sym.Variable("data"), layout="NTC", merge_outputs=True)
+    arrays = {"data": np.ones((1, 2, 1), "float32"), "r_parameters": np.ones(4 * 3 * 6, "float32")}
+    model = exported(symbol, arrays, ["r_parameters"])
+    onnx.helper.set_model_props(model, {"dpmodule": text})
+    assert sorted(again(model, tmp_path)[1]) == [f"r_parameters/0/{part}" for part in "BRW"]
