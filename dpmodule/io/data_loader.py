@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Any
 
-from ..base import StateError, dtype_name, np_dtype
+from ..base import ArgumentError, StateError, dtype_name, np_dtype
 from ..ndarray import NDArray
 from ..streams.checks import check_count
 from .convert import IterableIter
@@ -144,19 +144,30 @@ class DataLoaderIter(CurrentBatch):
         self._batches.reset()
 
     def state_dict(self) -> dict[str, Any]:
-        """Return how many batches of the epoch have been taken, and how random numbers stood when it began."""
-        if self._workers is not None:
-            raise NotImplementedError("DataLoaderIter with workers does not say where it stands")
-        return {"kind": "DataLoaderIter", "batches": self._batches.state_dict()}
+        """Return how many batches of the epoch have been taken, and how random numbers stood when it began.
+
+        What workers have ready counts as unread.
+        """
+        workers = None if self._workers is None else self._workers.state_dict(self._batches.begun)
+        return {"kind": "DataLoaderIter", "batches": self._batches.state_dict(), "workers": workers}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Begin the epoch again as it began then, and leave out the batches that were taken.
 
         Raises:
-            ArgumentError: it was an iterator of another kind.
+            ArgumentError: it was an iterator of another kind, or with another number of workers.
             StateError: the loader gives fewer batches.
         """
         check_state(self, state)
+        workers = state["workers"]
+        if (workers is None) != (self._workers is None):
+            count = 0 if workers is None else workers["workers"]
+            raise ArgumentError(
+                f"DataLoaderIter: the state was saved with {count} workers, here are {len(self.pids)}; give "
+                f"num_workers={count or None}"
+            )
+        if self._workers is not None:
+            self._workers.load_state_dict(workers)
         self._batches.load_state_dict(state["batches"])
         self.current_batch = None
 

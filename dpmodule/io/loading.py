@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from itertools import islice
 from typing import Any
@@ -10,7 +10,7 @@ from typing import Any
 from torch.utils.data import default_collate
 
 from .. import private
-from ..base import StateError
+from ..base import ArgumentError, StateError
 from .feed_worker import Orders
 from .process_feed import END, Feed, FeedOptions
 
@@ -62,6 +62,29 @@ class ProcessLoader:
         self._batches = batches
         self._feed = Feed("DataLoaderIter", [partial(loads, index) for index in range(num_workers)], options)
         self._begun = False
+        self._again: Mapping[str, Any] | None = None
+
+    def state_dict(self, begun: bool) -> dict[str, Any]:
+        """Return which epoch the next iteration would have to begin for the same batches.
+
+        Args:
+            begun: whether those of the one under way are meant, rather than those after it.
+        """
+        epoch = self._feed.epoch_dict()
+        return epoch if begun else {**epoch, "number": epoch["number"] + 1}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Let the next iteration begin the epoch that `state_dict` told of.
+
+        Raises:
+            ArgumentError: there were more workers, or fewer.
+        """
+        if state["workers"] != len(self._feed):
+            raise ArgumentError(
+                f"DataLoaderIter: the state was saved with {state['workers']} workers, here are {len(self._feed)}; "
+                f"give num_workers={state['workers']}"
+            )
+        self._again = state
 
     @property
     def pids(self) -> list[int]:
@@ -70,8 +93,11 @@ class ProcessLoader:
 
     def __iter__(self) -> Iterator[Any]:
         """Begin an epoch."""
-        if self._begun:
+        if self._again is not None:
+            self._feed.begin_again(self._again)
+        elif self._begun:
             self._feed.begin()
+        self._again = None
         self._begun = True
         return _Epoch(self._feed, self._batches)
 
@@ -159,6 +185,12 @@ class _Loading:
         self._show()
         if worker_init is not None:
             worker_init(index)
+
+    def state(self) -> None:
+        """Say nothing: what a dataset gives depends on what is asked of it."""
+
+    def restore(self, state: Any) -> None:
+        """Do nothing, as there is nothing to restore."""
 
     def begin(self, epoch: int) -> Iterator[Any]:
         """Begin an epoch."""
