@@ -148,6 +148,20 @@ class DataIter:
         """
         raise NotImplementedError(f"{type(self).__name__} does not define load_state_dict")
 
+    def take_part(self, num_parts: int, part_index: int) -> None:
+        """Read only one of several equal parts of the examples from now on, and begin an epoch of it.
+
+        Args:
+            num_parts: number of parts.
+            part_index: which part, from 0.
+
+        Raises:
+            ArgumentError: there is no such part.
+            StateError: the iterator reads a part already.
+            NotImplementedError: it cannot; it may have options `num_parts` and `part_index` of its own.
+        """
+        raise NotImplementedError(f"{type(self).__name__} does not define take_part")
+
     def getdata(self) -> Any:
         """Return the arrays of the current batch."""
         return None

@@ -12,6 +12,7 @@ from torch.utils.data import default_collate
 from .. import private
 from ..base import ArgumentError, StateError
 from .feed_worker import Orders
+from .parts import EveryNth
 from .process_feed import END, Feed, FeedOptions
 
 __all__ = ["ProcessLoader"]
@@ -34,6 +35,7 @@ class ProcessLoader:
         worker_init: called in each worker with its number before the dataset is used; may be None.
         num_workers: number of processes.
         options: how they are run.
+        part: number of parts, and which of them to read of an iterable dataset; each worker does so by itself.
     """
 
     def __init__(
@@ -46,6 +48,7 @@ class ProcessLoader:
         worker_init: Callable[[int], object] | None,
         num_workers: int,
         options: FeedOptions,
+        part: tuple[int, int] = (1, 0),
     ) -> None:
         size = None if batches is not None else batch_size
         loads = partial(
@@ -58,6 +61,7 @@ class ProcessLoader:
             worker_init,
             num_workers,
             options.seed,
+            part,
         )
         self._batches = batches
         self._feed = Feed("DataLoaderIter", [partial(loads, index) for index in range(num_workers)], options)
@@ -176,11 +180,13 @@ class _Loading:
         worker_init: Callable[[int], object] | None,
         num_workers: int,
         seed: int,
+        part: tuple[int, int],
         index: int,
         orders: Orders,
     ) -> None:
         self._dataset, self._ordered, self._size = dataset, ordered, batch_size
         self._drop_last, self._collate, self._orders = drop_last, collate, orders
+        self._part = part
         self._show = partial(private.set_worker_info, index, num_workers, seed + index, dataset)
         self._show()
         if worker_init is not None:
@@ -207,7 +213,7 @@ class _Loading:
                 yield self._collated([self._dataset[i] for i in indices])
 
     def _own_batches(self) -> Iterator[Any]:
-        examples = iter(self._dataset)
+        examples = iter(EveryNth(self._dataset, *self._part))
         if self._size is None:
             for batch in examples:
                 yield self._collated(batch)
