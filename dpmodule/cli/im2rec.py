@@ -25,8 +25,9 @@ def add_commands(commands: Any) -> None:
         help="pack a folder of pictures, one folder in it for each class, into a record file",
         description="Write OUT.rec, the pictures of a folder with their classes, OUT.idx, where each of them begins, "
         "and OUT.lst, their numbers, classes and paths, as MXNet's im2rec.py does; mx.io.ImageRecordIter reads them. "
-        "Each folder below FOLDER that has pictures is a class, numbered from 0 in alphabetical order. The files appear "
-        "when everything is written. Pictures that cannot be read are left out and named; the exit status is 1 then.",
+        "Each folder below FOLDER that has pictures is a class, numbered from 0 in alphabetical order. The files "
+        "appear when everything is written. Pictures that cannot be read are left out and named; "
+        "the exit status is 1 then.",
     )
     parser.set_defaults(run=_run)
     parser.add_argument(
