@@ -80,7 +80,7 @@ class IterableIter(CurrentBatch):
         _check_iterable(data)
         self._iterable: Iterable[Any] = data
         self._layout = _Layout(data_names, label_names)
-        self._begun_with = generators.state_dict()
+        self._begun_with: dict[str, Any] | None = generators.state_dict()
         self._taken = 0
         self._items: Iterator[Any] | None = iter(data)
         self._one_shot = self._items is data
@@ -116,6 +116,7 @@ class IterableIter(CurrentBatch):
         if self._one_shot and self._resets > 1:
             raise self._spent()
         self._items = None
+        self._begun_with, self._taken = None, 0
         self.current_batch = None
 
     def iter_next(self) -> bool:
@@ -127,11 +128,20 @@ class IterableIter(CurrentBatch):
         batch, self._peeked = self._peeked, None
         if batch is None:
             batch = self._read()
-        self._taken += 1
+        if batch is not None:
+            self._taken += 1
         return self._keep(batch)
 
+    @property
+    def begun(self) -> bool:
+        """Whether the epoch has been begun: `reset` does not begin one, the next batch does."""
+        return self._begun_with is not None
+
     def state_dict(self) -> dict[str, Any]:
-        """Return how many batches of the epoch have been taken, and how random numbers stood when it began."""
+        """Return how many batches of the epoch have been taken, and how random numbers stood when it began.
+
+        They are None between `reset` and the first batch: the epoch will begin with those that there are then.
+        """
         return {"kind": "IterableIter", "taken": self._taken, "generators": self._begun_with}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -145,10 +155,14 @@ class IterableIter(CurrentBatch):
         if state["taken"]:
             _logger.info("%s: %d batches are read again, to go on behind them", self._name, state["taken"])
         now = generators.state_dict()
-        generators.load_state_dict(state["generators"])
+        if state["generators"] is not None:
+            generators.load_state_dict(state["generators"])
         if not (self._one_shot and self._peeked is not None):
             self._items, self._peeked = None, None
+            self._begun_with = None
         self._taken = 0
+        if not state["taken"] and self._items is None and state["generators"] is not None:
+            self._peeked = self._read()  # begun now, with these random numbers
         for number in range(state["taken"]):
             if not self.iter_next():
                 raise StateError(

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..base import ArgumentError, StateError
 from .desc import DataDesc
+from .to_torch import BatchDataset
 
 __all__ = ["DataBatch", "DataIter", "ResizeIter", "check_state"]
 
@@ -147,6 +148,35 @@ class DataIter:
             ArgumentError: it was an iterator over something else.
         """
         raise NotImplementedError(f"{type(self).__name__} does not define load_state_dict")
+
+    def to_torch(self) -> BatchDataset:
+        """Return the batches as a dataset of torch's, an `IterableDataset`.
+
+        An item is one batch, a tuple of tensors: the arrays of `provide_data`, then those of `provide_label`, without
+        rows that only fill a batch up. The first iteration goes on where the iterator stands, each further one resets
+        it. The tensors are the batch's own memory: copy one before writing into it. A DataLoader over it takes
+        ``batch_size=None`` and no workers.
+
+        Example:
+            >>> it = mx.io.NDArrayIter(np.ones((3, 2)), np.arange(3), batch_size=2)
+            >>> [(x.shape, y.tolist()) for x, y in torch.utils.data.DataLoader(it.to_torch(), batch_size=None)]
+            [(torch.Size([2, 2]), [0.0, 1.0]), (torch.Size([1, 2]), [2.0])]
+        """
+        return BatchDataset(self)
+
+    def take_part(self, num_parts: int, part_index: int) -> None:
+        """Read only one of several equal parts of the examples from now on, and begin an epoch of it.
+
+        Args:
+            num_parts: number of parts.
+            part_index: which part, from 0.
+
+        Raises:
+            ArgumentError: there is no such part.
+            StateError: the iterator reads a part already.
+            NotImplementedError: it cannot; it may have options `num_parts` and `part_index` of its own.
+        """
+        raise NotImplementedError(f"{type(self).__name__} does not define take_part")
 
     def getdata(self) -> Any:
         """Return the arrays of the current batch."""

@@ -1,13 +1,20 @@
 """Runs that are broken off and go on: bit for bit those that were never broken off."""
 
 import logging
+from functools import partial
 
 import numpy as np
 import pytest
 
 import dpmodule as mx
+import dpmodule.autobatch as dy
 from dpmodule.base import ArgumentError, FileError, FileFormatError
+from helpers import datasets, iterators
+from helpers.pictures import FOLDER, NAMES, file_of
 from helpers.small_fits import blobs, classifier, parameters
+
+# Python 3.12 warns of what forked workers do on purpose
+pytestmark = pytest.mark.filterwarnings("ignore:.*multi-threaded.*:DeprecationWarning")
 
 TWO = [mx.cpu(0), mx.cpu(1)]
 
@@ -150,8 +157,237 @@ def test_a_shuffling_loader_of_torch(tmp_path):
     dataset = torch.utils.data.TensorDataset(points.data[0][1].torch(), points.label[0][1].torch())
     check_resumes(
         tmp_path,
-        (7, 20),
+        (7, 13, 20),
         make_data=lambda: torch.utils.data.DataLoader(dataset, batch_size=8, shuffle=True),
+    )
+
+
+def pictures(count):
+    return [file_of(NAMES[i % 3]) for i in range(count)]
+
+
+def recorded(folder, count=23):
+    """Return the path, without its ending, of a record file with an index; labels are 0, 1, 2."""
+    path = folder / "pictures"
+    with mx.recordio.MXIndexedRecordIO(f"{path}.idx", f"{path}.rec", "w") as record:
+        for i, file in enumerate(pictures(count)):
+            record.write_idx(i, mx.recordio.pack((0, float(i % 3), i, 0), file))
+    return path
+
+
+def of_pictures(objects=False):
+    """Return a module that classifies pictures of 4 by 4 pixels."""
+    net = mx.sym.FullyConnected(mx.sym.Variable("data") / 255, num_hidden=3, name="scores")
+    if objects:  # the class of the first object
+        label = mx.sym.slice(mx.sym.Variable("label"), begin=(0, 0, 0), end=(None, 1, 1))
+        label = mx.sym.Reshape(label, shape=(-1,))
+        net = mx.sym.SoftmaxOutput(net, label, name="softmax")
+        return mx.mod.Module(net, label_names=["label"])
+    return mx.mod.Module(mx.sym.SoftmaxOutput(mx.sym.Dropout(net, p=0.2), name="softmax"))
+
+
+IMAGES = {
+    "shuffled": {"shuffle": True, "rand_mirror": True, "rand_crop": True},
+    "in_order": {"path_imgidx": None, "brightness": 0.2},
+    "discard": {"last_batch_handle": "discard", "shuffle": True},
+    "roll_over": {"last_batch_handle": "roll_over", "shuffle": True},
+    "roll_over_in_order": {"last_batch_handle": "roll_over", "path_imgidx": None},
+}
+
+
+def quick(kinds, *names):
+    """Return the names of kinds, all but some of them for the long form."""
+    return [each if each in names else pytest.param(each, marks=pytest.mark.slow) for each in kinds]
+
+
+@pytest.mark.parametrize("kind", quick(IMAGES, "shuffled", "roll_over_in_order"))
+def test_images_changed_by_python(tmp_path, kind):
+    path = recorded(tmp_path)
+    given = {"path_imgrec": f"{path}.rec", "path_imgidx": f"{path}.idx", **IMAGES[kind]}
+    check_resumes(
+        tmp_path,
+        (4, 7),
+        make_data=lambda: mx.image.ImageIter(4, (3, 4, 4), **given),
+        module=of_pictures,
+        num_epoch=2,
+        every=2,
+    )
+
+
+def test_images_and_their_objects(tmp_path):
+    draw = np.random.RandomState(0)
+    rows = [
+        [2, 5, i % 3, *draw.uniform(0, 0.4, 2), *draw.uniform(0.6, 1, 2), f"{NAMES[i % 3]}.png"]
+        for i in range(11)
+    ]
+    check_resumes(
+        tmp_path,
+        (4, 7),
+        num_epoch=2,
+        make_data=lambda: mx.image.ImageDetIter(
+            3, (3, 4, 4), imglist=rows, path_root=FOLDER, shuffle=True, rand_mirror=True
+        ),
+        module=lambda: of_pictures(objects=True),
+        eval_metric=mx.metric.CustomMetric(lambda label, pred: float(pred.sum()), "total"),
+        every=2,
+    )
+
+
+RECORDS = {
+    "shuffled": {"shuffle": True, "rand_mirror": True, "rand_crop": True},
+    "indexed": {"shuffle": True, "max_rotate_angle": 20},
+    "in_order": {"rand_mirror": True},
+    "stale": {"round_batch": False, "rand_mirror": True, "shuffle": True},
+    "fixed": {"seed_aug": 5, "rand_crop": True},
+    "one_ahead": {"prefetch_buffer": 1, "shuffle": True, "rand_mirror": True},
+}
+
+
+@pytest.mark.parametrize("kind", quick(RECORDS, "indexed", "stale", "one_ahead"))
+def test_images_of_records(tmp_path, kind):
+    path = recorded(tmp_path)
+    given = {"path_imgidx": f"{path}.idx" if kind == "indexed" else "", **RECORDS[kind]}
+
+    def data():
+        return mx.io.ImageRecordIter(
+            path_imgrec=f"{path}.rec",
+            data_shape=(3, 4, 4),
+            batch_size=4,
+            verbose=False,
+            preprocess_threads=2,
+            **given,
+        )
+
+    check_resumes(tmp_path, (4, 7), make_data=data, module=of_pictures, num_epoch=2, every=2)
+
+
+def part_of_records(path, **part):
+    return mx.io.ImageRecordIter(
+        path_imgrec=f"{path}.rec",
+        path_imgidx=f"{path}.idx",
+        data_shape=(3, 4, 4),
+        batch_size=4,
+        shuffle=True,
+        rand_mirror=True,
+        verbose=False,
+        **part,
+    )
+
+
+def test_records_whose_epochs_are_cut_short(tmp_path):
+    """The number of changes drawn depends on what was decoded ahead when an epoch was cut."""
+    path = recorded(tmp_path)
+    check_resumes(
+        tmp_path,
+        (4, 5),
+        make_data=lambda: mx.io.ResizeIter(part_of_records(path), 4),
+        module=of_pictures,
+        num_epoch=2,
+        every=2,
+    )
+
+
+def some_points(part_index, num_parts, **options):
+    points = blobs(count=90)
+    data, label = (array[0][1].asnumpy()[part_index::num_parts] for array in (points.data, points.label))
+    return mx.io.NDArrayIter(data, label, 8, shuffle=True, **options)
+
+
+def regression(width):
+    net = mx.sym.Dropout(mx.sym.Reshape(mx.sym.Variable("data"), shape=(-1, width)), p=0.1)
+    net = mx.sym.FullyConnected(net, num_hidden=1, name="f")
+    return mx.mod.Module(mx.sym.LinearRegressionOutput(net, name="softmax"))
+
+
+SLOW = {"eval_metric": "mse", "optimizer_params": {"learning_rate": 1e-4}}
+WORKERS = {
+    "pad": (lambda path: some_points, {}),
+    "roll_over": (lambda path: partial(some_points, last_batch_handle="roll_over"), {}),
+    "drawing": (lambda path: iterators.Drawing, {"module": partial(regression, 3), **SLOW}),
+    "records": (lambda path: partial(part_of_records, recorded(path)), {"module": of_pictures}),
+}
+
+
+@pytest.mark.parametrize("kind", quick(WORKERS, "roll_over", "drawing", "records"))
+def test_worker_processes(tmp_path, kind, caplog):
+    factory, options = WORKERS[kind]
+    factory, made = factory(tmp_path), []
+
+    def data():
+        for each in made:
+            each.close()
+        made[:] = [mx.io.ProcessPrefetchingIter(factory, 2, start_method="fork")]
+        return made[0]
+
+    with caplog.at_level(logging.INFO):
+        check_resumes(
+            tmp_path,
+            (8,) if kind in ("drawing", "records") else (14,),
+            make_data=data,
+            every=3,
+            num_epoch=2,
+            **options,
+        )
+    made[0].close()
+    silent = "the workers' iterators do not say where they stand" in caplog.text
+    assert silent == (kind == "drawing")
+
+
+LOADERS = {
+    "shuffled": lambda: (datasets.Drawn(40), {"shuffle": True}),
+    "iterable": lambda: (datasets.Numbers(40), {}),
+}
+
+
+@pytest.mark.parametrize("workers", [None, 2])
+@pytest.mark.parametrize("kind", LOADERS)
+def test_a_loader_and_its_workers(tmp_path, kind, workers):
+    made = []
+
+    def data():
+        for each in made:
+            each.close()
+        dataset, options = LOADERS[kind]()
+        made[:] = [
+            mx.io.DataLoaderIter(dataset, batch_size=4, num_workers=workers, start_method="fork", **options)
+        ]
+        return made[0]
+
+    check_resumes(
+        tmp_path,
+        (4, 13),
+        make_data=data,
+        num_epoch=2,
+        module=partial(regression, 1 if kind == "shuffled" else 2),
+        **SLOW,
+    )
+    made[0].close()
+
+
+def test_a_program_for_one_example(tmp_path):
+    draw = np.random.RandomState(1)
+    examples = [draw.randn(draw.randint(1, 5), 3).astype("f") for _ in range(30)]
+    labels = [int(each.sum() > 0) for each in examples]
+
+    def module():
+        m = dy.ParameterCollection()
+        weight = m.add_parameters((2, 3), name="W_weight")
+
+        def program(rows, label):
+            scores = weight * dy.dropout(dy.average([dy.inputTensor(row) for row in rows]), 0.2)
+            return None if label is None else dy.pickneglogsoftmax(scores, label), dy.softmax(scores)
+
+        return mx.mod.AutobatchModule(program, m)
+
+    check_resumes(
+        tmp_path,
+        (7, 9),
+        num_epoch=2,
+        make_data=lambda: mx.mod.ExampleIter(examples, labels, 4, shuffle=True),
+        module=module,
+        optimizer="adam",
+        optimizer_params={"learning_rate": 0.05},
+        eval_metric="acc",
     )
 
 
