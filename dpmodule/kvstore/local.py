@@ -154,6 +154,8 @@ class KVStore(KVStoreBase):
         groups = grouped(key, value)
         with torch.no_grad():
             sums = self._sums(groups)
+            if not sums:
+                return
             if self._updater is None:
                 for one, summed in zip(groups, sums, strict=True):
                     self._replace(one, summed)
