@@ -52,6 +52,15 @@ class _Source:
         part = tensor[start : start + length] if self.axis == 0 else tensor.narrow(self.axis, start, length)
         return NDArray(part.clone() if self.read_only else part, self.array.context)
 
+    def part(self, begin: int, end: int) -> _Source:
+        """Return some of the examples, as a view where they are dense."""
+        if isinstance(self.array, (CSRNDArray, RaggedNDArray)):
+            array: NDArray = self.array[begin:end]
+        else:
+            array = NDArray(self.array.raw.narrow(self.axis, begin, end - begin), self.array.context)
+        array.pinned = True
+        return _Source(self.name, array, self.axis, self.read_only)
+
     def gather(self, rows: torch.Tensor) -> NDArray:
         if isinstance(self.array, (CSRNDArray, RaggedNDArray)):
             return self.array.rows(rows)
@@ -200,6 +209,27 @@ class NDArrayIter(DataIter):
         if self.last_batch_handle == "roll_over" and self._last_start < self.cursor < self.num_data:
             rest = self._rows(self.cursor, self.num_data - self.cursor)
         self._begin(rest)
+
+    def shard(self, num_parts: int, part_index: int) -> None:
+        """Read one part of the examples from now on: those from ``n * i // num_parts``; see `DataIter.shard`.
+
+        Raises:
+            ArgumentError: there is no such part, it would be empty, or the iterator reads a part already.
+        """
+        if not 0 <= part_index < num_parts or num_parts > self.num_data or self.num_parts > 1:
+            raise ArgumentError(
+                f"NDArrayIter: part {part_index} of {num_parts} of {self.num_data} examples, in "
+                f"{self.num_parts} parts now; expected a number below that of parts, and an example for each"
+            )
+        begin, end = (self.num_data * i // num_parts for i in (part_index, part_index + 1))
+        self.num_parts = num_parts
+        self._data = [each.part(begin, end) for each in self._data]
+        self._label = [each.part(begin, end) for each in self._label]
+        self.num_data = end - begin
+        self._last_start = self.num_data - self.batch_size
+        self._order = self._idx = None
+        self._watched = _watched(self._data + self._label)
+        self.hard_reset()
 
     def hard_reset(self) -> None:
         """Begin a new epoch and leave out what would have rolled over."""

@@ -125,6 +125,21 @@ class DataIter:
             raise StopIteration
         return DataBatch(self.getdata(), self.getlabel(), self.getpad(), self.getindex())
 
+    num_parts = 1
+    """Into how many parts the examples are split, of which this iterator reads one."""
+
+    def shard(self, num_parts: int, part_index: int) -> None:
+        """Read one part of the examples from now on, from the beginning of an epoch.
+
+        Args:
+            num_parts: number of parts, which differ by one example at most.
+            part_index: which of them, from 0.
+
+        Raises:
+            NotImplementedError: it cannot.
+        """
+        raise NotImplementedError(f"{type(self).__name__} does not define shard")
+
     def iter_next(self) -> bool:
         """Move on to the next batch, and say whether there was one."""
         raise NotImplementedError(f"{type(self).__name__} defines neither next nor iter_next")

@@ -43,7 +43,7 @@ class Ranks:
     Attributes:
         rank: number of this process, from 0.
         size: number of processes.
-        say: what the next `sum` tells the others: numbers by the names in `VOTES`.
+        say: what each `sum` tells the others: numbers by the names in `VOTES`; see `hush`.
         heard: what the last `sum` heard: the sums of these numbers over all processes.
     """
 
@@ -66,7 +66,7 @@ class Ranks:
         Raises:
             LostWorkerError: a process is gone, or did not take part in time.
         """
-        said, self.say = list(self.say.values()), _silence()
+        said = list(self.say.values())
         if self.size == 1:
             self.heard = dict(zip(VOTES, said))
             return list(tensors)
@@ -75,6 +75,10 @@ class Ranks:
         found = self._reduced([told, *tensors])
         self.heard = dict(zip(VOTES, found[0].tolist()))
         return found[1:]
+
+    def hush(self) -> None:
+        """Have nothing more to say than that this process goes on."""
+        self.say = _silence()
 
     def total(self, number: float) -> float:
         """Return the sum of a number over all processes."""
