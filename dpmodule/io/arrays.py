@@ -52,12 +52,13 @@ class _Source:
         part = tensor[start : start + length] if self.axis == 0 else tensor.narrow(self.axis, start, length)
         return NDArray(part.clone() if self.read_only else part, self.array.context)
 
-    def part(self, begin: int, end: int) -> _Source:
-        """Return some of the examples, as a view where they are dense."""
+    def part(self, num_parts: int, part_index: int) -> _Source:
+        """Return every num_parts-th example, as a view where that is possible."""
         if isinstance(self.array, (CSRNDArray, RaggedNDArray)):
-            array: NDArray = self.array[begin:end]
+            array: NDArray = self.array.rows(torch.arange(part_index, self.size, num_parts))
         else:
-            array = NDArray(self.array.raw.narrow(self.axis, begin, end - begin), self.array.context)
+            places = [slice(None)] * self.axis + [slice(part_index, None, num_parts)]
+            array = NDArray(self.array.raw[tuple(places)], self.array.context)
         array.pinned = True
         return _Source(self.name, array, self.axis, self.read_only)
 
@@ -210,22 +211,17 @@ class NDArrayIter(DataIter):
             rest = self._rows(self.cursor, self.num_data - self.cursor)
         self._begin(rest)
 
-    def shard(self, num_parts: int, part_index: int) -> None:
-        """Read one part of the examples from now on: those from ``n * i // num_parts``; see `DataIter.shard`.
-
-        Raises:
-            ArgumentError: there is no such part, it would be empty, or the iterator reads a part already.
-        """
-        if not 0 <= part_index < num_parts or num_parts > self.num_data or self.num_parts > 1:
+    def take_part(self, num_parts: int, part_index: int) -> None:
+        """Read only every num_parts-th example from now on, and begin an epoch; see `DataIter.take_part`."""
+        if not 0 <= part_index < min(num_parts, self.num_data):
             raise ArgumentError(
-                f"NDArrayIter: part {part_index} of {num_parts} of {self.num_data} examples, in "
-                f"{self.num_parts} parts now; expected a number below that of parts, and an example for each"
+                f"NDArrayIter: part_index is {part_index}, expected 0 to {num_parts - 1} (num_parts - 1), and an example "
+                f"for each part; there are {self.num_data}"
             )
-        begin, end = (self.num_data * i // num_parts for i in (part_index, part_index + 1))
         self.num_parts = num_parts
-        self._data = [each.part(begin, end) for each in self._data]
-        self._label = [each.part(begin, end) for each in self._label]
-        self.num_data = end - begin
+        self._data = [each.part(num_parts, part_index) for each in self._data]
+        self._label = [each.part(num_parts, part_index) for each in self._label]
+        self.num_data = _common_size(self._data + self._label)
         self._last_start = self.num_data - self.batch_size
         self._order = self._idx = None
         self._watched = _watched(self._data + self._label)

@@ -128,17 +128,18 @@ class DataIter:
     num_parts = 1
     """Into how many parts the examples are split, of which this iterator reads one."""
 
-    def shard(self, num_parts: int, part_index: int) -> None:
-        """Read one part of the examples from now on, from the beginning of an epoch.
+    def take_part(self, num_parts: int, part_index: int) -> None:
+        """Read only one of several equal parts of the examples from now on, and begin an epoch of it.
 
         Args:
-            num_parts: number of parts, which differ by one example at most.
-            part_index: which of them, from 0.
+            num_parts: number of parts.
+            part_index: which part, from 0: the examples of numbers part_index, part_index + num_parts, ...
 
         Raises:
-            NotImplementedError: it cannot.
+            ArgumentError: there is no such part.
+            NotImplementedError: it cannot; it may have options `num_parts` and `part_index` of its own.
         """
-        raise NotImplementedError(f"{type(self).__name__} does not define shard")
+        raise NotImplementedError(f"{type(self).__name__} does not define take_part")
 
     def iter_next(self) -> bool:
         """Move on to the next batch, and say whether there was one."""

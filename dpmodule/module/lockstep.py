@@ -11,7 +11,7 @@ import torch
 
 from ..base import ArgumentError
 from ..kvstore import KVStoreBase
-from ..ndarray import NDArray, concatenate
+from ..ndarray import NDArray
 from .boundary import BatchBoundary
 
 __all__ = ["Lockstep", "shard"]
@@ -126,13 +126,17 @@ class Lockstep:
             first.merge(other)
         metric.load_state_dict(first.state_dict())
 
-    def join_rows(self, outputs: Sequence[NDArray]) -> list[NDArray]:
-        """Return outputs with the rows of all processes, in the order of their numbers."""
-        every = self.gather([output.raw.cpu() for output in outputs])
-        return [
-            concatenate([NDArray(parts[i].to(output.raw.device), output.context) for parts in every])
-            for i, output in enumerate(outputs)
-        ]
+    def join_rows(self, outputs: Sequence[NDArray], count: int) -> list[NDArray]:
+        """Return outputs for all examples, of which each process has those of every `size`-th.
+
+        Args:
+            outputs: for the examples of this process; each may have several rows for an example.
+            count: how many examples these are.
+        """
+        if self._ranks is None:
+            return list(outputs)
+        every = self._ranks.gather((count, [output.raw.cpu() for output in outputs]))
+        return [_interleaved([(n, parts[i]) for n, parts in every], output) for i, output in enumerate(outputs)]
 
     # what each process has of its own
 
@@ -172,6 +176,16 @@ def _with(metric: Any, state: Any) -> Any:
     return made
 
 
+def _interleaved(parts: Sequence[tuple[int, torch.Tensor]], like: NDArray) -> NDArray:
+    """Return the rows of examples that were dealt out one by one, in their order."""
+    size, total = len(parts), sum(count for count, _ in parts)
+    rows = parts[0][1].shape[0] // parts[0][0]
+    joined = parts[0][1].new_empty((total, rows, *parts[0][1].shape[1:]))
+    for i, (count, part) in enumerate(parts):
+        joined[i::size] = part.reshape(count, rows, *part.shape[1:])
+    return NDArray(joined.flatten(0, 1).to(like.raw.device), like.context)
+
+
 def shard(data: Any, lockstep: Lockstep) -> None:
     """Let an iterator read this process's part of the examples.
 
@@ -181,7 +195,8 @@ def shard(data: Any, lockstep: Lockstep) -> None:
     if getattr(data, "num_parts", 1) == lockstep.size:
         return
     try:
-        data.shard(lockstep.size, lockstep.rank)
+        data.take_part(lockstep.size, lockstep.rank)
+        data.num_parts = lockstep.size
     except (AttributeError, NotImplementedError) as error:
         raise ArgumentError(
             f"fit: shard=True: {type(data).__name__} cannot read a part of its examples; make it with "

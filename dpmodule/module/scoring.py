@@ -227,5 +227,5 @@ def predict(
         )
     merged = [concatenate([outputs[k] for outputs in rows]) for k in range(counts.pop())]
     if getattr(eval_data, "num_parts", 1) > 1:
-        merged = Lockstep(module).join_rows(merged)
+        merged = Lockstep(module).join_rows(merged, eval_data.num_data)
     return merged[0] if len(merged) == 1 and not always_output_list else merged
