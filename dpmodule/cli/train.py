@@ -97,7 +97,9 @@ def _train(
             module.save_checkpoint(args.prefix, epoch + 1, save_optimizer_states=True)
 
     try:
-        with callback.TqdmBar(num_batches, batches.batch_size * workers) if is_first else nullcontext() as bar:
+        with (
+            callback.TqdmBar(num_batches, batches.batch_size * workers) if is_first else nullcontext() as bar
+        ):
             module.fit(
                 batches,
                 eval_metric=["acc", "ce"],
@@ -129,7 +131,9 @@ def _optimizer_params(args: argparse.Namespace, num_batches: int, begin_epoch: i
     return params
 
 
-def _report(args: argparse.Namespace, module: KeepingModule, samples: io.DataIter, kind: str, is_first: bool) -> int:
+def _report(
+    args: argparse.Namespace, module: KeepingModule, samples: io.DataIter, kind: str, is_first: bool
+) -> int:
     """Print the final accuracy and what was written, in the first process; return the exit code."""
     accuracy = dict(module.score(samples, "acc"))["accuracy"]
     if not is_first:

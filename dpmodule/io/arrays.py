@@ -215,8 +215,8 @@ class NDArrayIter(DataIter):
         """Read only every num_parts-th example from now on, and begin an epoch; see `DataIter.take_part`."""
         if not 0 <= part_index < min(num_parts, self.num_data):
             raise ArgumentError(
-                f"NDArrayIter: part_index is {part_index}, expected 0 to {num_parts - 1} (num_parts - 1), and an example "
-                f"for each part; there are {self.num_data}"
+                f"NDArrayIter: part_index is {part_index}, expected 0 to {num_parts - 1} (num_parts - 1), and an "
+                f"example for each part; there are {self.num_data}"
             )
         self.num_parts = num_parts
         self._data = [each.part(num_parts, part_index) for each in self._data]

@@ -80,5 +80,16 @@ def create(name: str = "local", **options: Any) -> KVStoreBase:
 
 
 __getattr__, __dir__ = later.attributes(
-    __name__, __all__, {"buckets": "", "compress": "Compression", "dist": "DistKVStore", "keys": "", "local": "KVStore", "pulse": "", "ranks": "", "reduce": ""}
+    __name__,
+    __all__,
+    {
+        "buckets": "",
+        "compress": "Compression",
+        "dist": "DistKVStore",
+        "keys": "",
+        "local": "KVStore",
+        "pulse": "",
+        "ranks": "",
+        "reduce": "",
+    },
 )

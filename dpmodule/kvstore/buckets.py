@@ -31,7 +31,7 @@ class Bucket:
 
     def parts(self) -> list[torch.Tensor]:
         """Return the tensors, as views of the flat one."""
-        parts = self.flat.split([shape.numel() for shape in self._shapes])
+        parts = torch.split_with_sizes(self.flat, [shape.numel() for shape in self._shapes])
         return [part.view(shape) for part, shape in zip(parts, self._shapes)]
 
 

@@ -99,14 +99,18 @@ class DistKVStore(KVStore):
         for name, array in zip(names, stored):
             if isinstance(array, RowSparseNDArray) and self.num_workers > 1:
                 rows, values = self.ranks.gather(tuple(part.cpu() for part in array.parts()))[0]
-                self._stored[name] = RowSparseNDArray(values, rows, array.shape, cpu()).as_in_context(array.context)
+                self._stored[name] = RowSparseNDArray(values, rows, array.shape, cpu()).as_in_context(
+                    array.context
+                )
 
     def _check_same(self, mine: list[list[Any]]) -> None:
         every = self.ranks.gather(mine)
         for rank, theirs in enumerate(every):
             if theirs == every[0]:
                 continue
-            there, first = next(((a, b) for a, b in zip(theirs, every[0]) if a != b), (len(theirs), len(every[0])))
+            there, first = next(
+                ((a, b) for a, b in zip(theirs, every[0]) if a != b), (len(theirs), len(every[0]))
+            )
             raise ArgumentError(
                 f"kvstore: rank {rank} has another network than rank 0: {_shown(there)} instead of {_shown(first)}; "
                 "all processes have to make the same one"
@@ -202,7 +206,9 @@ class DistKVStore(KVStore):
             ArgumentError: the parameters are wrong, or the store is "dist_async", which sends no gradients.
         """
         if self._every:
-            raise ArgumentError("kvstore 'dist_async' sends no gradients that could be compressed; use 'dist_sync'")
+            raise ArgumentError(
+                "kvstore 'dist_async' sends no gradients that could be compressed; use 'dist_sync'"
+            )
         self._codes = Compression(compression_params)
 
     def barrier(self) -> None:

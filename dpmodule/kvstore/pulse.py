@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from contextlib import suppress
 from typing import Any
 
 __all__ = ["Pulse"]
@@ -37,11 +38,9 @@ class Pulse:
         self._thread.start()
 
     def _beat(self) -> None:
-        while not self._over.wait(_EVERY_S):
-            try:
+        with suppress(RuntimeError):  # the process that has the store is gone
+            while not self._over.wait(_EVERY_S):
                 self._store.add(_key(self._rank), 1)
-            except RuntimeError:  # the process that has the store is gone
-                return
 
     def silent(self) -> list[int]:
         """Return the ranks that give no sign of life; waits for some beats to tell."""

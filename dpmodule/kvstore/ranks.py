@@ -82,7 +82,9 @@ class Ranks:
 
     def total(self, number: float) -> float:
         """Return the sum of a number over all processes."""
-        return number if self.size == 1 else self._reduced([torch.tensor(number, dtype=torch.float64)])[0].item()
+        return (
+            number if self.size == 1 else self._reduced([torch.tensor(number, dtype=torch.float64)])[0].item()
+        )
 
     def mean(self, tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
         """Return the means of tensors over all processes."""
@@ -111,7 +113,8 @@ class Ranks:
             most = max(int(each[i]) for each in counts)
             every = zip(self._gathered(_padded(rows, most)), self._gathered(_padded(values, most)), counts)
             parts = [
-                RowSparseNDArray(v[: int(n[i])], r[: int(n[i])], array.shape, array.context) for r, v, n in every
+                RowSparseNDArray(v[: int(n[i])], r[: int(n[i])], array.shape, array.context)
+                for r, v, n in every
             ]
             found.append(sum_rows(parts, array.context))
         return found
@@ -155,7 +158,9 @@ class Ranks:
     def _watched(self) -> Iterator[None]:
         """Turn what goes wrong between processes into an error that names the lost one."""
         if self._group is None:
-            raise LostWorkerError(f"rank {self.rank}: the group of processes has been broken off by an earlier error")
+            raise LostWorkerError(
+                f"rank {self.rank}: the group of processes has been broken off by an earlier error"
+            )
         try:
             yield
         except (RuntimeError, ValueError) as error:
@@ -219,7 +224,9 @@ def join(kind: str, timeout_s: float) -> Ranks:
     if not dist.is_initialized():
         if any(name not in os.environ for name in _VARIABLES):
             _refuse_dmlc(kind)
-            return _alone(kind, f"neither torchrun nor a process group of the program's own; start it by {_START}")
+            return _alone(
+                kind, f"neither torchrun nor a process group of the program's own; start it by {_START}"
+            )
         _initialize(timeout_s)
     world, known = dist.group.WORLD, _joined.get(timeout_s)
     if known is None or known[0] is not world:

@@ -449,17 +449,21 @@ class TrainingRun:
         row.update(self._evaluate(self._validation))
         self._note(row)
         if not self._options.dry_run:
-            for each in self._callbacks:
-                if each.on_epoch_end(self) is True:
-                    self.stop(f"{type(each).__name__} after epoch {epoch}")
-            for scheduler in _schedulers(module):
-                scheduler.on_epoch_end(self)
-            if self._lockstep.any(self._stopped):
-                self.stop(_ELSEWHERE)
+            self._tell_of_epoch()
         self._saving.begin_epoch()
         self._data.reset()
         if not self._options.dry_run:
             self._saving.after_epoch(self)
+
+    def _tell_of_epoch(self) -> None:
+        """Call whoever wants to hear of the end of an epoch."""
+        for each in self._callbacks:
+            if each.on_epoch_end(self) is True:
+                self.stop(f"{type(each).__name__} after epoch {self.epoch}")
+        for scheduler in _schedulers(self.module):
+            scheduler.on_epoch_end(self)
+        if self._lockstep.any(self._stopped):
+            self.stop(_ELSEWHERE)
 
     def _log(self, text: str, *values: Any) -> None:
         if not self._lockstep.rank:

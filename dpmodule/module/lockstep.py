@@ -136,7 +136,9 @@ class Lockstep:
         if self._ranks is None:
             return list(outputs)
         every = self._ranks.gather((count, [output.raw.cpu() for output in outputs]))
-        return [_interleaved([(n, parts[i]) for n, parts in every], output) for i, output in enumerate(outputs)]
+        return [
+            _interleaved([(n, parts[i]) for n, parts in every], output) for i, output in enumerate(outputs)
+        ]
 
     # what each process has of its own
 

@@ -150,17 +150,24 @@ class Saving:
                     best, self._from = state, (prefix, epoch)
         if best is None and resume != "auto":
             raise FileError(2, "no run has been saved under this prefix; resume='auto' begins one", prefix)
-        if self._lockstep.any(best is None) and best is not None:
+        return self._own_part(best, prefix, here)
+
+    def _own_part(
+        self, state: dict[str, Any] | None, prefix: str, here: Mapping[str, Any]
+    ) -> dict[str, Any] | None:
+        """Return what a state, None if there is none, has of this process."""
+        missing = self._lockstep.any(state is None)
+        if state is None:
+            return None
+        if missing:
             raise ArgumentError(
-                f"fit: not all processes see the run under {prefix!r}; they have to share the folder, or have copies of it"
+                f"fit: not all processes see the run under {prefix!r}; they have to share its folder, or have copies"
             )
-        if best is not None:
-            others = best.get("ranks", [])
-            if 0 < self._lockstep.rank <= len(others) == self._lockstep.size - 1:
-                best = others[self._lockstep.rank - 1]
-            if wrong := differences(best["facts"], here):
-                raise ArgumentError(f"fit: the run under {prefix!r} was another one: {'; '.join(wrong)}")
-        return best
+        every = [state, *state.get("ranks", [])]
+        own: dict[str, Any] = every[self._lockstep.rank] if len(every) == self._lockstep.size else state
+        if wrong := differences(own["facts"], here):
+            raise ArgumentError(f"fit: the run under {prefix!r} was another one: {'; '.join(wrong)}")
+        return own
 
     def load_parameters(self, module: Any, install: Callable[[], None]) -> None:
         """Give a module the parameters, and its optimizer the states, that were saved with the state found.

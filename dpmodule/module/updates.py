@@ -263,10 +263,11 @@ class Updates:
             if name not in self._in_store
         ]
         if store.takes_lists and rows:
-            store.broadcast(*map(list, zip(*rows)))
+            names, values, targets = map(list, zip(*rows))
+            store.broadcast(names, values, targets)
         else:
-            for row in rows:
-                store.broadcast(*row)
+            for name, value, target in rows:
+                store.broadcast(name, value, target)
         self._in_store.update(name for name, _, _ in rows)
 
     def refill(self, store: kv.KVStore) -> None:
@@ -299,8 +300,9 @@ class Updates:
         """Return the sum of the squares of all gradients, as the optimizer gets them before its own clipping."""
         self.kept.give(self.names, self._grads)
         active = self.group.active
-        if _num_summed(self.store) > 1:
-            self.store.sum_up(self.names, [[row[k] for k in active] for row in self._grads])
+        store: Any = self.store
+        if _num_summed(store) > 1:
+            store.sum_up(self.names, [[row[k] for k in active] for row in self._grads])
         total = squared_norm([[row[k] for k in active] for row in self._grads])
         return total * (float(self.optimizer.rescale_grad) * self.scale) ** 2
 

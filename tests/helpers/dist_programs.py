@@ -24,7 +24,9 @@ def mlp(dropout=0.0, norm=False):
 def embedding():
     """Return a network with a table of words whose gradient is row-sparse."""
     table = mx.sym.Variable("table_weight", stype="row_sparse")
-    net = mx.sym.contrib.SparseEmbedding(mx.sym.Variable("data"), table, input_dim=40, output_dim=6, name="table")
+    net = mx.sym.contrib.SparseEmbedding(
+        mx.sym.Variable("data"), table, input_dim=40, output_dim=6, name="table"
+    )
     net = mx.sym.FullyConnected(mx.sym.mean(net, axis=1), num_hidden=3, name="out")
     return mx.sym.SoftmaxOutput(net, name="softmax")
 
