@@ -18,7 +18,6 @@ from ..base import ArgumentError, NonFiniteError, StateError
 from ..callback import BatchEndParam, Callback
 from ..context import Context
 from ..initializer import Uniform
-from ..kvstore.local import KVStore
 from ..ndarray import NDArray
 from .boundary import BatchBoundary
 from .finite import check_choice, first_nonfinite, names_of_nonfinite
@@ -163,7 +162,7 @@ def _prepare_module(module: Trainable, options: FitOptions, data: Any) -> None:
 
 
 def _install_optimizer(module: Any, options: FitOptions, anew: bool) -> None:
-    if anew and isinstance(options.kvstore, KVStore):  # which has these keys, and goes on with them
+    if anew and hasattr(options.kvstore, "replace"):  # which has these keys, and goes on with them
         for each in module.all_updates():
             each.refill(options.kvstore)
         return
