@@ -20,6 +20,7 @@ import dpmodule as mx
 
 from .module import OPTIONS, Trainer
 from .plain import Plain
+from .plain_networks import named_values
 from .serve import Clock
 
 __all__ = ["main"]
@@ -67,6 +68,10 @@ class Theirs:
         """Train on every batch."""
         self.plain.fit()
 
+    def values(self) -> dict[str, torch.Tensor]:
+        """Return the parameters."""
+        return {name: value.detach() for name, value in named_values(self.own).items()}
+
 
 def _measured(run: Callable[[], Any], batches: int) -> dict[str, float]:
     dist.barrier()
@@ -75,18 +80,30 @@ def _measured(run: Callable[[], Any], batches: int) -> dict[str, float]:
     return clock.read(batches)
 
 
+def _apart(sides: dict[str, Any]) -> float:
+    """Return the greatest difference of a parameter, relative to its own size or 1."""
+    ours, theirs = (sides[name].values() for name in ("ours", "theirs"))
+    return max(
+        float((ours[name] - theirs[name]).abs().max() / max(1.0, float(ours[name].abs().max())))
+        for name in ours
+    )
+
+
 def main() -> None:
     """Measure and print."""
     workload, batches, rounds = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
     torch.set_num_threads(1)
     dist.init_process_group("gloo")
     sides = {"ours": Ours(workload, batches), "theirs": Theirs(workload, batches)}
-    found: dict[str, list[dict[str, float]]] = {name: [] for name in sides}
+    found: dict[str, Any] = {name: {"wall": [], "cpu": []} for name in sides}
     for turn in range(rounds + 1):
         for name in sorted(sides, reverse=bool(turn % 2)):
             taken = _measured(sides[name].fit, batches)
             if turn:  # the first one warms up
-                found[name].append(taken)
+                for clock, value in taken.items():
+                    found[name][clock].append(value)
+        if not turn:
+            found["apart"] = _apart(sides)
     if dist.get_rank() == 0:
         print(json.dumps(found))
     dist.destroy_process_group()

@@ -345,7 +345,7 @@ class TrainingRun:
         self._begun = self._epoch_begun = time.monotonic()
         self._stopped = False
         self._saving = Saving(options.checkpoint, self._data, self._lockstep)
-        self._resumed = self._saving.found(options.resume, self._facts())
+        self._resumed = self._saving.found(options.resume, self._facts)
 
     def _facts(self) -> dict[str, Any]:
         return facts(self.module, self._data, self._lockstep.size)

@@ -121,12 +121,12 @@ class Saving:
 
     # going on
 
-    def found(self, resume: str | None, here: Mapping[str, Any]) -> dict[str, Any] | None:
+    def found(self, resume: str | None, here: Callable[[], Mapping[str, Any]]) -> dict[str, Any] | None:
         """Return the newest state to go on from; None if a run is to begin.
 
         Args:
             resume: as `fit` was given it.
-            here: facts about the module and the data.
+            here: returns facts about the module and the data.
 
         Raises:
             ArgumentError: `resume` is "auto" without a checkpoint; or the state is that of another network, optimizer
@@ -153,7 +153,7 @@ class Saving:
         return self._own_part(best, prefix, here)
 
     def _own_part(
-        self, state: dict[str, Any] | None, prefix: str, here: Mapping[str, Any]
+        self, state: dict[str, Any] | None, prefix: str, here: Callable[[], Mapping[str, Any]]
     ) -> dict[str, Any] | None:
         """Return what a state, None if there is none, has of this process."""
         missing = self._lockstep.any(state is None)
@@ -165,7 +165,7 @@ class Saving:
             )
         every = [state, *state.get("ranks", [])]
         own: dict[str, Any] = every[self._lockstep.rank] if len(every) == self._lockstep.size else state
-        if wrong := differences(own["facts"], here):
+        if wrong := differences(own["facts"], here()):
             raise ArgumentError(f"fit: the run under {prefix!r} was another one: {'; '.join(wrong)}")
         return own
 
