@@ -162,7 +162,8 @@ def _prepare_module(module: Trainable, options: FitOptions, data: Any) -> None:
 
 
 def _install_optimizer(module: Any, options: FitOptions, anew: bool) -> None:
-    if anew and not isinstance(options.kvstore, str) and hasattr(options.kvstore, "replace"):  # which has these keys, and goes on with them
+    if anew and not isinstance(options.kvstore, str) and hasattr(options.kvstore, "replace"):
+        # it has these keys, and goes on with them
         for each in module.all_updates():
             each.refill(options.kvstore)
         return
