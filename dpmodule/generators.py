@@ -26,6 +26,7 @@ __all__ = [
     "seed",
     "seed_all",
     "seed_process",
+    "set_rank",
     "set_state",
     "state_dict",
 ]
@@ -33,13 +34,30 @@ __all__ = [
 _generators: dict[Context, torch.Generator] = {}
 _base_seed = 0
 _num_children = 0
+_rank = 0
 _host: np.random.RandomState | None = None
 
 
 def _seed_of(ctx: Context) -> int:
-    """Give every context a stream of its own under one seed."""
+    """Give every context of every rank a stream of its own under one seed."""
     # torch's CPU generator looks at the low 32 bits only
-    return (_base_seed + ctx.device_id * 0x9E3779B9) % 2**32
+    return (_base_seed + ctx.device_id * 0x9E3779B9 + _rank * 0x85EBCA6B) % 2**32
+
+
+def set_rank(rank: int) -> None:
+    """Draw other numbers than the processes that train together with this one do under the same seed.
+
+    Args:
+        rank: this process's number among them; 0 draws what it does alone. The streams of another one begin anew.
+    """
+    global _rank
+    if rank == _rank:
+        return
+    _rank = rank
+    for each, gen in _generators.items():
+        gen.manual_seed(_seed_of(each))
+    if _host is not None:
+        _host.seed(_seed_of(Context("cpu", 0)))
 
 
 def generator(ctx: Context) -> torch.Generator:
@@ -76,7 +94,7 @@ def seed(seed_state: int, ctx: Context | str = "all") -> None:
     number = int(seed_state) % 2**32
     if ctx == "all":
         _base_seed, _num_children = number, 0
-        _host = np.random.RandomState(number)
+        _host = np.random.RandomState(_seed_of(Context("cpu", 0)))
         for each, gen in _generators.items():
             gen.manual_seed(_seed_of(each))
     elif isinstance(ctx, (Context, torch.device, str)):

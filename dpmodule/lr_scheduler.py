@@ -320,7 +320,7 @@ class OneCycle(LRScheduler):
     Example:
         >>> schedule = OneCycle(max_lr=1.0, total_updates=11, warmup_share=0.5, anneal="linear")
         >>> [round(schedule(n), 2) for n in (1, 6, 11)]
-        [0.04, 0.9, 0.0]
+        [0.04, 0.91, 0.0]
 
     Source: Smith and Topin, "Super-Convergence", 2018; the rate of update n is that of torch's `OneCycleLR` after
     n - 1 steps.

@@ -82,7 +82,8 @@ def _add_training_options(group: Any) -> None:
         "--kvstore",
         type=options.store,
         default="local",
-        help="where gradients of several devices are summed: local, device or none (default: local)",
+        help="where gradients of several devices are summed: local, device or none; of several processes, which "
+        "torchrun starts: dist_sync or dist_async (default: local)",
     )
     group.add_argument(
         "--on-nonfinite",

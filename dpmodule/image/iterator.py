@@ -113,6 +113,7 @@ class ImageIter(DataIter):
         self.label_width = label_width
         self.shuffle = shuffle
         self.seq = self._sequence(keys, num_parts, part_index)
+        self.num_parts = num_parts
         self.auglist: list[Any] = CreateAugmenter(data_shape, **kwargs) if aug_list is None else aug_list
         self.cur = 0
         self.last_batch_handle = last_batch_handle

@@ -162,7 +162,7 @@ class NDArrayIter(DataIter):
         self._data, self._label = (
             [each.part(num_parts, part_index) for each in sources] for sources in (self._data, self._label)
         )
-        self._part = [part_index, num_parts]
+        self._part, self.num_parts = [part_index, num_parts], num_parts
         self.num_data = _common_size(self._data + self._label)
 
     def _stand_before_all(self) -> None:

@@ -117,6 +117,7 @@ class DataLoaderIter(CurrentBatch):
         )
         self._dtype = None if dtype is None else dtype_name(dtype)
         self._workers: ProcessLoader | None = None
+        self.num_parts = num_parts
         self._closed = False
         size = self._open()
         super().__init__(size or self._batches.batch_size)
@@ -150,7 +151,7 @@ class DataLoaderIter(CurrentBatch):
             )
         if self._workers is not None:
             self._workers.close()
-        self._plan = replace(self._plan, num_parts=num_parts, part_index=part_index)
+        self._plan, self.num_parts = replace(self._plan, num_parts=num_parts, part_index=part_index), num_parts
         self._open()
 
     def _describe(self, desc: DataDesc) -> DataDesc:

@@ -92,6 +92,9 @@ class DataIter:
         ...         self.left = 4
     """
 
+    num_parts = 1
+    """Into how many parts the examples are split, of which this iterator reads one."""
+
     if TYPE_CHECKING:  # no attributes at run time: subclasses set plain ones in __init__
 
         @property

@@ -94,6 +94,7 @@ class MNISTIter(MXDataIter):
                 "MNISTIter: %d images, shuffle=%s, shape=%s", len(images), o.shuffle, source.data_desc.shape
             )
         super().__init__(source)
+        self.num_parts = o.num_parts
 
 
 describe(MNISTIter, _OPTIONS)

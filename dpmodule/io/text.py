@@ -195,6 +195,7 @@ class LibSVMIter(MXDataIter):
             DataDesc(o.label_name, (o.batch_size, *shape_of_label)),
         )
         super().__init__(_RowSource(end - begin, (first, second), descs, True, o.data_libsvm))
+        self.num_parts = o.num_parts
 
 
 describe(LibSVMIter, _LIBSVM)

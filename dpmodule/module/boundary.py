@@ -19,11 +19,12 @@ class BatchBoundary:
 
     Attributes:
         asked: whether one of them came.
+        number: which one.
     """
 
     def __init__(self, on_ask: Callable[[], None] | None = None) -> None:
         self.asked = False
-        self._number = 0
+        self.number = 0
         self._on_ask = on_ask
         self._previous: dict[int, Any] = {}
 
@@ -45,15 +46,19 @@ class BatchBoundary:
             KeyboardInterrupt: Ctrl-C came.
             SystemExit: SIGTERM came; the exit status is 143, as of a process that it kills.
         """
-        if self._number == signal.SIGTERM:
+        if self.number == signal.SIGTERM:
             raise SystemExit(128 + signal.SIGTERM)
         raise KeyboardInterrupt
 
+    def ask(self, number: int) -> None:
+        """Act as if a signal had come, as it did to a process that trains with this one."""
+        self.number, self.asked = number, True
+
     def _ask(self, number: int, frame: FrameType | None) -> None:
-        self._number = number
-        if self.asked:
+        is_second = self.asked
+        self.ask(number)
+        if is_second:
             self.end()
-        self.asked = True
         if self._on_ask is not None:
             self._on_ask()
 

@@ -22,6 +22,7 @@ from ..ndarray import NDArray
 from .boundary import BatchBoundary
 from .finite import check_choice, first_nonfinite, names_of_nonfinite
 from .history import History
+from .lockstep import Lockstep, shard
 from .protocol import Trainable
 from .run_state import facts, load_module, load_optimizer_bytes, module_state, optimizer_bytes
 from .saving import Saving
@@ -70,25 +71,31 @@ class FitOptions:
     dry_run: bool
     checkpoint: Any
     resume: str | None
+    shard: bool
 
 
-def _skips(module: Trainable, options: FitOptions, epoch: int, nbatch: int) -> bool:
-    """Look for NaN and infinity in outputs and gradients before they are applied; say whether to leave the batch out.
-
-    Raises:
-        NonFiniteError: one was found, and `on_nonfinite` is "raise"; auxiliary states are those before the batch then.
-    """
-    what = first_nonfinite(module)
+def _nonfinite(module: Trainable, options: FitOptions, epoch: int, nbatch: int) -> str | None:
+    """Say what is NaN or infinite in outputs and gradients and forbids to apply them; None if nothing is."""
+    what = None if options.on_nonfinite == "ignore" else first_nonfinite(module)
     if what is None:
-        return False
+        return None
     text = f"{what} is not finite in batch {nbatch} of epoch {epoch}"
     if options.on_nonfinite == "warn":
         module.logger.warning("%s; training goes on, and may spoil the parameters", text)
-        return False
+        return None
+    return text
+
+
+def _leave_out(module: Trainable, options: FitOptions, text: str) -> None:
+    """Leave out a batch in which something is not finite.
+
+    Raises:
+        NonFiniteError: `on_nonfinite` is "raise"; auxiliary states are those before the batch then.
+    """
     module.take_back()
     if options.on_nonfinite == "skip":
         module.logger.warning("%s; the batch is left out", text)
-        return True
+        return
     raise NonFiniteError(
         f"{text}; {_state_of(module)}. A smaller learning rate, clip_gradient or a look at the data may help; "
         'on_nonfinite="skip" leaves such batches out, "warn" or "ignore" goes on'
@@ -155,6 +162,11 @@ def _prepare_module(module: Trainable, options: FitOptions, data: Any) -> None:
 
 
 def _install_optimizer(module: Any, options: FitOptions, anew: bool) -> None:
+    if anew and not isinstance(options.kvstore, str) and hasattr(options.kvstore, "replace"):
+        # it has these keys, and goes on with them
+        for each in module.all_updates():
+            each.refill(options.kvstore)
+        return
     given = {
         "kvstore": options.kvstore,
         "optimizer": options.optimizer,
@@ -201,6 +213,7 @@ def fit(
     dry_run: bool = False,
     checkpoint: Any = None,
     resume: str | None = None,
+    shard: bool = False,
 ) -> History:
     """Train, and return what was measured.
 
@@ -213,7 +226,7 @@ def fit(
         epoch_end_callback: ``(epoch, symbol, arg_params, aux_params)``, or a list of such. One that returns True ends
             training after the epoch.
         batch_end_callback: ``(BatchEndParam)``, or a list of such. One that returns True ends training at once.
-        kvstore: "local", "device", None, or a store.
+        kvstore: "local", "device", None, "dist_sync" or another for several processes, or a store.
         optimizer: name or `Optimizer`.
         optimizer_params: its arguments, a dict or pairs; rescale_grad is 1 / batch size unless given.
         eval_end_callback: called after validation.
@@ -250,6 +263,8 @@ def fit(
         resume: "auto" goes on from the newest state that `checkpoint` has saved, or begins if there is none; another
             text is the prefix of one that has to be there. The rest of the training is, bit for bit, that of one that
             was never broken off; `num_epoch` may be larger.
+        shard: let each process of a kvstore "dist_sync" read its own part of `train_data` and `eval_data`; metrics of
+            these are then those of all parts.
 
     Returns:
         The metrics of every epoch.
@@ -258,6 +273,7 @@ def fit(
         ArgumentError: an argument does not fit.
         NonFiniteError: an output or a gradient is not finite; parameters and auxiliary states are those before the
             batch.
+        LostWorkerError: a process that trains with this one is gone or stopped.
         KeyboardInterrupt: Ctrl-C, raised after the batch that was running; the module stays usable.
         SystemExit: SIGTERM, likewise; its status is 143.
 
@@ -265,6 +281,24 @@ def fit(
     """
     options = FitOptions(**{name: value for name, value in locals().items() if name != "module"})
     return TrainingRun(module, options).train()
+
+
+_ELSEWHERE = "another process ended training"
+
+
+def _lockstep(module: Trainable, options: FitOptions, data: Sequence[Any]) -> Lockstep:
+    """Begin to keep step with the processes that train the same module, from the same parameters."""
+    found = Lockstep(module)
+    if found.several and options.training_step is not None:
+        raise ArgumentError(
+            "fit: a training_step updates by itself, so that several processes cannot keep step; leave it out, or "
+            "train in one process"
+        )
+    found.align(module)
+    if options.shard:
+        for each in data:
+            shard(each, found)
+    return found
 
 
 class TrainingRun:
@@ -295,6 +329,7 @@ class TrainingRun:
         self._data = labelled_iter(module, options.train_data, "fit")
         self._evaluations = _evaluations(module, options.eval_data)
         _prepare_module(module, options, self._data)
+        self._lockstep = _lockstep(module, options, [self._data, *self._evaluations.values()])
         self.metric = metrics.create(options.eval_metric)
         self._validation = self.metric if options.validation_metric is None else options.validation_metric
         # one metric cannot be kept for an epoch and begun anew within it
@@ -307,11 +342,14 @@ class TrainingRun:
         ]
         self._after_batch = _plain(options.batch_end_callback)
         self._after_epoch = _plain(options.epoch_end_callback)
-        self._steps = _Steps(self.module, options)
+        self._steps = _Steps(self.module, options, self._lockstep)
         self._begun = self._epoch_begun = time.monotonic()
         self._stopped = False
-        self._saving = Saving(options.checkpoint, self._data)
-        self._resumed = self._saving.found(options.resume, facts(module, self._data))
+        self._saving = Saving(options.checkpoint, self._data, self._lockstep)
+        self._resumed = self._saving.found(options.resume, self._facts)
+
+    def _facts(self) -> dict[str, Any]:
+        return facts(self.module, self._data, self._lockstep.size)
 
     def state_dict(self, over: bool = False) -> dict[str, Any]:
         """Return what a run needs to go on beyond the files of MXNet, as plain data and arrays.
@@ -326,7 +364,7 @@ class TrainingRun:
             "nbatch": self.nbatch,
             "num_batches": self.num_batches,
             "over": over,
-            "facts": facts(self.module, self._data),
+            "facts": self._facts(),
             "metric": self.metric.state_dict(),
             "steps": self._steps.state_dict(),
             "module": module_state(self.module),
@@ -345,6 +383,7 @@ class TrainingRun:
             self.module, partial(_install_optimizer, self.module, self._options, True)
         )
         load_module(self.module, state["module"])
+        self._lockstep.load_own_state(self.module, state.get("own", ()))
         for each, data in zip(self.module.all_updates(), state["optimizers"]):
             load_optimizer_bytes(each, bytes(data))
         self.metric.load_state_dict(state["metric"])
@@ -397,9 +436,10 @@ class TrainingRun:
         finally:
             module.end_epoch()
         for name, value in found:
-            module.logger.info("Epoch[%d] Train-%s=%f", epoch, name, value)
-        module.logger.info("Epoch[%d] Time cost=%.3f", epoch, time.monotonic() - self._epoch_begun)
+            self._log("Epoch[%d] Train-%s=%f", epoch, name, value)
+        self._log("Epoch[%d] Time cost=%.3f", epoch, time.monotonic() - self._epoch_begun)
         module.sync_contexts()
+        self._lockstep.average_states(module)
         row = {f"train-{name}": value for name, value in found}
         if self._stopped and not self._options.dry_run:  # within the epoch
             self._note(row)
@@ -409,15 +449,25 @@ class TrainingRun:
         row.update(self._evaluate(self._validation))
         self._note(row)
         if not self._options.dry_run:
-            for each in self._callbacks:
-                if each.on_epoch_end(self) is True:
-                    self.stop(f"{type(each).__name__} after epoch {epoch}")
-            for scheduler in _schedulers(module):
-                scheduler.on_epoch_end(self)
+            self._tell_of_epoch()
         self._saving.begin_epoch()
         self._data.reset()
         if not self._options.dry_run:
             self._saving.after_epoch(self)
+
+    def _tell_of_epoch(self) -> None:
+        """Call whoever wants to hear of the end of an epoch."""
+        for each in self._callbacks:
+            if each.on_epoch_end(self) is True:
+                self.stop(f"{type(each).__name__} after epoch {self.epoch}")
+        for scheduler in _schedulers(self.module):
+            scheduler.on_epoch_end(self)
+        if self._lockstep.any(self._stopped):
+            self.stop(_ELSEWHERE)
+
+    def _log(self, text: str, *values: Any) -> None:
+        if not self._lockstep.rank:
+            self.module.logger.info(text, *values)
 
     def _note(self, row: dict[str, float]) -> None:
         self.history.add(self.epoch, self.nbatch, time.monotonic() - self._epoch_begun, row)
@@ -447,45 +497,87 @@ class TrainingRun:
                 count_padding=options.count_padding,
             )
             for name, value in values:
-                self.module.logger.info("%s %s-%s=%f", where, title.capitalize(), name, value)
+                self._log("%s %s-%s=%f", where, title.capitalize(), name, value)
                 found[f"{title}-{name}"] = value
         return found
 
     def _train_epoch(self) -> list[tuple[str, float]]:
         """Train on every batch once, unless it ends before, and return the epoch's metrics."""
-        options, module = self._options, self.module
-        monitor, saving = options.monitor, self._saving
         over, self._resumed = self._resumed is not None and self._resumed["over"], None
-        if over:  # broken off between the last batch and the end of the epoch
-            return self._steps.values(self.metric)
-        batch, batches = _first_batch(self._data, self.epoch)
         values: list[tuple[str, float]] | None = None
+        seen = self.metric
         with BatchBoundary() as boundary:
-            while batch is not None:
-                if monitor is not None:
-                    monitor.tic()
-                self._steps.train(batch, self)
-                asked = boundary.asked
-                due = saving.wants_batch(self.nbatch + 1, asked)
-                if due:  # what is read from now on belongs to the rest of the run
-                    saving.note_position(self.nbatch + 1)
-                following = next(batches, None)
-                if following is not None:
-                    module.prepare(following, sparse_row_id_fn=options.sparse_row_id_fn)
-                else:
-                    self._steps.finish()
-                    values = self._steps.values(self.metric)
-                if monitor is not None:
-                    monitor.toc_print()
-                self._after(batch, following is None)
-                if due:
-                    saving.within_epoch(self, following is None)
-                if asked:
-                    boundary.end()
-                batch = None if self._stopped else following
+            if not over:  # else broken off between the last batch and the end of the epoch
+                values, seen = self._train_batches(boundary)
+            if self._lockstep.several:
+                self._wait_for_others(boundary)
             if boundary.asked:
                 boundary.end()
-        return self._steps.values(self.metric) if values is None else values
+        return self._steps.values(seen) if values is None else values
+
+    def _train_batches(self, boundary: BatchBoundary) -> tuple[list[tuple[str, float]] | None, Any]:
+        """Train on the epoch's batches; return its metrics if they are known, and what measures them if not."""
+        options, module, monitor = self._options, self.module, self._options.monitor
+        saving, lockstep = self._saving, self._lockstep
+        values: list[tuple[str, float]] | None = None
+        seen = self.metric
+        batch, batches = _first_batch(self._data, self.epoch)
+        while batch is not None:
+            if monitor is not None:
+                monitor.tic()
+            self._say_what_is_due(boundary)
+            self._steps.train(batch, self)
+            asked = lockstep.asked(boundary)
+            due = lockstep.take("due") or saving.wants_end(asked)
+            if due:  # what is read from now on belongs to the rest of the run
+                saving.note_position(self.nbatch + 1)
+            following = next(batches, None)
+            if following is not None:
+                module.prepare(following, sparse_row_id_fn=options.sparse_row_id_fn)
+            else:
+                self._steps.finish()
+                if lockstep.several:  # the others may go on, and callbacks begin the metric anew
+                    seen = deepcopy(self.metric)
+                else:
+                    values = self._steps.values(self.metric)
+            if monitor is not None:
+                monitor.toc_print()
+            self._after(batch, following is None)
+            if due:
+                saving.within_epoch(self, following is None)
+            if asked:
+                boundary.end()
+            batch = None if self._stopped else following
+        return values, seen
+
+    def _say_what_is_due(self, boundary: BatchBoundary) -> None:
+        """Tell the processes that train together what is to be done after the batch that comes."""
+        count, every = self.nbatch + 1, self._options.eval_every_n_batches
+        self._lockstep.pass_on(boundary)
+        self._lockstep.say(
+            due=self._saving.wants_batch(count), evaluate=every is not None and count % every == 0
+        )
+
+    def _wait_for_others(self, boundary: BatchBoundary) -> None:
+        """Take part in the updates of processes that have batches left, adding nothing."""
+        lockstep, goes_on = self._lockstep, True
+        while goes_on:
+            lockstep.pass_on(boundary)
+            lockstep.say(stop=self._stopped)
+            goes_on = self._steps.idle(self)
+            self._hear_of_end()
+            if lockstep.take("evaluate"):
+                self._note(self._evaluate(self._between, self.nbatch))
+            asked = lockstep.asked(boundary)
+            if lockstep.take("due") or self._saving.wants_end(asked):
+                self._saving.note_position(self.nbatch)
+                self._saving.within_epoch(self, True)
+            if asked:
+                boundary.end()
+
+    def _hear_of_end(self) -> None:
+        if self._lockstep.take("stop"):
+            self.stop(_ELSEWHERE)
 
     def _after(self, batch: Any, is_last: bool) -> None:
         """Count a batch, call whoever wants to hear of it, and see whether to go on."""
@@ -497,12 +589,9 @@ class TrainingRun:
         for each in self._callbacks:
             if each.on_batch_end(self) is True:
                 self.stop(f"{type(each).__name__} after batch {self.nbatch - 1} of epoch {self.epoch}")
-        if (
-            self._between is not None
-            and self.nbatch % (options.eval_every_n_batches or 1) == 0
-            and not is_last
-        ):
+        if self._lockstep.take("evaluate") and (self._lockstep.several or not is_last):
             self._note(self._evaluate(self._between, self.nbatch))
+        self._hear_of_end()
         if options.dry_run:
             self.stop("dry_run")
         elif options.max_batches is not None and self.num_batches >= options.max_batches:
@@ -537,9 +626,11 @@ class _Steps:
     Args:
         module: what is trained.
         options: the arguments of `fit`.
+        lockstep: the processes that train together.
     """
 
-    def __init__(self, module: Any, options: FitOptions) -> None:
+    def __init__(self, module: Any, options: FitOptions, lockstep: Lockstep) -> None:
+        self._lockstep = lockstep
         self._module = module
         self._options = options
         self._many = options.accumulate > 1
@@ -558,13 +649,49 @@ class _Steps:
             module.keep_gradients()
             self._pending = False
         module.forward_backward(batch)
-        if options.on_nonfinite != "ignore" and _skips(module, options, run.epoch, run.nbatch):
-            return
-        if self._many:
+        bad = _nonfinite(module, options, run.epoch, run.nbatch)
+        if self._lockstep.several and not self._many:
+            bad = self._update_together(bad, run)
+        elif bad is None and self._many:
             self._gather()
-        else:
+        elif bad is None:
             self._update()
+        if bad is not None:
+            _leave_out(module, options, bad)
+            return
         update_metric(module, run.metric, batch, options.count_padding)
+
+    def _update_together(self, bad: str | None, run: TrainingRun) -> str | None:
+        """Update with the gradients of all processes; return what is not finite in one of them, None if nothing is.
+
+        Args:
+            bad: what is not finite here.
+            run: the run.
+        """
+        self._lockstep.say(bad=bad is not None)
+        if bad is not None:
+            self._clear()
+        self._update()
+        if self._lockstep.take("bad") and bad is None:
+            return f"something in another process is not finite in batch {run.nbatch} of epoch {run.epoch}"
+        return bad
+
+    def _clear(self) -> None:
+        for each in self._module.all_updates():
+            each.clear()
+
+    def idle(self, run: TrainingRun) -> bool:
+        """Take part in the update of other processes, adding nothing, and say whether there was one."""
+        self._lockstep.say_idle()
+        if self._many:
+            self._module.scale_gradients(self._base * self._lockstep.size / max(self._lockstep.total(0), 1))
+        self._clear()
+        self._update()
+        if self._lockstep.take("bad"):
+            text = f"something in another process is not finite after batch {run.nbatch} of epoch {run.epoch}"
+            _leave_out(self._module, self._options, text)
+            return True
+        return self._lockstep.take("active")
 
     def _gather(self) -> None:
         """Let the gradients wait for those of further batches, unless these are enough."""
@@ -595,9 +722,8 @@ class _Steps:
         if not self._batches:
             return
         if not self._pending:  # those of the last batch are not to be used
-            for each in self._module.all_updates():
-                each.clear()
-        self._module.scale_gradients(self._base / self._rows)
+            self._clear()
+        self._module.scale_gradients(self._base * self._lockstep.size / self._lockstep.total(self._rows))
         self._pending = False
         self._batches = self._rows = 0
         self._update()
@@ -606,6 +732,7 @@ class _Steps:
         if self._options.clip_global_norm is not None:
             self._module.clip_by_global_norm(self._options.clip_global_norm)
         self._module.update()
+        self._lockstep.hush()
 
     def _by_hand(self, batch: Any, step: Callable[[Any, Any], Any], run: TrainingRun) -> None:
         found = step(self._module, batch)
@@ -623,6 +750,7 @@ class _Steps:
     def values(self, metric: Any) -> list[tuple[str, float]]:
         """Return the metrics of the epoch, and begin anew."""
         if not self._sums:
+            self._lockstep.merge(metric)
             found: list[tuple[str, float]] = metric.get_global_name_value()
             return found
         means = [(name, total / count) for name, (total, count) in self._sums.items()]

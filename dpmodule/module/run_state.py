@@ -18,12 +18,13 @@ from .updates import Updates
 __all__ = ["differences", "facts", "load_module", "load_optimizer_bytes", "module_state", "optimizer_bytes"]
 
 
-def facts(module: Any, data: Any) -> dict[str, Any]:
+def facts(module: Any, data: Any, workers: int = 1) -> dict[str, Any]:
     """Return what has to be the same for a run to go on: the network, the optimizer, the data's form.
 
     Args:
         module: what is trained.
         data: what it is trained on.
+        workers: how many processes train it.
     """
     arg_params, aux_params = module.get_params()
     shapes = {name: list(array.shape) for name, array in {**arg_params, **aux_params}.items()}
@@ -37,6 +38,7 @@ def facts(module: Any, data: Any) -> dict[str, Any]:
         "contexts": [[str(context) for context in each.group.contexts] for each in module.all_updates()],
         "batch_size": getattr(data, "batch_size", None),
         "examples": getattr(data, "num_data", None),
+        "workers": workers,
     }
     return found
 
@@ -68,9 +70,10 @@ def differences(saved: Mapping[str, Any], here: Mapping[str, Any]) -> list[str]:
     elif saved["network"] != here["network"]:
         found.append("the network has other operators or attributes")
     words = {"optimizer": "the optimizer", "contexts": "the contexts", "batch_size": "the batch size"}
-    for key, what in {**words, "examples": "the number of examples"}.items():
-        if saved[key] != here[key]:
-            found.append(f"{what} was {saved[key]}, is {here[key]}")
+    words |= {"examples": "the number of examples", "workers": "the number of processes"}
+    for key, what in words.items():
+        if saved.get(key, 1) != here[key]:
+            found.append(f"{what} was {saved.get(key, 1)}, is {here[key]}")
     return found
 
 

@@ -13,6 +13,7 @@ from .. import commit, generators, run_file
 from ..base import ArgumentError, FileError
 from ..callback.checkpoint import Checkpoint
 from ..symbol import Symbol
+from .lockstep import Lockstep
 from .run_state import differences, load_optimizer_bytes, optimizer_bytes
 
 __all__ = ["Saving"]
@@ -26,9 +27,10 @@ class Saving:
     Args:
         checkpoint: the rules, their prefix, or None: nothing is saved.
         data: the iterator that the run reads.
+        lockstep: the processes that train together; the first one saves for all.
     """
 
-    def __init__(self, checkpoint: Any, data: Any) -> None:
+    def __init__(self, checkpoint: Any, data: Any, lockstep: Lockstep) -> None:
         if isinstance(checkpoint, (str, os.PathLike)):
             checkpoint = Checkpoint(checkpoint)
         if checkpoint is not None and not isinstance(checkpoint, Checkpoint):
@@ -37,6 +39,7 @@ class Saving:
             )
         self._rules: Checkpoint | None = checkpoint
         self._data = data
+        self._lockstep = lockstep
         self._position: dict[str, Any] = {}
         self._before_reset: dict[str, Any] | None = (
             None  # where random numbers stood before the epoch's order was drawn
@@ -45,15 +48,13 @@ class Saving:
 
     # when
 
-    def wants_batch(self, nbatch: int, asked: bool) -> bool:
-        """Say whether to save after so many batches of an epoch.
+    def wants_batch(self, nbatch: int) -> bool:
+        """Say whether to save after so many batches of an epoch."""
+        return self._rules is not None and self._rules.wants_batch(nbatch)
 
-        Args:
-            nbatch: how many there will have been.
-            asked: whether somebody wants the run to end.
-        """
-        rules = self._rules
-        return rules is not None and (rules.wants_batch(nbatch) or (asked and rules.save_on_interrupt))
+    def wants_end(self, asked: bool) -> bool:
+        """Say whether to save because the run ends, if somebody wants it to."""
+        return asked and self._rules is not None and self._rules.save_on_interrupt
 
     def begin_epoch(self) -> None:
         """Note how random numbers stand before the data are put into an order, for iterators that say nothing."""
@@ -93,15 +94,19 @@ class Saving:
         self.note_position(0)
         state = {**run.state_dict(), "epoch": run.epoch + 1, "nbatch": 0}
         self._save(run, run.epoch + 1, {**state, **self._position, "rules": rules.state_dict()})
-        rules.tidy()
+        if not self._lockstep.rank:
+            rules.tidy()
 
     def _save(self, run: Any, epoch: Any, state: Mapping[str, Any]) -> None:
-        if self._rules is None:
+        module = run.module
+        own = self._lockstep.own_state(module)
+        first, *others = self._lockstep.gather({**state, "own": own})
+        if self._rules is None or self._lockstep.rank:
             return
-        prefix, module = self._rules.prefix, run.module
+        prefix = self._rules.prefix
         chain = module.all_updates()
         packed = io.BytesIO()
-        run_file.write(packed, state)
+        run_file.write(packed, {**first, "ranks": others})
         symbol = module.symbol if isinstance(getattr(module, "symbol", None), Symbol) else None
         arg_params, aux_params = module.get_params()
         files.save_checkpoint(
@@ -116,12 +121,12 @@ class Saving:
 
     # going on
 
-    def found(self, resume: str | None, here: Mapping[str, Any]) -> dict[str, Any] | None:
+    def found(self, resume: str | None, here: Callable[[], Mapping[str, Any]]) -> dict[str, Any] | None:
         """Return the newest state to go on from; None if a run is to begin.
 
         Args:
             resume: as `fit` was given it.
-            here: facts about the module and the data.
+            here: returns facts about the module and the data.
 
         Raises:
             ArgumentError: `resume` is "auto" without a checkpoint; or the state is that of another network, optimizer
@@ -145,9 +150,24 @@ class Saving:
                     best, self._from = state, (prefix, epoch)
         if best is None and resume != "auto":
             raise FileError(2, "no run has been saved under this prefix; resume='auto' begins one", prefix)
-        if best is not None and (wrong := differences(best["facts"], here)):
+        return self._own_part(best, prefix, here)
+
+    def _own_part(
+        self, state: dict[str, Any] | None, prefix: str, here: Callable[[], Mapping[str, Any]]
+    ) -> dict[str, Any] | None:
+        """Return what a state, None if there is none, has of this process."""
+        missing = self._lockstep.any(state is None)
+        if state is None:
+            return None
+        if missing:
+            raise ArgumentError(
+                f"fit: not all processes see the run under {prefix!r}; they have to share its folder, or have copies"
+            )
+        every = [state, *state.get("ranks", [])]
+        own: dict[str, Any] = every[self._lockstep.rank] if len(every) == self._lockstep.size else state
+        if wrong := differences(own["facts"], here()):
             raise ArgumentError(f"fit: the run under {prefix!r} was another one: {'; '.join(wrong)}")
-        return best
+        return own
 
     def load_parameters(self, module: Any, install: Callable[[], None]) -> None:
         """Give a module the parameters, and its optimizer the states, that were saved with the state found.

@@ -16,6 +16,7 @@ from ..io import DataBatch
 from ..ndarray import NDArray, array, concatenate
 from ..ndarray.ragged import RaggedNDArray
 from .finite import RowWatch
+from .lockstep import Lockstep
 from .protocol import Trainable
 from .training_data import as_iter, labelled_iter
 
@@ -84,7 +85,7 @@ def score(
     count_padding: bool = False,
     on_nonfinite: str = "warn",
 ) -> list[tuple[str, float]]:
-    """Measure metrics on data.
+    """Measure metrics on data; where processes that train together read a part each, on all of them.
 
     Args:
         module: the module.
@@ -117,6 +118,8 @@ def score(
         update_metric(module, eval_metric, batch, count_padding)
         call_back(callbacks, epoch, nbatch - 1, eval_metric, locals())
     watch.tell()
+    if getattr(eval_data, "num_parts", 1) > 1:
+        Lockstep(module).merge(eval_metric)
     call_back(as_list(score_end_callback), epoch, nbatch, eval_metric, locals())
     found: list[tuple[str, float]] = eval_metric.get_global_name_value()
     return found
@@ -187,6 +190,9 @@ def predict(
 ) -> Any:
     """Return the outputs for data, padding rows cut off.
 
+    Where processes that train together read a part each, every process gets the outputs for all parts, in the order of
+    the examples; without `merge_batches` those for its own.
+
     Args:
         module: the module.
         eval_data: as `train_data` of `fit`, or one array.
@@ -209,6 +215,7 @@ def predict(
         watch.tell()
         outputs = [out.copy() for out in module.get_outputs()]
         return outputs if always_output_list or len(outputs) > 1 else outputs[0]
+    eval_data = as_iter(module, eval_data)
     found = iter_predict(module, eval_data, num_batch, reset, sparse_row_id_fn, on_nonfinite=on_nonfinite)
     rows = [outputs for outputs, _, _ in found]
     if not rows or not merge_batches:
@@ -219,4 +226,6 @@ def predict(
             f"predict: batches have {sorted(counts)} outputs (bucketing?); call with merge_batches=False"
         )
     merged = [concatenate([outputs[k] for outputs in rows]) for k in range(counts.pop())]
+    if getattr(eval_data, "num_parts", 1) > 1:
+        merged = Lockstep(module).join_rows(merged, eval_data.num_data)
     return merged[0] if len(merged) == 1 and not always_output_list else merged

@@ -98,21 +98,24 @@ def make_store(
     return store, on_store
 
 
-def make_optimizer(optimizer: Any, params: Any, group: ParameterGroup, on_store: bool) -> opt.Optimizer:
+def make_optimizer(
+    optimizer: Any, params: Any, group: ParameterGroup, on_store: bool, num_workers: int = 1
+) -> opt.Optimizer:
     """Return an optimizer that knows the parameters' names.
 
     Args:
         optimizer: a name, an `Optimizer`, or a torch class, see `opt.TorchOptimizer`.
-        params: arguments for a named one or a class; rescale_grad is 1 / batch size unless given.
+        params: arguments for a named one or a class; rescale_grad is 1 / (batch size * num_workers) unless given.
         group: whose parameters it updates.
         on_store: whether it runs inside a store, where a parameter has one index for all devices.
+        num_workers: how many processes add up their gradients, each of a whole batch.
 
     Raises:
         ArgumentError: there is no such optimizer, or `params` are no arguments.
     """
     devices = 1 if on_store else len(group.contexts)
     names = {i * devices + k: name for i, name in enumerate(group.param_names) for k in range(devices)}
-    rescale = 1.0 / group.num_samples
+    rescale = 1.0 / (group.num_samples * num_workers)
     if isinstance(optimizer, str) or (callable(optimizer) and not isinstance(optimizer, opt.Optimizer)):
         is_default = params == _DEFAULT_ARGUMENTS and not isinstance(optimizer, str)
         if not isinstance(params, (Mapping, list, tuple)):
@@ -127,11 +130,16 @@ def make_optimizer(optimizer: Any, params: Any, group: ParameterGroup, on_store:
     if optimizer.rescale_grad != rescale:
         warnings.warn(
             f"the optimizer was made outside Module with rescale_grad={optimizer.rescale_grad}, which is not "
-            f"1 / batch size ({rescale}); is this intended?",
+            f"1 / batch size{' of all workers' if num_workers > 1 else ''} ({rescale}); is this intended?",
             stacklevel=6,
         )
     optimizer.idx2name = names
     return optimizer
+
+
+def _num_summed(store: Any) -> int:
+    """Return how many processes add up their gradients in a store."""
+    return store.num_workers if getattr(store, "adds_up", False) else 1
 
 
 class Updates:
@@ -211,7 +219,9 @@ class Updates:
         """
         store, on_store = make_store(wanted.kvstore, group, compression_params)
         on_store = on_store and may_be_inside
-        optimizer = make_optimizer(wanted.optimizer, wanted.optimizer_params, group, on_store)
+        optimizer = make_optimizer(
+            wanted.optimizer, wanted.optimizer_params, group, on_store, _num_summed(store)
+        )
         made = cls(group, optimizer, store, None if on_store else opt.get_updater(optimizer))
         if store is not None:
             made._start(store, may_be_inside)
@@ -247,10 +257,22 @@ class Updates:
     def _start(self, store: kv.KVStoreBase, writes: bool) -> None:
         """Put the parameters into the store, and bring those of the first device to all unless others write them."""
         firsts = self._declared([weights[0] for weights in self._weights])
-        for name, first, weights in zip(self.names, firsts, self._weights):
-            if name not in self._in_store:
-                store.broadcast(name, first, weights if writes else [array.copy() for array in weights])
-                self._in_store.add(name)
+        rows = [
+            (name, first, weights if writes else [array.copy() for array in weights])
+            for name, first, weights in zip(self.names, firsts, self._weights)
+            if name not in self._in_store
+        ]
+        if store.takes_lists and rows:
+            names, values, targets = map(list, zip(*rows))
+            store.broadcast(names, values, targets)
+        else:
+            for name, value, target in rows:
+                store.broadcast(name, value, target)
+        self._in_store.update(name for name, _, _ in rows)
+
+    def refill(self, store: kv.KVStore) -> None:
+        """Put the parameters into the store again, in place of what it has."""
+        store.replace(self.names, self._declared([weights[0] for weights in self._weights]))
 
     def take_in(self) -> None:
         """Put parameters into the store that were not trained when it was made."""
@@ -278,6 +300,9 @@ class Updates:
         """Return the sum of the squares of all gradients, as the optimizer gets them before its own clipping."""
         self.kept.give(self.names, self._grads)
         active = self.group.active
+        store: Any = self.store
+        if _num_summed(store) > 1:
+            store.sum_up(self.names, [[row[k] for k in active] for row in self._grads])
         total = squared_norm([[row[k] for k in active] for row in self._grads])
         return total * (float(self.optimizer.rescale_grad) * self.scale) ** 2
 
@@ -306,6 +331,8 @@ class Updates:
             else:
                 for i, name in enumerate(self.names):
                     self.store.pushpull(name, used[i], targets[i], priority=-i)
+            if getattr(self.store, "held", False):  # other processes want this update dropped
+                return
         if self.updater is not None:
             for indices, grads, weights in self._by_device:
                 self.updater.update_all(

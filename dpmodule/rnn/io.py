@@ -151,7 +151,7 @@ class BucketSentenceIter(DataIter):
 
     def _take(self, rows_of_buckets: list[np.ndarray[Any, Any]], num_parts: int, part_index: int) -> None:
         """Read one part of each bucket's rows, and begin an epoch."""
-        self._part = [part_index, num_parts]
+        self._part, self.num_parts = [part_index, num_parts], num_parts
         self.data = [rows[part_index::num_parts].copy() for rows in rows_of_buckets]
         for size, rows in zip(self.buckets, self.data, strict=True):
             if 0 < len(rows) < self.batch_size:
