@@ -20,12 +20,13 @@ from ..context import Context
 from ..initializer import Uniform
 from ..ndarray import NDArray
 from .boundary import BatchBoundary
-from .finite import check_choice, first_nonfinite, names_of_nonfinite
+from .finite import check_choice, first_nonfinite, names_of_nonfinite, samples_in
 from .history import History
 from .protocol import Trainable
 from .run_state import facts, load_module, load_optimizer_bytes, module_state, optimizer_bytes
 from .saving import Saving
 from .scoring import as_list, update_metric
+from .step_clock import StepClock, repeatable
 from .training_data import bindable, labelled_iter
 
 __all__ = ["FitOptions", "TrainingRun", "fit"]
@@ -70,9 +71,11 @@ class FitOptions:
     dry_run: bool
     checkpoint: Any
     resume: str | None
+    profile: bool
+    deterministic: bool
 
 
-def _skips(module: Trainable, options: FitOptions, epoch: int, nbatch: int) -> bool:
+def _skips(module: Trainable, options: FitOptions, batch: Any, run: TrainingRun) -> bool:
     """Look for NaN and infinity in outputs and gradients before they are applied; say whether to leave the batch out.
 
     Raises:
@@ -81,7 +84,7 @@ def _skips(module: Trainable, options: FitOptions, epoch: int, nbatch: int) -> b
     what = first_nonfinite(module)
     if what is None:
         return False
-    text = f"{what} is not finite in batch {nbatch} of epoch {epoch}"
+    text = f"{what} is not finite in batch {run.nbatch} of epoch {run.epoch}{run.samples_in(batch)}"
     if options.on_nonfinite == "warn":
         module.logger.warning("%s; training goes on, and may spoil the parameters", text)
         return False
@@ -201,6 +204,8 @@ def fit(
     dry_run: bool = False,
     checkpoint: Any = None,
     resume: str | None = None,
+    profile: bool = False,
+    deterministic: bool = False,
 ) -> History:
     """Train, and return what was measured.
 
@@ -250,6 +255,11 @@ def fit(
         resume: "auto" goes on from the newest state that `checkpoint` has saved, or begins if there is none; another
             text is the prefix of one that has to be there. The rest of the training is, bit for bit, that of one that
             was never broken off; `num_epoch` may be larger.
+        profile: log after every epoch how long it waited for data, computed, and updated. Devices are waited for after
+            each of these, which takes time itself.
+        deterministic: use only algorithms that give the same bits every time, as GPUs do not by themselves; some are
+            slower, and torch complains of operators that have none. It holds until `fit` returns. For equal runs also
+            call `mx.random.seed_all` before the module is made.
 
     Returns:
         The metrics of every epoch.
@@ -264,7 +274,8 @@ def fit(
     Source: MXNet 1.9.1 `BaseModule.fit`, including the order of its steps.
     """
     options = FitOptions(**{name: value for name, value in locals().items() if name != "module"})
-    return TrainingRun(module, options).train()
+    with repeatable(deterministic):
+        return TrainingRun(module, options).train()
 
 
 class TrainingRun:
@@ -307,7 +318,8 @@ class TrainingRun:
         ]
         self._after_batch = _plain(options.batch_end_callback)
         self._after_epoch = _plain(options.epoch_end_callback)
-        self._steps = _Steps(self.module, options)
+        self._clock = StepClock(self.module, options.profile)
+        self._steps = _Steps(self.module, options, self._clock)
         self._begun = self._epoch_begun = time.monotonic()
         self._stopped = False
         self._saving = Saving(options.checkpoint, self._data)
@@ -370,6 +382,10 @@ class TrainingRun:
         self._stopped = True
         self.history.ended = self.history.ended or why
 
+    def samples_in(self, batch: Any) -> str:
+        """Return words about the samples of the batch that has just been read; "" if nobody gives them numbers."""
+        return samples_in(self.module, batch, self._data)
+
     def train(self) -> History:
         """Run all epochs that are left."""
         for each in self._callbacks:
@@ -399,6 +415,8 @@ class TrainingRun:
         for name, value in found:
             module.logger.info("Epoch[%d] Train-%s=%f", epoch, name, value)
         module.logger.info("Epoch[%d] Time cost=%.3f", epoch, time.monotonic() - self._epoch_begun)
+        for line in self._clock.lines(time.monotonic() - self._epoch_begun):
+            module.logger.info("Epoch[%d] %s", epoch, line)
         module.sync_contexts()
         row = {f"train-{name}": value for name, value in found}
         if self._stopped and not self._options.dry_run:  # within the epoch
@@ -458,7 +476,8 @@ class TrainingRun:
         over, self._resumed = self._resumed is not None and self._resumed["over"], None
         if over:  # broken off between the last batch and the end of the epoch
             return self._steps.values(self.metric)
-        batch, batches = _first_batch(self._data, self.epoch)
+        with self._clock.data:
+            batch, batches = _first_batch(self._data, self.epoch)
         values: list[tuple[str, float]] | None = None
         with BatchBoundary() as boundary:
             while batch is not None:
@@ -469,10 +488,11 @@ class TrainingRun:
                 due = saving.wants_batch(self.nbatch + 1, asked)
                 if due:  # what is read from now on belongs to the rest of the run
                     saving.note_position(self.nbatch + 1)
-                following = next(batches, None)
-                if following is not None:
-                    module.prepare(following, sparse_row_id_fn=options.sparse_row_id_fn)
-                else:
+                with self._clock.data:
+                    following = next(batches, None)
+                    if following is not None:
+                        module.prepare(following, sparse_row_id_fn=options.sparse_row_id_fn)
+                if following is None:
                     self._steps.finish()
                     values = self._steps.values(self.metric)
                 if monitor is not None:
@@ -537,10 +557,12 @@ class _Steps:
     Args:
         module: what is trained.
         options: the arguments of `fit`.
+        clock: measures how long it takes.
     """
 
-    def __init__(self, module: Any, options: FitOptions) -> None:
+    def __init__(self, module: Any, options: FitOptions, clock: StepClock) -> None:
         self._module = module
+        self._clock = clock
         self._options = options
         self._many = options.accumulate > 1
         self._pending = False  # the last gradients wait for others
@@ -551,14 +573,16 @@ class _Steps:
     def train(self, batch: Any, run: TrainingRun) -> None:
         """Train on a batch, and show the metric what came out."""
         if self._options.training_step is not None:
-            self._by_hand(batch, self._options.training_step, run)
+            with self._clock.compute:
+                self._by_hand(batch, self._options.training_step, run)
             return
         module, options = self._module, self._options
-        if self._pending:
-            module.keep_gradients()
-            self._pending = False
-        module.forward_backward(batch)
-        if options.on_nonfinite != "ignore" and _skips(module, options, run.epoch, run.nbatch):
+        with self._clock.compute:
+            if self._pending:
+                module.keep_gradients()
+                self._pending = False
+            module.forward_backward(batch)
+        if options.on_nonfinite != "ignore" and _skips(module, options, batch, run):
             return
         if self._many:
             self._gather()
@@ -603,9 +627,10 @@ class _Steps:
         self._update()
 
     def _update(self) -> None:
-        if self._options.clip_global_norm is not None:
-            self._module.clip_by_global_norm(self._options.clip_global_norm)
-        self._module.update()
+        with self._clock.update:
+            if self._options.clip_global_norm is not None:
+                self._module.clip_by_global_norm(self._options.clip_global_norm)
+            self._module.update()
 
     def _by_hand(self, batch: Any, step: Callable[[Any, Any], Any], run: TrainingRun) -> None:
         found = step(self._module, batch)

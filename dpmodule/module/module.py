@@ -6,6 +6,7 @@ import logging
 import os
 import warnings
 from collections.abc import Mapping, Sequence
+from copy import deepcopy
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -27,6 +28,7 @@ from .executor_group import DataParallelExecutorGroup
 from .feed import redescribe, resized
 from .first_values import first_values
 from .group_contexts import contexts_of, distinct
+from .lr_search import RateSearch, find_rate
 from .mxnet_compat import MODULE, also_named
 from .stage import Stage, needs, too_early
 from .summary import describe, summarize
@@ -644,6 +646,72 @@ class Module(BaseModule):
         if self._updates is not None:
             self._updates.take_in()
 
+    def lr_find(
+        self,
+        train_data: Any,
+        start_lr: float = 1e-5,
+        end_lr: float = 10.0,
+        num_batches: int = 100,
+        optimizer: Any = None,
+        optimizer_params: Any = None,
+        initializer: Any = None,
+        metric: Any = None,
+    ) -> RateSearch:
+        """Find a learning rate: train a copy of the module on some batches, with a rate that grows from one to the next.
+
+        The module, its optimizer, random numbers, and the position of an iterator that tells it stay as they are; other
+        iterators begin anew. The suggestion is the rate at which the loss has nearly come to its minimum, a large one: for a run
+        whose rate falls in the end.
+
+        Args:
+            train_data: as for `fit`.
+            start_lr: the first rate, above 0.
+            end_lr: the last rate.
+            num_batches: how many rates, and batches, there are; at least 22.
+            optimizer: name, class or `Optimizer`, of which a copy is used; None: the module's own, or "sgd".
+            optimizer_params: its arguments, a dict or pairs; a learning rate among them does nothing.
+            initializer: gives parameters values if the module has none yet; None: as in `fit`.
+            metric: the loss: a name, function or `EvalMetric`; None: that of the network's first output, if it is a
+                loss.
+
+        Returns:
+            The rates, the losses, and the suggestion.
+
+        Raises:
+            ArgumentError: the rates are in no order, too few batches, or the network ends in no loss.
+            StateError: there is no batch, or the loss grows without end at once.
+
+        Source: Smith, "Cyclical learning rates for training neural networks", 2017, section 3.3.
+        """
+        copy = self._copy_to_try()
+        if optimizer is None:
+            optimizer = "sgd" if self.optimizer is None else self.optimizer
+        optimizer = deepcopy(optimizer)
+        return find_rate(
+            copy, train_data, start_lr, end_lr, num_batches, optimizer, optimizer_params, initializer, metric
+        )
+
+    def _copy_to_try(self) -> Module:
+        """Return a module that is not bound, with a copy of this one's parameters if it has some."""
+        made = Module(
+            self._symbol,
+            self._data_names,
+            self._label_names,
+            self.logger,
+            self._context,
+            self._work_load_list,
+            self._fixed_param_names,
+            self._state_names,
+            self._group2ctxs,
+            self._compression_params,
+        )
+        made._run_options = self._run_options
+        if self._stage >= Stage.INITIALIZED:
+            made.preload(*self.get_params())
+        elif self.preloaded is not None:
+            made.preload(*self.preloaded)
+        return made
+
     # computing
 
     def prepare(self, data_batch: Any, sparse_row_id_fn: Any = None) -> None:
@@ -766,7 +834,10 @@ class Module(BaseModule):
 
     @needs(Stage.BOUND)
     def summary(self) -> str:
-        """Return a table of operators with output shapes and numbers of parameters."""
+        """Return a table of operators with output shapes, numbers of parameters, operations and memory, and their sums.
+
+        Operations and memory are counted by the shapes of a whole batch; `explain` tells what one executor really runs.
+        """
         return summarize(self.group)
 
     @needs(Stage.BOUND)

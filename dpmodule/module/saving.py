@@ -93,7 +93,7 @@ class Saving:
         self.note_position(0)
         state = {**run.state_dict(), "epoch": run.epoch + 1, "nbatch": 0}
         self._save(run, run.epoch + 1, {**state, **self._position, "rules": rules.state_dict()})
-        rules.tidy()
+        rules.tidy(run.epoch + 1)
 
     def _save(self, run: Any, epoch: Any, state: Mapping[str, Any]) -> None:
         if self._rules is None:
