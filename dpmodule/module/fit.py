@@ -582,6 +582,8 @@ class _Steps:
                 module.keep_gradients()
                 self._pending = False
             module.forward_backward(batch)
+        if module.overflowed():
+            return
         if options.on_nonfinite != "ignore" and _skips(module, options, batch, run):
             return
         if self._many:
