@@ -1,4 +1,4 @@
-"""Metrics of other libraries, such as TorchMetrics: objects with ``update(preds, target)``, ``compute()``, ``reset()``."""
+"""Metrics of other libraries, such as TorchMetrics: objects with ``update``, ``compute`` and ``reset``."""
 
 from __future__ import annotations
 

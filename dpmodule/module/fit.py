@@ -412,11 +412,7 @@ class TrainingRun:
             found = self._train_epoch()
         finally:
             module.end_epoch()
-        for name, value in found:
-            module.logger.info("Epoch[%d] Train-%s=%f", epoch, name, value)
-        module.logger.info("Epoch[%d] Time cost=%.3f", epoch, time.monotonic() - self._epoch_begun)
-        for line in self._clock.lines(time.monotonic() - self._epoch_begun):
-            module.logger.info("Epoch[%d] %s", epoch, line)
+        self._tell(found)
         module.sync_contexts()
         row = {f"train-{name}": value for name, value in found}
         if self._stopped and not self._options.dry_run:  # within the epoch
@@ -436,6 +432,15 @@ class TrainingRun:
         self._data.reset()
         if not self._options.dry_run:
             self._saving.after_epoch(self)
+
+    def _tell(self, found: list[tuple[str, float]]) -> None:
+        """Log the metrics of an epoch, and how long it took."""
+        log, epoch, time_s = self.module.logger.info, self.epoch, time.monotonic() - self._epoch_begun
+        for name, value in found:
+            log("Epoch[%d] Train-%s=%f", epoch, name, value)
+        log("Epoch[%d] Time cost=%.3f", epoch, time_s)
+        for line in self._clock.lines(time_s):
+            log("Epoch[%d] %s", epoch, line)
 
     def _note(self, row: dict[str, float]) -> None:
         self.history.add(self.epoch, self.nbatch, time.monotonic() - self._epoch_begun, row)
@@ -488,10 +493,7 @@ class TrainingRun:
                 due = saving.wants_batch(self.nbatch + 1, asked)
                 if due:  # what is read from now on belongs to the rest of the run
                     saving.note_position(self.nbatch + 1)
-                with self._clock.data:
-                    following = next(batches, None)
-                    if following is not None:
-                        module.prepare(following, sparse_row_id_fn=options.sparse_row_id_fn)
+                following = self._next(batches)
                 if following is None:
                     self._steps.finish()
                     values = self._steps.values(self.metric)
@@ -506,6 +508,14 @@ class TrainingRun:
             if boundary.asked:
                 boundary.end()
         return self._steps.values(self.metric) if values is None else values
+
+    def _next(self, batches: Iterator[Any]) -> Any:
+        """Return the next batch, prepared; None if there is none."""
+        with self._clock.data:
+            found = next(batches, None)
+            if found is not None:
+                self.module.prepare(found, sparse_row_id_fn=self._options.sparse_row_id_fn)
+        return found
 
     def _after(self, batch: Any, is_last: bool) -> None:
         """Count a batch, call whoever wants to hear of it, and see whether to go on."""

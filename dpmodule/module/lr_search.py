@@ -154,10 +154,11 @@ def _batches(data: Any) -> Iterator[Any]:
     """
     while True:
         data.reset()
-        count = 0
-        for count, batch in enumerate(data, 1):
+        found = False
+        for batch in data:
+            found = True
             yield batch
-        if not count:
+        if not found:
             raise StateError("lr_find: train_data gave no batch")
 
 
@@ -180,7 +181,8 @@ def _search(module: Any, data: Any, rates: list[float], loss: Any) -> RateSearch
         module.update()
     if len(found) < _WINDOW:
         raise StateError(
-            f"lr_find: the loss grew without end within {len(found) + 1} batches; take a smaller start_lr, or look at the data"
+            f"lr_find: the loss grew without end within {len(found) + 1} batches; take a smaller start_lr, or look "
+            "at the data"
         )
     losses = _smooth(found)
     tried = [float(rate) for rate in rates[: len(found)]]

@@ -76,9 +76,9 @@ class Module(BaseModule):
             none. None = as the attribute ``force_mirroring`` of operators, and MXNet's environment variable
             MXNET_BACKWARD_DO_MIRROR, say.
         amp: "bf16" or "fp16": costly operators run in 16 bits, forward and backward, by the lists of `contrib.amp`;
-            parameters, their gradients, checkpoints and outputs stay float32. With "fp16" the loss is scaled by a number
-            that follows the gradients; batches in which they are too large for it are left out, and `fit` saves it with
-            a run. False = not at all; None = as `contrib.amp.init` says.
+            parameters, their gradients, checkpoints and outputs stay float32. With "fp16" the loss is scaled by a
+            number that follows the gradients; batches in which they are too large for it are left out, and `fit` saves
+            it with a run. False = not at all; None = as `contrib.amp.init` says.
 
     Raises:
         ArgumentError: a name is no argument of the symbol, `symbol` is none, `compile` or `amp` is something else, or a

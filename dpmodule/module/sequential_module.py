@@ -334,7 +334,8 @@ class SequentialModule(BaseModule):
 
     @override
     def overflowed(self) -> bool:
-        return any([module.overflowed() for module in self._modules])  # all of them are to notice
+        found = [module.overflowed() for module in self._modules]  # all of them are to notice
+        return any(found)
 
     @override
     def loss_scales(self) -> list[Any]:

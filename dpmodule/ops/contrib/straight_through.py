@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 
+from ...base import Shape
 from ..attrs import boolean, real
 from ..bound import bound
 from ..math.pointwise import in_type_of, round_away, with_gradient
