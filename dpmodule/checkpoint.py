@@ -289,7 +289,7 @@ def files(prefix: str) -> list[str]:
         names = sorted(name for name in os.listdir(folder or ".") if is_one(name))
     except OSError:
         return []
-    endings = (*(f".{each}" for each in FORMATS), ".states", ".json")
+    endings = (*(f".{each}" for each in FORMATS), ".states", ".json", ".run")
     return [os.path.join(folder, name) for name in names if name.endswith(endings)]
 
 

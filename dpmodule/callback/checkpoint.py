@@ -7,10 +7,9 @@ import os
 import re
 from typing import Any
 
-from .. import checkpoint as files
 from ..base import ArgumentError
 from .base import Callback
-from .early_stopping import Best
+from .keep_rules import KeepRules
 
 __all__ = ["Checkpoint"]
 
@@ -56,26 +55,14 @@ class Checkpoint(Callback):
         mode: str = "auto",
         save_on_interrupt: bool = True,
     ) -> None:
-        numbers = {
-            "every_n_epochs": every_n_epochs,
-            "every_n_batches": every_n_batches,
-            "keep_last": keep_last,
-            "keep_best": keep_best,
-        }
-        for name, value in numbers.items():
+        for name, value in (("every_n_epochs", every_n_epochs), ("every_n_batches", every_n_batches)):
             if value is not None and value < 1:
                 raise ArgumentError(f"Checkpoint: {name} is {value}, expected at least 1")
-        if (keep_best is None) != (metric is None):
-            raise ArgumentError("Checkpoint: keep_best and metric belong together; give both or neither")
+        self._rules = KeepRules("Checkpoint", keep_last, keep_best, metric, mode)
         self.prefix = os.fspath(prefix)
         self.every_n_epochs = every_n_epochs
         self.every_n_batches = every_n_batches
         self.save_on_interrupt = save_on_interrupt
-        self._keep_last = keep_last
-        self._keep_best = keep_best
-        self._metric = metric
-        self._order = Best(metric or "", mode)
-        self._values: dict[int, float] = {}
 
     def wants_epoch(self, epoch: int) -> bool:
         """Say whether an epoch is to be saved."""
@@ -91,21 +78,11 @@ class Checkpoint(Callback):
         Raises:
             ArgumentError: nothing of that name is measured.
         """
-        if self._metric is not None:
-            self._values[run.epoch + 1] = run.history[self._metric][-1]
+        self._rules.note(run)
 
-    def tidy(self) -> None:
-        """Remove the sets of epochs that are not to be kept."""
-        if self._keep_last is None and self._keep_best is None:
-            return
-        saved = self.epochs()
-        kept = set(saved[-(self._keep_last or (len(saved) if self._keep_best is None else 1)) :])
-        if self._keep_best is not None:
-            known = [epoch for epoch in saved if epoch in self._values]
-            kept.update(sorted(known, key=lambda e: self._order.rank(self._values[e]))[: self._keep_best])
-        for epoch in saved:
-            if epoch not in kept:
-                self._remove(epoch)
+    def tidy(self, now: int) -> None:
+        """Remove the sets of epochs that are not to be kept; `now` is the number of the last one."""
+        self._rules.tidy(self.prefix, self.epochs(), now)
 
     def epochs(self) -> list[int]:
         """Return the epochs that have been saved with the state of a run, in ascending order."""
@@ -116,20 +93,10 @@ class Checkpoint(Callback):
         )
         return sorted(int(match[1]) for match in found if match)
 
-    def _remove(self, epoch: int) -> None:
-        # the run's state goes first: without it nobody takes the rest for a set to go on from
-        for path in (
-            files.run_file(self.prefix, epoch),
-            files.states_file(self.prefix, epoch),
-            files.params_file(self.prefix, epoch),
-        ):
-            if os.path.exists(path):
-                os.unlink(path)
-
     def state_dict(self) -> dict[str, Any]:
         """Return what is to be saved with a run."""
-        return {"values": dict(self._values)}
+        return {"values": dict(self._rules.values)}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Go on from what `state_dict` returned."""
-        self._values = dict(state["values"])
+        self._rules.values = dict(state["values"])

@@ -33,7 +33,16 @@ def _is_due(epoch: int, period: int) -> bool:
 
 
 def module_checkpoint(
-    mod: Any, prefix: str, period: int = 1, save_optimizer_states: bool = False, format: str = "params"
+    mod: Any,
+    prefix: str,
+    period: int = 1,
+    save_optimizer_states: bool = False,
+    format: str = "params",
+    *,
+    keep_last: int | None = None,
+    keep_best: int | None = None,
+    metric: str | None = None,
+    mode: str = "auto",
 ) -> EpochCallback:
     """Return an epoch callback that saves a module every `period` epochs.
 
@@ -43,6 +52,13 @@ def module_checkpoint(
         period: number of epochs between two checkpoints; less than 1 counts as 1.
         save_optimizer_states: whether to save what training needs to go on.
         format: "params", or "safetensors" for modules whose `save_checkpoint` takes that.
+        keep_last: as for `do_checkpoint`.
+        keep_best: as for `do_checkpoint`.
+        metric: as for `do_checkpoint`.
+        mode: as for `do_checkpoint`.
+
+    Raises:
+        ArgumentError: as from `do_checkpoint`.
     """
     period = max(1, int(period))
     more = {} if format == "params" else {"format": format}
@@ -51,16 +67,34 @@ def module_checkpoint(
         if _is_due(epoch, period):
             mod.save_checkpoint(prefix, epoch + 1, save_optimizer_states, **more)
 
-    return save
+    return _kept("module_checkpoint", save, prefix, period, (keep_last, keep_best, metric, mode))
 
 
-def do_checkpoint(prefix: str, period: int = 1, format: str = "params") -> EpochCallback:
+def do_checkpoint(
+    prefix: str,
+    period: int = 1,
+    format: str = "params",
+    *,
+    keep_last: int | None = None,
+    keep_best: int | None = None,
+    metric: str | None = None,
+    mode: str = "auto",
+) -> EpochCallback:
     """Return an epoch callback that saves symbol and parameters every `period` epochs.
 
     Args:
         prefix: start of the file names: ``<prefix>-symbol.json`` and ``<prefix>-0001.params``.
         period: number of epochs between two checkpoints; less than 1 counts as 1.
         format: "params", or "safetensors": ``<prefix>-0001.safetensors`` holds both.
+        keep_last: how many of the last epochs' files to keep; None keeps all.
+        keep_best: how many of those with the best values of `metric` to keep besides; only `fit` tells them, once the
+            epoch has been evaluated, so the callback then saves after all others.
+        metric: name of a metric in the history of `fit`, such as "validation-accuracy".
+        mode: "max" if larger is better, "min" if smaller is, "auto" tells by the name.
+
+    Raises:
+        ArgumentError: a number to keep is below 1, the mode is unknown, or `keep_best` comes without `metric`; in
+            `fit`: nothing of that name is measured.
     """
     period = max(1, int(period))
 
@@ -70,7 +104,22 @@ def do_checkpoint(prefix: str, period: int = 1, format: str = "params") -> Epoch
 
             save_checkpoint(prefix, epoch + 1, sym, arg, aux, format=format)
 
-    return save
+    return _kept("do_checkpoint", save, prefix, period, (keep_last, keep_best, metric, mode))
+
+
+def _kept(
+    what: str,
+    save: EpochCallback,
+    prefix: str,
+    period: int,
+    keep: tuple[int | None, int | None, str | None, str],
+) -> EpochCallback:
+    """Return an epoch callback that saves, and removes what is not to be kept, if that was asked for."""
+    if keep == (None, None, None, "auto"):
+        return save
+    from .keeping_saver import KeepingSaver
+
+    return KeepingSaver(what, save, prefix, period, keep)
 
 
 def log_train_metric(period: int, auto_reset: bool = False) -> BatchCallback:

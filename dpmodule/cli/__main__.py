@@ -1,7 +1,7 @@
 """The ``dpmodule`` command: picks the subcommand and turns errors into one line and an exit code.
 
 Exit codes: 0 done, 1 a ``--target`` was missed, a ``--tolerance`` exceeded or a model of a folder is unusable, 2 an
-error, 130 interrupted.
+error, 130 interrupted, 143 ended by SIGTERM.
 """
 
 from __future__ import annotations

@@ -120,6 +120,10 @@ def check(args: argparse.Namespace) -> None:
         raise ArgumentError(
             f"--workload has {len(args.workload)} shares, expected {len(args.contexts)}: one for each of --contexts"
         )
+    if args.save_batches is not None and not args.resume:
+        raise ArgumentError(
+            "--save-batches saves the state of a run, which --resume goes on from; give that, too"
+        )
     optimizer_options.check(args)
 
 

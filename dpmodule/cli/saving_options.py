@@ -25,6 +25,12 @@ def add_options(group: Any) -> None:
         metavar="EPOCHS",
         help="save after every so many epochs, and after the last (default: only after the last)",
     )
+    group.add_argument(
+        "--save-batches",
+        type=options.positive,
+        metavar="BATCHES",
+        help="with --resume: also save after every so many batches of an epoch (default: none)",
+    )
     what_is_there = group.add_mutually_exclusive_group()
     what_is_there.add_argument(
         "--load-epoch",
@@ -32,6 +38,13 @@ def add_options(group: Any) -> None:
         metavar="EPOCH",
         help=f"go on from this epoch of PREFIX, optimizer included; {checkpoint.INTERRUPTED!r} goes on from what "
         "Ctrl-C or an error left (default: start anew)",
+    )
+    what_is_there.add_argument(
+        "--resume",
+        action="store_true",
+        help="save the state of the run, too, after every epoch (PREFIX-NNNN.run; without --save-every the last two are "
+        "kept) and when SIGTERM or Ctrl-C ends it (PREFIX-last.*), and go on from the newest if there is one: bit for "
+        "bit as if it had never ended",
     )
     what_is_there.add_argument(
         "--overwrite",

@@ -12,7 +12,7 @@ from .. import callback, checkpoint, initializer, io, kvstore, lr_scheduler, opt
 from . import data, files, fit_options, saved, starting
 from .command import Command
 from .data import Samples
-from .keeping import KeepingModule, remove_interrupted, save_interrupted
+from .keeping import KeepingModule, remove_interrupted, save_interrupted, tell_resume
 from .shapes import width
 
 __all__ = ["add_commands"]
@@ -113,14 +113,29 @@ def _train(
                 batch_end_callback=bar,
                 epoch_end_callback=save,
                 on_nonfinite=args.on_nonfinite,
+                checkpoint=_checkpoint(args) if args.resume else None,
+                resume="auto" if args.resume else None,
             )
     except BaseException:
         if not is_first:
             raise
-        save_interrupted(module.last_finite(), module.symbol, args.prefix, command)
+        if args.resume:
+            tell_resume(args.prefix, command)
+        else:
+            save_interrupted(module.last_finite(), module.symbol, args.prefix, command)
         raise
     if is_first and args.load_epoch == checkpoint.INTERRUPTED:
         remove_interrupted(args.prefix)
+
+
+def _checkpoint(args: argparse.Namespace) -> callback.Checkpoint:
+    """Return what saves the state of the run."""
+    return callback.Checkpoint(
+        args.prefix,
+        every_n_epochs=args.save_every or 1,
+        every_n_batches=args.save_batches,
+        keep_last=None if args.save_every else 2,
+    )
 
 
 def _optimizer_params(args: argparse.Namespace, num_batches: int, begin_epoch: int) -> dict[str, Any]:

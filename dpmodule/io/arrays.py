@@ -336,6 +336,10 @@ class NDArrayIter(DataIter):
             return max(0, self.cursor - self._last_start)
         return max(0, -self.cursor)
 
+    def getindex(self) -> np.ndarray[Any, Any]:
+        """Return the numbers of the current batch's rows, those that fill it up included."""
+        return self._batch_rows().numpy()
+
     def _parts(self, sources: list[_Source]) -> list[NDArray]:
         start, size = self.cursor, self.batch_size
         if self._order is None and 0 <= start <= self._last_start:

@@ -151,7 +151,10 @@ class DataLoaderIter(CurrentBatch):
             )
         if self._workers is not None:
             self._workers.close()
-        self._plan, self.num_parts = replace(self._plan, num_parts=num_parts, part_index=part_index), num_parts
+        self._plan, self.num_parts = (
+            replace(self._plan, num_parts=num_parts, part_index=part_index),
+            num_parts,
+        )
         self._open()
 
     def _describe(self, desc: DataDesc) -> DataDesc:

@@ -7,6 +7,7 @@ from typing import Any
 
 from ..base import ArgumentError
 from .base import EvalMetric, alias, registry
+from .outside import OutsideMetric, is_outside
 
 __all__ = ["CompositeEvalMetric", "create"]
 
@@ -18,7 +19,8 @@ def create(metric: Any, *args: Any, **kwargs: Any) -> EvalMetric:
 
     Args:
         metric: a registered name ("acc"), a function of label and prediction, a metric class, a metric (returned as
-            it is), or a list of these for a composite.
+            it is), one of another library with ``update(preds, target)``, ``compute()`` and ``reset()``, as
+            TorchMetrics has them, or a list of these for a composite.
         *args: further arguments of the metric.
         **kwargs: further arguments of the metric.
 
@@ -31,6 +33,8 @@ def create(metric: Any, *args: Any, **kwargs: Any) -> EvalMetric:
     """
     if isinstance(metric, type) and issubclass(metric, EvalMetric):
         return metric(*args, **kwargs)
+    if is_outside(metric) and not isinstance(metric, EvalMetric):
+        return OutsideMetric(metric, *args, **kwargs)
     if callable(metric) and not isinstance(metric, EvalMetric):
         from .custom import CustomMetric
 

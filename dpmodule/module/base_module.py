@@ -408,6 +408,18 @@ class BaseModule:
         """Return the name of a parameter whose gradient of the last backward is not finite; None if none is known."""
         return None
 
+    def overflowed(self) -> bool:
+        """Say whether gradients of the last backward are too large for float16, so that it has to be left out.
+
+        If so, auxiliary states are those before the batch, and the next one's loss is scaled by less. `update` asks by
+        itself, and does nothing then; see ``Module(amp="fp16")``.
+        """
+        return False
+
+    def loss_scales(self) -> list[Any]:
+        """Return the scales of losses that are trained on in float16, to be saved with a run; none here."""
+        return []
+
     def take_back(self) -> None:
         """Put auxiliary states back to what they were before the last backward; there are none here."""
 

@@ -61,6 +61,7 @@ class BucketingModule(BaseModule):
         max_buckets: how many buckets, the default one included, keep their executors; the one used longest ago
             goes first, and is made again when it comes back. None = all.
         compile: whether `torch.compile` compiles the network of every bucket; see `Module`.
+        amp: "bf16" or "fp16": train in 16 bits; see `Module`.
         cuda_graphs: whether runs are recorded on GPUs; see `Module`. Changing the bucket drops a recording.
         mirror: what backward computes again instead of keeping it; see `Module`.
 
@@ -84,6 +85,7 @@ class BucketingModule(BaseModule):
         *,
         max_buckets: int | None = None,
         compile: Any = None,
+        amp: Any = None,
         cuda_graphs: bool | None = None,
         mirror: bool | int | None = None,
     ) -> None:
@@ -103,6 +105,7 @@ class BucketingModule(BaseModule):
             "group2ctxs": group2ctxs,
             "compression_params": compression_params,
             "compile": compile,
+            "amp": amp,
             "cuda_graphs": cuda_graphs,
             "mirror": mirror,
         }
@@ -401,6 +404,14 @@ class BucketingModule(BaseModule):
     @override
     def bad_gradient(self) -> str | None:
         return self._curr_module.bad_gradient()
+
+    @override
+    def overflowed(self) -> bool:
+        return self._curr_module.overflowed()
+
+    @override
+    def loss_scales(self) -> list[Any]:
+        return self._curr_module.loss_scales()
 
     @override
     def take_back(self) -> None:

@@ -20,13 +20,14 @@ from ..context import Context
 from ..initializer import Uniform
 from ..ndarray import NDArray
 from .boundary import BatchBoundary
-from .finite import check_choice, first_nonfinite, names_of_nonfinite
+from .finite import check_choice, first_nonfinite, names_of_nonfinite, samples_in
 from .history import History
 from .lockstep import Lockstep, shard
 from .protocol import Trainable
 from .run_state import facts, load_module, load_optimizer_bytes, module_state, optimizer_bytes
 from .saving import Saving
 from .scoring import as_list, update_metric
+from .step_clock import StepClock, repeatable
 from .training_data import bindable, labelled_iter
 
 __all__ = ["FitOptions", "TrainingRun", "fit"]
@@ -72,14 +73,16 @@ class FitOptions:
     checkpoint: Any
     resume: str | None
     shard: bool
+    profile: bool
+    deterministic: bool
 
 
-def _nonfinite(module: Trainable, options: FitOptions, epoch: int, nbatch: int) -> str | None:
+def _nonfinite(module: Trainable, options: FitOptions, batch: Any, run: TrainingRun) -> str | None:
     """Say what is NaN or infinite in outputs and gradients and forbids to apply them; None if nothing is."""
     what = None if options.on_nonfinite == "ignore" else first_nonfinite(module)
     if what is None:
         return None
-    text = f"{what} is not finite in batch {nbatch} of epoch {epoch}"
+    text = f"{what} is not finite in batch {run.nbatch} of epoch {run.epoch}{run.samples_in(batch)}"
     if options.on_nonfinite == "warn":
         module.logger.warning("%s; training goes on, and may spoil the parameters", text)
         return None
@@ -214,6 +217,8 @@ def fit(
     checkpoint: Any = None,
     resume: str | None = None,
     shard: bool = False,
+    profile: bool = False,
+    deterministic: bool = False,
 ) -> History:
     """Train, and return what was measured.
 
@@ -265,6 +270,11 @@ def fit(
             was never broken off; `num_epoch` may be larger.
         shard: let each process of a kvstore "dist_sync" read its own part of `train_data` and `eval_data`; metrics of
             these are then those of all parts.
+        profile: log after every epoch how long it waited for data, computed, and updated. Devices are waited for after
+            each of these, which takes time itself.
+        deterministic: use only algorithms that give the same bits every time, as GPUs do not by themselves; some are
+            slower, and torch complains of operators that have none. It holds until `fit` returns. For equal runs also
+            call `mx.random.seed_all` before the module is made.
 
     Returns:
         The metrics of every epoch.
@@ -280,7 +290,8 @@ def fit(
     Source: MXNet 1.9.1 `BaseModule.fit`, including the order of its steps.
     """
     options = FitOptions(**{name: value for name, value in locals().items() if name != "module"})
-    return TrainingRun(module, options).train()
+    with repeatable(deterministic):
+        return TrainingRun(module, options).train()
 
 
 _ELSEWHERE = "another process ended training"
@@ -342,7 +353,8 @@ class TrainingRun:
         ]
         self._after_batch = _plain(options.batch_end_callback)
         self._after_epoch = _plain(options.epoch_end_callback)
-        self._steps = _Steps(self.module, options, self._lockstep)
+        self._clock = StepClock(self.module, options.profile)
+        self._steps = _Steps(self.module, options, self._lockstep, self._clock)
         self._begun = self._epoch_begun = time.monotonic()
         self._stopped = False
         self._saving = Saving(options.checkpoint, self._data, self._lockstep)
@@ -409,6 +421,10 @@ class TrainingRun:
         self._stopped = True
         self.history.ended = self.history.ended or why
 
+    def samples_in(self, batch: Any) -> str:
+        """Return words about the samples of the batch that has just been read; "" if nobody gives them numbers."""
+        return samples_in(self.module, batch, self._data)
+
     def train(self) -> History:
         """Run all epochs that are left."""
         for each in self._callbacks:
@@ -435,9 +451,7 @@ class TrainingRun:
             found = self._train_epoch()
         finally:
             module.end_epoch()
-        for name, value in found:
-            self._log("Epoch[%d] Train-%s=%f", epoch, name, value)
-        self._log("Epoch[%d] Time cost=%.3f", epoch, time.monotonic() - self._epoch_begun)
+        self._tell(found)
         module.sync_contexts()
         self._lockstep.average_states(module)
         row = {f"train-{name}": value for name, value in found}
@@ -468,6 +482,15 @@ class TrainingRun:
     def _log(self, text: str, *values: Any) -> None:
         if not self._lockstep.rank:
             self.module.logger.info(text, *values)
+
+    def _tell(self, found: list[tuple[str, float]]) -> None:
+        """Log the metrics of an epoch, and how long it took."""
+        epoch, time_s = self.epoch, time.monotonic() - self._epoch_begun
+        for name, value in found:
+            self._log("Epoch[%d] Train-%s=%f", epoch, name, value)
+        self._log("Epoch[%d] Time cost=%.3f", epoch, time_s)
+        for line in self._clock.lines(time_s):
+            self._log("Epoch[%d] %s", epoch, line)
 
     def _note(self, row: dict[str, float]) -> None:
         self.history.add(self.epoch, self.nbatch, time.monotonic() - self._epoch_begun, row)
@@ -517,11 +540,12 @@ class TrainingRun:
 
     def _train_batches(self, boundary: BatchBoundary) -> tuple[list[tuple[str, float]] | None, Any]:
         """Train on the epoch's batches; return its metrics if they are known, and what measures them if not."""
-        options, module, monitor = self._options, self.module, self._options.monitor
+        monitor = self._options.monitor
         saving, lockstep = self._saving, self._lockstep
         values: list[tuple[str, float]] | None = None
         seen = self.metric
-        batch, batches = _first_batch(self._data, self.epoch)
+        with self._clock.data:
+            batch, batches = _first_batch(self._data, self.epoch)
         while batch is not None:
             if monitor is not None:
                 monitor.tic()
@@ -531,10 +555,8 @@ class TrainingRun:
             due = lockstep.take("due") or saving.wants_end(asked)
             if due:  # what is read from now on belongs to the rest of the run
                 saving.note_position(self.nbatch + 1)
-            following = next(batches, None)
-            if following is not None:
-                module.prepare(following, sparse_row_id_fn=options.sparse_row_id_fn)
-            else:
+            following = self._next(batches)
+            if following is None:
                 self._steps.finish()
                 if lockstep.several:  # the others may go on, and callbacks begin the metric anew
                     seen = deepcopy(self.metric)
@@ -578,6 +600,14 @@ class TrainingRun:
     def _hear_of_end(self) -> None:
         if self._lockstep.take("stop"):
             self.stop(_ELSEWHERE)
+
+    def _next(self, batches: Iterator[Any]) -> Any:
+        """Return the next batch, prepared; None if there is none."""
+        with self._clock.data:
+            found = next(batches, None)
+            if found is not None:
+                self.module.prepare(found, sparse_row_id_fn=self._options.sparse_row_id_fn)
+        return found
 
     def _after(self, batch: Any, is_last: bool) -> None:
         """Count a batch, call whoever wants to hear of it, and see whether to go on."""
@@ -627,11 +657,13 @@ class _Steps:
         module: what is trained.
         options: the arguments of `fit`.
         lockstep: the processes that train together.
+        clock: measures how long it takes.
     """
 
-    def __init__(self, module: Any, options: FitOptions, lockstep: Lockstep) -> None:
+    def __init__(self, module: Any, options: FitOptions, lockstep: Lockstep, clock: StepClock) -> None:
         self._lockstep = lockstep
         self._module = module
+        self._clock = clock
         self._options = options
         self._many = options.accumulate > 1
         self._pending = False  # the last gradients wait for others
@@ -642,14 +674,18 @@ class _Steps:
     def train(self, batch: Any, run: TrainingRun) -> None:
         """Train on a batch, and show the metric what came out."""
         if self._options.training_step is not None:
-            self._by_hand(batch, self._options.training_step, run)
+            with self._clock.compute:
+                self._by_hand(batch, self._options.training_step, run)
             return
         module, options = self._module, self._options
-        if self._pending:
-            module.keep_gradients()
-            self._pending = False
-        module.forward_backward(batch)
-        bad = _nonfinite(module, options, run.epoch, run.nbatch)
+        with self._clock.compute:
+            if self._pending:
+                module.keep_gradients()
+                self._pending = False
+            module.forward_backward(batch)
+        if module.overflowed():
+            return
+        bad = _nonfinite(module, options, batch, run)
         if self._lockstep.several and not self._many:
             bad = self._update_together(bad, run)
         elif bad is None and self._many:
@@ -729,9 +765,10 @@ class _Steps:
         self._update()
 
     def _update(self) -> None:
-        if self._options.clip_global_norm is not None:
-            self._module.clip_by_global_norm(self._options.clip_global_norm)
-        self._module.update()
+        with self._clock.update:
+            if self._options.clip_global_norm is not None:
+                self._module.clip_by_global_norm(self._options.clip_global_norm)
+            self._module.update()
         self._lockstep.hush()
 
     def _by_hand(self, batch: Any, step: Callable[[Any, Any], Any], run: TrainingRun) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 from ..base import ArgumentError, MissingPackageError, did_you_mean
 
-__all__ = ["History"]
+__all__ = ["History", "new_axes"]
 
 
 class History:
@@ -85,7 +85,7 @@ class History:
             MissingPackageError: Matplotlib is not installed.
         """
         if ax is None:
-            ax = _new_axes()
+            ax = new_axes("History.plot")
         for name in names or self.names:
             values = self[name]
             rows = [row for row in self.rows if name in row]
@@ -101,11 +101,19 @@ def _places(rows: list[dict[str, Any]]) -> list[float]:
     return [row["epoch"] + row["batch"] / max(longest[row["epoch"]], 1) for row in rows]
 
 
-def _new_axes() -> Any:
+def new_axes(what: str) -> Any:
+    """Return axes of a figure of their own.
+
+    Args:
+        what: who draws, for the message.
+
+    Raises:
+        MissingPackageError: Matplotlib is not installed.
+    """
     try:
         from matplotlib.figure import Figure
     except ImportError as error:
         raise MissingPackageError(
-            "History.plot draws by Matplotlib, which is not installed; install it with: pip install matplotlib"
+            f"{what} draws by Matplotlib, which is not installed; install it with: pip install matplotlib"
         ) from error
     return Figure().add_subplot()

@@ -127,6 +127,7 @@ def module_state(module: Any) -> dict[str, Any]:
     return {
         "kept": [each.kept.state_dict() for each in chain],
         "contexts": [_by_context(store) for store in module.stores()],
+        "loss_scales": [each.state_dict() for each in module.loss_scales()],
     }
 
 
@@ -134,6 +135,8 @@ def load_module(module: Any, state: Mapping[str, Any]) -> None:
     """Put back what `module_state` returned."""
     for each, kept in zip(module.all_updates(), state["kept"], strict=True):
         each.kept.load_state_dict(kept, each.group.contexts)
+    for scale, saved in zip(module.loss_scales(), state["loss_scales"]):
+        scale.load_state_dict(saved)
     for store, contexts in zip(module.stores(), state["contexts"], strict=True):
         for k, arrays in enumerate(contexts):
             for name, array in arrays.items():

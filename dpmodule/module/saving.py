@@ -95,7 +95,7 @@ class Saving:
         state = {**run.state_dict(), "epoch": run.epoch + 1, "nbatch": 0}
         self._save(run, run.epoch + 1, {**state, **self._position, "rules": rules.state_dict()})
         if not self._lockstep.rank:
-            rules.tidy()
+            rules.tidy(run.epoch + 1)
 
     def _save(self, run: Any, epoch: Any, state: Mapping[str, Any]) -> None:
         module = run.module

@@ -333,6 +333,15 @@ class SequentialModule(BaseModule):
         return next(filter(None, (module.bad_gradient() for module in self._modules)), None)
 
     @override
+    def overflowed(self) -> bool:
+        found = [module.overflowed() for module in self._modules]  # all of them are to notice
+        return any(found)
+
+    @override
+    def loss_scales(self) -> list[Any]:
+        return [each for module in self._modules for each in module.loss_scales()]
+
+    @override
     def take_back(self) -> None:
         for module in self._modules:
             module.take_back()

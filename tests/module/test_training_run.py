@@ -299,7 +299,7 @@ def test_bad_batches_are_skipped(caplog):
         return module
 
     assert_same(run(np.arange(96), on_nonfinite="skip"), run(keep), 0)
-    assert "batch 2 of epoch 0; the batch is left out" in caplog.text
+    assert "batch 2 of epoch 0 (samples 17); the batch is left out" in caplog.text
     added = run(np.arange(96), on_nonfinite="skip", accumulate=3)
     assert all(np.isfinite(value).all() for value in parameters(added).values())
 
@@ -439,3 +439,121 @@ def test_the_rate_falls_when_nothing_gets_better():
 
     trained(optimizer_params={"lr_scheduler": schedule}, training_step=step, num_epoch=3)
     assert schedule(0) == pytest.approx(0.1)
+
+
+# what it tells, and how it computes
+
+
+def test_samples_of_a_bad_batch_are_named():
+    data = np.ones((32, 2), "f4")
+    data[[5, 20]] = math.inf, math.nan
+    points = mx.io.NDArrayIter(data, np.zeros(32), 8, shuffle=True)
+    with pytest.raises(
+        mx.base.NonFiniteError, match=r"in batch \d of epoch 0 \(samples (5|20|5, 20|20, 5)\)"
+    ):
+        mx.mod.Module(classifier()).fit(points, num_epoch=1, initializer="xavier")
+
+
+def test_all_samples_are_named_where_only_gradients_are_bad():
+    net = mx.sym.FullyConnected(mx.sym.Variable("data"), num_hidden=3)
+    net = mx.sym.SoftmaxOutput(net + mx.sym.sqrt(net * 0), name="softmax")
+    with pytest.raises(mx.base.NonFiniteError, match=r"\(samples 0, 1, 2, 3, 4, 5, 6, 7 and 4 more\)"):
+        mx.mod.Module(net).fit(blobs(batch_size=12), num_epoch=1)
+
+
+def test_profile_logs_three_lines(caplog):
+    caplog.set_level(logging.INFO)
+    _, history = trained(profile=True, num_epoch=2)
+    for epoch in (0, 1):
+        lines = [
+            text for text in caplog.messages if text.startswith(f"Epoch[{epoch}] ") and " ms each of " in text
+        ]
+        assert [line.split()[1] for line in lines] == ["data", "compute", "update"]
+        shares = [
+            float(line.split("s")[1].split("%")[0]) for line in (each.split(" ", 2)[2] for each in lines)
+        ]
+        assert 0 < sum(shares) <= 100.2
+        assert [line.split()[-1] for line in lines] == ["13", "12", "12"]
+    caplog.clear()
+    trained(num_epoch=1)
+    assert "compute" not in caplog.text
+
+
+def test_deterministic_holds_until_fit_returns():
+    seen = []
+
+    def look(param):
+        seen.append((torch.are_deterministic_algorithms_enabled(), torch.backends.cudnn.benchmark))
+
+    one, _ = trained(deterministic=True, batch_end_callback=look)
+    assert set(seen) == {(True, False)}
+    assert not torch.are_deterministic_algorithms_enabled()
+    other, _ = trained()
+    assert_same(one, other, 0)
+    with pytest.raises(ZeroDivisionError):
+        trained(deterministic=True, batch_end_callback=lambda param: 1 / 0)
+    assert not torch.are_deterministic_algorithms_enabled()
+
+
+def test_summary_counts_operations_and_memory():
+    module, _ = trained(8, TWO)
+    lines = module.summary().splitlines()
+    assert lines[0].split()[-2:] == ["FLOPs", "memory"]
+    hidden = lines[2].split()
+    assert hidden[:2] == ["hidden", "(FullyConnected)"]
+    assert hidden[-3:] == [f"{2 * 8 * 2 * 8}", f"{8 * 8 * 4}", "B"]
+    assert "FLOPs of a batch: 728 forward, 1,112 backward (about)" in lines
+    assert lines[-1].startswith("memory: parameters 204 B, gradients 204 B, values of a batch ")
+    module.freeze("hidden*")
+    assert "gradients 108 B" in module.summary()
+
+
+def tower(name, data, out):
+    net = mx.sym.Activation(mx.sym.FullyConnected(data, num_hidden=16, name=f"{name}1"), act_type="relu")
+    return mx.sym.FullyConnected(net, num_hidden=out, name=f"{name}2")
+
+
+def test_a_training_step_teaches_two_networks_that_work_against_each_other():
+    """One makes numbers, the other tells them from those of a normal distribution."""
+    mx.random.seed(2)
+    size, mean, deviation = 64, 3.0, 0.5
+    adam = {"optimizer": "adam", "optimizer_params": {"learning_rate": 0.005, "beta1": 0.5}}
+    data = mx.sym.Variable("data")
+    maker = mx.mod.Module(tower("maker", data, 1), label_names=None)
+    packs = mx.sym.Reshape(
+        data, shape=(-1, 8)
+    )  # it sees several numbers at once, so that they cannot all be one
+    squares = mx.sym.Concat(packs, mx.sym.square(packs), dim=1)
+    label = mx.sym.slice_axis(
+        mx.sym.Reshape(mx.sym.Variable("softmax_label"), shape=(-1, 8)), axis=1, begin=0, end=1
+    )
+    judge = mx.mod.Module(mx.sym.LogisticRegressionOutput(tower("judge", squares, 1), label, name="softmax"))
+    judge.bind([("data", (size, 1))], [("softmax_label", (size, 1))], inputs_need_grad=True)
+    judge.init_params(mx.init.Xavier())
+    judge.init_optimizer(**adam)
+    real, false = mx.nd.ones((size, 1)), mx.nd.zeros((size, 1))
+
+    def step(module, batch):
+        module.forward(mx.io.DataBatch([mx.nd.random.normal(shape=(size, 1))]), is_train=True)
+        made = module.get_outputs()[0].copy()
+        for sample, label in ((batch.data[0], real), (made, false)):
+            judge.forward_backward(mx.io.DataBatch([sample], [label]))
+            judge.update()
+        judge.forward_backward(mx.io.DataBatch([made], [real]))
+        module.backward(judge.get_input_grads())
+        module.update()
+        return {"mean": made.asnumpy().mean(), "deviation": made.asnumpy().std()}
+
+    samples = np.random.RandomState(0).normal(mean, deviation, (size * 200, 1)).astype("f4")
+    history = maker.fit(
+        mx.io.NDArrayIter(samples, batch_size=size),
+        **adam,
+        initializer=mx.init.Xavier(),
+        num_epoch=4,
+        training_step=step,
+        callbacks=mx.callback.EMA(0.99),
+    )
+    assert history.names == ["train-mean", "train-deviation"]
+    made = maker.predict(mx.nd.random.normal(shape=(2000, 1))).asnumpy()
+    assert abs(made.mean() - mean) < 0.25
+    assert 0.5 * deviation < made.std() < 1.5 * deviation
