@@ -476,8 +476,7 @@ class TrainingRun:
 
     def _train_epoch(self) -> list[tuple[str, float]]:
         """Train on every batch once, unless it ends before, and return the epoch's metrics."""
-        options, module = self._options, self.module
-        monitor, saving = options.monitor, self._saving
+        monitor, saving = self._options.monitor, self._saving
         over, self._resumed = self._resumed is not None and self._resumed["over"], None
         if over:  # broken off between the last batch and the end of the epoch
             return self._steps.values(self.metric)
