@@ -112,9 +112,7 @@ def main() -> int:
     """Train on one and two devices, save, load and check; return the exit code."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--smoke", action="store_true", help="a short run on a part of the text")
-    parser.add_argument(
-        "--resume", metavar="PREFIX", help="save the runs under this prefix, and go on from there"
-    )
+    parser.add_argument("--resume", metavar="PREFIX", help="prefix of runs to save and to go on from")
     args = parser.parse_args()
     hidden, epochs, share = (64, 2, 3) if args.smoke else (128, 2, 1)
 

@@ -51,9 +51,9 @@ def _add_resume(group: Any, what_is_there: Any) -> None:
     what_is_there.add_argument(
         "--resume",
         action="store_true",
-        help="go on from the newest state of a run under PREFIX if there is one, bit for bit, and save such states: after "
-        "every epoch (PREFIX-NNNN.run; the last two are kept without --save-every), and when SIGTERM or Ctrl-C ends it "
-        "(PREFIX-last.*)",
+        help="go on, bit for bit, from the newest state of a run under PREFIX if there is one, and save such states: "
+        "after every epoch as PREFIX-NNNN.run (the last two are kept without --save-every), and as PREFIX-last.* when "
+        "SIGTERM or Ctrl-C ends it (default: only parameters and optimizer are saved)",
     )
     group.add_argument(
         "--save-batches",
