@@ -36,6 +36,8 @@ _LARGE = 10**5
 """Number from which on a value counts among the reasons why memory is short."""
 
 _OPTIONS = {
+    'on_nonfinite="skip" leaves such batches out, "warn" or "ignore"': "--on-nonfinite skip leaves such batches out, "
+    "warn or ignore",
     'on_nonfinite="warn" or "ignore"': "--on-nonfinite warn or ignore",
     "DataFeedDesc(..., allow_pipe_command=True)": "--allow-pipe-command",
     "mode is 'native'": "--mode is 'native'",

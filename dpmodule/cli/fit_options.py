@@ -61,7 +61,7 @@ def _add_network_options(group: Any) -> None:
         metavar="COUNT",
         help="number of classes (default: as many as there are labels, which are then 0, 1, ... without a gap)",
     )
-    saving_options.add_options(group)
+    saving_options.add_options(group, resumable=True)
 
 
 def _add_training_options(group: Any) -> None:
@@ -87,9 +87,10 @@ def _add_training_options(group: Any) -> None:
     )
     group.add_argument(
         "--on-nonfinite",
-        choices=["raise", "warn", "ignore"],
+        choices=["raise", "skip", "warn", "ignore"],
         default="raise",
-        help="what to do when an output of the network is NaN or infinite (default: raise, which stops)",
+        help="what to do when an output of the network, or a gradient, is NaN or infinite (default: raise, which "
+        "stops; skip leaves the batch out)",
     )
     group.add_argument("--seed", type=options.seed, default=0, help="seed of all random numbers (default: 0)")
     group.add_argument(

@@ -24,8 +24,6 @@ from .finite import check_choice, first_nonfinite, names_of_nonfinite, samples_i
 from .history import History
 from .lockstep import Lockstep, shard
 from .protocol import Trainable
-from .run_state import facts, load_module, load_optimizer_bytes, module_state, optimizer_bytes
-from .saving import Saving
 from .scoring import as_list, update_metric
 from .step_clock import StepClock, repeatable
 from .training_data import bindable, labelled_iter
@@ -312,6 +310,34 @@ def _lockstep(module: Trainable, options: FitOptions, data: Sequence[Any]) -> Lo
     return found
 
 
+class _NotSaving:
+    """What stands in for `Saving` in a run that is neither saved nor resumed."""
+
+    def wants_batch(self, nbatch: int) -> bool:
+        return False
+
+    def wants_end(self, asked: bool) -> bool:
+        return False
+
+    def found(self, resume: None, here: Any) -> None:
+        return None
+
+    def begin_epoch(self) -> None:
+        pass
+
+    def after_epoch(self, run: Any) -> None:
+        pass
+
+
+def _saving(options: FitOptions, data: Any, lockstep: Lockstep) -> Any:
+    """Return what saves a run; most are not saved, and need not import what does that."""
+    if options.checkpoint is None and options.resume is None:
+        return _NotSaving()
+    from .saving import Saving
+
+    return Saving(options.checkpoint, data, lockstep)
+
+
 class TrainingRun:
     """One call of `fit`: what it reads, where it stands, and when it ends.
 
@@ -357,10 +383,12 @@ class TrainingRun:
         self._steps = _Steps(self.module, options, self._lockstep, self._clock)
         self._begun = self._epoch_begun = time.monotonic()
         self._stopped = False
-        self._saving = Saving(options.checkpoint, self._data, self._lockstep)
+        self._saving = _saving(options, self._data, self._lockstep)
         self._resumed = self._saving.found(options.resume, self._facts)
 
     def _facts(self) -> dict[str, Any]:
+        from .run_state import facts
+
         return facts(self.module, self._data, self._lockstep.size)
 
     def state_dict(self, over: bool = False) -> dict[str, Any]:
@@ -369,6 +397,8 @@ class TrainingRun:
         Args:
             over: whether the epoch's last batch has been trained on.
         """
+        from .run_state import module_state, optimizer_bytes
+
         chain = self.module.all_updates()
         several = [list(optimizer_bytes(each)) for each in chain] if len(chain) > 1 else []
         return {
@@ -390,6 +420,8 @@ class TrainingRun:
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go on from what `state_dict` returned; parameters and an optimizer's states come from their files."""
+        from .run_state import load_module, load_optimizer_bytes
+
         self.epoch, self.nbatch, self.num_batches = state["epoch"], state["nbatch"], state["num_batches"]
         self._saving.load_parameters(
             self.module, partial(_install_optimizer, self.module, self._options, True)
