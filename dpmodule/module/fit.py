@@ -599,7 +599,8 @@ class TrainingRun:
             self._after(batch, following is None)
             if due:
                 saving.within_epoch(self, following is None)
-            if asked:
+            # what comes in a callback is heard of at the next batch only if it is to be passed on or saved
+            if asked or (boundary.asked and not lockstep.several and not saving.wants_end(True)):
                 boundary.end()
             batch = None if self._stopped else following
         return values, seen
