@@ -20,14 +20,30 @@ __all__ = ["run_between", "run_parallel"]
 _pools: dict[Context, ThreadPoolExecutor] = {}
 _busy: set[Context] = set()
 _lock = threading.Lock()
+_forked = False
+"""Whether this process was forked and has run no contexts in parallel yet."""
 
 
 def _forget_pools() -> None:
     """Drop pools whose threads did not survive a fork."""
-    global _lock
+    global _lock, _forked
     _pools.clear()
     _busy.clear()
     _lock = threading.Lock()
+    _forked = True
+
+
+def _renew_engine() -> None:
+    """Let torch make this process's engine of gradients now.
+
+    A forked process makes its own at the first tensor that is saved for gradients, and two threads that save one at
+    the same time make it twice: memory is spoiled, once in a few hundred processes.
+    """
+    global _forked
+    with torch.enable_grad():
+        one = torch.ones((), requires_grad=True)
+        one * one  # saves itself
+    _forked = False
 
 
 if hasattr(os, "register_at_fork"):
@@ -111,6 +127,8 @@ def run_between(contexts: Sequence[Context], job: Callable[[], None]) -> None:
 
 
 def _run_in_threads(contexts: Sequence[Context], jobs: Sequence[Callable[[], None]]) -> None:
+    if _forked:
+        _renew_engine()
     before = torch.get_num_threads()
     share = max(1, before // len(jobs))
     futures: list[Future[None]] = [

@@ -1,11 +1,10 @@
 """``dpmodule convert``: kinds are told from content, and what is written computes the same."""
 
-import importlib
-import importlib.util
 import shutil
 from pathlib import Path
 
 import numpy as np
+import onnx
 import pytest
 import torch
 
@@ -224,16 +223,6 @@ def test_damaged_archives(here):
         find("c.pt")
 
 
-# --- what other parts of the package give
-
-
-def has(name):
-    """Say whether `dpmodule.onnx` has a function."""
-    found = importlib.util.find_spec("dpmodule.onnx")
-    return found is not None and hasattr(importlib.import_module("dpmodule.onnx"), name)
-
-
-@pytest.mark.skipif(not has("export_model"), reason="mx.onnx.export_model is missing")
 def test_onnx_out(here, capsys):
     assert convert("net", "a.onnx", "--opset", 13) == 0, capsys.readouterr().err
     assert "dpmodule against ONNX Runtime" in capsys.readouterr().out
@@ -250,7 +239,6 @@ def lenet():
     return mx.sym.SoftmaxOutput(net, name="softmax")
 
 
-@pytest.mark.skipif(not has("import_model"), reason="mx.onnx.import_model is missing")
 def test_around_the_kinds_of_others(here, capsys):
     module = mx.mod.Module(lenet())
     module.bind([("data", (4, 1, 8, 8))], [("softmax_label", (4,))])
@@ -290,9 +278,7 @@ def test_branches_that_torch_cannot_record(here, capsys):
     assert not Path("a.pt2").exists()
 
 
-@pytest.mark.skipif(not has("import_model"), reason="mx.onnx.import_model is missing")
 def test_onnx_in(here, capsys):
-    onnx = pytest.importorskip("onnx")
     helper, kind = onnx.helper, onnx.TensorProto.FLOAT
     ends = [helper.make_tensor_value_info(name, kind, ["n", size]) for name, size in (("x", 3), ("y", 2))]
     weight = onnx.numpy_helper.from_array(np.float32([[1, 2], [3, 4], [5, 6]]), "w")
@@ -307,13 +293,11 @@ def test_onnx_in(here, capsys):
     assert list(mx.interop.load_pretrained("folder").arg_params) == ["w"]
 
 
-@pytest.mark.skipif(not hasattr(mx.sym.Symbol, "to_torch"), reason="Symbol.to_torch is missing")
 def test_programs_of_torch(here, capsys):
     assert convert("net", "a.pt2") == 0, capsys.readouterr().err
     assert "dpmodule against torch" in capsys.readouterr().out
 
 
-@pytest.mark.skipif(not hasattr(mx.sym, "from_torch"), reason="sym.from_torch is missing")
 def test_programs_of_torch_come_in(here, capsys):
     module = torch.nn.Sequential(torch.nn.Linear(5, 4), torch.nn.Tanh(), torch.nn.Linear(4, 2))
     sizes = ({0: torch.export.Dim.AUTO},)

@@ -9,6 +9,7 @@ import warnings
 from pathlib import Path
 
 import numpy as np
+import onnxruntime
 import pytest
 import torch
 
@@ -589,8 +590,6 @@ def test_networks_are_compiled_whole_with_any_batch(name, backend):
 @pytest.mark.timeout(600)
 @walks(list(SHAPES), seconds=600)
 def test_networks_go_through_torchs_exporter_to_onnx(name, tmp_path_factory):
-    onnxruntime = pytest.importorskip("onnxruntime")
-    pytest.importorskip("onnxscript")
     net, shape = _module(name).eval(), SHAPES[name]["data"]
     file = str(tmp_path_factory.mktemp("onnx") / "net.onnx")
     with warnings.catch_warnings():

@@ -4,6 +4,7 @@ import json
 
 import numpy as np
 import onnx
+import onnxruntime as ort
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
@@ -12,8 +13,6 @@ from dpmodule.base import FileError, FileFormatError
 from helpers import onnx_files as files
 from helpers import onnx_graphs as hand
 from helpers.walk import walks
-
-ort = pytest.importorskip("onnxruntime")
 
 
 def bound(symbol, arg_params, aux_params, batch, **options):

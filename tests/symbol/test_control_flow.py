@@ -1,29 +1,13 @@
 """Loops and branches in graphs, against graphs and numbers recorded from MXNet 1.9.1."""
 
-import importlib.util
 import json
-from pathlib import Path
 
 import numpy as np
 import pytest
 
 import dpmodule as mx
 from dpmodule.attribute import AttrScope
-
-HERE = Path(__file__).parents[1] / "data" / "goldens" / "control_flow"
-CASES = json.loads((HERE / "control_flow.json").read_text())
-ARRAYS = np.load(HERE / "control_flow.npz")
-
-
-def builders():
-    spec = importlib.util.spec_from_file_location("control_flow_builders", HERE / "builders.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module.BUILDERS
-
-
-BUILDERS = builders()
-RUN = [name for name in BUILDERS if f"{name}/out/0" in ARRAYS.files]  # MXNet cannot run all that it can make
+from helpers.control_flow_goldens import ARRAYS, BUILDERS, CASES, RUN
 
 
 @pytest.fixture(autouse=True)

@@ -1,30 +1,13 @@
 """Loops and branches go out as Scan, Loop and If, with the outputs recorded from MXNet 1.9.1."""
 
-import importlib.util
-from pathlib import Path
-
 import numpy as np
 import pytest
 
 import dpmodule as mx
 from dpmodule.attribute import AttrScope
 from dpmodule.onnx.to_onnx.call import Untranslatable
+from helpers.control_flow_goldens import ARRAYS, BUILDERS, RUN
 from helpers.onnx_runs import check_dynamic, check_same, exported, runtime_outputs
-
-HERE = Path(__file__).parents[2] / "data" / "goldens" / "control_flow"
-ARRAYS = np.load(HERE / "control_flow.npz")
-
-
-def builders():
-    spec = importlib.util.spec_from_file_location("control_flow_builders", HERE / "builders.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module.BUILDERS
-
-
-BUILDERS = builders()
-RUN = [name for name in BUILDERS if f"{name}/out/0" in ARRAYS.files]
-
 
 rng = np.random.RandomState(8)
 
