@@ -29,7 +29,7 @@ class File:
 
 def by_hand(name, folder):
     """Write a graph of `by_hand.py`."""
-    model, *shapes = hand.GRAPHS[name]()
+    model, *shapes = hand.made(name)
     path = Path(folder) / f"{name}.onnx"
     onnx.save(model, path)
     rng = np.random.default_rng(1)
