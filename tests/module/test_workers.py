@@ -70,7 +70,9 @@ for number in range(int(sys.argv[1])):
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="processes are forked")
-@pytest.mark.parametrize("count", [20, pytest.param(4000, marks=[pytest.mark.slow, pytest.mark.timeout(600)])])
+@pytest.mark.parametrize(
+    "count", [20, pytest.param(4000, marks=[pytest.mark.slow, pytest.mark.timeout(600)])]
+)
 def test_contexts_run_in_forked_processes(count):
     """The first tensors saved for gradients there, by two threads at a time, crashed one process in a few hundred."""
     done = run_program(FORKED, count, fresh=True, OMP_NUM_THREADS="1", seconds=500)
