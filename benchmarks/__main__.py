@@ -7,6 +7,7 @@ Parts:
   bucketing  an LSTM language model in a BucketingModule: steps, fit, memory
   trainers   the MLP's fit against Lightning and Accelerate
   contexts   two CPU contexts against one
+  distributed two processes that train together, against DistributedDataParallel
   startup    bind, import, peak memory
   passes     what every pass of the executor gains
   compile    Module(compile=True)
@@ -49,6 +50,7 @@ PARTS = {
     "bucketing": "bucketing",
     "trainers": "trainers",
     "contexts": "contexts",
+    "distributed": "distributed",
     "startup": "startup",
     "passes": "passes",
     "compile": "compiled",

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 
@@ -27,6 +29,18 @@ class StandardDraws:
         self._state: np.random.RandomState | None = None  # made by the first draw
         self._words: list[int] = []
         self._spare: float | None = None
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return where the draws stand, as plain data and arrays."""
+        state = None if self._state is None else list(self._state.get_state())
+        return {"seed": self._seed, "state": state, "words": list(self._words), "spare": self._spare}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go on from what `state_dict` returned."""
+        self._seed, self._words, self._spare = state["seed"], list(state["words"]), state["spare"]
+        self._state = None if state["state"] is None else np.random.RandomState()
+        if self._state is not None:
+            self._state.set_state(tuple(state["state"]))
 
     def _word(self) -> int:
         """Return 32 random bits."""

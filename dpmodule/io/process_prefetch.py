@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+import logging
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from types import TracebackType
 from typing import Any
 
 from .. import generators
-from ..base import ArgumentError
+from ..base import ArgumentError, StateError
 from ..streams.checks import check_count
 from .desc import DataDesc
 from .feed_worker import Orders
-from .iterator import CurrentBatch, DataBatch, DataIter
+from .iterator import CurrentBatch, DataBatch, DataIter, check_state
 from .process_feed import END, Feed, FeedOptions
 
 __all__ = ["ProcessPrefetchingIter", "drawn_seed"]
+
+_logger = logging.getLogger(__name__)
 
 Factory = Callable[..., DataIter]
 
@@ -132,6 +135,52 @@ class ProcessPrefetchingIter(CurrentBatch):
         batch = self._feed.take()
         return batch is not END and self._keep(batch)
 
+    def state_dict(self) -> dict[str, Any]:
+        """Return how the workers' iterators stood when the epoch began, and how many batches have been taken since.
+
+        What the workers have ready counts as unread. Of an iterator that cannot say how it stands only the seed of the
+        epoch's random numbers is kept.
+
+        Raises:
+            WorkerDied: a worker has died before it began the epoch.
+            StateError: the iterator is closed, or this is a forked child.
+        """
+        return {
+            **self._facts(),
+            "iters": self._feed.states(),
+            "taken": self._feed.taken,
+            "epoch": self._feed.epoch_dict(),
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Begin the epoch again as the workers began it then, and leave out the batches that were taken.
+
+        Where the workers' iterators do not say how they stand, they are reset, and read on as they do after that.
+
+        Raises:
+            ArgumentError: it was an iterator of another kind or with another number of workers.
+            StateError: the workers give fewer batches.
+        """
+        check_state(self, state, **self._facts())
+        if any(each["iter"] is None for each in state["iters"]):
+            _logger.info(
+                "ProcessPrefetchingIter: the workers' iterators do not say where they stand: %d batches are read "
+                "again, to go on behind them",
+                state["taken"],
+            )
+        self._feed.begin_again(state["epoch"], state["iters"])
+        for number in range(state["taken"]):
+            if self._feed.take() is END:
+                raise StateError(
+                    f"ProcessPrefetchingIter: the workers have given {number} batches, the state was saved after "
+                    f"{state['taken']}"
+                )
+        self.current_batch = None
+
+    def _facts(self) -> dict[str, Any]:
+        """Return what an iterator has to be like to go on from this one's state."""
+        return {"kind": type(self).__name__, "batch_size": self.batch_size, "workers": len(self._feed)}
+
     def close(self) -> None:
         """End the workers; further calls do nothing. Batches stay valid."""
         self._feed.close()
@@ -212,6 +261,23 @@ class IterSource:
             "provide_label": _descs(iterator.provide_label),
             "default_bucket_key": getattr(iterator, "default_bucket_key", None),
         }
+
+    def state(self) -> dict[str, Any]:
+        """Return how the iterator stands, if it can say, and whether it is to be reset."""
+        iterator: Any = self._iterator
+        try:
+            found = iterator.state_dict()
+        except (NotImplementedError, AttributeError):
+            found = None
+        return {"iter": found, "begun": self._begun}
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Bring the iterator to where another one stood."""
+        if state["iter"] is not None:
+            self._iterator.load_state_dict(state["iter"])
+            self._begun = state["begun"]
+        else:  # one that has been read since needs the reset in any case
+            self._begun = self._begun or state["begun"]
 
     def begin(self, epoch: int) -> Iterator[DataBatch]:
         """Begin an epoch, the first one without a reset."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -15,7 +15,7 @@ from ..ndarray.csr import CSRNDArray
 from ..ops.attrs import boolean, choice, optional, shape, string
 from ..ops.shapes import prod
 from ..ops.spec import Attr
-from .data_iter import MXDataIter, Rounds
+from .data_iter import MXDataIter, Rounds, check_count
 from .desc import DataDesc
 from .iterator import DataBatch
 from .options import BATCH, NAMES, PARTS, PREFETCH, check_parts, describe, parse_options
@@ -48,7 +48,7 @@ class _RowSource:
     def __init__(
         self, count: int, cuts: tuple[Cut, Cut], descs: tuple[DataDesc, DataDesc], wrap: bool, what: str
     ) -> None:
-        self._cuts = cuts
+        self._cuts, self._count, self._what = cuts, count, what
         self.data_desc, self.label_desc = descs
         self._rounds = Rounds(lambda: iter(range(count)), self.data_desc.shape[0], wrap, what)
 
@@ -63,6 +63,13 @@ class _RowSource:
 
     def reset(self) -> None:
         self._rounds.reset()
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"examples": self._count, **self._rounds.state_dict()}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        check_count(self._what, self._count, state)
+        self._rounds.load_state_dict(state)
 
 
 def _gathered(values: np.ndarray[Any, Any], shape_of_one: tuple[int, ...]) -> Cut:
@@ -188,6 +195,7 @@ class LibSVMIter(MXDataIter):
             DataDesc(o.label_name, (o.batch_size, *shape_of_label)),
         )
         super().__init__(_RowSource(end - begin, (first, second), descs, True, o.data_libsvm))
+        self.num_parts = o.num_parts
 
 
 describe(LibSVMIter, _LIBSVM)

@@ -20,7 +20,7 @@ from ..base import ArgumentError, StateError
 from ..context import Context
 from ..ndarray import NDArray
 from ..slicing import split_batch
-from . import fit as loops
+from . import scoring as loops
 from .arguments import BindArguments, OptimizerArguments, ParamArguments
 from .autobatch_run import (
     Ran,
@@ -99,7 +99,7 @@ class AutobatchModule(BaseModule):
         >>> data = [np.eye(3)[:1], np.eye(3)[1:], np.eye(3)]
         >>> mod = mx.mod.AutobatchModule(program, m)
         >>> train = mx.mod.ExampleIter(data, [0, 1, 1], batch_size=3)
-        >>> mod.fit(train, num_epoch=30, optimizer="adam", optimizer_params={"learning_rate": 0.1})
+        >>> history = mod.fit(train, num_epoch=30, optimizer="adam", optimizer_params={"learning_rate": 0.1})
         >>> mod.score(train, "acc")
         [('accuracy', 1.0)]
     """
@@ -377,6 +377,14 @@ class AutobatchModule(BaseModule):
     @needs(Stage.READY)
     def update(self) -> None:
         self.updates.apply()
+
+    @override
+    def all_updates(self) -> list[Updates]:
+        return [self.updates]
+
+    @override
+    def stores(self) -> list[Any]:
+        return [self.held.store]
 
     @override
     def bad_gradient(self) -> str | None:

@@ -26,6 +26,7 @@ from .feed import describe
 from .module import Module
 from .mxnet_compat import BUCKETING_MODULE, also_named
 from .stage import Stage, needs
+from .updates import Updates
 
 if TYPE_CHECKING:
     from ..executor.explanation import Explanation
@@ -60,6 +61,7 @@ class BucketingModule(BaseModule):
         max_buckets: how many buckets, the default one included, keep their executors; the one used longest ago
             goes first, and is made again when it comes back. None = all.
         compile: whether `torch.compile` compiles the network of every bucket; see `Module`.
+        amp: "bf16" or "fp16": train in 16 bits; see `Module`.
         cuda_graphs: whether runs are recorded on GPUs; see `Module`. Changing the bucket drops a recording.
         mirror: what backward computes again instead of keeping it; see `Module`.
 
@@ -83,6 +85,7 @@ class BucketingModule(BaseModule):
         *,
         max_buckets: int | None = None,
         compile: Any = None,
+        amp: Any = None,
         cuda_graphs: bool | None = None,
         mirror: bool | int | None = None,
     ) -> None:
@@ -102,6 +105,7 @@ class BucketingModule(BaseModule):
             "group2ctxs": group2ctxs,
             "compression_params": compression_params,
             "compile": compile,
+            "amp": amp,
             "cuda_graphs": cuda_graphs,
             "mirror": mirror,
         }
@@ -323,6 +327,28 @@ class BucketingModule(BaseModule):
         self._curr_module.update()
         self._give_back()
 
+    @override
+    def stores(self) -> list[Any]:
+        return [self.store]
+
+    def freeze(self, *patterns: str) -> list[str]:
+        """Train some parameters no more, in any bucket; see `Module.freeze`."""
+        return self._refixed(self._default.freeze(*patterns))
+
+    def unfreeze(self, *patterns: str) -> list[str]:
+        """Train parameters again, in every bucket; see `Module.unfreeze`."""
+        return self._refixed(self._default.unfreeze(*patterns))
+
+    def _refixed(self, changed: list[str]) -> list[str]:
+        """Let buckets to come train what the default bucket does, and forget the others."""
+        self.options["fixed_param_names"] = self._default.fixed_param_names
+        self._leave_buckets()
+        return changed
+
+    @override
+    def all_updates(self) -> list[Updates]:
+        return self._curr_module.all_updates()
+
     # computing
 
     @needs(Stage.INITIALIZED)
@@ -378,6 +404,14 @@ class BucketingModule(BaseModule):
     @override
     def bad_gradient(self) -> str | None:
         return self._curr_module.bad_gradient()
+
+    @override
+    def overflowed(self) -> bool:
+        return self._curr_module.overflowed()
+
+    @override
+    def loss_scales(self) -> list[Any]:
+        return self._curr_module.loss_scales()
 
     @override
     def take_back(self) -> None:

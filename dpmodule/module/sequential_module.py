@@ -17,7 +17,6 @@ from ..ndarray import NDArray
 from .arguments import BindArguments, OptimizerArguments, ParamArguments
 from .base_module import BaseModule
 from .feed import is_per_context
-from .fit import show_metric
 from .joints import (
     called,
     check_bound,
@@ -28,7 +27,9 @@ from .joints import (
     wired,
     with_data,
 )
+from .scoring import show_metric
 from .stage import Stage, needs
+from .updates import Updates
 
 __all__ = ["SequentialModule"]
 
@@ -256,6 +257,14 @@ class SequentialModule(BaseModule):
             module.update()
 
     @override
+    def all_updates(self) -> list[Updates]:
+        return [each for module in self._modules for each in module.all_updates()]
+
+    @override
+    def stores(self) -> list[Any]:
+        return [each for module in self._modules for each in module.stores()]
+
+    @override
     def sync_contexts(self) -> None:
         for module in self._modules:
             module.sync_contexts()
@@ -322,6 +331,15 @@ class SequentialModule(BaseModule):
     @override
     def bad_gradient(self) -> str | None:
         return next(filter(None, (module.bad_gradient() for module in self._modules)), None)
+
+    @override
+    def overflowed(self) -> bool:
+        found = [module.overflowed() for module in self._modules]  # all of them are to notice
+        return any(found)
+
+    @override
+    def loss_scales(self) -> list[Any]:
+        return [each for module in self._modules for each in module.loss_scales()]
 
     @override
     def take_back(self) -> None:

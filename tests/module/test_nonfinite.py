@@ -72,9 +72,8 @@ def test_gradients_that_are_nan_change_nothing(make, kvstore, contexts):
     with pytest.raises(NonFiniteError) as caught:
         module.fit(data, num_epoch=1, kvstore=kvstore)
     assert "the gradient of '" in str(caught.value)
-    assert "is not finite in batch 0 of epoch 0; the parameters are those before this batch" in str(
-        caught.value
-    )
+    assert "is not finite in batch 0 of epoch 0 (samples 0, 1, 2, 3, 4, 5, 6, 7); " in str(caught.value)
+    assert "; the parameters are those before this batch" in str(caught.value)
     after = values(module)
     assert any("moving" in name for name in before)
     for name, value in before.items():
@@ -88,7 +87,10 @@ def test_it_is_said_when_parameters_were_spoilt_before(caplog):
     module = mx.mod.Module(spoiling(norm=False))
     with caplog.at_level(logging.WARNING):
         module.fit(batches(), num_epoch=1, initializer=mx.init.Xavier(), on_nonfinite="warn")
-    assert "is not finite in batch 0 of epoch 0; training goes on, and may spoil" in caplog.text
+    assert (
+        "is not finite in batch 0 of epoch 0 (samples 0, 1, 2, 3, 4, 5, 6, 7); training goes on, and may spoil"
+        in caplog.text
+    )
     with pytest.raises(
         NonFiniteError, match=r"before this batch, too, there were .* not finite in low_weight, low_bias"
     ):

@@ -151,6 +151,7 @@ class ImageRecordIter(MXDataIter):
             DataDesc(o.label_name, (o.batch_size, *width)),
         )
         super().__init__(ImageSource(records, work, descs, getattr(torch, dtype), o))
+        self.num_parts = o.num_parts
         if o.verbose:
             _logger.info("%s: %s, %d threads for decoding", name, o.path_imgrec, o.preprocess_threads)
 

@@ -133,6 +133,7 @@ class ImageDetRecordIter(MXDataIter):
             DataDesc(o.label_name, (o.batch_size, width + _HEAD)),
         )
         super().__init__(ImageSource(records, work, descs, torch.float32, o))
+        self.num_parts = o.num_parts
         if o.verbose:
             _logger.info("%s: %s, labels filled up to %d", name, o.path_imgrec, width)
 

@@ -1,4 +1,4 @@
-"""Functions that `fit` calls after each batch, each epoch or each evaluation.
+"""MXNet's callbacks: functions that `fit` calls after each batch, each epoch or each evaluation.
 
 Batch callbacks take a `BatchEndParam`; epoch callbacks take ``(epoch, symbol, arg_params, aux_params)``.
 Lines are written to Python's root logger at level INFO, as MXNet does.
@@ -9,13 +9,12 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
-from . import later
-from .base import ArgumentError
+from ..base import ArgumentError
+from .base import BatchEndParam
 
 __all__ = [
-    "BatchEndParam",
     "LogValidationMetricsCallback",
     "ProgressBar",
     "Speedometer",
@@ -24,22 +23,6 @@ __all__ = [
     "log_train_metric",
     "module_checkpoint",
 ]
-
-later.publish(__name__, __all__)
-
-
-class BatchEndParam(NamedTuple):
-    """What a batch callback gets."""
-
-    epoch: int
-    """Number of the epoch, from 0."""
-    nbatch: int
-    """Number of the batch in the epoch, from 0."""
-    eval_metric: Any
-    """The EvalMetric being kept, or None."""
-    locals: Any
-    """Local variables of the loop that calls."""
-
 
 EpochCallback = Callable[..., None]
 BatchCallback = Callable[[BatchEndParam], None]
@@ -50,7 +33,16 @@ def _is_due(epoch: int, period: int) -> bool:
 
 
 def module_checkpoint(
-    mod: Any, prefix: str, period: int = 1, save_optimizer_states: bool = False, format: str = "params"
+    mod: Any,
+    prefix: str,
+    period: int = 1,
+    save_optimizer_states: bool = False,
+    format: str = "params",
+    *,
+    keep_last: int | None = None,
+    keep_best: int | None = None,
+    metric: str | None = None,
+    mode: str = "auto",
 ) -> EpochCallback:
     """Return an epoch callback that saves a module every `period` epochs.
 
@@ -60,6 +52,13 @@ def module_checkpoint(
         period: number of epochs between two checkpoints; less than 1 counts as 1.
         save_optimizer_states: whether to save what training needs to go on.
         format: "params", or "safetensors" for modules whose `save_checkpoint` takes that.
+        keep_last: as for `do_checkpoint`.
+        keep_best: as for `do_checkpoint`.
+        metric: as for `do_checkpoint`.
+        mode: as for `do_checkpoint`.
+
+    Raises:
+        ArgumentError: as from `do_checkpoint`.
     """
     period = max(1, int(period))
     more = {} if format == "params" else {"format": format}
@@ -68,26 +67,59 @@ def module_checkpoint(
         if _is_due(epoch, period):
             mod.save_checkpoint(prefix, epoch + 1, save_optimizer_states, **more)
 
-    return save
+    return _kept("module_checkpoint", save, prefix, period, (keep_last, keep_best, metric, mode))
 
 
-def do_checkpoint(prefix: str, period: int = 1, format: str = "params") -> EpochCallback:
+def do_checkpoint(
+    prefix: str,
+    period: int = 1,
+    format: str = "params",
+    *,
+    keep_last: int | None = None,
+    keep_best: int | None = None,
+    metric: str | None = None,
+    mode: str = "auto",
+) -> EpochCallback:
     """Return an epoch callback that saves symbol and parameters every `period` epochs.
 
     Args:
         prefix: start of the file names: ``<prefix>-symbol.json`` and ``<prefix>-0001.params``.
         period: number of epochs between two checkpoints; less than 1 counts as 1.
         format: "params", or "safetensors": ``<prefix>-0001.safetensors`` holds both.
+        keep_last: how many of the last epochs' files to keep; None keeps all.
+        keep_best: how many of those with the best values of `metric` to keep besides; only `fit` tells them, once the
+            epoch has been evaluated, so the callback then saves after all others.
+        metric: name of a metric in the history of `fit`, such as "validation-accuracy".
+        mode: "max" if larger is better, "min" if smaller is, "auto" tells by the name.
+
+    Raises:
+        ArgumentError: a number to keep is below 1, the mode is unknown, or `keep_best` comes without `metric`; in
+            `fit`: nothing of that name is measured.
     """
     period = max(1, int(period))
 
     def save(epoch: int, sym: Any, arg: Any, aux: Any) -> None:
         if _is_due(epoch, period):
-            from .checkpoint import save_checkpoint
+            from ..checkpoint import save_checkpoint
 
             save_checkpoint(prefix, epoch + 1, sym, arg, aux, format=format)
 
-    return save
+    return _kept("do_checkpoint", save, prefix, period, (keep_last, keep_best, metric, mode))
+
+
+def _kept(
+    what: str,
+    save: EpochCallback,
+    prefix: str,
+    period: int,
+    keep: tuple[int | None, int | None, str | None, str],
+) -> EpochCallback:
+    """Return an epoch callback that saves, and removes what is not to be kept, if that was asked for."""
+    if keep == (None, None, None, "auto"):
+        return save
+    from .keeping_saver import KeepingSaver
+
+    return KeepingSaver(what, save, prefix, period, keep)
 
 
 def log_train_metric(period: int, auto_reset: bool = False) -> BatchCallback:

@@ -8,6 +8,7 @@ import pytest
 
 import dpmodule as mx
 from dpmodule.base import ArgumentError
+from helpers.small_fits import blobs, classifier
 
 
 class FakeMetric:
@@ -246,3 +247,62 @@ def test_tqdm_bar_may_be_disabled():
     with mx.callback.TqdmBar(total=3, batch_size=2, file=out, disable=True) as bar:
         run(bar, epochs=2)
     assert out.getvalue() == ""
+
+
+# which epochs' files are kept
+
+
+class Scripted(mx.metric.EvalMetric):
+    """A metric whose value at the end of each epoch is given."""
+
+    def __init__(self, values):
+        self._values = iter(values)
+        super().__init__("scripted")
+
+    def update(self, labels, preds):
+        self._shown = True
+
+    def get(self):
+        return self.name, self._now
+
+    def reset(self):
+        self._now = next(self._values, 0.0)
+
+
+@pytest.mark.parametrize("kind", ["do_checkpoint", "module_checkpoint"])
+@pytest.mark.parametrize("format", ["params", "safetensors"])
+def test_only_last_and_best_epochs_are_kept(kind, format, tmp_path):
+    prefix = str(tmp_path / "net")
+    module = mx.mod.Module(classifier())
+    given = (module, prefix, 1, True) if kind == "module_checkpoint" else (prefix,)
+    keep = {"keep_last": 2, "keep_best": 1, "metric": "train-scripted", "mode": "max"}
+    save = getattr(mx.callback, kind)(*given, format=format, **keep)
+    # a metric is reset once when it is made
+    metric = Scripted([0.0, 0.1, 0.9, 0.3, 0.2, 0.4])
+    module.fit(blobs(), num_epoch=5, eval_metric=metric, epoch_end_callback=save)
+    assert mx.checkpoint.epochs(prefix) == [2, 4, 5]
+    states = sorted(path.name for path in tmp_path.glob("*.states"))
+    expected = [f"net-{epoch:04d}.states" for epoch in (2, 4, 5)] if kind == "module_checkpoint" else []
+    assert states == expected
+
+
+def test_files_of_later_epochs_are_anothers(tmp_path):
+    prefix = str(tmp_path / "net")
+    module = mx.mod.Module(classifier())
+    module.fit(blobs(), num_epoch=6, epoch_end_callback=mx.callback.do_checkpoint(prefix, period=2))
+    save = mx.callback.do_checkpoint(prefix, keep_last=2)
+    module.fit(blobs(), num_epoch=3, epoch_end_callback=save)
+    assert mx.checkpoint.epochs(prefix) == [2, 3, 4, 6]
+    by_hand = mx.callback.do_checkpoint(prefix, keep_last=1)
+    by_hand(6, module.symbol, *module.get_params())
+    assert mx.checkpoint.epochs(prefix) == [7]
+
+
+def test_what_cannot_be_kept_is_told(tmp_path):
+    with pytest.raises(ArgumentError, match="do_checkpoint: keep_last is 0, expected at least 1"):
+        mx.callback.do_checkpoint("net", keep_last=0)
+    with pytest.raises(ArgumentError, match="module_checkpoint: keep_best and metric belong together"):
+        mx.callback.module_checkpoint(None, "net", keep_best=1)
+    save = mx.callback.do_checkpoint(str(tmp_path / "net"), keep_best=1, metric="train-accurracy")
+    with pytest.raises(ArgumentError, match="'train-accurracy' was not measured; there are train-accuracy"):
+        mx.mod.Module(classifier()).fit(blobs(), num_epoch=1, epoch_end_callback=save)

@@ -1,0 +1,162 @@
+"""What a module is in the middle of training, beyond its parameters: states of contexts, optimizers, gradients kept."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from ..base import ArgumentError
+from ..graph import Graph
+from ..ndarray import NDArray
+from ..optimizer.states import load_states
+from ..symbol import Symbol
+from .updates import Updates
+
+__all__ = ["differences", "facts", "load_module", "load_optimizer_bytes", "module_state", "optimizer_bytes"]
+
+
+def facts(module: Any, data: Any, workers: int = 1) -> dict[str, Any]:
+    """Return what has to be the same for a run to go on: the network, the optimizer, the data's form.
+
+    Args:
+        module: what is trained.
+        data: what it is trained on.
+        workers: how many processes train it.
+    """
+    arg_params, aux_params = module.get_params()
+    shapes = {name: list(array.shape) for name, array in {**arg_params, **aux_params}.items()}
+    symbol = module.symbol if isinstance(getattr(module, "symbol", None), Symbol) else None
+    found = {
+        "network": None
+        if symbol is None
+        else hashlib.sha256(repr(_structure(symbol.graph)).encode()).hexdigest(),
+        "parameters": shapes,
+        "optimizer": [_named(each.optimizer) for each in module.all_updates()],
+        "contexts": [[str(context) for context in each.group.contexts] for each in module.all_updates()],
+        "batch_size": getattr(data, "batch_size", None),
+        "examples": getattr(data, "num_data", None),
+        "workers": workers,
+    }
+    return found
+
+
+def _structure(graph: Graph) -> list[Any]:
+    """Return a graph without the names of its operators, which a program that names none gets anew each time."""
+    return [
+        [
+            node.name if node.op is None else node.op.name,
+            sorted(node.params.items()),
+            [(graph.index[child], i) for child, i in node.inputs],
+            [_structure(inner) for inner in node.subgraphs],
+        ]
+        for node in graph.nodes
+    ]
+
+
+def differences(saved: Mapping[str, Any], here: Mapping[str, Any]) -> list[str]:
+    """Return how two results of `facts` differ, in words."""
+    found = []
+    if saved["parameters"] != here["parameters"]:
+        names = sorted({*saved["parameters"], *here["parameters"]})
+        there, now = saved["parameters"].get, here["parameters"].get
+        found += [
+            f"parameter {name!r} was {there(name)}, is {now(name)}"
+            for name in names
+            if there(name) != now(name)
+        ]
+    elif saved["network"] != here["network"]:
+        found.append("the network has other operators or attributes")
+    words = {"optimizer": "the optimizer", "contexts": "the contexts", "batch_size": "the batch size"}
+    words |= {"examples": "the number of examples", "workers": "the number of processes"}
+    for key, what in words.items():
+        if saved.get(key, 1) != here[key]:
+            found.append(f"{what} was {saved.get(key, 1)}, is {here[key]}")
+    return found
+
+
+def _named(optimizer: Any) -> str:
+    """Return an optimizer's class and the settings that no schedule changes."""
+    plain = {
+        key: value
+        for key, value in sorted(vars(optimizer).items())
+        if isinstance(value, (int, float, str, bool)) and not key.startswith("_") and key not in _CHANGING
+    }
+    return f"{type(optimizer).__name__}({', '.join(f'{key}={value}' for key, value in plain.items())})"
+
+
+_CHANGING = frozenset({"num_update", "begin_num_update", "lr", "aggregate_num", "m_schedule"})
+
+
+def optimizer_bytes(updates: Updates) -> bytes:
+    """Return an optimizer's states with its counts."""
+    return updates.active_updater().get_states(dump_optimizer=True)
+
+
+def load_optimizer_bytes(updates: Updates, data: bytes) -> None:
+    """Go on from states and counts that `optimizer_bytes` returned; the optimizer itself stays the object it is.
+
+    Raises:
+        FileFormatError: these are no such bytes.
+        ArgumentError: they are those of another optimizer.
+    """
+    states, saved = load_states(data)
+    updater, own = updates.active_updater(), updates.optimizer
+    if saved is None or type(saved) is not type(own):
+        raise ArgumentError(
+            f"the saved optimizer is a {type(saved).__name__}, this one a {type(own).__name__}; resume with the same"
+        )
+    schedule = own.lr_scheduler
+    if schedule is not None and saved.lr_scheduler is not None:
+        vars(schedule).update(vars(saved.lr_scheduler))
+    kept = {
+        key: getattr(own, key)
+        for key in ("idx2name", "param_dict", "sym_info", "lr_scheduler")
+        if hasattr(own, key)
+    }
+    vars(own).update({**vars(saved), **kept})
+    updater.states = states
+    updater.states_synced = dict.fromkeys(states, False)
+
+
+def module_state(module: Any) -> dict[str, Any]:
+    """Return what `load_module` puts back beyond parameters: what differs from context to context, gradients kept."""
+    chain = module.all_updates()
+    return {
+        "kept": [each.kept.state_dict() for each in chain],
+        "contexts": [_by_context(store) for store in module.stores()],
+        "loss_scales": [each.state_dict() for each in module.loss_scales()],
+    }
+
+
+def load_module(module: Any, state: Mapping[str, Any]) -> None:
+    """Put back what `module_state` returned."""
+    for each, kept in zip(module.all_updates(), state["kept"], strict=True):
+        each.kept.load_state_dict(kept, each.group.contexts)
+    for scale, saved in zip(module.loss_scales(), state["loss_scales"]):
+        scale.load_state_dict(saved)
+    for store, contexts in zip(module.stores(), state["contexts"], strict=True):
+        for k, arrays in enumerate(contexts):
+            for name, array in arrays.items():
+                target: NDArray = store.aux(name, k) if name in store.aux_names() else store.array(name, k)
+                target[:] = array.as_in_context(target.context)
+
+
+def _by_context(store: Any) -> list[dict[str, NDArray]]:
+    """Return the arrays of each context where several differ; nothing where there is one context."""
+    count = len(store.contexts)
+    if count == 1:
+        return []
+    aux = [{name: store.aux(name, k) for name in store.aux_names()} for k in range(count)]
+    args = [{name: store.array(name, k) for name in store.names()} for k in range(count)]
+    found = []
+    for k in range(count):
+        rows = {**args[k], **aux[k]}
+        first = {**args[0], **aux[0]}
+        found.append({n: a for n, a in rows.items() if not np.array_equal(a.asnumpy(), first[n].asnumpy())})
+    # the first context differs from the mean if any other differs from it
+    names = {name for each in found for name in each}
+    found[0] = {name: {**args[0], **aux[0]}[name] for name in names}
+    return found

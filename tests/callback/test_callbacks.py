@@ -1,0 +1,191 @@
+"""Callbacks that `fit` tells where it stands: early stopping, tables, TensorBoard, averages, curves."""
+
+import csv
+import importlib
+import math
+
+import numpy as np
+import pandas
+import pytest
+import torch
+
+import dpmodule as mx
+from dpmodule.base import ArgumentError
+from helpers.small_fits import blobs, parameters, trained
+
+
+class Fixed(mx.metric.EvalMetric):
+    """A metric whose values are given."""
+
+    def __init__(self, values):
+        self.values = list(values)
+        super().__init__("fixed")
+
+    def update(self, labels, preds):
+        pass
+
+    def get_global_name_value(self):
+        return [("fixed", self.values.pop(0))]
+
+
+class Told(mx.callback.Callback):
+    def __init__(self):
+        self.told = []
+
+    def on_fit_begin(self, run):
+        self.told.append("begin")
+
+    def on_batch_end(self, run):
+        self.told.append((run.epoch, run.nbatch, run.num_batches))
+
+    def on_epoch_end(self, run):
+        self.told.append(sorted(run.history.rows[-1]))
+
+    def on_fit_end(self, run):
+        self.told.append("end")
+
+
+@pytest.mark.parametrize("place", ["callbacks", "batch_end_callback", "epoch_end_callback"])
+def test_a_callback_is_told_of_everything(place):
+    told = Told()
+    trained(32, **{place: [told]})
+    columns = ["batch", "epoch", "time_s", "train-accuracy"]
+    first = [(0, 1, 1), (0, 2, 2), (0, 3, 3), columns]
+    assert told.told == ["begin", *first, (1, 1, 4), (1, 2, 5), (1, 3, 6), columns, "end"]
+
+
+def test_a_callback_ends_training():
+    class Stop(mx.callback.Callback):
+        def on_batch_end(self, run):
+            return run.num_batches == 5
+
+    _, history = trained(callbacks=Stop())
+    assert history.ended == "Stop after batch 4 of epoch 0"
+
+
+# early stopping
+
+
+@pytest.mark.parametrize(
+    ("values", "options", "epochs", "best"),
+    [
+        ([1, 2, 3, 2, 2, 2, 9], {"patience": 1}, 5, 2),
+        ([1, 2, 3, 2, 2, 2, 9], {"patience": 0}, 4, 2),
+        ([3, 2, 1, 1, 1], {"patience": 1, "mode": "min"}, 5, 2),
+        ([1.0, 1.05, 1.08, 1.2], {"patience": 1, "min_delta": 0.1}, 3, 0),
+        ([math.nan, 1, 2, 3, 4], {"patience": 1}, 5, 4),
+    ],
+)
+def test_training_ends_when_nothing_gets_better(values, options, epochs, best):
+    stopping = mx.callback.EarlyStopping("train-fixed", **options)
+    _, history = trained(96, eval_metric=Fixed(values), num_epoch=len(values), callbacks=stopping)
+    assert (len(history), stopping.best_epoch) == (epochs, best)
+
+
+def test_losses_are_to_get_smaller():
+    stopping = mx.callback.EarlyStopping("validation-cross-entropy", patience=0)
+    _, history = trained(eval_data=blobs(), eval_metric="ce", callbacks=stopping, num_epoch=4)
+    assert len(history) == 4
+
+
+def test_the_best_parameters_come_back():
+    saved = []
+    stopping = mx.callback.EarlyStopping("train-fixed", patience=1, restore_best=True)
+
+    def keep(epoch, symbol, args, states):
+        saved.append(args["hidden_weight"].asnumpy())
+
+    module, _ = trained(
+        96, eval_metric=Fixed([1, 5, 2, 2]), num_epoch=4, callbacks=stopping, epoch_end_callback=keep
+    )
+    assert len(saved) == 4
+    np.testing.assert_array_equal(parameters(module)["hidden_weight"], saved[1])
+
+
+def test_early_stopping_refuses():
+    with pytest.raises(ArgumentError, match="mode is 'best', expected one of auto, min, max"):
+        mx.callback.EarlyStopping("train-accuracy", mode="best")
+    with pytest.raises(ArgumentError, match="patience is -1"):
+        mx.callback.EarlyStopping("train-accuracy", patience=-1)
+    with pytest.raises(ArgumentError, match="min_delta is -1"):
+        mx.callback.EarlyStopping("train-accuracy", min_delta=-1)
+    with pytest.raises(ArgumentError, match="'accuracy' was not measured; there are train-accuracy"):
+        trained(callbacks=mx.callback.EarlyStopping("accuracy"))
+
+
+# files
+
+
+def test_a_table_of_what_was_measured(tmp_path):
+    path = tmp_path / "run.csv"
+    _, history = trained(
+        callbacks=mx.callback.CSVLogger(path), eval_data=blobs(), eval_every_n_batches=6, num_epoch=2
+    )
+    with path.open() as file:
+        rows = list(csv.DictReader(file))
+    assert list(rows[0]) == ["epoch", "batch", "time_s", "validation-accuracy", "train-accuracy"]
+    assert [float(row["validation-accuracy"]) for row in rows] == history["validation-accuracy"]
+    assert [row["train-accuracy"] == "" for row in rows] == [True, False, True, False]
+
+
+def test_pandas_reads_the_table(tmp_path):
+    path = tmp_path / "run.csv"
+    _, history = trained(callbacks=[mx.callback.CSVLogger(path)], num_epoch=3)
+    assert pandas.read_csv(path)["train-accuracy"].tolist() == pytest.approx(history["train-accuracy"])
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_tensorboard_reads_what_was_written(tmp_path):
+    accumulator = importlib.import_module("tensorboard.backend.event_processing.event_accumulator")
+    metrics = mx.contrib.tensorboard.LogMetricsCallback(str(tmp_path / "b"), prefix="mine")
+    _, history = trained(
+        callbacks=[mx.callback.TensorBoard(tmp_path / "a")], batch_end_callback=metrics, num_epoch=3
+    )
+    events = accumulator.EventAccumulator(str(tmp_path / "a")).Reload()
+    found = events.Scalars("train-accuracy")
+    assert [each.value for each in found] == pytest.approx(history["train-accuracy"])
+    assert [each.step for each in found] == [12, 24, 36]
+    events = accumulator.EventAccumulator(str(tmp_path / "b")).Reload()
+    assert [each.step for each in events.Scalars("mine-accuracy")] == list(range(1, 37))
+
+
+# averages
+
+
+def test_the_average_is_torchs():
+    steps = []
+
+    class Seen(mx.callback.Callback):
+        def on_batch_end(self, run):
+            steps.append(parameters(run.module))
+
+    average = mx.callback.EMA(0.9)
+    module, _ = trained(callbacks=[Seen(), average])
+    model = torch.nn.ParameterDict({name: torch.from_numpy(value) for name, value in steps[0].items()})
+    averaged = torch.optim.swa_utils.AveragedModel(
+        model, multi_avg_fn=torch.optim.swa_utils.get_ema_multi_avg_fn(0.9)
+    )
+    with torch.no_grad():
+        for step in steps:
+            for name, value in step.items():
+                model[name].copy_(torch.from_numpy(value))
+            averaged.update_parameters(model)
+    for name, value in parameters(module).items():
+        np.testing.assert_allclose(value, averaged.module[name].detach().numpy(), rtol=1e-5, atol=1e-6)
+
+
+def test_the_average_may_be_left_apart():
+    average = mx.callback.EMA(0.5, every_n_batches=4, use=False)
+    module, _ = trained(callbacks=average)
+    plain, _ = trained()
+    last = parameters(module)
+    np.testing.assert_array_equal(last["hidden_weight"], parameters(plain)["hidden_weight"])
+    assert average.arg_params.keys() == last.keys()
+    assert not np.array_equal(average.arg_params["hidden_weight"].asnumpy(), last["hidden_weight"])
+    with pytest.raises(ArgumentError, match="decay is 1"):
+        mx.callback.EMA(1)
+
+
+def test_curves_grow_outside_of_notebooks_too():
+    _, history = trained(callbacks=mx.callback.LiveCurve("train-accuracy"))
+    assert len(history) == 2

@@ -1,0 +1,340 @@
+"""The store of several processes, which are real ones: by itself, in `fit`, over saves, when a process is lost."""
+
+import numpy as np
+import pytest
+import torch
+
+import dpmodule as mx
+from dpmodule.base import ArgumentError
+from dpmodule.kvstore.buckets import buckets_of
+from dpmodule.kvstore.compress import pack, quantize, unpack
+from helpers.dist_programs import mlp
+from helpers.programs import TESTS, run_module
+from helpers.ranks import ranks, run_ranks
+
+BEGIN = """
+import os, sys
+import numpy as np
+import dpmodule as mx
+from dpmodule.base import ArgumentError, LostWorkerError
+from helpers.dist_programs import *
+create = lambda kind="dist_sync", **options: mx.kv.create(kind, timeout_s=30, **options)
+first = create()
+rank, size = first.rank, first.num_workers
+everywhere = first.ranks.gather
+"""
+
+STORE = """
+assert (first.type, size, first.is_capable("optimizer")) == ("dist_sync", 3, True)
+first.init(["a", "b"], [mx.nd.full((2, 3), rank + 5), mx.nd.full((4,), rank, dtype="float64")])
+a, b = mx.nd.zeros((2, 3)), mx.nd.zeros((4,), dtype="float64")
+first.pull(["a", "b"], [a, b])
+assert (a.asnumpy() == 5).all() and (b.asnumpy() == 0).all()  # those of rank 0
+devices = [mx.nd.full((2, 3), rank + 1, ctx=mx.cpu(k)) for k in range(2)]
+first.pushpull(["a", "b"], [devices, mx.nd.full((4,), 10.0 ** rank, dtype="float64")], [a, b])
+assert (a.asnumpy() == 12).all() and (b.asnumpy() == 111).all()
+assert (devices[0].asnumpy() == rank + 1).all()
+first.barrier()
+
+def of_rows(*numbers):
+    return mx.nd.sparse.row_sparse_array((np.ones((len(numbers), 2), np.float32), list(numbers)), shape=(9, 2))
+
+first.init("r", of_rows(8) if rank == 0 else of_rows(1, 2))
+rows = mx.nd.zeros((9, 2), stype="row_sparse")
+first.row_sparse_pull("r", rows, row_ids=mx.nd.array([1, 8]))
+assert rows.asnumpy()[:, 0].tolist() == [0, 0, 0, 0, 0, 0, 0, 0, 1]
+first.push("r", of_rows(*range(rank)))  # none, one, two of them
+first.row_sparse_pull("r", rows, row_ids=mx.nd.array([0, 1, 2]))
+assert rows.asnumpy()[:, 1].tolist() == [2, 1, 0, 0, 0, 0, 0, 0, 0]
+
+coded, out = create("dist_device_sync"), mx.nd.zeros((5,))
+coded.init("w", out)
+coded.set_gradient_compression({"type": "2bit", "threshold": 0.5})
+for wanted in ([1.5, -1.5, 0, 0, 1.5], [1.5, -1.5, 0, 1.5, 1.5]):
+    coded.pushpull("w", mx.nd.array([0.6, -0.7, 0.1, 0.3, 2]), out)
+    assert out.asnumpy().tolist() == wanted
+
+calls, own = [], create()
+own.init("w", mx.nd.ones((2,)))
+own._set_updater(lambda key, pushed, stored: calls.append((key, pushed.asnumpy().tolist())))
+own.push("w", mx.nd.full((2,), rank))
+assert calls == [("w", [3, 3])]
+
+loose = create("dist_async", average_every=2)
+loose.init("w", mx.nd.zeros((2,)))
+loose.set_optimizer(mx.optimizer.SGD(learning_rate=1.0))
+out = mx.nd.zeros((2,))
+loose.pushpull("w", mx.nd.full((2,), rank), out)
+assert (out.asnumpy() == -rank).all()
+loose.pushpull("w", mx.nd.full((2,), rank), out)
+assert (out.asnumpy() == -2).all()  # the mean of 0, -2 and -4
+
+try:
+    create().init(["w", "v"][: 1 + (rank != 1)], [mx.nd.zeros((2,))] * (1 + (rank != 1)))
+    raise SystemExit("no error")
+except ArgumentError as error:
+    assert "rank 1 has another network than rank 0: 1 keys instead of 2 keys" in str(error)
+try:
+    create().init("w", mx.nd.zeros((2 + (rank == 2),)))
+    raise SystemExit("no error")
+except ArgumentError as error:
+    assert "rank 2" in str(error) and "(3,)" in str(error)
+
+# three uneven parts: each goes on until the last is done
+x, y = data(rows=48)
+limits = [0, 10, 40, 48]
+mine = slice(*limits[rank : rank + 2])
+for kind, options in (("dist_sync", {}), ("dist_sync", {"accumulate": 2}), ("dist_async", {})):
+    module, history = train(mlp(), x[mine], y[mine], 4, create(kind), **options)
+    values = everywhere((params(module)["one_weight"].tolist(), history["train-accuracy"]))
+    assert values[0] == values[1] == values[2]
+    assert [row["batch"] for row in history] == [(3, 8, 2)[rank]] * 2
+"""
+
+
+def test_three_processes_share_a_store():
+    run_ranks(BEGIN + STORE, 3)
+
+
+SAME = """
+for net, words, optimizer, options in [
+    (mlp(), False, "sgd", {}),
+    (mlp(), False, "adam", {}),
+    (mlp(), False, "sgd", {"clip_global_norm": 0.05}),
+    (mlp(), False, "adam", {"accumulate": 3}),
+    (embedding(), True, "sgd", {}),
+    (embedding(), True, "adam", {}),
+]:
+    x, y = data(words, 40)
+    alone, history = train(net, x, y, 8, "local", optimizer, **options)
+    own_x, own_y, batch = part(x, y, 8, rank, size)
+    for inside in "10":
+        os.environ["MXNET_UPDATE_ON_KVSTORE"] = inside
+        module, together = train(net, own_x, own_y, batch, create(), optimizer, **options)
+        assert (module.updates.updater is None) is (inside == "1")
+        values = everywhere(params(module))
+        for name, value in params(alone).items():
+            np.testing.assert_array_equal(values[0][name], values[1][name])
+            if rank == 0:  # other ranks begin with other numbers when they are alone
+                np.testing.assert_allclose(values[0][name], value, atol=1e-6, err_msg=name)
+        assert rank or together["train-accuracy"] == history["train-accuracy"]
+        devices, _ = train(net, own_x, own_y, batch, create(), optimizer, context=[mx.cpu(0), mx.cpu(1)], **options)
+        for name, value in params(devices).items():
+            np.testing.assert_allclose(value, values[0][name], atol=1e-6)
+
+x, y = data(rows=40)
+alone, history = train(mlp(), x, y, 8, "local", eval_data=mx.io.NDArrayIter(x, y, 8))
+module, together = train(
+    mlp(), x, y, 4, create(), eval_data=mx.io.NDArrayIter(x[:39], y[:39], 4), shard=True  # 20 examples and 19
+)
+if rank == 0:
+    np.testing.assert_allclose(params(module)["one_weight"], params(alone)["one_weight"], atol=1e-6)
+    assert dict(alone.score(mx.io.NDArrayIter(x[:39], y[:39], 8), "acc"))["accuracy"] == together[
+        "validation-accuracy"
+    ][-1]
+rows = mx.io.NDArrayIter(x[:39], y[:39], 4)
+whole = module.predict(rows).asnumpy()
+rows.take_part(size, rank)
+np.testing.assert_allclose(module.predict(rows).asnumpy(), whole, atol=1e-6)
+
+draws = everywhere(mx.nd.random.uniform(shape=(3,)).asnumpy().tolist())
+assert draws[0] != draws[1]
+mx.random.seed(1)
+draws = everywhere(mx.random.uniform(shape=(3,)).asnumpy().tolist())
+assert draws[0] != draws[1]
+
+# what is not finite in one process is left out in both
+x[9] = np.nan
+own_x, own_y, batch = part(x, y, 8, rank, size)  # row 9 is in a batch of rank 0
+module, _ = train(mlp(), own_x, own_y, batch, create(), on_nonfinite="skip", epochs=1)
+assert module.optimizer.num_update == 4 and np.isfinite(params(module)["one_weight"]).all()
+try:
+    train(mlp(), own_x, own_y, batch, create())
+    raise SystemExit("no error")
+except mx.base.NonFiniteError as error:
+    assert ("another process" in str(error)) is (rank == 1)
+"""
+
+
+def test_two_processes_train_as_one_does_with_twice_the_batch():
+    run_ranks(BEGIN + SAME, 2)
+
+
+RESUME = """
+import signal
+x, y = data(rows=90)
+
+def go(prefix, uneven, stop=None, resume=None, **options):
+    mx.random.seed(7)
+    module = mx.mod.Module(mlp(dropout=0.3, norm=True), context=mx.cpu())
+    mine = slice(0, 90) if not uneven else slice(0, 30) if rank == 0 else slice(30, 90)
+
+    def after_batch(param):
+        if stop == "signal" and rank == 1 and (param.epoch, param.nbatch) == (1, 2):
+            os.kill(os.getpid(), signal.SIGTERM)
+        return stop == "callback" and rank == 0 and (param.epoch, param.nbatch) == (1, 3)
+
+    try:
+        history = module.fit(
+            mx.io.NDArrayIter(x[mine], y[mine], 8, shuffle=True),
+            kvstore=create(), optimizer="adam", num_epoch=3, shard=not uneven, batch_end_callback=after_batch,
+            checkpoint=prefix and mx.callback.Checkpoint(prefix, every_n_batches=2), resume=resume, **options,
+        )
+    except SystemExit as error:
+        assert error.code == 143 and stop == "signal"
+        return None
+    return params(module), history
+
+for uneven in (False, True):
+    prefix = os.path.join(sys.argv[1], f"run{uneven}")
+    whole, history = go(None, uneven)
+    go(prefix, uneven, "signal")
+    first.barrier()
+    values, rest = go(prefix, uneven, resume="auto")
+    assert all((values[name] == whole[name]).all() for name in whole)
+    assert history["train-accuracy"] == rest["train-accuracy"]
+assert [row["batch"] for row in history] == [(4, 8)[rank]] * 3
+
+_, history = go(None, False, "callback")
+assert [row["batch"] for row in history] == [6, 4 + rank]
+assert history.ended == ["a callback after batch 3 of epoch 1", "another process ended training"][rank]
+_, history = go(None, False, max_batches=7)
+assert [row["batch"] for row in history] == [6, 1]
+"""
+
+
+def test_runs_end_together_and_are_resumed_bit_for_bit(tmp_path):
+    run_ranks(BEGIN + RESUME, 2, tmp_path)
+    alone = mx.mod.Module(mlp())
+    with pytest.raises(ArgumentError, match="the number of processes was 2, is 1"):
+        alone.fit(
+            mx.io.NDArrayIter(np.zeros((8, 5)), np.zeros(8), 4),
+            num_epoch=1,
+            checkpoint=str(tmp_path / "runFalse"),
+            resume="auto",
+        )
+
+
+LOST = """
+import signal
+who, how, timeout_s = int(sys.argv[1]), getattr(signal, sys.argv[2]), float(sys.argv[3])
+x, y = data(rows=480)
+
+def after_batch(param):
+    if rank == who and param.nbatch == 5:
+        os.kill(os.getpid(), how)
+
+try:
+    train(mlp(), x, y, 8, mx.kv.create("dist_sync", timeout_s=timeout_s), epochs=3, batch_end_callback=after_batch)
+except LostWorkerError as error:
+    print(error)
+"""
+
+
+@pytest.mark.parametrize(
+    ("who", "how", "timeout_s"), [(1, "SIGKILL", 300), (0, "SIGKILL", 300), (2, "SIGSTOP", 2)]
+)
+def test_the_others_name_a_process_that_is_lost(who, how, timeout_s):
+    with ranks(BEGIN + LOST, 3, who, how, timeout_s) as programs:
+        others = [program for i, program in enumerate(programs) if i != who]
+        assert [program.wait(60) for program in others] == [0, 0]
+        for program in others:
+            assert f"of 3: rank {who} is gone or stopped" in program.output()[0]
+
+
+# one process
+
+
+def test_without_a_group_it_is_a_store_of_one_worker(caplog):
+    store = mx.kv.create("dist_sync", timeout_s=5)
+    assert "this process is the only worker" in caplog.text
+    assert "torchrun --standalone" in caplog.text
+    assert (store.rank, store.num_workers, store.type) == (0, 1, "dist_sync")
+    store.init("w", mx.nd.zeros((2,)))
+    store.set_optimizer(mx.optimizer.SGD(learning_rate=1.0))
+    store.pushpull("w", mx.nd.ones((2,)), out := mx.nd.zeros((2,)))
+    assert out.asnumpy().tolist() == [-1, -1]
+    store.barrier()
+
+
+def test_variables_of_servers_are_refused_with_the_command_to_use(monkeypatch):
+    monkeypatch.setenv("DMLC_ROLE", "worker")
+    monkeypatch.setenv("DMLC_PS_ROOT_URI", "10.0.0.1")
+    with pytest.raises(ArgumentError, match=r"DMLC_PS_ROOT_URI, DMLC_ROLE are set.* torchrun --standalone"):
+        mx.kv.create("dist_sync")
+
+
+@pytest.mark.parametrize(
+    ("kind", "options", "message"),
+    [
+        ("dist_sync", {"timeout_s": 0}, "timeout_s is 0"),
+        ("dist_async", {"average_every": 0}, "average_every is 0"),
+        ("dist_sync", {"speed": 3}, "takes no speed"),
+        ("local", {"timeout_s": 3}, "'local' takes no timeout_s"),
+    ],
+)
+def test_wrong_options(kind, options, message):
+    with pytest.raises(ArgumentError, match=message):
+        mx.kv.create(kind, **options)
+
+
+def test_averages_cannot_be_compressed():
+    with pytest.raises(ArgumentError, match="sends no gradients"):
+        mx.kv.create("dist_async").set_gradient_compression({"type": "2bit"})
+
+
+def test_an_iterator_without_parts_is_refused_where_they_are_wanted():
+    module = mx.mod.Module(mlp())
+    batches = [(np.zeros((4, 5), np.float32), np.zeros(4, np.float32))]
+    history = module.fit(batches, num_epoch=1, shard=True)  # one part is all
+    assert len(history) == 1
+
+
+def test_parts_deal_the_examples_out():
+    rows = [mx.io.NDArrayIter(np.arange(7), np.arange(7), 2) for _ in range(3)]
+    for i, each in enumerate(rows):
+        each.take_part(3, i)
+    found = [
+        [label for batch in each for label in batch.label[0].asnumpy()[: 2 - batch.pad]] for each in rows
+    ]
+    assert found == [[0, 3, 6], [1, 4], [2, 5]]
+    with pytest.raises(ArgumentError, match="part_index is 3, expected 0 to 2"):
+        mx.io.NDArrayIter(np.arange(7), np.arange(7), 2).take_part(3, 3)
+
+
+@pytest.mark.parametrize("shape", [(1,), (4,), (3, 3), (0,)])
+def test_codes_of_two_bits(shape):
+    gradient = torch.linspace(-2, 2, int(np.prod(shape))).view(shape)
+    sent = quantize(gradient, torch.zeros(shape), 0.5)
+    packed = pack(sent)
+    assert packed.numel() == -(-sent.numel() // 4)
+    assert torch.equal(unpack(packed, sent, 0.5), sent)
+
+
+def test_buckets_hold_one_type_each():
+    tensors = [torch.ones(2, 3), torch.ones(4, dtype=torch.float64), torch.zeros(()), torch.ones(7_000_000)]
+    buckets = buckets_of([*tensors, torch.full((2,), 3.0)])
+    assert [list(bucket.places) for bucket in buckets] == [[0, 2, 3], [4], [1]]
+    assert [part.shape for part in buckets[0].parts()] == [(2, 3), (), (7_000_000,)]
+    assert buckets[1].parts()[0].tolist() == [3, 3]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "program",
+    [["examples/distributed/fit_digits.py", "--smoke"], ["-m", "dpmodule", "fit", "--kvstore", "dist_sync"]],
+)
+def test_torchrun_starts_it(program, tmp_path):
+    if program[0] != "-m":
+        program = [str(TESTS.parent / program[0]), *program[1:]]
+    done = run_module(
+        "torch.distributed.run",
+        "--standalone",
+        "--nproc-per-node",
+        "2",
+        *program,
+        cwd=tmp_path,
+        OMP_NUM_THREADS="1",
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.count("accuracy") == 1

@@ -1,0 +1,582 @@
+"""Runs that are broken off and go on: bit for bit those that were never broken off."""
+
+import logging
+from functools import partial
+
+import numpy as np
+import pytest
+
+import dpmodule as mx
+import dpmodule.autobatch as dy
+from dpmodule.base import ArgumentError, FileError, FileFormatError
+from helpers import datasets, iterators
+from helpers.pictures import FOLDER, NAMES, file_of
+from helpers.small_fits import blobs, classifier, parameters
+
+# Python 3.12 warns of what forked workers do on purpose
+pytestmark = pytest.mark.filterwarnings("ignore:.*multi-threaded.*:DeprecationWarning")
+
+TWO = [mx.cpu(0), mx.cpu(1)]
+
+
+class Killed(Exception):
+    pass
+
+
+def killed_at(batch):
+    """Return a callback that raises after so many batches in all."""
+    seen = []
+
+    def count(param):
+        seen.append(param)
+        if len(seen) == batch:
+            raise Killed
+
+    return count
+
+
+def assert_bits(one, other):
+    first, second = parameters(one), parameters(other)
+    assert first.keys() == second.keys()
+    for name in first:
+        np.testing.assert_array_equal(first[name], second[name], err_msg=name)
+
+
+def run(tmp_path, make_data=lambda: blobs(shuffle=True), kill=None, prefix="run", module=None, **options):
+    """Return a module after training as a fresh process would do it."""
+    mx.random.seed_all(9)
+    made = (
+        module()
+        if module is not None
+        else mx.mod.Module(classifier(dropout=0.3), context=options.pop("context", mx.cpu()))
+    )
+    checkpoint = mx.callback.Checkpoint(tmp_path / prefix, every_n_batches=options.pop("every", 5))
+    known = {
+        "num_epoch": 3,
+        "initializer": mx.init.Xavier(),
+        "optimizer_params": {"learning_rate": 0.1},
+        "eval_metric": ["acc", "ce"],
+        "checkpoint": checkpoint,
+    }
+    known.update(options)
+    if kill is not None:
+        with pytest.raises(Killed):
+            made.fit(make_data(), batch_end_callback=killed_at(kill), **known)
+        return made, None
+    return made, made.fit(make_data(), resume="auto", **known)
+
+
+def check_resumes(tmp_path, kills=(3, 7, 14, 24, 30), **options):
+    """Check that runs killed after some batches end in the bits of one that was never killed."""
+    whole, history = run(tmp_path, prefix="whole", **options)
+    for kill in kills:
+        name = f"killed{kill}"
+        run(tmp_path, kill=kill, prefix=name, **options)
+        mx.random.seed_all(1234 + kill)  # another process stands elsewhere
+        again, found = run(tmp_path, prefix=name, **options)
+        assert_bits(whole, again)
+        columns = [{k: v for k, v in row.items() if k != "time_s"} for row in history]
+        assert [{k: v for k, v in row.items() if k != "time_s"} for row in found] == columns
+
+
+SCHEDULES = {
+    "none": lambda: None,
+    "factor": lambda: mx.lr_scheduler.FactorScheduler(5, 0.8, base_lr=0.1),
+    "cosine": lambda: mx.lr_scheduler.CosineScheduler(36, 0.1, warmup_steps=4),
+    "one_cycle": lambda: mx.lr_scheduler.OneCycle(0.1, 36),
+}
+
+
+@pytest.mark.parametrize("optimizer", ["sgd", "adam", "nadam", "rmsprop", "ftrl", "sgld"])
+def test_any_optimizer(tmp_path, optimizer):
+    check_resumes(tmp_path, (7, 24), optimizer=optimizer, optimizer_params={"learning_rate": 0.02})
+
+
+@pytest.mark.parametrize("schedule", SCHEDULES)
+def test_any_schedule(tmp_path, schedule):
+    whole, again = None, None
+    for prefix, kill in (("whole", None), ("killed", 17), ("killed", None)):
+        params = {"learning_rate": 0.1, "momentum": 0.9, "lr_scheduler": SCHEDULES[schedule]()}
+        if params["lr_scheduler"] is None:
+            del params["lr_scheduler"]
+        else:
+            del params["learning_rate"]
+        again, _ = run(tmp_path, prefix=prefix, kill=kill, optimizer_params=params)
+        whole = whole or again
+    assert_bits(whole, again)
+
+
+def test_any_batch(tmp_path):
+    check_resumes(tmp_path, range(1, 37, 4), every=3)
+
+
+def test_two_contexts(tmp_path):
+    def module():
+        net = mx.sym.BatchNorm(
+            mx.sym.FullyConnected(mx.sym.Variable("data"), num_hidden=6, name="a"), name="bn"
+        )
+        net = mx.sym.FullyConnected(mx.sym.Dropout(net, p=0.2), num_hidden=3, name="b")
+        return mx.mod.Module(mx.sym.SoftmaxOutput(net, name="softmax"), context=TWO)
+
+    for store, kills in (("local", (7, 14, 24)), (None, (8,))):
+        folder = tmp_path / str(store)
+        folder.mkdir()
+        check_resumes(folder, kills, module=module, kvstore=store)
+
+
+def test_gradients_that_wait(tmp_path):
+    check_resumes(tmp_path, (6, 13, 24), accumulate=4, clip_global_norm=0.3, every=1)
+
+
+def test_a_rolled_over_rest(tmp_path):
+    def data():
+        points = blobs(count=91)
+        return mx.io.NDArrayIter(
+            points.data[0][1], points.label[0][1], 8, True, last_batch_handle="roll_over"
+        )
+
+    check_resumes(tmp_path, (9, 15, 27), make_data=data)
+
+
+ITERATORS = {
+    "resized": lambda: mx.io.ResizeIter(blobs(shuffle=True), 7),
+    "prefetching": lambda: mx.io.PrefetchingIter(blobs(shuffle=True), depth=3),
+    "list": lambda: [(batch.data[0].asnumpy(), batch.label[0].asnumpy()) for batch in blobs()],
+}
+
+
+@pytest.mark.parametrize("kind", ITERATORS)
+def test_iterators_in_iterators(tmp_path, kind):
+    check_resumes(tmp_path, (4, 11, 16), make_data=ITERATORS[kind], every=2)
+
+
+def test_a_shuffling_loader_of_torch(tmp_path):
+    import torch
+
+    points = blobs()
+    dataset = torch.utils.data.TensorDataset(points.data[0][1].torch(), points.label[0][1].torch())
+    check_resumes(
+        tmp_path,
+        (7, 13, 20),
+        make_data=lambda: torch.utils.data.DataLoader(dataset, batch_size=8, shuffle=True),
+    )
+
+
+def pictures(count):
+    return [file_of(NAMES[i % 3]) for i in range(count)]
+
+
+def recorded(folder, count=23):
+    """Return the path, without its ending, of a record file with an index; labels are 0, 1, 2."""
+    path = folder / "pictures"
+    with mx.recordio.MXIndexedRecordIO(f"{path}.idx", f"{path}.rec", "w") as record:
+        for i, file in enumerate(pictures(count)):
+            record.write_idx(i, mx.recordio.pack((0, float(i % 3), i, 0), file))
+    return path
+
+
+def of_pictures(objects=False):
+    """Return a module that classifies pictures of 4 by 4 pixels."""
+    net = mx.sym.FullyConnected(mx.sym.Variable("data") / 255, num_hidden=3, name="scores")
+    if objects:  # the class of the first object
+        label = mx.sym.slice(mx.sym.Variable("label"), begin=(0, 0, 0), end=(None, 1, 1))
+        label = mx.sym.Reshape(label, shape=(-1,))
+        net = mx.sym.SoftmaxOutput(net, label, name="softmax")
+        return mx.mod.Module(net, label_names=["label"])
+    return mx.mod.Module(mx.sym.SoftmaxOutput(mx.sym.Dropout(net, p=0.2), name="softmax"))
+
+
+IMAGES = {
+    "shuffled": {"shuffle": True, "rand_mirror": True, "rand_crop": True},
+    "in_order": {"path_imgidx": None, "brightness": 0.2},
+    "discard": {"last_batch_handle": "discard", "shuffle": True},
+    "roll_over": {"last_batch_handle": "roll_over", "shuffle": True},
+    "roll_over_in_order": {"last_batch_handle": "roll_over", "path_imgidx": None},
+}
+
+
+def quick(kinds, *names):
+    """Return the names of kinds, all but some of them for the long form."""
+    return [each if each in names else pytest.param(each, marks=pytest.mark.slow) for each in kinds]
+
+
+@pytest.mark.parametrize("kind", quick(IMAGES, "shuffled", "roll_over_in_order"))
+def test_images_changed_by_python(tmp_path, kind):
+    path = recorded(tmp_path)
+    given = {"path_imgrec": f"{path}.rec", "path_imgidx": f"{path}.idx", **IMAGES[kind]}
+    check_resumes(
+        tmp_path,
+        (4, 7),
+        make_data=lambda: mx.image.ImageIter(4, (3, 4, 4), **given),
+        module=of_pictures,
+        num_epoch=2,
+        every=2,
+    )
+
+
+def test_images_and_their_objects(tmp_path):
+    draw = np.random.RandomState(0)
+    rows = [
+        [2, 5, i % 3, *draw.uniform(0, 0.4, 2), *draw.uniform(0.6, 1, 2), f"{NAMES[i % 3]}.png"]
+        for i in range(11)
+    ]
+    check_resumes(
+        tmp_path,
+        (4, 7),
+        num_epoch=2,
+        make_data=lambda: mx.image.ImageDetIter(
+            3, (3, 4, 4), imglist=rows, path_root=FOLDER, shuffle=True, rand_mirror=True
+        ),
+        module=lambda: of_pictures(objects=True),
+        eval_metric=mx.metric.CustomMetric(lambda label, pred: float(pred.sum()), "total"),
+        every=2,
+    )
+
+
+RECORDS = {
+    "shuffled": {"shuffle": True, "rand_mirror": True, "rand_crop": True},
+    "indexed": {"shuffle": True, "max_rotate_angle": 20},
+    "in_order": {"rand_mirror": True},
+    "stale": {"round_batch": False, "rand_mirror": True, "shuffle": True},
+    "fixed": {"seed_aug": 5, "rand_crop": True},
+    "one_ahead": {"prefetch_buffer": 1, "shuffle": True, "rand_mirror": True},
+}
+
+
+@pytest.mark.parametrize("kind", quick(RECORDS, "indexed", "stale", "one_ahead"))
+def test_images_of_records(tmp_path, kind):
+    path = recorded(tmp_path)
+    given = {"path_imgidx": f"{path}.idx" if kind == "indexed" else "", **RECORDS[kind]}
+
+    def data():
+        return mx.io.ImageRecordIter(
+            path_imgrec=f"{path}.rec",
+            data_shape=(3, 4, 4),
+            batch_size=4,
+            verbose=False,
+            preprocess_threads=2,
+            **given,
+        )
+
+    check_resumes(tmp_path, (4, 7), make_data=data, module=of_pictures, num_epoch=2, every=2)
+
+
+def part_of_records(path, **part):
+    return mx.io.ImageRecordIter(
+        path_imgrec=f"{path}.rec",
+        path_imgidx=f"{path}.idx",
+        data_shape=(3, 4, 4),
+        batch_size=4,
+        shuffle=True,
+        rand_mirror=True,
+        verbose=False,
+        **part,
+    )
+
+
+def test_records_whose_epochs_are_cut_short(tmp_path):
+    """The number of changes drawn depends on what was decoded ahead when an epoch was cut."""
+    path = recorded(tmp_path)
+    check_resumes(
+        tmp_path,
+        (4, 5),
+        make_data=lambda: mx.io.ResizeIter(part_of_records(path), 4),
+        module=of_pictures,
+        num_epoch=2,
+        every=2,
+    )
+
+
+def some_points(part_index, num_parts, **options):
+    points = blobs(count=90)
+    data, label = (array[0][1].asnumpy()[part_index::num_parts] for array in (points.data, points.label))
+    return mx.io.NDArrayIter(data, label, 8, shuffle=True, **options)
+
+
+def regression(width):
+    net = mx.sym.Dropout(mx.sym.Reshape(mx.sym.Variable("data"), shape=(-1, width)), p=0.1)
+    net = mx.sym.FullyConnected(net, num_hidden=1, name="f")
+    return mx.mod.Module(mx.sym.LinearRegressionOutput(net, name="softmax"))
+
+
+SLOW = {"eval_metric": "mse", "optimizer_params": {"learning_rate": 1e-4}}
+WORKERS = {
+    "pad": (lambda path: some_points, {}),
+    "roll_over": (lambda path: partial(some_points, last_batch_handle="roll_over"), {}),
+    "drawing": (lambda path: iterators.Drawing, {"module": partial(regression, 3), **SLOW}),
+    "records": (lambda path: partial(part_of_records, recorded(path)), {"module": of_pictures}),
+}
+
+
+@pytest.mark.parametrize("kind", quick(WORKERS, "roll_over", "drawing", "records"))
+def test_worker_processes(tmp_path, kind, caplog):
+    factory, options = WORKERS[kind]
+    factory, made = factory(tmp_path), []
+
+    def data():
+        for each in made:
+            each.close()
+        made[:] = [mx.io.ProcessPrefetchingIter(factory, 2, start_method="fork")]
+        return made[0]
+
+    with caplog.at_level(logging.INFO):
+        check_resumes(
+            tmp_path,
+            (8,) if kind in ("drawing", "records") else (14,),
+            make_data=data,
+            every=3,
+            num_epoch=2,
+            **options,
+        )
+    made[0].close()
+    silent = "the workers' iterators do not say where they stand" in caplog.text
+    assert silent == (kind == "drawing")
+
+
+LOADERS = {
+    "shuffled": lambda: (datasets.Drawn(40), {"shuffle": True}),
+    "iterable": lambda: (datasets.Numbers(40), {}),
+}
+
+
+@pytest.mark.parametrize("workers", [None, 2])
+@pytest.mark.parametrize("kind", LOADERS)
+def test_a_loader_and_its_workers(tmp_path, kind, workers):
+    made = []
+
+    def data():
+        for each in made:
+            each.close()
+        dataset, options = LOADERS[kind]()
+        made[:] = [
+            mx.io.DataLoaderIter(dataset, batch_size=4, num_workers=workers, start_method="fork", **options)
+        ]
+        return made[0]
+
+    check_resumes(
+        tmp_path,
+        (4, 13),
+        make_data=data,
+        num_epoch=2,
+        module=partial(regression, 1 if kind == "shuffled" else 2),
+        **SLOW,
+    )
+    made[0].close()
+
+
+def test_a_program_for_one_example(tmp_path):
+    draw = np.random.RandomState(1)
+    examples = [draw.randn(draw.randint(1, 5), 3).astype("f") for _ in range(30)]
+    labels = [int(each.sum() > 0) for each in examples]
+
+    def module():
+        m = dy.ParameterCollection()
+        weight = m.add_parameters((2, 3), name="W_weight")
+
+        def program(rows, label):
+            scores = weight * dy.dropout(dy.average([dy.inputTensor(row) for row in rows]), 0.2)
+            return None if label is None else dy.pickneglogsoftmax(scores, label), dy.softmax(scores)
+
+        return mx.mod.AutobatchModule(program, m)
+
+    check_resumes(
+        tmp_path,
+        (7, 9),
+        num_epoch=2,
+        make_data=lambda: mx.mod.ExampleIter(examples, labels, 4, shuffle=True),
+        module=module,
+        optimizer="adam",
+        optimizer_params={"learning_rate": 0.05},
+        eval_metric="acc",
+    )
+
+
+def test_an_iterator_that_says_nothing_is_read_again(tmp_path, caplog):
+    class Silent(mx.io.DataIter):
+        def __init__(self):
+            super().__init__(8)
+            self.inner = blobs(shuffle=True)
+            self.provide_data, self.provide_label = self.inner.provide_data, self.inner.provide_label
+
+        def next(self):
+            return self.inner.next()
+
+        def reset(self):
+            self.inner = blobs(shuffle=True)
+
+    with caplog.at_level(logging.INFO):
+        check_resumes(tmp_path, (7, 16, 29), make_data=Silent)
+    assert "Silent does not say where it stands: 5 batches are read again" in caplog.text
+
+
+def test_files_of_rows(tmp_path):
+    path = tmp_path / "rows.csv"
+    points = blobs(count=90)
+    np.savetxt(path, points.data[0][1].asnumpy(), delimiter=",")
+    np.savetxt(tmp_path / "label.csv", points.label[0][1].asnumpy(), delimiter=",")
+
+    def data():
+        return mx.io.CSVIter(
+            data_csv=str(path),
+            data_shape=(2,),
+            label_csv=str(tmp_path / "label.csv"),
+            batch_size=8,
+            label_name="softmax_label",
+        )
+
+    check_resumes(tmp_path, (9, 15, 28), make_data=data)
+
+
+def sentences():
+    source = np.random.RandomState(2)
+    return [source.randint(1, 9, source.randint(2, 9)).tolist() for _ in range(60)]
+
+
+def test_buckets(tmp_path):
+    def sym_gen(length):
+        net = mx.sym.Embedding(mx.sym.Variable("data"), input_dim=9, output_dim=4, name="e")
+        net = mx.sym.FullyConnected(mx.sym.Reshape(net, shape=(-1, 4)), num_hidden=9, name="f")
+        label = mx.sym.Reshape(mx.sym.Variable("softmax_label"), shape=(-1,))
+        return mx.sym.SoftmaxOutput(net, label, name="softmax"), ("data",), ("softmax_label",)
+
+    check_resumes(
+        tmp_path,
+        (3, 8, 14),
+        make_data=lambda: mx.rnn.BucketSentenceIter(sentences(), 4, buckets=[4, 8], invalid_label=0),
+        module=lambda: mx.mod.BucketingModule(sym_gen, 8),
+        eval_metric=mx.metric.Perplexity(0),
+        every=2,
+    )
+
+
+def test_a_chain_of_modules(tmp_path):
+    def module():
+        chain = mx.mod.SequentialModule()
+        data = mx.sym.Variable("data")
+        chain.add(
+            mx.mod.Module(mx.sym.FullyConnected(data, num_hidden=4, name="a"), label_names=()),
+            auto_wiring=True,
+        )
+        top = mx.sym.SoftmaxOutput(mx.sym.FullyConnected(data, num_hidden=3, name="b"), name="softmax")
+        return chain.add(mx.mod.Module(top), take_labels=True, auto_wiring=True)
+
+    check_resumes(tmp_path, (7, 25), module=module, optimizer="adam")
+
+
+def test_more_epochs(tmp_path):
+    long, _ = run(tmp_path, prefix="long", num_epoch=4)
+    run(tmp_path, prefix="short", num_epoch=2)
+    again, history = run(tmp_path, prefix="short", num_epoch=4)
+    assert_bits(long, again)
+    assert [row["epoch"] for row in history] == [0, 1, 2, 3]
+    done, history = run(tmp_path, prefix="short", num_epoch=4)
+    assert_bits(long, done)
+    assert len(history) == 4
+
+
+def test_callbacks_go_on(tmp_path):
+    def options():
+        return {"callbacks": [mx.callback.EMA(0.9), mx.callback.EarlyStopping("train-accuracy", patience=9)]}
+
+    whole, _ = run(tmp_path, prefix="whole", **options())
+    run(tmp_path, kill=20, **options())
+    again, _ = run(tmp_path, **options())
+    assert_bits(whole, again)
+
+
+# the files
+
+
+def names(tmp_path):
+    return sorted(path.name for path in tmp_path.iterdir())
+
+
+def test_epochs_that_are_kept(tmp_path):
+    mx.random.seed(1)
+    values = iter([0.5, 0.9, 0.8, 0.7, 0.6])
+    metric = mx.metric.CustomMetric(lambda label, pred: 0.0, "fixed")
+    metric.get_global_name_value = lambda: [("fixed", next(values))]
+    checkpoint = mx.callback.Checkpoint(
+        tmp_path / "a", keep_last=1, keep_best=2, metric="train-fixed", mode="max"
+    )
+    module = mx.mod.Module(classifier())
+    module.fit(blobs(), num_epoch=5, eval_metric=metric, checkpoint=checkpoint)
+    sets = [f"a-{epoch:04d}.{ending}" for epoch in (2, 3, 5) for ending in ("params", "run", "states")]
+    assert names(tmp_path) == [*sets, "a-symbol.json"]
+
+
+def test_mxnets_functions_read_what_is_saved(tmp_path):
+    module, _ = run(tmp_path, num_epoch=2)
+    loaded = mx.mod.Module.load(str(tmp_path / "run"), 2, load_optimizer_states=True)
+    points = blobs()
+    loaded.bind(points.provide_data, points.provide_label)
+    loaded.init_optimizer(optimizer_params={"learning_rate": 0.1})
+    assert_bits(module, loaded)
+    assert mx.checkpoint.epochs(str(tmp_path / "run")) == [1, 2]
+
+
+def test_another_run_is_refused_with_all_that_differs(tmp_path):
+    run(tmp_path, num_epoch=1)
+    with pytest.raises(
+        ArgumentError, match="optimizer was .*SGD.* is .*Adam.*; the batch size was 8, is 4"
+    ) as error:
+        run(tmp_path, make_data=lambda: blobs(count=60, batch_size=4), optimizer="adam")
+    assert "number of examples was 96, is 60" in str(error.value)
+    with pytest.raises(ArgumentError, match=r"parameter 'hidden_weight' was \[8, 2\], is \[5, 2\]"):
+        run(tmp_path, module=lambda: mx.mod.Module(classifier(5)))
+    with pytest.raises(ArgumentError, match="the network has other operators or attributes"):
+        run(tmp_path, module=lambda: mx.mod.Module(classifier(dropout=0.4)))
+
+
+def test_resume_refuses(tmp_path):
+    module = mx.mod.Module(classifier())
+    with pytest.raises(ArgumentError, match='resume="auto" goes on from what checkpoint= saves'):
+        module.fit(blobs(), num_epoch=1, resume="auto")
+    with pytest.raises(FileError, match="no run has been saved under this prefix"):
+        module.fit(blobs(), num_epoch=1, resume=str(tmp_path / "none"))
+    with pytest.raises(ArgumentError, match="checkpoint is 3, expected a callback.Checkpoint"):
+        module.fit(blobs(), num_epoch=1, checkpoint=3)
+    with pytest.raises(ArgumentError, match="every_n_batches is 0, expected at least 1"):
+        mx.callback.Checkpoint("a", every_n_batches=0)
+    with pytest.raises(ArgumentError, match="keep_best and metric belong together"):
+        mx.callback.Checkpoint("a", keep_best=2)
+
+
+@pytest.mark.parametrize("damage", ["cut", "foreign", "version", "text"])
+def test_damaged_files_are_refused(tmp_path, damage):
+    from dpmodule.ndarray import safetensors
+
+    run(tmp_path, num_epoch=1)
+    path = tmp_path / "run-0001.run"
+    whole = path.read_bytes()
+    if damage == "cut":
+        path.write_bytes(whole[:-10])
+    elif damage == "foreign":
+        mx.nd.save(str(tmp_path / "x.safetensors"), {"a": mx.nd.ones((2,))})
+        path.write_bytes((tmp_path / "x.safetensors").read_bytes())
+    else:
+        arrays, texts = safetensors.read(str(path))
+        text = (
+            texts["run"].replace('"version": 1', '"version": 7') if damage == "version" else texts["run"][:-5]
+        )
+        with path.open("wb") as file:
+            safetensors.write(file, arrays, {"run": text})
+    (tmp_path / "run-last.run").unlink()
+    with pytest.raises(FileFormatError, match="run-0001.run"):
+        run(tmp_path)
+
+
+def test_a_state_goes_on_under_another_prefix(tmp_path):
+    whole, _ = run(tmp_path, prefix="whole")
+    run(tmp_path, prefix="old", kill=13)
+    mx.random.seed_all(0)
+    module = mx.mod.Module(classifier(dropout=0.3))
+    module.fit(
+        blobs(shuffle=True),
+        num_epoch=3,
+        initializer=mx.init.Xavier(),
+        optimizer_params={"learning_rate": 0.1},
+        eval_metric=["acc", "ce"],
+        resume=str(tmp_path / "old"),
+    )
+    assert_bits(whole, module)
