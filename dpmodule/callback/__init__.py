@@ -7,6 +7,7 @@ is told of all these. Lines are written to Python's root logger at level INFO, a
 from .. import later
 from .base import BatchEndParam as BatchEndParam
 from .base import Callback as Callback
+from .base import as_list as as_list
 from .mxnet import LogValidationMetricsCallback as LogValidationMetricsCallback
 from .mxnet import ProgressBar as ProgressBar
 from .mxnet import Speedometer as Speedometer

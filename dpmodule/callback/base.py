@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
-__all__ = ["BatchEndParam", "Callback"]
+__all__ = ["BatchEndParam", "Callback", "as_list"]
 
 
 class BatchEndParam(NamedTuple):
@@ -43,3 +44,10 @@ class Callback:
 
     def on_fit_end(self, run: Any) -> None:
         """Hear that training is over, but for errors."""
+
+
+def as_list(callbacks: Any) -> list[Callable[..., Any]]:
+    """Return callbacks as a list: none, one, or several."""
+    if callbacks is None:
+        return []
+    return list(callbacks) if isinstance(callbacks, (list, tuple)) else [callbacks]

@@ -20,10 +20,13 @@ class GradientSum:
     """Adds up gradients of batches by the name of their parameter, on every device.
 
     The buckets of a network share one: what a bucket lacks waits for the next update of one that has it.
+
+    Attributes:
+        sums: what waits, by the name of the parameter and the number of the device.
     """
 
     def __init__(self) -> None:
-        self._sums: dict[tuple[str, int], NDArray] = {}
+        self.sums: dict[tuple[str, int], NDArray] = {}
 
     def keep(self, names: Sequence[str], grads: Grads) -> None:
         """Add the gradients of a batch.
@@ -36,29 +39,26 @@ class GradientSum:
             for k, grad in enumerate(row):
                 if grad is None:
                     continue
-                if (name, k) in self._sums:
-                    self._sums[name, k] += grad
+                if (name, k) in self.sums:
+                    self.sums[name, k] += grad
                 else:
-                    self._sums[name, k] = grad.copy()
+                    self.sums[name, k] = grad.copy()
 
     def give(self, names: Sequence[str], grads: Grads) -> None:
         """Add what has been kept to the gradients of the last batch, and forget it."""
         for name, row in zip(names, grads, strict=True):
             for k, grad in enumerate(row):
-                known = self._sums.pop((name, k), None)
+                known = self.sums.pop((name, k), None)
                 if known is not None and grad is not None:
                     grad += known  # in its own memory
 
     def state_dict(self) -> dict[str, list[Any]]:
         """Return the sums by the name of their parameter, with the numbers of their devices."""
-        return {f"{name}@{k}": [name, k, array] for (name, k), array in self._sums.items()}
+        return {f"{name}@{k}": [name, k, array] for (name, k), array in self.sums.items()}
 
     def load_state_dict(self, state: Mapping[str, list[Any]], contexts: Sequence[Context]) -> None:
         """Go on from what `state_dict` returned, on devices."""
-        self._sums = {(name, k): array.as_in_context(contexts[k]).copy() for name, k, array in state.values()}
-
-    def __bool__(self) -> bool:
-        return bool(self._sums)
+        self.sums = {(name, k): array.as_in_context(contexts[k]).copy() for name, k, array in state.values()}
 
 
 def squared_norm(grads: Grads) -> float:

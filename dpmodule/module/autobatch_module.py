@@ -37,6 +37,7 @@ from .base_module import BaseModule
 from .by_hand import names_of
 from .finite import RowWatch
 from .first_values import first_values
+from .fit import pad_of
 from .group_contexts import contexts_of, distinct
 from .stage import Stage, needs
 from .updates import Updates, check_compression
@@ -499,7 +500,7 @@ class AutobatchModule(BaseModule):
         batches, watch = [], RowWatch(self, "predict", on_nonfinite)
         for number, batch in enumerate(loops.batches_of(self, eval_data, num_batch, reset, sparse_row_id_fn)):
             self.evaluate(batch)
-            pad = loops.pad_of(batch)
+            pad = pad_of(batch)
             watch.look(number, pad)
             batches.append([column[: len(column) - pad] for column in _joined(self._parts())])
         watch.tell()

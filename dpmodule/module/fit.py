@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from copy import deepcopy
@@ -15,7 +16,7 @@ import torch
 
 from .. import metric as metrics
 from ..base import ArgumentError, NonFiniteError, StateError
-from ..callback import BatchEndParam, Callback
+from ..callback import BatchEndParam, Callback, as_list
 from ..context import Context
 from ..initializer import Uniform
 from ..ndarray import NDArray
@@ -24,11 +25,10 @@ from .finite import check_choice, first_nonfinite, names_of_nonfinite, samples_i
 from .history import History
 from .lockstep import Lockstep, shard
 from .protocol import Trainable
-from .scoring import as_list, update_metric
 from .step_clock import StepClock, repeatable
 from .training_data import bindable, labelled_iter
 
-__all__ = ["FitOptions", "TrainingRun", "fit"]
+__all__ = ["FitOptions", "TrainingRun", "fit", "pad_of", "show_metric", "update_metric"]
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -384,6 +384,9 @@ class TrainingRun:
         self._begun = self._epoch_begun = time.monotonic()
         self._stopped = False
         self._saving = _saving(options, self._data, self._lockstep)
+        self._has_plans = (
+            self._lockstep.several or self._between is not None or not isinstance(self._saving, _NotSaving)
+        )
         self._resumed = self._saving.found(options.resume, self._facts)
 
     def _facts(self) -> dict[str, Any]:
@@ -581,10 +584,11 @@ class TrainingRun:
         while batch is not None:
             if monitor is not None:
                 monitor.tic()
-            self._say_what_is_due(boundary)
+            if self._has_plans:
+                self._say_what_is_due(boundary)
             self._steps.train(batch, self)
-            asked = lockstep.asked(boundary)
-            due = lockstep.take("due") or saving.wants_end(asked)
+            asked = lockstep.asked(boundary) if lockstep.several else boundary.asked
+            due = self._has_plans and (lockstep.take("due") or saving.wants_end(asked))
             if due:  # what is read from now on belongs to the rest of the run
                 saving.note_position(self.nbatch + 1)
             following = self._next(batches)
@@ -652,9 +656,10 @@ class TrainingRun:
         for each in self._callbacks:
             if each.on_batch_end(self) is True:
                 self.stop(f"{type(each).__name__} after batch {self.nbatch - 1} of epoch {self.epoch}")
-        if self._lockstep.take("evaluate") and (self._lockstep.several or not is_last):
-            self._note(self._evaluate(self._between, self.nbatch))
-        self._hear_of_end()
+        if self._has_plans:
+            if self._lockstep.take("evaluate") and (self._lockstep.several or not is_last):
+                self._note(self._evaluate(self._between, self.nbatch))
+            self._hear_of_end()
         if options.dry_run:
             self.stop("dry_run")
         elif options.max_batches is not None and self.num_batches >= options.max_batches:
@@ -802,7 +807,8 @@ class _Steps:
             if self._options.clip_global_norm is not None:
                 self._module.clip_by_global_norm(self._options.clip_global_norm)
             self._module.update()
-        self._lockstep.hush()
+        if self._lockstep.several:
+            self._lockstep.hush()
 
     def _by_hand(self, batch: Any, step: Callable[[Any, Any], Any], run: TrainingRun) -> None:
         found = step(self._module, batch)
@@ -826,6 +832,37 @@ class _Steps:
         means = [(name, total / count) for name, (total, count) in self._sums.items()]
         self._sums = {}
         return means
+
+
+def pad_of(batch: Any) -> int:
+    """Return how many rows at the end of a batch only fill it up."""
+    padding = getattr(batch, "num_padding", None)
+    return int((getattr(batch, "pad", None) or 0) if padding is None else padding)
+
+
+def update_metric(module: Trainable, eval_metric: Any, batch: Any, count_padding: bool) -> None:
+    """Show a metric the outputs for a batch, or for its parts on several devices."""
+    if isinstance(batch, list):
+        module.update_metric(eval_metric, [b.label for b in batch], pre_sliced=True)
+    elif count_padding or not (pad := pad_of(batch)):
+        module.update_metric(eval_metric, batch.label)
+    else:
+        show_metric(module, eval_metric, batch.label, pad)
+
+
+def show_metric(module: Trainable, eval_metric: Any, labels: Any, pad: int) -> None:
+    """Show a metric a module's outputs; modules written for MXNet do not know `pad` and count padding.
+
+    Args:
+        module: the module.
+        eval_metric: the metric.
+        labels: the batch's labels.
+        pad: how many samples at the end are padding.
+    """
+    if pad and "pad" in inspect.signature(module.update_metric).parameters:
+        module.update_metric(eval_metric, labels, pad=pad)
+    else:
+        module.update_metric(eval_metric, labels)
 
 
 def _schedulers(module: Any) -> list[Any]:

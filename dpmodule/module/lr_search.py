@@ -15,8 +15,8 @@ from .. import metric as metrics
 from ..base import ArgumentError, StateError
 from ..initializer import Uniform
 from ..symbol import Symbol
+from .fit import update_metric
 from .history import new_axes
-from .scoring import update_metric
 from .training_data import bindable, labelled_iter
 
 __all__ = ["RateSearch", "find_rate"]

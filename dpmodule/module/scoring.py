@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -11,64 +10,23 @@ import torch
 
 from .. import metric as metrics
 from ..base import ArgumentError
-from ..callback import BatchEndParam
+from ..callback import BatchEndParam, as_list
 from ..io import DataBatch
 from ..ndarray import NDArray, array, concatenate
 from ..ndarray.ragged import RaggedNDArray
 from .finite import RowWatch
+from .fit import pad_of, update_metric
 from .lockstep import Lockstep
 from .protocol import Trainable
 from .training_data import as_iter, labelled_iter
 
 __all__ = [
-    "as_list",
     "batches_of",
     "call_back",
     "iter_predict",
-    "pad_of",
     "predict",
     "score",
-    "show_metric",
-    "update_metric",
 ]
-
-
-def as_list(callbacks: Any) -> list[Callable[..., Any]]:
-    """Return callbacks as a list: none, one, or several."""
-    if callbacks is None:
-        return []
-    return list(callbacks) if isinstance(callbacks, (list, tuple)) else [callbacks]
-
-
-def pad_of(batch: Any) -> int:
-    """Return how many rows at the end of a batch only fill it up."""
-    padding = getattr(batch, "num_padding", None)
-    return int((getattr(batch, "pad", None) or 0) if padding is None else padding)
-
-
-def update_metric(module: Trainable, eval_metric: Any, batch: Any, count_padding: bool) -> None:
-    """Show a metric the outputs for a batch, or for its parts on several devices."""
-    if isinstance(batch, list):
-        module.update_metric(eval_metric, [b.label for b in batch], pre_sliced=True)
-    elif count_padding or not (pad := pad_of(batch)):
-        module.update_metric(eval_metric, batch.label)
-    else:
-        show_metric(module, eval_metric, batch.label, pad)
-
-
-def show_metric(module: Trainable, eval_metric: Any, labels: Any, pad: int) -> None:
-    """Show a metric a module's outputs; modules written for MXNet do not know `pad` and count padding.
-
-    Args:
-        module: the module.
-        eval_metric: the metric.
-        labels: the batch's labels.
-        pad: how many samples at the end are padding.
-    """
-    if pad and "pad" in inspect.signature(module.update_metric).parameters:
-        module.update_metric(eval_metric, labels, pad=pad)
-    else:
-        module.update_metric(eval_metric, labels)
 
 
 def score(

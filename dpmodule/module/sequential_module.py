@@ -17,6 +17,7 @@ from ..ndarray import NDArray
 from .arguments import BindArguments, OptimizerArguments, ParamArguments
 from .base_module import BaseModule
 from .feed import is_per_context
+from .fit import show_metric
 from .joints import (
     called,
     check_bound,
@@ -27,7 +28,6 @@ from .joints import (
     wired,
     with_data,
 )
-from .scoring import show_metric
 from .stage import Stage, needs
 from .updates import Updates
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import torch
@@ -21,28 +21,23 @@ class Part:
 
     Args:
         devices: GPUs to be waited for at the end.
-        active: whether to measure.
 
     Attributes:
         seconds: their sum.
         times: how often it was entered.
     """
 
-    __slots__ = ("_active", "_begun", "_devices", "seconds", "times")
+    __slots__ = ("_begun", "_devices", "seconds", "times")
 
-    def __init__(self, devices: list[torch.device], active: bool) -> None:
+    def __init__(self, devices: list[torch.device]) -> None:
         self.seconds = self._begun = 0.0
         self.times = 0
         self._devices = devices
-        self._active = active
 
     def __enter__(self) -> None:
-        if self._active:
-            self._begun = time.perf_counter()
+        self._begun = time.perf_counter()
 
     def __exit__(self, *error: object) -> None:
-        if not self._active:
-            return
         for device in self._devices:
             torch.cuda.synchronize(device)
         self.seconds += time.perf_counter() - self._begun
@@ -63,9 +58,11 @@ class StepClock:
     """
 
     def __init__(self, module: Any, active: bool) -> None:
-        self._active = active
         devices = _gpus(module) if active else []
-        self.data, self.compute, self.update = (Part(devices, active) for _ in range(3))
+        self._parts = {name: Part(devices) for name in ("data", "compute", "update") if active}
+        self.data, self.compute, self.update = (
+            self._parts.get(name, nullcontext()) for name in ("data", "compute", "update")
+        )
 
     def lines(self, whole: float) -> list[str]:
         """Return the table of an epoch, and begin anew; no lines if nothing is measured.
@@ -73,10 +70,8 @@ class StepClock:
         Args:
             whole: seconds of the epoch.
         """
-        if not self._active:
-            return []
         found = []
-        for name, part in (("data", self.data), ("compute", self.compute), ("update", self.update)):
+        for name, part in self._parts.items():
             share = 100 * part.seconds / whole if whole else 0.0
             each = 1e3 * part.seconds / part.times if part.times else 0.0
             found.append(

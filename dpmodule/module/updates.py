@@ -308,7 +308,7 @@ class Updates:
 
     def apply(self) -> None:
         """Update every parameter."""
-        if self.kept:
+        if self.kept.sums:
             self.kept.give(self.names, self._grads)
         if self.scale == 1.0:
             self._apply()
