@@ -24,7 +24,7 @@ TAKEN = {  # of these, what options take, or look at when the data have been rea
     "--dropout": ["0"],
     "train-files --validation": SENSELESS[:-2],
 }
-REQUIRED = {"convert": ["in", "out"]}
+REQUIRED = {"convert": ["in", "out"], "im2rec": ["folder", "out"]}
 
 
 def commands():
