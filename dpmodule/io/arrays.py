@@ -260,6 +260,11 @@ class NDArrayIter(DataIter):
             self._reshuffle()
         self._seen_writes = self._writes()
 
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._watched = _watched(self._data + self._label)  # a pickle's tensors count their writes anew
+        self._seen_writes = self._writes()
+
     def state_dict(self) -> dict[str, Any]:
         """Return the order of the examples, and where the iterator stands in it."""
         return {
