@@ -601,7 +601,11 @@ class TrainingRun:
         """Train on every batch once, unless it ends before, and return the epoch's metrics."""
         over, self._resumed = self._resumed is not None and self._resumed["over"], None
         seen = self.metric
-        if not over:  # else broken off between the last batch and the end of the epoch
+        if (
+            over
+        ):  # broken off between the last batch and the end of the epoch, where iterators keep their rest
+            next(self._data, None)
+        else:
             self._found, self._averaged = None, False
             seen = self._train_batches(boundary)
         if self._lockstep.several:

@@ -47,7 +47,11 @@ def run(tmp_path, make_data=lambda: blobs(shuffle=True), kill=None, prefix="run"
         if module is not None
         else mx.mod.Module(classifier(dropout=0.3), context=options.pop("context", mx.cpu()))
     )
-    checkpoint = mx.callback.Checkpoint(tmp_path / prefix, every_n_batches=options.pop("every", 5))
+    every = {
+        "every_n_batches": options.pop("every", 5),
+        "every_n_epochs": options.pop("every_n_epochs", 1),
+    }
+    checkpoint = mx.callback.Checkpoint(tmp_path / prefix, **every)
     known = {
         "num_epoch": 3,
         "initializer": mx.init.Xavier(),
@@ -126,6 +130,13 @@ def test_a_rolled_over_rest(tmp_path):
         )
 
     check_resumes(tmp_path, (9, 15, 27), make_data=data)
+
+
+def test_a_rest_that_rolls_over_when_the_last_batch_has_been_saved(tmp_path):
+    """An iterator keeps the rest when it is asked for more, which it is not before that is saved."""
+
+    make = partial(resumable.some_points, 0, 1, last_batch_handle="roll_over")
+    check_resumes(tmp_path, (15,), make_data=make, every=11, every_n_epochs=9)
 
 
 ITERATORS = {
@@ -582,7 +593,16 @@ def test_what_is_refused_leaves_the_good_checkpoint(tmp_path, what):
         options["checkpoint"] = options["checkpoint"](tmp_path)
     with pytest.raises(kind, match=words):
         run(tmp_path, **options)
-    assert contents(tmp_path) == before
+    after = contents(tmp_path)
+    assert after.keys() == before.keys()
+    if what != "stopping":  # which is found out when an epoch more has been trained
+        assert after == before
+    else:
+        assert {name for name in after if after[name] != before[name]} == {f"run-last.{e}" for e in ENDINGS}
+    run(tmp_path)
+
+
+ENDINGS = ("params", "run", "states")
 
 
 def test_an_iterator_that_has_become_shorter_is_refused(tmp_path):
