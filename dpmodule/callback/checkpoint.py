@@ -64,6 +64,14 @@ class Checkpoint(Callback):
         self.every_n_batches = every_n_batches
         self.save_on_interrupt = save_on_interrupt
 
+    def on_fit_begin(self, run: Any) -> None:
+        """Refuse to be one of many callbacks.
+
+        Raises:
+            ArgumentError: always: `fit` calls a checkpoint otherwise.
+        """
+        raise ArgumentError("fit: a Checkpoint stands among the callbacks; give it as checkpoint=")
+
     def wants_epoch(self, epoch: int) -> bool:
         """Say whether an epoch is to be saved."""
         return (epoch + 1) % self.every_n_epochs == 0

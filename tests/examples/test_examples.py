@@ -1,8 +1,5 @@
 """Every example runs in its short form, ends with one line of result, and exits with 0."""
 
-import subprocess
-import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -45,22 +42,6 @@ def test_example_works_without_the_extension(path, tmp_path):
 @pytest.mark.parametrize("native", ["1", pytest.param("0", marks=pytest.mark.slow)])
 def test_tagger_spells_rare_words_out(tmp_path, native):
     run_short_form(FOLDER / "autobatch" / "tagger.py", tmp_path, "--characters", DPMODULE_NATIVE=native)
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(120)
-def test_language_model_goes_on_where_it_was_killed(tmp_path):
-    path, options = FOLDER / "bucketing_lm.py", ("--smoke", "--resume", "lm")
-    whole = run_file(path, "--smoke", seconds=110, cwd=tmp_path)
-    process = subprocess.Popen([sys.executable, str(path), *options], cwd=tmp_path)
-    while not (tmp_path / "lm-1-last.run").exists():
-        assert process.poll() is None
-        time.sleep(0.01)
-    process.kill()
-    assert process.wait() != 0
-    again = run_file(path, *options, seconds=110, cwd=tmp_path)
-    assert again.returncode == 0
-    assert again.stdout.splitlines()[-1] == whole.stdout.splitlines()[-1]
 
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
