@@ -343,6 +343,13 @@ class BaseModule:
         """Return what holds the parameters on every context; several if the module is a chain of them."""
         raise self._not_here()
 
+    def announce_update(self) -> None:
+        """Say that `update` will follow the next `forward_backward`, with its gradients as they are.
+
+        With several processes these then go to the others while backward still runs, where they are more than one
+        message. `fit` says so by itself; the other processes need not. Here nothing comes of it.
+        """
+
     def keep_gradients(self) -> None:
         """Keep the gradients of the last backward, which the next `update` adds to its own."""
         for each in self.all_updates():

@@ -704,6 +704,7 @@ class _Steps:
         self._clock = clock
         self._options = options
         self._many = options.accumulate > 1
+        self._announces = lockstep.several and not self._many and hasattr(module, "announce_update")
         self._pending = False  # the last gradients wait for others
         self._rows = self._batches = 0
         self._base = module.all_updates()[0].group.num_samples if self._many else 1
@@ -720,6 +721,8 @@ class _Steps:
             if self._pending:
                 module.keep_gradients()
                 self._pending = False
+            if self._announces:
+                module.announce_update()
             module.forward_backward(batch)
         if module.overflowed():
             return

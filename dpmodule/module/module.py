@@ -169,6 +169,7 @@ class Module(BaseModule):
         self._grad_req: Any = "write"
         self._group: DataParallelExecutorGroup | None = None
         self._updates: Updates | None = None
+        self._is_announced = False  # an update follows the next backward
         self.preloaded: tuple[Mapping[str, NDArray], Mapping[str, NDArray]] | None = None
         self.preloaded_states: str | None = None
 
@@ -914,11 +915,21 @@ class Module(BaseModule):
         group = self._group
         if self._stage < Stage.INITIALIZED or group is None:
             raise too_early(self, "forward_backward")
+        listener = None
         if not group.feed.takes(data_batch):
             self._fit_shapes(data_batch)
         if self._scale is not None:
             self._scale.write(group.execs)
-        group.forward_backward(data_batch)
+        if self._is_announced:
+            self._is_announced = False
+            listener = self.updates.listener()
+        group.forward_backward(data_batch, listener)
+
+    @override
+    def announce_update(self) -> None:
+        # a subclass may change gradients between the two
+        own = type(self)
+        self._is_announced = own.update is Module.update and own.forward_backward is Module.forward_backward
 
     @override
     @needs(Stage.INITIALIZED)

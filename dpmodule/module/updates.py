@@ -11,6 +11,7 @@ from .. import kvstore as kv
 from .. import optimizer as opt
 from ..base import ArgumentError, StateError
 from ..context import Context
+from ..executor.backward import Listener
 from ..executor.sparse_arrays import all_rows, array_of
 from ..ndarray import NDArray
 from .accumulation import GradientSum, squared_norm
@@ -305,6 +306,17 @@ class Updates:
             store.sum_up(self.names, [[row[k] for k in active] for row in self._grads])
         total = squared_norm([[row[k] for k in active] for row in self._grads])
         return total * (float(self.optimizer.rescale_grad) * self.scale) ** 2
+
+    def listener(self) -> Listener | None:
+        """Return what sends gradients of the next backward on as soon as they are there; `apply` has to follow.
+
+        None where they are not yet what is to be sent, or nothing could be sent early.
+        """
+        store: Any = self.store
+        if self.kept.sums or len(self.group.contexts) > 1 or not hasattr(store, "expect"):
+            return None
+        found: Listener | None = store.expect(self.names)
+        return found
 
     def apply(self) -> None:
         """Update every parameter."""
