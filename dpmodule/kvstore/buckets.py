@@ -110,7 +110,7 @@ class Sums:
 
     def _begin(self) -> None:
         self._found: dict[int, torch.Tensor] = {}
-        self._missing = list(map(len, self._plan))
+        self._missing = [*map(len, self._plan), 1]  # nothing goes behind the last
         self._sent: list[tuple[Bucket, Any]] = []
         self._error: Exception | None = None
 
