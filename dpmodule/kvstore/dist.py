@@ -166,7 +166,7 @@ class DistKVStore(KVStore):
         for i, array in zip(sparse, self.ranks.sum_rows([arrays[i] for i in sparse])):  # type: ignore[misc]
             found[i] = array
         heard = self.ranks.heard
-        self.held = bool(heard["bad"]) or not heard["active"]
+        self.held = bool(heard["bad"] or heard["overflow"]) or not heard["active"]
         return found
 
     def _sums_for(self, keys: Sequence[Key], dense: Sequence[int], tensors: Sequence[torch.Tensor]) -> Sums:

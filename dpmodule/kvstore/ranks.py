@@ -24,7 +24,7 @@ __all__ = ["VOTES", "Ranks", "join"]
 
 _logger = logging.getLogger(__name__)
 
-VOTES = ("active", "bad", "due", "stop", "interrupt", "terminate", "evaluate")
+VOTES = ("active", "bad", "overflow", "due", "stop", "interrupt", "terminate", "evaluate")
 """What a process tells the others along with its gradients; see `Ranks.say`."""
 
 _VARIABLES = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")

@@ -415,6 +415,10 @@ class BaseModule:
         """Return the name of a parameter whose gradient of the last backward is not finite; None if none is known."""
         return None
 
+    def overflows(self) -> bool:
+        """Say whether gradients of the last backward are too large for float16, and leave everything as it is."""
+        return False
+
     def overflowed(self) -> bool:
         """Say whether gradients of the last backward are too large for float16, so that it has to be left out.
 

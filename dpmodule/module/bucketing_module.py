@@ -420,6 +420,10 @@ class BucketingModule(BaseModule):
         return self._curr_module.bad_gradient()
 
     @override
+    def overflows(self) -> bool:
+        return self._curr_module.overflows()
+
+    @override
     def overflowed(self) -> bool:
         return self._curr_module.overflowed()
 

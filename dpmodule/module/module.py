@@ -699,29 +699,50 @@ class Module(BaseModule):
         updates = self._updates
         if self._stage < Stage.READY or updates is None:
             raise too_early(self, "update")
-        if self._scale is not None:
-            if self.overflowed():
-                return
-            self._scale.note_update()
+        scale = self._scale
+        if scale is not None and self._is_dropped(updates):
+            return
         if len(self._context) == 1:
             updates.apply()
         else:
             run_between(self.group.active_contexts, updates.apply)
+        if scale is not None:
+            self._note_update(scale, updates)
+
+    def _is_dropped(self, updates: Updates) -> bool:
+        """Say whether an update is left out because gradients are too large; with other processes, tell them instead."""
+        if not updates.is_shared:
+            return self.overflowed()
+        updates.say_overflow(self.overflows())
+        return False
+
+    def _note_update(self, scale: LossScale, updates: Updates) -> None:
+        """Change the scale of the loss by what has become of an update: in all processes alike."""
+        if updates.is_shared and updates.hear_overflow():
+            self._shrink(scale)
+        elif not updates.is_held:
+            scale.note_update()
+
+    def _shrink(self, scale: LossScale) -> None:
+        scale.note_overflow()
+        self.take_back()
+        self.logger.info("a gradient is too large for float16: the loss scale is now %g", scale.value)
+
+    @override
+    def overflows(self) -> bool:
+        return (
+            self._scale is not None
+            and self._scale.can_shrink
+            and self.bad_gradient() is not None
+            and all(map(are_finite, chain(*self.output_probes())))
+        )
 
     @override
     def overflowed(self) -> bool:
-        scale = self._scale
-        if (
-            scale is None
-            or self.bad_gradient() is None
-            or not all(map(are_finite, chain(*self.output_probes())))
-        ):
-            return False
-        if not scale.note_overflow():
-            return False
-        self.take_back()
-        self.logger.info("a gradient is too large for float16: the loss scale is now %g", scale.value)
-        return True
+        found = self.overflows()
+        if found and self._scale is not None:
+            self._shrink(self._scale)
+        return found
 
     @override
     def loss_scales(self) -> list[LossScale]:

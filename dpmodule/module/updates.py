@@ -198,6 +198,7 @@ class Updates:
         self.kept = GradientSum()
         self.scale = 1.0
         self._in_store: set[str] = set()
+        self._said = 0.0
 
     @classmethod
     def install(
@@ -306,6 +307,32 @@ class Updates:
             store.sum_up(self.names, [[row[k] for k in active] for row in self._grads])
         total = squared_norm([[row[k] for k in active] for row in self._grads])
         return total * (float(self.optimizer.rescale_grad) * self.scale) ** 2
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether gradients are added up over several processes."""
+        return _num_summed(self.store) > 1
+
+    @property
+    def is_held(self) -> bool:
+        """Whether the last `apply` changed nothing, as other processes asked for that."""
+        return bool(getattr(self.store, "held", False))
+
+    def say_overflow(self, overflows: bool) -> None:
+        """Tell other processes with the next `apply` whether gradients are too large for float16 here; all drop it then.
+
+        Args:
+            overflows: whether they are.
+        """
+        say = self.store.ranks.say  # type: ignore[union-attr]
+        self._said = say["overflow"]
+        say["overflow"] = max(self._said, float(overflows))
+
+    def hear_overflow(self) -> bool:
+        """Return whether gradients of the last `apply` were too large in some process, after `say_overflow`."""
+        ranks = self.store.ranks  # type: ignore[union-attr]
+        ranks.say["overflow"] = self._said
+        return bool(ranks.heard["overflow"])
 
     def listener(self) -> Listener | None:
         """Return what sends gradients of the next backward on as soon as they are there; `apply` has to follow.

@@ -1,5 +1,7 @@
 """Tensors in buckets, and their sums over processes, which begin before all of them are there."""
 
+from functools import partial
+
 import pytest
 import torch
 
@@ -57,7 +59,8 @@ def test_full_buckets_go_at_once_in_their_order():
         tensors[4] += 9  # has gone
         sums.put(1, tensors[1])
         found = sums.finish(tensors)
-        assert others.sizes == [5, 4, 6] and others.waits == 3
+        assert others.sizes == [5, 4, 6]
+        assert others.waits == 3
         tensors[4] -= 9
         assert [one.tolist() for one in found] == [(2 * one).tolist() for one in tensors]
 
@@ -102,13 +105,17 @@ def test_errors_come_when_sums_are_asked_for():
     assert sums.finish(tensors)[1].tolist() == [4, 4]
 
 
+def note(told, name, grad):
+    told.append((name, grad.clone()))
+
+
 def test_gradients_are_told_while_backward_runs():
     net = mx.sym.Variable("data")
     for i in range(3):
         net = mx.sym.FullyConnected(net, num_hidden=4, name=f"fc{i}")
     net = mx.sym.broadcast_mul(net, mx.sym.Variable("factor", shape=(1, 4)))
     net = mx.sym.SoftmaxOutput(net, name="softmax")
-    req = {name: "write" for name in net.list_arguments()}
+    req = dict.fromkeys(net.list_arguments(), "write")
     req |= {"data": "null", "softmax_label": "null", "fc1_bias": "add", "fc1_weight": "null"}
     executor = net.simple_bind(mx.cpu(), grad_req=req, data=(2, 4))
     for name, array in executor.arg_dict.items():
@@ -116,9 +123,11 @@ def test_gradients_are_told_while_backward_runs():
     for listens in (True, False, True):
         told = []
         executor.forward(is_train=True)
-        executor.backward(listener=(lambda name, grad: told.append((name, grad.clone()))) if listens else None)
+        executor.backward(listener=partial(note, told) if listens else None)
         names = [name for name, _ in told]
-        assert sorted(names) == (["factor", "fc0_bias", "fc0_weight", "fc2_bias", "fc2_weight"] if listens else [])
+        assert sorted(names) == (
+            ["factor", "fc0_bias", "fc0_weight", "fc2_bias", "fc2_weight"] if listens else []
+        )
         assert not listens or names.index("fc2_weight") < names.index("fc0_weight")
         for name, grad in told:
             assert torch.equal(executor.grad_dict[name].tensor, grad)
