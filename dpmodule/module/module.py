@@ -739,10 +739,11 @@ class Module(BaseModule):
 
     @override
     def overflowed(self) -> bool:
-        found = self.overflows()
-        if found and self._scale is not None:
-            self._shrink(self._scale)
-        return found
+        scale = self._scale
+        if scale is None or not self.overflows():
+            return False
+        self._shrink(scale)
+        return True
 
     @override
     def loss_scales(self) -> list[LossScale]:
