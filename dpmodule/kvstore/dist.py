@@ -274,6 +274,11 @@ class DistKVStore(KVStore):
             )
         self._codes = Compression(compression_params)
 
+    @property
+    def compression(self) -> Compression | None:
+        """How what a process sends is compressed; None if it is not."""
+        return self._codes
+
     def barrier(self) -> None:
         """Wait for all processes."""
         self.ranks.barrier()

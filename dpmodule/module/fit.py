@@ -392,7 +392,14 @@ class TrainingRun:
     def _facts(self) -> dict[str, Any]:
         from .run_state import facts
 
-        return facts(self.module, self._data, self._lockstep.size)
+        options, several = self._options, self._lockstep.several
+        how = {
+            "accumulate": options.accumulate,
+            "clip_global_norm": options.clip_global_norm,
+            "a training_step": options.training_step is not None,
+            "shard": options.shard and several,
+        }
+        return facts(self.module, self._data, self._lockstep.size, how)
 
     def state_dict(self, over: bool = False) -> dict[str, Any]:
         """Return what a run needs to go on beyond the files of MXNet, as plain data and arrays.

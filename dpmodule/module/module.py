@@ -710,7 +710,7 @@ class Module(BaseModule):
             self._note_update(scale, updates)
 
     def _is_dropped(self, updates: Updates) -> bool:
-        """Say whether an update is left out because gradients are too large; with other processes, tell them instead."""
+        """Say whether to leave an update out, as gradients are too large; other processes are told instead."""
         if not updates.is_shared:
             return self.overflowed()
         updates.say_overflow(self.overflows())

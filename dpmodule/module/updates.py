@@ -319,7 +319,7 @@ class Updates:
         return bool(getattr(self.store, "held", False))
 
     def say_overflow(self, overflows: bool) -> None:
-        """Tell other processes with the next `apply` whether gradients are too large for float16 here; all drop it then.
+        """Tell other processes with the next `apply` whether gradients are too large here; all drop it then.
 
         Args:
             overflows: whether they are.
