@@ -31,7 +31,7 @@ _KINDS = {
 DIST = ("dist", "dist_sync", "dist_sync_device", "dist_device_sync", "dist_async")
 """Kinds of stores of several processes."""
 
-_OPTIONS = ("timeout_s", "average_every")
+_OPTIONS = ("timeout_s", "average_every", "bucket_mb")
 
 
 def is_local(name: str) -> bool:
@@ -47,7 +47,7 @@ def create(name: str = "local", **options: Any) -> KVStoreBase:
             updated on the CPU; "device", also "local_allreduce_device": on the devices; "nccl": the same, on GPUs
             only; "dist_sync", "dist_device_sync", "dist_async": for several processes, see `DistKVStore`; or the name
             of a class that `KVStoreBase.register` knows.
-        **options: arguments of `DistKVStore`: `timeout_s`, `average_every`.
+        **options: arguments of `DistKVStore`: `timeout_s`, `average_every`, `bucket_mb`.
 
     Raises:
         ArgumentError: there is no such store, or it does not take an option.
@@ -60,7 +60,7 @@ def create(name: str = "local", **options: Any) -> KVStoreBase:
     wrong = [option for option in options if option not in _OPTIONS or not kind.startswith("dist")]
     if wrong:
         raise ArgumentError(
-            f"kvstore {name!r} takes no {', '.join(wrong)}; timeout_s and average_every belong to dist_sync, "
+            f"kvstore {name!r} takes no {', '.join(wrong)}; {', '.join(_OPTIONS)} belong to dist_sync, "
             "dist_device_sync and dist_async"
         )
     if kind in KVStoreBase.kv_registry:

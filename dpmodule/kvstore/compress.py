@@ -8,6 +8,7 @@ from typing import Any
 import torch
 
 from ..base import ArgumentError, DTypeError
+from ..context import cpu
 from ..ndarray import NDArray
 
 __all__ = ["Compression", "pack", "quantize", "unpack"]
@@ -108,18 +109,26 @@ class Compression:
             for position, array in enumerate(arrays)
         ]
 
+    def state_dict(self) -> dict[str, list[Any]]:
+        """Return what is still owed, by key and number of the device."""
+        return {
+            f"{key}@{position}": [key, position, NDArray(owed.cpu(), cpu())]
+            for (key, position), owed in self._residuals.items()
+        }
+
+    def load_state_dict(self, state: Mapping[str, list[Any]]) -> None:
+        """Owe what `state_dict` returned."""
+        self._residuals = {(key, position): owed.raw.clone() for key, position, owed in state.values()}
+
     def _residual(self, key: Any, position: int, array: NDArray) -> torch.Tensor:
         like = array.raw
         if not like.is_floating_point():
             raise DTypeError(f"kvstore: key {key!r}: only floats are compressed, got {array.describe()}")
         known = self._residuals.get((key, position))
-        if (
-            known is None
-            or known.shape != like.shape
-            or known.dtype != like.dtype
-            or known.device != like.device
-        ):
+        if known is None or known.shape != like.shape or known.dtype != like.dtype:
             known = self._residuals[key, position] = torch.zeros_like(like)
+        elif known.device != like.device:
+            known = self._residuals[key, position] = known.to(like.device)
         return known
 
 

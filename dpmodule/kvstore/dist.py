@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import torch
@@ -11,6 +12,7 @@ from ..base import ArgumentError
 from ..context import cpu
 from ..ndarray import NDArray
 from ..ndarray.row_sparse import RowSparseNDArray
+from .buckets import BYTES, Sums
 from .compress import Compression, pack, unpack
 from .keys import Key, grouped, paired
 from .local import KVStore
@@ -32,6 +34,8 @@ class DistKVStore(KVStore):
         kind: "dist_sync": added up and updated on the CPU; "dist_device_sync": on the devices; or "dist_async".
         timeout_s: seconds after which a process that does not take part counts as lost.
         average_every: how many pushes of "dist_async" lie between two means.
+        bucket_mb: megabytes of gradients from which on they go by themselves, while backward finds the others; the
+            same in every process.
 
     Raises:
         ArgumentError: a number is not above 0, or the program was started for MXNet's servers.
@@ -53,14 +57,25 @@ class DistKVStore(KVStore):
     Stich, "Local SGD Converges Fast and Communicates Little", 2019.
     """
 
-    def __init__(self, kind: str = "dist_sync", timeout_s: float = 300, average_every: int = 8) -> None:
+    def __init__(
+        self,
+        kind: str = "dist_sync",
+        timeout_s: float = 300,
+        average_every: int = 8,
+        bucket_mb: float = BYTES / 2**20,
+    ) -> None:
         if not isinstance(average_every, int) or average_every < 1:
             raise ArgumentError(f"kvstore {kind!r}: average_every is {average_every!r}, expected at least 1")
+        if not isinstance(bucket_mb, (int, float)) or not bucket_mb > 0:
+            raise ArgumentError(f"kvstore {kind!r}: bucket_mb is {bucket_mb!r}, expected megabytes, above 0")
         super().__init__("dist_sync" if kind == "dist" else kind, "device" in kind)
         self.ranks: Ranks = join(kind, timeout_s)
         self.held = False
         self._codes: Compression | None = None
         self._is_summed = False
+        self._limit = round(bucket_mb * 2**20)
+        self._seen: dict[tuple[Key, ...], list[Key]] = {}
+        self._early: dict[tuple[Key, ...], tuple[Sums, dict[Key, int]]] = {}
         self._every = average_every if kind == "dist_async" else 0
         self._pushes = 0
 
@@ -93,6 +108,7 @@ class DistKVStore(KVStore):
         names = [one for one, _ in paired(key, value)]
         stored = [self._stored[name] for name in names]
         self._check_same([[n, list(v.shape), str(v.dtype), v.stype] for n, v in zip(names, stored)])
+        self._check_limits()
         dense = [array for array in stored if array.stype == "default"]
         for array, tensor in zip(dense, self.ranks.spread([array.raw for array in dense])):
             array.raw.copy_(tensor)
@@ -116,6 +132,14 @@ class DistKVStore(KVStore):
                 "all processes have to make the same one"
             )
 
+    def _check_limits(self) -> None:
+        limits = [found / 2**20 for found in self.ranks.gather(self._limit)]
+        if len(set(limits)) > 1:
+            raise ArgumentError(
+                f"kvstore: bucket_mb is {', '.join(f'{each:g}' for each in limits)} in ranks 0 to {len(limits) - 1}; "
+                "give all processes the same"
+            )
+
     def _sums(self, groups: dict[Key, list[NDArray]]) -> list[NDArray]:
         """Add up every key's arrays over devices and processes; nothing if the push is to be dropped."""
         is_summed, self._is_summed = self._is_summed, False
@@ -135,14 +159,53 @@ class DistKVStore(KVStore):
                 found[i] = self._over_ranks_in_codes(keys[i], arrays[i], self._codes)
             dense_sums = self.ranks.sum([])
         else:
-            dense_sums = self.ranks.sum([arrays[i].raw for i in dense])
+            tensors = [arrays[i].raw for i in dense]
+            dense_sums = self.ranks.sum(tensors, self._sums_for(keys, dense, tensors))
         for i, tensor in zip(dense, dense_sums):
             found[i] = NDArray(tensor, arrays[i].context)
         for i, array in zip(sparse, self.ranks.sum_rows([arrays[i] for i in sparse])):  # type: ignore[misc]
             found[i] = array
         heard = self.ranks.heard
-        self.held = bool(heard["bad"]) or not heard["active"]
+        self.held = bool(heard["bad"] or heard["overflow"]) or not heard["active"]
         return found
+
+    def _sums_for(self, keys: Sequence[Key], dense: Sequence[int], tensors: Sequence[torch.Tensor]) -> Sums:
+        """Return what adds up the dense values of some keys; it is kept, as the next push has them, too."""
+        known = self._early.get(tuple(keys))
+        if known is not None and known[0].fits(tensors):
+            return known[0]
+        places = {keys[i]: place for place, i in enumerate(dense, 1)}
+        likely, is_usual = list[int](), True
+        if sum(tensor.nbytes for tensor in tensors) > self._limit:  # else all go together
+            seen = [places[key] for key in self._seen.pop(tuple(keys), ()) if key in places]
+            every = self.ranks.gather((seen, self.ranks.say["active"]))
+            likely = next((found for found, _ in every if found), [])
+            is_usual = any(active for _, active in every)
+        sums = self.ranks.sums_of(tensors, likely, self._limit)
+        if is_usual:  # a run that is resumed may begin where nobody has a batch, and is to add up as before
+            self._early[tuple(keys)] = sums, places
+        return sums
+
+    def expect(self, keys: Sequence[Key]) -> Callable[[Key, torch.Tensor | None], None] | None:
+        """Return what takes values of the next push ahead of it, so that they go to other processes while more come.
+
+        The push has to follow, with the same keys and the same values. At the first one, it only sees in which order
+        they come.
+
+        Args:
+            keys: all keys of that push.
+
+        Returns:
+            Takes a key and a tensor. None where nothing could go early: in "dist_async" and in codes, and if all values
+            fit into one message.
+        """
+        known = self._early.get(tuple(keys))
+        if known is not None:
+            return partial(_put, *known) if known[0].is_split and self._codes is None else None
+        if self._every or sum(self._stored[key].size for key in keys) * 4 <= self._limit:
+            return None
+        seen = self._seen[tuple(keys)] = list[Key]()
+        return lambda key, value: None if value is None else seen.append(key)
 
     def _over_ranks_in_codes(self, key: Key, array: NDArray, codes: Compression) -> NDArray:
         sent = codes.compressed(key, [array])[0].raw
@@ -211,11 +274,21 @@ class DistKVStore(KVStore):
             )
         self._codes = Compression(compression_params)
 
+    @property
+    def compression(self) -> Compression | None:
+        """How what a process sends is compressed; None if it is not."""
+        return self._codes
+
     def barrier(self) -> None:
         """Wait for all processes."""
         self.ranks.barrier()
 
     _barrier = barrier  # MXNet's name of it
+
+
+def _put(sums: Sums, places: dict[Key, int], key: Key, tensor: torch.Tensor | None) -> None:
+    if key in places:
+        sums.put(places[key], tensor)
 
 
 def _shown(what: Any) -> str:

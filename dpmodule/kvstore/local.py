@@ -306,6 +306,11 @@ class KVStore(KVStoreBase):
         self._compression = Compression(compression_params)
 
     @property
+    def compression(self) -> Compression | None:
+        """How gradients are compressed; None if they are not."""
+        return self._compression
+
+    @property
     def updater(self) -> Any:
         """The updater in use, None without one."""
         return self._updater

@@ -17,14 +17,14 @@ from .. import generators
 from ..base import ArgumentError, LostWorkerError
 from ..context import num_gpus
 from ..ndarray.row_sparse import RowSparseNDArray, sum_rows
-from .buckets import buckets_of
+from .buckets import BYTES, Sums, buckets_of
 from .pulse import Pulse
 
 __all__ = ["VOTES", "Ranks", "join"]
 
 _logger = logging.getLogger(__name__)
 
-VOTES = ("active", "bad", "due", "stop", "interrupt", "terminate", "evaluate")
+VOTES = ("active", "bad", "overflow", "due", "stop", "interrupt", "terminate", "evaluate")
 """What a process tells the others along with its gradients; see `Ranks.say`."""
 
 _VARIABLES = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
@@ -56,8 +56,12 @@ class Ranks:
         self.heard = dict(self.say)
         self._pulse = None if self.size == 1 else Pulse(store, self.rank, self.size)
 
-    def sum(self, tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+    def sum(self, tensors: Sequence[torch.Tensor], sums: Sums | None = None) -> list[torch.Tensor]:
         """Return the sums of tensors over all processes, which may share memory; exchange what there is to say.
+
+        Args:
+            tensors: the tensors.
+            sums: what `sums_of` returned for such tensors, of which some may have been put into it.
 
         Shape:
             tensors: any; the same in every process, as are their types.
@@ -70,11 +74,31 @@ class Ranks:
         if self.size == 1:
             self.heard = dict(zip(VOTES, said))
             return list(tensors)
-        told = torch.tensor(said)
-        # the first bucket carries it, as a message of its own would cost as much as that of a small network
-        found = self._reduced([told, *tensors])
+        if sums is None:
+            sums = self.sums_of(tensors)
+        with self._watched():
+            found = sums.finish([torch.tensor(said), *tensors])
         self.heard = dict(zip(VOTES, found[0].tolist()))
         return found[1:]
+
+    def sums_of(
+        self, tensors: Sequence[torch.Tensor], likely: Sequence[int] = (), limit: int = BYTES
+    ) -> Sums:
+        """Return what adds such tensors up bucket by bucket.
+
+        Args:
+            tensors: of the same shapes and types in every process.
+            likely: places of those that may come before `sum` is called, in the order in which they are likely to come;
+                the same in every process. They are counted from 1, as 0 is that of what there is to say.
+            limit: bytes from which on a bucket goes by itself; the same in every process.
+        """
+        order = dict.fromkeys([*likely, *range(len(tensors), 0, -1), 0])
+        return Sums([torch.zeros(len(VOTES)), *tensors], list(order), limit, self._sent)
+
+    def _sent(self, flat: torch.Tensor) -> Any:
+        if self._group is None:
+            raise RuntimeError("the group of processes has been broken off")
+        return dist.all_reduce(flat, group=self._group, async_op=True)
 
     def hush(self) -> None:
         """Have nothing more to say than that this process goes on."""

@@ -343,6 +343,13 @@ class BaseModule:
         """Return what holds the parameters on every context; several if the module is a chain of them."""
         raise self._not_here()
 
+    def announce_update(self) -> None:
+        """Say that `update` will follow the next `forward_backward`, with its gradients as they are.
+
+        With several processes these then go to the others while backward still runs, where they are more than one
+        message. `fit` says so by itself; the other processes need not. Here nothing comes of it.
+        """
+
     def keep_gradients(self) -> None:
         """Keep the gradients of the last backward, which the next `update` adds to its own."""
         for each in self.all_updates():
@@ -407,6 +414,10 @@ class BaseModule:
     def bad_gradient(self) -> str | None:
         """Return the name of a parameter whose gradient of the last backward is not finite; None if none is known."""
         return None
+
+    def overflows(self) -> bool:
+        """Say whether gradients of the last backward are too large for float16, and leave everything as it is."""
+        return False
 
     def overflowed(self) -> bool:
         """Say whether gradients of the last backward are too large for float16, so that it has to be left out.

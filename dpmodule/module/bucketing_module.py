@@ -112,6 +112,7 @@ class BucketingModule(BaseModule):
         self._buckets = Buckets(sym_gen, self.options, max_buckets)
         self._default = self._buckets.make(default_bucket_key)
         self._key, self._curr_module = default_bucket_key, self._default
+        self._is_announced = False  # an update follows the next backward
         self._binding: BindArguments | None = None
         self._grad_req: Any = None
         self._monitor: Any = None
@@ -364,7 +365,20 @@ class BucketingModule(BaseModule):
     @override
     @needs(Stage.INITIALIZED)
     def forward_backward(self, data_batch: Any) -> None:
-        self._follow(data_batch, lambda: self._curr_module.forward_backward(data_batch))
+        self._follow(data_batch, lambda: self._announced().forward_backward(data_batch))
+
+    def _announced(self) -> Module:
+        """Return the module of the batch's bucket, which knows whether an update follows."""
+        if self._is_announced:
+            self._is_announced = False
+            self._curr_module.announce_update()
+        return self._curr_module
+
+    @override
+    def announce_update(self) -> None:
+        self._is_announced = (
+            type(self).update is BucketingModule.update
+        )  # a subclass may change gradients there
 
     @override
     @needs(Stage.INITIALIZED)
@@ -404,6 +418,10 @@ class BucketingModule(BaseModule):
     @override
     def bad_gradient(self) -> str | None:
         return self._curr_module.bad_gradient()
+
+    @override
+    def overflows(self) -> bool:
+        return self._curr_module.overflows()
 
     @override
     def overflowed(self) -> bool:

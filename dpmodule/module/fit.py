@@ -404,7 +404,14 @@ class TrainingRun:
     def _facts(self) -> dict[str, Any]:
         from .run_state import facts
 
-        return facts(self.module, self._data, self._lockstep.size)
+        options, several = self._options, self._lockstep.several
+        how = {
+            "accumulate": options.accumulate,
+            "clip_global_norm": options.clip_global_norm,
+            "a training_step": options.training_step is not None,
+            "shard": options.shard and several,
+        }
+        return facts(self.module, self._data, self._lockstep.size, how)
 
     def state_dict(self, over: bool = False) -> dict[str, Any]:
         """Return what a run needs to go on beyond the files of MXNet, as plain data and arrays.
@@ -636,7 +643,7 @@ class TrainingRun:
                 saving.note_position(self.nbatch + 1)
             following = self._next(batches)
             if following is None:
-                self._steps.finish()
+                self._steps.finish(self)
                 if lockstep.several:  # the others may go on, and callbacks begin the metric anew
                     seen = deepcopy(self.metric)
                 else:
@@ -747,6 +754,7 @@ class _Steps:
         self._clock = clock
         self._options = options
         self._many = options.accumulate > 1
+        self._announces = lockstep.several and not self._many and hasattr(module, "announce_update")
         self._pending = False  # the last gradients wait for others
         self._rows = self._batches = 0
         self._base = module.all_updates()[0].group.num_samples if self._many else 1
@@ -763,35 +771,61 @@ class _Steps:
             if self._pending:
                 module.keep_gradients()
                 self._pending = False
+            if self._announces:
+                module.announce_update()
             module.forward_backward(batch)
-        if module.overflowed():
-            return
-        bad = _nonfinite(module, options, batch, run)
-        if self._lockstep.several and not self._many:
-            bad = self._update_together(bad, run)
-        elif bad is None and self._many:
-            self._gather()
-        elif bad is None:
-            self._update()
-        if bad is not None:
-            _leave_out(module, options, bad)
-            return
+        if self._lockstep.several:
+            if not self._train_together(batch, run):
+                return
+        else:
+            if module.overflowed():
+                return
+            bad = _nonfinite(module, options, batch, run)
+            if bad is not None:
+                _leave_out(module, options, bad)
+                return
+            if self._many:
+                self._gather(run)
+            else:
+                self._update()
         update_metric(module, run.metric, batch, options.count_padding)
 
-    def _update_together(self, bad: str | None, run: TrainingRun) -> str | None:
-        """Update with the gradients of all processes; return what is not finite in one of them, None if nothing is.
+    def _train_together(self, batch: Any, run: TrainingRun) -> bool:
+        """Do with the gradients of a batch what all processes do; return whether it counts."""
+        module, lockstep, options = self._module, self._lockstep, self._options
+        if not lockstep.adds_up and module.overflowed():  # of no concern to the others
+            return False
+        is_over = module.overflows()
+        bad = None if is_over else _nonfinite(module, options, batch, run)
+        if bad is not None and self._many and options.on_nonfinite == "skip":
+            _leave_out(module, options, bad)  # others need not lose theirs
+            return False
+        lockstep.say(bad=bad is not None, overflow=is_over)
+        is_used = not is_over and bad is None
+        if not is_used:
+            self._clear()
+        if not self._many:
+            return self._update_together(run, bad)
+        if is_over:
+            module.take_back()
+        return self._gather(run, is_used, bad) and is_used
+
+    def _update_together(self, run: TrainingRun, bad: str | None = None) -> bool:
+        """Update with the gradients of all processes; return whether that has not been dropped.
 
         Args:
-            bad: what is not finite here.
             run: the run.
+            bad: what is not finite here.
+
+        Raises:
+            NonFiniteError: something is not finite in some process, and `on_nonfinite` is "raise".
         """
-        self._lockstep.say(bad=bad is not None)
-        if bad is not None:
-            self._clear()
         self._update()
-        if self._lockstep.take("bad") and bad is None:
-            return f"something in another process is not finite in batch {run.nbatch} of epoch {run.epoch}"
-        return bad
+        if self._lockstep.take("bad"):
+            other = f"something in another process is not finite at batch {run.nbatch} of epoch {run.epoch}"
+            _leave_out(self._module, self._options, bad or other)
+            return False
+        return not self._lockstep.take("overflow")
 
     def _clear(self) -> None:
         for each in self._module.all_updates():
@@ -803,20 +837,24 @@ class _Steps:
         if self._many:
             self._module.scale_gradients(self._base * self._lockstep.size / max(self._lockstep.total(0), 1))
         self._clear()
-        self._update()
-        if self._lockstep.take("bad"):
-            text = f"something in another process is not finite after batch {run.nbatch} of epoch {run.epoch}"
-            _leave_out(self._module, self._options, text)
-            return True
+        self._update_together(run)
         return self._lockstep.take("active")
 
-    def _gather(self) -> None:
-        """Let the gradients wait for those of further batches, unless these are enough."""
-        self._pending = True
+    def _gather(self, run: TrainingRun, is_used: bool = True, bad: str | None = None) -> bool:
+        """Let the gradients wait for those of further batches, unless these are enough.
+
+        Args:
+            run: the run.
+            is_used: whether they are to be applied; if not, only the batch counts.
+            bad: what is not finite, so that no more are waited for.
+        """
         self._batches += 1
-        self._rows += self._module.all_updates()[0].group.num_samples
-        if self._batches >= self._options.accumulate:
-            self.finish()
+        if is_used:
+            self._pending = True
+            self._rows += self._module.all_updates()[0].group.num_samples
+        if bad is None and self._batches < self._options.accumulate:
+            return True
+        return self.finish(run, bad)
 
     def state_dict(self) -> dict[str, Any]:
         """Return what waits, after having the module keep gradients that do."""
@@ -834,16 +872,28 @@ class _Steps:
         self._batches, self._rows = state["batches"], state["rows"]
         self._sums = {name: (total, count) for name, (total, count) in state["sums"].items()}
 
-    def finish(self) -> None:
-        """Apply the gradients that still wait."""
+    def finish(self, run: TrainingRun, bad: str | None = None) -> bool:
+        """Apply the gradients that still wait; return whether that has not been dropped.
+
+        Args:
+            run: the run.
+            bad: what is not finite here.
+
+        Raises:
+            NonFiniteError: something is not finite in some process, and `on_nonfinite` is "raise".
+        """
         if not self._batches:
-            return
+            return True
         if not self._pending:  # those of the last batch are not to be used
             self._clear()
-        self._module.scale_gradients(self._base * self._lockstep.size / self._lockstep.total(self._rows))
+        rows = max(self._lockstep.total(self._rows), 1)
+        self._module.scale_gradients(self._base * self._lockstep.size / rows)
         self._pending = False
         self._batches = self._rows = 0
+        if self._lockstep.several:
+            return self._update_together(run, bad)
         self._update()
+        return True
 
     def _update(self) -> None:
         with self._clock.update:

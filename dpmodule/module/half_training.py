@@ -94,10 +94,15 @@ class LossScale:
         self._window = window
         self._good = 0
 
+    @property
+    def can_shrink(self) -> bool:
+        """Whether the number can be halved: it does not go below 1."""
+        return self.value > 1
+
     def note_overflow(self) -> bool:
-        """Halve the number; say whether that could be done, as it does not go below 1."""
+        """Halve the number; say whether that could be done."""
         self._good = 0
-        if self.value <= 1:
+        if not self.can_shrink:
             return False
         self.value /= 2
         return True

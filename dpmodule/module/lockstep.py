@@ -28,13 +28,16 @@ class Lockstep:
 
     Attributes:
         several: whether there are others.
+        adds_up: whether every update is one of all of them together.
         rank: number of this process.
         size: number of processes.
     """
 
     def __init__(self, module: Any) -> None:
-        self._ranks = _ranks_of(module)
+        stores = _stores_of(module)
+        self._ranks = stores[0].ranks if stores else None
         self.several = self._ranks is not None
+        self.adds_up = all(store.adds_up for store in stores) and self.several
         self.rank = 0 if self._ranks is None else self._ranks.rank
         self.size = 1 if self._ranks is None else self._ranks.size
         self._alone: dict[str, float] = {}  # what is said and heard without others
@@ -152,14 +155,14 @@ class Lockstep:
             array.raw.copy_(state)
 
 
-def _ranks_of(module: Any) -> Any:
-    """Return the processes that a module's kvstore speaks with, None if there are no others."""
+def _stores_of(module: Any) -> list[Any]:
+    """Return the kvstores of a module that speak with other processes; none if there are no others."""
     try:
         stores = [each.store for each in module.all_updates()]
     except (AttributeError, NotImplementedError):  # a module of the user's own
-        return None
-    found = [store.ranks for store in stores if isinstance(store, KVStoreBase) and hasattr(store, "ranks")]
-    return found[0] if found and found[0].size > 1 else None
+        return []
+    found = [store for store in stores if isinstance(store, KVStoreBase) and hasattr(store, "ranks")]
+    return found if found and found[0].ranks.size > 1 else []
 
 
 def _arrays(module: Any, all_of_them: bool) -> list[NDArray]:

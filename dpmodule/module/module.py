@@ -169,6 +169,7 @@ class Module(BaseModule):
         self._grad_req: Any = "write"
         self._group: DataParallelExecutorGroup | None = None
         self._updates: Updates | None = None
+        self._is_announced = False  # an update follows the next backward
         self.preloaded: tuple[Mapping[str, NDArray], Mapping[str, NDArray]] | None = None
         self.preloaded_states: str | None = None
 
@@ -698,28 +699,50 @@ class Module(BaseModule):
         updates = self._updates
         if self._stage < Stage.READY or updates is None:
             raise too_early(self, "update")
-        if self._scale is not None:
-            if self.overflowed():
-                return
-            self._scale.note_update()
+        scale = self._scale
+        if scale is not None and self._is_dropped(updates):
+            return
         if len(self._context) == 1:
             updates.apply()
         else:
             run_between(self.group.active_contexts, updates.apply)
+        if scale is not None:
+            self._note_update(scale, updates)
+
+    def _is_dropped(self, updates: Updates) -> bool:
+        """Say whether to leave an update out, as gradients are too large; other processes are told instead."""
+        if not updates.is_shared:
+            return self.overflowed()
+        updates.say_overflow(self.overflows())
+        return False
+
+    def _note_update(self, scale: LossScale, updates: Updates) -> None:
+        """Change the scale of the loss by what has become of an update: in all processes alike."""
+        if updates.is_shared and updates.hear_overflow():
+            self._shrink(scale)
+        elif not updates.is_held:
+            scale.note_update()
+
+    def _shrink(self, scale: LossScale) -> None:
+        scale.note_overflow()
+        self.take_back()
+        self.logger.info("a gradient is too large for float16: the loss scale is now %g", scale.value)
+
+    @override
+    def overflows(self) -> bool:
+        return (
+            self._scale is not None
+            and self._scale.can_shrink
+            and self.bad_gradient() is not None
+            and all(map(are_finite, chain(*self.output_probes())))
+        )
 
     @override
     def overflowed(self) -> bool:
         scale = self._scale
-        if (
-            scale is None
-            or self.bad_gradient() is None
-            or not all(map(are_finite, chain(*self.output_probes())))
-        ):
+        if scale is None or not self.overflows():
             return False
-        if not scale.note_overflow():
-            return False
-        self.take_back()
-        self.logger.info("a gradient is too large for float16: the loss scale is now %g", scale.value)
+        self._shrink(scale)
         return True
 
     @override
@@ -914,11 +937,21 @@ class Module(BaseModule):
         group = self._group
         if self._stage < Stage.INITIALIZED or group is None:
             raise too_early(self, "forward_backward")
+        listener = None
         if not group.feed.takes(data_batch):
             self._fit_shapes(data_batch)
         if self._scale is not None:
             self._scale.write(group.execs)
-        group.forward_backward(data_batch)
+        if self._is_announced:
+            self._is_announced = False
+            listener = self.updates.listener()
+        group.forward_backward(data_batch, listener)
+
+    @override
+    def announce_update(self) -> None:
+        # a subclass may change gradients between the two
+        own = type(self)
+        self._is_announced = own.update is Module.update and own.forward_backward is Module.forward_backward
 
     @override
     @needs(Stage.INITIALIZED)

@@ -102,6 +102,9 @@ class Trainable(Protocol):
     def bad_gradient(self) -> str | None:
         """Return the name of a parameter whose gradient of the last backward is not finite, None if all are."""
 
+    def overflows(self) -> bool:
+        """Say whether gradients are too large for float16."""
+
     def overflowed(self) -> bool:
         """Say whether gradients are too large for float16, so that the batch has to be left out."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -18,29 +18,50 @@ from .updates import Updates
 __all__ = ["differences", "facts", "load_module", "load_optimizer_bytes", "module_state", "optimizer_bytes"]
 
 
-def facts(module: Any, data: Any, workers: int = 1) -> dict[str, Any]:
-    """Return what has to be the same for a run to go on: the network, the optimizer, the data's form.
+def facts(module: Any, data: Any, workers: int = 1, how: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """Return what has to be the same for a run to go on: the network, the optimizer, the data's form, the steps.
 
     Args:
         module: what is trained.
         data: what it is trained on.
         workers: how many processes train it.
+        how: what else changes the steps, as plain data by names in words.
     """
     arg_params, aux_params = module.get_params()
     shapes = {name: list(array.shape) for name, array in {**arg_params, **aux_params}.items()}
     symbol = module.symbol if isinstance(getattr(module, "symbol", None), Symbol) else None
-    found = {
+    chain = module.all_updates()
+    return {
         "network": None
         if symbol is None
         else hashlib.sha256(repr(_structure(symbol.graph)).encode()).hexdigest(),
         "parameters": shapes,
-        "optimizer": [_named(each.optimizer) for each in module.all_updates()],
-        "contexts": [[str(context) for context in each.group.contexts] for each in module.all_updates()],
+        "optimizer": [_named(each.optimizer) for each in chain],
+        "contexts": [[str(context) for context in each.group.contexts] for each in chain],
         "batch_size": getattr(data, "batch_size", None),
         "examples": getattr(data, "num_data", None),
         "workers": workers,
+        "how": {
+            "the types of 16 bits (amp)": [_half_types(each.group.symbol) for each in chain],
+            "the parameters that are trained": [sorted(each.names) for each in chain],
+            "the compression of gradients": [_compression(each.store) for each in chain],
+            "dist_async": [getattr(each.store, "adds_up", True) is False for each in chain],
+            **(how or {}),
+        },
     }
-    return found
+
+
+def _half_types(symbol: Any) -> list[str]:
+    """Return the types to which a network casts for the sake of speed."""
+    graph = getattr(symbol, "graph", None)
+    nodes = graph.nodes if isinstance(graph, Graph) else ()
+    found = {str(node.params.get("dtype")) for node in nodes if node.op and node.op.name == "amp_cast"}
+    return sorted(found - {"float32"})
+
+
+def _compression(store: Any) -> list[Any] | None:
+    found = getattr(store, "compression", None)
+    return None if found is None else [found.type, found.threshold]
 
 
 def _structure(graph: Graph) -> list[Any]:
@@ -71,10 +92,20 @@ def differences(saved: Mapping[str, Any], here: Mapping[str, Any]) -> list[str]:
         found.append("the network has other operators or attributes")
     words = {"optimizer": "the optimizer", "contexts": "the contexts", "batch_size": "the batch size"}
     words |= {"examples": "the number of examples", "workers": "the number of processes"}
-    for key, what in words.items():
-        if saved.get(key, 1) != here[key]:
-            found.append(f"{what} was {saved.get(key, 1)}, is {here[key]}")
-    return found
+    found += [
+        f"{what} was {saved[key]}, is {here[key]}" for key, what in words.items() if saved[key] != here[key]
+    ]
+    there, now = saved["how"], here["how"]
+    return found + [
+        f"{what} was {_shown(there.get(what))}, is {_shown(now.get(what))}"
+        for what in dict.fromkeys([*there, *now])
+        if there.get(what) != now.get(what)
+    ]
+
+
+def _shown(value: Any) -> Any:
+    """Return a value as messages show it: that of a single module without the list around it."""
+    return value[0] if isinstance(value, list) and len(value) == 1 else value
 
 
 def _named(optimizer: Any) -> str:
@@ -128,13 +159,22 @@ def module_state(module: Any) -> dict[str, Any]:
         "kept": [each.kept.state_dict() for each in chain],
         "contexts": [_by_context(store) for store in module.stores()],
         "loss_scales": [each.state_dict() for each in module.loss_scales()],
+        "owed": [each.state_dict() for each in _compressions(chain)],
     }
+
+
+def _compressions(chain: Sequence[Updates]) -> list[Any]:
+    found = [getattr(each.store, "compression", None) for each in chain]
+    return [each for each in found if each is not None]
 
 
 def load_module(module: Any, state: Mapping[str, Any]) -> None:
     """Put back what `module_state` returned."""
-    for each, kept in zip(module.all_updates(), state["kept"], strict=True):
+    chain = module.all_updates()
+    for each, kept in zip(chain, state["kept"], strict=True):
         each.kept.load_state_dict(kept, each.group.contexts)
+    for compression, owed in zip(_compressions(chain), state["owed"], strict=True):
+        compression.load_state_dict(owed)
     for scale, saved in zip(module.loss_scales(), state["loss_scales"]):
         scale.load_state_dict(saved)
     for store, contexts in zip(module.stores(), state["contexts"], strict=True):

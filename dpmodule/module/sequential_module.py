@@ -333,6 +333,10 @@ class SequentialModule(BaseModule):
         return next(filter(None, (module.bad_gradient() for module in self._modules)), None)
 
     @override
+    def overflows(self) -> bool:
+        return any(module.overflows() for module in self._modules)
+
+    @override
     def overflowed(self) -> bool:
         found = [module.overflowed() for module in self._modules]  # all of them are to notice
         return any(found)

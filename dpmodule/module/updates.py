@@ -11,6 +11,7 @@ from .. import kvstore as kv
 from .. import optimizer as opt
 from ..base import ArgumentError, StateError
 from ..context import Context
+from ..executor.backward import Listener
 from ..executor.sparse_arrays import all_rows, array_of
 from ..ndarray import NDArray
 from .accumulation import GradientSum, squared_norm
@@ -197,6 +198,7 @@ class Updates:
         self.kept = GradientSum()
         self.scale = 1.0
         self._in_store: set[str] = set()
+        self._said = 0.0
 
     @classmethod
     def install(
@@ -305,6 +307,43 @@ class Updates:
             store.sum_up(self.names, [[row[k] for k in active] for row in self._grads])
         total = squared_norm([[row[k] for k in active] for row in self._grads])
         return total * (float(self.optimizer.rescale_grad) * self.scale) ** 2
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether gradients are added up over several processes."""
+        return _num_summed(self.store) > 1
+
+    @property
+    def is_held(self) -> bool:
+        """Whether the last `apply` changed nothing, as other processes asked for that."""
+        return bool(getattr(self.store, "held", False))
+
+    def say_overflow(self, overflows: bool) -> None:
+        """Tell other processes with the next `apply` whether gradients are too large here; all drop it then.
+
+        Args:
+            overflows: whether they are.
+        """
+        say = self.store.ranks.say  # type: ignore[union-attr]
+        self._said = say["overflow"]
+        say["overflow"] = max(self._said, float(overflows))
+
+    def hear_overflow(self) -> bool:
+        """Return whether gradients of the last `apply` were too large in some process, after `say_overflow`."""
+        ranks = self.store.ranks  # type: ignore[union-attr]
+        ranks.say["overflow"] = self._said
+        return bool(ranks.heard["overflow"])
+
+    def listener(self) -> Listener | None:
+        """Return what sends gradients of the next backward on as soon as they are there; `apply` has to follow.
+
+        None where they are not yet what is to be sent, or nothing could be sent early.
+        """
+        store: Any = self.store
+        if self.kept.sums or len(self.group.contexts) > 1 or not hasattr(store, "expect"):
+            return None
+        found: Listener | None = store.expect(self.names)
+        return found
 
     def apply(self) -> None:
         """Update every parameter."""

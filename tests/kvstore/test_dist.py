@@ -6,7 +6,6 @@ import torch
 
 import dpmodule as mx
 from dpmodule.base import ArgumentError
-from dpmodule.kvstore.buckets import buckets_of
 from dpmodule.kvstore.compress import pack, quantize, unpack
 from helpers.dist_programs import mlp
 from helpers.programs import TESTS, run_module
@@ -309,14 +308,6 @@ def test_codes_of_two_bits(shape):
     packed = pack(sent)
     assert packed.numel() == -(-sent.numel() // 4)
     assert torch.equal(unpack(packed, sent, 0.5), sent)
-
-
-def test_buckets_hold_one_type_each():
-    tensors = [torch.ones(2, 3), torch.ones(4, dtype=torch.float64), torch.zeros(()), torch.ones(7_000_000)]
-    buckets = buckets_of([*tensors, torch.full((2,), 3.0)])
-    assert [list(bucket.places) for bucket in buckets] == [[0, 2, 3], [4], [1]]
-    assert [part.shape for part in buckets[0].parts()] == [(2, 3), (), (7_000_000,)]
-    assert buckets[1].parts()[0].tolist() == [3, 3]
 
 
 @pytest.mark.slow

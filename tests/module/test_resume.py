@@ -488,6 +488,38 @@ def test_another_run_is_refused_with_all_that_differs(tmp_path):
         run(tmp_path, module=lambda: mx.mod.Module(classifier(dropout=0.4)))
 
 
+def test_other_steps_are_refused_with_all_that_differs(tmp_path):
+    options = {"accumulate": 2, "clip_global_norm": 1.0}
+    run(tmp_path, num_epoch=1, **options)
+    frozen = partial(mx.mod.Module, classifier(dropout=0.3), fixed_param_names=["hidden_bias"], amp="bf16")
+    with pytest.raises(ArgumentError) as error:
+        run(tmp_path, module=frozen, accumulate=3)
+    told = str(error.value).partition("was another one: ")[2].split("; ")
+    assert [each for each in told if "parameters that are trained" not in each] == [
+        "the types of 16 bits (amp) was [], is ['bfloat16']",
+        "accumulate was 2, is 3",
+        "clip_global_norm was 1.0, is None",
+    ]
+    assert len(told) == 4
+    run(tmp_path, **options)
+
+
+def test_what_compression_owes_is_saved(tmp_path):
+    codes = {"type": "2bit", "threshold": 0.05}
+    module = partial(mx.mod.Module, classifier(), context=TWO, compression_params=codes)
+    check_resumes(tmp_path, kills=(7,), module=module, kvstore="device")
+    other = {"type": "2bit", "threshold": 0.5}
+    with pytest.raises(
+        ArgumentError, match=r"compression of gradients was \['2bit', 0.05\], is \['2bit', 0.5\]"
+    ):
+        run(
+            tmp_path,
+            prefix="whole",
+            kvstore="device",
+            module=partial(mx.mod.Module, classifier(), context=TWO, compression_params=other),
+        )
+
+
 def test_resume_refuses(tmp_path):
     module = mx.mod.Module(classifier())
     with pytest.raises(ArgumentError, match='resume="auto" goes on from what checkpoint= saves'):
