@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from numbers import Integral, Real
@@ -35,6 +36,7 @@ class RunArguments:
     split_files: bool = False
     on_bad_line: str = "error"
     debug: bool = False
+    resume: Any = None
 
     def checked(self) -> RunArguments:
         """Return these arguments.
@@ -49,6 +51,8 @@ class RunArguments:
                 f"callback is {self.callback!r}, expected a function of one argument, or None"
             )
         check_seconds("callback_s", self.callback_s)
+        if self.resume is not None and not isinstance(self.resume, (str, os.PathLike)):
+            raise ArgumentError(f"resume is {self.resume!r}, expected the prefix of a snapshot, or None")
         return self
 
     def with_optimizer(self, optimizer: Any) -> RunArguments:

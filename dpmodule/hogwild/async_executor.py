@@ -10,23 +10,27 @@ from copy import deepcopy
 from types import TracebackType
 from typing import Any
 
+import torch
+
 from .. import generators, later
 from ..base import ArgumentError, SignatureError, StateError, did_you_mean
-from ..checkpoint import save_checkpoint
 from ..context import Context, cpu
 from ..module import Module
 from ..ndarray import NDArray
 from ..symbol import Symbol
+from . import snapshots
 from .arguments import RunArguments, check_seconds, check_workers
 from .data_feed import Part
 from .data_feed_desc import DataFeedDesc
 from .dataset import InMemoryDataset, QueueDataset, Reading
 from .engines import Choice, Engines
 from .job import Job
+from .places import Places
 from .program import Prepared
 from .programs import Programs
 from .reporter import Reporter
 from .results import Results
+from .snapshots import Snapshot
 from .worker import Inferred
 
 __all__ = ["AsyncExecutor"]
@@ -85,7 +89,7 @@ class AsyncExecutor:
         self.timeout_s = float(timeout_s)
         self._engines = Engines(self.timeout_s, start_method)
         self._programs = Programs(self.context)
-        self._last: Prepared | None = None
+        self._last: tuple[Prepared, DataFeedDesc, Places] | None = None
         self._is_running = False
         self._closed = False
 
@@ -112,6 +116,7 @@ class AsyncExecutor:
         progress: bool = False,
         split_files: bool = False,
         on_bad_line: str = "error",
+        resume: Any = None,
     ) -> Results:
         """Train on every line of some files once.
 
@@ -142,14 +147,17 @@ class AsyncExecutor:
             progress: whether a progress bar is shown.
             split_files: cut files by bytes, so that one file keeps several workers busy.
             on_bad_line: "error", or "skip" to pass over lines that are not as described, and count them.
+            resume: prefix of a snapshot of a run over the same files: its parameters, optimizer states and random
+                numbers are taken, and the lines trained on that it was not; None: all lines are.
 
         Returns:
             The mean of each fetch over all batches of all workers, a batch's value being the mean of its numbers; with
             `examples`, `batches`, `seconds`, `skipped` (lines), `workers` (how many) and `metric`.
 
         Raises:
-            ArgumentError: an argument, a name, a slot does not fit.
-            FileError: a file is missing, or cannot be read.
+            ArgumentError: an argument, a name, a slot does not fit; or the snapshot to resume is of another network,
+                optimizer, batch size or other files, or files have changed since: lists every difference.
+            FileError: a file is missing, or cannot be read; or there is no snapshot to resume.
             ShapeError: a fetch has more than one number a line.
             FileFormatError: a bad line; names file, line and slot.
             BoundsError: a value is no row of the table that is looked up.
@@ -202,16 +210,24 @@ class AsyncExecutor:
     def _train(self, program: Any, reading: Reading, workers: int, fetch: Any, args: RunArguments) -> Results:
         start = time.monotonic()
         prepared = self._programs.prepare(program, reading.desc, reading.parts, fetch, True, args)
+        places = Places(reading)
+        if args.resume is not None:
+            snapshot = snapshots.found(args.resume, prepared.module, reading.desc)
+            (state,) = snapshot.state["places"]
+            places.load_state_dict(state)
+            snapshots.load_parameters(snapshot, prepared.module)
+            workers = min(workers, max(1, len(places.rest())))
         choice = self._engines.choose(prepared, args.mode, workers)
         if choice.mode == "serial" and workers > 1:
             _logger.warning("mode 'serial' has one worker; thread_num %d is passed over", workers)
             workers = 1
-        self._last = prepared
+        self._last = prepared, reading.desc, places
         self._is_running = True
         try:
             with Reporter(args, prepared.fetches.names) as reporter:
-                job = _job(prepared, reading.parts, workers, args, reporter)
+                job = _job(prepared, places.rest(), workers, args, reporter, places.marks)
                 stats = self._engines.run(choice.mode, prepared, job)
+                places.end()
                 reporter.end(stats)
         finally:
             self._is_running = False
@@ -320,8 +336,8 @@ class AsyncExecutor:
             raise ArgumentError("mode is 'native', which only trains; expected 'auto', 'process' or 'serial'")
         prepared = self._programs.prepare(program, reading.desc, reading.parts, fetch, False, args)
         if args.mode == "serial" or (args.mode == "auto" and workers == 1):
-            return self._engines.serial.infer(prepared, _job(prepared, reading.parts, 1, args, None))
-        return self._engines.process.infer(prepared, _job(prepared, reading.parts, workers, args, None))
+            return self._engines.serial.infer(prepared, _job(prepared, reading.parts, 1, args))
+        return self._engines.process.infer(prepared, _job(prepared, reading.parts, workers, args))
 
     # programs and their parameters
 
@@ -346,10 +362,13 @@ class AsyncExecutor:
 
         For a callback, or another thread. The workers wait between two batches while the parameters are copied, so that
         no row is torn; but each has come as far as it has, and what is saved is a mixture of moments as in all Hogwild
-        training: no order of batches by one worker gives it. The files switch together.
+        training: no order of batches by one worker gives it. With it goes which files are done, and how many lines of
+        those under way: exactly the lines that these parameters have learned from, so that a run with `resume` trains
+        on the others. The files switch together.
 
         Args:
-            prefix: path and first part of the names: ``prefix-symbol.json`` and ``prefix-0000.params``.
+            prefix: path and first part of the names: ``prefix-symbol.json``, and ``prefix-0000`` with ``.params``,
+                ``.states`` (of the optimizer) and ``.run`` (places and random numbers).
             epoch: the number in the name.
 
         Raises:
@@ -357,10 +376,25 @@ class AsyncExecutor:
         """
         if self._last is None:
             raise StateError("snapshot: nothing has been run yet")
-        module = self._last.module
+        prepared, desc, places = self._last
         with self._engines.paused():
-            arg_params, aux_params = module.get_params()
-        save_checkpoint(prefix, epoch, module.symbol, arg_params, aux_params)
+            packed = snapshots.pack(prepared.module, desc, [places.state_dict()])
+        snapshots.save(prefix, epoch, prepared.module, packed)
+
+    @staticmethod
+    def last_snapshot(prefix: Any) -> Snapshot | None:
+        """Return the snapshot with the highest number under a prefix, None if there is none.
+
+        It has the attributes `epoch`, `done` (files all of whose lines have been trained on) and `under_way` (how many
+        lines of each file that has been begun).
+
+        Args:
+            prefix: as for `snapshot`.
+
+        Raises:
+            FileFormatError: it is damaged, or the state of another kind of run.
+        """
+        return snapshots.find(prefix)
 
     # life
 
@@ -421,9 +455,16 @@ def _reading_of(dataset: Any, thread_num: Any, split: bool) -> tuple[Reading, in
 
 
 def _job(
-    prepared: Prepared, parts: list[Part], workers: int, args: RunArguments, reporter: Reporter | None
+    prepared: Prepared,
+    parts: list[Part],
+    workers: int,
+    args: RunArguments,
+    reporter: Reporter | None = None,
+    marks: torch.Tensor | None = None,
 ) -> Job:
-    state = generators.generator(cpu()).get_state()
+    seed = zlib.crc32(generators.generator(cpu()).get_state().numpy().tobytes())
+    if args.resume is not None and marks is not None:  # not once more the numbers with which the epoch began
+        seed = zlib.crc32(marks.numpy().tobytes(), seed)
     return Job(
         prepared.feed.desc,
         parts,
@@ -432,8 +473,9 @@ def _job(
         prepared.train,
         args.on_bad_line,
         args.debug,
-        zlib.crc32(state.numpy().tobytes()),
+        seed,
         args.metric(),
         None if reporter is None or not reporter.is_wanted else reporter.report,
         float("inf") if reporter is None else reporter.every_s,
+        marks,
     )

@@ -6,6 +6,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import torch
+
 from ..metric import EvalMetric
 from .data_feed import Part
 
@@ -53,6 +55,7 @@ class Job:
         metric: every worker gets a copy of its own; None: there is none.
         report: called in the calling thread with the stats of all workers while they work; None: nobody asks.
         report_s: how often, in seconds.
+        marks: how far the parts have been trained on, see `Places`; None where nothing is trained.
     """
 
     desc: Any
@@ -66,6 +69,7 @@ class Job:
     metric: EvalMetric | None = None
     report: Callable[[list[WorkerStats]], None] | None = None
     report_s: float = 10.0
+    marks: torch.Tensor | None = None
 
 
 def merged_metric(stats: Sequence[WorkerStats]) -> EvalMetric | None:

@@ -103,8 +103,10 @@ class _Run:
                 schedule = self._optimizer.lr_scheduler
         core: Any = native.core
         parts = [
-            (os.fsencode(part.path), part.begin, -1 if part.end is None else part.end) for part in job.parts
+            (os.fsencode(p.path), p.begin, -1 if p.end is None else p.end, p.skip, p.number)
+            for p in job.parts
         ]
+        self._marks = torch.zeros(len(parts), dtype=torch.int64) if job.marks is None else job.marks
         self._native = core.HogwildRun(
             made.description,
             parts,
@@ -115,6 +117,8 @@ class _Run:
             self._updates,
             rate,
             schedule,
+            self._marks.data_ptr(),
+            -1,
         )
         self._looker = _Looker(self._native, job, made)
 
@@ -145,8 +149,9 @@ class _Run:
         return self._looker.stats()
 
     def _count(self) -> None:
-        """Let the optimizer and the arrays know of what has been done."""
+        """Let the optimizer and the arrays know of what has been done since the last call."""
         done = self._native.updates() - self._updates
+        self._updates += done
         if done:
             written(list(self._plan.tensors))
             if self._optimizer is not None:
@@ -155,6 +160,7 @@ class _Run:
     def pause(self) -> None:
         """Return when every worker waits between two batches."""
         self._native.pause()
+        self._count()
 
     def resume(self) -> None:
         """Let the workers go on."""

@@ -43,6 +43,9 @@ _IDLE, _RUNNING, _HELD = 0, 1, 2
 _COUNTS = ("num_update", "begin_num_update", "_index_update_count", "_all_index_update_counts")
 """What an optimizer's state has that changes with every update."""
 
+_PARTS = 1024
+"""How many parts of jobs there is room to mark at least."""
+
 _LOOK_S = 0.5
 _HOLD_S = 0.001
 _GRACE_S = 0.5
@@ -67,6 +70,7 @@ class _Setup:
     optimizer: Any
     fixed: Sequence[str]
     board: torch.Tensor
+    marks: torch.Tensor
     tickets: Tickets
 
     def work(self) -> Work:
@@ -155,7 +159,7 @@ def _serve(channel: Channel, setup: _Setup) -> None:
     channel.send(("ready", None))
     while True:
         order: _Order = channel.recv()
-        job = order.job
+        job = replace(order.job, marks=setup.marks)
         if order.optimizer is not None:
             _install(work.module, order.optimizer)
         work.fetches = order.fetches
@@ -188,16 +192,29 @@ def _infer(channel: Channel, work: Work, job: Job) -> None:
 
 
 class _Crew:
-    """Workers that have one program."""
+    """Workers that have one program.
 
-    def __init__(self, prepared: Prepared, workers: int, timeout_s: float, start_method: str) -> None:
+    Args:
+        prepared: the program.
+        workers: how many there are.
+        count: how many parts a job may have at least.
+        timeout_s: how long a worker may be without progress, in seconds.
+        start_method: how they are started.
+    """
+
+    def __init__(
+        self, prepared: Prepared, workers: int, count: int, timeout_s: float, start_method: str
+    ) -> None:
         self._key = prepared.key
         self._is_idle = True
         self._timeout_s = timeout_s
         self._module = prepared.module
         self._board_memory = shared_bytes("the board of the workers", _FIRST + workers)
         self._board: np.ndarray[Any, Any] = self._board_memory.numpy()
+        memory = shared_bytes("the marks of the workers", 8 * max(count, _PARTS))
+        self._marks = memory.view(torch.int64)
         self._tickets = Tickets()
+        self._job: Job | None = None
         self._settings = _settings(prepared.module.optimizer)
         self._supervisor = Supervisor("hogwild", start_method, grace_s=_GRACE_S)
         try:
@@ -216,6 +233,7 @@ class _Crew:
             module.optimizer if prepared.train else None,
             module.group.fixed_param_names,
             self._board_memory,
+            self._marks,
             self._tickets,
         )
         preload(__name__)
@@ -228,9 +246,9 @@ class _Crew:
         """Whether all workers are."""
         return all(child.alive for child in self._supervisor.children)
 
-    def serves(self, prepared: Prepared, workers: int) -> bool:
-        """Say whether these workers, and enough of them, have a program, and wait for a job."""
-        is_known = self._key == prepared.key and self._is_idle
+    def serves(self, prepared: Prepared, workers: int, count: int) -> bool:
+        """Say whether these workers, and enough of them, have a program, wait for a job, and can mark its parts."""
+        is_known = self._key == prepared.key and self._is_idle and len(self._marks) >= count
         return is_known and len(self._supervisor.children) >= workers and self.is_alive
 
     def run(self, job: Job, fetches: Sequence[Fetch]) -> tuple[list[WorkerStats], bool]:
@@ -243,13 +261,27 @@ class _Crew:
         self._board[:] = 0
         self._board[_FIRST : _FIRST + job.workers] = _RUNNING
         self._tickets.refill(len(job.parts))
-        self._send(job, fetches)
-        with BatchBoundary(self.stop) as boundary:
-            stats = _Run(
-                self._supervisor, self._supervisor.children[: job.workers], job, self._timeout_s
-            ).stats()
+        self._begin_marks(job)
+        try:
+            self._send(job, fetches)
+            with BatchBoundary(self.stop) as boundary:
+                stats = _Run(
+                    self._supervisor, self._supervisor.children[: job.workers], job, self._timeout_s
+                ).stats()
+        finally:
+            self._take_marks()
         self._is_idle = True
         return stats, boundary.asked
+
+    def _begin_marks(self, job: Job) -> None:
+        self._job = job
+        if job.marks is not None:
+            self._marks[: len(job.marks)] = job.marks
+
+    def _take_marks(self) -> None:
+        """Note in the job's own marks what the workers have marked."""
+        if self._job is not None and self._job.marks is not None:
+            self._job.marks.copy_(self._marks[: len(self._job.marks)])
 
     def infer(self, job: Job, fetches: Sequence[Fetch]) -> Iterator[Inferred]:
         """Yield what the workers infer, in the order of the parts."""
@@ -275,7 +307,7 @@ class _Crew:
         changed = optimizer if settings != self._settings else None
         self._settings = settings
         report_s = job.report_s if job.report is not None else float("inf")
-        plain = replace(job, report=None, report_s=report_s)
+        plain = replace(job, report=None, report_s=report_s, marks=None)
         generator = generators.generator(cpu())
         state = generator.get_state() if job.workers == 1 and job.train else None
         if state is None and job.train:  # the next run draws other numbers, however many these workers draw
@@ -304,6 +336,7 @@ class _Crew:
                 if time.monotonic() > deadline:
                     raise StateError(f"a worker has not finished its batch within {self._timeout_s:g} s")
                 time.sleep(_HOLD_S)
+            self._take_marks()
             yield
         finally:
             self._board[_HOLD] = 0
@@ -432,7 +465,7 @@ class ProcessEngine:
             BaseException: whatever a worker raised.
         """
         try:
-            stats, asked = self._crew_for(prepared, job.workers).run(job, prepared.fetches.items)
+            stats, asked = self._crew_for(prepared, job).run(job, prepared.fetches.items)
         except BaseException as error:
             if isinstance(error, MXNetError):
                 _name_file(error, None)  # of those that end while they start
@@ -448,7 +481,7 @@ class ProcessEngine:
         Raises:
             WorkerDied, WorkerStuck, BaseException: as `run` does.
         """
-        crew = self._crew_for(prepared, job.workers)
+        crew = self._crew_for(prepared, job)
         try:
             yield from crew.infer(job, prepared.fetches.items)
         except BaseException:  # also where the caller has had enough
@@ -464,14 +497,15 @@ class ProcessEngine:
         crew = self._crews.get(True)
         return nullcontext() if crew is None else crew.paused()
 
-    def _crew_for(self, prepared: Prepared, workers: int) -> _Crew:
+    def _crew_for(self, prepared: Prepared, job: Job) -> _Crew:
         """Return workers that have the program: those that there are, or new ones."""
         crew = self._crews.get(prepared.train)
-        if crew is None or not crew.serves(prepared, workers):
+        count = 0 if job.marks is None else len(job.marks)
+        if crew is None or not crew.serves(prepared, job.workers, count):
             if crew is not None:
                 self._drop(crew)
             prepared.module.store.share_memory()
-            crew = _Crew(prepared, workers, self._timeout_s, self._start_method)
+            crew = _Crew(prepared, job.workers, count, self._timeout_s, self._start_method)
             self._crews[prepared.train] = crew
         return crew
 
