@@ -57,8 +57,8 @@ def counts(run, net):
     return run.get_params(net)[0]["table_weight"].asnumpy()[:, 0] / ONCE
 
 
-def main(folder, lines, workers, mode):
-    """Train, take snapshots all the time, and go on from the last one of an earlier process."""
+def main(folder, lines, workers, mode, saves):
+    """Train, take snapshots all the time if so asked, and go on from the last one of an earlier process."""
     from pathlib import Path
 
     prefix, over = str(Path(folder) / "now"), threading.Event()
@@ -69,7 +69,7 @@ def main(folder, lines, workers, mode):
 
         def save():
             while not over.wait(0.002):
-                if run._last is not None:
+                if saves and run._last is not None:
                     run.snapshot(prefix)
 
         thread = threading.Thread(target=save)
@@ -87,4 +87,4 @@ def main(folder, lines, workers, mode):
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), sys.argv[4])
+    main(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), sys.argv[4], int(sys.argv[5]))
