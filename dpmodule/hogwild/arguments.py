@@ -37,6 +37,8 @@ class RunArguments:
     on_bad_line: str = "error"
     debug: bool = False
     resume: Any = None
+    average_every_n_batches: int | None = None
+    average_every_s: float | None = None
 
     def checked(self) -> RunArguments:
         """Return these arguments.
@@ -53,7 +55,19 @@ class RunArguments:
         check_seconds("callback_s", self.callback_s)
         if self.resume is not None and not isinstance(self.resume, (str, os.PathLike)):
             raise ArgumentError(f"resume is {self.resume!r}, expected the prefix of a snapshot, or None")
+        if self.average_every_s is not None:
+            check_seconds("average_every_s", self.average_every_s)
+        count = self.average_every_n_batches
+        if count is not None and (isinstance(count, bool) or not isinstance(count, Integral) or count < 1):
+            raise ArgumentError(
+                f"average_every_n_batches is {count!r}, expected an integer from 1 on, or None"
+            )
         return self
+
+    @property
+    def averages(self) -> bool:
+        """Whether to average with other processes."""
+        return self.average_every_n_batches is not None or self.average_every_s is not None
 
     def with_optimizer(self, optimizer: Any) -> RunArguments:
         """Return these arguments with a program's own optimizer."""

@@ -10,8 +10,6 @@ from copy import deepcopy
 from types import TracebackType
 from typing import Any
 
-import torch
-
 from .. import generators, later
 from ..base import ArgumentError, SignatureError, StateError, did_you_mean
 from ..context import Context, cpu
@@ -20,12 +18,12 @@ from ..ndarray import NDArray
 from ..symbol import Symbol
 from . import snapshots
 from .arguments import RunArguments, check_seconds, check_workers
+from .course import Course, processes
 from .data_feed import Part
 from .data_feed_desc import DataFeedDesc
 from .dataset import InMemoryDataset, QueueDataset, Reading
 from .engines import Choice, Engines
 from .job import Job
-from .places import Places
 from .program import Prepared
 from .programs import Programs
 from .reporter import Reporter
@@ -89,7 +87,7 @@ class AsyncExecutor:
         self.timeout_s = float(timeout_s)
         self._engines = Engines(self.timeout_s, start_method)
         self._programs = Programs(self.context)
-        self._last: tuple[Prepared, DataFeedDesc, Places] | None = None
+        self._course: Course | None = None
         self._is_running = False
         self._closed = False
 
@@ -117,6 +115,8 @@ class AsyncExecutor:
         split_files: bool = False,
         on_bad_line: str = "error",
         resume: Any = None,
+        average_every_n_batches: int | None = None,
+        average_every_s: float | None = None,
     ) -> Results:
         """Train on every line of some files once.
 
@@ -149,6 +149,10 @@ class AsyncExecutor:
             on_bad_line: "error", or "skip" to pass over lines that are not as described, and count them.
             resume: prefix of a snapshot of a run over the same files: its parameters, optimizer states and random
                 numbers are taken, and the lines trained on that it was not; None: all lines are.
+            average_every_n_batches: with several processes, as torchrun starts them: average parameters over them
+                whenever this one has trained on so many batches. They deal the files among them if all have given
+                the same, else each trains on its own. Either this or the next argument has all of them take part.
+            average_every_s: likewise whenever so many seconds are over.
 
         Returns:
             The mean of each fetch over all batches of all workers, a batch's value being the mean of its numbers; with
@@ -167,12 +171,12 @@ class AsyncExecutor:
                 usable.
             WorkerStuck: a worker has not finished a batch within `timeout_s`.
             KeyboardInterrupt: Ctrl-C, raised after the batches that were running; the executor stays usable.
+            LostWorkerError: another process is gone, or has not come to an average within 5 `timeout_s`.
             StateError: the executor is closed, or runs already.
         """
         given = {name: value for name, value in locals().items() if name in RunArguments.__dataclass_fields__}
         args = RunArguments(**given).checked()
-        self._check_free()
-        return self._train(program, *_reading(filelist, data_feed, thread_num, split_files), fetch, args)
+        return self._train(program, _dataset(filelist, data_feed), thread_num, fetch, args)
 
     def train_from_dataset(
         self,
@@ -204,30 +208,29 @@ class AsyncExecutor:
                 f"{did_you_mean(unknown[0], RunArguments.__dataclass_fields__)}"
             )
         args = RunArguments(debug=debug, **keywords).checked()
-        self._check_free()
-        return self._train(program, *_reading_of(dataset, thread_num, args.split_files), fetch, args)
+        return self._train(program, dataset, thread_num, fetch, args)
 
-    def _train(self, program: Any, reading: Reading, workers: int, fetch: Any, args: RunArguments) -> Results:
+    def _train(self, program: Any, data: Any, workers: Any, fetch: Any, args: RunArguments) -> Results:
+        self._check_free()
         start = time.monotonic()
+        ranks = processes(args, self.timeout_s)
+        reading, workers = _reading_of(data, workers, args.split_files, 1 if ranks is None else ranks.size)
         prepared = self._programs.prepare(program, reading.desc, reading.parts, fetch, True, args)
-        places = Places(reading)
-        if args.resume is not None:
-            snapshot = snapshots.found(args.resume, prepared.module, reading.desc)
-            (state,) = snapshot.state["places"]
-            places.load_state_dict(state)
-            snapshots.load_parameters(snapshot, prepared.module)
-            workers = min(workers, max(1, len(places.rest())))
         choice = self._engines.choose(prepared, args.mode, workers)
         if choice.mode == "serial" and workers > 1:
             _logger.warning("mode 'serial' has one worker; thread_num %d is passed over", workers)
             workers = 1
-        self._last = prepared, reading.desc, places
+        if choice.mode == "process":
+            prepared.module.store.share_memory()
         self._is_running = True
         try:
-            with Reporter(args, prepared.fetches.names) as reporter:
-                job = _job(prepared, places.rest(), workers, args, reporter, places.marks)
-                stats = self._engines.run(choice.mode, prepared, job)
-                places.end()
+            with (
+                Course(prepared, reading, args, ranks) as course,
+                Reporter(args, prepared.fetches.names) as reporter,
+            ):
+                self._course = course
+                job = _job(prepared, course, workers, args, reporter)
+                stats = course.end(self._engines.run(choice.mode, prepared, job))
                 reporter.end(stats)
         finally:
             self._is_running = False
@@ -307,7 +310,7 @@ class AsyncExecutor:
         """
         args = RunArguments(mode=mode, on_bad_line=on_bad_line).checked()
         self._check_free()
-        return self._infer(program, *_reading(filelist, data_feed, thread_num, False), fetch, args)
+        return self._infer(program, *_reading_of(_dataset(filelist, data_feed), thread_num), fetch, args)
 
     def infer_from_dataset(
         self,
@@ -327,7 +330,7 @@ class AsyncExecutor:
         """
         args = RunArguments(mode=mode, on_bad_line=on_bad_line).checked()
         self._check_free()
-        return self._infer(program, *_reading_of(dataset, thread_num, False), fetch, args)
+        return self._infer(program, *_reading_of(dataset, thread_num), fetch, args)
 
     def _infer(
         self, program: Any, reading: Reading, workers: int, fetch: Any, args: RunArguments
@@ -371,15 +374,14 @@ class AsyncExecutor:
                 ``.states`` (of the optimizer) and ``.run`` (places and random numbers).
             epoch: the number in the name.
 
+        Of several processes the first that has asked writes the snapshot, at their next average: for all of them.
+
         Raises:
             StateError: nothing has been run, or a batch does not end within `timeout_s`.
         """
-        if self._last is None:
+        if self._course is None:
             raise StateError("snapshot: nothing has been run yet")
-        prepared, desc, places = self._last
-        with self._engines.paused():
-            packed = snapshots.pack(prepared.module, desc, [places.state_dict()])
-        snapshots.save(prefix, epoch, prepared.module, packed)
+        self._course.snapshot(prefix, epoch, self._engines.paused)
 
     @staticmethod
     def last_snapshot(prefix: Any) -> Snapshot | None:
@@ -418,8 +420,8 @@ class AsyncExecutor:
         self.close()
 
 
-def _reading(filelist: Any, desc: Any, thread_num: Any, split: bool) -> tuple[Reading, int]:
-    """Return what is read, and by how many workers.
+def _dataset(filelist: Any, desc: Any) -> QueueDataset:
+    """Return files as a dataset.
 
     Raises:
         ArgumentError: an argument is of another type.
@@ -431,11 +433,13 @@ def _reading(filelist: Any, desc: Any, thread_num: Any, split: bool) -> tuple[Re
         )
     dataset = QueueDataset(desc)
     dataset.set_filelist(filelist)
-    return _reading_of(dataset, thread_num, split)
+    return dataset
 
 
-def _reading_of(dataset: Any, thread_num: Any, split: bool) -> tuple[Reading, int]:
-    """Return what is read of a dataset, and by how many workers.
+def _reading_of(
+    dataset: Any, thread_num: Any, split: bool = False, processes: int = 1
+) -> tuple[Reading, int]:
+    """Return what is read of a dataset, and by how many workers of each process.
 
     Raises:
         ArgumentError: it is none, or the number of workers is none.
@@ -444,8 +448,8 @@ def _reading_of(dataset: Any, thread_num: Any, split: bool) -> tuple[Reading, in
     workers = check_workers(thread_num)
     if not isinstance(dataset, (QueueDataset, InMemoryDataset)):
         raise ArgumentError(f"dataset is {dataset!r}, expected a QueueDataset or an InMemoryDataset")
-    reading = dataset.reading(workers, split)
-    count = len(reading.parts)
+    reading = dataset.reading(workers * processes, split)
+    count = max(1, len(reading.parts) // processes)
     if workers > count:
         hint = "" if split or isinstance(dataset, InMemoryDataset) else "; split_files=True cuts files"
         _logger.warning(
@@ -456,15 +460,18 @@ def _reading_of(dataset: Any, thread_num: Any, split: bool) -> tuple[Reading, in
 
 def _job(
     prepared: Prepared,
-    parts: list[Part],
+    read: Course | list[Part],
     workers: int,
     args: RunArguments,
     reporter: Reporter | None = None,
-    marks: torch.Tensor | None = None,
 ) -> Job:
     seed = zlib.crc32(generators.generator(cpu()).get_state().numpy().tobytes())
-    if args.resume is not None and marks is not None:  # not once more the numbers with which the epoch began
-        seed = zlib.crc32(marks.numpy().tobytes(), seed)
+    course = read if isinstance(read, Course) else None
+    parts = read.parts if isinstance(read, Course) else read
+    if course is not None:
+        workers = min(workers, max(1, len(parts)))
+        if args.resume is not None:  # not once more the numbers with which the epoch began
+            seed = zlib.crc32(course.marks.numpy().tobytes(), seed)
     return Job(
         prepared.feed.desc,
         parts,
@@ -477,5 +484,6 @@ def _job(
         args.metric(),
         None if reporter is None or not reporter.is_wanted else reporter.report,
         float("inf") if reporter is None else reporter.every_s,
-        marks,
+        None if course is None else course.marks,
+        None if course is None else course.averaging,
     )

@@ -118,7 +118,7 @@ class _Run:
             rate,
             schedule,
             self._marks.data_ptr(),
-            -1,
+            job.averaging.batches or -1 if job.averaging is not None else -1,
         )
         self._looker = _Looker(self._native, job, made)
 
@@ -133,6 +133,7 @@ class _Run:
                     if self._job.report is not None and time.monotonic() >= next_report:
                         self._job.report(self._looker.stats())
                         next_report = time.monotonic() + self._job.report_s
+                    self._average(boundary)
         finally:
             run.stop()
             run.wait(float("inf"))
@@ -147,6 +148,19 @@ class _Run:
         if boundary.asked:
             raise KeyboardInterrupt
         return self._looker.stats()
+
+    def _average(self, boundary: BatchBoundary) -> None:
+        """Average with other processes if it is time to, and let the workers go on."""
+        averaging = self._job.averaging
+        if averaging is None or boundary.asked or not (averaging.is_late or self._native.is_spent()):
+            return
+        self.pause()
+        try:
+            averaging()
+        finally:
+            self.resume()
+        if not boundary.asked:
+            self._native.allow(averaging.batches or -1)
 
     def _count(self) -> None:
         """Let the optimizer and the arrays know of what has been done since the last call."""

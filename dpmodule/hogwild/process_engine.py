@@ -6,7 +6,7 @@ import os
 import pickle
 import time
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from typing import Any
@@ -36,8 +36,13 @@ from .worker import Inferred, Work, infer, run
 
 __all__ = ["ProcessEngine"]
 
-_STOP, _HOLD, _FIRST = 0, 1, 2
-"""Places of the board: whether to stop after the batch, whether to wait after it, what each worker does."""
+_STOP, _HOLD, _ROUND, _FIRST = 0, 1, 2, 3
+"""Places of the board: whether to stop after the batch, whether to wait after it, the round, what each worker does.
+
+A round ends when all workers have done their part of the batches between two averages with other processes.
+"""
+
+_ROUNDS = 256
 
 _IDLE, _RUNNING, _HELD = 0, 1, 2
 _COUNTS = ("num_update", "begin_num_update", "_index_update_count", "_all_index_update_counts")
@@ -106,23 +111,28 @@ class _Order:
         optimizer: another one than before, None if it is as it was.
         generator: state of the generator of random numbers that the worker goes on with, and hands back; None: it has
             one of its own.
+        share: how many batches the worker has in a round; 0: there are no rounds.
     """
 
     job: Job
     fetches: Sequence[Fetch]
     optimizer: Any
     generator: torch.Tensor | None
+    share: int
 
 
 class _ProcessWatch:
     """Looks on in a worker process: notes where it is, reports to the parent, and does what the board says."""
 
-    def __init__(self, channel: Channel, job: Job, board: np.ndarray[Any, Any], reports: bool) -> None:
+    def __init__(
+        self, channel: Channel, job: Job, board: np.ndarray[Any, Any], reports: bool, share: int
+    ) -> None:
         self._channel = channel
         self._board = board
         self._file, self._what = "", ""
         self._report_s = job.report_s if reports else float("inf")
         self._next = time.monotonic() + self._report_s
+        self._share, self._left, self._round = share, share, 0
 
     def begins(self, file: str) -> None:
         """Note the file."""
@@ -134,7 +144,10 @@ class _ProcessWatch:
         if time.monotonic() >= self._next:
             self._channel.send(("stats", stats))
             self._next = time.monotonic() + self._report_s
-        if self._board[_HOLD]:
+        self._left -= 1
+        if self._left == 0:
+            self._channel.send(("round", None))
+        if self._has_to_wait():
             self._hold()
         return not self._board[_STOP]
 
@@ -143,12 +156,17 @@ class _ProcessWatch:
             self._file, self._what = file, f"{file}, batch"
         self._channel.note(self._what, number)
 
+    def _has_to_wait(self) -> bool:
+        if self._left == 0 and self._board[_ROUND] != self._round:
+            self._left, self._round = self._share, self._board[_ROUND]
+        return bool(self._board[_HOLD] or (self._left == 0 and not self._board[_STOP]))
+
     def _hold(self) -> None:
         place = _FIRST + self._channel.index
         # looked at once more after RUNNING: the parent may have seen HELD and hold again
-        while self._board[_HOLD]:
+        while self._has_to_wait():
             self._board[place] = _HELD
-            while self._board[_HOLD]:
+            while self._has_to_wait():
                 time.sleep(_HOLD_S)
             self._board[place] = _RUNNING
 
@@ -171,7 +189,7 @@ def _serve(channel: Channel, setup: _Setup) -> None:
             number = setup.tickets.take()
             return None if number is None else parts[number]
 
-        watch = _ProcessWatch(channel, job, board, job.report_s < float("inf"))
+        watch = _ProcessWatch(channel, job, board, job.report_s < float("inf"), order.share)
         if not job.train:
             _infer(channel, work, job)
             continue
@@ -266,12 +284,24 @@ class _Crew:
             self._send(job, fetches)
             with BatchBoundary(self.stop) as boundary:
                 stats = _Run(
-                    self._supervisor, self._supervisor.children[: job.workers], job, self._timeout_s
+                    self._supervisor,
+                    self._supervisor.children[: job.workers],
+                    job,
+                    self._timeout_s,
+                    self._average,
                 ).stats()
         finally:
             self._take_marks()
         self._is_idle = True
         return stats, boundary.asked
+
+    def _average(self) -> None:
+        """Average with other processes, and begin the next round."""
+        if self._job is None or self._job.averaging is None or self._board[_STOP]:
+            return
+        with self.paused():
+            self._job.averaging()
+            self._board[_ROUND] = (int(self._board[_ROUND]) + 1) % _ROUNDS
 
     def _begin_marks(self, job: Job) -> None:
         self._job = job
@@ -307,14 +337,16 @@ class _Crew:
         changed = optimizer if settings != self._settings else None
         self._settings = settings
         report_s = job.report_s if job.report is not None else float("inf")
-        plain = replace(job, report=None, report_s=report_s, marks=None)
+        plain = replace(job, report=None, report_s=report_s, marks=None, averaging=None)
+        batches = 0 if job.averaging is None else job.averaging.batches
+        share = -(-batches // job.workers)
         generator = generators.generator(cpu())
         state = generator.get_state() if job.workers == 1 and job.train else None
         if state is None and job.train:  # the next run draws other numbers, however many these workers draw
             torch.rand(1, generator=generator)
         for child in self._supervisor.children:
             if child.index < job.workers:
-                child.send(_Order(plain, fetches, changed, state), self._timeout_s)
+                child.send(_Order(plain, fetches, changed, state, share), self._timeout_s)
             elif changed is not None:
                 self._settings = None  # those that wait do not know of it
 
@@ -364,15 +396,23 @@ class _Run:
         children: those that have the job.
         job: what they do.
         timeout_s: how long a worker may be without progress, in seconds.
+        average: averages with other processes.
     """
 
     def __init__(
-        self, supervisor: Supervisor, children: Sequence[ChildProcess], job: Job, timeout_s: float
+        self,
+        supervisor: Supervisor,
+        children: Sequence[ChildProcess],
+        job: Job,
+        timeout_s: float,
+        average: Callable[[], None],
     ) -> None:
         self._supervisor = supervisor
         self._pending = list(children)
         self._job = job
         self._timeout_s = timeout_s
+        self._average = average
+        self._waiting: set[int] = set()
         self._latest = [WorkerStats(child.index, fetched=[0.0] * len(job.fetch)) for child in children]
         self._seen = {child.index: ("", time.monotonic()) for child in children}
 
@@ -396,7 +436,19 @@ class _Run:
             if self._job.report is not None and time.monotonic() >= next_report:
                 self._job.report(self._latest)
                 next_report = time.monotonic() + report_s
+            self._end_round()
         return self._latest
+
+    def _end_round(self) -> None:
+        """Average if it is time to, or all workers have done their part of a round."""
+        averaging = self._job.averaging
+        if averaging is None or not self._pending:
+            return
+        if averaging.is_late or self._waiting.issuperset(child.index for child in self._pending):
+            self._average()
+            self._waiting.clear()
+            now = time.monotonic()  # the others may have taken long
+            self._seen = {index: (doing, now) for index, (doing, _) in self._seen.items()}
 
     def _hear(self, child: ChildProcess) -> None:
         """Take what has come from a worker; look whether it makes progress if nothing has."""
@@ -415,6 +467,8 @@ class _Run:
             if state is not None:
                 generators.generator(cpu()).set_state(state)
             self._pending.remove(child)
+        elif kind == "round":
+            self._waiting.add(child.index)
         else:
             self._latest[child.index] = value
 
@@ -422,7 +476,7 @@ class _Run:
         doing, since = self._seen[child.index]
         if child.working_on != doing:
             self._seen[child.index] = child.working_on, time.monotonic()
-        elif time.monotonic() - since > self._timeout_s:
+        elif child.index not in self._waiting and time.monotonic() - since > self._timeout_s:
             raise child.stuck(f"has not finished a batch within {self._timeout_s:g} s")
 
     def _file_of(self, child: ChildProcess) -> str | None:

@@ -137,8 +137,14 @@ def found(prefix: Any, module: Module, desc: DataFeedDesc) -> Snapshot:
     return snapshot
 
 
-def load_parameters(snapshot: Snapshot, module: Module) -> None:
-    """Give a module the parameters, its optimizer the states, and random numbers the places of a snapshot."""
+def load_parameters(snapshot: Snapshot, module: Module, alone: bool) -> None:
+    """Go on with the parameters, the optimizer's states and the random numbers of a snapshot.
+
+    Args:
+        snapshot: the snapshot.
+        module: what gets them.
+        alone: whether there is one process; several go on with random numbers of their own.
+    """
     module.set_params(*checkpoint.load_params(snapshot.prefix, snapshot.epoch))
     states = checkpoint.load_states(snapshot.prefix, snapshot.epoch)
     updater = module.updates.active_updater()
@@ -146,4 +152,5 @@ def load_parameters(snapshot: Snapshot, module: Module) -> None:
         load_optimizer_bytes(module.updates, states)
     else:  # in place, where the workers see it
         updater.set_states(states)
-    generators.load_state_dict(snapshot.state["generators"])
+    if alone:
+        generators.load_state_dict(snapshot.state["generators"])

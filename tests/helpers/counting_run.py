@@ -1,11 +1,13 @@
 """A run over files whose lines each move a number of their own, which tells how often a line has been trained on."""
 
+import contextlib
 import sys
 import threading
 
 import numpy as np
 
 import dpmodule as mx
+from dpmodule.base import StateError
 from helpers.hogwild import described
 
 __all__ = ["ONCE", "RATE", "counting_net", "counts", "train", "write_lines"]
@@ -69,11 +71,12 @@ def main(folder, lines, workers, mode, saves):
 
         def save():
             while not over.wait(0.002):
-                if saves and run._last is not None:
+                with contextlib.suppress(StateError):  # before the run has begun
                     run.snapshot(prefix)
 
         thread = threading.Thread(target=save)
-        thread.start()
+        if saves:
+            thread.start()
         try:
             # a schedule of Python makes native workers slow enough to be killed
             rate = mx.lr_scheduler.FactorScheduler(10**9, base_lr=RATE["learning_rate"])
@@ -81,7 +84,8 @@ def main(folder, lines, workers, mode, saves):
             result = train(run, net, files, workers, mode, resume=last and prefix, **more)
         finally:
             over.set()
-            thread.join()
+            if saves:
+                thread.join()
         found = counts(run, net)
         print(result.examples, np.array_equal(found, np.ones(lines)), flush=True)
 

@@ -39,7 +39,14 @@ public:
     // Let so many batches through from now on; any number if it is negative.
     void allow(std::int64_t batches) noexcept {
         std::lock_guard<std::mutex> lock(mutex_);
-        allowed_ = batches;
+        if (!over_) allowed_ = batches;
+        changed_.notify_all();
+    }
+    // Let any number through from now on, whatever is allowed later.
+    void allow_all() noexcept {
+        std::lock_guard<std::mutex> lock(mutex_);
+        over_ = true;
+        allowed_ = -1;
         changed_.notify_all();
     }
     // Whether all batches that were allowed have ended.
@@ -53,6 +60,7 @@ private:
     std::condition_variable changed_;
     int closed_ = 0, inside_ = 0;
     std::int64_t allowed_;
+    bool over_ = false;
 };
 
 // A batch's time inside.

@@ -52,7 +52,7 @@ public:
     // Ask the workers to end after their batch.
     void stop() noexcept {
         stopped_.store(true, std::memory_order_relaxed);
-        gate_.allow(-1);
+        gate_.allow_all();
     }
 
     // Wait for the end of all workers, or of all batches that are allowed, at most some seconds; whether they have ended.
