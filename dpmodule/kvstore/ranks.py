@@ -215,6 +215,10 @@ class Ranks:
                 group.abort()
             dist.destroy_process_group(group)
 
+    def break_off(self) -> None:
+        """Have the others, who wait for this process, hear that it does not take part any more."""
+        self._close()
+
     def end(self) -> None:
         """Take leave of the others."""
         if self._pulse is not None:

@@ -18,7 +18,9 @@ from .updates import Updates
 __all__ = ["differences", "facts", "load_module", "load_optimizer_bytes", "module_state", "optimizer_bytes"]
 
 
-def facts(module: Any, data: Any, workers: int = 1, how: Mapping[str, Any] | None = None) -> dict[str, Any]:
+def facts(
+    module: Any, data: Any, workers: int = 1, how: Mapping[str, Any] | None = None, params: Any = None
+) -> dict[str, Any]:
     """Return what has to be the same for a run to go on: the network, the optimizer, the data's form, the steps.
 
     Args:
@@ -26,8 +28,9 @@ def facts(module: Any, data: Any, workers: int = 1, how: Mapping[str, Any] | Non
         data: what it is trained on.
         workers: how many processes train it.
         how: what else changes the steps, as plain data by names in words.
+        params: what its `get_params` returned, if that is at hand.
     """
-    arg_params, aux_params = module.get_params()
+    arg_params, aux_params = module.get_params() if params is None else params
     shapes = {name: list(array.shape) for name, array in {**arg_params, **aux_params}.items()}
     symbol = module.symbol if isinstance(getattr(module, "symbol", None), Symbol) else None
     chain = module.all_updates()
