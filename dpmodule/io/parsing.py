@@ -1,21 +1,35 @@
-"""Reading numbers from CSV and LibSVM files."""
+"""Reading numbers from CSV and LibSVM files: in pieces, side by side, in C++ where there is the extension."""
 
 from __future__ import annotations
 
 import os
 import re
+import stat
 import warnings
-from collections.abc import Sequence
-from typing import Any, NamedTuple
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
+from itertools import islice
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
+from .. import native
 from ..base import FileError, FileFormatError
 from ..foreign import likely_kind
 
 __all__ = ["Rows", "input_files", "read_csv", "read_libsvm"]
 
 Array = np.ndarray[Any, Any]
+Parsed = TypeVar("Parsed")
+
+_PIECE = 1 << 20
+"""Bytes that are read and parsed at once."""
+_SLACK = 1.02
+"""How much more memory is set aside than the lines so far let expect."""
+
+_KINDS = {"float32": "f", "float64": "d", "int32": "i", "int64": "q"}
 
 _MOST_COLUMNS = 2**53  # what a float64 tells apart
 _COLON, _NEWLINE = ord(":"), ord("\n")
@@ -48,19 +62,145 @@ def input_files(path: str) -> list[str]:
     return found
 
 
-def _read(path: str) -> bytes:
+class _Piece(NamedTuple):
+    """Whole lines of a file."""
+
+    path: str
+    number: int
+    text: bytes
+    share: float  # how much of all files has been read with it
+
+
+class _BadLine(Exception):
+    """A line of a piece that cannot be read.
+
+    Args:
+        line: its number in the piece, from 1; 0 if that is not known.
+        reason: what is wrong.
+    """
+
+    def __init__(self, line: int, reason: str) -> None:
+        super().__init__(line, reason)
+        self.line, self.reason = line, reason
+
+
+def _pieces(paths: Sequence[str]) -> Iterator[_Piece]:
+    """Read files piece by piece.
+
+    Raises:
+        FileError: a file cannot be read.
+        FileFormatError: a file is of a known other kind.
+    """
+    done, total = 0, _size(paths)
+    for path in paths:
+        number = 0
+        for text in _lines_of(path):
+            if number == 0 and (kind := likely_kind(text[:64])):
+                raise FileFormatError(f"{path}: line 1: {kind}")
+            done += len(text)
+            yield _Piece(path, number, text, min(1.0, done / max(total, 1)))
+            number += 1
+
+
+def _lines_of(path: str) -> Iterator[bytes]:
+    """Read a file in pieces that end where a line does; a pipe at once."""
     try:
-        with open(path, "rb") as file:
-            data = file.read()
+        with open(path, "rb", buffering=0) as file:
+            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                yield file.readall()
+                return
+            rest = b""
+            while block := file.read(max(_PIECE, len(rest))):  # longer and longer where no line ends
+                end = block.rfind(b"\n") + 1
+                if end:
+                    yield rest + block[:end]
+                    rest = block[end:]
+                else:
+                    rest += block
+            if rest:
+                yield rest
     except OSError as error:
         raise FileError(error.errno, f"text file: {error.strerror}", path) from error
-    if data and (kind := likely_kind(data[:64])):
-        raise FileFormatError(f"{path}: line 1: {kind}")
-    return data
 
 
-def read_csv(path: str, columns: int, dtype: Any) -> Array:
+def _in_order(path: str, parse: Callable[[bytes], Parsed], threads: int) -> Iterator[tuple[Parsed, float]]:
+    """Parse files in several threads; yield what each piece holds, in order, and the share that has been parsed.
+
+    Raises:
+        FileError: a file cannot be read.
+        FileFormatError: a line cannot be read.
+    """
+    paths = input_files(path)
+    pieces = _pieces(paths)
+    workers = 1 if native.core is None else min(threads, os.cpu_count() or 1, _size(paths) // _PIECE + 1)
+    if workers == 1:
+        for piece in pieces:
+            yield _parsed(parse, piece), piece.share
+        return
+    waiting: deque[tuple[Future[Parsed], float]] = deque()
+    with ThreadPoolExecutor(workers, "dpmodule-text") as pool:
+        for piece in pieces:
+            waiting.append((pool.submit(_parsed, parse, piece), piece.share))
+            if len(waiting) > 2 * workers:
+                job, share = waiting.popleft()
+                yield job.result(), share
+        for job, share in waiting:
+            yield job.result(), share
+
+
+def _size(paths: Sequence[str]) -> int:
+    """Return how many bytes files have, as far as that is known."""
+    return sum(os.path.getsize(path) for path in paths if os.path.isfile(path))
+
+
+def _parsed(parse: Callable[[bytes], Parsed], piece: _Piece) -> Parsed:
+    try:
+        return parse(piece.text)
+    except _BadLine as bad:
+        line = bad.line + sum(
+            len(text.splitlines()) for text in islice(_lines_of(piece.path), piece.number)
+        )
+        raise FileFormatError(f"{piece.path}: line {line}: {bad.reason}") from None
+
+
+class _Growing:
+    """An array that gets longer with every piece of a file.
+
+    Args:
+        dtype: type of its numbers.
+        width: shape of one row.
+    """
+
+    def __init__(self, dtype: Any, width: tuple[int, ...] = ()) -> None:
+        self._rows = np.empty((0, *width), dtype)
+        self._count = 0
+
+    def add(self, rows: Array, share: float) -> None:
+        """Append rows; with them, this share of all that will come is here."""
+        end = self._count + len(rows)
+        if end > len(self._rows):
+            likely = end if share == 1 else int(end / share * _SLACK) + 1
+            self._resize(likely)
+        self._rows[self._count : end] = rows
+        self._count = end
+
+    def close(self) -> Array:
+        """Return the array, and keep no more memory than it takes."""
+        if self._count < len(self._rows):
+            self._resize(self._count)
+        return self._rows
+
+    def _resize(self, count: int) -> None:
+        if self._count == 0:
+            self._rows = np.empty((count, *self._rows.shape[1:]), self._rows.dtype)
+        else:
+            self._rows.resize((count, *self._rows.shape[1:]), refcheck=False)  # moves pages, not numbers
+
+
+def read_csv(path: str, columns: int, dtype: Any, threads: int = 1) -> Array:
     """Read a file of numbers separated by commas.
+
+    Numbers are rounded as Python's `float` does, and from there to `dtype`.
 
     Shape:
         returns: (rows, columns), of type `dtype`.
@@ -69,86 +209,127 @@ def read_csv(path: str, columns: int, dtype: Any) -> Array:
         path: the file, several joined by ``;``, or a folder.
         columns: how many numbers a row has.
         dtype: NumPy type of the result.
+        threads: how many threads parse; without the native extension, one does.
 
     Raises:
         FileError: a file cannot be read.
-        FileFormatError: a row has another length or holds no numbers; the text names file and line.
+        FileFormatError: a row has another length or holds no numbers; the text names file, line and column.
     """
-    parts = [_read_csv(each, columns, np.dtype(dtype)) for each in input_files(path)]
-    return np.concatenate(parts) if len(parts) > 1 else parts[0]
+    kind = np.dtype(dtype)
+    table = _Growing(kind, (columns,))
+    for rows, share in _in_order(path, partial(_csv, columns=columns, dtype=kind), threads):
+        table.add(rows, share)
+    return table.close()
 
 
-def _read_csv(path: str, columns: int, dtype: np.dtype[Any]) -> Array:
-    data = _read(path)
-    if not data.strip():
-        return np.empty((0, columns), dtype)
+def _csv(text: bytes, columns: int, dtype: np.dtype[Any]) -> Array:
+    """Parse lines; those that the extension does not take are left to NumPy.
+
+    Raises:
+        _BadLine: one is wrong.
+    """
+    if native.core is not None:
+        table = np.empty((len(text) // (2 * columns) + 1, columns), dtype)  # a number takes two characters
+        rows = native.core.parse_csv(text, columns, _KINDS[dtype.name], table)
+        if rows >= 0:
+            return table[:rows]
+    else:
+        native.report()
+    return _csv_by_numpy(text, columns, dtype)
+
+
+def _csv_by_numpy(text: bytes, columns: int, dtype: np.dtype[Any]) -> Array:
     try:
+        whole = text.decode("ascii").replace("\r\n", "\n").replace("\r", "\n")
+        lines = [line for line in whole.split("\n") if line and not line.isspace()]
+        if not lines:
+            return np.empty((0, columns), dtype)
         with warnings.catch_warnings():
             warnings.simplefilter("error")
-            table = np.loadtxt(data.decode("ascii").splitlines(), dtype, None, ",", ndmin=2)
+            table = np.loadtxt(lines, dtype, None, ",", ndmin=2)
     except (ValueError, OverflowError, Warning) as error:
-        raise _csv_error(path, data, columns, dtype, str(error)) from None
+        raise _bad_csv(text, columns, dtype, str(error)) from None
     if table.shape[1] != columns:
-        raise _csv_error(
-            path, data, columns, dtype, f"rows have {table.shape[1]} numbers, expected {columns}"
-        )
+        raise _bad_csv(text, columns, dtype, f"rows have {table.shape[1]} numbers, expected {columns}")
     return table
 
 
-def _csv_error(path: str, data: bytes, columns: int, dtype: np.dtype[Any], reason: str) -> FileFormatError:
+def _bad_csv(text: bytes, columns: int, dtype: np.dtype[Any], reason: str) -> _BadLine:
     """Find the line that is wrong; slow, and done only then."""
-    for number, line in enumerate(data.splitlines(), 1):
+    number = 0
+    for number, line in enumerate(text.splitlines(), 1):
         fields = line.split(b",")
         if not line.strip():
             continue
         if len(fields) != columns:
             shown = f"{len(fields)} numbers, expected {columns}, the size of the shape"
-            return FileFormatError(f"{path}: line {number}: {shown}: {_shown(line)}")
-        for field in fields:
+            return _BadLine(number, f"{shown}: {_shown(line)}")
+        for column, field in enumerate(fields, 1):
             if not _is_number(field, dtype):
-                return FileFormatError(f"{path}: line {number}: {_shown(field)} is no {dtype} number")
-    return FileFormatError(f"{path}: {reason}")
+                return _BadLine(number, f"{_shown(field)} is no {dtype} number; it is the line's number {column}")
+    return _BadLine(number, f"{reason} (in the lines up to this one)")
 
 
 def _is_number(text: bytes, dtype: np.dtype[Any]) -> bool:
+    if b"_" in text:
+        return False
     try:
-        (int if dtype.kind == "i" else float)(text)
+        value = (int if dtype.kind == "i" else float)(text)
     except ValueError:
         return False
-    return True
+    return dtype.kind != "i" or np.iinfo(dtype).min <= value <= np.iinfo(dtype).max
 
 
 def _shown(text: bytes) -> str:
     return repr(text[:60].decode("utf-8", "replace").strip())
 
 
-def read_libsvm(path: str, columns: int | None) -> Rows:
+def read_libsvm(path: str, columns: int | None, threads: int = 1) -> Rows:
     """Read a file of rows ``label column:value column:value ...``, columns counted from 0.
 
     A weight behind the label (``label:weight``), a query's number behind it (``label qid:3``) and what follows a ``#``
-    are left out.
+    are left out. Numbers are rounded as Python's `float` does, and from there to float32.
 
     Args:
         path: the file, several joined by ``;``, or a folder.
         columns: how many columns there are; None = as many as the file names.
+        threads: how many threads parse; without the native extension, one does.
 
     Raises:
         FileError: a file cannot be read.
         FileFormatError: a row has another form or a column that does not exist; the text names file and line.
     """
-    return _joined([_read_libsvm(each, columns) for each in input_files(path)])
+    limit = _MOST_COLUMNS if columns is None else columns
+    growing = [_Growing(dtype) for dtype in ("f4", "i8", "f4", "i8")]
+    for arrays, share in _in_order(path, partial(_libsvm, columns=limit), threads):
+        for each, array in zip(growing, arrays, strict=True):
+            each.add(array, share)
+    labels, lengths, values, places = (each.close() for each in growing)
+    starts = np.zeros(len(lengths) + 1, np.int64)
+    np.cumsum(lengths, out=starts[1:])
+    return Rows(labels, values, places, starts)
 
 
-def _joined(parts: Sequence[Rows]) -> Rows:
-    if len(parts) == 1:
-        return parts[0]
-    counts = np.concatenate([np.diff(part.starts) for part in parts])
-    labels, values, columns = (np.concatenate(arrays) for arrays in zip(*(p[:3] for p in parts), strict=True))
-    return Rows(labels, values, columns, np.concatenate([[0], np.cumsum(counts)]).astype(np.int64))
+def _libsvm(text: bytes, columns: int) -> tuple[Array, ...]:
+    """Parse lines; return labels, numbers of entries, values and columns.
+
+    Raises:
+        _BadLine: one is wrong.
+    """
+    if native.core is None:
+        native.report()
+        return _libsvm_by_numpy(text, columns)
+    rows, entries = len(text) // 2 + 1, len(text) // 4 + 1  # the shortest are "1" and " 1:1", with what ends them
+    labels, lengths = np.empty(rows, np.float32), np.empty(rows, np.int64)
+    values, places = np.empty(entries, np.float32), np.empty(entries, np.int64)
+    counts = native.core.parse_libsvm(text, columns, labels, lengths, values, places)
+    if counts is None:
+        return _libsvm_by_numpy(text, columns)
+    rows, entries = counts
+    return labels[:rows], lengths[:rows], values[:entries], places[:entries]
 
 
-def _read_libsvm(path: str, columns: int | None) -> Rows:
-    data = _read(path)
+def _libsvm_by_numpy(data: bytes, columns: int) -> tuple[Array, ...]:
     if b"#" in data:
         data = re.sub(rb"#[^\n]*", b"", data)
     if b"qid:" in data:
@@ -167,27 +348,25 @@ def _read_libsvm(path: str, columns: int | None) -> Rows:
     held = np.bincount(word[word >= 0], minlength=len(begins)) if len(begins) else np.zeros(0, np.int64)
     wrong = np.flatnonzero((held != 1) & ~(first & (held == 0)))
     if len(wrong):
-        raise _libsvm_error(path, data, begins[wrong[0]])
-    numbers = _numbers(path, data, begins, held)
+        raise _bad_libsvm(data, begins[wrong[0]])
+    numbers = _numbers(data, begins, held)
     at = np.concatenate([[0], np.cumsum(held + 1)])[:-1]
     feature = at[~first]
     found = numbers[feature]
-    limit = _MOST_COLUMNS if columns is None else columns
-    bad = np.flatnonzero(~((found >= 0) & (found < limit) & (found == np.floor(found))))
+    bad = np.flatnonzero(~((found >= 0) & (found < columns) & (found == np.floor(found))))
     if len(bad):
         where = begins[np.flatnonzero(~first)[bad[0]]]
-        raise _libsvm_error(path, data, where, f"columns are whole numbers from 0 to {limit - 1}")
+        raise _bad_libsvm(data, where, f"columns are whole numbers from 0 to {columns - 1}")
     rows = np.flatnonzero(first)
-    starts = np.concatenate([rows, [len(first)]]) - np.arange(len(rows) + 1)
-    return Rows(
+    return (
         numbers[at[first]].astype(np.float32),
+        np.diff(np.concatenate([rows, [len(first)]])).astype(np.int64) - 1,
         numbers[feature + 1].astype(np.float32),
         found.astype(np.int64),
-        starts.astype(np.int64),
     )
 
 
-def _numbers(path: str, data: bytes, begins: Array, held: Array) -> Array:
+def _numbers(data: bytes, begins: Array, held: Array) -> Array:
     """Return all numbers of a file in order."""
     text = data.replace(b":", b" ").decode("ascii", "replace")
     try:
@@ -201,13 +380,10 @@ def _numbers(path: str, data: bytes, begins: Array, held: Array) -> Array:
     for begin in begins.tolist():
         word = re.compile(rb"\S+").match(data, begin)
         if word is None or not all(_is_number(part, np.dtype("f8")) for part in word[0].split(b":")):
-            raise _libsvm_error(path, data, begin)
-    raise FileFormatError(f"{path}: not a LibSVM file")
+            raise _bad_libsvm(data, begin)
+    raise _BadLine(1, "not a LibSVM file")
 
 
-def _libsvm_error(
-    path: str, data: bytes, at: int, rule: str = "expected column:value behind the label"
-) -> FileFormatError:
+def _bad_libsvm(data: bytes, at: int, rule: str = "expected column:value behind the label") -> _BadLine:
     word = data[at : at + 60].split(None, 1)[0]
-    line = data.count(b"\n", 0, at) + 1
-    return FileFormatError(f"{path}: line {line}: {_shown(word)}: {rule}")
+    return _BadLine(data.count(b"\n", 0, at) + 1, f"{_shown(word)}: {rule}")
