@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
-from itertools import islice
+from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
@@ -24,8 +24,11 @@ __all__ = ["Rows", "input_files", "read_csv", "read_libsvm"]
 Array = np.ndarray[Any, Any]
 Parsed = TypeVar("Parsed")
 
-_PIECE = 1 << 20
+_PIECE = 1 << 19
 """Bytes that are read and parsed at once."""
+_TAIL = 1 << 12
+"""Bytes behind a piece that are read with it, for the end of its last line."""
+
 _SLACK = 1.02
 """How much more memory is set aside than the lines so far let expect."""
 
@@ -63,11 +66,12 @@ def input_files(path: str) -> list[str]:
 
 
 class _Piece(NamedTuple):
-    """Whole lines of a file."""
+    """Some of the bytes of a file: the lines that begin there are meant."""
 
     path: str
-    number: int
-    text: bytes
+    begin: int
+    end: int
+    held: bytes | None  # all of them, where the file cannot be read from several places
     share: float  # how much of all files has been read with it
 
 
@@ -75,7 +79,7 @@ class _BadLine(Exception):
     """A line of a piece that cannot be read.
 
     Args:
-        line: its number in the piece, from 1; 0 if that is not known.
+        line: its number in the piece, from 1.
         reason: what is wrong.
     """
 
@@ -84,56 +88,77 @@ class _BadLine(Exception):
         self.line, self.reason = line, reason
 
 
-def _pieces(paths: Sequence[str]) -> Iterator[_Piece]:
-    """Read files piece by piece.
+def _pieces(paths: Sequence[str]) -> list[_Piece]:
+    """Cut files into pieces; what is no plain file, such as a pipe, is read now.
 
     Raises:
         FileError: a file cannot be read.
-        FileFormatError: a file is of a known other kind.
     """
-    done, total = 0, _size(paths)
+    found, done = [], 0
     for path in paths:
-        number = 0
-        for text in _lines_of(path):
-            if number == 0 and (kind := likely_kind(text[:64])):
-                raise FileFormatError(f"{path}: line 1: {kind}")
-            done += len(text)
-            yield _Piece(path, number, text, min(1.0, done / max(total, 1)))
-            number += 1
+        held = None
+        try:
+            facts = os.stat(path)
+            size = facts.st_size
+            if not stat.S_ISREG(facts.st_mode):
+                held = Path(path).read_bytes()
+                size = len(held)
+        except OSError as error:
+            raise _unreadable(path, error) from error
+        step = _PIECE if held is None else size
+        for begin in range(0, size, step):
+            end = min(begin + step, size)
+            found.append(_Piece(path, begin, end, held, float(done + end)))
+        done += size
+    return [piece._replace(share=piece.share / done) for piece in found]
 
 
-def _lines_of(path: str) -> Iterator[bytes]:
-    """Read a file in pieces that end where a line does; a pipe at once."""
+def _unreadable(path: str, error: OSError) -> FileError:
+    return FileError(error.errno, f"text file: {error.strerror}", path)
+
+
+def _lines(piece: _Piece) -> bytes | memoryview:
+    """Read the lines that begin in a piece.
+
+    Raises:
+        FileError: the file cannot be read.
+    """
+    if piece.held is not None:
+        return piece.held
     try:
-        with open(path, "rb", buffering=0) as file:
-            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-                yield file.readall()
-                return
-            rest = b""
-            while block := file.read(max(_PIECE, len(rest))):  # longer and longer where no line ends
-                end = block.rfind(b"\n") + 1
-                if end:
-                    yield rest + block[:end]
-                    rest = block[end:]
-                else:
-                    rest += block
-            if rest:
-                yield rest
+        with open(piece.path, "rb", buffering=0) as file:
+            return _lines_between(file.fileno(), piece.begin, piece.end)
     except OSError as error:
-        raise FileError(error.errno, f"text file: {error.strerror}", path) from error
+        raise _unreadable(piece.path, error) from error
 
 
-def _in_order(path: str, parse: Callable[[bytes], Parsed], threads: int) -> Iterator[tuple[Parsed, float]]:
+def _lines_between(descriptor: int, begin: int, end: int) -> memoryview:
+    start = max(0, begin - 1)  # whether a line begins here, the character before tells
+    data = os.pread(descriptor, end - start + _TAIL, start)
+    inside = end - start - 1
+    first = data.find(b"\n", 0, inside) + 1
+    if begin and not first:
+        return memoryview(b"")
+    last = data.find(b"\n", inside)
+    while last < 0 and (more := os.pread(descriptor, len(data), start + len(data))):
+        last = more.find(b"\n")
+        last += len(data) if last >= 0 else 0
+        data += more
+    return memoryview(data)[first if begin else 0 : last + 1 if last >= 0 else len(data)]
+
+
+def _in_order(
+    path: str, parse: Callable[[bytes | memoryview], Parsed], threads: int
+) -> Iterator[tuple[Parsed, float]]:
     """Parse files in several threads; yield what each piece holds, in order, and the share that has been parsed.
 
     Raises:
         FileError: a file cannot be read.
         FileFormatError: a line cannot be read.
     """
-    paths = input_files(path)
-    pieces = _pieces(paths)
-    workers = 1 if native.core is None else min(threads, os.cpu_count() or 1, _size(paths) // _PIECE + 1)
-    if workers == 1:
+    pieces = _pieces(input_files(path))
+    workers = 1 if native.core is None else min(threads, os.cpu_count() or 1, len(pieces))
+    if workers <= 1:
         for piece in pieces:
             yield _parsed(parse, piece), piece.share
         return
@@ -148,18 +173,16 @@ def _in_order(path: str, parse: Callable[[bytes], Parsed], threads: int) -> Iter
             yield job.result(), share
 
 
-def _size(paths: Sequence[str]) -> int:
-    """Return how many bytes files have, as far as that is known."""
-    return sum(os.path.getsize(path) for path in paths if os.path.isfile(path))
-
-
-def _parsed(parse: Callable[[bytes], Parsed], piece: _Piece) -> Parsed:
+def _parsed(parse: Callable[[bytes | memoryview], Parsed], piece: _Piece) -> Parsed:
+    text = _lines(piece)
+    if piece.begin == 0 and (kind := likely_kind(bytes(text[:64]))):
+        raise FileFormatError(f"{piece.path}: line 1: {kind}")
     try:
-        return parse(piece.text)
+        return parse(text)
     except _BadLine as bad:
-        line = bad.line + sum(
-            len(text.splitlines()) for text in islice(_lines_of(piece.path), piece.number)
-        )
+        line = bad.line
+        for begin in range(0, piece.begin, _PIECE):
+            line += len(bytes(_lines(piece._replace(begin=begin, end=begin + _PIECE))).splitlines())
         raise FileFormatError(f"{piece.path}: line {line}: {bad.reason}") from None
 
 
@@ -222,7 +245,7 @@ def read_csv(path: str, columns: int, dtype: Any, threads: int = 1) -> Array:
     return table.close()
 
 
-def _csv(text: bytes, columns: int, dtype: np.dtype[Any]) -> Array:
+def _csv(text: bytes | memoryview, columns: int, dtype: np.dtype[Any]) -> Array:
     """Parse lines; those that the extension does not take are left to NumPy.
 
     Raises:
@@ -235,7 +258,7 @@ def _csv(text: bytes, columns: int, dtype: np.dtype[Any]) -> Array:
             return table[:rows]
     else:
         native.report()
-    return _csv_by_numpy(text, columns, dtype)
+    return _csv_by_numpy(bytes(text), columns, dtype)
 
 
 def _csv_by_numpy(text: bytes, columns: int, dtype: np.dtype[Any]) -> Array:
@@ -310,7 +333,7 @@ def read_libsvm(path: str, columns: int | None, threads: int = 1) -> Rows:
     return Rows(labels, values, places, starts)
 
 
-def _libsvm(text: bytes, columns: int) -> tuple[Array, ...]:
+def _libsvm(text: bytes | memoryview, columns: int) -> tuple[Array, ...]:
     """Parse lines; return labels, numbers of entries, values and columns.
 
     Raises:
@@ -318,13 +341,13 @@ def _libsvm(text: bytes, columns: int) -> tuple[Array, ...]:
     """
     if native.core is None:
         native.report()
-        return _libsvm_by_numpy(text, columns)
+        return _libsvm_by_numpy(bytes(text), columns)
     rows, entries = len(text) // 2 + 1, len(text) // 4 + 1  # the shortest are "1" and " 1:1", with what ends them
     labels, lengths = np.empty(rows, np.float32), np.empty(rows, np.int64)
     values, places = np.empty(entries, np.float32), np.empty(entries, np.int64)
     counts = native.core.parse_libsvm(text, columns, labels, lengths, values, places)
     if counts is None:
-        return _libsvm_by_numpy(text, columns)
+        return _libsvm_by_numpy(bytes(text), columns)
     rows, entries = counts
     return labels[:rows], lengths[:rows], values[:entries], places[:entries]
 

@@ -3,6 +3,7 @@
 #include <type_traits>
 
 #include "decimals.hpp"
+#include "fields.hpp"
 
 namespace dpmodule::io {
 namespace {
@@ -31,43 +32,56 @@ const char *read_value(const char *at, const char *limit, Value &value) {
     }
 }
 
-// Where the line behind this place begins, if this one ends here, or the text; else nullptr.
-const char *line_end(const char *at, const char *limit) noexcept {
-    if (at < limit && *at == '\r') {
-        ++at;
-        return at < limit && *at == '\n' ? at + 1 : nullptr;  // nullptr: a lone one is not for this parser
+bool is_blank(const char *at, const char *end) noexcept { return skip_blanks(at, end) == end; }
+
+// The text that fields stand in.
+struct Text {
+    const char *begin, *limit;
+};
+
+// Read the number that is all of a field but for blanks; false if the field holds something else.
+template <class Value>
+bool read_field(const char *at, const char *end, const Text &text, Value &value) {
+    if constexpr (std::is_floating_point_v<Value>) {
+        double found;
+        if (end - text.begin >= short_decimal_reach && read_short_decimal(at, end, found)) {
+            value = static_cast<Value>(found);
+            return true;
+        }
     }
-    if (at == limit) return at;
-    return *at == '\n' ? at + 1 : nullptr;
+    at = read_value(skip_blanks(at, end), text.limit, value);
+    return at && at <= end && is_blank(at, end);
 }
+
+// Where a line's last field ends, without the carriage return before the line's end.
+const char *trimmed(const char *at, const char *end) noexcept { return end > at && end[-1] == '\r' ? end - 1 : end; }
 
 }  // namespace
 
 template <class Value>
 std::ptrdiff_t read_csv(const char *at, const char *limit, std::ptrdiff_t columns, Value *table,
                         std::ptrdiff_t room) {
-    Value *to = table;
-    const Value *const full = table + room * columns;
+    const Text text{at, limit};
+    Fields fields(at, limit);
+    std::ptrdiff_t row = 0;
     while (at < limit) {
-        at = skip_blanks(at, limit);
-        if (const char *next = line_end(at, limit)) {
-            at = next;
+        const char *end = fields.next();
+        if ((end == limit || *end == '\n') && is_blank(at, trimmed(at, end))) {
+            at = end + 1;
             continue;
         }
-        if (to == full) return -1;
-        for (std::ptrdiff_t column = 0; column < columns; ++column) {
-            if (column > 0) {
-                if (at == limit || *at != ',') return -1;
-                at = skip_blanks(at + 1, limit);
-            }
-            at = read_value(at, limit, *to++);
-            if (!at) return -1;
-            at = skip_blanks(at, limit);
+        if (row == room) return -1;
+        Value *const to = table + row++ * columns;
+        for (std::ptrdiff_t column = 0; column < columns - 1; ++column) {
+            if (end == limit || *end != ',' || !read_field(at, end, text, to[column])) return -1;
+            at = end + 1;
+            end = fields.next();
         }
-        at = line_end(at, limit);
-        if (!at) return -1;
+        if (end < limit && *end != '\n') return -1;
+        if (!read_field(at, trimmed(at, end), text, to[columns - 1])) return -1;
+        at = end + 1;
     }
-    return (to - table) / columns;
+    return row;
 }
 
 template std::ptrdiff_t read_csv(const char *, const char *, std::ptrdiff_t, float *, std::ptrdiff_t);
