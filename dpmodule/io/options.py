@@ -13,7 +13,17 @@ from ..base import ArgumentError
 from ..ops.attrs import choice, integer, string
 from ..ops.spec import REQUIRED, Attr
 
-__all__ = ["BATCH", "NAMES", "PARTS", "PREFETCH", "THREADS", "Options", "check_parts", "describe", "parse_options"]
+__all__ = [
+    "BATCH",
+    "NAMES",
+    "PARTS",
+    "PREFETCH",
+    "THREADS",
+    "Options",
+    "check_parts",
+    "describe",
+    "parse_options",
+]
 
 Options = Mapping[str, Attr]
 

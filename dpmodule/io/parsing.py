@@ -289,7 +289,9 @@ def _bad_csv(text: bytes, columns: int, dtype: np.dtype[Any], reason: str) -> _B
             return _BadLine(number, f"{shown}: {_shown(line)}")
         for column, field in enumerate(fields, 1):
             if not _is_number(field, dtype):
-                return _BadLine(number, f"{_shown(field)} is no {dtype} number; it is the line's number {column}")
+                return _BadLine(
+                    number, f"{_shown(field)} is no {dtype} number; it is the line's number {column}"
+                )
     return _BadLine(number, f"{reason} (in the lines up to this one)")
 
 
@@ -342,7 +344,10 @@ def _libsvm(text: bytes | memoryview, columns: int) -> tuple[Array, ...]:
     if native.core is None:
         native.report()
         return _libsvm_by_numpy(bytes(text), columns)
-    rows, entries = len(text) // 2 + 1, len(text) // 4 + 1  # the shortest are "1" and " 1:1", with what ends them
+    rows, entries = (
+        len(text) // 2 + 1,
+        len(text) // 4 + 1,
+    )  # the shortest are "1" and " 1:1", with what ends them
     labels, lengths = np.empty(rows, np.float32), np.empty(rows, np.int64)
     values, places = np.empty(entries, np.float32), np.empty(entries, np.int64)
     counts = native.core.parse_libsvm(text, columns, labels, lengths, values, places)
@@ -381,12 +386,10 @@ def _libsvm_by_numpy(data: bytes, columns: int) -> tuple[Array, ...]:
         where = begins[np.flatnonzero(~first)[bad[0]]]
         raise _bad_libsvm(data, where, f"columns are whole numbers from 0 to {columns - 1}")
     rows = np.flatnonzero(first)
-    return (
-        numbers[at[first]].astype(np.float32),
-        np.diff(np.concatenate([rows, [len(first)]])).astype(np.int64) - 1,
-        numbers[feature + 1].astype(np.float32),
-        found.astype(np.int64),
-    )
+    lengths = np.diff(np.concatenate([rows, [len(first)]])).astype(np.int64) - 1
+    with np.errstate(over="ignore"):  # what is too large is infinite
+        labels, values = (numbers[which].astype(np.float32) for which in (at[first], feature + 1))
+    return labels, lengths, values, found.astype(np.int64)
 
 
 def _numbers(data: bytes, begins: Array, held: Array) -> Array:
