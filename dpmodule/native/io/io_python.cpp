@@ -2,8 +2,10 @@
 #include <algorithm>
 #include <new>
 
+#include "addresses.hpp"
 #include "csv.hpp"
 #include "libsvm.hpp"
+#include "pixels.hpp"
 #include "python.hpp"
 
 namespace dpmodule {
@@ -92,19 +94,66 @@ PyObject *parse_libsvm(PyObject *, PyObject *given) {
     return Py_BuildValue("nn", rows.rows, rows.entries);
 }
 
+PyObject *put_pixels_from(PyObject *, PyObject *const *given, Py_ssize_t count) {
+    Arguments next(given, count, 10);
+    Pixels pixels{};
+    pixels.channels = next.size();
+    pixels.height = next.size();
+    pixels.width = next.size();
+    pixels.from = reinterpret_cast<const std::uint8_t *>(next.floats());
+    pixels.row_gap = next.size();
+    pixels.pixel_gap = next.size();
+    pixels.mirrored = next.size() != 0;
+    pixels.center = next.floats();
+    pixels.factor = next.floats();
+    pixels.to = next.floats();
+    return next.good() ? without_gil<Pixels>(put_pixels, pixels) : nullptr;
+}
+
+// What the Arrow C data interface declares.
+struct ArrowArray {
+    std::int64_t length, null_count, offset, n_buffers, n_children;
+    const void **buffers;
+    ArrowArray **children;
+    ArrowArray *dictionary;
+    void (*release)(ArrowArray *);
+    void *private_data;
+};
+
+// Takes a capsule of Arrow that holds lists of fixed length, as Pillow lends an image of several channels.
+PyObject *arrow_items(PyObject *, PyObject *capsule) {
+    const auto *array = static_cast<const ArrowArray *>(PyCapsule_GetPointer(capsule, "arrow_array"));
+    if (!array) return nullptr;
+    const bool fits = array->release && array->offset == 0 && array->n_children == 1 &&
+                      array->children[0]->n_buffers == 2 && array->children[0]->offset == 0;
+    if (!fits) {
+        PyErr_SetString(PyExc_ValueError, "expected an array of lists of fixed length");
+        return nullptr;
+    }
+    const ArrowArray &items = *array->children[0];
+    return Py_BuildValue("NL", PyLong_FromVoidPtr(const_cast<void *>(items.buffers[1])),
+                         static_cast<long long>(items.length));
+}
+
 // Python keeps a pointer to this table
-PyMethodDef text_functions[] = {
+PyMethodDef io_functions[] = {
     {"parse_csv", parse_csv, METH_VARARGS,
      "parse_csv(text, columns, kind, table)\n--\n\n"
      "Read lines of numbers into an array of kind f, d, i or q; return the number of rows, -1 if the text has others."},
     {"parse_libsvm", parse_libsvm, METH_VARARGS,
      "parse_libsvm(text, columns, labels, lengths, values, columns)\n--\n\n"
      "Read sparse rows into arrays; return the numbers of rows and of entries, None if the text holds something else."},
+    {"put_pixels", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(put_pixels_from)), METH_FASTCALL,
+     "put_pixels(channels, height, width, from, row_gap, pixel_gap, mirrored, center, factor, to)\n--\n\n"
+     "Write an image into a batch as float32; arguments are sizes, strides and addresses, see pixels.hpp."},
+    {"arrow_items", arrow_items, METH_O,
+     "arrow_items(capsule)\n--\n\n"
+     "Return the address and the number of the items of an Arrow array of lists, which the capsule keeps alive."},
     {nullptr, nullptr, 0, nullptr}};
 
 }  // namespace
 }  // namespace io
 
-int add_io(PyObject *module) { return PyModule_AddFunctions(module, io::text_functions); }
+int add_io(PyObject *module) { return PyModule_AddFunctions(module, io::io_functions); }
 
 }  // namespace dpmodule
