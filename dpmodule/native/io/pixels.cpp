@@ -27,37 +27,53 @@ FourPixels load_four(const std::uint8_t *from) noexcept {
     if constexpr (Gap == 4) {
         std::memcpy(&found, from, sizeof found);
     } else {
-        std::int32_t each[4];
-        for (int i = 0; i < 4; ++i) std::memcpy(&each[i], from + i * Gap, 4);
-        found = FourPixels{each[0], each[1], each[2], each[3]};
+        static_assert(Gap == 3);
+        std::uint64_t low;
+        std::uint32_t high;
+        std::memcpy(&low, from, 8);
+        std::memcpy(&high, from + 8, 4);
+        found = FourPixels{static_cast<std::int32_t>(low), static_cast<std::int32_t>(low >> 24),
+                           static_cast<std::int32_t>((low >> 48) | (static_cast<std::uint64_t>(high) << 16)),
+                           static_cast<std::int32_t>(high >> 8)};
     }
     return found;
 }
 
 // Puts what pixels of a row can be taken four at a time; returns how many that were.
-template <int Gap>
+template <int Gap, int Channels, bool Mirrored>
 std::ptrdiff_t put_fours(const Pixels &p, std::ptrdiff_t row) noexcept {
     const std::uint8_t *from = p.from + row * p.row_gap;
     float *to = p.to + row * p.width;
-    const std::ptrdiff_t plane = p.height * p.width;
+    const std::ptrdiff_t plane = p.height * p.width, width = p.width;
+    FourFloats center[Channels], factor[Channels];
+    for (int c = 0; c < Channels; ++c) {
+        center[c] = FourFloats{} + p.center[c];
+        factor[c] = FourFloats{} + p.factor[c];
+    }
     std::ptrdiff_t x = 0;
-    for (; x + 4 < p.width; x += 4) {  // behind the last of them is another one: 32 bits of a pixel of 24 may be read
+    for (; x + 4 <= width; x += 4) {
         FourPixels four = load_four<Gap>(from + x * Gap);
-        if (p.mirrored) four = FourPixels{four[3], four[2], four[1], four[0]};
-        float *at = to + (p.mirrored ? p.width - 4 - x : x);
-        for (std::ptrdiff_t c = 0; c < p.channels; ++c, at += plane) {
-            const FourFloats values = __builtin_convertvector((four >> static_cast<int>(8 * c)) & 255, FourFloats);
-            const FourFloats found = (values - p.center[c]) * p.factor[c];
-            std::memcpy(at, &found, sizeof found);
+        if constexpr (Mirrored) four = FourPixels{four[3], four[2], four[1], four[0]};
+        float *const at = to + (Mirrored ? width - 4 - x : x);
+        #pragma GCC unroll 4
+        for (int c = 0; c < Channels; ++c) {
+            const FourFloats values = __builtin_convertvector((four >> 8 * c) & 255, FourFloats);
+            const FourFloats found = (values - center[c]) * factor[c];
+            std::memcpy(at + c * plane, &found, sizeof found);
         }
     }
     return x;
 }
 
+template <int Gap, int Channels>
+std::ptrdiff_t put_fours(const Pixels &p, std::ptrdiff_t row) noexcept {
+    return p.mirrored ? put_fours<Gap, Channels, true>(p, row) : put_fours<Gap, Channels, false>(p, row);
+}
+
 std::ptrdiff_t put_some(const Pixels &p, std::ptrdiff_t row) noexcept {
-    if (p.channels > 4 || p.channels > p.pixel_gap) return 0;
-    if (p.pixel_gap == 4) return put_fours<4>(p, row);
-    return p.pixel_gap == 3 ? put_fours<3>(p, row) : 0;
+    if (p.channels == 3 && p.pixel_gap == 3) return put_fours<3, 3>(p, row);
+    if (p.channels == 3 && p.pixel_gap == 4) return put_fours<4, 3>(p, row);
+    return p.channels == 4 && p.pixel_gap == 4 ? put_fours<4, 4>(p, row) : 0;
 }
 
 #else
