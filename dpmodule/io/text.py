@@ -18,7 +18,7 @@ from ..ops.spec import Attr
 from .data_iter import MXDataIter, Rounds, check_count
 from .desc import DataDesc
 from .iterator import DataBatch
-from .options import BATCH, NAMES, PARTS, PREFETCH, check_parts, describe, parse_options
+from .options import BATCH, NAMES, PARTS, PREFETCH, THREADS, check_parts, describe, parse_options
 from .parsing import Rows, read_csv, read_libsvm
 
 __all__ = ["CSVIter", "LibSVMIter"]
@@ -85,6 +85,7 @@ _CSV = {
     "label_shape": Attr(shape, "shape of one label", (1,)),
     **BATCH,
     **_ROUND,
+    **THREADS,
     **PREFETCH,
     "dtype": Attr(
         optional(choice("float32", "int32", "int64")), "type of the numbers; None is float32", None
@@ -119,12 +120,12 @@ class CSVIter(MXDataIter):
     def __init__(self, **options: Any) -> None:
         o = parse_options("CSVIter", _CSV, options)
         dtype = o.dtype or "float32"
-        data = read_csv(o.data_csv, prod(o.data_shape), dtype)
+        data = read_csv(o.data_csv, prod(o.data_shape), dtype, o.preprocess_threads)
         labelled = o.label_csv not in _NONE
         shape_of_label = () if not labelled or o.label_shape == (1,) else o.label_shape
         labels = np.zeros(len(data), dtype)
         if labelled:
-            labels = read_csv(o.label_csv, prod(o.label_shape), dtype)
+            labels = read_csv(o.label_csv, prod(o.label_shape), dtype, o.preprocess_threads)
         _check_counts("CSVIter", o.label_csv, len(labels), o.data_csv, len(data))
         descs = (
             DataDesc(o.data_name, (o.batch_size, *o.data_shape), np_dtype(dtype)),
@@ -144,6 +145,7 @@ _LIBSVM = {
     **PARTS,
     **BATCH,
     **_ROUND,
+    **THREADS,
     **PREFETCH,
     "dtype": Attr(optional(choice("float32")), "type of the numbers; None is float32", None),
     **NAMES,
@@ -180,14 +182,14 @@ class LibSVMIter(MXDataIter):
         o = parse_options("LibSVMIter", _LIBSVM, options)
         check_parts("LibSVMIter", o)
         _check_libsvm(o)
-        rows = read_libsvm(o.data_libsvm, o.data_shape[0])
+        rows = read_libsvm(o.data_libsvm, o.data_shape[0], o.preprocess_threads)
         count = len(rows.labels)
         begin, end = _part(count, o.num_parts, o.part_index)
         first = _sparse(_cut_rows(rows, begin, end), o.data_shape[0])
         if o.label_libsvm in _NONE:
             second, shape_of_label = _gathered(rows.labels[begin:end], ()), ()
         else:
-            labels = read_libsvm(o.label_libsvm, o.label_shape[0])
+            labels = read_libsvm(o.label_libsvm, o.label_shape[0], o.preprocess_threads)
             _check_counts("LibSVMIter", o.label_libsvm, len(labels.labels), o.data_libsvm, count)
             second, shape_of_label = _sparse(_cut_rows(labels, begin, end), o.label_shape[0]), o.label_shape
         descs = (

@@ -16,6 +16,7 @@ constexpr Add parts[] = {
     dpmodule::add_counts,
     dpmodule::add_finite,
     dpmodule::add_groups,
+    dpmodule::add_io,
     dpmodule::add_lstm,
     dpmodule::add_product,
     dpmodule::add_string_handle,

@@ -20,6 +20,7 @@ from ...recordio import IRHeader, unpack
 from ..data_iter import Rounds
 from ..desc import DataDesc
 from ..iterator import DataBatch
+from .memory import BatchMemory
 from .records import Place, Records
 
 __all__ = ["ImageSource", "Work"]
@@ -72,6 +73,7 @@ class ImageSource:
         what = records.files[0].path
         self._what, self._wraps = what, o.round_batch
         self._rounds = Rounds(records.begin, self.data_desc.shape[0], o.round_batch, what)
+        self._memory = BatchMemory(self.data_desc.shape, dtype, self._ahead + 1)
         self._pending: deque[_Pending] = deque()
         self._pool: ThreadPoolExecutor | None = None
         self._pid = 0
@@ -178,7 +180,7 @@ class ImageSource:
             return False
         places, pad = found
         size = len(places)
-        data = torch.zeros(self.data_desc.shape, dtype=self._dtype)
+        data = self._memory.lend()
         label = torch.zeros((size, *(self.label_desc.shape[1:] or (1,))))
         index = np.zeros(size, np.uint64)
         jobs = []
