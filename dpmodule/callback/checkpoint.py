@@ -36,13 +36,15 @@ class Checkpoint(Callback):
 
     Raises:
         ArgumentError: a number below 1, an unknown mode, or `keep_best` without `metric`; in `fit`: nothing of that
-            name is measured.
+            name is measured, as far as possible before the first batch.
 
     Example:
         >>> every = mx.callback.Checkpoint("net", every_n_batches=100, keep_last=2)
         >>> every.prefix
         'net'
     """
+
+    saves_runs = True
 
     def __init__(
         self,
@@ -63,6 +65,14 @@ class Checkpoint(Callback):
         self.every_n_epochs = every_n_epochs
         self.every_n_batches = every_n_batches
         self.save_on_interrupt = save_on_interrupt
+
+    def on_fit_begin(self, run: Any) -> None:
+        """Look whether the metric will be measured.
+
+        Raises:
+            ArgumentError: nothing of that name will be.
+        """
+        self._rules.check(run)
 
     def wants_epoch(self, epoch: int) -> bool:
         """Say whether an epoch is to be saved."""

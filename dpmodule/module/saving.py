@@ -5,12 +5,13 @@ from __future__ import annotations
 import io
 import logging
 import os
+import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from .. import checkpoint as files
 from .. import commit, generators, run_file
-from ..base import ArgumentError, FileError
+from ..base import ArgumentError, FileError, FileFormatError
 from ..callback.checkpoint import Checkpoint
 from ..symbol import Symbol
 from .lockstep import Lockstep
@@ -41,6 +42,7 @@ class Saving:
         self._data = data
         self._lockstep = lockstep
         self._position: dict[str, Any] = {}
+        self._started = time.time()
         self._before_reset: dict[str, Any] | None = (
             None  # where random numbers stood before the epoch's order was drawn
         )
@@ -55,6 +57,11 @@ class Saving:
     def wants_end(self, asked: bool) -> bool:
         """Say whether to save because the run ends, if somebody wants it to."""
         return asked and self._rules is not None and self._rules.save_on_interrupt
+
+    def begin(self, run: Any) -> None:
+        """Let the rules look at a run that begins."""
+        if self._rules is not None:
+            self._rules.on_fit_begin(run)
 
     def begin_epoch(self) -> None:
         """Note how random numbers stand before the data are put into an order, for iterators that say nothing."""
@@ -82,8 +89,12 @@ class Saving:
             run: the run.
             over: whether it was the epoch's last batch.
         """
+        self.save_last(run, run.state_dict(over))
+
+    def save_last(self, run: Any, state: Mapping[str, Any]) -> None:
+        """Save a state of a run as that within an epoch, at the position that was noted."""
         if self._rules is not None:
-            self._save(run, files.LAST, {**run.state_dict(over), **self._position})
+            self._save(run, files.LAST, {**state, **self._position})
 
     def after_epoch(self, run: Any) -> None:
         """Save after an epoch, if it is due, at the beginning of the next one."""
@@ -100,7 +111,7 @@ class Saving:
     def _save(self, run: Any, epoch: Any, state: Mapping[str, Any]) -> None:
         module = run.module
         own = self._lockstep.own_state(module)
-        first, *others = self._lockstep.gather({**state, "own": own})
+        first, *others = self._lockstep.gather({**state, "own": own, "started": self._started})
         if self._rules is None or self._lockstep.rank:
             return
         prefix = self._rules.prefix
@@ -139,18 +150,31 @@ class Saving:
         if resume == "auto" and self._rules is None:
             raise ArgumentError('fit: resume="auto" goes on from what checkpoint= saves; give that, too')
         prefix = self._rules.prefix if resume == "auto" and self._rules is not None else os.fspath(resume)
-        best: dict[str, Any] | None = None
-        epochs: list[Any] = Checkpoint(prefix).epochs()[-1:]
+        best = self._newest(prefix)
+        if best is None and resume != "auto":
+            raise FileError(2, "no run has been saved under this prefix; resume='auto' begins one", prefix)
+        return self._own_part(best, prefix, here)
+
+    def _newest(self, prefix: str) -> dict[str, Any] | None:
+        """Return the newest state of the run that was begun last; None if nothing is saved."""
+        epochs: list[Any] = Checkpoint(prefix).epochs()
+        known = {}
         for epoch in [*epochs, files.LAST]:
             path = files.run_file(prefix, epoch)
             commit.settle(path)
             if os.path.exists(path):
-                state = run_file.read(path)
-                if best is None or (state["epoch"], state["nbatch"]) > (best["epoch"], best["nbatch"]):
-                    best, self._from = state, (prefix, epoch)
-        if best is None and resume != "auto":
-            raise FileError(2, "no run has been saved under this prefix; resume='auto' begins one", prefix)
-        return self._own_part(best, prefix, here)
+                known[epoch] = _place(path)
+        if not known:
+            return None
+        epoch = max(known, key=lambda each: known[each])
+        self._from = prefix, epoch
+        path = files.run_file(prefix, epoch)
+        try:
+            state = run_file.read(path)
+        except FileFormatError as error:
+            raise FileFormatError(f"{error}; remove it to go on from what was saved before it") from error
+        self._started = state["started"]
+        return state
 
     def _own_part(
         self, state: dict[str, Any] | None, prefix: str, here: Callable[[], Mapping[str, Any]]
@@ -210,3 +234,16 @@ class Saving:
             self._data.reset()
         for _ in range(count):
             next(self._data, None)
+
+
+def _place(path: str) -> tuple[float, int, int]:
+    """Return what orders saved states: when their run was begun, and where it stood.
+
+    Raises:
+        FileFormatError: the file is damaged.
+    """
+    try:
+        state = run_file.peek(path)
+        return state["started"], state["epoch"], state["nbatch"]
+    except (FileFormatError, KeyError) as error:
+        raise FileFormatError(f"{error}; remove it to go on from another state") from error
