@@ -644,11 +644,7 @@ class TrainingRun:
                 saving.note_position(self.nbatch + 1)
             following = self._next(batches)
             if following is None:
-                self._steps.finish()
-                if lockstep.several:  # the others may go on, and callbacks begin the metric anew
-                    seen = deepcopy(self.metric)
-                else:
-                    values = self._steps.values(self.metric)
+                values, seen = self._measured()
             if monitor is not None:
                 monitor.toc_print()
             self._after(batch, following is None)
@@ -659,6 +655,13 @@ class TrainingRun:
                 boundary.end()
             batch = None if self._stopped else following
         return values, seen
+
+    def _measured(self) -> tuple[list[tuple[str, float]] | None, Any]:
+        """Finish the last update of an epoch; return its metrics if they are known, and what measures them if not."""
+        self._steps.finish()
+        if self._lockstep.several:  # the others may go on, and callbacks begin the metric anew
+            return None, deepcopy(self.metric)
+        return self._steps.values(self.metric), self.metric
 
     def _say_what_is_due(self, boundary: BatchBoundary) -> None:
         """Tell the processes that train together what is to be done after the batch that comes."""
@@ -962,7 +965,8 @@ def _callbacks(options: FitOptions) -> list[Callback]:
     Raises:
         ArgumentError: there is something else in `callbacks`, or a second `Checkpoint`.
     """
-    found = []
+    found: list[Callback] = []
+    each: Any
     for each in as_list(options.callbacks):
         if not isinstance(each, Callback):
             raise ArgumentError(
