@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import signal
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from types import FrameType
 from typing import Any
 
@@ -26,6 +27,7 @@ class BatchBoundary:
         self.asked = False
         self.number = 0
         self._on_ask = on_ask
+        self._waits = True
         self._previous: dict[int, Any] = {}
 
     def __enter__(self) -> BatchBoundary:
@@ -50,6 +52,17 @@ class BatchBoundary:
             raise SystemExit(128 + signal.SIGTERM)
         raise KeyboardInterrupt
 
+    @contextmanager
+    def at_once(self) -> Iterator[None]:
+        """Put nothing off within this context, nor what was put off before it."""
+        self._waits = False
+        try:
+            if self.asked:
+                self.end()
+            yield
+        finally:
+            self._waits = True
+
     def ask(self, number: int) -> None:
         """Act as if a signal had come, as it did to a process that trains with this one."""
         self.number, self.asked = number, True
@@ -57,7 +70,7 @@ class BatchBoundary:
     def _ask(self, number: int, frame: FrameType | None) -> None:
         is_second = self.asked
         self.ask(number)
-        if is_second:
+        if is_second or not self._waits:
             self.end()
         if self._on_ask is not None:
             self._on_ask()

@@ -315,6 +315,12 @@ def _lockstep(module: Trainable, options: FitOptions, data: Sequence[Any]) -> Lo
 class _NotSaving:
     """What stands in for `Saving` in a run that is neither saved nor resumed."""
 
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, *error: object) -> None:
+        pass
+
     def wants_batch(self, nbatch: int) -> bool:
         return False
 
@@ -330,7 +336,10 @@ class _NotSaving:
     def begin_epoch(self) -> None:
         pass
 
-    def after_epoch(self, run: Any) -> None:
+    def note_position(self, nbatch: int) -> None:
+        pass
+
+    def after_epoch(self, run: Any, ends: bool) -> None:
         pass
 
 
@@ -388,7 +397,10 @@ class TrainingRun:
         self._has_plans = (
             self._lockstep.several or self._between is not None or not isinstance(self._saving, _NotSaving)
         )
-        self._resumed = self._saving.found(options.resume, self._facts)
+        self._resumed: dict[str, Any] | None = None
+        # of an epoch whose batches are done: its metrics, and whether contexts have been averaged
+        self._found: list[tuple[str, float]] | None = None
+        self._averaged = False
 
     def _facts(self) -> dict[str, Any]:
         from .run_state import facts
@@ -411,6 +423,8 @@ class TrainingRun:
             "over": over,
             "facts": self._facts(),
             "metric": self.metric.state_dict(),
+            "found": self._found if over else None,
+            "averaged": self._averaged,
             "steps": self._steps.state_dict(),
             "module": module_state(self.module),
             "optimizers": [optimizer_state(each) for each in chain] if len(chain) > 1 else [],
@@ -437,6 +451,9 @@ class TrainingRun:
         for each, data in zip(self.module.all_updates(), state["optimizers"]):
             load_optimizer_state(each, data)
         self.metric.load_state_dict(state["metric"])
+        found = state.get("found")
+        self._found = found and [(name, value) for name, value in found]
+        self._averaged = state.get("averaged", False)
         self._steps.load_state_dict(state["steps"])
         self.history.rows = list(state["history"])
         self._load_callbacks(state["callbacks"])
@@ -492,14 +509,18 @@ class TrainingRun:
 
     def train(self) -> History:
         """Run all epochs that are left."""
-        self._begin()
-        for epoch in range(self.epoch, self._options.num_epoch or 0):
-            if self._stopped:
-                break
-            self.epoch = epoch
-            self._run_epoch()
-        for each in self._callbacks:
-            each.on_fit_end(self)
+        with self._saving, BatchBoundary() as boundary:
+            self._resumed = self._saving.found(self._options.resume, self._facts)
+            self._begin()
+            for epoch in range(self.epoch, self._options.num_epoch or 0):
+                if self._stopped:
+                    break
+                self.epoch = epoch
+                self._run_epoch(boundary)
+            for each in self._callbacks:
+                each.on_fit_end(self)
+            if boundary.asked:
+                boundary.end()
         return self.history
 
     def _begin(self) -> None:
@@ -513,6 +534,7 @@ class TrainingRun:
         if self._resumed is None:
             return
         self.load_state_dict(self._resumed)
+        self._log("fit: goes on in epoch %d after %d batches", self.epoch, self.nbatch)
         for each in self._callbacks:
             if each.has_ended():
                 self.stop(f"{type(each).__name__} before it was resumed")
@@ -520,7 +542,7 @@ class TrainingRun:
         if limit is not None and self.num_batches >= limit:
             self.stop(f"max_batches={limit}")
 
-    def _run_epoch(self) -> None:
+    def _run_epoch(self, boundary: BatchBoundary) -> None:
         module, epoch = self.module, self.epoch
         self._epoch_begun = time.monotonic()
         if self._resumed is None or not self.nbatch:
@@ -528,26 +550,43 @@ class TrainingRun:
             self.nbatch = 0
         module.start_epoch(epoch, self._data)
         try:
-            found = self._train_epoch()
+            found = self._train_epoch(boundary)
         finally:
             module.end_epoch()
         self._tell(found)
-        module.sync_contexts()
-        self._lockstep.average_states(module)
+        if not self._averaged:
+            module.sync_contexts()
+            self._lockstep.average_states(module)
+        self._averaged = True
         row = {f"train-{name}": value for name, value in found}
         if self._stopped and not self._options.dry_run:  # within the epoch
             self._note(row)
             return
         if not self._options.dry_run:
             self._call_after_epoch()
-        row.update(self._evaluate(self._validation))
+        row.update(self._evaluate_epoch(boundary))
         self._note(row)
         if not self._options.dry_run:
             self._tell_of_epoch()
         self._saving.begin_epoch()
         self._data.reset()
         if not self._options.dry_run:
-            self._saving.after_epoch(self)
+            self._saving.after_epoch(self, boundary.asked)
+        if boundary.asked and not self._lockstep.several:  # else it is heard of with the next batch
+            boundary.end()
+
+    def _evaluate_epoch(self, boundary: BatchBoundary) -> dict[str, float]:
+        """Evaluate after an epoch; what asks to end training ends this at once, and it is done again on resuming."""
+        alone = not self._lockstep.several
+        if alone:
+            self._saving.note_position(self.nbatch)
+        try:
+            with boundary.at_once():
+                return self._evaluate(self._validation)
+        except (KeyboardInterrupt, SystemExit):
+            if alone and boundary.asked and self._saving.wants_end(True):
+                self._saving.within_epoch(self, True)
+            raise
 
     def _tell_of_epoch(self) -> None:
         """Call whoever wants to hear of the end of an epoch."""
@@ -604,25 +643,26 @@ class TrainingRun:
                 found[f"{title}-{name}"] = value
         return found
 
-    def _train_epoch(self) -> list[tuple[str, float]]:
+    def _train_epoch(self, boundary: BatchBoundary) -> list[tuple[str, float]]:
         """Train on every batch once, unless it ends before, and return the epoch's metrics."""
         over, self._resumed = self._resumed is not None and self._resumed["over"], None
-        values: list[tuple[str, float]] | None = None
         seen = self.metric
-        with BatchBoundary() as boundary:
-            if not over:  # else broken off between the last batch and the end of the epoch
-                values, seen = self._train_batches(boundary)
-            if self._lockstep.several:
-                self._wait_for_others(boundary)
-            if boundary.asked:
-                boundary.end()
-        return self._steps.values(seen) if values is None else values
+        if not over:  # else broken off between the last batch and the end of the epoch
+            self._found, self._averaged = None, False
+            seen = self._train_batches(boundary)
+        if self._lockstep.several:
+            self._wait_for_others(boundary)
+        elif boundary.asked and not self._stopped:
+            if self._saving.wants_end(True):
+                self._saving.note_position(self.nbatch)
+                self._saving.within_epoch(self, True)
+            boundary.end()
+        return self._steps.values(seen) if self._found is None else self._found
 
-    def _train_batches(self, boundary: BatchBoundary) -> tuple[list[tuple[str, float]] | None, Any]:
-        """Train on the epoch's batches; return its metrics if they are known, and what measures them if not."""
+    def _train_batches(self, boundary: BatchBoundary) -> Any:
+        """Train on the epoch's batches; return what measures them as long as others may still train."""
         monitor, limit = self._options.monitor, self._options.max_time_s
         saving, lockstep = self._saving, self._lockstep
-        values: list[tuple[str, float]] | None = None
         seen = self.metric
         with self._clock.data:
             batch, batches = _first_batch(self._data, self.epoch)
@@ -644,7 +684,7 @@ class TrainingRun:
                 saving.note_position(self.nbatch + 1)
             following = self._next(batches)
             if following is None:
-                values, seen = self._measured()
+                seen = self._measured()
             if monitor is not None:
                 monitor.toc_print()
             self._after(batch, following is None)
@@ -654,14 +694,15 @@ class TrainingRun:
             if asked or (boundary.asked and not lockstep.several and not saving.wants_end(True)):
                 boundary.end()
             batch = None if self._stopped else following
-        return values, seen
+        return seen
 
-    def _measured(self) -> tuple[list[tuple[str, float]] | None, Any]:
-        """Finish the last update of an epoch; return its metrics if they are known, and what measures them if not."""
+    def _measured(self) -> Any:
+        """Finish the last update of an epoch, and note its metrics if they are known; return what measures them."""
         self._steps.finish()
         if self._lockstep.several:  # the others may go on, and callbacks begin the metric anew
-            return None, deepcopy(self.metric)
-        return self._steps.values(self.metric), self.metric
+            return deepcopy(self.metric)
+        self._found = self._steps.values(self.metric)
+        return self.metric
 
     def _say_what_is_due(self, boundary: BatchBoundary) -> None:
         """Tell the processes that train together what is to be done after the batch that comes."""
@@ -692,7 +733,7 @@ class TrainingRun:
         saving.note_position(self.nbatch)
         is_last = self._next(batches) is None
         if is_last and not lockstep.several:
-            self._steps.finish()
+            self._measured()
         saving.within_epoch(self, is_last)
 
     def _wait_for_others(self, boundary: BatchBoundary) -> None:

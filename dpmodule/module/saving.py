@@ -6,15 +6,17 @@ import io
 import logging
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 from .. import checkpoint as files
 from .. import commit, generators, run_file
-from ..base import ArgumentError, FileError, FileFormatError
+from ..base import ArgumentError, FileError, FileFormatError, StateError
 from ..callback.checkpoint import Checkpoint
 from ..symbol import Symbol
 from .lockstep import Lockstep
+from .run_lock import RunLock
 from .run_state import differences, load_optimizer_bytes, optimizer_bytes
 
 __all__ = ["Saving"]
@@ -47,6 +49,28 @@ class Saving:
             None  # where random numbers stood before the epoch's order was drawn
         )
         self._from: tuple[str, Any] | None = None
+        self._lock = None if checkpoint is None else RunLock(checkpoint.prefix)
+
+    def __enter__(self) -> None:
+        """Keep other runs away from the prefix; those that train with this one are the same run.
+
+        Raises:
+            StateError: there is one.
+        """
+        wrong: StateError | None = None
+        if self._lock is not None and not self._lockstep.rank:
+            try:
+                self._lock.take()
+            except StateError as error:
+                wrong = error
+        if self._lockstep.any(wrong is not None):
+            raise wrong or StateError(
+                "fit: the first process found another run under its prefix; see its error"
+            )
+
+    def __exit__(self, *error: object) -> None:
+        if self._lock is not None:
+            self._lock.release()
 
     # when
 
@@ -89,23 +113,28 @@ class Saving:
             run: the run.
             over: whether it was the epoch's last batch.
         """
-        self.save_last(run, run.state_dict(over))
-
-    def save_last(self, run: Any, state: Mapping[str, Any]) -> None:
-        """Save a state of a run as that within an epoch, at the position that was noted."""
         if self._rules is not None:
-            self._save(run, files.LAST, {**state, **self._position})
+            self._save(run, files.LAST, {**run.state_dict(over), **self._position})
 
-    def after_epoch(self, run: Any) -> None:
-        """Save after an epoch, if it is due, at the beginning of the next one."""
+    def after_epoch(self, run: Any, ends: bool) -> None:
+        """Save after an epoch, if it is due, at the beginning of the next one.
+
+        Args:
+            run: the run.
+            ends: whether somebody wants it to end here.
+        """
         rules = self._rules
-        if rules is None or not rules.wants_epoch(run.epoch):
+        if rules is None:
             return
-        rules.note(run)
+        is_due = rules.wants_epoch(run.epoch)
+        if is_due:
+            rules.note(run)
+        elif self._lockstep.several or not self.wants_end(ends):
+            return
         self.note_position(0)
-        state = {**run.state_dict(), "epoch": run.epoch + 1, "nbatch": 0}
-        self._save(run, run.epoch + 1, {**state, **self._position, "rules": rules.state_dict()})
-        if not self._lockstep.rank:
+        state = {**run.state_dict(), "epoch": run.epoch + 1, "nbatch": 0, **self._position}
+        self._save(run, run.epoch + 1 if is_due else files.LAST, {**state, "rules": rules.state_dict()})
+        if is_due and not self._lockstep.rank:
             rules.tidy(run.epoch + 1)
 
     def _save(self, run: Any, epoch: Any, state: Mapping[str, Any]) -> None:
@@ -169,10 +198,8 @@ class Saving:
         epoch = max(known, key=lambda each: known[each])
         self._from = prefix, epoch
         path = files.run_file(prefix, epoch)
-        try:
+        with _advised(path):
             state = run_file.read(path)
-        except FileFormatError as error:
-            raise FileFormatError(f"{error}; remove it to go on from what was saved before it") from error
         self._started = state["started"]
         return state
 
@@ -216,10 +243,15 @@ class Saving:
         if self._rules is not None and "rules" in state:
             self._rules.load_state_dict(state["rules"])
         iterator = state["iterator"]
-        if "state" in iterator:
-            self._data.load_state_dict(iterator["state"])
-        else:
+        if "state" not in iterator:
             self._skip(iterator["skip"], iterator["generators"])
+        elif not hasattr(self._data, "load_state_dict"):
+            raise self._cannot_go_on("has no load_state_dict")
+        else:
+            try:
+                self._data.load_state_dict(iterator["state"])
+            except NotImplementedError as error:
+                raise self._cannot_go_on(str(error)) from error
         generators.load_state_dict(state["generators"])
 
     def _skip(self, count: int, before: Mapping[str, Any] | None) -> None:
@@ -232,18 +264,55 @@ class Saving:
         if before is not None:
             generators.load_state_dict(before)
             self._data.reset()
-        for _ in range(count):
-            next(self._data, None)
+        for number in range(count):
+            if next(self._data, None) is None:
+                raise self._cannot_go_on(
+                    f"gave {number} batches, the run was saved after {count} of an epoch"
+                )
+
+    def _cannot_go_on(self, why: str) -> StateError:
+        prefix = None if self._from is None else self._from[0]
+        return StateError(
+            f"fit: the run under {prefix!r} cannot go on with this {type(self._data).__name__}: {why}; give the data "
+            "that it was trained on, or begin anew under another prefix"
+        )
+
+
+_PARTS = {
+    "epoch",
+    "nbatch",
+    "num_batches",
+    "over",
+    "facts",
+    "metric",
+    "steps",
+    "module",
+    "optimizers",
+    "history",
+}
+_PARTS |= {"callbacks", "threads", "kernels", "iterator", "generators", "started"}
 
 
 def _place(path: str) -> tuple[float, int, int]:
     """Return what orders saved states: when their run was begun, and where it stood.
 
     Raises:
-        FileFormatError: the file is damaged.
+        FileFormatError: the file holds no state; says how to go on without it.
     """
-    try:
+    with _advised(path):
         state = run_file.peek(path)
-        return state["started"], state["epoch"], state["nbatch"]
-    except (FileFormatError, KeyError) as error:
-        raise FileFormatError(f"{error}; remove it to go on from another state") from error
+        if missing := sorted(_PARTS - state.keys()):
+            raise FileFormatError(f"{path}: the state of a run without {', '.join(missing)}")
+    return state["started"], state["epoch"], state["nbatch"]
+
+
+@contextmanager
+def _advised(path: str) -> Iterator[None]:
+    """Let an error about a file say how to go on without it."""
+    try:
+        yield
+    except FileFormatError as error:
+        raise FileFormatError(
+            f"{error}; to go on from an older state remove the files {path.removesuffix('run')}*, or give another "
+            "prefix to begin anew"
+        ) from error

@@ -8,17 +8,14 @@ import pytest
 import torch
 
 import dpmodule as mx
-import dpmodule.autobatch as dy
 from dpmodule import run_file
-from dpmodule.base import ArgumentError, FileError, FileFormatError, NonFiniteError
-from helpers import datasets, iterators
+from dpmodule.base import ArgumentError, FileError, FileFormatError, NonFiniteError, StateError
+from helpers import datasets, iterators, resumable
 from helpers.pictures import FOLDER, NAMES, file_of
 from helpers.small_fits import blobs, classifier, parameters
 
 # Python 3.12 warns of what forked workers do on purpose
 pytestmark = pytest.mark.filterwarnings("ignore:.*multi-threaded.*:DeprecationWarning")
-
-TWO = [mx.cpu(0), mx.cpu(1)]
 
 
 class Killed(Exception):
@@ -113,17 +110,10 @@ def test_any_batch(tmp_path):
 
 
 def test_two_contexts(tmp_path):
-    def module():
-        net = mx.sym.BatchNorm(
-            mx.sym.FullyConnected(mx.sym.Variable("data"), num_hidden=6, name="a"), name="bn"
-        )
-        net = mx.sym.FullyConnected(mx.sym.Dropout(net, p=0.2), num_hidden=3, name="b")
-        return mx.mod.Module(mx.sym.SoftmaxOutput(net, name="softmax"), context=TWO)
-
     for store, kills in (("local", (7, 14, 24)), (None, (8,))):
         folder = tmp_path / str(store)
         folder.mkdir()
-        check_resumes(folder, kills, module=module, kvstore=store)
+        check_resumes(folder, kills, module=resumable.of_two_contexts, kvstore=store)
 
 
 def test_gradients_that_wait(tmp_path):
@@ -289,12 +279,6 @@ def test_records_whose_epochs_are_cut_short(tmp_path):
     )
 
 
-def some_points(part_index, num_parts, **options):
-    points = blobs(count=90)
-    data, label = (array[0][1].asnumpy()[part_index::num_parts] for array in (points.data, points.label))
-    return mx.io.NDArrayIter(data, label, 8, shuffle=True, **options)
-
-
 def regression(width):
     net = mx.sym.Dropout(mx.sym.Reshape(mx.sym.Variable("data"), shape=(-1, width)), p=0.1)
     net = mx.sym.FullyConnected(net, num_hidden=1, name="f")
@@ -303,8 +287,8 @@ def regression(width):
 
 SLOW = {"eval_metric": "mse", "optimizer_params": {"learning_rate": 1e-4}}
 WORKERS = {
-    "pad": (lambda path: some_points, {}),
-    "roll_over": (lambda path: partial(some_points, last_batch_handle="roll_over"), {}),
+    "pad": (lambda path: resumable.some_points, {}),
+    "roll_over": (lambda path: partial(resumable.some_points, last_batch_handle="roll_over"), {}),
     "drawing": (lambda path: iterators.Drawing, {"module": partial(regression, 3), **SLOW}),
     "records": (lambda path: partial(part_of_records, recorded(path)), {"module": of_pictures}),
 }
@@ -367,26 +351,12 @@ def test_a_loader_and_its_workers(tmp_path, kind, workers):
 
 
 def test_a_program_for_one_example(tmp_path):
-    draw = np.random.RandomState(1)
-    examples = [draw.randn(draw.randint(1, 5), 3).astype("f") for _ in range(30)]
-    labels = [int(each.sum() > 0) for each in examples]
-
-    def module():
-        m = dy.ParameterCollection()
-        weight = m.add_parameters((2, 3), name="W_weight")
-
-        def program(rows, label):
-            scores = weight * dy.dropout(dy.average([dy.inputTensor(row) for row in rows]), 0.2)
-            return None if label is None else dy.pickneglogsoftmax(scores, label), dy.softmax(scores)
-
-        return mx.mod.AutobatchModule(program, m)
-
     check_resumes(
         tmp_path,
         (7, 9),
         num_epoch=2,
-        make_data=lambda: mx.mod.ExampleIter(examples, labels, 4, shuffle=True),
-        module=module,
+        make_data=resumable.some_examples,
+        module=resumable.of_examples,
         optimizer="adam",
         optimizer_params={"learning_rate": 0.05},
         eval_metric="acc",
@@ -429,40 +399,19 @@ def test_files_of_rows(tmp_path):
     check_resumes(tmp_path, (9, 15, 28), make_data=data)
 
 
-def sentences():
-    source = np.random.RandomState(2)
-    return [source.randint(1, 9, source.randint(2, 9)).tolist() for _ in range(60)]
-
-
 def test_buckets(tmp_path):
-    def sym_gen(length):
-        net = mx.sym.Embedding(mx.sym.Variable("data"), input_dim=9, output_dim=4, name="e")
-        net = mx.sym.FullyConnected(mx.sym.Reshape(net, shape=(-1, 4)), num_hidden=9, name="f")
-        label = mx.sym.Reshape(mx.sym.Variable("softmax_label"), shape=(-1,))
-        return mx.sym.SoftmaxOutput(net, label, name="softmax"), ("data",), ("softmax_label",)
-
     check_resumes(
         tmp_path,
         (3, 8, 14),
-        make_data=lambda: mx.rnn.BucketSentenceIter(sentences(), 4, buckets=[4, 8], invalid_label=0),
-        module=lambda: mx.mod.BucketingModule(sym_gen, 8),
+        make_data=resumable.sentence_data,
+        module=resumable.of_buckets,
         eval_metric=mx.metric.Perplexity(0),
         every=2,
     )
 
 
 def test_a_chain_of_modules(tmp_path):
-    def module():
-        chain = mx.mod.SequentialModule()
-        data = mx.sym.Variable("data")
-        chain.add(
-            mx.mod.Module(mx.sym.FullyConnected(data, num_hidden=4, name="a"), label_names=()),
-            auto_wiring=True,
-        )
-        top = mx.sym.SoftmaxOutput(mx.sym.FullyConnected(data, num_hidden=3, name="b"), name="softmax")
-        return chain.add(mx.mod.Module(top), take_labels=True, auto_wiring=True)
-
-    check_resumes(tmp_path, (7, 25), module=module, optimizer="adam")
+    check_resumes(tmp_path, (7, 25), module=resumable.chain, optimizer="adam")
 
 
 def test_more_epochs(tmp_path):
@@ -702,7 +651,7 @@ def test_resume_refuses(tmp_path):
         mx.callback.Checkpoint("a", keep_best=2)
 
 
-@pytest.mark.parametrize("damage", ["cut", "foreign", "version", "text"])
+@pytest.mark.parametrize("damage", ["cut", "foreign", "version", "text", "parts"])
 def test_damaged_files_are_refused(tmp_path, damage):
     from dpmodule.ndarray import safetensors
 
@@ -716,14 +665,90 @@ def test_damaged_files_are_refused(tmp_path, damage):
         path.write_bytes((tmp_path / "x.safetensors").read_bytes())
     else:
         arrays, texts = safetensors.read(str(path))
-        text = (
-            texts["run"].replace('"version": 1', '"version": 7') if damage == "version" else texts["run"][:-5]
-        )
+        text = {
+            "version": texts["run"].replace('"version": 1', '"version": 7'),
+            "text": texts["run"][:-5],
+            "parts": texts["run"].replace('"history"', '"story"'),
+        }[damage]
         with path.open("wb") as file:
             safetensors.write(file, arrays, {"run": text})
     (tmp_path / "run-last.run").unlink()
-    with pytest.raises(FileFormatError, match="run-0001.run"):
+    before = contents(tmp_path)
+    with pytest.raises(FileFormatError, match=r"run-0001.run.*remove the files .*run-0001.\*"):
         run(tmp_path)
+    assert contents(tmp_path) == before
+
+
+def contents(folder):
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+class Mute(mx.io.DataIter):
+    """Says nothing of where it stands, and has so many batches."""
+
+    num_data = 96
+
+    def __init__(self, count):
+        super().__init__(8)
+        self.batches = list(blobs())[:count]
+        self.provide_data, self.provide_label = blobs().provide_data, blobs().provide_label
+        self.reset()
+
+    def reset(self):
+        self.left = iter(self.batches)
+
+    def next(self):
+        return next(self.left)
+
+
+REFUSED = {
+    "steps": ({"accumulate": 0}, ArgumentError, "accumulate is 0, expected a whole number of batches"),
+    "stopping": (
+        {"callbacks": lambda: mx.callback.EarlyStopping("train-acuracy")},
+        ArgumentError,
+        "'train-acuracy' will not be measured; there will be train-accuracy.*did you mean train-accuracy",
+    ),
+    "best": (
+        {
+            "checkpoint": lambda path: mx.callback.Checkpoint(
+                path / "run", keep_best=1, metric="train-acuracy"
+            )
+        },
+        ArgumentError,
+        "'train-acuracy' will not be measured",
+    ),
+    "place": (
+        {"callbacks": lambda: mx.callback.Checkpoint("run")},
+        ArgumentError,
+        "two checkpoints are given; a run is saved under one prefix",
+    ),
+    "iterator": (
+        {"make_data": lambda: Mute(12)},
+        StateError,
+        "cannot go on with this Mute: Mute does not define load_state_dict; give the data that it was trained on",
+    ),
+}
+
+
+@pytest.mark.parametrize("what", REFUSED)
+def test_what_is_refused_leaves_the_good_checkpoint(tmp_path, what):
+    run(tmp_path, kill=17)
+    before = contents(tmp_path)
+    options, kind, words = REFUSED[what]
+    options = dict(options)
+    if "callbacks" in options:
+        options["callbacks"] = options["callbacks"]()
+    if "checkpoint" in options:
+        options["checkpoint"] = options["checkpoint"](tmp_path)
+    with pytest.raises(kind, match=words):
+        run(tmp_path, **options)
+    assert contents(tmp_path) == before
+
+
+def test_an_iterator_that_has_become_shorter_is_refused(tmp_path):
+    run(tmp_path, kill=17, make_data=lambda: Mute(12), every=4)
+    with pytest.raises(StateError, match="Mute: gave 3 batches, the run was saved after 4 of an epoch"):
+        run(tmp_path, make_data=lambda: Mute(3))
 
 
 def test_a_state_goes_on_under_another_prefix(tmp_path):
