@@ -444,6 +444,14 @@ class ReduceOnPlateau(LRScheduler):
             return value < self.best * (1.0 - self.threshold)
         return value > self.best * (1.0 + self.threshold)
 
+    def on_fit_begin(self, run: Any) -> None:
+        """Look, before a `fit`, whether the metric will be measured.
+
+        Raises:
+            ArgumentError: nothing of that name will be.
+        """
+        run.check_measured(self.metric)
+
     def on_epoch_end(self, run: Any) -> None:
         """Look at the metric of an epoch of `fit`.
 

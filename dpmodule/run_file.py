@@ -1,7 +1,8 @@
 """Files with the state of a training run: plain data and arrays, nothing that could be executed.
 
 A ``.run`` file is a safetensors file. Its text "run" is JSON: numbers, texts, lists and dicts; an array stands in it as
-``{"$array": key, "as": kind}``, and a dict whose keys are no texts as ``{"$items": [[key, value], ...]}``.
+``{"$array": key, "as": kind}``, a tuple as ``{"$tuple": [...]}``, and a dict whose keys are no texts as
+``{"$items": [[key, value], ...]}``.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from .context import cpu
 from .ndarray import NDArray, safetensors
 from .ndarray.row_sparse import RowSparseNDArray
 
-__all__ = ["VERSION", "read", "write"]
+__all__ = ["VERSION", "peek", "read", "write"]
 
 VERSION = 1
 """Of the files that are written; other versions are refused."""
@@ -32,8 +33,7 @@ def write(file: IO[bytes], state: Mapping[str, Any]) -> None:
 
     Args:
         file: the file.
-        state: numbers, texts, None, lists, tuples (which come back as lists), dicts, and arrays: NumPy's, torch's,
-            NDArrays.
+        state: numbers, texts, None, lists, tuples, dicts, and arrays: NumPy's, torch's, NDArrays.
 
     Raises:
         ArgumentError: there is something else in it; names where.
@@ -52,21 +52,32 @@ def read(path: str | os.PathLike[str]) -> dict[str, Any]:
     """
     name = os.fspath(path)
     arrays, texts = safetensors.read(name)
+    packed = _state(name, texts)
+    try:
+        state: dict[str, Any] = _unpacked(packed, arrays)
+    except (ValueError, TypeError, KeyError, IndexError, RecursionError) as error:
+        raise FileFormatError(f"{name}: its text {_TEXT!r} is damaged: {error!r}") from error
+    return state
+
+
+def peek(path: str | os.PathLike[str]) -> dict[str, Any]:
+    """Return the state that a file holds, in place of its arrays the words for them; errors as in `read`."""
+    return _state(os.fspath(path), safetensors.read_metadata(os.fspath(path)))
+
+
+def _state(name: str, texts: Mapping[str, str]) -> dict[str, Any]:
+    """Return a state as it stands in JSON."""
     if _TEXT not in texts:
         raise FileFormatError(f"{name}: a safetensors file, but not the state of a run")
     try:
         content = json.loads(texts[_TEXT])
-        version = content["version"]
+        version, state = content["version"], content["state"]
     except (ValueError, TypeError, KeyError, RecursionError) as error:
         raise FileFormatError(f"{name}: its text {_TEXT!r} is damaged: {error}") from error
     if version != VERSION:
         raise FileFormatError(
             f"{name}: version {version!r} of a run's state; this package reads version {VERSION}"
         )
-    try:
-        state = _unpacked(content["state"], arrays)
-    except (ValueError, TypeError, KeyError, IndexError) as error:
-        raise FileFormatError(f"{name}: its text {_TEXT!r} is damaged: {error!r}") from error
     if not isinstance(state, dict):
         raise FileFormatError(f"{name}: its state is a {type(state).__name__}, expected a dict")
     return state
@@ -86,7 +97,9 @@ class _Packer:
             return value.item()
         if isinstance(value, Mapping):
             return self._mapping(value, place)
-        if isinstance(value, (list, tuple)):
+        if isinstance(value, tuple):
+            return {"$tuple": self.pack(list(value), place)}
+        if isinstance(value, list):
             return [self.pack(each, f"{place}.{i}") for i, each in enumerate(value)]
         return self._array(value, place)
 
@@ -122,6 +135,8 @@ def _unpacked(value: Any, arrays: Mapping[str, NDArray]) -> Any:
     if "$array" in value:
         array = arrays[value["$array"]]
         return {"nd": lambda: array, "torch": lambda: array.raw, "numpy": array.asnumpy}[value["as"]]()
+    if "$tuple" in value:
+        return tuple(_unpacked(value["$tuple"], arrays))
     if "$items" in value:
         return {_unpacked(key, arrays): _unpacked(each, arrays) for key, each in value["$items"]}
     if "$rows" in value:

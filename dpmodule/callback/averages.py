@@ -22,7 +22,8 @@ class EMA(Callback):
 
     Args:
         decay: share of the old average that stays, from 0 to below 1.
-        every_n_batches: how many batches lie between two steps of the average.
+        every_n_batches: how many batches lie between two steps of the average; batches without an update, as with
+            `accumulate`, make none.
         use: give the module the average when training is over.
 
     Raises:
@@ -44,12 +45,14 @@ class EMA(Callback):
         self._every = every_n_batches
         self._use = use
         self._averages: dict[str, torch.Tensor] = {}
+        self._updates = 0
 
     @torch.no_grad()
     def on_batch_end(self, run: Any) -> None:
         """Move the average towards the parameters."""
-        if run.num_batches % self._every:
+        if run.num_batches % self._every or run.num_updates == self._updates:
             return
+        self._updates = run.num_updates
         params, _ = run.module.get_params()
         values = {name: array.raw for name, array in params.items() if array.raw.is_floating_point()}
         if not self._averages:
@@ -71,8 +74,9 @@ class EMA(Callback):
 
     def state_dict(self) -> dict[str, Any]:
         """Return what is to be saved with a run."""
-        return {"averages": self.arg_params}
+        return {"averages": self.arg_params, "updates": self._updates}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Go on from what `state_dict` returned."""
         self._averages = {name: array.raw.clone() for name, array in state["averages"].items()}
+        self._updates = state["updates"]

@@ -33,14 +33,21 @@ class Callback:
         ...         print(run.epoch, run.history.names)
     """
 
+    saves_runs = False
+    """Whether this is a `Checkpoint`, which `fit` asks when to save."""
+
     def on_fit_begin(self, run: Any) -> None:
-        """Hear that training begins."""
+        """Hear that training begins; what was saved with a run is loaded afterwards."""
 
     def on_batch_end(self, run: Any) -> bool | None:
         """Hear that a batch has been trained on; True ends training."""
 
     def on_epoch_end(self, run: Any) -> bool | None:
         """Hear that an epoch is over and evaluated; True ends training."""
+
+    def has_ended(self) -> bool:
+        """Say, of a run that goes on, whether this had ended it already; then nothing more is trained."""
+        return False
 
     def on_fit_end(self, run: Any) -> None:
         """Hear that training is over, but for errors."""

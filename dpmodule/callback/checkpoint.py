@@ -36,13 +36,15 @@ class Checkpoint(Callback):
 
     Raises:
         ArgumentError: a number below 1, an unknown mode, or `keep_best` without `metric`; in `fit`: nothing of that
-            name is measured.
+            name is measured, as far as possible before the first batch.
 
     Example:
         >>> every = mx.callback.Checkpoint("net", every_n_batches=100, keep_last=2)
         >>> every.prefix
         'net'
     """
+
+    saves_runs = True
 
     def __init__(
         self,
@@ -65,12 +67,12 @@ class Checkpoint(Callback):
         self.save_on_interrupt = save_on_interrupt
 
     def on_fit_begin(self, run: Any) -> None:
-        """Refuse to be one of many callbacks.
+        """Look whether the metric will be measured.
 
         Raises:
-            ArgumentError: always: `fit` calls a checkpoint otherwise.
+            ArgumentError: nothing of that name will be.
         """
-        raise ArgumentError("fit: a Checkpoint stands among the callbacks; give it as checkpoint=")
+        self._rules.check(run)
 
     def wants_epoch(self, epoch: int) -> bool:
         """Say whether an epoch is to be saved."""

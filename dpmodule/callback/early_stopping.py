@@ -75,7 +75,7 @@ class EarlyStopping(Callback):
 
     Raises:
         ArgumentError: `patience` is below 0, an unknown mode, or a negative `min_delta`; in `fit`: nothing of that name
-            is measured.
+            is measured, as far as possible before the first batch.
 
     Example:
         >>> stopping = mx.callback.EarlyStopping("validation-accuracy", patience=3, restore_best=True)
@@ -100,6 +100,14 @@ class EarlyStopping(Callback):
         self._waited = 0
         self._params: Any = None
 
+    def on_fit_begin(self, run: Any) -> None:
+        """Look whether the metric will be measured.
+
+        Raises:
+            ArgumentError: nothing of that name will be.
+        """
+        run.check_measured(self._best.metric)
+
     def on_epoch_end(self, run: Any) -> bool:
         """Look at the metric; True ends training."""
         value = run.history[self._best.metric][-1]
@@ -109,6 +117,10 @@ class EarlyStopping(Callback):
                 self._params = run.module.get_params()
             return False
         self._waited += 1
+        return self.has_ended()
+
+    def has_ended(self) -> bool:
+        """Say whether the metric has got no better for too long."""
         return self._waited > self._patience
 
     def on_fit_end(self, run: Any) -> None:
@@ -124,9 +136,15 @@ class EarlyStopping(Callback):
             self._params = None
 
     def state_dict(self) -> dict[str, Any]:
-        """Return what is to be saved with a run."""
-        return {"best": self._best.value, "best_epoch": self.best_epoch, "waited": self._waited}
+        """Return what is to be saved with a run; with `restore_best` these are the best parameters, too."""
+        return {
+            "best": self._best.value,
+            "best_epoch": self.best_epoch,
+            "waited": self._waited,
+            "params": self._params,
+        }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Go on from what `state_dict` returned."""
         self._best.value, self.best_epoch, self._waited = state["best"], state["best_epoch"], state["waited"]
+        self._params = state["params"] if self._restore else None

@@ -44,6 +44,15 @@ class KeepRules:
         self._order = Best(metric or "", mode)
         self.values: dict[int, float] = {}
 
+    def check(self, run: Any) -> None:
+        """Look, before a run begins, whether the metric will be measured.
+
+        Raises:
+            ArgumentError: nothing of that name will be.
+        """
+        if self._metric is not None:
+            run.check_measured(self._metric)
+
     def note(self, run: Any) -> None:
         """Keep the metric of an epoch that is to be saved.
 

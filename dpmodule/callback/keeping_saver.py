@@ -55,6 +55,10 @@ class KeepingSaver(Callback):
         if (epoch + 1) % self._period == 0:
             self._rules.tidy(self._prefix, files.epochs(self._prefix), epoch + 1)
 
+    def on_fit_begin(self, run: Any) -> None:
+        """Look whether the metric will be measured."""
+        self._rules.check(run)
+
     def on_epoch_end(self, run: Any) -> None:
         """Save an epoch that has been evaluated."""
         if (run.epoch + 1) % self._period == 0:

@@ -41,18 +41,32 @@ class TensorBoard(Callback):
         self._writer = make_writer(logdir)
         self._written = 0
 
+    def on_fit_begin(self, run: Any) -> None:
+        """Begin with the first row of a history."""
+        self._written = 0
+
     def on_epoch_end(self, run: Any) -> None:
         """Write the rows that are new."""
+        before = run.num_batches - run.nbatch  # batches of former epochs: new rows are of this one
         for row in run.history.rows[self._written :]:
             for name, value in row.items():
                 if name not in ("epoch", "batch", "time_s"):
-                    self._writer.add_scalar(name, value, run.num_batches)
+                    self._writer.add_scalar(name, value, before + row["batch"])
         self._written = len(run.history)
         self._writer.flush()
 
     def on_fit_end(self, run: Any) -> None:
-        """Write the rest."""
+        """Write the rest, and close the file; a further `fit` begins another one in the folder."""
         self.on_epoch_end(run)
+        self._writer.close()
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return what is to be saved with a run."""
+        return {"written": self._written}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Go on behind the rows that were written."""
+        self._written = state["written"]
 
 
 class LogMetricsCallback:

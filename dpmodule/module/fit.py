@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import inspect
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
 from functools import partial
 from numbers import Integral
 from typing import Any
 
-import numpy as np
 import torch
 
 from .. import metric as metrics
@@ -24,6 +24,7 @@ from .boundary import BatchBoundary
 from .finite import check_choice, first_nonfinite, names_of_nonfinite, samples_in
 from .history import History
 from .lockstep import Lockstep, shard
+from .metric_names import check_measured
 from .protocol import Trainable
 from .step_clock import StepClock, repeatable
 from .training_data import bindable, labelled_iter
@@ -258,10 +259,11 @@ def fit(
             the end of an epoch there may be fewer.
         clip_global_norm: greatest length of all gradients together; see `BaseModule.clip_by_global_norm`.
         eval_every_n_batches: evaluate within epochs, too, after so many batches each time.
-        max_batches: end after so many batches in all.
-        max_time_s: end after the batch in which so many seconds are over.
+        max_batches: end after so many batches in all, those before a `resume` counted in.
+        max_time_s: end after the batch in which so many seconds are over. Where either ends an epoch early, the state
+            of the run is saved, if there is a `checkpoint` with `save_on_interrupt`.
         dry_run: train on one batch and evaluate on one, to see whether everything fits: callbacks at the end of epochs
-            are not called. The parameters do change.
+            are not called, nothing is saved, and no saved run is gone on with. The parameters do change.
         checkpoint: a `callback.Checkpoint`, or its prefix.
         resume: "auto" goes on from the newest state that `checkpoint` has saved, or begins if there is none; another
             text is the prefix of one that has to be there. The rest of the training is, bit for bit, that of one that
@@ -280,7 +282,7 @@ def fit(
     Raises:
         ArgumentError: an argument does not fit.
         NonFiniteError: an output or a gradient is not finite; parameters and auxiliary states are those before the
-            batch.
+            batch. With a `checkpoint` this state is saved as that of a run that has left the batch out.
         LostWorkerError: a process that trains with this one is gone or stopped.
         KeyboardInterrupt: Ctrl-C, raised after the batch that was running; the module stays usable.
         SystemExit: SIGTERM, likewise; its status is 143.
@@ -328,6 +330,9 @@ class _NotSaving:
     def found(self, resume: None, here: Any) -> None:
         return None
 
+    def begin(self, run: Any) -> None:
+        pass
+
     def begin_epoch(self) -> None:
         pass
 
@@ -340,7 +345,7 @@ class _NotSaving:
 
 def _saving(options: FitOptions, data: Any, lockstep: Lockstep) -> Any:
     """Return what saves a run; most are not saved, and need not import what does that."""
-    if options.checkpoint is None and options.resume is None:
+    if options.dry_run or (options.checkpoint is None and options.resume is None):
         return _NotSaving()
     from .saving import Saving
 
@@ -359,6 +364,7 @@ class TrainingRun:
         epoch: number of the epoch.
         nbatch: how many of its batches have been trained on.
         num_batches: how many batches have been trained on in all epochs.
+        num_updates: how often the parameters have been updated.
         metric: the metric of training.
         history: what was measured.
 
@@ -380,18 +386,13 @@ class TrainingRun:
         self._validation = self.metric if options.validation_metric is None else options.validation_metric
         # one metric cannot be kept for an epoch and begun anew within it
         self._between = deepcopy(self._validation) if options.eval_every_n_batches else None
-        self._callbacks: list[Any] = [
-            each
-            for given in (options.callbacks, options.batch_end_callback, options.epoch_end_callback)
-            for each in as_list(given)
-            if isinstance(each, Callback)
-        ]
+        self._callbacks: list[Any] = _callbacks(options)
         self._after_batch = _plain(options.batch_end_callback)
         self._after_epoch = _plain(options.epoch_end_callback)
         self._clock = StepClock(self.module, options.profile)
         self._steps = _Steps(self.module, options, self._lockstep, self._clock)
         self._begun = self._epoch_begun = time.monotonic()
-        self._stopped = False
+        self._stopped = self._late = False
         self._saving = _saving(options, self._data, self._lockstep)
         self._has_plans = (
             self._lockstep.several or self._between is not None or not isinstance(self._saving, _NotSaving)
@@ -419,10 +420,9 @@ class TrainingRun:
         Args:
             over: whether the epoch's last batch has been trained on.
         """
-        from .run_state import module_state, optimizer_bytes
+        from .run_state import kernels, module_state, optimizer_state
 
         chain = self.module.all_updates()
-        several = [list(optimizer_bytes(each)) for each in chain] if len(chain) > 1 else []
         return {
             "epoch": self.epoch,
             "nbatch": self.nbatch,
@@ -434,17 +434,20 @@ class TrainingRun:
             "averaged": self._averaged,
             "steps": self._steps.state_dict(),
             "module": module_state(self.module),
-            "optimizers": [np.array(each, np.uint8) for each in several],
+            "optimizers": [optimizer_state(each) for each in chain] if len(chain) > 1 else [],
             "history": self.history.rows,
             "callbacks": [
-                each.state_dict() if hasattr(each, "state_dict") else None for each in self._callbacks
+                [type(each).__name__, each.state_dict()]
+                for each in self._callbacks
+                if hasattr(each, "state_dict")
             ],
             "threads": torch.get_num_threads(),
+            "kernels": kernels(),
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go on from what `state_dict` returned; parameters and an optimizer's states come from their files."""
-        from .run_state import load_module, load_optimizer_bytes
+        from .run_state import load_module, load_optimizer_state, other_bits
 
         self.epoch, self.nbatch, self.num_batches = state["epoch"], state["nbatch"], state["num_batches"]
         self._saving.load_parameters(
@@ -453,23 +456,50 @@ class TrainingRun:
         load_module(self.module, state["module"])
         self._lockstep.load_own_state(self.module, state.get("own", ()))
         for each, data in zip(self.module.all_updates(), state["optimizers"]):
-            load_optimizer_bytes(each, bytes(data))
+            load_optimizer_state(each, data)
         self.metric.load_state_dict(state["metric"])
         found = state.get("found")
         self._found = found and [(name, value) for name, value in found]
         self._averaged = state.get("averaged", False)
         self._steps.load_state_dict(state["steps"])
         self.history.rows = list(state["history"])
-        for each, saved in zip(self._callbacks, state["callbacks"]):
-            if saved is not None:
-                each.load_state_dict(saved)
-        if state["threads"] != torch.get_num_threads():
+        self._load_callbacks(state["callbacks"])
+        if different := other_bits(state):
             self.module.logger.warning(
-                "the run was saved with %d threads, here are %d: the rest may differ in the last digits",
-                state["threads"],
-                torch.get_num_threads(),
+                "the run was saved %s: the rest may differ in the last digits", "; ".join(different)
             )
         self._saving.load_position(state)
+
+    def _load_callbacks(self, states: Iterable[Any]) -> None:
+        """Give callbacks the states that were saved of those of the same class, in their order."""
+        saved = defaultdict(list)
+        for name, state in states:
+            saved[name].append(state)
+        for each in self._callbacks:
+            if hasattr(each, "load_state_dict"):
+                name = type(each).__name__
+                if saved[name]:
+                    each.load_state_dict(saved[name].pop(0))
+                else:
+                    self._log("the run was saved without %s, which begins anew", name)
+
+    @property
+    def num_updates(self) -> int:
+        """How often the parameters have been updated."""
+        return self._steps.updates
+
+    def check_measured(self, name: str) -> None:
+        """Refuse a metric that no epoch will measure, as far as that can be known before the first one.
+
+        Args:
+            name: as in `History`, such as "validation-accuracy".
+
+        Raises:
+            ArgumentError: there will be none of that name.
+        """
+        if self._options.training_step is None:
+            shown = dict.fromkeys(self._evaluations, metrics.create(self._validation))
+            check_measured(name, {"train": self.metric, **shown})
 
     def stop(self, why: str) -> None:
         """End training when the batch, or what follows the epoch, is over.
@@ -488,20 +518,36 @@ class TrainingRun:
         """Run all epochs that are left."""
         with self._saving, BatchBoundary() as boundary:
             self._resumed = self._saving.found(self._options.resume, self._facts)
-            for each in self._callbacks:
-                each.on_fit_begin(self)
-            if self._resumed is not None:
-                self.load_state_dict(self._resumed)
+            self._begin()
             for epoch in range(self.epoch, self._options.num_epoch or 0):
-                self.epoch = epoch
-                self._run_epoch(boundary)
                 if self._stopped:
                     break
+                self.epoch = epoch
+                self._run_epoch(boundary)
             for each in self._callbacks:
                 each.on_fit_end(self)
             if boundary.asked:
                 boundary.end()
         return self.history
+
+    def _begin(self) -> None:
+        """Tell callbacks that training begins, and go on from where a run has been broken off, if that is wanted."""
+        self._saving.begin(self)
+        for each in self._callbacks:
+            each.on_fit_begin(self)
+        for scheduler in _schedulers(self.module):
+            if hasattr(scheduler, "on_fit_begin"):
+                scheduler.on_fit_begin(self)
+        if self._resumed is None:
+            return
+        self.load_state_dict(self._resumed)
+        self._log("fit: goes on in epoch %d after %d batches", self.epoch, self.nbatch)
+        for each in self._callbacks:
+            if each.has_ended():
+                self.stop(f"{type(each).__name__} before it was resumed")
+        limit = self._options.max_batches
+        if limit is not None and self.num_batches >= limit:
+            self.stop(f"max_batches={limit}")
 
     def _run_epoch(self, boundary: BatchBoundary) -> None:
         module, epoch = self.module, self.epoch
@@ -626,7 +672,7 @@ class TrainingRun:
 
     def _train_batches(self, boundary: BatchBoundary) -> Any:
         """Train on the epoch's batches; return what measures them as long as others may still train."""
-        monitor = self._options.monitor
+        monitor, limit = self._options.monitor, self._options.max_time_s
         saving, lockstep = self._saving, self._lockstep
         seen = self.metric
         with self._clock.data:
@@ -636,18 +682,20 @@ class TrainingRun:
                 monitor.tic()
             if self._has_plans:
                 self._say_what_is_due(boundary)
-            self._steps.train(batch, self)
+            try:
+                self._steps.train(batch, self)
+            except NonFiniteError:
+                self._save_without(batches)
+                raise
             asked = lockstep.asked(boundary) if lockstep.several else boundary.asked
-            due = self._has_plans and (lockstep.take("due") or saving.wants_end(asked))
+            self._late = limit is not None and time.monotonic() - self._begun >= limit
+            ends = asked or (self._late and not lockstep.several)
+            due = self._has_plans and (lockstep.take("due") or saving.wants_end(ends))
             if due:  # what is read from now on belongs to the rest of the run
                 saving.note_position(self.nbatch + 1)
             following = self._next(batches)
             if following is None:
-                self._steps.finish(self)
-                if lockstep.several:  # the others may go on, and callbacks begin the metric anew
-                    seen = deepcopy(self.metric)
-                else:
-                    self._found = self._steps.values(self.metric)
+                seen = self._measured()
             if monitor is not None:
                 monitor.toc_print()
             self._after(batch, following is None)
@@ -659,13 +707,45 @@ class TrainingRun:
             batch = None if self._stopped else following
         return seen
 
+    def _measured(self) -> Any:
+        """Finish the last update of an epoch, and note its metrics if they are known; return what measures them."""
+        self._steps.finish(self)
+        if self._lockstep.several:  # the others may go on, and callbacks begin the metric anew
+            return deepcopy(self.metric)
+        self._found = self._steps.values(self.metric)
+        return self.metric
+
     def _say_what_is_due(self, boundary: BatchBoundary) -> None:
         """Tell the processes that train together what is to be done after the batch that comes."""
-        count, every = self.nbatch + 1, self._options.eval_every_n_batches
+        count, every, limit = self.nbatch + 1, self._options.eval_every_n_batches, self._options.max_batches
+        is_last = limit is not None and self.num_batches + 1 >= limit
         self._lockstep.pass_on(boundary)
         self._lockstep.say(
-            due=self._saving.wants_batch(count), evaluate=every is not None and count % every == 0
+            due=self._saving.wants_batch(count) or self._saving.wants_end(is_last),
+            evaluate=every is not None and count % every == 0,
         )
+
+    def _save_without(self, batches: Iterator[Any]) -> None:
+        """Save the state before a batch in which something is not finite, as that of a run that has left it out.
+
+        Args:
+            batches: those that follow.
+        """
+        options, saving, lockstep = self._options, self._saving, self._lockstep
+        if options.training_step is not None or not saving.wants_end(True):
+            return
+        if lockstep.several and options.accumulate > 1:  # others do not know of it
+            return
+        arg_params, aux_params = self.module.get_params()
+        if lockstep.any(bool(names_of_nonfinite({**arg_params, **aux_params}))):
+            return
+        self.nbatch += 1
+        self.num_batches += 1
+        saving.note_position(self.nbatch)
+        is_last = self._next(batches) is None
+        if is_last and not lockstep.several:
+            self._measured()
+        saving.within_epoch(self, is_last)
 
     def _wait_for_others(self, boundary: BatchBoundary) -> None:
         """Take part in the updates of processes that have batches left, adding nothing."""
@@ -714,7 +794,7 @@ class TrainingRun:
             self.stop("dry_run")
         elif options.max_batches is not None and self.num_batches >= options.max_batches:
             self.stop(f"max_batches={options.max_batches}")
-        elif options.max_time_s is not None and time.monotonic() - self._begun >= options.max_time_s:
+        elif self._late:
             self.stop(f"max_time_s={options.max_time_s}")
 
     def _call_after_batch(self, batch: Any, is_last: bool) -> None:
@@ -746,6 +826,9 @@ class _Steps:
         options: the arguments of `fit`.
         lockstep: the processes that train together.
         clock: measures how long it takes.
+
+    Attributes:
+        updates: how often the parameters have been updated.
     """
 
     def __init__(self, module: Any, options: FitOptions, lockstep: Lockstep, clock: StepClock) -> None:
@@ -759,6 +842,7 @@ class _Steps:
         self._rows = self._batches = 0
         self._base = module.all_updates()[0].group.num_samples if self._many else 1
         self._sums: dict[str, tuple[float, int]] = {}
+        self.updates = 0
 
     def train(self, batch: Any, run: TrainingRun) -> None:
         """Train on a batch, and show the metric what came out."""
@@ -865,11 +949,12 @@ class _Steps:
             "batches": self._batches,
             "rows": self._rows,
             "sums": {k: list(v) for k, v in self._sums.items()},
+            "updates": self.updates,
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go on from what `state_dict` returned."""
-        self._batches, self._rows = state["batches"], state["rows"]
+        self._batches, self._rows, self.updates = state["batches"], state["rows"], state["updates"]
         self._sums = {name: (total, count) for name, (total, count) in state["sums"].items()}
 
     def finish(self, run: TrainingRun, bad: str | None = None) -> bool:
@@ -900,11 +985,13 @@ class _Steps:
             if self._options.clip_global_norm is not None:
                 self._module.clip_by_global_norm(self._options.clip_global_norm)
             self._module.update()
+        self.updates += 1
         if self._lockstep.several:
             self._lockstep.hush()
 
     def _by_hand(self, batch: Any, step: Callable[[Any, Any], Any], run: TrainingRun) -> None:
         found = step(self._module, batch)
+        self.updates += 1
         if found is None:
             update_metric(self._module, run.metric, batch, self._options.count_padding)
             return
@@ -965,6 +1052,33 @@ def _schedulers(module: Any) -> list[Any]:
     except (AttributeError, NotImplementedError):  # a module of the user's own
         return []
     return [each for each in dict.fromkeys(optimizers) if hasattr(each, "on_epoch_end")]
+
+
+def _callbacks(options: FitOptions) -> list[Callback]:
+    """Return the `Callback` objects among all callbacks; a `Checkpoint` among them becomes the run's.
+
+    Raises:
+        ArgumentError: there is something else in `callbacks`, or a second `Checkpoint`.
+    """
+    found: list[Callback] = []
+    each: Any
+    for each in as_list(options.callbacks):
+        if not isinstance(each, Callback):
+            raise ArgumentError(
+                f"fit: callbacks has {each!r}, which is no callback.Callback; give functions, and MXNet's callbacks "
+                "such as Speedometer, as batch_end_callback or epoch_end_callback"
+            )
+    for given in (options.callbacks, options.batch_end_callback, options.epoch_end_callback):
+        for each in as_list(given):
+            if not isinstance(each, Callback):
+                continue
+            if not each.saves_runs:
+                found.append(each)
+            elif options.checkpoint is None:
+                options.checkpoint = each
+            elif options.checkpoint is not each:
+                raise ArgumentError("fit: two checkpoints are given; a run is saved under one prefix")
+    return found
 
 
 def _plain(callbacks: Any) -> list[Callable[..., Any]]:

@@ -7,15 +7,30 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
+import torch
 
+from .. import native
 from ..base import ArgumentError
+from ..context import num_gpus
 from ..graph import Graph
 from ..ndarray import NDArray
+from ..ops.nn.linear import onednn_pays
 from ..optimizer.states import load_states
 from ..symbol import Symbol
 from .updates import Updates
 
-__all__ = ["differences", "facts", "load_module", "load_optimizer_bytes", "module_state", "optimizer_bytes"]
+__all__ = [
+    "differences",
+    "facts",
+    "kernels",
+    "load_module",
+    "load_optimizer_bytes",
+    "load_optimizer_state",
+    "module_state",
+    "optimizer_bytes",
+    "optimizer_state",
+    "other_bits",
+]
 
 
 def facts(
@@ -137,22 +152,70 @@ def load_optimizer_bytes(updates: Updates, data: bytes) -> None:
         ArgumentError: they are those of another optimizer.
     """
     states, saved = load_states(data)
-    updater, own = updates.active_updater(), updates.optimizer
+    own = updates.optimizer
     if saved is None or type(saved) is not type(own):
         raise ArgumentError(
             f"the saved optimizer is a {type(saved).__name__}, this one a {type(own).__name__}; resume with the same"
         )
-    schedule = own.lr_scheduler
-    if schedule is not None and saved.lr_scheduler is not None:
-        vars(schedule).update(vars(saved.lr_scheduler))
-    kept = {
-        key: getattr(own, key)
-        for key in ("idx2name", "param_dict", "sym_info", "lr_scheduler")
-        if hasattr(own, key)
+    schedule = {} if saved.lr_scheduler is None else vars(saved.lr_scheduler)
+    _go_on(updates, vars(saved), schedule, states)
+
+
+def optimizer_state(updates: Updates) -> dict[str, Any]:
+    """Return an optimizer's states, its counts and its schedule, as plain data and arrays."""
+    updater, own = updates.active_updater(), updates.optimizer
+    attributes = own.__getstate__()
+    return {
+        "attributes": {key: value for key, value in attributes.items() if key not in _OWN},
+        "schedule": {} if own.lr_scheduler is None else vars(own.lr_scheduler),
+        "states": updater.states,
     }
-    vars(own).update({**vars(saved), **kept})
+
+
+def load_optimizer_state(updates: Updates, state: Mapping[str, Any]) -> None:
+    """Go on from what `optimizer_state` returned; the optimizer itself stays the object it is."""
+    made = type(updates.optimizer).__new__(type(updates.optimizer))
+    made.__setstate__({**updates.optimizer.__getstate__(), **state["attributes"]})
+    _go_on(updates, vars(made), state["schedule"], state["states"])
+
+
+_OWN = ("idx2name", "param_dict", "sym_info", "lr_scheduler")
+"""What of an optimizer belongs to the program that made it."""
+
+
+def _go_on(
+    updates: Updates, attributes: Mapping[str, Any], schedule: Mapping[str, Any], states: dict[Any, Any]
+) -> None:
+    """Give an optimizer the attributes, its schedule's, and the states that were saved."""
+    updater, own = updates.active_updater(), updates.optimizer
+    if own.lr_scheduler is not None:
+        vars(own.lr_scheduler).update(schedule)
+    kept = {key: getattr(own, key) for key in _OWN if hasattr(own, key)}
+    vars(own).update({**attributes, **kept})
     updater.states = states
     updater.states_synced = dict.fromkeys(states, False)
+
+
+def kernels() -> dict[str, str]:
+    """Return what decides which kernels compute, by what it is called."""
+    return {
+        "torch": str(torch.__version__),
+        "extension": "none" if native.core is None else "native",
+        "large products": "oneDNN" if onednn_pays() else "torch",
+        "instructions": torch.backends.cpu.get_cpu_capability(),
+        "GPUs": ", ".join(torch.cuda.get_device_name(i) for i in range(num_gpus())) or "none",
+    }
+
+
+def other_bits(state: Mapping[str, Any]) -> list[str]:
+    """Return in words what differs from a saved run such that sums may be rounded otherwise.
+
+    Args:
+        state: with what `kernels` returned then, and the number of threads.
+    """
+    now = {**kernels(), "threads": torch.get_num_threads()}
+    then = {**state["kernels"], "threads": state["threads"]}
+    return [f"with {what}: {then[what]}, here {now[what]}" for what in then if then[what] != now.get(what)]
 
 
 def module_state(module: Any) -> dict[str, Any]:

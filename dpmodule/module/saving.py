@@ -5,7 +5,9 @@ from __future__ import annotations
 import io
 import logging
 import os
-from collections.abc import Callable, Mapping
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 from .. import checkpoint as files
@@ -42,6 +44,7 @@ class Saving:
         self._data = data
         self._lockstep = lockstep
         self._position: dict[str, Any] = {}
+        self._started = time.time()
         self._before_reset: dict[str, Any] | None = (
             None  # where random numbers stood before the epoch's order was drawn
         )
@@ -78,6 +81,11 @@ class Saving:
     def wants_end(self, asked: bool) -> bool:
         """Say whether to save because the run ends, if somebody wants it to."""
         return asked and self._rules is not None and self._rules.save_on_interrupt
+
+    def begin(self, run: Any) -> None:
+        """Let the rules look at a run that begins."""
+        if self._rules is not None:
+            self._rules.on_fit_begin(run)
 
     def begin_epoch(self) -> None:
         """Note how random numbers stand before the data are put into an order, for iterators that say nothing."""
@@ -132,7 +140,7 @@ class Saving:
     def _save(self, run: Any, epoch: Any, state: Mapping[str, Any]) -> None:
         module = run.module
         own = self._lockstep.own_state(module)
-        first, *others = self._lockstep.gather({**state, "own": own})
+        first, *others = self._lockstep.gather({**state, "own": own, "started": self._started})
         if self._rules is None or self._lockstep.rank:
             return
         prefix = self._rules.prefix
@@ -171,18 +179,29 @@ class Saving:
         if resume == "auto" and self._rules is None:
             raise ArgumentError('fit: resume="auto" goes on from what checkpoint= saves; give that, too')
         prefix = self._rules.prefix if resume == "auto" and self._rules is not None else os.fspath(resume)
-        best: dict[str, Any] | None = None
-        epochs: list[Any] = Checkpoint(prefix).epochs()[-1:]
+        best = self._newest(prefix)
+        if best is None and resume != "auto":
+            raise FileError(2, "no run has been saved under this prefix; resume='auto' begins one", prefix)
+        return self._own_part(best, prefix, here)
+
+    def _newest(self, prefix: str) -> dict[str, Any] | None:
+        """Return the newest state of the run that was begun last; None if nothing is saved."""
+        epochs: list[Any] = Checkpoint(prefix).epochs()
+        known = {}
         for epoch in [*epochs, files.LAST]:
             path = files.run_file(prefix, epoch)
             commit.settle(path)
             if os.path.exists(path):
-                state = _state_in(path)
-                if best is None or (state["epoch"], state["nbatch"]) > (best["epoch"], best["nbatch"]):
-                    best, self._from = state, (prefix, epoch)
-        if best is None and resume != "auto":
-            raise FileError(2, "no run has been saved under this prefix; resume='auto' begins one", prefix)
-        return self._own_part(best, prefix, here)
+                known[epoch] = _place(path)
+        if not known:
+            return None
+        epoch = max(known, key=lambda each: known[each])
+        self._from = prefix, epoch
+        path = files.run_file(prefix, epoch)
+        with _advised(path):
+            state = run_file.read(path)
+        self._started = state["started"]
+        return state
 
     def _own_part(
         self, state: dict[str, Any] | None, prefix: str, here: Callable[[], Mapping[str, Any]]
@@ -271,22 +290,29 @@ _PARTS = {
     "optimizers",
     "history",
 }
-_PARTS |= {"callbacks", "threads", "iterator", "generators"}
+_PARTS |= {"callbacks", "threads", "kernels", "iterator", "generators", "started"}
 
 
-def _state_in(path: str) -> dict[str, Any]:
-    """Return the state that a file holds.
+def _place(path: str) -> tuple[float, int, int]:
+    """Return what orders saved states: when their run was begun, and where it stood.
 
     Raises:
-        FileFormatError: it holds none; says how to go on without it.
+        FileFormatError: the file holds no state; says how to go on without it.
     """
-    try:
-        state = run_file.read(path)
+    with _advised(path):
+        state = run_file.peek(path)
         if missing := sorted(_PARTS - state.keys()):
             raise FileFormatError(f"{path}: the state of a run without {', '.join(missing)}")
+    return state["started"], state["epoch"], state["nbatch"]
+
+
+@contextmanager
+def _advised(path: str) -> Iterator[None]:
+    """Let an error about a file say how to go on without it."""
+    try:
+        yield
     except FileFormatError as error:
         raise FileFormatError(
             f"{error}; to go on from an older state remove the files {path.removesuffix('run')}*, or give another "
             "prefix to begin anew"
         ) from error
-    return state

@@ -109,8 +109,59 @@ def test_early_stopping_refuses():
         mx.callback.EarlyStopping("train-accuracy", patience=-1)
     with pytest.raises(ArgumentError, match="min_delta is -1"):
         mx.callback.EarlyStopping("train-accuracy", min_delta=-1)
-    with pytest.raises(ArgumentError, match="'accuracy' was not measured; there are train-accuracy"):
+    with pytest.raises(ArgumentError, match="'accuracy' will not be measured; there will be train-acc"):
         trained(callbacks=mx.callback.EarlyStopping("accuracy"))
+
+
+def test_wrong_names_are_told_before_the_first_batch(tmp_path):
+    class Never(mx.callback.Callback):
+        def on_batch_end(self, run):
+            raise AssertionError("a batch was trained on")
+
+    name = "validation-acuracy"
+    best = {"keep_best": 1, "metric": name}
+    message = (
+        f"'{name}' will not be measured; there will be train-accuracy, validation-accuracy; did you mean"
+    )
+    for options in (
+        {"callbacks": [Never(), mx.callback.EarlyStopping(name)]},
+        {"callbacks": Never(), "checkpoint": mx.callback.Checkpoint(tmp_path / "a", **best)},
+        {"callbacks": Never(), "epoch_end_callback": mx.callback.do_checkpoint(str(tmp_path / "b"), **best)},
+        {"callbacks": Never(), "optimizer_params": {"lr_scheduler": mx.lr_scheduler.ReduceOnPlateau(name)}},
+    ):
+        with pytest.raises(ArgumentError, match=message):
+            trained(eval_data=blobs(), **options)
+
+
+def test_names_that_only_batches_tell_are_left_alone():
+    class Late:
+        def reset(self):
+            pass
+
+        def update(self, preds, target):
+            pass
+
+        def compute(self):
+            return {"late": 1.0}
+
+    class Divides(mx.metric.EvalMetric):
+        def get(self):
+            return "mean", self.sum_metric / self.num_inst
+
+        def update(self, labels, preds):
+            self.sum_metric += 1
+            self.num_inst += 1
+            self.global_sum_metric += 1
+            self.global_num_inst += 1
+
+    for metric, name in ((["acc", Late()], "train-late"), (Divides("mean"), "train-mean")):
+        _, history = trained(eval_metric=metric, callbacks=mx.callback.EarlyStopping(name))
+        assert len(history[name]) == 2
+
+
+def test_functions_are_no_callbacks():
+    with pytest.raises(ArgumentError, match="callbacks has .*Speedometer.*give functions, and MXNet's"):
+        trained(callbacks=[mx.callback.EMA(0.5), mx.callback.Speedometer(8)])
 
 
 # files
@@ -149,6 +200,24 @@ def test_tensorboard_reads_what_was_written(tmp_path):
     assert [each.step for each in events.Scalars("mine-accuracy")] == list(range(1, 37))
 
 
+@pytest.mark.filterwarnings("ignore")
+def test_tensorboard_goes_on_where_a_run_was_broken_off(tmp_path):
+    accumulator = importlib.import_module("tensorboard.backend.event_processing.event_accumulator")
+    for number in (1, 2, 3):
+        _, history = trained(
+            callbacks=mx.callback.TensorBoard(tmp_path / "log"),
+            eval_data=blobs(),
+            eval_every_n_batches=5,
+            checkpoint=tmp_path / "run",
+            resume="auto",
+            num_epoch=number,
+        )
+    events = accumulator.EventAccumulator(str(tmp_path / "log")).Reload()
+    found = [(each.step, each.value) for each in events.Scalars("validation-accuracy")]
+    steps = [5, 10, 12, 17, 22, 24, 29, 34, 36]
+    assert found == list(zip(steps, map(np.float32, history["validation-accuracy"])))
+
+
 # averages
 
 
@@ -172,6 +241,20 @@ def test_the_average_is_torchs():
             averaged.update_parameters(model)
     for name, value in parameters(module).items():
         np.testing.assert_allclose(value, averaged.module[name].detach().numpy(), rtol=1e-5, atol=1e-6)
+
+
+def test_batches_that_only_add_up_leave_the_average_alone():
+    steps = []
+
+    class Seen(mx.callback.Callback):
+        def on_batch_end(self, run):
+            steps.append((run.num_updates, parameters(run.module)["hidden_weight"]))
+
+    module, _ = trained(callbacks=[Seen(), mx.callback.EMA(0.5)], accumulate=5, num_epoch=1)
+    assert [number for number, _ in steps] == [0, 0, 0, 0, 1, 1, 1, 1, 1, 2, 2, 3]
+    first, second, third = steps[4][1], steps[9][1], steps[11][1]
+    wanted = 0.5 * (0.5 * first + 0.5 * second) + 0.5 * third
+    np.testing.assert_allclose(parameters(module)["hidden_weight"], wanted, rtol=1e-5)
 
 
 def test_the_average_may_be_left_apart():

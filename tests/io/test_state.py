@@ -12,7 +12,7 @@ import dpmodule as mx
 from dpmodule import generators, run_file
 from dpmodule.base import ArgumentError, StateError
 from helpers import datasets, iterators
-from helpers.pictures import FOLDER, NAMES, file_of
+from helpers.pictures import FOLDER, FORMATS, NAMES, file_of, write_records
 from helpers.processes import resources
 
 # Python 3.12 warns of what forked workers do on purpose
@@ -217,6 +217,72 @@ def test_other_kinds(kind, takes, tmp_path_factory):
     before = resources()
     check_goes_on(KINDS[kind], takes, [2, 1], tmp_path_factory)
     assert resources() == before
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory):
+    """Return a folder with rows, sparse rows, and pictures with their objects."""
+    folder = tmp_path_factory.mktemp("files")
+    (folder / "rows.csv").write_text("".join(f"{i},{i * i}\n" for i in range(11)))
+    (folder / "rows.libsvm").write_text("".join(f"{i} {i % 3}:1 3:{i}\n" for i in range(11)))
+    pictures = [file_of(NAMES[i % 3]) for i in range(11)]
+    objects = [[4, 5, 30, 40, i % 3, 0.1, 0.1, 0.5, 0.6] for i in range(11)]
+    write_records(folder / "objects.rec", pictures, [np.array(each, "f4") for each in objects])
+    return folder
+
+
+DIGITS = str(FORMATS / "t20-{}-ubyte")
+OBJECTS = {"data_shape": (3, 8, 8), "verbose": False, "rand_mirror_prob": 0.5, "rand_crop_prob": 0.5}
+OF_FILES = {
+    "csv": lambda at: mx.io.CSVIter(data_csv=f"{at}/rows.csv", data_shape=(2,), batch_size=3),
+    "csv in part": lambda at: mx.io.CSVIter(
+        data_csv=f"{at}/rows.csv", data_shape=(2,), batch_size=3, round_batch=False
+    ),
+    "libsvm": lambda at: mx.io.LibSVMIter(
+        data_libsvm=f"{at}/rows.libsvm", data_shape=(4,), label_shape=(1,), batch_size=3
+    ),
+    "mnist": lambda at: mx.io.MNISTIter(
+        image=DIGITS.format("images-idx3"),
+        label=DIGITS.format("labels-idx1"),
+        batch_size=2,
+        shuffle=True,
+        silent=True,
+    ),
+    "objects": lambda at: mx.io.ImageDetRecordIter(
+        path_imgrec=f"{at}/objects.rec", batch_size=3, shuffle=True, **OBJECTS
+    ),
+    "bytes": lambda at: mx.io.ImageRecordUInt8Iter(
+        path_imgrec=f"{at}/objects.rec", batch_size=3, label_width=9, data_shape=(3, 8, 8), verbose=False
+    ),
+    "several in a thread": lambda at: mx.io.PrefetchingIter(
+        [mx.io.NDArrayIter(np.arange(11), batch_size=3, shuffle=True), OF_FILES["csv in part"](at)]
+    ),
+    "resized in a thread": lambda at: mx.io.PrefetchingIter(mx.io.ResizeIter(OF_FILES["csv"](at), 3)),
+    "workers in a thread": lambda at: mx.io.PrefetchingIter(workers()),
+}
+
+
+@pytest.mark.parametrize("takes", [[1], [9, 2]], ids=str)
+@pytest.mark.parametrize("kind", OF_FILES)
+def test_files(kind, takes, files, tmp_path_factory):
+    check_goes_on(lambda: OF_FILES[kind](files), takes, [2, 1], tmp_path_factory)
+
+
+def test_every_iterator_says_where_it_stands():
+    def kinds(kind):
+        return {each for sub in kind.__subclasses__() for each in (sub, *kinds(sub))}
+
+    for module in (mx.io, mx.image, mx.rnn, mx.mod):
+        for name in dir(module):
+            getattr(module, name)  # some come late
+    ours = {each for each in kinds(mx.io.DataIter) if each.__module__.startswith("dpmodule.")}
+    ours = {
+        each for each in ours if each.__name__ in {*dir(mx.io), *dir(mx.image), *dir(mx.rnn), *dir(mx.mod)}
+    }
+    assert len(ours) >= 18
+    for each in ours:
+        assert each.state_dict is not mx.io.DataIter.state_dict, each
+        assert each.load_state_dict is not mx.io.DataIter.load_state_dict, each
 
 
 def test_counting_is_told_in_one_line(caplog):

@@ -5,9 +5,11 @@ from functools import partial
 
 import numpy as np
 import pytest
+import torch
 
 import dpmodule as mx
-from dpmodule.base import ArgumentError, FileError, FileFormatError, StateError
+from dpmodule import run_file
+from dpmodule.base import ArgumentError, FileError, FileFormatError, NonFiniteError, StateError
 from helpers import datasets, iterators, resumable
 from helpers.pictures import FOLDER, NAMES, file_of
 from helpers.small_fits import blobs, classifier, parameters
@@ -444,6 +446,119 @@ def test_callbacks_go_on(tmp_path):
     assert_bits(whole, again)
 
 
+def fixed(*values):
+    """Return a metric of training whose values, epoch by epoch, are given."""
+    metric = mx.metric.CustomMetric(lambda label, pred: 0.0, "fixed")
+    left = iter(values)
+    metric.get_global_name_value = lambda: [("fixed", next(left))]
+    return metric
+
+
+def stopping(**options):
+    return mx.callback.EarlyStopping("train-fixed", patience=1, mode="max", **options)
+
+
+def test_the_best_parameters_come_back_over_resuming(tmp_path):
+    best, _ = run(tmp_path, prefix="best", num_epoch=1)
+    values = (9, 1, 2)
+    run(tmp_path, kill=20, eval_metric=fixed(*values), callbacks=stopping(restore_best=True))
+    again, _ = run(tmp_path, eval_metric=fixed(*values[1:]), callbacks=stopping(restore_best=True))
+    assert_bits(best, again)
+
+
+def test_what_a_callback_has_ended_stays_so(tmp_path):
+    options = {"num_epoch": 9, "callbacks": stopping()}
+    ended, history = run(tmp_path, eval_metric=fixed(5, 4, 3), **options)
+    assert (len(history), history.ended) == (3, "EarlyStopping after epoch 2")
+    again, history = run(tmp_path, eval_metric=fixed(), **{**options, "callbacks": stopping()})
+    assert (len(history), history.ended) == (3, "EarlyStopping before it was resumed")
+    assert_bits(ended, again)
+    patient = mx.callback.EarlyStopping("train-fixed", patience=3, mode="max")
+    _, history = run(tmp_path, eval_metric=fixed(2, 1), **{**options, "callbacks": patient})
+    assert len(history) == 5
+
+
+def test_states_of_callbacks_find_their_owners(tmp_path, caplog):
+    def options(*more):
+        return {"eval_metric": fixed(1, 2, 3), "callbacks": [*more, mx.callback.EMA(0.9)]}
+
+    whole, _ = run(tmp_path, prefix="whole", **options())
+    run(tmp_path, kill=20, **options())
+    with caplog.at_level(logging.INFO):
+        again, _ = run(tmp_path, **options(stopping()))
+    assert_bits(whole, again)
+    assert "the run was saved without EarlyStopping, which begins anew" in caplog.text
+
+
+def test_an_average_of_updates_goes_on(tmp_path):
+    found = []
+    for prefix, kill in (("whole", None), ("killed", 7), ("killed", 15), ("killed", None)):
+        average = mx.callback.EMA(0.8)
+        found.append(run(tmp_path, kill=kill, prefix=prefix, callbacks=average, accumulate=3)[0])
+    assert_bits(found[0], found[3])
+
+
+# ends before the last epoch
+
+
+def test_limits_save_where_they_end_a_run(tmp_path):
+    whole, _ = run(tmp_path, prefix="whole")
+    for limit in (17, 24, 24, 30):
+        _, history = run(tmp_path, max_batches=limit, every=None)
+        assert history.ended == f"max_batches={limit}"
+    again, _ = run(tmp_path)
+    assert_bits(whole, again)
+    for _ in range(2):
+        _, history = run(tmp_path, prefix="timed", max_time_s=1e-9, every=None)
+        assert history.ended == "max_time_s=1e-09"
+    assert history.rows[-1]["batch"] == 2
+    again, _ = run(tmp_path, prefix="timed")
+    assert_bits(whole, again)
+
+
+class Poisoned(mx.io.NDArrayIter):
+    """Points of which one is NaN, in some batch of each epoch."""
+
+    def __init__(self, at=5, shuffle=True):
+        points = blobs()
+        data = points.data[0][1].asnumpy().copy()
+        data[8 * at] = np.nan
+        super().__init__(data, points.label[0][1].asnumpy(), 8, shuffle)
+
+
+@pytest.mark.parametrize("accumulate", [1, 3])
+@pytest.mark.parametrize("at", [0, 5, 11])
+def test_the_last_finite_state_is_saved(tmp_path, at, accumulate):
+    options = {"make_data": lambda: Poisoned(at, at == 5), "accumulate": accumulate, "num_epoch": 2}
+    skipped, _ = run(tmp_path, prefix="skipped", on_nonfinite="skip", **options)
+    for _ in range(2):
+        before = {path: path.read_bytes() for path in tmp_path.glob("run-0*")}
+        with pytest.raises(NonFiniteError):
+            run(tmp_path, every=None, **options)
+        assert {path: path.read_bytes() for path in before} == before
+        assert (tmp_path / "run-last.run").exists()
+    again, _ = run(tmp_path, **options)
+    assert_bits(skipped, again)
+
+
+def test_a_spoilt_state_is_not_saved(tmp_path):
+    module = mx.mod.Module(classifier())
+    module.bind(blobs().provide_data, blobs().provide_label)
+    module.init_params()
+    values = module.get_params()[0]
+    module.set_params({**values, "scores_bias": values["scores_bias"] * np.nan}, {})
+    with pytest.raises(NonFiniteError, match="not finite in scores_bias"):
+        module.fit(blobs(), num_epoch=1, checkpoint=tmp_path / "a")
+    assert names(tmp_path) == []
+
+
+def test_a_dry_run_leaves_files_alone(tmp_path):
+    run(tmp_path, num_epoch=1)
+    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    run(tmp_path, num_epoch=2, every=1, dry_run=True)
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
+
+
 # the files
 
 
@@ -452,10 +567,7 @@ def names(tmp_path):
 
 
 def test_epochs_that_are_kept(tmp_path):
-    mx.random.seed(1)
-    values = iter([0.5, 0.9, 0.8, 0.7, 0.6])
-    metric = mx.metric.CustomMetric(lambda label, pred: 0.0, "fixed")
-    metric.get_global_name_value = lambda: [("fixed", next(values))]
+    metric = fixed(0.5, 0.9, 0.8, 0.7, 0.6)
     checkpoint = mx.callback.Checkpoint(
         tmp_path / "a", keep_last=1, keep_best=2, metric="train-fixed", mode="max"
     )
@@ -518,6 +630,54 @@ def test_what_compression_owes_is_saved(tmp_path):
             kvstore="device",
             module=partial(mx.mod.Module, classifier(), context=TWO, compression_params=other),
         )
+
+
+def test_a_run_that_was_begun_anew_is_the_newest(tmp_path):
+    run(tmp_path, num_epoch=3)
+    module = mx.mod.Module(classifier(dropout=0.3))
+    options = {"initializer": mx.init.Xavier(), "optimizer_params": {"learning_rate": 0.1}}
+    module.fit(blobs(shuffle=True), num_epoch=1, checkpoint=tmp_path / "run", **options)
+    _, history = run(tmp_path, num_epoch=2, eval_metric="acc")
+    assert [list(row) for row in history] == [["epoch", "batch", "time_s", "train-accuracy"]] * 2
+    assert (tmp_path / "run-0003.run").exists()
+
+
+def test_other_kernels_are_told(tmp_path, caplog):
+    run(tmp_path, num_epoch=1)
+    path = tmp_path / "run-0001.run"
+    state = run_file.read(path)
+    assert state["kernels"]["torch"] == torch.__version__
+    state["kernels"]["instructions"], state["threads"] = "abacus", 99
+    with path.open("wb") as file:
+        run_file.write(file, state)
+    run(tmp_path, num_epoch=2)
+    text = (
+        f"with instructions: abacus, here {torch.backends.cpu.get_cpu_capability()}; with threads: 99, here"
+    )
+    assert text in caplog.text
+
+
+def test_a_state_is_no_pickle(tmp_path):
+    module = mx.mod.SequentialModule()
+    for i in range(2):
+        net = mx.sym.FullyConnected(mx.sym.Variable("data"), num_hidden=3, name=f"fc{i}")
+        net = mx.sym.SoftmaxOutput(net, name="softmax") if i else net
+        own = mx.mod.Module(net, label_names=["softmax_label"] if i else None)
+        module.add(own, take_labels=bool(i), auto_wiring=True)
+    module.fit(blobs(), num_epoch=1, optimizer="adam", checkpoint=tmp_path / "a")
+    state = run_file.read(tmp_path / "a-0001.run")
+    assert [each["attributes"]["num_update"] for each in state["optimizers"]] == [12, 12]
+    data = (tmp_path / "a-0001.run").read_bytes()
+    assert b"dpmodule" not in data
+    assert b"mxnet" not in data
+
+
+def test_a_checkpoint_among_callbacks(tmp_path):
+    every = mx.callback.Checkpoint(tmp_path / "a")
+    mx.mod.Module(classifier()).fit(blobs(), num_epoch=1, callbacks=[every])
+    assert (tmp_path / "a-0001.run").exists()
+    with pytest.raises(ArgumentError, match="two checkpoints are given"):
+        mx.mod.Module(classifier()).fit(blobs(), num_epoch=1, callbacks=[every], checkpoint="b")
 
 
 def test_resume_refuses(tmp_path):
@@ -589,7 +749,7 @@ REFUSED = {
     "stopping": (
         {"callbacks": lambda: mx.callback.EarlyStopping("train-acuracy")},
         ArgumentError,
-        "'train-acuracy' was not measured; there are train-accuracy.*did you mean train-accuracy",
+        "'train-acuracy' will not be measured; there will be train-accuracy.*did you mean train-accuracy",
     ),
     "best": (
         {
@@ -598,12 +758,12 @@ REFUSED = {
             )
         },
         ArgumentError,
-        "'train-acuracy' was not measured",
+        "'train-acuracy' will not be measured",
     ),
     "place": (
         {"callbacks": lambda: mx.callback.Checkpoint("run")},
         ArgumentError,
-        "a Checkpoint stands among the callbacks; give it as checkpoint=",
+        "two checkpoints are given; a run is saved under one prefix",
     ),
     "iterator": (
         {"make_data": lambda: Mute(12)},
