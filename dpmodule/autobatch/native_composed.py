@@ -58,8 +58,8 @@ def _weight_norm(engine: Any, attrs: tuple[Any, ...], args: tuple[int, ...], aux
     if math.prod(dims) != 1 or not _fits(engine, w, length):
         return -1
     norm = reduced(engine, "l2_norm", w, range(len(engine.dim(w)[0])), False)
-    factor = engine.kernel(OP["binary"], BINARY.index("div"), (_seen_as(engine, length, (1,)), norm))
-    node: int = engine.kernel(OP["binary"], BINARY.index("mul"), (w, factor))
+    factor = engine.kernel(OP["binary"], BINARY["div"], (_seen_as(engine, length, (1,)), norm))
+    node: int = engine.kernel(OP["binary"], BINARY["mul"], (w, factor))
     return node
 
 
@@ -94,7 +94,7 @@ def _contract3d(engine: Any, attrs: tuple[Any, ...], args: tuple[int, ...], aux:
     bias = args[-1]
     if _trimmed(engine.dim(bias)[0]) != _trimmed(rest):
         return -1
-    node: int = engine.kernel(OP["binary"], BINARY.index("add"), (found, _seen_as(engine, bias, tuple(rest))))
+    node: int = engine.kernel(OP["binary"], BINARY["add"], (found, _seen_as(engine, bias, tuple(rest))))
     return node
 
 

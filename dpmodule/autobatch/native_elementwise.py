@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from .native_names import BINARY, DRAWS, OP, REDUCTIONS, TOO_LARGE, UNARY, Maker
+from .native_names import BINARY, DRAW, OP, REDUCTION, TOO_LARGE, UNARY, Maker
 from .ops.unary import UNARY as PLAIN
 
 __all__ = ["ELEMENTWISE"]
 
 
 def _unary(name: str) -> Maker:
-    kind = UNARY.index(name)
+    kind = UNARY[name]
 
     def make(engine: Any, attrs: tuple[Any, ...], args: tuple[int, ...], aux: Any) -> int:
         node: int = engine.kernel(OP["unary"], kind, args, float(aux or 0.0))
@@ -21,7 +21,7 @@ def _unary(name: str) -> Maker:
 
 
 def _with_attribute(name: str) -> Maker:
-    kind = UNARY.index(name)
+    kind = UNARY[name]
 
     def make(engine: Any, attrs: tuple[Any, ...], args: tuple[int, ...], aux: Any) -> int:
         node: int = engine.kernel(OP["unary"], kind, args, float(attrs[0]))
@@ -31,7 +31,7 @@ def _with_attribute(name: str) -> Maker:
 
 
 def _binary(name: str) -> Maker:
-    kind = BINARY.index(name)
+    kind = BINARY[name]
 
     def make(engine: Any, attrs: tuple[Any, ...], args: tuple[int, ...], aux: Any) -> int:
         node: int = engine.kernel(OP["binary"], kind, args) if len(args) == 2 else -1
@@ -49,19 +49,19 @@ def _average(engine: Any, attrs: tuple[Any, ...], args: tuple[int, ...], aux: An
     total = engine.kernel(OP["sum"], 0, args)
     if total < 0:
         return -1
-    node: int = engine.kernel(OP["unary"], UNARY.index("scale"), (total,), 1.0 / len(args))
+    node: int = engine.kernel(OP["unary"], UNARY["scale"], (total,), 1.0 / len(args))
     return node
 
 
 def _max(engine: Any, attrs: tuple[Any, ...], args: tuple[int, ...], aux: Any) -> int:
     if len(args) == 2:
         return _binary("max")(engine, attrs, args, aux)
-    node: int = engine.kernel(OP["sum"], REDUCTIONS.index("max_dim"), args)
+    node: int = engine.kernel(OP["sum"], REDUCTION["max_dim"], args)
     return node
 
 
 def _drawn(name: str) -> Maker:
-    kind = DRAWS.index(name)
+    kind = DRAW[name]
 
     def make(engine: Any, attrs: tuple[Any, ...], args: tuple[int, ...], aux: Any) -> int:
         rate, *axis = attrs
@@ -74,7 +74,7 @@ def _drawn(name: str) -> Maker:
 
 def _power(engine: Any, attrs: tuple[Any, ...], args: tuple[int, ...], aux: Any) -> int:
     name = {2.0: "square", 3.0: "cube"}.get(aux, "power_number")
-    node: int = engine.kernel(OP["unary"], UNARY.index(name), args, aux if name == "power_number" else 0.0)
+    node: int = engine.kernel(OP["unary"], UNARY[name], args, aux if name == "power_number" else 0.0)
     return node
 
 

@@ -19,7 +19,7 @@ from .entered import entered
 from .errors import StateError
 from .native_calls import Caller, CallKind
 from .native_kernels import KERNELS
-from .native_names import OPS, kernel_name
+from .native_names import OP, kernel_name
 from .native_nodes import NativeNodes, as_buffer
 from .native_parameters import NativeParameters
 from .ops.source import PARAMETER
@@ -365,7 +365,7 @@ class NativeGraph(BaseGraph):
         if name == "call":
             call = self._caller.kinds[kind]
             return Operation(call.op.name, parameters, (), call)
-        is_part = OPS[op] in ("affine", "lstm")
+        is_part = op in (OP["affine"], OP["lstm"])
         dims = [self._parameters.dim(each) for each in parameters if is_part and each >= 0]
         return Operation(name, parameters, tuple(dims), None)
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from .native_composed import COMPOSED
 from .native_elementwise import ELEMENTWISE
-from .native_names import BINARY, CONVOLUTIONS, OP, TOO_LARGE, UNARY, Maker
+from .native_names import BINARY, CONVOLUTION, OP, TOO_LARGE, UNARY, Maker
 from .native_reductions import ALONG_DIMENSIONS, reduced
 from .native_shapes import SHAPES
 
@@ -61,7 +61,7 @@ def _maxpooling2d(engine: Any, attrs: tuple[Any, ...], args: tuple[int, ...], au
 
 
 def _filter1d(engine: Any, attrs: tuple[Any, ...], args: tuple[int, ...], aux: Any) -> int:
-    node: int = engine.kernel(OP["conv2d"], CONVOLUTIONS.index("filter1d_narrow"), args)
+    node: int = engine.kernel(OP["conv2d"], CONVOLUTION["filter1d_narrow"], args)
     return node
 
 
@@ -83,7 +83,7 @@ def _chain(engine: Any, first: int, *steps: tuple[str, Any]) -> int:
 
 def _difference(name: str) -> Maker:
     """Return the maker of the sum of a function of differences."""
-    kind = UNARY.index(name)
+    kind = UNARY[name]
 
     def make(engine: Any, attrs: tuple[Any, ...], args: tuple[int, ...], aux: Any) -> int:
         if engine.dim(args[0])[0] != engine.dim(args[1])[0]:
@@ -98,7 +98,7 @@ def _difference(name: str) -> Maker:
 
 
 def _binary_log(engine: Any, attrs: tuple[Any, ...], args: tuple[int, ...], aux: Any) -> int:
-    losses = engine.kernel(OP["binary"], BINARY.index("binary_log_loss"), args)
+    losses = engine.kernel(OP["binary"], BINARY["binary_log_loss"], args)
     return _chain(engine, losses, ("sum_elems", None))
 
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from .native_elementwise import ELEMENTWISE
-from .native_names import LAST_AXIS, OP, REDUCTIONS, TOO_LARGE, Maker
+from .native_names import LAST_AXIS, OP, REDUCTION, TOO_LARGE, Maker
 from .native_shapes import Layout, arranged
 
 __all__ = ["ALONG_DIMENSIONS", "reduced"]
@@ -18,7 +18,7 @@ def reduced(engine: Any, kind: str, x: int, axes: Sequence[int], is_batch: bool,
 
     Args:
         engine: which one.
-        kind: one of `REDUCTIONS`.
+        kind: one of `REDUCTION`.
         x: the operand.
         axes: along which dimensions.
         is_batch: over the minibatch, too.
@@ -36,7 +36,7 @@ def reduced(engine: Any, kind: str, x: int, axes: Sequence[int], is_batch: bool,
 
 def _kernel(engine: Any, kind: str, x: int, axes: set[int], is_batch: bool, divisor: int) -> int:
     bits = sum(2 << axis for axis in axes) + is_batch
-    node: int = engine.kernel(OP["reduction"], REDUCTIONS.index(kind), (x,), divisor, bits)
+    node: int = engine.kernel(OP["reduction"], REDUCTION[kind], (x,), divisor, bits)
     return node
 
 
@@ -92,7 +92,7 @@ def _one_axis(name: str) -> Maker:
 
 
 def _logsumexp(engine: Any, attrs: tuple[Any, ...], args: tuple[int, ...], aux: Any) -> int:
-    node: int = engine.kernel(OP["sum"], REDUCTIONS.index("logsumexp_dim"), args)
+    node: int = engine.kernel(OP["sum"], REDUCTION["logsumexp_dim"], args)
     return node
 
 

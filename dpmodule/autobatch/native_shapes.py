@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from .native_names import ARRANGEMENTS, LAST_AXIS, OP, TOO_LARGE, Maker
+from .native_names import ARRANGEMENT, LAST_AXIS, OP, TOO_LARGE, Maker
 
 __all__ = ["SHAPES", "Layout", "arranged"]
 
@@ -81,14 +81,14 @@ def arranged(
 
     Args:
         engine: which one.
-        kind: one of `ARRANGEMENTS`.
+        kind: one of `ARRANGEMENT`.
         x: the operand.
         loops: how many numbers and how far apart, of every loop, the outermost first.
         dim: dimensions of the result, and its minibatch.
         first: where the loops begin.
     """
     sizes, steps = zip(*loops)
-    node: int = engine.arrange(ARRANGEMENTS.index(kind), x, first, sizes, steps, engine.shape(*dim))
+    node: int = engine.arrange(ARRANGEMENT[kind], x, first, sizes, steps, engine.shape(*dim))
     return node
 
 
