@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Mapping
 
 from .. import native
 from .whole import TOO_LARGE
@@ -19,16 +18,9 @@ __all__ = [
     "SOURCES",
     "TOO_LARGE",
     "UNARY",
-    "Maker",
     "kernel_name",
     "name_of",
 ]
-
-Maker = Callable[[Any, tuple[Any, ...], tuple[int, ...], Any], int]
-"""Adds an operation's node: (engine, attributes, operands, own number), and returns it.
-
--1 where the operands are not what the kernel takes: then the operation runs in torch, a batch at a time.
-"""
 
 LAST_AXIS = 29
 """A set of axes is a number of 32 bits, one of which is for the minibatch."""
