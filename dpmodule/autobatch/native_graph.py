@@ -1,7 +1,7 @@
 """The graph whose node table and engine are native (`dpmodule/native/autobatch`); its interface is that of `Graph`.
 
-Operations with kernels (`native_kernels`) become nodes of the engine; the batches of all others (`native_nodes`) run in
-torch (`native_calls`). Parameters are shared by pointer (`native_parameters`).
+Operations with kernels (`ops.spec.Op.kernel`) become nodes of the engine; the batches of all others (`native_nodes`)
+run in torch (`native_calls`). Parameters are shared by pointer (`native_parameters`).
 """
 
 from __future__ import annotations
@@ -18,8 +18,7 @@ from .base_graph import BaseGraph, Marks
 from .entered import entered
 from .errors import StateError
 from .native_calls import Caller, CallKind
-from .native_kernels import KERNELS
-from .native_names import OPS, kernel_name
+from .native_names import OP, kernel_name
 from .native_nodes import NativeNodes, as_buffer
 from .native_parameters import NativeParameters
 from .ops.source import PARAMETER
@@ -119,8 +118,7 @@ class NativeGraph(BaseGraph):
         self.check_thread()
         self.check_nodes(args)
         if args:
-            maker = KERNELS.get(op.name)
-            node = maker(self.machine, attrs, args, aux) if maker is not None else -1
+            node = op.kernel(self.machine, attrs, args, aux) if op.kernel is not None else -1
             if node < 0:
                 node = self._nodes.call(op, attrs, args, aux, False)
         else:
@@ -137,8 +135,7 @@ class NativeGraph(BaseGraph):
         """
         self.check_thread()
         self.check_nodes(args)
-        maker = KERNELS.get(op.name)
-        node = maker(self.machine, attrs, args, None) if maker is not None else -1
+        node = op.kernel(self.machine, attrs, args, None) if op.kernel is not None else -1
         if node < 0:
             node = self._nodes.call(op, attrs, args, None, True)
         if self.is_immediate:
@@ -365,7 +362,7 @@ class NativeGraph(BaseGraph):
         if name == "call":
             call = self._caller.kinds[kind]
             return Operation(call.op.name, parameters, (), call)
-        is_part = OPS[op] in ("affine", "lstm")
+        is_part = op in (OP["affine"], OP["lstm"])
         dims = [self._parameters.dim(each) for each in parameters if is_part and each >= 0]
         return Operation(name, parameters, tuple(dims), None)
 

@@ -32,6 +32,7 @@ constexpr Add parts[] = {
     dpmodule::add_pipe_writer,
     dpmodule::add_autobatch_node,
     dpmodule::add_autobatch_function,
+    dpmodule::add_autobatch_numbers,
     dpmodule::add_autobatch_engine,
     dpmodule::add_autobatch_layers,
     dpmodule::add_autobatch_state,

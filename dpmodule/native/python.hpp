@@ -43,6 +43,7 @@ int add_pipe_reader(PyObject *module);    // pipe/reader.cpp
 int add_pipe_writer(PyObject *module);    // pipe/writer.cpp
 int add_autobatch_node(PyObject *module);      // autobatch/node_type.cpp
 int add_autobatch_function(PyObject *module);  // autobatch/function_type.cpp
+int add_autobatch_numbers(PyObject *module);   // autobatch/python_numbers.cpp
 int add_autobatch_update(PyObject *module);    // autobatch/update_functions.cpp
 int add_autobatch_engine(PyObject *module);    // autobatch/engine_type.cpp
 int add_autobatch_layers(PyObject *module);    // autobatch/layers_type.cpp

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Protocol, cast
 
 from ..errors import ArgumentError, user_line
 from ..expression import Expression, apply, single
 from ..fast import fast
 from ..given import number
-from ..ops.spec import Op
-from ..ops.unary import ARGMAX, ELU, NOBACKPROP, ROUNDING, SCALE_GRADIENT, SILU, UNARY
+from ..ops.spec import Argument, Op
+from ..ops.unary import ARGMAX, NOBACKPROP, ROUNDING, SCALE_GRADIENT, UNARY
 
 __all__ = [
     "abs",
@@ -49,71 +50,65 @@ __all__ = [
 ]
 
 
-def _face(name: str, op: Op, text: str) -> Callable[[Expression], Expression]:
-    """Make the function of an operation that takes one expression and nothing else."""
-    found = single(op)
-    found.__name__ = found.__qualname__ = name
-    found.__doc__ = f"{text}\n\nArgs:\n    x: the operand."
-    return found
+class OfElements(Protocol):
+    """A function of an expression, and perhaps of a number beside it."""
+
+    def __call__(self, x: Expression, *beside: float, **named: float) -> Expression:
+        """Add its operation to the graph."""
+        ...
 
 
-def _plain(name: str, text: str) -> Callable[[Expression], Expression]:
-    found = _face(name, UNARY[name], text)
-    return fast(name, found)
+def _with_number(op: Op, argument: Argument) -> Callable[..., Expression]:
+    """Return the function of an operation on one expression with a number beside it."""
+    what = f"{op.name}: {argument.name}"
+
+    def made(x: Expression, beside: float = argument.default) -> Expression:
+        return apply(op, (x,), (number(beside, what),))
+
+    made.__annotations__[argument.name] = made.__annotations__.pop("beside")
+    made.__code__ = made.__code__.replace(co_varnames=("x", argument.name))
+    return made
 
 
-tanh = _plain("tanh", "Compute the hyperbolic tangent of every element.")
-logistic = _plain("logistic", "Compute 1 / (1 + exp(-x)) of every element.")
-rectify = _plain("rectify", "Compute max(x, 0) of every element.")
-exp = _plain("exp", "Compute e to the power of every element.")
-log = _plain("log", "Compute the natural logarithm of every element.")
-sqrt = _plain("sqrt", "Compute the square root of every element.")
-square = _plain("square", "Compute the square of every element.")
-cube = _plain("cube", "Compute the third power of every element.")
-abs = _plain("abs", "Compute the absolute value of every element.")
-sin = _plain("sin", "Compute the sine of every element, in radians.")
-cos = _plain("cos", "Compute the cosine of every element, in radians.")
-tan = _plain("tan", "Compute the tangent of every element, in radians.")
-asin = _plain("asin", "Compute the inverse sine of every element.")
-acos = _plain("acos", "Compute the inverse cosine of every element.")
-atan = _plain("atan", "Compute the inverse tangent of every element.")
-sinh = _plain("sinh", "Compute the hyperbolic sine of every element.")
-cosh = _plain("cosh", "Compute the hyperbolic cosine of every element.")
-asinh = _plain("asinh", "Compute the inverse hyperbolic sine of every element.")
-acosh = _plain("acosh", "Compute the inverse hyperbolic cosine of every element.")
-atanh = _plain("atanh", "Compute the inverse hyperbolic tangent of every element.")
-erf = _plain("erf", "Compute the error function of every element.")
-softsign = _plain("softsign", "Compute x / (1 + |x|) of every element.")
-log_sigmoid = _plain("log_sigmoid", "Compute the logarithm of the logistic function of every element.")
-lgamma = _plain("lgamma", "Compute the logarithm of the gamma function of every element.")
-selu = _plain("selu", "Compute the scaled exponential linear unit of every element (Klambauer et al., 2017).")
-nobackprop = fast("nobackprop", _face("nobackprop", NOBACKPROP, "Pass the value on, and no gradient back."))
+def _function(op: Op) -> OfElements:
+    """Make the function of an operation as its record describes it."""
+    argument = op.argument
+    found = single(op) if argument is None else _with_number(op, argument)
+    found.__name__ = found.__qualname__ = op.name
+    found.__doc__ = f"{op.text}\n\nArgs:\n    x: the operand."
+    if argument is not None:
+        found.__doc__ += f"\n    {argument.name}: {argument.text}"
+    return cast(OfElements, fast(op.name, found))
 
 
-def elu(x: Expression, alpha: float = 1.0) -> Expression:
-    """Compute x above 0 and alpha * (exp(x) - 1) below, of every element.
-
-    Args:
-        x: the operand.
-        alpha: the negative of the limit far below 0.
-    """
-    return apply(ELU, (x,), (number(alpha, "elu: alpha"),))
-
-
-elu = fast("elu", elu)
-
-
-def silu(x: Expression, beta: float = 1.0) -> Expression:
-    """Compute x * logistic(beta * x) of every element, also known as swish.
-
-    Args:
-        x: the operand.
-        beta: see above.
-    """
-    return apply(SILU, (x,), (number(beta, "silu: beta"),))
-
-
-silu = fast("silu", silu)
+tanh = _function(UNARY["tanh"])
+logistic = _function(UNARY["logistic"])
+rectify = _function(UNARY["rectify"])
+exp = _function(UNARY["exp"])
+log = _function(UNARY["log"])
+sqrt = _function(UNARY["sqrt"])
+square = _function(UNARY["square"])
+cube = _function(UNARY["cube"])
+abs = _function(UNARY["abs"])
+sin = _function(UNARY["sin"])
+cos = _function(UNARY["cos"])
+tan = _function(UNARY["tan"])
+asin = _function(UNARY["asin"])
+acos = _function(UNARY["acos"])
+atan = _function(UNARY["atan"])
+sinh = _function(UNARY["sinh"])
+cosh = _function(UNARY["cosh"])
+asinh = _function(UNARY["asinh"])
+acosh = _function(UNARY["acosh"])
+atanh = _function(UNARY["atanh"])
+erf = _function(UNARY["erf"])
+softsign = _function(UNARY["softsign"])
+log_sigmoid = _function(UNARY["log_sigmoid"])
+lgamma = _function(UNARY["lgamma"])
+selu = _function(UNARY["selu"])
+elu = _function(UNARY["elu"])
+silu = _function(UNARY["silu"])
+nobackprop = _function(NOBACKPROP)
 
 
 def scale_gradient(x: Expression, lambd: float = 1.0) -> Expression:
