@@ -618,7 +618,7 @@ def test_other_steps_are_refused_with_all_that_differs(tmp_path):
 
 def test_what_compression_owes_is_saved(tmp_path):
     codes = {"type": "2bit", "threshold": 0.05}
-    module = partial(mx.mod.Module, classifier(), context=TWO, compression_params=codes)
+    module = partial(mx.mod.Module, classifier(), context=[mx.cpu(0), mx.cpu(1)], compression_params=codes)
     check_resumes(tmp_path, kills=(7,), module=module, kvstore="device")
     other = {"type": "2bit", "threshold": 0.5}
     with pytest.raises(
@@ -628,7 +628,7 @@ def test_what_compression_owes_is_saved(tmp_path):
             tmp_path,
             prefix="whole",
             kvstore="device",
-            module=partial(mx.mod.Module, classifier(), context=TWO, compression_params=other),
+            module=partial(mx.mod.Module, classifier(), context=[mx.cpu(0), mx.cpu(1)], compression_params=other),
         )
 
 
