@@ -16,8 +16,8 @@ _ABOUT = f"""\
 against `fit` without all of these (`on_nonfinite="ignore"`). A measurement is an epoch of {EVERY} batches; it goes on
 from what the one before has saved, and saves once. And `accumulate={TIMES}` against `fit` on batches {TIMES} times as
 large, without the look at gradients; times are those of a batch of the size given. Both by CPU time. Before anything is
-timed, parameters are compared after eight batches: of the first pair without clipping, of the second for networks without
-BatchNorm, which normalises each batch by itself."""
+timed, parameters are compared after eight batches: of the first pair without clipping, of the second for networks
+without BatchNorm, which normalises each batch by itself."""
 
 SAFE, ACCUMULATED = (0.95, 0.98), (0.9, 1.0)
 
@@ -28,16 +28,12 @@ def run(session: Session) -> Section:
     for name in ("mlp",) if session.quick else ("resnet20", "lenet", "mlp"):
         is_held = name == "resnet20"
         count = EVERY if is_held else 4 * EVERY
-        with session.sides(
-            safe=("runs", name, EVERY, "safe"), plain=("runs", name, EVERY, "plain")
-        ) as sides:
+        with session.sides(safe=("runs", name, EVERY, "safe"), plain=("runs", name, EVERY, "plain")) as sides:
             _compare(section, session, name, sides, "saved, clipped, looked at", SAFE if is_held else None)
         count = TIMES * max(1, session.short(count) // TIMES)
         wanted = {each: ("runs", name, count, each) for each in ("accumulated", "whole")}
         with session.sides(**wanted) as sides:
-            _compare(
-                section, session, name, sides, f"accumulate={TIMES}", ACCUMULATED if is_held else None
-            )
+            _compare(section, session, name, sides, f"accumulate={TIMES}", ACCUMULATED if is_held else None)
     return section
 
 
