@@ -8,6 +8,7 @@ Parts:
   trainers   the MLP's fit against Lightning and Accelerate
   contexts   two CPU contexts against one
   distributed two processes that train together, against DistributedDataParallel
+  runs       saving a run, clipping, looking at gradients, and batches that are added up
   startup    bind, import, peak memory
   passes     what every pass of the executor gains
   compile    Module(compile=True)
@@ -51,6 +52,7 @@ PARTS = {
     "trainers": "trainers",
     "contexts": "contexts",
     "distributed": "distributed",
+    "runs": "runs",
     "startup": "startup",
     "passes": "passes",
     "compile": "compiled",

@@ -290,6 +290,7 @@ class ResizeIter(CurrentBatch):
         self.data_iter = data_iter
         self.size = size
         self.reset_internal = reset_internal
+        self.num_parts = getattr(data_iter, "num_parts", 1)
         self.cur = 0
         if hasattr(data_iter, "default_bucket_key"):
             self.default_bucket_key = data_iter.default_bucket_key
@@ -336,6 +337,16 @@ class ResizeIter(CurrentBatch):
         check_state(self, state, size=self.size)
         self.data_iter.load_state_dict(state["inner"])
         self.cur = state["cur"]
+        self.current_batch = None
+
+    def take_part(self, num_parts: int, part_index: int) -> None:
+        """Read only a part of the examples from now on; see `DataIter.take_part`.
+
+        An epoch stays as many batches long as it was.
+        """
+        self.data_iter.take_part(num_parts, part_index)
+        self.num_parts = num_parts
+        self.cur = 0
         self.current_batch = None
 
     def _read(self) -> DataBatch:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
 from typing import Any
 
@@ -57,6 +57,7 @@ class PrefetchingIter(CurrentBatch):
         self.rename_data = _one_each(rename_data, self.n_iter, "rename_data")
         self.rename_label = _one_each(rename_label, self.n_iter, "rename_label")
         super().__init__(self.iters[0].batch_size)
+        self.num_parts = max(getattr(each, "num_parts", 1) for each in self.iters)
         self._describe()
         self._note_beginning()
         self._readers = [
@@ -88,13 +89,22 @@ class PrefetchingIter(CurrentBatch):
         Raises:
             StateError: the iterator is closed, or this is a forked child.
         """
+        self._begin(lambda each: each.reset())
+
+    def take_part(self, num_parts: int, part_index: int) -> None:
+        """Read only a part of the examples of all iterators from now on; see `DataIter.take_part`."""
+        self._begin(lambda each: each.take_part(num_parts, part_index))
+        self.num_parts = num_parts
+
+    def _begin(self, change: Callable[[DataIter], None]) -> None:
+        """Begin to read anew after a change of the iterators, while no thread reads."""
         if not self._finalizer.alive:
             raise StateError("PrefetchingIter is closed; make a new one")
         try:
             for reader in self._readers:
                 reader.hold()
             for each in self.iters:
-                each.reset()
+                change(each)
             self._describe()
             self._note_beginning()
         finally:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from types import TracebackType
 from typing import Any
@@ -14,6 +15,7 @@ from ..streams.checks import check_count
 from .desc import DataDesc
 from .feed_worker import Orders
 from .iterator import CurrentBatch, DataBatch, DataIter, check_state
+from .parts import check_part
 from .process_feed import END, Feed, FeedOptions
 
 __all__ = ["ProcessPrefetchingIter", "drawn_seed"]
@@ -81,18 +83,23 @@ class ProcessPrefetchingIter(CurrentBatch):
         num_threads: int = 1,
         seed: int | None = None,
     ) -> None:
-        makes = _makes(factory, num_workers)
-        options = FeedOptions(
+        self._factory, self._makes = factory, _makes(factory, num_workers)
+        self._options = FeedOptions(
             slots, start_method, timeout_s, num_threads, drawn_seed() if seed is None else seed
         )
-        options.check("ProcessPrefetchingIter")
+        self._options.check("ProcessPrefetchingIter")
+        super().__init__()
+        self._open(self._makes, self._options)
+
+    def _open(self, makes: list[Callable[[Orders], IterSource]], options: FeedOptions) -> None:
+        """Start the workers, and see what they give."""
         self._feed = Feed("ProcessPrefetchingIter", makes, options)
         try:
             first = _agreed(self._feed.descriptions)
         except BaseException:
             self._feed.close()
             raise
-        super().__init__(first["batch_size"])
+        self.batch_size = first["batch_size"]
         self._provide_data: list[DataDesc] = first["provide_data"]
         self._provide_label: list[DataDesc] = first["provide_label"]
         if first["default_bucket_key"] is not None:
@@ -121,6 +128,31 @@ class ProcessPrefetchingIter(CurrentBatch):
         """
         self._feed.begin()
         self.current_batch = None
+
+    def take_part(self, num_parts: int, part_index: int) -> None:
+        """Read only one of several parts from now on, with workers started anew; see `DataIter.take_part`.
+
+        The factory is called with numbers of the parts of a part: of `num_workers` times `num_parts`.
+        """
+        self._feed.check()
+        check_part("ProcessPrefetchingIter", num_parts, part_index)
+        if self.num_parts > 1:
+            raise StateError(f"ProcessPrefetchingIter: it reads one of {self.num_parts} parts already")
+        if not callable(self._factory):
+            raise NotImplementedError(
+                "ProcessPrefetchingIter: a list of factories cannot be told which part to read"
+            )
+        count = len(self._makes)
+        parts = [
+            {"part_index": part_index + num_parts * i, "num_parts": num_parts * count} for i in range(count)
+        ]
+        self._feed.close()
+        self.current_batch = None
+        seed = self._options.seed * num_parts + part_index  # no two parts are changed alike
+        self._open(
+            [partial(IterSource, self._factory, part) for part in parts], replace(self._options, seed=seed)
+        )
+        self.num_parts = num_parts
 
     def iter_next(self) -> bool:
         """Move on to the next batch, and say whether there was one.

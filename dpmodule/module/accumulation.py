@@ -67,7 +67,7 @@ def squared_norm(grads: Grads) -> float:
     Args:
         grads: for each parameter its gradient on every device.
     """
-    total = torch.zeros((), dtype=torch.float64)
+    by_device: dict[torch.device, list[torch.Tensor]] = {}
     for row in grads:
         known = [grad for grad in row if grad is not None]
         if not known:
@@ -76,5 +76,6 @@ def squared_norm(grads: Grads) -> float:
         for other in known[1:]:
             whole = whole + other.as_in_context(whole.context)
         stored = whole.data if isinstance(whole, BaseSparseNDArray) else whole
-        total += torch.linalg.vector_norm(stored.raw.detach(), dtype=torch.float32).double().cpu() ** 2
-    return float(total)
+        by_device.setdefault(stored.raw.device, []).append(stored.raw.detach())
+    norms = (torch._foreach_norm(each, 2, torch.float32) for each in by_device.values())
+    return sum(float(torch.stack(list(each)).double().square().sum()) for each in norms)

@@ -583,15 +583,18 @@ class TrainingRun:
             boundary.end()
 
     def _evaluate_epoch(self, boundary: BatchBoundary) -> dict[str, float]:
-        """Evaluate after an epoch; what asks to end training ends this at once, and it is done again on resuming."""
-        alone = not self._lockstep.several
-        if alone:
-            self._saving.note_position(self.nbatch)
+        """Evaluate after an epoch; what asks to end training ends this at once, and it is done again on resuming.
+
+        Several processes evaluate together to the end, and hear with the next batch that one of them was asked to end.
+        """
+        if self._lockstep.several:
+            return self._evaluate(self._validation)
+        self._saving.note_position(self.nbatch)
         try:
             with boundary.at_once():
                 return self._evaluate(self._validation)
         except (KeyboardInterrupt, SystemExit):
-            if alone and boundary.asked and self._saving.wants_end(True):
+            if boundary.asked and self._saving.wants_end(True):
                 self._saving.within_epoch(self, True)
             raise
 

@@ -98,8 +98,14 @@ def test_quick_forms_of_the_parts_that_are_done_soon(tmp_path):
 @pytest.mark.slow
 @pytest.mark.timeout(180)
 def test_quick_forms_of_the_other_parts(tmp_path):
-    text = quick(tmp_path, "bucketing", "contexts", "ops", "cuda", "interop")
-    for line in ("| a switch |", "fit, two contexts | ", "`nd.relu(x)`", "safetensors load, 256 MB"):
+    text = quick(tmp_path, "bucketing", "contexts", "runs", "ops", "cuda", "interop")
+    for line in (
+        "| a switch |",
+        "fit, two contexts | ",
+        "fit, accumulate=4 | ",
+        "`nd.relu(x)`",
+        "safetensors load, 256 MB",
+    ):
         assert line in text
 
 

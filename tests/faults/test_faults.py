@@ -25,7 +25,7 @@ def drive(mode, folder, count, seed, *more, seconds=110):
 
 @pytest.mark.parametrize("mode", ["kill", "signal"])
 def test_what_happens_to_a_training_is_not_seen_in_its_end(tmp_path, mode):
-    found = drive(mode, tmp_path, 10, 1, "plain", "buckets", "contexts")
+    found = drive(mode, tmp_path, 10, 1, "buckets", "contexts")
     assert found["trainings"] > 1
 
 

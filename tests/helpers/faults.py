@@ -261,7 +261,7 @@ def disturbed(training, draw, count, numbers, whole):
         before, fault = training.batches(), None
         if faults < count:
             delay_s = draw.choice((0, draw.uniform(0, LATEST_S)))
-            fault = (draw.choice(numbers), draw.randint(1, len(order) // 3), delay_s)
+            fault = (draw.choice(numbers), draw.randint(1, len(order) // 4), delay_s)
         code = training.start(fault)
         faults += code != 0
         after = training.batches()[len(before) :]
@@ -289,7 +289,7 @@ def drive(mode, folder, count, seed, *kinds):
             return found
         if kind not in whole:
             whole[kind] = undisturbed(kind, os.path.join(folder, "whole"))
-        training = Training(kind, os.path.join(folder, "part"), draw.randint(1, 9))
+        training = Training(kind, os.path.join(folder, "part"), draw.randint(1, 6))
         faults, back = disturbed(training, draw, int(count) - found["faults"], numbers, whole[kind])
         found["faults"] += faults
         found["trainings"] += 1

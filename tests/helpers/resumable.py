@@ -14,24 +14,21 @@ from .small_fits import blobs, classifier
 
 __all__ = [
     "KINDS",
-    "TWO",
     "chain",
     "of_buckets",
     "of_examples",
-    "of_two_contexts",
+    "of_contexts",
     "sentence_data",
     "some_examples",
     "some_points",
 ]
 
-TWO = [mx.cpu(0), mx.cpu(1)]
 
-
-def of_two_contexts():
-    """Return a module with dropout, and statistics that differ between its two contexts."""
+def of_contexts(count=2):
+    """Return a module with dropout, and statistics that differ between its contexts."""
     net = mx.sym.BatchNorm(mx.sym.FullyConnected(mx.sym.Variable("data"), num_hidden=6, name="a"), name="bn")
     net = mx.sym.FullyConnected(mx.sym.Dropout(net, p=0.2), num_hidden=3, name="b")
-    return mx.mod.Module(mx.sym.SoftmaxOutput(net, name="softmax"), context=TWO)
+    return mx.mod.Module(mx.sym.SoftmaxOutput(net, name="softmax"), context=[mx.cpu(i) for i in range(count)])
 
 
 def sentence_data():
@@ -112,7 +109,11 @@ def _accumulated():
 
 
 def _contexts():
-    return of_two_contexts(), blobs(shuffle=True), {"optimizer": "adam"}
+    return of_contexts(), blobs(shuffle=True), {"optimizer": "adam"}
+
+
+def _three_contexts():
+    return of_contexts(3), blobs(shuffle=True), {"kvstore": None, "eval_data": blobs(seed=4)}
 
 
 def _buckets():
@@ -158,6 +159,7 @@ KINDS = {
     "plain": _plain,
     "buckets": _buckets,
     "contexts": _contexts,
+    "three_contexts": _three_contexts,
     "accumulated": _accumulated,
     "chain": _chain,
     "examples": _examples,

@@ -1,6 +1,7 @@
 """Equal parts of the examples: every one in one part, in every epoch."""
 
 from collections import Counter
+from functools import partial
 
 import numpy as np
 import pytest
@@ -11,7 +12,8 @@ from torch.utils.data import DataLoader, TensorDataset
 
 import dpmodule as mx
 from dpmodule.base import ArgumentError, StateError
-from helpers import datasets
+from helpers import datasets, iterators
+from helpers.processes import await_gone
 
 # Python 3.12 warns of what forked workers do on purpose
 pytestmark = pytest.mark.filterwarnings("ignore:.*multi-threaded.*:DeprecationWarning")
@@ -164,5 +166,95 @@ def test_refusals():
     once = mx.io.DataLoaderIter(iter([np.ones(2)] * 3), label_name=[])
     with pytest.raises(StateError, match="list_iterator can be read only once, and its first batch"):
         once.take_part(2, 0)
-    with pytest.raises(NotImplementedError, match="ResizeIter does not define take_part"):
-        mx.io.ResizeIter(mx.io.NDArrayIter(np.ones(3)), 2).take_part(2, 0)
+    with pytest.raises(NotImplementedError, match="Slow does not define take_part"):
+        mx.io.ResizeIter(iterators.Slow(0, 1), 2).take_part(2, 0)
+
+
+def rows(count=11, **part):
+    return mx.io.NDArrayIter(np.arange(2.0 * count).reshape(count, 2), np.arange(count), 2, **part)
+
+
+@pytest.mark.parametrize("shuffle", [False, True])
+def test_iterators_in_iterators(shuffle):
+    def prefetched(**part):
+        return mx.io.PrefetchingIter(rows(shuffle=shuffle, **part), depth=3)
+
+    for index, epochs in enumerate(parts(prefetched, 3)):
+        assert all(sorted(epoch) == list(range(index, 11, 3)) for epoch in epochs)
+
+    def resized(**part):
+        return mx.io.ResizeIter(rows(shuffle=shuffle, **part), 2)
+
+    for index, epochs in enumerate(parts(resized, 3)):
+        assert all(sorted(epoch) == list(range(index, 11, 3)) for epoch in epochs)
+
+
+def test_a_part_of_several_iterators_read_together():
+    it = mx.io.PrefetchingIter(
+        [rows(), rows()],
+        rename_data=[{"data": "a"}, {"data": "b"}],
+        rename_label=[{"softmax_label": "c"}, {"softmax_label": "d"}],
+    )
+    next(it)
+    it.take_part(2, 1)
+    with it:
+        for batch in it:
+            assert (batch.data[0].asnumpy() == batch.data[1].asnumpy()).all()
+            assert (batch.label[0].asnumpy() % 2 == 1).all() or batch.pad
+        with pytest.raises(StateError, match="NDArrayIter: it reads part 1 of 2 already"):
+            it.take_part(2, 0)
+    with pytest.raises(StateError, match="PrefetchingIter is closed"):
+        it.take_part(2, 0)
+
+
+def test_a_resized_epoch_begins_anew_with_its_part():
+    it = mx.io.ResizeIter(rows(), 7)
+    next(it)
+    it.take_part(2, 0)
+    assert it.num_parts == 2
+    assert numbers(it) == [0, 2, 4, 6, 8, 10, 0, 2, 4, 6, 8, 10, 0, 2]
+
+
+def test_worker_processes():
+    with mx.io.ProcessPrefetchingIter(iterators.rows, 2, start_method="fork", seed=5) as every:
+        first = next(every).label[0].asnumpy().tolist()
+        whole = sorted(first + numbers(every))
+    assert whole == list(range(10))
+    found = []
+    for index in range(3):
+        with mx.io.ProcessPrefetchingIter(iterators.rows, 2, start_method="fork", seed=5) as it:
+            next(it)
+            pids = it.pids
+            it.take_part(3, index)
+            assert it.num_parts == 3
+            await_gone(pids)
+            for _ in range(2):
+                epoch = sorted(numbers(it))
+                assert epoch == list(range(index, 10, 3))
+                it.reset()
+            state = it.state_dict()
+            with pytest.raises(StateError, match="ProcessPrefetchingIter: it reads one of 3 parts already"):
+                it.take_part(2, 0)
+        found += epoch
+        with mx.io.ProcessPrefetchingIter(iterators.rows, 2, start_method="fork") as again:
+            again.take_part(3, index)
+            again.load_state_dict(state)
+            assert sorted(numbers(again)) == epoch
+    assert sorted(found) == whole
+    with pytest.raises(StateError, match="closed"):
+        it.take_part(2, 0)
+    own = [partial(iterators.rows, 0, 1)]
+    with (
+        mx.io.ProcessPrefetchingIter(own, start_method="fork") as it,
+        pytest.raises(NotImplementedError, match="a list of factories cannot be told which part to read"),
+    ):
+        it.take_part(2, 0)
+
+
+def test_two_parts_draw_different_numbers():
+    drawn = []
+    for index in range(2):
+        with mx.io.ProcessPrefetchingIter(iterators.Drawing, 1, start_method="fork", seed=5) as it:
+            it.take_part(2, index)
+            drawn.append(next(it).data[0].asnumpy().tolist())
+    assert drawn[0] != drawn[1]
