@@ -91,6 +91,18 @@ def test_any_optimizer(tmp_path, optimizer):
     check_resumes(tmp_path, (7, 24), optimizer=optimizer, optimizer_params={"learning_rate": 0.02})
 
 
+def test_what_training_changes_makes_no_other_optimizer(tmp_path):
+    others = {"groupadagrad", "test", "torchoptimizer"}  # matrices only; made with arguments
+    names = sorted(mx.optimizer.Optimizer.opt_registry.keys() - others)
+    assert len(names) > 15
+    for name in names:
+        module = mx.mod.Module(classifier(2))
+        for last in (1, 2):
+            options = {"optimizer": name, "num_epoch": last, "checkpoint": tmp_path / name, "resume": "auto"}
+            history = module.fit(blobs(count=16), **options)
+            assert len(history) == last, name
+
+
 @pytest.mark.parametrize("schedule", SCHEDULES)
 def test_any_schedule(tmp_path, schedule):
     whole, again = None, None
