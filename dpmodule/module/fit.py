@@ -428,7 +428,6 @@ class TrainingRun:
             "nbatch": self.nbatch,
             "num_batches": self.num_batches,
             "over": over,
-            "facts": self._facts(),
             "metric": self.metric.state_dict(),
             "found": self._found if over else None,
             "averaged": self._averaged,

@@ -78,7 +78,7 @@ class History:
 
         Args:
             names: which metrics; all if none is named.
-            ax: axes to draw into; None makes some.
+            ax: axes to draw into; None makes a figure as pyplot does, which a notebook shows.
 
         Raises:
             ArgumentError: there is no such metric.
@@ -102,7 +102,7 @@ def _places(rows: list[dict[str, Any]]) -> list[float]:
 
 
 def new_axes(what: str) -> Any:
-    """Return axes of a figure of their own.
+    """Return axes of a new figure of pyplot's, which a notebook shows after the cell and ``plt.show()`` elsewhere.
 
     Args:
         what: who draws, for the message.
@@ -111,9 +111,9 @@ def new_axes(what: str) -> Any:
         MissingPackageError: Matplotlib is not installed.
     """
     try:
-        from matplotlib.figure import Figure
+        from matplotlib import pyplot
     except ImportError as error:
         raise MissingPackageError(
             f"{what} draws by Matplotlib, which is not installed; install it with: pip install matplotlib"
         ) from error
-    return Figure().add_subplot()
+    return pyplot.figure().add_subplot()

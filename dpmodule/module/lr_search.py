@@ -62,7 +62,7 @@ class RateSearch:
         """Draw the losses over the rates, and return Matplotlib's axes.
 
         Args:
-            ax: axes to draw into; None makes some.
+            ax: axes to draw into; None makes a figure as pyplot does, which a notebook shows.
 
         Raises:
             MissingPackageError: Matplotlib is not installed.

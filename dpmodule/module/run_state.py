@@ -137,6 +137,7 @@ def _named(optimizer: Any) -> str:
 
 
 _CHANGING = frozenset({"num_update", "begin_num_update", "lr", "aggregate_num", "m_schedule"})
+_CHANGING |= {"cur_lr", "last_lr", "skip", "lbmult", "admult"}
 
 
 def optimizer_bytes(updates: Updates) -> bytes:

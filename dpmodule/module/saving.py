@@ -44,7 +44,7 @@ class Saving:
         self._data = data
         self._lockstep = lockstep
         self._position: dict[str, Any] = {}
-        self._started = time.time()
+        self._facts: dict[str, Any] = {"started": time.time()}
         self._before_reset: dict[str, Any] | None = (
             None  # where random numbers stood before the epoch's order was drawn
         )
@@ -140,7 +140,7 @@ class Saving:
     def _save(self, run: Any, epoch: Any, state: Mapping[str, Any]) -> None:
         module = run.module
         own = self._lockstep.own_state(module)
-        first, *others = self._lockstep.gather({**state, "own": own, "started": self._started})
+        first, *others = self._lockstep.gather({**state, **self._facts, "own": own})
         if self._rules is None or self._lockstep.rank:
             return
         prefix = self._rules.prefix
@@ -162,7 +162,7 @@ class Saving:
     # going on
 
     def found(self, resume: str | None, here: Callable[[], Mapping[str, Any]]) -> dict[str, Any] | None:
-        """Return the newest state to go on from; None if a run is to begin.
+        """Return the newest state to go on from; None if a run is to begin. It is asked before training.
 
         Args:
             resume: as `fit` was given it.
@@ -174,6 +174,7 @@ class Saving:
             FileError: there is no state under another prefix.
             FileFormatError: a file is damaged.
         """
+        self._facts["facts"] = here()  # training changes attributes of some optimizers
         if resume is None:
             return None
         if resume == "auto" and self._rules is None:
@@ -182,7 +183,7 @@ class Saving:
         best = self._newest(prefix)
         if best is None and resume != "auto":
             raise FileError(2, "no run has been saved under this prefix; resume='auto' begins one", prefix)
-        return self._own_part(best, prefix, here)
+        return self._own_part(best, prefix)
 
     def _newest(self, prefix: str) -> dict[str, Any] | None:
         """Return the newest state of the run that was begun last; None if nothing is saved."""
@@ -200,12 +201,10 @@ class Saving:
         path = files.run_file(prefix, epoch)
         with _advised(path):
             state = run_file.read(path)
-        self._started = state["started"]
+        self._facts["started"] = state["started"]
         return state
 
-    def _own_part(
-        self, state: dict[str, Any] | None, prefix: str, here: Callable[[], Mapping[str, Any]]
-    ) -> dict[str, Any] | None:
+    def _own_part(self, state: dict[str, Any] | None, prefix: str) -> dict[str, Any] | None:
         """Return what a state, None if there is none, has of this process."""
         missing = self._lockstep.any(state is None)
         if state is None:
@@ -216,7 +215,7 @@ class Saving:
             )
         every = [state, *state.get("ranks", [])]
         own: dict[str, Any] = every[self._lockstep.rank] if len(every) == self._lockstep.size else state
-        if wrong := differences(own["facts"], here()):
+        if wrong := differences(own["facts"], self._facts["facts"]):
             raise ArgumentError(f"fit: the run under {prefix!r} was another one: {'; '.join(wrong)}")
         return own
 

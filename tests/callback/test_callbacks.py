@@ -11,6 +11,7 @@ import torch
 
 import dpmodule as mx
 from dpmodule.base import ArgumentError
+from helpers.programs import run_program
 from helpers.small_fits import blobs, parameters, trained
 
 
@@ -269,6 +270,42 @@ def test_the_average_may_be_left_apart():
         mx.callback.EMA(1)
 
 
-def test_curves_grow_outside_of_notebooks_too():
+def test_nothing_is_drawn_outside_of_notebooks():
     _, history = trained(callbacks=mx.callback.LiveCurve("train-accuracy"))
     assert len(history) == 2
+    with pytest.raises(ArgumentError, match="'accuracy' will not be measured"):
+        trained(callbacks=mx.callback.LiveCurve("accuracy"))
+
+
+CELL = """
+import dpmodule as mx
+from helpers.small_fits import trained
+_, history = trained(num_epoch=3, callbacks=mx.callback.LiveCurve())
+history.plot("train-accuracy")
+"""
+NOTEBOOK = """
+from IPython.core.displaypub import CapturingDisplayPublisher
+from IPython.core.interactiveshell import InteractiveShell
+from matplotlib_inline.backend_inline import configure_inline_support
+import matplotlib
+BACKEND = "module://matplotlib_inline.backend_inline"
+shell = InteractiveShell.instance()
+shell.display_pub = CapturingDisplayPublisher()
+matplotlib.use(BACKEND)
+matplotlib.interactive(True)
+configure_inline_support(shell, BACKEND)
+shell.run_cell(CELL).raise_error()
+for each in shell.display_pub.outputs:
+    print(sorted(each["data"]), each.get("update"), each.get("transient"))
+"""
+
+
+def test_a_notebook_shows_one_growing_picture_and_the_history():
+    done = run_program(NOTEBOOK.replace("CELL", repr(CELL)))
+    assert done.returncode == 0, done.stderr
+    first, *more, last = done.stdout.splitlines()[-4:]
+    assert "image/png" in first
+    assert "False" in first
+    assert all("True" in each and each.partition("{")[2] == first.partition("{")[2] for each in more)
+    assert "image/png" in last
+    assert last.endswith("None") or last.endswith("{}")

@@ -211,8 +211,15 @@ KINDS = {
 }
 
 
-@pytest.mark.parametrize("takes", [[0], [3], [9, 9], [9, 2]], ids=str)
-@pytest.mark.parametrize("kind", KINDS)
+OF_PROCESSES = ("workers that draw", "workers that roll over", "loading workers", "iterable in workers")
+READ = [
+    pytest.param(kind, takes, marks=pytest.mark.slow if kind in OF_PROCESSES and len(takes) == 1 else ())
+    for kind in KINDS
+    for takes in ([0], [3], [9, 9], [9, 2])
+]
+
+
+@pytest.mark.parametrize(("kind", "takes"), READ, ids=str)
 def test_other_kinds(kind, takes, tmp_path_factory):
     before = resources()
     check_goes_on(KINDS[kind], takes, [2, 1], tmp_path_factory)
