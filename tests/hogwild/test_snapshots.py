@@ -209,7 +209,11 @@ def test_what_does_not_fit_a_snapshot_is_one_error(tmp_path):
 
     with pytest.raises(ArgumentError) as error:
         resumed(counting_net(39), optimizer="adam", batch_size=2)
-    for text in ("'table_weight' was [38, 1], is [39, 1]", "optimizer was ['SGD(", "the batch size was 4, is 2"):
+    for text in (
+        "'table_weight' was [38, 1], is [39, 1]",
+        "optimizer was ['SGD(",
+        "the batch size was 4, is 2",
+    ):
         assert text in str(error.value)
     with pytest.raises(ArgumentError, match=r"1 are missing \(.*lines-1\), 0 are new"):
         resumed(files=files[:1])
