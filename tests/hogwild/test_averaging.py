@@ -62,7 +62,8 @@ def test_each_line_is_trained_on_by_one_process_and_rows_travel_by_number(tmp_pa
 
 LEARNS = """
 def learned(files, workers, epochs=12, **options):
-    rows = mx.sym.Embedding(mx.sym.Variable("words", stype="ragged"), input_dim=WORDS, output_dim=1, sparse_grad=True, name="row")
+    words = mx.sym.Variable("words", stype="ragged")
+    rows = mx.sym.Embedding(words, input_dim=WORDS, output_dim=1, sparse_grad=True, name="row")
     rows = mx.sym.sequence_pool(rows, pool_type="sum")
     net, found = mx.sym.LogisticRegressionOutput(rows, mx.sym.Variable("label"), name="p"), []
     with mx.AsyncExecutor() as run:
