@@ -280,6 +280,20 @@ def test_a_killed_run_trains_each_line_once(tmp_path):
     assert begun  # some process went on in the middle
 
 
+@NATIVE
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, -signal.SIGINT)])
+def test_a_run_ends_after_its_batches_when_asked_to(number, code, tmp_path):
+    write_lines(tmp_path, (4000,) * 8)
+    arguments = (tmp_path, 32_000, 2, "native", 1)
+    with Program("file", TESTS / "helpers" / "counting_run.py", *arguments, OMP_NUM_THREADS="1") as program:
+        end = time.monotonic() + 60
+        while run_file_time(tmp_path) is None and time.monotonic() < end:
+            time.sleep(0.001)
+        program.send_signal(number)
+        assert program.wait() in (code, 130 if code < 0 else code), program.output()[1]
+    assert len(mx.AsyncExecutor.last_snapshot(str(tmp_path / "now")).state["places"]) == 1
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("mode", [pytest.param("native", marks=NATIVE), "serial", "process"])
 def test_runs_killed_many_times_train_each_line_once(mode, tmp_path):
