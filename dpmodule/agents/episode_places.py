@@ -47,4 +47,4 @@ class EpisodePlaces:
 
     def state(self) -> list[list[int]]:
         """Return all places, as plain numbers."""
-        return self._memory.tolist()  # type: ignore[no-any-return]  # torch gives its methods no types
+        return self._memory.tolist()
