@@ -57,7 +57,7 @@ class RunArguments:
             raise ArgumentError(f"resume is {self.resume!r}, expected the prefix of a snapshot, or None")
         if self.average_every_s is not None:
             check_seconds("average_every_s", self.average_every_s)
-        count = self.average_every_n_batches
+        count: Any = self.average_every_n_batches
         if count is not None and (isinstance(count, bool) or not isinstance(count, Integral) or count < 1):
             raise ArgumentError(
                 f"average_every_n_batches is {count!r}, expected an integer from 1 on, or None"

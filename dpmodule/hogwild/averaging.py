@@ -53,9 +53,8 @@ class _Table:
         """Take the means of rows that `changed` of all processes add up to."""
         rows, values = sums.parts()
         means = values[:, :-1] / values[:, -1:]
-        for array, before, part in zip(
-            self.arrays, self.before, means.split([array.shape[1] for array in self.arrays], 1)
-        ):
+        widths = [array.shape[1] for array in self.arrays]
+        for array, before, part in zip(self.arrays, self.before, torch.split_with_sizes(means, widths, 1)):
             array[rows] = part.to(array.dtype)
             before[rows] = array[rows]
 

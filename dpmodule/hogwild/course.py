@@ -36,10 +36,17 @@ def processes(args: RunArguments, timeout_s: float) -> Ranks | None:
         timeout_s: how long a worker may be without progress, in seconds.
 
     Raises:
+        ArgumentError: averages are too rare for how long processes wait for each other.
         LostWorkerError: the others did not come in time.
     """
     if args.averages:
-        found = join("of AsyncExecutor", _WAITS * timeout_s + (args.average_every_s or 0.0))
+        wait_s = _WAITS * timeout_s
+        if (args.average_every_s or 0.0) >= wait_s:
+            raise ArgumentError(
+                f"average_every_s is {args.average_every_s!r}, and processes wait {wait_s:g} s for each other; make "
+                f"AsyncExecutor(timeout_s=...) more than a fifth of the seconds between two averages"
+            )
+        found = join("of AsyncExecutor", wait_s)
         return found if found.size > 1 else None
     if os.environ.get("RANK") == "0" and os.environ.get("WORLD_SIZE", "1") != "1":
         _logger.warning(

@@ -146,7 +146,7 @@ class _Run:
             error.file, error.batch = os.fsdecode(file), batch  # type: ignore[attr-defined]  # for handlers
             raise
         if boundary.asked:
-            raise KeyboardInterrupt
+            boundary.end()
         return self._looker.stats()
 
     def _average(self, boundary: BatchBoundary) -> None:

@@ -269,11 +269,11 @@ class _Crew:
         is_known = self._key == prepared.key and self._is_idle and len(self._marks) >= count
         return is_known and len(self._supervisor.children) >= workers and self.is_alive
 
-    def run(self, job: Job, fetches: Sequence[Fetch]) -> tuple[list[WorkerStats], bool]:
+    def run(self, job: Job, fetches: Sequence[Fetch]) -> tuple[list[WorkerStats], BatchBoundary]:
         """Do a job with its number of workers; the others wait.
 
         Returns:
-            What each worker did, and whether Ctrl-C has ended the job.
+            What each worker did, and whether Ctrl-C or SIGTERM has ended the job.
         """
         self._is_idle = False
         self._board[:] = 0
@@ -293,7 +293,7 @@ class _Crew:
         finally:
             self._take_marks()
         self._is_idle = True
-        return stats, boundary.asked
+        return stats, boundary
 
     def _average(self) -> None:
         """Average with other processes, and begin the next round."""
@@ -519,14 +519,14 @@ class ProcessEngine:
             BaseException: whatever a worker raised.
         """
         try:
-            stats, asked = self._crew_for(prepared, job).run(job, prepared.fetches.items)
+            stats, boundary = self._crew_for(prepared, job).run(job, prepared.fetches.items)
         except BaseException as error:
             if isinstance(error, MXNetError):
                 _name_file(error, None)  # of those that end while they start
             self.close()
             raise
-        if asked:
-            raise KeyboardInterrupt
+        if boundary.asked:
+            boundary.end()
         return stats
 
     def infer(self, prepared: Prepared, job: Job) -> Iterator[Inferred]:

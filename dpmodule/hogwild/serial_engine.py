@@ -121,7 +121,7 @@ class SerialEngine:
             looker = _Looker(job, boundary, self._gate)
             stats = run(work, job, 0, lambda: next(parts, None), looker, deepcopy(job.metric))
         if boundary.asked:
-            raise KeyboardInterrupt
+            boundary.end()
         return [stats]
 
     def infer(self, prepared: Prepared, job: Job) -> Iterator[Inferred]:

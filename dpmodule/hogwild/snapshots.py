@@ -86,11 +86,13 @@ def save(prefix: str, epoch: int, module: Module, packed: Mapping[str, Any]) -> 
     prefix = os.fspath(prefix)
     text = io.BytesIO()
     run_file.write(text, {**packed["run"], "epoch": epoch})
+    arg_params, aux_params = packed["params"]
     checkpoint.save_checkpoint(
         prefix,
         epoch,
         module.symbol,
-        *packed["params"],
+        arg_params,
+        aux_params,
         states=packed["states"],
         more={checkpoint.run_file(prefix, epoch): text.getvalue()},
     )

@@ -209,7 +209,11 @@ def test_what_does_not_fit_a_snapshot_is_one_error(tmp_path):
 
     with pytest.raises(ArgumentError) as error:
         resumed(counting_net(39), optimizer="adam", batch_size=2)
-    for text in ("'table_weight' was [38, 1], is [39, 1]", "optimizer was ['SGD(", "the batch size was 4, is 2"):
+    for text in (
+        "'table_weight' was [38, 1], is [39, 1]",
+        "optimizer was ['SGD(",
+        "the batch size was 4, is 2",
+    ):
         assert text in str(error.value)
     with pytest.raises(ArgumentError, match=r"1 are missing \(.*lines-1\), 0 are new"):
         resumed(files=files[:1])
@@ -274,6 +278,20 @@ def run_file_time(folder):
 def test_a_killed_run_trains_each_line_once(tmp_path):
     begun, _ = kill_and_resume(tmp_path, "native", 2, (4000, 0, 5000, 1000, 4000, 10_000), 3, 0)
     assert begun  # some process went on in the middle
+
+
+@NATIVE
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, -signal.SIGINT)])
+def test_a_run_ends_after_its_batches_when_asked_to(number, code, tmp_path):
+    write_lines(tmp_path, (4000,) * 8)
+    arguments = (tmp_path, 32_000, 2, "native", 1)
+    with Program("file", TESTS / "helpers" / "counting_run.py", *arguments, OMP_NUM_THREADS="1") as program:
+        end = time.monotonic() + 60
+        while run_file_time(tmp_path) is None and time.monotonic() < end:
+            time.sleep(0.001)
+        program.send_signal(number)
+        assert program.wait() in (code, 130 if code < 0 else code), program.output()[1]
+    assert len(mx.AsyncExecutor.last_snapshot(str(tmp_path / "now")).state["places"]) == 1
 
 
 @pytest.mark.slow

@@ -194,7 +194,7 @@ void Run::train(int worker) {
             trainer.step(batch);
             marker.note(batch);
         }
-        if (gate_.is_spent()) {
+        if (options_.allowed >= 0 && gate_.is_spent()) {
             std::lock_guard<std::mutex> lock(mutex_);
             ended_.notify_all();
         }
