@@ -8,6 +8,7 @@ Parts:
   trainers   the MLP's fit against Lightning and Accelerate
   contexts   two CPU contexts against one
   distributed two processes that train together, against DistributedDataParallel
+  data       pictures and text from files, against torch's DataLoader, NumPy and scikit-learn
   startup    bind, import, peak memory
   passes     what every pass of the executor gains
   compile    Module(compile=True)
@@ -51,6 +52,7 @@ PARTS = {
     "trainers": "trainers",
     "contexts": "contexts",
     "distributed": "distributed",
+    "data": "data",
     "startup": "startup",
     "passes": "passes",
     "compile": "compiled",
