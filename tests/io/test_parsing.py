@@ -227,7 +227,9 @@ def test_several_files_are_one_and_a_missing_one_is_told_first(tmp_path):
     (tmp_path / "a").write_text("1:7 0:1\n2 1:x")
     with pytest.raises(FileError, match="No such file"):
         read_libsvm(f"{tmp_path}/a;{tmp_path}/b", 3)
-    with pytest.raises(FileFormatError, match="a: line 2: '1:x'"):
+    with pytest.raises(
+        FileFormatError, match="a: line 2: '1:x': expected .*; it is at the line's character 3"
+    ):
         read_libsvm(f"{tmp_path}/a", 3)
     (tmp_path / "a").write_text("1:7 0:1\n2 1:5")
     (tmp_path / "b").write_text("\n3\n")
