@@ -234,8 +234,12 @@ def _cut_rows(rows: Rows, begin: int, end: int) -> Rows:
         return rows
     starts = rows.starts[begin : end + 1]
     stored = slice(starts[0], starts[-1])
-    parts = rows.labels[begin:end], rows.values[stored], rows.columns[stored]
-    return Rows(*(part.copy() for part in parts), starts - starts[0])
+    return Rows(
+        rows.labels[begin:end].copy(),
+        rows.values[stored].copy(),
+        rows.columns[stored].copy(),
+        starts - starts[0],
+    )
 
 
 def _sparse(rows: Rows, columns: int) -> Cut:
