@@ -9,6 +9,7 @@ Parts:
   contexts   two CPU contexts against one
   distributed two processes that train together, against DistributedDataParallel
   runs       saving a run, clipping, looking at gradients, and batches that are added up
+  data       pictures and text from files, against torch's DataLoader, NumPy and scikit-learn
   startup    bind, import, peak memory
   passes     what every pass of the executor gains
   compile    Module(compile=True)
@@ -53,6 +54,7 @@ PARTS = {
     "contexts": "contexts",
     "distributed": "distributed",
     "runs": "runs",
+    "data": "data",
     "startup": "startup",
     "passes": "passes",
     "compile": "compiled",

@@ -54,7 +54,7 @@ class StandardDraws:
         return self._words.pop()
 
     def _block(self) -> bytes:
-        """Return the next words; the first ones without a generator, which takes longer to make than most draw from it."""
+        """Return the next words; the first ones without a generator, whose making takes longer than most draws."""
         if self._begun:
             return self._own().bytes(4 * _WORDS)
         self._begun = True

@@ -361,7 +361,7 @@ def _libsvm_by_numpy(data: bytes, columns: int) -> tuple[Array, ...]:
     if b"#" in data:
         data = re.sub(rb"#[^\n]*", b"", data)
     if b"qid:" in data:
-        data = _QUERY.sub(rb"\1", data)
+        data = _QUERY.sub(_without_query, data)
     if not data.endswith(b"\n"):
         data += b"\n"
     raw = np.frombuffer(data, np.uint8)
@@ -410,6 +410,14 @@ def _numbers(data: bytes, begins: Array, held: Array) -> Array:
     raise _BadLine(1, "not a LibSVM file")
 
 
+def _without_query(match: re.Match[bytes]) -> bytes:
+    """Return blanks in place of a query's number, so that what follows stays where it is."""
+    return match[1].ljust(len(match[0]))
+
+
 def _bad_libsvm(data: bytes, at: int, rule: str = "expected column:value behind the label") -> _BadLine:
     word = data[at : at + 60].split(None, 1)[0]
-    return _BadLine(data.count(b"\n", 0, at) + 1, f"{_shown(word)}: {rule}")
+    place = at - data.rfind(b"\n", 0, at)
+    return _BadLine(
+        data.count(b"\n", 0, at) + 1, f"{_shown(word)}: {rule}; it is at the line's character {place}"
+    )

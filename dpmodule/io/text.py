@@ -185,9 +185,10 @@ class LibSVMIter(MXDataIter):
         rows = read_libsvm(o.data_libsvm, o.data_shape[0], o.preprocess_threads)
         count = len(rows.labels)
         begin, end = _part(count, o.num_parts, o.part_index)
-        first = _sparse(_cut_rows(rows, begin, end), o.data_shape[0])
+        rows = _cut_rows(rows, begin, end)
+        first = _sparse(rows, o.data_shape[0])
         if o.label_libsvm in _NONE:
-            second, shape_of_label = _gathered(rows.labels[begin:end], ()), ()
+            second, shape_of_label = _gathered(rows.labels, ()), ()
         else:
             labels = read_libsvm(o.label_libsvm, o.label_shape[0], o.preprocess_threads)
             _check_counts("LibSVMIter", o.label_libsvm, len(labels.labels), o.data_libsvm, count)
@@ -228,14 +229,22 @@ def _part(count: int, parts: int, index: int) -> tuple[int, int]:
 
 
 def _cut_rows(rows: Rows, begin: int, end: int) -> Rows:
+    """Return a part of the rows, which keeps nothing of the others."""
+    if end - begin == len(rows.labels):
+        return rows
     starts = rows.starts[begin : end + 1]
     stored = slice(starts[0], starts[-1])
-    return Rows(rows.labels[begin:end], rows.values[stored], rows.columns[stored], starts - starts[0])
+    return Rows(
+        rows.labels[begin:end].copy(),
+        rows.values[stored].copy(),
+        rows.columns[stored].copy(),
+        starts - starts[0],
+    )
 
 
 def _sparse(rows: Rows, columns: int) -> Cut:
     """Return what makes sparse arrays of rows."""
-    values, places, starts = (torch.from_numpy(part.copy()) for part in rows[1:])
+    values, places, starts = map(torch.from_numpy, rows[1:])
 
     def cut(numbers: torch.Tensor) -> CSRNDArray:
         begins = starts[numbers]

@@ -65,6 +65,8 @@ class _Detector:
         height, width, channels = image.shape
         label.fill_(o.label_pad_value)
         label[: _HEAD - 1] = torch.tensor([channels, height, width], dtype=torch.float32)
+        if (height, width) != data.shape[1:]:
+            data.zero_()
         data[:, :height, :width] = image.permute(2, 0, 1)
         if self._center is not None:
             data.sub_(self._center)

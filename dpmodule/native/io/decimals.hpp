@@ -53,6 +53,18 @@ inline const char *read_number(const char *at, const char *limit, double &value)
 // How many characters before the end of a number `read_short_decimal` looks at.
 inline constexpr std::ptrdiff_t short_decimal_reach = 17;
 
+#if defined(__x86_64__)
+// The number that sixteen digits make: pairs, fours, eights, all.
+inline std::uint64_t sixteen_digits(__m128i digits) noexcept {
+    const __m128i first = _mm_and_si128(digits, _mm_set1_epi16(0xFF)), second = _mm_srli_epi16(digits, 8);
+    const __m128i pairs = _mm_add_epi16(_mm_mullo_epi16(first, _mm_set1_epi16(10)), second);
+    const __m128i fours = _mm_madd_epi16(pairs, _mm_set1_epi32(100 | 1 << 16));
+    const __m128i eights = _mm_madd_epi16(_mm_packs_epi32(fours, fours), _mm_set1_epi32(10000 | 1 << 16));
+    const auto both = static_cast<std::uint64_t>(_mm_cvtsi128_si64(eights));
+    return (both & 0xFFFFFFFFu) * powers_of_ten[8] + (both >> 32);
+}
+#endif
+
 // Reads digits with a point or none, behind a minus or not, 16 characters at most; false if that is not what stands between
 // two places. Data's signs and lengths come as they like, and branches on them would often go wrong: the digits are moved
 // to the right end of 16 bytes, the point squeezed out, whatever there is.
@@ -80,13 +92,13 @@ inline bool read_short_decimal(const char *begin, const char *end, double &value
     const __m128i digits = _mm_and_si128(_mm_sub_epi8(text, _mm_set1_epi8('0')), inside);
     const __m128i nine = _mm_set1_epi8(9);
     if (_mm_movemask_epi8(_mm_cmpeq_epi8(_mm_max_epu8(digits, nine), nine)) != 0xFFFF) return false;
-    const auto upper = static_cast<std::uint64_t>(_mm_cvtsi128_si64(digits));
-    const auto lower = static_cast<std::uint64_t>(_mm_cvtsi128_si64(_mm_unpackhi_epi64(digits, digits)));
-    const std::uint64_t mantissa =
-        dpmodule::detail::eight_digits(upper) * powers_of_ten[8] + dpmodule::detail::eight_digits(lower);
+    const std::uint64_t mantissa = sixteen_digits(digits);
     if (mantissa > 1ull << 53) return false;
-    const double size_of_it = static_cast<double>(mantissa) / powers[has_point ? 15 - point : 0];
-    value = std::copysign(size_of_it, minus ? -1.0 : 1.0);
+    const double size_of_it = static_cast<double>(static_cast<std::int64_t>(mantissa)) / powers[has_point ? 15 - point : 0];
+    std::uint64_t bits;
+    std::memcpy(&bits, &size_of_it, sizeof bits);
+    bits |= static_cast<std::uint64_t>(minus) << 63;
+    std::memcpy(&value, &bits, sizeof bits);
     return true;
 #else
     (void)begin, (void)end, (void)value;
