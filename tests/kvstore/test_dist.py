@@ -96,7 +96,7 @@ def test_three_processes_share_a_store():
 
 
 SAME = """
-long = sys.argv[1] == "True"
+long = sys.argv[2] == "True"
 for i, (net, words, optimizer, options) in enumerate([
     (mlp(), False, "sgd", {}),
     (mlp(), False, "adam", {}),
@@ -237,15 +237,6 @@ except ArgumentError as error:
 """
 
 
-@pytest.mark.parametrize("long", [False, pytest.param(True, marks=pytest.mark.slow)])
-def test_two_processes_train_as_one_does_with_twice_the_batch(long):
-    run_ranks(BEGIN + SAME, 2, long)
-
-
-def test_all_processes_leave_out_what_one_has_to():
-    run_ranks(BEGIN + LEFT_OUT, 2)
-
-
 RESUME = """
 import signal
 x, y = data(rows=90)
@@ -289,8 +280,13 @@ assert [row["batch"] for row in history] == [6, 1]
 """
 
 
-def test_runs_end_together_and_are_resumed_bit_for_bit(tmp_path):
-    run_ranks(BEGIN + RESUME, 2, tmp_path)
+@pytest.mark.parametrize("long", [False, pytest.param(True, marks=pytest.mark.slow)])
+def test_two_processes(long, tmp_path):
+    """They train as one does, leave out together what one of them has to, and go on bit for bit.
+
+    One test, as processes take longer to start than all of that.
+    """
+    run_ranks(BEGIN + SAME + LEFT_OUT + RESUME, 2, tmp_path, long)
     alone = mx.mod.Module(mlp())
     with pytest.raises(ArgumentError, match="the number of processes was 2, is 1"):
         alone.fit(
@@ -318,7 +314,12 @@ except LostWorkerError as error:
 
 
 @pytest.mark.parametrize(
-    ("who", "how", "timeout_s"), [(1, "SIGKILL", 300), (0, "SIGKILL", 300), (2, "SIGSTOP", 2)]
+    ("who", "how", "timeout_s"),
+    [
+        pytest.param(1, "SIGKILL", 300, marks=pytest.mark.slow),
+        (0, "SIGKILL", 300),  # the others ask its store who is gone
+        (2, "SIGSTOP", 2),
+    ],
 )
 def test_the_others_name_a_process_that_is_lost(who, how, timeout_s):
     with ranks(BEGIN + LOST, 3, who, how, timeout_s) as programs:
@@ -326,6 +327,41 @@ def test_the_others_name_a_process_that_is_lost(who, how, timeout_s):
         assert [program.wait(60) for program in others] == [0, 0]
         for program in others:
             assert f"of 3: rank {who} is gone or stopped" in program.output()[0]
+
+
+def run_torchrun(*arguments, **options):
+    first = ["torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+    return run_module(*first, *arguments, OMP_NUM_THREADS="1", **options)
+
+
+@pytest.mark.slow
+def test_torchrun_starts_all_again_after_a_kill_and_they_end_in_the_same_bits(tmp_path):
+    program = TESTS / "helpers" / "restarted.py"
+    for name, kills in ("whole", ()), ("killed", (5, 9, 14)):
+        done = run_torchrun("--max-restarts", 3, program, tmp_path / name, *kills, cwd=tmp_path)
+        assert done.returncode == 0, done.stdout + done.stderr
+    whole, killed = (np.load(tmp_path / f"{name}-end.npz") for name in ("whole", "killed"))
+    assert len(whole.files) == 8
+    for name in whole.files:
+        np.testing.assert_array_equal(whole[name], killed[name])
+
+
+GPUS = """
+module, _ = train(
+    mlp(), *part(*data(rows=40), 8, rank, size), create("dist_device_sync", bucket_mb=1e-5), context=mx.gpu(rank % 2)
+)
+values = everywhere(params(module))
+alone, _ = train(mlp(), *data(rows=40), 8, "device", context=mx.gpu(rank % 2))
+for name, value in params(alone).items():
+    np.testing.assert_array_equal(values[0][name], values[1][name])
+    np.testing.assert_allclose(values[0][name], value, atol=1e-5)
+"""
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(torch.cuda.device_count() < 2, reason="NCCL wants a GPU for each process")
+def test_gradients_on_gpus_are_added_up_there():
+    run_ranks(BEGIN + GPUS, 2)
 
 
 # one process
@@ -405,14 +441,6 @@ def test_codes_of_two_bits(shape):
 def test_torchrun_starts_it(program, tmp_path):
     if program[0] != "-m":
         program = [str(TESTS.parent / program[0]), *program[1:]]
-    done = run_module(
-        "torch.distributed.run",
-        "--standalone",
-        "--nproc-per-node",
-        "2",
-        *program,
-        cwd=tmp_path,
-        OMP_NUM_THREADS="1",
-    )
+    done = run_torchrun(*program, cwd=tmp_path)
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stdout.count("accuracy") == 1
