@@ -299,8 +299,9 @@ def _rendezvous(timeout: timedelta) -> dict[str, Any]:
     start = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
     if start == "0" or os.environ.get("LOCAL_WORLD_SIZE") != os.environ["WORLD_SIZE"]:
         return {}
-    store, rank, size = next(rendezvous("env://", timeout=timeout))  # type: ignore[no-untyped-call]
-    return {"store": dist.PrefixStore(f"start{start}", store), "rank": rank, "world_size": size}
+    store, rank, size = next(rendezvous("env://", timeout=timeout))
+    own = dist.PrefixStore(f"start{start}", store)  # type: ignore[attr-defined]
+    return {"store": own, "rank": rank, "world_size": size}
 
 
 def _leave() -> None:
