@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
+from torch.distributed.rendezvous import rendezvous
 
 from .. import generators
 from ..base import ArgumentError, LostWorkerError
@@ -282,14 +283,29 @@ def _backend() -> str:
 
 
 def _initialize(timeout_s: float) -> None:
+    timeout = timedelta(seconds=timeout_s)
     try:
-        dist.init_process_group(_backend(), timeout=timedelta(seconds=timeout_s))
+        dist.init_process_group(_backend(), timeout=timeout, **_rendezvous(timeout))
     except (RuntimeError, ValueError) as error:
         wanted = ", ".join(f"{name}={os.environ[name]}" for name in _VARIABLES)
         raise LostWorkerError(
             f"the processes did not find each other within {timeout_s:g} s ({wanted}): {str(error).splitlines()[0]}"
         ) from error
     atexit.register(_leave)
+
+
+def _rendezvous(timeout: timedelta) -> dict[str, Any]:
+    """Return where processes meet that torchrun has started again; nothing if torch finds it by itself.
+
+    torch 2.13 has them meet in the store of the start before, where they find addresses of processes that are gone.
+    Keys with the number of the start are new. Over several machines the numbers may differ.
+    """
+    start = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
+    if start == "0" or os.environ.get("LOCAL_WORLD_SIZE") != os.environ["WORLD_SIZE"]:
+        return {}
+    store, rank, size = next(rendezvous("env://", timeout=timeout))
+    own = dist.PrefixStore(f"start{start}", store)  # type: ignore[attr-defined]
+    return {"store": own, "rank": rank, "world_size": size}
 
 
 def _leave() -> None:

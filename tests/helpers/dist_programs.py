@@ -1,10 +1,26 @@
 """Small trainings that one process, and two or three with parts of its batches, are to do alike."""
 
+from contextlib import contextmanager
+from unittest import mock
+
 import numpy as np
+import torch.distributed as dist
 
 import dpmodule as mx
+from dpmodule.executor import Executor
 
-__all__ = ["OPTIMIZERS", "data", "embedding", "mlp", "params", "part", "train"]
+__all__ = [
+    "OPTIMIZERS",
+    "Lengths",
+    "by_length",
+    "data",
+    "early_sums",
+    "embedding",
+    "mlp",
+    "params",
+    "part",
+    "train",
+]
 
 OPTIMIZERS = {
     "sgd": ("sgd", {"learning_rate": 0.1, "momentum": 0.9, "wd": 1e-3}),
@@ -65,3 +81,61 @@ def train(net, x, y, batch, kvstore, optimizer="sgd", epochs=2, context=None, **
         **options,
     )
     return module, history
+
+
+def by_length(length):
+    """Return a network for rows of some length, as a `BucketingModule` asks for it."""
+    table = mx.sym.Embedding(mx.sym.Variable("data"), input_dim=20, output_dim=6, name="table")
+    net = mx.sym.FullyConnected(mx.sym.mean(table, axis=1), num_hidden=3, name="out")
+    return mx.sym.SoftmaxOutput(net, name="softmax"), ("data",), ("softmax_label",)
+
+
+class Lengths(mx.io.DataIter):
+    """Gives eight batches of two rows of words of 4, 6 or 8, in an order that the seed decides."""
+
+    def __init__(self, seed):
+        super().__init__(2)
+        self.provide_data, self.provide_label = [("data", (2, 8))], [("softmax_label", (2,))]
+        self.default_bucket_key = 8
+        self._seed = seed
+        self.reset()
+
+    def reset(self):
+        random = np.random.RandomState(self._seed)
+        self._left = [random.randint(0, 20, (2, length)) for length in random.choice([4, 6, 8], 8)]
+
+    def next(self):
+        if not self._left:
+            raise StopIteration
+        words = self._left.pop()
+        label = mx.nd.array(words[:, 0] % 3)
+        return mx.io.DataBatch(
+            [mx.nd.array(words)],
+            [label],
+            bucket_key=words.shape[1],
+            provide_data=[("data", words.shape)],
+            provide_label=[("softmax_label", (2,))],
+        )
+
+
+@contextmanager
+def early_sums():
+    """Yield a list of the sizes of what begins to be added up over processes while backward runs."""
+    found, running = [], []
+    backward, all_reduce = Executor.backward, dist.all_reduce
+
+    def noted_backward(*given, **named):
+        running.append(True)
+        backward(*given, **named)
+        running.pop()
+
+    def noted_sum(flat, **named):
+        if running:
+            found.append(flat.numel())
+        return all_reduce(flat, **named)
+
+    with (
+        mock.patch.object(Executor, "backward", noted_backward),
+        mock.patch.object(dist, "all_reduce", noted_sum),
+    ):
+        yield found

@@ -96,20 +96,24 @@ def test_three_processes_share_a_store():
 
 
 SAME = """
-for net, words, optimizer, options in [
+long = sys.argv[2] == "True"
+for i, (net, words, optimizer, options) in enumerate([
     (mlp(), False, "sgd", {}),
     (mlp(), False, "adam", {}),
     (mlp(), False, "sgd", {"clip_global_norm": 0.05}),
     (mlp(), False, "adam", {"accumulate": 3}),
     (embedding(), True, "sgd", {}),
     (embedding(), True, "adam", {}),
-]:
+]):
     x, y = data(words, 40)
     alone, history = train(net, x, y, 8, "local", optimizer, **options)
     own_x, own_y, batch = part(x, y, 8, rank, size)
-    for inside in "10":
+    for inside in "10" if long else str(i % 2):
         os.environ["MXNET_UPDATE_ON_KVSTORE"] = inside
-        module, together = train(net, own_x, own_y, batch, create(), optimizer, **options)
+        store = create(bucket_mb=1e-5)
+        with early_sums() as early:
+            module, together = train(net, own_x, own_y, batch, store, optimizer, **options)
+        assert bool(early) is ("accumulate" not in options)
         assert (module.updates.updater is None) is (inside == "1")
         values = everywhere(params(module))
         for name, value in params(alone).items():
@@ -117,7 +121,9 @@ for net, words, optimizer, options in [
             if rank == 0:  # other ranks begin with other numbers when they are alone
                 np.testing.assert_allclose(values[0][name], value, atol=1e-6, err_msg=name)
         assert rank or together["train-accuracy"] == history["train-accuracy"]
-        devices, _ = train(net, own_x, own_y, batch, create(), optimizer, context=[mx.cpu(0), mx.cpu(1)], **options)
+    if long or i in (2, 5):
+        two = [mx.cpu(0), mx.cpu(1)]
+        devices, _ = train(net, own_x, own_y, batch, create(), optimizer, context=two, **options)
         for name, value in params(devices).items():
             np.testing.assert_allclose(value, values[0][name], atol=1e-6)
 
@@ -141,22 +147,94 @@ assert draws[0] != draws[1]
 mx.random.seed(1)
 draws = everywhere(mx.random.uniform(shape=(3,)).asnumpy().tolist())
 assert draws[0] != draws[1]
-
-# what is not finite in one process is left out in both
-x[9] = np.nan
-own_x, own_y, batch = part(x, y, 8, rank, size)  # row 9 is in a batch of rank 0
-module, _ = train(mlp(), own_x, own_y, batch, create(), on_nonfinite="skip", epochs=1)
-assert module.optimizer.num_update == 4 and np.isfinite(params(module)["one_weight"]).all()
-try:
-    train(mlp(), own_x, own_y, batch, create())
-    raise SystemExit("no error")
-except mx.base.NonFiniteError as error:
-    assert ("another process" in str(error)) is (rank == 1)
 """
 
 
-def test_two_processes_train_as_one_does_with_twice_the_batch():
-    run_ranks(BEGIN + SAME, 2)
+LEFT_OUT = """
+# what is not finite in one process is left out in both, also if some of it has gone while backward ran
+x, y = data(rows=40)
+x[9] = np.nan
+own_x, own_y, batch = part(x, y, 8, rank, size)  # row 9 is in a batch of rank 0
+for options in {}, {"accumulate": 2}:
+    small = create(bucket_mb=1e-5)
+    module, _ = train(mlp(), own_x, own_y, batch, small, on_nonfinite="skip", epochs=1, **options)
+    assert module.optimizer.num_update == (3 if options else 4)  # rank 1 has a rest
+    values = everywhere(params(module))
+    for name, value in values[0].items():
+        assert np.isfinite(value).all() and (value == values[1][name]).all()
+    try:
+        train(mlp(), own_x, own_y, batch, create(bucket_mb=1e-5), **options)
+        raise SystemExit("no error")
+    except mx.base.NonFiniteError as error:
+        assert ("another process" in str(error)) is (rank == 1)
+
+# so is what is too large for float16, and the scale of the loss is that of all
+x, y = data(rows=48)
+x *= 0.01
+own_x, own_y = x[rank::2], y[rank::2]
+if rank == 1:
+    own_x[9] = 100
+for options in {}, {"accumulate": 2}, {"clip_global_norm": 0.1}:
+    scales, small = [], create(bucket_mb=1e-5)
+    module = mx.mod.Module(mlp(), amp="fp16", context=mx.cpu())
+    module.fit(
+        mx.io.NDArrayIter(own_x, own_y, 4), kvstore=small, num_epoch=2, initializer=mx.init.Xavier(),
+        batch_end_callback=lambda param: scales.append(module.loss_scales()[0].value), **options,
+    )
+    every = everywhere((scales, module.optimizer.num_update, {k: v.tolist() for k, v in params(module).items()}))
+    assert every[0] == every[1]
+    assert scales[-1] < scales[0] and np.isfinite(params(module)["one_weight"]).all()
+    assert 0 < module.optimizer.num_update < (6 if options.get("accumulate") else 12)
+
+# and in loops by hand
+module = mx.mod.Module(mlp(), amp="fp16", context=mx.cpu())
+module.bind([("data", (4, 5))], [("softmax_label", (4,))])
+module.init_params(mx.init.Xavier())
+module.init_optimizer(create(bucket_mb=1e-5))
+for i in range(9):
+    scale = module.loss_scales()[0].value
+    batch = mx.io.DataBatch([mx.nd.full((4, 5), 1e-3)], [mx.nd.zeros((4,))])
+    module.announce_update()
+    module.forward_backward(batch)
+    if rank == 0 and i == 7:
+        module.store.grad("two_weight", 0)[:] = np.inf
+    module.update()
+    assert i < 5 or module.loss_scales()[0].value == (scale / 2 if i == 7 else scale)
+assert 3 <= module.optimizer.num_update < 9
+
+# gradients that do not come, dropout and uneven parts: the bits do not depend on what goes early
+x, y = data(rows=40)
+mine = slice(0, 12) if rank else slice(12, 40)
+found = []
+for bucket_mb in 1e-5, 64:
+    mx.random.seed(5)
+    module = mx.mod.Module(mlp(0.3, norm=True), context=mx.cpu(), fixed_param_names=["two_bias"])
+    kvstore = create(bucket_mb=bucket_mb)
+    with early_sums() as early:
+        module.fit(mx.io.NDArrayIter(x[mine], y[mine], 4), kvstore=kvstore, optimizer="adam", num_epoch=2)
+    assert bool(early) is (bucket_mb < 1)
+    found.append(params(module))
+assert all((found[0][name] == found[1][name]).all() for name in found[0])
+
+# buckets of a network, another one in each process
+found = []
+for bucket_mb in 1e-5, 64:
+    mx.random.seed(5)
+    module = mx.mod.BucketingModule(by_length, default_bucket_key=8, context=mx.cpu())
+    with early_sums() as early:
+        module.fit(Lengths(seed=rank), kvstore=create(bucket_mb=bucket_mb), num_epoch=2)
+    assert bool(early) is (bucket_mb < 1)
+    found.append(params(module))
+values = everywhere(found[0])
+for name, value in found[1].items():
+    assert (value == values[0][name]).all() and (value == values[1][name]).all()
+
+try:
+    create(bucket_mb=1 + rank).init("w", mx.nd.zeros((2,)))
+    raise SystemExit("no error")
+except ArgumentError as error:
+    assert "bucket_mb is 1, 2 in ranks 0 to 1" in str(error)
+"""
 
 
 RESUME = """
@@ -202,8 +280,13 @@ assert [row["batch"] for row in history] == [6, 1]
 """
 
 
-def test_runs_end_together_and_are_resumed_bit_for_bit(tmp_path):
-    run_ranks(BEGIN + RESUME, 2, tmp_path)
+@pytest.mark.parametrize("long", [False, pytest.param(True, marks=pytest.mark.slow)])
+def test_two_processes(long, tmp_path):
+    """They train as one does, leave out together what one of them has to, and go on bit for bit.
+
+    One test, as processes take longer to start than all of that.
+    """
+    run_ranks(BEGIN + SAME + LEFT_OUT + RESUME, 2, tmp_path, long)
     alone = mx.mod.Module(mlp())
     with pytest.raises(ArgumentError, match="the number of processes was 2, is 1"):
         alone.fit(
@@ -231,7 +314,12 @@ except LostWorkerError as error:
 
 
 @pytest.mark.parametrize(
-    ("who", "how", "timeout_s"), [(1, "SIGKILL", 300), (0, "SIGKILL", 300), (2, "SIGSTOP", 2)]
+    ("who", "how", "timeout_s"),
+    [
+        pytest.param(1, "SIGKILL", 300, marks=pytest.mark.slow),
+        (0, "SIGKILL", 300),  # the others ask its store who is gone
+        (2, "SIGSTOP", 2),
+    ],
 )
 def test_the_others_name_a_process_that_is_lost(who, how, timeout_s):
     with ranks(BEGIN + LOST, 3, who, how, timeout_s) as programs:
@@ -239,6 +327,41 @@ def test_the_others_name_a_process_that_is_lost(who, how, timeout_s):
         assert [program.wait(60) for program in others] == [0, 0]
         for program in others:
             assert f"of 3: rank {who} is gone or stopped" in program.output()[0]
+
+
+def run_torchrun(*arguments, **options):
+    first = ["torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+    return run_module(*first, *arguments, OMP_NUM_THREADS="1", **options)
+
+
+@pytest.mark.slow
+def test_torchrun_starts_all_again_after_a_kill_and_they_end_in_the_same_bits(tmp_path):
+    program = TESTS / "helpers" / "restarted.py"
+    for name, kills in ("whole", ()), ("killed", (5, 9, 14)):
+        done = run_torchrun("--max-restarts", 3, program, tmp_path / name, *kills, cwd=tmp_path)
+        assert done.returncode == 0, done.stdout + done.stderr
+    whole, killed = (np.load(tmp_path / f"{name}-end.npz") for name in ("whole", "killed"))
+    assert len(whole.files) == 8
+    for name in whole.files:
+        np.testing.assert_array_equal(whole[name], killed[name])
+
+
+GPUS = """
+module, _ = train(
+    mlp(), *part(*data(rows=40), 8, rank, size), create("dist_device_sync", bucket_mb=1e-5), context=mx.gpu(rank % 2)
+)
+values = everywhere(params(module))
+alone, _ = train(mlp(), *data(rows=40), 8, "device", context=mx.gpu(rank % 2))
+for name, value in params(alone).items():
+    np.testing.assert_array_equal(values[0][name], values[1][name])
+    np.testing.assert_allclose(values[0][name], value, atol=1e-5)
+"""
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(torch.cuda.device_count() < 2, reason="NCCL wants a GPU for each process")
+def test_gradients_on_gpus_are_added_up_there():
+    run_ranks(BEGIN + GPUS, 2)
 
 
 # one process
@@ -318,14 +441,6 @@ def test_codes_of_two_bits(shape):
 def test_torchrun_starts_it(program, tmp_path):
     if program[0] != "-m":
         program = [str(TESTS.parent / program[0]), *program[1:]]
-    done = run_module(
-        "torch.distributed.run",
-        "--standalone",
-        "--nproc-per-node",
-        "2",
-        *program,
-        cwd=tmp_path,
-        OMP_NUM_THREADS="1",
-    )
+    done = run_torchrun(*program, cwd=tmp_path)
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stdout.count("accuracy") == 1
