@@ -71,11 +71,12 @@ from numpy.typing import NDArray
 
 from .arena import Pool
 from .base_graph import BaseGraph, Marks
-from .engine import Engine, Options
+from .batches import Options
+from .engine import Engine
 from .entered import entered
 from .ops.source import CONSTANT, INPUT, PARAMETER, READING
 from .ops.spec import Dim, Op
-from .schedule import Plan
+from .plan import Plan
 from .signature import Signature, Table
 
 __all__ = ["END", "Graph"]

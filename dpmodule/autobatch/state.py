@@ -9,7 +9,7 @@ import torch
 from .. import native
 from ..context import cpu
 from ..generators import generator
-from .engine import Options
+from .batches import Options
 from .errors import ArgumentError
 from .graph import Graph
 from .native_graph import NativeGraph
