@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 import weakref
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,11 +19,12 @@ from .base_graph import BaseGraph, Marks
 from .entered import entered
 from .errors import StateError
 from .native_calls import Caller, CallKind
-from .native_names import OP, kernel_name
+from .native_names import OP, SOURCES, kernel_name
 from .native_nodes import NativeNodes, as_buffer
 from .native_parameters import NativeParameters
 from .ops.source import PARAMETER
 from .ops.spec import Dim, Op
+from .ran import FEW, RanBatch, inputs_of, known_as, way_of
 
 __all__ = ["NativeGraph"]
 
@@ -69,6 +71,9 @@ class NativeGraph(BaseGraph):
         options: what `configure` sets.
         version: that of the first graph.
     """
+
+    engine_name = "native"
+    """As `configure` takes it."""
 
     LIMIT = 50_000
     """So many signatures are kept from graph to graph."""
@@ -365,6 +370,49 @@ class NativeGraph(BaseGraph):
         is_part = op in (OP["affine"], OP["lstm"])
         dims = [self._parameters.dim(each) for each in parameters if is_part and each >= 0]
         return Operation(name, parameters, tuple(dims), None)
+
+    def ran(self) -> list[RanBatch]:
+        """Return the batches that were run since the graph was begun, in order."""
+        return list(self._ran())
+
+    def _ran(self) -> Iterator[RanBatch]:
+        for signatures, count, repeats, forward, nodes in self.machine.batches():
+            operations = [self.operation(signature) for signature in signatures]
+            (*_, last) = operations
+            call = last.call
+            if last.name in SOURCES or (call is not None and not call.dims):
+                continue
+            operation = " + ".join(known_as(each.name) for each in operations)
+            dims = [dim for each in operations for dim in each.dims]
+            dims += [self.dim(node) for node in nodes if node >= 0]
+            if len(dims) > FEW and len(set(dims)) == 1:
+                del dims[1:]
+            out = self.machine.describe(signatures[-1])
+            yield RanBatch(
+                kind=signatures,
+                operation=operation,
+                dims=tuple(dims) if call is None else inputs_of(call.op, call.attrs, call.dims),
+                out=Dim(tuple(out[2]), out[3]),
+                parameters=tuple(each.parameters for each in operations),
+                others=tuple(each.call.attrs for each in operations if each.call is not None),
+                nodes=(count + repeats) * (operation.count(" + ") + 1),
+                calls=count,
+                forward=forward,
+                repeats=repeats,
+                apart="" if call is None else call.op.apart,
+                way="" if call is None else way_of(call.op, call.attrs, call.dims),
+            )
+
+    @property
+    def computed(self) -> int:
+        """All nodes before this one have been computed, but for those that could not be."""
+        found: int = self.machine.computed
+        return found
+
+    @property
+    def is_batched(self) -> bool:
+        """Whether nodes are computed together."""
+        return bool(self.machine.batched)
 
     def seconds(self) -> dict[str, float]:
         """Return the time spent since `renew`, in seconds, by "build" (between runs), "schedule", "run", "backward"."""

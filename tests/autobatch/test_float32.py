@@ -11,6 +11,7 @@ import pytest
 import dpmodule.autobatch as dy
 from dpmodule.autobatch.ops import spec
 from helpers.autobatch_cases import BATCHED, CASES, total, values
+from helpers.described import described_cases
 from helpers.walk import walks
 
 MORE = {
@@ -18,7 +19,7 @@ MORE = {
     "number_divided": (("pos",), lambda dy, x: 2.0 / x),
     "number_power": (("a",), lambda dy, x: 2.0**x),
 }
-ALL = {**CASES, **BATCHED, **MORE}
+ALL = {**CASES, **BATCHED, **MORE, **described_cases()}
 # operations whose gradient is not that of their value: what it is the gradient of
 STANDS_FOR = {
     **dict.fromkeys(["nobackprop", "round", "ceil", "argmax"], lambda dy, x: x * 0.0),

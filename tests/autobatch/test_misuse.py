@@ -8,7 +8,8 @@ import os
 import pytest
 
 import dpmodule.autobatch as dy
-from dpmodule.autobatch.ops.spec import find, names
+from dpmodule.autobatch.ops.spec import names
+from helpers.described import add_right_calls
 from helpers.misuse import INTERNAL, RIGHT, Runner, are_alike, right_calls, wrong_calls
 from helpers.programs import run_program
 
@@ -38,10 +39,7 @@ ONCE_DIFFERENT = [
 ]
 """What one engine took or refused in other words, or raised an error of torch's."""
 
-for record in map(find, names()):
-    # what DyNet does not have, and so the helper does not know, is called as its record says
-    if record.text:
-        RIGHT.setdefault(record.name, [f"dy.{record.name}(X(3){', 0.5' if record.argument else ''})"])
+add_right_calls()
 
 
 @pytest.fixture(autouse=True)
@@ -88,8 +86,10 @@ def test_both_engines_refuse_very_many_alike():
 PROGRAM = """
 import json
 import dpmodule.autobatch as dy
+from helpers.described import add_right_calls
 from helpers.misuse import Runner, right_calls, wrong_calls
 
+add_right_calls()
 runner = Runner(dy)
 calls = [*{more!r}, *right_calls(), *wrong_calls({count}, seed={seed})]
 print(json.dumps([runner.run(call)[:2] for call in calls]))
