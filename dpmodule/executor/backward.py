@@ -37,8 +37,8 @@ class _Gate:
 
     __slots__ = ("listener",)
 
-    def __init__(self) -> None:
-        self.listener: Listener | None = None
+    def __init__(self, listener: Listener | None) -> None:
+        self.listener = listener
 
     def tell(self, name: str, grad: torch.Tensor | None) -> None:
         listener = self.listener
@@ -78,7 +78,7 @@ class Backward:
             for i, (_, name, grad) in enumerate(wanted)
             if not self.adds[i] and not is_sparse(grad) and grad.raw.is_floating_point()
         ]
-        self._gate = _Gate()
+        self._gate = _Gate(None)
         self._hooked: dict[int, tuple[Any, Any]] = {}
         self._ignores_gradient = [
             node.op is not None and not node.op.wants_head(node.a) for node, _ in graph.heads

@@ -691,7 +691,9 @@ def test_what_compression_owes_is_saved(tmp_path):
             tmp_path,
             prefix="whole",
             kvstore="device",
-            module=partial(mx.mod.Module, classifier(), context=[mx.cpu(0), mx.cpu(1)], compression_params=other),
+            module=partial(
+                mx.mod.Module, classifier(), context=[mx.cpu(0), mx.cpu(1)], compression_params=other
+            ),
         )
 
 
