@@ -35,13 +35,16 @@ Listener = Callable[[str, torch.Tensor | None], None]
 class _Gate:
     """Lets a listener hear of gradients, in one backward; made apart so that hooks hold nothing but this."""
 
-    __slots__ = ("listener",)
-
     def __init__(self) -> None:
-        self.listener: Listener | None = None
+        self.open_to(None)
+
+    def open_to(self, listener: Listener | None) -> None:
+        """Let a listener hear what is told from now on; None: nobody."""
+        self._listener = listener
 
     def tell(self, name: str, grad: torch.Tensor | None) -> None:
-        listener = self.listener
+        """Tell the listener."""
+        listener = self._listener
         if listener is not None:
             listener(name, grad)
 
@@ -133,7 +136,7 @@ class Backward:
                     handle.remove()
                 hook = alias.register_hook(partial(self._gate.tell, name))  # type: ignore[no-untyped-call]
                 self._hooked[i] = alias, hook
-        self._gate.listener = listener
+        self._gate.open_to(listener)
 
     def gradients(
         self, run: Run, starts: Starts, listener: Listener | None = None
@@ -167,7 +170,8 @@ class Backward:
                 error, program, self._graph, self._shapes, run.values, (env, shaped), heads
             ) from error
         finally:
-            self._gate.listener = None
+            if listener is not None:
+                self._gate.open_to(None)
         if len(leaves) == len(run.aliases):
             return found
         rest = iter(found)
