@@ -35,13 +35,16 @@ Listener = Callable[[str, torch.Tensor | None], None]
 class _Gate:
     """Lets a listener hear of gradients, in one backward; made apart so that hooks hold nothing but this."""
 
-    __slots__ = ("listener",)
+    def __init__(self) -> None:
+        self.open_to(None)
 
-    def __init__(self, listener: Listener | None) -> None:
-        self.listener = listener
+    def open_to(self, listener: Listener | None) -> None:
+        """Let a listener hear what is told from now on; None: nobody."""
+        self._listener = listener
 
     def tell(self, name: str, grad: torch.Tensor | None) -> None:
-        listener = self.listener
+        """Tell the listener."""
+        listener = self._listener
         if listener is not None:
             listener(name, grad)
 
@@ -78,7 +81,7 @@ class Backward:
             for i, (_, name, grad) in enumerate(wanted)
             if not self.adds[i] and not is_sparse(grad) and grad.raw.is_floating_point()
         ]
-        self._gate = _Gate(None)
+        self._gate = _Gate()
         self._hooked: dict[int, tuple[Any, Any]] = {}
         self._ignores_gradient = [
             node.op is not None and not node.op.wants_head(node.a) for node, _ in graph.heads
@@ -133,7 +136,7 @@ class Backward:
                     handle.remove()
                 hook = alias.register_hook(partial(self._gate.tell, name))  # type: ignore[no-untyped-call]
                 self._hooked[i] = alias, hook
-        self._gate.listener = listener
+        self._gate.open_to(listener)
 
     def gradients(
         self, run: Run, starts: Starts, listener: Listener | None = None
@@ -167,7 +170,8 @@ class Backward:
                 error, program, self._graph, self._shapes, run.values, (env, shaped), heads
             ) from error
         finally:
-            self._gate.listener = None
+            if listener is not None:
+                self._gate.open_to(None)
         if len(leaves) == len(run.aliases):
             return found
         rest = iter(found)
