@@ -415,6 +415,10 @@ class BaseModule:
         """Return the name of a parameter whose gradient of the last backward is not finite; None if none is known."""
         return None
 
+    def bad_node(self) -> str | None:
+        """Return what of the last forward is not finite first, by the name of its node; None if that is not known."""
+        return None
+
     def overflows(self) -> bool:
         """Say whether gradients of the last backward are too large for float16, and leave everything as it is."""
         return False

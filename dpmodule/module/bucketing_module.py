@@ -420,6 +420,10 @@ class BucketingModule(BaseModule):
         return self._curr_module.bad_gradient()
 
     @override
+    def bad_node(self) -> str | None:
+        return self._curr_module.bad_node()
+
+    @override
     def overflows(self) -> bool:
         return self._curr_module.overflows()
 

@@ -8,8 +8,9 @@ from typing import Any
 
 import torch
 
-from .. import native
+from .. import generators, native
 from ..base import ArgumentError, NonFiniteError
+from ..executor import Executor
 from ..executor.sparse_arrays import is_sparse
 from ..ndarray import NDArray
 from .protocol import Trainable
@@ -19,6 +20,7 @@ __all__ = [
     "RowWatch",
     "are_finite",
     "check_choice",
+    "first_bad_node",
     "first_nonfinite",
     "names_of_nonfinite",
     "samples_in",
@@ -73,6 +75,30 @@ def first_nonfinite(module: Trainable) -> str | None:
             return f"output {names[number]!r}" if number < len(names) else "the loss"
     name = module.bad_gradient()
     return None if name is None else f"the gradient of {name!r}"
+
+
+def first_bad_node(executor: Executor) -> str | None:
+    """Return the name of the node from which on something is NaN or infinite, None if nothing is.
+
+    Runs forward again, with other random numbers than before, and leaves the generators as they are.
+
+    Args:
+        executor: has run a batch, which still lies in its arrays.
+    """
+    found: list[str] = []
+
+    def look(name: str, array: NDArray) -> None:
+        if not found and not are_finite(_stored(array)):
+            found.append(name)
+
+    monitor, numbers = executor.monitor, generators.state_dict()
+    executor.set_monitor_callback(look, monitor_all=True)
+    try:
+        executor.forward(is_train=True)
+    finally:
+        executor.set_monitor_callback(*monitor)
+        generators.load_state_dict(numbers)
+    return found[0] if found else None
 
 
 _SHOWN_SAMPLES = 8

@@ -85,7 +85,8 @@ def _nonfinite(module: Trainable, options: FitOptions, batch: Any, run: Training
     if options.on_nonfinite == "warn":
         module.logger.warning("%s; training goes on, and may spoil the parameters", text)
         return None
-    return text
+    node = module.bad_node()
+    return text if node is None or repr(node) in what else f"{text}, from {node!r} on"
 
 
 def _leave_out(module: Trainable, options: FitOptions, text: str) -> None:

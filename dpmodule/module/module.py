@@ -29,7 +29,7 @@ from .base_module import BaseModule
 from .by_hand import check_descriptions, check_input_names, matching, names_of
 from .executor_group import DataParallelExecutorGroup
 from .feed import redescribe, resized
-from .finite import are_finite
+from .finite import are_finite, first_bad_node
 from .first_values import first_values
 from .group_contexts import contexts_of, distinct
 from .half_training import LossScale, check_devices, rules_of
@@ -760,6 +760,10 @@ class Module(BaseModule):
     @override
     def bad_gradient(self) -> str | None:
         return None if self._updates is None else self._updates.bad_gradient()
+
+    @override
+    def bad_node(self) -> str | None:
+        return next(filter(None, map(first_bad_node, self.group.execs)), None)
 
     # what is trained
 

@@ -333,6 +333,10 @@ class SequentialModule(BaseModule):
         return next(filter(None, (module.bad_gradient() for module in self._modules)), None)
 
     @override
+    def bad_node(self) -> str | None:
+        return next(filter(None, (module.bad_node() for module in self._modules)), None)
+
+    @override
     def overflows(self) -> bool:
         return any(module.overflows() for module in self._modules)
 

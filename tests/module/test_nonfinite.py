@@ -198,3 +198,55 @@ def test_infinite_outputs_may_be_meant(caplog):
     module.init_params()
     assert np.isinf(module.predict(data).asnumpy()).any()
     assert caplog.text == ""
+
+
+def rooted():
+    """A network that takes a logarithm in its midst."""
+    net = S.FullyConnected(S.Variable("data"), num_hidden=4, name="low")
+    net = S.Dropout(S.log(net, name="logarithm"), p=0.3)
+    return S.SoftmaxOutput(S.FullyConnected(net, num_hidden=2, name="top"), name="softmax")
+
+
+def rooted_chain():
+    module = mx.mod.SequentialModule()
+    module.add(
+        mx.mod.Module(S.FullyConnected(S.Variable("data"), num_hidden=4, name="low"), label_names=None)
+    )
+    net = S.FullyConnected(S.log(S.Variable("data"), name="logarithm"), num_hidden=2)
+    net = mx.mod.Module(S.SoftmaxOutput(net, name="softmax"))
+    return module.add(net, take_labels=True, auto_wiring=True)
+
+
+ROOTED = {
+    "one": lambda: mx.mod.Module(rooted()),
+    "two": lambda: mx.mod.Module(rooted(), context=[mx.cpu(0), mx.cpu(1)]),
+    "buckets": lambda: mx.mod.BucketingModule(
+        lambda key: (rooted(), ["data"], ["softmax_label"]), default_bucket_key=1
+    ),
+    "chain": rooted_chain,
+}
+
+
+@pytest.mark.parametrize("kind", ROOTED)
+def test_the_node_where_it_begins_is_named(kind):
+    with pytest.raises(NonFiniteError, match="from 'logarithm_output' on; the parameters are those before"):
+        ROOTED[kind]().fit(BucketBatches(X, Y, 8), num_epoch=1, initializer=mx.init.Xavier())
+
+
+def test_data_that_are_not_finite_are_named():
+    spoilt = X.copy()
+    spoilt[9, 1] = np.inf
+    with pytest.raises(NonFiniteError, match=r"in batch 1 of epoch 0 .*, from 'data' on"):
+        mx.mod.Module(
+            S.SoftmaxOutput(S.FullyConnected(S.Variable("data"), num_hidden=2), name="softmax")
+        ).fit(batches(spoilt), num_epoch=1)
+
+
+def test_looking_for_the_node_draws_no_numbers():
+    def drawn(**options):
+        mx.random.seed(3)
+        module = mx.mod.Module(rooted())
+        module.fit(batches(), num_epoch=1, initializer=mx.init.Xavier(), **options)
+        return mx.nd.random.uniform(shape=(3,)).asnumpy()
+
+    np.testing.assert_array_equal(drawn(on_nonfinite="skip"), drawn(on_nonfinite="ignore"))
