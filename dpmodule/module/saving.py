@@ -45,9 +45,8 @@ class Saving:
         self._lockstep = lockstep
         self._position: dict[str, Any] = {}
         self._facts: dict[str, Any] = {"started": time.time()}
-        self._before_reset: dict[str, Any] | None = (
-            None  # where random numbers stood before the epoch's order was drawn
-        )
+        # where random numbers stood before the epoch's order was drawn
+        self._before_reset: dict[str, Any] | None = None
         self._from: tuple[str, Any] | None = None
         self._lock = None if checkpoint is None else RunLock(checkpoint.prefix)
 
@@ -229,9 +228,8 @@ class Saving:
         if self._from is None:
             return
         module.set_params(*files.load_params(*self._from))
-        if any(
-            each.updater is None for each in module.all_updates()
-        ):  # the store has copies of the parameters
+        # the store has copies of the parameters
+        if any(each.updater is None for each in module.all_updates()):
             install()
         chain = module.all_updates()
         if len(chain) == 1:
