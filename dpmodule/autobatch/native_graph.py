@@ -115,7 +115,7 @@ class NativeGraph(BaseGraph):
         return found
 
     def append(self, op: Op, attrs: tuple[Any, ...], args: tuple[int, ...], aux: Any = None) -> int:
-        """Add a node; see `graph`.
+        """Add a node; see `interface.EngineGraph`.
 
         Raises:
             ShapeError: the operands do not fit.

@@ -67,15 +67,12 @@ class NodeTable(Protocol):
     @property
     def size(self) -> int:
         """The number of nodes."""
-        ...
 
     def signature(self, node: int) -> Signature:
         """Return what a node is."""
-        ...
 
     def operands(self, node: int) -> tuple[int, ...]:
         """Return the operands of a node."""
-        ...
 
     def columns(self, first: int, end: int) -> tuple[Ints, Ints, Ints]:
         """Return of nodes in a row the signatures, where in the third array their operands begin, and all operands.
@@ -84,4 +81,3 @@ class NodeTable(Protocol):
             first: the first node.
             end: one more than the last.
         """
-        ...

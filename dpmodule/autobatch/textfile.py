@@ -103,15 +103,12 @@ class Stored(Protocol):
     @property
     def storage(self) -> ParameterStorage:
         """What it holds."""
-        ...
 
     def name(self) -> str:
         """Return its full name."""
-        ...
 
     def shape(self) -> tuple[int, ...]:
         """Return its dimensions."""
-        ...
 
 
 class Collection(Protocol):
@@ -119,15 +116,12 @@ class Collection(Protocol):
 
     def name(self) -> str:
         """Return its full name."""
-        ...
 
     def parameters_list(self) -> Sequence[Stored]:
         """Return all parameters, in the order of making."""
-        ...
 
     def lookup_parameters_list(self) -> Sequence[Stored]:
         """Return all tables, in the order of making."""
-        ...
 
 
 def save_collection(collection: Collection, fname: str, name: str, append: bool) -> None:

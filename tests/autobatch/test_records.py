@@ -25,7 +25,7 @@ def test_functions_are_documented_by_their_records():
     assert len(FUNCTIONS) > 25
     for op in FUNCTIONS:
         function = getattr(dy, op.name)
-        assert function.__name__ == op.name
+        assert (function.__module__, function.__name__) == ("dpmodule.autobatch", op.name)
         assert function.__doc__.startswith(f"{op.text}\n\nArgs:\n    x: the operand.")
         beside = list(inspect.signature(function).parameters.values())[1:]
         assert [(each.name, each.default) for each in beside] == ([op.argument[:2]] if op.argument else [])
@@ -53,6 +53,9 @@ def test_arguments_can_be_named_and_left_out(engine):
 def test_functions_of_records_run_natively_by_their_names():
     dy.configure(engine="native")
     for op in FUNCTIONS:
+        if op.name not in native_names.UNARY:
+            assert op.kernel is not None
+            continue
         dy.renew_cg()
         machine, x = dy.cg().machine, dy.inputTensor([0.25, 0.5])
         for node in (getattr(dy, op.name)(x).node, dy.cg().append(op, (0.5,) * bool(op.argument), (x.node,))):

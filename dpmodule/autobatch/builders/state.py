@@ -34,15 +34,12 @@ class Network(Protocol):
 
     def refresh(self) -> None:
         """Make sure that its expressions belong to the graph under construction."""
-        ...
 
     def layers_of(self, vecs: Sequence[Expression]) -> Layers:
         """Turn memories and outputs of all layers into states of layers."""
-        ...
 
     def zero_layers(self) -> Layers:
         """Return the states of layers before anything was read."""
-        ...
 
     def masks(self, x: Expression) -> list[Mask]:
         """Return what inputs and outputs of layers are multiplied with; draw it before the first input of a sequence.
@@ -50,15 +47,12 @@ class Network(Protocol):
         Args:
             x: an input.
         """
-        ...
 
     def step(self, before: Layers, x: Expression) -> Layers:
         """Compute all layers at one position."""
-        ...
 
     def run(self, before: Layers, xs: Iterable[Expression]) -> list[Expression]:
         """Compute all layers at several positions; return the outputs."""
-        ...
 
 
 class _PlainState:

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Protocol, cast
-
 from ..errors import ArgumentError, user_line
-from ..expression import Expression, apply, single
+from ..expression import Expression, apply
 from ..fast import fast
 from ..given import number
-from ..ops.spec import Argument, Op
 from ..ops.unary import ARGMAX, NOBACKPROP, ROUNDING, SCALE_GRADIENT, UNARY
+from .recorded import function_of
 
 __all__ = [
     "abs",
@@ -49,66 +46,34 @@ __all__ = [
     "tanh",
 ]
 
-
-class OfElements(Protocol):
-    """A function of an expression, and perhaps of a number beside it."""
-
-    def __call__(self, x: Expression, *beside: float, **named: float) -> Expression:
-        """Add its operation to the graph."""
-        ...
-
-
-def _with_number(op: Op, argument: Argument) -> Callable[..., Expression]:
-    """Return the function of an operation on one expression with a number beside it."""
-    what = f"{op.name}: {argument.name}"
-
-    def made(x: Expression, beside: float = argument.default) -> Expression:
-        return apply(op, (x,), (number(beside, what),))
-
-    made.__annotations__[argument.name] = made.__annotations__.pop("beside")
-    made.__code__ = made.__code__.replace(co_varnames=("x", argument.name))
-    return made
-
-
-def _function(op: Op) -> OfElements:
-    """Make the function of an operation as its record describes it."""
-    argument = op.argument
-    found = single(op) if argument is None else _with_number(op, argument)
-    found.__name__ = found.__qualname__ = op.name
-    found.__doc__ = f"{op.text}\n\nArgs:\n    x: the operand."
-    if argument is not None:
-        found.__doc__ += f"\n    {argument.name}: {argument.text}"
-    return cast(OfElements, fast(op.name, found))
-
-
-tanh = _function(UNARY["tanh"])
-logistic = _function(UNARY["logistic"])
-rectify = _function(UNARY["rectify"])
-exp = _function(UNARY["exp"])
-log = _function(UNARY["log"])
-sqrt = _function(UNARY["sqrt"])
-square = _function(UNARY["square"])
-cube = _function(UNARY["cube"])
-abs = _function(UNARY["abs"])
-sin = _function(UNARY["sin"])
-cos = _function(UNARY["cos"])
-tan = _function(UNARY["tan"])
-asin = _function(UNARY["asin"])
-acos = _function(UNARY["acos"])
-atan = _function(UNARY["atan"])
-sinh = _function(UNARY["sinh"])
-cosh = _function(UNARY["cosh"])
-asinh = _function(UNARY["asinh"])
-acosh = _function(UNARY["acosh"])
-atanh = _function(UNARY["atanh"])
-erf = _function(UNARY["erf"])
-softsign = _function(UNARY["softsign"])
-log_sigmoid = _function(UNARY["log_sigmoid"])
-lgamma = _function(UNARY["lgamma"])
-selu = _function(UNARY["selu"])
-elu = _function(UNARY["elu"])
-silu = _function(UNARY["silu"])
-nobackprop = _function(NOBACKPROP)
+tanh = function_of(UNARY["tanh"])
+logistic = function_of(UNARY["logistic"])
+rectify = function_of(UNARY["rectify"])
+exp = function_of(UNARY["exp"])
+log = function_of(UNARY["log"])
+sqrt = function_of(UNARY["sqrt"])
+square = function_of(UNARY["square"])
+cube = function_of(UNARY["cube"])
+abs = function_of(UNARY["abs"])
+sin = function_of(UNARY["sin"])
+cos = function_of(UNARY["cos"])
+tan = function_of(UNARY["tan"])
+asin = function_of(UNARY["asin"])
+acos = function_of(UNARY["acos"])
+atan = function_of(UNARY["atan"])
+sinh = function_of(UNARY["sinh"])
+cosh = function_of(UNARY["cosh"])
+asinh = function_of(UNARY["asinh"])
+acosh = function_of(UNARY["acosh"])
+atanh = function_of(UNARY["atanh"])
+erf = function_of(UNARY["erf"])
+softsign = function_of(UNARY["softsign"])
+log_sigmoid = function_of(UNARY["log_sigmoid"])
+lgamma = function_of(UNARY["lgamma"])
+selu = function_of(UNARY["selu"])
+elu = function_of(UNARY["elu"])
+silu = function_of(UNARY["silu"])
+nobackprop = function_of(NOBACKPROP)
 
 
 def scale_gradient(x: Expression, lambd: float = 1.0) -> Expression:

@@ -237,8 +237,22 @@ def _one_axis(name: str) -> Maker:
     return lambda engine, attrs, args, aux: reduced(engine, name, args[0], attrs, False)
 
 
-SUM_ELEMS = declare("sum_elems", _elements, _sum_elems, _sum_elems_grad, kernel=plain("sum_elems"))
-SUM_BATCHES = declare("sum_batches", _batches, _sum_batches, _sum_batches_grad, kernel=_batches_kernel)
+SUM_ELEMS = declare(
+    "sum_elems",
+    _elements,
+    _sum_elems,
+    _sum_elems_grad,
+    kernel=plain("sum_elems"),
+    text="Sum all elements; of a minibatch, of each of its elements.",
+)
+SUM_BATCHES = declare(
+    "sum_batches",
+    _batches,
+    _sum_batches,
+    _sum_batches_grad,
+    kernel=_batches_kernel,
+    text="Sum the elements of the minibatch.",
+)
 SUM_DIM = declare("sum_dim", _over("sum_dim"), _sum_dim, _sum_dim_grad, kernel=_sum_kernel)
 MOMENT = declare("moment_dim", _over("moment_dim"), _moment, _moment_grad, kernel=_moment_kernel)
 STD = declare("std_dim", _over("std_dim"), _std, _std_grad, kernel=_std_kernel)
@@ -252,5 +266,19 @@ LOGSUMEXP_DIM = declare(
     "logsumexp_dim", _logsumexp_shape, _logsumexp, _logsumexp_grad, kernel=_one_axis("logsumexp_dim")
 )
 CUMSUM = declare("cumsum", _cumsum_shape, _cumsum, _cumsum_grad, kernel=along("cumsum"))
-SQUARED_NORM = declare("squared_norm", _elements, _norm, _norm_grad, kernel=plain("squared_norm"))
-L2_NORM = declare("l2_norm", _elements, _length, _length_grad, kernel=_length_kernel)
+SQUARED_NORM = declare(
+    "squared_norm",
+    _elements,
+    _norm,
+    _norm_grad,
+    kernel=plain("squared_norm"),
+    text="Compute the sum of squares of all elements.",
+)
+L2_NORM = declare(
+    "l2_norm",
+    _elements,
+    _length,
+    _length_grad,
+    kernel=_length_kernel,
+    text="Compute the root of the sum of squares of all elements.",
+)
