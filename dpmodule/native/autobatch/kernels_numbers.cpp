@@ -35,6 +35,22 @@ double digamma(double x) {
 
 float squared(float x) { return x * x; }
 
+// The logarithm of a number, computed when first asked for: a row asks again and again.
+class Logarithm {
+   public:
+    explicit Logarithm(float of) : of_(of) {}
+    float get() const {
+        if (!known_) found_ = std::log(of_);
+        known_ = true;
+        return found_;
+    }
+
+   private:
+    float of_;
+    mutable float found_ = 0;
+    mutable bool known_ = false;
+};
+
 float power_slope(float x, float k) { return k == 0 ? 0.0f : k * std::pow(x, k - 1); }
 
 float log_loss(float x, float y) {
@@ -57,6 +73,7 @@ void unary_each_number(Unary op, float k, int rows, int width, Block y, Block x)
 }
 
 void unary_each_number_back(Unary op, float k, int rows, int width, Block dx, bool add, Block dy, Block x) {
+    const Logarithm log_k(k);
     switch (op) {
 #define BY_NUMBER(kind, name, reads, value, slope) \
         case Unary::kind: return each_back(rows, width, dx, add, dy, x, x, [=](float v, float) { return slope; });

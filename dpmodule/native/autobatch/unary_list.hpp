@@ -7,7 +7,7 @@
 //
 // In a value `v` is the operand, in a gradient or slope what the line says: the operand, the result, or neither. `d` is
 // the gradient of the result, by which a slope is multiplied. `k` is the number beside the operand, of the type of `v`,
-// and `attr` the same as a float.
+// `attr` the same as a float; `log_k` in slopes its logarithm.
 
 #ifndef BY_LANES
 #define BY_LANES(kind, name, reads, value, gradient)
@@ -60,7 +60,7 @@ BY_NUMBER(Erf, "erf", Operand, std::erf(v), 1.12837917f * std::exp(-v * v))
 BY_NUMBER(LogSigmoid, "log_sigmoid", Operand, (v < 0 ? v : 0.0f) - std::log1p(std::exp(-std::fabs(v))), 1 / (1 + std::exp(v)))
 BY_NUMBER(LogGamma, "lgamma", Operand, std::lgamma(v), static_cast<float>(digamma(v)))
 BY_NUMBER(Power, "power_number", Operand, std::pow(v, k), power_slope(v, k))
-BY_NUMBER(Exponent, "number_power", Operand, std::pow(k, v), std::log(k) * std::pow(k, v))
+BY_NUMBER(Exponent, "number_power", Operand, std::pow(k, v), log_k.get() * std::pow(k, v))
 BY_NUMBER(Poisson, "poisson_loss", Operand, std::exp(v) - k * v + std::lgamma(k + 1), std::exp(v) - k)
 BY_LANES(Neg, "negate", Neither, L::sub(zero, v), L::sub(zero, d))
 BY_LANES(Scale, "scale", Neither, L::mul(v, k), L::mul(d, k))
