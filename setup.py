@@ -26,6 +26,7 @@ UNITS = {
     "autobatch_python": tuple(
         f"autobatch/{name}.cpp" for name in ("*_type", "engine_*", "function_*", "python_*", "update_*")
     ),
+    "io": ("io/*.cpp",),
     "streams": ("*.cpp", "functors/*.cpp", "pipe/*.cpp", "vector/*.cpp"),
     "hogwild": ("hogwild/*.cpp",),
     "autobatch": ("autobatch/*.cpp",),

@@ -7,10 +7,12 @@ Parts:
   bucketing  an LSTM language model in a BucketingModule: steps, fit, memory
   trainers   the MLP's fit against Lightning and Accelerate
   contexts   two CPU contexts against one
+  distributed  two processes that train together, against DistributedDataParallel
+  runs       saving a run, clipping, looking at gradients, and batches that are added up
+  data       pictures and text from files, against torch's DataLoader, NumPy and scikit-learn
   startup    bind, import, peak memory
   passes     what every pass of the executor gains
   compile    Module(compile=True)
-  interop    models that leave for PyTorch and other systems, and come from there
   ops        the 60 most used operators, against PyTorch and MXNet
   streams    jobs, tensors and items between threads, processes and tasks
   autobatch  one example at a time, run many at once, against DyNet and hand-batched PyTorch
@@ -49,6 +51,9 @@ PARTS = {
     "bucketing": "bucketing",
     "trainers": "trainers",
     "contexts": "contexts",
+    "distributed": "distributed",
+    "runs": "runs",
+    "data": "data",
     "startup": "startup",
     "passes": "passes",
     "compile": "compiled",

@@ -15,6 +15,7 @@ that handlers written for it keep working::
     ├── FileFormatError [ValueError]      a damaged, truncated or foreign file
     ├── MissingPackageError [ImportError] an optional package that is not installed
     ├── NodeError                         an operator failed inside a graph; names the node
+    ├── LostWorkerError [ConnectionError] a process that trains with this one is gone or does not answer
     ├── NonFiniteError [ArithmeticError]  NaN or infinity where a number is needed
     ├── NotImplementedForSymbol           an NDArray call on a Symbol
     └── NotSupportedForSparseNDArray      a call on a sparse array that only dense ones have
@@ -40,6 +41,7 @@ __all__ = [
     "DeviceError",
     "FileError",
     "FileFormatError",
+    "LostWorkerError",
     "MXNetError",
     "MissingPackageError",
     "NDArrayHandle",
@@ -120,6 +122,10 @@ class MissingPackageError(MXNetError, ImportError):
 
 class NodeError(MXNetError):
     """An operator failed inside a graph; the text names the node, its inputs and the line that made it."""
+
+
+class LostWorkerError(ConnectionError, MXNetError):
+    """A process that trains together with this one has ended, or does not answer; the text names its rank."""
 
 
 class NonFiniteError(MXNetError, ArithmeticError):

@@ -31,6 +31,7 @@ from .symbol import load as load_symbol
 __all__ = [
     "FORMATS",
     "INTERRUPTED",
+    "LAST",
     "SYMBOL",
     "epochs",
     "files",
@@ -38,6 +39,7 @@ __all__ = [
     "load_params",
     "load_states",
     "params_file",
+    "run_file",
     "params_files",
     "save_checkpoint",
     "saved_symbol",
@@ -52,6 +54,9 @@ Epoch = SupportsIndex | str
 
 INTERRUPTED = "interrupted"
 """What stands in place of an epoch's number in the names of files saved in the middle of one."""
+
+LAST = "last"
+"""What stands there in the names of files that a `callback.Checkpoint` saves within an epoch."""
 
 FORMATS = ("params", "safetensors")
 """Formats of parameters, which are the endings of their files, too."""
@@ -75,6 +80,11 @@ def params_file(prefix: str, epoch: Epoch, format: str = "params") -> str:
 def states_file(prefix: str, epoch: Epoch) -> str:
     """Return the name of the file that holds an epoch's optimizer states."""
     return f"{os.fspath(prefix)}-{_tag(epoch)}.states"
+
+
+def run_file(prefix: str, epoch: Epoch) -> str:
+    """Return the name of the file that holds the state of a run after an epoch."""
+    return f"{os.fspath(prefix)}-{_tag(epoch)}.run"
 
 
 def save_checkpoint(
@@ -279,20 +289,22 @@ def files(prefix: str) -> list[str]:
         names = sorted(name for name in os.listdir(folder or ".") if is_one(name))
     except OSError:
         return []
-    endings = (*(f".{each}" for each in FORMATS), ".states", ".json")
+    endings = (*(f".{each}" for each in FORMATS), ".states", ".json", ".run")
     return [os.path.join(folder, name) for name in names if name.endswith(endings)]
 
 
 def _tag(epoch: Epoch) -> str:
     """Return what stands for an epoch in the names of its files."""
-    if epoch == INTERRUPTED:
-        return INTERRUPTED
+    if isinstance(epoch, str) and epoch in (INTERRUPTED, LAST):
+        return epoch
     try:
         number = operator.index(epoch)  # type: ignore[arg-type]
     except TypeError:
         number = -1
     if number < 0:
-        raise ArgumentError(f"epoch is {epoch!r}, expected a whole number from 0, or {INTERRUPTED!r}")
+        raise ArgumentError(
+            f"epoch is {epoch!r}, expected a whole number from 0, {INTERRUPTED!r} or {LAST!r}"
+        )
     return f"{number:04d}"
 
 
@@ -337,8 +349,8 @@ def _holds(path: str, content: bytes) -> bool:
 def _family(prefix: str) -> Callable[[str], bool]:
     """Tell the files of `prefix` from those of others, such as another prefix that begins like it."""
     name = re.escape(os.path.basename(os.fspath(prefix)))
-    kinds = "|".join((*FORMATS, "states"))
-    numbered, interrupted = rf"\d{{4,}}(\.({kinds}))?", rf"interrupted(\.({kinds}|json))?"
+    kinds = "|".join((*FORMATS, "states", "run"))
+    numbered, interrupted = rf"(\d{{4,}}|last)(\.({kinds}))?", rf"interrupted(\.({kinds}|json))?"
     pattern = re.compile(rf"{name}-(symbol\.json|{numbered}|{interrupted})", re.DOTALL)
     return lambda target: pattern.fullmatch(target) is not None
 

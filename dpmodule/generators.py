@@ -8,27 +8,56 @@ from __future__ import annotations
 
 import importlib
 import random
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import torch
 
 from .base import ArgumentError
-from .context import Context
+from .context import Context, num_gpus
 
-__all__ = ["child_seed", "generator", "get_state", "host", "seed", "seed_process", "set_state"]
+__all__ = [
+    "child_seed",
+    "generator",
+    "get_state",
+    "host",
+    "load_state_dict",
+    "seed",
+    "seed_all",
+    "seed_process",
+    "set_rank",
+    "set_state",
+    "state_dict",
+]
 
 _generators: dict[Context, torch.Generator] = {}
 _base_seed = 0
 _num_children = 0
+_rank = 0
 _host: np.random.RandomState | None = None
 
 
 def _seed_of(ctx: Context) -> int:
-    """Give every context a stream of its own under one seed."""
+    """Give every context of every rank a stream of its own under one seed."""
     # torch's CPU generator looks at the low 32 bits only
-    return (_base_seed + ctx.device_id * 0x9E3779B9) % 2**32
+    return (_base_seed + ctx.device_id * 0x9E3779B9 + _rank * 0x85EBCA6B) % 2**32
+
+
+def set_rank(rank: int) -> None:
+    """Draw other numbers than the processes that train together with this one do under the same seed.
+
+    Args:
+        rank: this process's number among them; 0 draws what it does alone. The streams of another one begin anew.
+    """
+    global _rank
+    if rank == _rank:
+        return
+    _rank = rank
+    for each, gen in _generators.items():
+        gen.manual_seed(_seed_of(each))
+    if _host is not None:
+        _host.seed(_seed_of(Context("cpu", 0)))
 
 
 def generator(ctx: Context) -> torch.Generator:
@@ -65,13 +94,36 @@ def seed(seed_state: int, ctx: Context | str = "all") -> None:
     number = int(seed_state) % 2**32
     if ctx == "all":
         _base_seed, _num_children = number, 0
-        _host = np.random.RandomState(number)
+        _host = np.random.RandomState(_seed_of(Context("cpu", 0)))
         for each, gen in _generators.items():
             gen.manual_seed(_seed_of(each))
     elif isinstance(ctx, (Context, torch.device, str)):
         generator(Context(ctx)).manual_seed(number)
     else:
         raise ArgumentError(f'ctx is {ctx!r}, expected a Context, a device type or "all"')
+
+
+def seed_all(number: int) -> None:
+    """Seed every source of random numbers: Python's, NumPy's, torch's on all devices, and those of this package.
+
+    Args:
+        number: an integer; negative ones are taken modulo 2^32.
+
+    Raises:
+        ArgumentError: `number` is no integer.
+
+    Example:
+        >>> mx.random.seed_all(7)
+        >>> first = random.random()
+        >>> mx.random.seed_all(7)
+        >>> random.random() == first
+        True
+    """
+    seed(number)
+    low = int(number) % 2**32
+    random.seed(low)
+    np.random.seed(low)
+    torch.manual_seed(low)
 
 
 def child_seed() -> tuple[int, int]:
@@ -116,3 +168,40 @@ def set_state(state: dict[str, Any]) -> None:
         generator(ctx).set_state(saved)
     _host = np.random.RandomState() if state["seeded"] else None
     host().set_state(state["host"])
+
+
+def state_dict() -> dict[str, Any]:
+    """Return the states of all sources of random numbers, Python's, NumPy's and torch's too: plain data and arrays."""
+    return {
+        "contexts": [[ctx.device_type, ctx.device_id, gen.get_state()] for ctx, gen in _generators.items()],
+        "host": None if _host is None else list(_host.get_state()),
+        "seed": _base_seed,
+        "children": _num_children,
+        "python": _listed(random.getstate()),
+        "numpy": list(np.random.get_state()),
+        "torch": torch.get_rng_state(),
+        "cuda": torch.cuda.get_rng_state_all() if num_gpus() else [],
+    }
+
+
+def load_state_dict(state: Mapping[str, Any]) -> None:
+    """Put all sources of random numbers back into the states that `state_dict` returned."""
+    global _base_seed, _num_children, _host
+    _base_seed, _num_children = state["seed"], state["children"]
+    for kind, number, saved in state["contexts"]:
+        generator(Context(kind, number)).set_state(saved)
+    _host = None if state["host"] is None else np.random.RandomState()
+    if _host is not None:
+        _host.set_state(tuple(state["host"]))
+    version, numbers, spare = state["python"]
+    random.setstate((version, tuple(int(number) for number in numbers), spare))
+    np.random.set_state(tuple(state["numpy"]))
+    torch.set_rng_state(state["torch"])
+    if state["cuda"]:
+        torch.cuda.set_rng_state_all(list(state["cuda"]))
+
+
+def _listed(state: tuple[Any, ...]) -> list[Any]:
+    """Return the state of Python's generator with its numbers in an array."""
+    version, numbers, spare = state
+    return [version, np.array(numbers, np.int64), spare]

@@ -15,7 +15,15 @@ import numpy as np
 from . import later
 from .base import ArgumentError
 
-__all__ = ["CosineScheduler", "FactorScheduler", "LRScheduler", "MultiFactorScheduler", "PolyScheduler"]
+__all__ = [
+    "CosineScheduler",
+    "FactorScheduler",
+    "LRScheduler",
+    "MultiFactorScheduler",
+    "OneCycle",
+    "PolyScheduler",
+    "ReduceOnPlateau",
+]
 
 later.publish(__name__, __all__)
 
@@ -293,3 +301,161 @@ class CosineScheduler(_Decay):
 
     def _share(self, done: float) -> float:
         return (1.0 + math.cos(math.pi * done)) / 2.0
+
+
+class OneCycle(LRScheduler):
+    """Climb from a small rate to the largest one, and fall to almost nothing.
+
+    Args:
+        max_lr: the largest rate.
+        total_updates: number of updates of the whole training; the rate stays at its last value after them.
+        warmup_share: share of the updates in which the rate climbs.
+        anneal: "cos" for halves of cosine waves, "linear" for straight lines.
+        div_factor: the first rate is ``max_lr / div_factor``.
+        final_div_factor: the last rate is the first one divided by this.
+
+    Raises:
+        ArgumentError: a number is out of range, or `anneal` is neither.
+
+    Example:
+        >>> schedule = OneCycle(max_lr=1.0, total_updates=11, warmup_share=0.5, anneal="linear")
+        >>> [round(schedule(n), 2) for n in (1, 6, 11)]
+        [0.04, 0.91, 0.0]
+
+    Source: Smith and Topin, "Super-Convergence", 2018; the rate of update n is that of torch's `OneCycleLR` after
+    n - 1 steps.
+    """
+
+    def __init__(
+        self,
+        max_lr: float,
+        total_updates: int,
+        warmup_share: float = 0.3,
+        anneal: str = "cos",
+        div_factor: float = 25.0,
+        final_div_factor: float = 1e4,
+    ) -> None:
+        super().__init__(max_lr)
+        _check_count("OneCycle", "total_updates", total_updates, 2)
+        if not 0 <= warmup_share <= 1:
+            raise ArgumentError(f"OneCycle: warmup_share is {warmup_share!r}, expected a number from 0 to 1")
+        if anneal not in ("cos", "linear"):
+            raise ArgumentError(f'OneCycle: anneal is {anneal!r}, expected "cos" or "linear"')
+        self.max_lr = max_lr
+        self.total_updates = total_updates
+        self.anneal = anneal
+        self._first = max_lr / div_factor
+        self._last = self._first / final_div_factor
+        self._top = warmup_share * total_updates - 1
+
+    def __call__(self, num_update: int) -> float:
+        """Return the rate for an update, the first being number 1."""
+        step, end = min(max(num_update - 1, 0), self.total_updates - 1), self.total_updates - 1
+        if step <= self._top:
+            return self._between(self._first, self.max_lr, step / self._top if self._top > 0 else 1.0)
+        return self._between(self.max_lr, self._last, (step - self._top) / (end - self._top))
+
+    def _between(self, start: float, end: float, done: float) -> float:
+        if self.anneal == "linear":
+            return start + (end - start) * done
+        return end + (start - end) / 2.0 * (1.0 + math.cos(math.pi * done))
+
+
+class ReduceOnPlateau(LRScheduler):
+    """Multiply the rate by a factor when a metric gets no better.
+
+    `Module.fit` shows it the metric after each epoch; a loop of one's own calls `step`.
+
+    Args:
+        metric: name of the metric in the history of `fit`, such as "validation-accuracy".
+        factor: what the rate is multiplied by, below 1.
+        patience: how many epochs without a better value are let pass.
+        mode: "min" if smaller is better, "max" if larger is.
+        threshold: by which share of the best value a value has to be better than it.
+        cooldown: how many epochs after a change are not counted.
+        min_lr: the rate never falls below this.
+        base_lr: the first rate; an optimizer sets it to its own.
+
+    Raises:
+        ArgumentError: a number is out of range, or `mode` is neither.
+
+    Example:
+        >>> schedule = ReduceOnPlateau("validation-accuracy", factor=0.5, patience=0, mode="max", base_lr=0.4)
+        >>> [schedule.step(value) for value in (0.5, 0.6, 0.6)]
+        [0.4, 0.4, 0.2]
+
+    Source: torch's `ReduceLROnPlateau` with a relative threshold.
+    """
+
+    def __init__(
+        self,
+        metric: str,
+        factor: float = 0.1,
+        patience: int = 10,
+        mode: str = "min",
+        threshold: float = 1e-4,
+        cooldown: int = 0,
+        min_lr: float = 0.0,
+        base_lr: float = 0.01,
+    ) -> None:
+        super().__init__(base_lr)
+        if not 0 < factor < 1:
+            raise ArgumentError(f"ReduceOnPlateau: factor is {factor!r}, expected a number between 0 and 1")
+        if mode not in ("min", "max"):
+            raise ArgumentError(f'ReduceOnPlateau: mode is {mode!r}, expected "min" or "max"')
+        _check_count("ReduceOnPlateau", "patience", patience, 0)
+        _check_count("ReduceOnPlateau", "cooldown", cooldown, 0)
+        self.metric = metric
+        self.factor = factor
+        self.patience = patience
+        self.mode = mode
+        self.threshold = threshold
+        self.cooldown = cooldown
+        self.min_lr = min_lr
+        self.best = math.inf if mode == "min" else -math.inf
+        self.waited = 0
+        self.cooling = 0
+
+    def __call__(self, num_update: int) -> float:
+        """Return the rate for an update: the same for all until a metric changes it."""
+        return self.base_lr
+
+    def step(self, value: float) -> float:
+        """Take the metric of an epoch, and return the rate of the next one.
+
+        Args:
+            value: the metric.
+        """
+        if self._is_better(value):
+            self.best, self.waited = value, 0
+        else:
+            self.waited += 1
+        if self.cooling:
+            self.cooling -= 1
+            self.waited = 0
+        if self.waited > self.patience:
+            self.base_lr = max(self.base_lr * self.factor, self.min_lr)
+            self.cooling, self.waited = self.cooldown, 0
+            logging.info("%s has got no better: change learning rate to %0.5e", self.metric, self.base_lr)
+        return self.base_lr
+
+    def _is_better(self, value: float) -> bool:
+        if self.mode == "min":
+            return value < self.best * (1.0 - self.threshold)
+        return value > self.best * (1.0 + self.threshold)
+
+    def on_fit_begin(self, run: Any) -> None:
+        """Look, before a `fit`, whether the metric will be measured.
+
+        Raises:
+            ArgumentError: nothing of that name will be.
+        """
+        run.check_measured(self.metric)
+
+    def on_epoch_end(self, run: Any) -> None:
+        """Look at the metric of an epoch of `fit`.
+
+        Raises:
+            ArgumentError: nothing of that name is measured.
+        """
+        self.step(run.history[self.metric][-1])

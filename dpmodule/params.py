@@ -222,9 +222,11 @@ class ParamStore:
         found = {}
         for name, first in table[0].items():
             total = first.raw.to(home.torch_device, copy=True)
-            if len(table) > 1 and total.is_floating_point():
-                for arrays in table[1:]:
-                    total += arrays[name].raw.to(home.torch_device)
+            others = [arrays[name].raw.to(home.torch_device) for arrays in table[1:]]
+            # what is the same everywhere keeps its bits: a third of three times a number may be another one
+            if total.is_floating_point() and not all(torch.equal(total, each) for each in others):
+                for other in others:
+                    total += other
                 total /= len(table)
             found[name] = NDArray(total, home)
         return found

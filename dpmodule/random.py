@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from . import later
 from .generators import seed as seed
+from .generators import seed_all as seed_all
 from .ndarray.random import exponential as exponential
 from .ndarray.random import gamma as gamma
 from .ndarray.random import generalized_negative_binomial as generalized_negative_binomial
@@ -27,6 +28,7 @@ __all__ = [
     "randint",
     "randn",
     "seed",
+    "seed_all",
     "shuffle",
     "uniform",
 ]

@@ -26,6 +26,7 @@ _IMPORTED = {
     "contrib.io": ".io.DataDesc .io.DataIter .ndarray=nd",
     "contrib.svrg_optimization.svrg_module": ".module.Module logging .=mx time",
     "contrib.svrg_optimization.svrg_optimizer": ".=mx",
+    "contrib.tensorboard": "logging",
     "engine": "ctypes",
     "executor": """
         .ndarray.NDArray .base.NDArrayHandle copy ctypes .ndarray numpy=np array.array=py_array .base.py_str

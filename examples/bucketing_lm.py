@@ -1,6 +1,6 @@
 """Train an LSTM language model in buckets of sentence lengths, on the text of Python's own documentation.
 
-Run: python examples/bucketing_lm.py [--smoke]
+Run: python examples/bucketing_lm.py [--smoke] [--resume PREFIX]
 """
 
 from __future__ import annotations
@@ -80,8 +80,13 @@ def perplexity(module: mx.mod.BucketingModule, data: mx.rnn.BucketSentenceIter) 
     return module.score(data, mx.metric.Perplexity(PADDING))[0][1]
 
 
-def train_on(contexts: list[mx.Context], texts: tuple, vocabulary: int, hidden: int, epochs: int) -> tuple:
-    """Train on some devices; return the module, the validation data and its perplexity."""
+def train_on(
+    contexts: list[mx.Context], texts: tuple, vocabulary: int, hidden: int, epochs: int, prefix: str | None
+) -> tuple:
+    """Train on some devices; return the module, the validation data and its perplexity.
+
+    With a prefix the state is saved every 20 batches, and training goes on from what is saved there.
+    """
     mx.random.seed(1)
     train, validation = (
         mx.rnn.BucketSentenceIter(part, size, buckets=BUCKETS, invalid_label=PADDING)
@@ -95,6 +100,10 @@ def train_on(contexts: list[mx.Context], texts: tuple, vocabulary: int, hidden: 
         optimizer="adagrad",
         optimizer_params={"learning_rate": 0.02},
         initializer=mx.init.Xavier(),
+        checkpoint=None
+        if prefix is None
+        else mx.callback.Checkpoint(prefix, every_n_batches=20, keep_last=1),
+        resume=None if prefix is None else "auto",
     )
     return module, validation, perplexity(module, validation)
 
@@ -103,13 +112,21 @@ def main() -> int:
     """Train on one and two devices, save, load and check; return the exit code."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--smoke", action="store_true", help="a short run on a part of the text")
+    parser.add_argument("--resume", metavar="PREFIX", help="prefix of runs to save and to go on from")
     args = parser.parse_args()
     hidden, epochs, share = (64, 2, 3) if args.smoke else (128, 2, 1)
 
     train, validation, vocabulary = encode(sentences()[::share])
     unigram = unigram_perplexity(train, validation, vocabulary)
     runs = [
-        train_on(contexts, (train, validation), vocabulary, hidden, epochs)
+        train_on(
+            contexts,
+            (train, validation),
+            vocabulary,
+            hidden,
+            epochs,
+            args.resume and f"{args.resume}-{len(contexts)}",
+        )  # fmt: skip
         for contexts in ([mx.cpu(0)], [mx.cpu(0), mx.cpu(1)])
     ]
     (module, data, one), (_, _, two) = runs

@@ -55,7 +55,9 @@ def test_block_runs(name, tmp_path, monkeypatch):
             autobatch.configure(autobatch=False)
 
 
-@pytest.mark.parametrize("page", ["README", "agents", "async_executor", "autobatch", "fluid", "streams"])
+@pytest.mark.parametrize(
+    "page", ["README", "agents", "async_executor", "autobatch", "distributed", "fluid", "streams"]
+)
 def test_page_has_a_python_block(page):
     assert f"{page}-0" in BLOCKS
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -16,7 +17,9 @@ from dpmodule.lr_scheduler import (
     FactorScheduler,
     LRScheduler,
     MultiFactorScheduler,
+    OneCycle,
     PolyScheduler,
+    ReduceOnPlateau,
 )
 
 DATA = Path(__file__).parent / "data" / "goldens" / "misc"
@@ -109,3 +112,57 @@ def test_wrong_arguments_are_named(make, text):
 def test_base_gives_no_rate():
     with pytest.raises(NotImplementedError, match="LRScheduler"):
         LRScheduler()(1)
+
+
+def torch_rates(make, count, values=None):
+    optimizer = torch.optim.SGD([torch.zeros(1, requires_grad=True)], lr=0.5)
+    schedule = make(optimizer)
+    found = []
+    for number in range(count):
+        found.append(optimizer.param_groups[0]["lr"])
+        optimizer.step()
+        schedule.step(*([] if values is None else [values[number]]))
+    return found
+
+
+@pytest.mark.parametrize("anneal", ["cos", "linear"])
+@pytest.mark.parametrize(("total", "share"), [(50, 0.3), (10, 0.5), (7, 0.25), (100, 0.0), (30, 1.0)])
+def test_one_cycle_is_torchs(anneal, total, share):
+    wanted = torch_rates(
+        lambda o: torch.optim.lr_scheduler.OneCycleLR(
+            o, 0.5, total, pct_start=share, anneal_strategy=anneal, div_factor=10, final_div_factor=100
+        ),
+        total - 1,
+    )
+    schedule = OneCycle(0.5, total, share, anneal, div_factor=10, final_div_factor=100)
+    np.testing.assert_allclose([schedule(n) for n in range(1, total)], wanted, rtol=1e-9)
+    assert schedule(total + 50) == schedule(total)
+
+
+@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("mode", ["min", "max"])
+@pytest.mark.parametrize(("patience", "cooldown", "least"), [(0, 0, 0.0), (2, 0, 0.01), (1, 2, 0.0)])
+def test_reduce_on_plateau_is_torchs(seed, mode, patience, cooldown, least):
+    values = np.random.RandomState(seed).rand(60).tolist()
+    wanted = torch_rates(
+        lambda o: torch.optim.lr_scheduler.ReduceLROnPlateau(
+            o, mode, 0.5, patience, cooldown=cooldown, min_lr=least, eps=0
+        ),
+        60,
+        values,
+    )
+    schedule = ReduceOnPlateau("x", 0.5, patience, mode, cooldown=cooldown, min_lr=least, base_lr=0.5)
+    found = [schedule(1)]
+    found += [schedule.step(value) for value in values[:-1]]
+    np.testing.assert_allclose(found, wanted, rtol=1e-12)
+
+
+def test_new_schedules_refuse():
+    with pytest.raises(ArgumentError, match='anneal is .up., expected "cos" or "linear"'):
+        OneCycle(0.1, 10, anneal="up")
+    with pytest.raises(ArgumentError, match="warmup_share is 2"):
+        OneCycle(0.1, 10, 2)
+    with pytest.raises(ArgumentError, match="factor is 1"):
+        ReduceOnPlateau("x", 1)
+    with pytest.raises(ArgumentError, match="mode is .auto."):
+        ReduceOnPlateau("x", mode="auto")

@@ -1,5 +1,7 @@
 """mx.random: one seed for every context and the host."""
 
+import random
+
 import numpy as np
 import pytest
 import torch
@@ -44,7 +46,7 @@ def test_torchs_own_generator_is_left_alone():
 
 
 def test_the_names_are_nd_randoms():
-    own = {name for name in dir(mx.random) if not name.startswith("_")} - {"seed"}
+    own = {name for name in dir(mx.random) if not name.startswith("_")} - {"seed", "seed_all"}
     assert all(getattr(mx.random, name) is getattr(mx.nd.random, name) for name in own)
     assert {
         name for name in dir(mx.nd.random) if not name.startswith(("_", "pdf_")) and "_like" not in name
@@ -101,3 +103,19 @@ def test_generators_pass_the_chi_square_test(draw, edges, probs, dtype):
         nsamples=100000,
         nrepeat=5,
     )
+
+
+def test_seed_all_repeats_every_source():
+    def draw():
+        return (
+            random.random(),
+            np.random.rand(),
+            torch.rand(1).item(),
+            mx.nd.random.uniform(shape=(1,)).asscalar(),
+        )
+
+    mx.random.seed_all(5)
+    first = draw()
+    second = draw()
+    mx.random.seed_all(5)
+    assert draw() == first != second

@@ -38,16 +38,17 @@ class Trainer:
 
     Args:
         mx: the package.
-        workload: name of the workload.
+        workload: the workload, or its name.
         batches: batches in an epoch.
         contexts: how many CPU contexts a batch is split among.
         options: further arguments of `Module`.
     """
 
-    def __init__(self, mx: Any, workload: str, batches: int, contexts: int = 1, **options: Any) -> None:
-        self.mx, self.workload, self.count = mx, WORKLOADS[workload], batches
+    def __init__(self, mx: Any, workload: Any, batches: int, contexts: int = 1, **options: Any) -> None:
+        self.mx, self.count = mx, batches
+        self.workload = WORKLOADS[workload] if isinstance(workload, str) else workload
         self.images, self.classes = examples(self.workload, batches)
-        self.data = self._iterator(batches)
+        self.data = self.iterator(batches)
         quiet = logging.getLogger("benchmark")
         quiet.setLevel(logging.ERROR)
         net = NETWORKS[self.workload.network](mx, self.workload.classes)
@@ -65,7 +66,8 @@ class Trainer:
         if self.workload.trained:
             self.module.init_optimizer(optimizer="sgd", optimizer_params=OPTIONS)
 
-    def _iterator(self, batches: int) -> Any:
+    def iterator(self, batches: int) -> Any:
+        """Return an iterator over the first batches."""
         size = self.workload.batch_size
         rows = batches * size
         return self.mx.io.NDArrayIter(self.images[:rows], self.classes[:rows].astype(np.float32), size)
@@ -80,9 +82,9 @@ class Trainer:
             chosen = self.module.get_outputs()[0].asnumpy()[np.arange(len(labels)), labels]
             losses.append(float(-np.log(chosen).mean()))
 
-        saved = {"predictions": self.module.predict(self._iterator(few)).asnumpy()}
+        saved = {"predictions": self.module.predict(self.iterator(few)).asnumpy()}
         if self.workload.checked and train:
-            self.module.fit(self._iterator(few), eval_metric=[], num_epoch=1, batch_end_callback=record)
+            self.module.fit(self.iterator(few), eval_metric=[], num_epoch=1, batch_end_callback=record)
             saved.update({k: v.asnumpy() for k, v in self.module.get_params()[0].items()})
         np.savez(path, **saved)
         return losses

@@ -10,6 +10,7 @@ from typing import Any
 from ..base import ArgumentError
 from .agent import Agent
 from .counter import Counter, SharedCounter, counter_for
+from .episode_places import EpisodePlaces
 from .metrics import Metrics
 from .squash import flatten, make_batches, sort_data
 
@@ -172,9 +173,12 @@ class FixedDialogTeacher(Teacher):
     A subclass defines `get`, `num_episodes` and `num_examples`, and may take longer than others to find an example:
     it then asks for it ahead of time in `submit_load_request`.
 
+    With the option ``places``, which may be empty, it keeps note of which example each copy is at: `places_dict` tells
+    it, and given as that option, by the name of the task, lets another teacher go on there.
+
     Args:
         opt: options: ``datatype``, ``batchsize``, ``batch_sort``, ``context_length``, ``include_labels``,
-            ``hide_labels``, ``numthreads``.
+            ``hide_labels``, ``numthreads``, ``places``.
         shared: of another instance.
 
     Raises:
@@ -209,6 +213,32 @@ class FixedDialogTeacher(Teacher):
         self.lastYs: list[Any] = shared["lastYs"] if shared and is_row else [None] * self.bsz
         self._is_alone = False
         self._begin()
+        self._places: EpisodePlaces | None = shared.get("places") if shared else self._given_places()
+        self._place: Any = None
+        if self._places is not None:
+            self._go_on(self._places)
+
+    def _given_places(self) -> EpisodePlaces | None:
+        """Return places as the options want them, None if they do not; the numbers go on, too."""
+        every = self.opt.get("places")
+        if every is None:
+            return None
+        given = every.get(self.getID(), {})
+        self.index.reset(given.get("index", 0))
+        return EpisodePlaces(int(self.opt.get("numthreads") or 1) * self.bsz, given.get("rows"))
+
+    def _go_on(self, places: EpisodePlaces) -> None:
+        """Go on within the episode that a copy of the same number was in."""
+        place = places.row(int(self.opt.get("threadindex") or 0) * self.bsz + self.batchindex)
+        episode, entry, goes_on = place.tolist()
+        self._place = place
+        if goes_on:
+            self.episode_idx, self.entry_idx, self.episode_done = episode, entry, False
+
+    def places_dict(self) -> dict[str, Any] | None:
+        """Return which number is taken next, and which example each copy is at; None: nothing is noted."""
+        places = self._places
+        return None if places is None else {"index": self.index.peek(), "rows": places.state()}
 
     def _begin(self) -> None:
         self.lastY: Any = None
@@ -243,12 +273,16 @@ class FixedDialogTeacher(Teacher):
         if isinstance(self.index, Counter):
             number, self.index = self.index.peek(), SharedCounter()
             self.index.reset(number)
+            if self._places is not None:
+                self._places.expect_workers()
 
     def share(self) -> dict[str, Any]:
         """Return what a copy is made of: the place among the examples is one for all."""
         shared = {**super().share(), "index": self.index, "lastYs": self.lastYs}
         if self.use_batch_act:
             shared["batches"] = self._sorted()
+        if self._places is not None:
+            shared["places"] = self._places
         return shared
 
     # what a subclass defines
@@ -365,6 +399,8 @@ class FixedDialogTeacher(Teacher):
         """Return the next example, ``{"episode_done": True}`` if there is none left."""
         self._is_alone = True
         example, self.epochDone = self.next_example()
+        if self._place is not None:
+            self._place[:] = self.episode_idx, self.entry_idx, not self.episode_done
         action = {**example, "id": self.getID()}
         self.last_act = action
         self.lastY = self._hide(action)

@@ -15,8 +15,8 @@ Example:
     >>> dy.renew_cg() is dy.cg()
     True
 
-Operations are declared in `ops`, and read by the engine in Python (`engine`) and by the native one alike; `graph`
-describes what an engine is.
+Operations are declared in `ops`, each once, and read by the engine in Python (`engine`) and by the native one alike;
+`interface` describes what expressions know of an engine's graph.
 """
 
 from __future__ import annotations

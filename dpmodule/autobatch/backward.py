@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from .batches import Batches
 from .execute import grad_call
 from .ops.product import product
 from .ops.source import PARAMETER
@@ -17,9 +18,6 @@ from .ops.spec import Dim
 from .reads import Reads, mark_operands, merged, reached_nodes, reads_of
 from .record import Record, Where
 from .signature import Signature, Stacked
-
-if TYPE_CHECKING:
-    from .engine import Engine
 
 __all__ = ["Backward"]
 
@@ -36,7 +34,9 @@ class Backward:
     added in one product.
 
     Args:
-        engine: has computed the root.
+        batches: that have computed the root.
+        computed: how many nodes have been computed.
+        failed: those among them that could not be.
         signature: of the root.
         aux: the nodes' own numbers.
         root: the number of the node.
@@ -44,20 +44,26 @@ class Backward:
     """
 
     def __init__(
-        self, engine: Engine, signature: Signature, aux: Mapping[int, Any], root: int, full: bool
+        self,
+        batches: Batches,
+        computed: int,
+        failed: frozenset[int],
+        signature: Signature,
+        aux: Mapping[int, Any],
+        root: int,
+        full: bool,
     ) -> None:
         self.root, self._full = root, full
-        self._engine, self._aux = engine, aux
-        self._rows = engine.values.rows  # as they are now: `Engine.revert` goes on with a copy
-        self._failed = engine.failed
+        self._batches, self._computed, self._failed, self._aux = batches, computed, failed, aux
+        self._rows = batches.values.rows  # as they are now: `Engine.revert` goes on with a copy
         self._reads: Reads | None = None
         self._start()
         if signature.kind.op is PARAMETER:
-            self._to_parameter(signature.kind.attrs, torch.ones_like(engine.value(root, signature)[0]))
+            self._to_parameter(signature.kind.attrs, torch.ones_like(batches.value(root, signature)[0]))
         else:
-            records = [record for record in engine.records if full or record.step.kind.needs]
+            records = [record for record in batches.records if full or record.step.kind.needs]
             if signature.needs and not full:
-                self._reads = reads_of(records, root, engine.computed)
+                self._reads = reads_of(records, root, computed)
             self._pass(records, signature.dim)
         self._hand_over()
 
@@ -73,7 +79,7 @@ class Backward:
         reads = self._reads
         self._of(dim)[int(self._rows[self.root])] = 1.0
         if reads is None:
-            alive = np.zeros(self._engine.computed, np.bool_)
+            alive = np.zeros(self._computed, np.bool_)
             alive[self.root] = True
             for record in reversed(records):
                 self._visit(record, alive)
@@ -90,9 +96,9 @@ class Backward:
         """Return the gradients of all nodes of a shape."""
         found = self._tensors.get(dim)
         if found is None:
-            arena = self._engine.values.arenas[dim]
+            arena = self._batches.values.arenas[dim]
             shape = (arena.used, dim.batch, *dim.d)
-            found = self._engine.pool.take(("gradient", dim), shape, arena.device, arena.dtype)
+            found = self._batches.pool.take(("gradient", dim), shape, arena.device, arena.dtype)
             self._tensors[dim] = found
             if self._reads is None:
                 found[: arena.used].zero_()
@@ -106,7 +112,7 @@ class Backward:
         step = record.step
         kind, count = step.kind, len(step.nodes)
         if step.parts:
-            for part in self._engine.parts(record):
+            for part in self._batches.parts(record):
                 self._visit(part, alive)
             return
         reached = reached_nodes(record, alive)
@@ -169,7 +175,7 @@ class Backward:
         else:
             args, counts = step.args[reached], []
         part = type(step)(step.kind, step.nodes[reached], args, counts)
-        call, inputs, wheres = self._engine.again(part, self._aux)
+        call, inputs, wheres = self._batches.again(part, self._aux)
         return Record(part, call, inputs, wheres, [])
 
     def _add(self, where: Where, dim: Dim, grad: Tensor | None) -> None:
@@ -253,13 +259,13 @@ class Backward:
         """Return the gradient of one node, (batch, *d); zeros if the pass did not come there."""
         if signature.kind.op is PARAMETER:
             found = self._parameters.get(signature.kind.attrs)
-            value = self._engine.value(node, signature)
+            value = self._batches.value(node, signature)
             return torch.zeros_like(value) if found is None else found[None]
         found, reads = self._tensors.get(signature.dim), self._reads
         is_dead = reads is not None and reads.alive is not None and not reads.alive[node]
         is_dead |= node in self._failed
         if found is None or is_dead or (reads and not signature.needs):
-            options, dim = self._engine.options, signature.dim
+            options, dim = self._batches.options, signature.dim
             return torch.zeros(dim.batch, *dim.d, device=options.device, dtype=options.dtype)
         return found[int(self._rows[node])]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from .given import flag
 from .graph import Graph
+from .interface import EngineGraph
 from .state import state
 
 __all__ = ["ComputationGraph", "cg", "cg_checkpoint", "cg_revert", "cg_version", "renew_cg"]
@@ -13,7 +14,7 @@ ComputationGraph = Graph
 
 def renew_cg(
     immediate_compute: bool = False, check_validity: bool = False, autobatching: bool | None = None
-) -> Graph:
+) -> EngineGraph:
     """Throw the graph away and begin a new one; expressions made before can no longer be used.
 
     Args:
@@ -30,20 +31,17 @@ def renew_cg(
         flag(check_validity, "check_validity"),
         None if autobatching is None else flag(autobatching, "autobatching"),
     )
-    answer: Graph = state.graph
-    return answer
+    return state.graph
 
 
-def cg() -> Graph:
+def cg() -> EngineGraph:
     """Return the graph under construction."""
-    answer: Graph = state.graph
-    return answer
+    return state.graph
 
 
 def cg_version() -> int:
     """Return how many graphs there were before."""
-    answer: int = state.graph.version
-    return answer
+    return state.graph.version
 
 
 def cg_checkpoint() -> None:

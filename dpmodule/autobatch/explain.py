@@ -7,8 +7,7 @@ from difflib import SequenceMatcher
 
 from .errors import StateError
 from .explanation import Explanation, KindRow
-from .native_graph import NativeGraph
-from .ran import RanBatch, ran_batches
+from .ran import RanBatch
 from .state import state
 
 __all__ = ["explain"]
@@ -33,10 +32,9 @@ def explain() -> Explanation:
         [('tanh', 1, 8)]
     """
     graph = state.graph
-    is_native = isinstance(graph, NativeGraph)
-    batches = ran_batches(graph)
+    batches = graph.ran()
     if not batches:
-        was_asked = (graph.machine if is_native else graph.engine).computed > 0
+        was_asked = graph.computed > 0
         raise StateError(
             "explain: only parameters, inputs, rows of tables and random numbers were asked for since renew_cg(), on"
             " which nothing has been computed; ask for the value of an operation on them"
@@ -44,15 +42,14 @@ def explain() -> Explanation:
             else "explain: nothing has been computed since renew_cg(); ask for a value first, as loss.value() or"
             " loss.backward() do"
         )
-    is_batched = bool(graph.machine.batched if is_native else graph.engine.autobatch)
     return Explanation(
-        engine="native" if is_native else "python",
-        is_batched=is_batched,
+        engine=graph.engine_name,
+        is_batched=graph.is_batched,
         nodes=sum(batch.nodes for batch in batches),
         forwards=len({batch.forward for batch in batches}),
-        rows=tuple(_rows(batches, is_batched)),
+        rows=tuple(_rows(batches, graph.is_batched)),
         sequence=tuple((batch.operation, batch.label, batch.calls) for batch in batches),
-        seconds=dict(graph.seconds()),
+        seconds=graph.seconds(),
     )
 
 

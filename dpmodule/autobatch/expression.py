@@ -137,8 +137,7 @@ class Operators(Node):
 
     def __len__(self) -> int:
         """Return the size of the first dimension."""
-        answer: int = state.graph.dim(self.enter()).d[0]
-        return answer
+        return state.graph.dim(self.enter()).d[0]
 
 
 if TYPE_CHECKING or native.core is None:
@@ -234,7 +233,7 @@ def single(op: Op) -> Callable[..., Expression]:
         return apply(op, (x,))
 
     def spelled_out(x: Any) -> Expression:
-        graph = state.graph
+        graph: Any = state.graph
         if get_ident() != graph.owner.ident:
             graph.change_thread()
         version, numbers = graph.version, graph.numbers
@@ -262,7 +261,7 @@ def _between(op: Op, other_way: Callable[[Any, Any], Expression]) -> Callable[[A
     """
 
     def spelled_out(x: Any, y: Any) -> Expression:
-        graph = state.graph
+        graph: Any = state.graph
         version = graph.version
         try:
             if x.version != version or y.version != version or get_ident() != graph.owner.ident:
@@ -283,7 +282,7 @@ def _between(op: Op, other_way: Callable[[Any, Any], Expression]) -> Callable[[A
 
 
 def _plain(op: Op, x: Any, y: Any, z: Any = ...) -> Expression:
-    graph = state.graph
+    graph: Any = state.graph
     if get_ident() != graph.owner.ident:
         graph.change_thread()
     version, numbers = graph.version, graph.numbers
@@ -308,7 +307,7 @@ def _plain(op: Op, x: Any, y: Any, z: Any = ...) -> Expression:
 
 
 def _apply(op: Op, operands: Sequence[Any], attrs: tuple[Any, ...] = (), aux: Any = None) -> Expression:
-    graph = state.graph
+    graph: Any = state.graph
     if get_ident() != graph.owner.ident:
         graph.change_thread()
     version, numbers, args = graph.version, graph.numbers, []
@@ -338,7 +337,8 @@ def _apply(op: Op, operands: Sequence[Any], attrs: tuple[Any, ...] = (), aux: An
 def _learned(op: Op, operands: Sequence[Any]) -> Expression:
     """Add a node, and let the graph remember what it has become: those like it are made in one step."""
     found = apply(op, operands)
-    state.graph.learn(op, found.node)
+    graph: Any = state.graph
+    graph.learn(op, found.node)
     return found
 
 

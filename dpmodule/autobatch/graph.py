@@ -1,57 +1,4 @@
-"""The graph under construction: the interface between expressions and engines.
-
-An engine is an object with the methods of `Graph` below. `dpmodule.autobatch.expression` calls nothing else; whoever
-brings another engine (`dpmodule/native/autobatch`) implements the same ones:
-
-``append(op, attrs, args, aux) -> int``
-    Add a node and return its number; numbers count up from 0. `op` is an `ops.spec.Op`, `attrs` a hashable tuple that
-    belongs to the signature, `args` a tuple of numbers of earlier nodes, `aux` the node's own number (as `Op.aux`
-    says). Checks shapes at once, through ``table.find``, which is called once a signature. An operation with k
-    results takes k numbers in a row.
-``append_many(op, attrs, args) -> int``
-    The same for an operation that takes many operands of one shape (`Op.many`).
-``dim(node) -> Dim`` and ``signature(node) -> Signature``
-    What the node is.
-``forward(node)``
-    Compute everything up to and including the node that has not been computed yet. Values stay until `renew`.
-    Raises what an operation raises that the node depends on, and no errors of others. Whoever asks for a node that has
-    failed has it computed again.
-``has_failed``
-    Whether there are such nodes.
-``value(node) -> Tensor``
-    The value, (batch, *d), after `forward`; not to be written to.
-``backward(node, full)``
-    Compute the gradient of the node, one number, with respect to all nodes it depends on: those that a parameter
-    feeds, or with `full` all of them. Adds to the gradients of parameters, replaces those of nodes.
-``gradient(node) -> Tensor``
-    The gradient, (batch, *d), after `backward`; not of what depends on parameters that have changed since.
-``renew()``
-    Throw everything away and give the memory back. `version` counts up.
-``checkpoint()``, ``revert()``
-    Remember the number of nodes; forget all nodes since. Gradients of those that stay are kept as long as the node
-    that `backward` began at.
-``owner``, ``check_thread()``, ``change_thread()``
-    The thread that the graph belongs to; whoever adds nodes or asks for values checks that it is its own.
-    `base_graph.BaseGraph` has these.
-``check_free(what)``
-    Raise a `StateError` if the graph is being computed; `renew`, `checkpoint` and `revert` begin with it.
-    `base_graph.BaseGraph` has it.
-``recalculate()``
-    Forget all values, but no nodes.
-``set_input(node, array)``
-    Replace the array of an input: nothing that has been computed from its former value is used any more.
-``are_alike(nodes) -> bool``
-    Whether nodes have one shape, and none is a parameter: then `append_many` takes them.
-``settle()``
-    Called before parameters change: values that were computed stay what they are.
-``adopt(table, is_updated)``, ``leave()``
-    Called before a row of a table is looked up; called when another engine's graph takes the place of this one.
-``operands(node)``
-    The numbers of a node's operands, for pictures.
-``seconds() -> dict``
-    Where the time since `renew` went, for `explain`; what was run together is read from each engine by `ran`.
-``version``, ``size``
-    How often `renew` has been called; the number of nodes.
+"""The graph whose node table and engine are in Python; its interface is `interface.EngineGraph`.
 
 The table of signatures (`signature.Table`), the order of batches (`schedule.make_plan`) and the operations' code for a
 whole batch (`ops.spec.Op.run`, `Op.grad`; `execute.run_call` and `execute.grad_call` drive them, with autograd where an
@@ -71,11 +18,13 @@ from numpy.typing import NDArray
 
 from .arena import Pool
 from .base_graph import BaseGraph, Marks
-from .engine import Engine, Options
+from .batches import Options
+from .engine import Engine
 from .entered import entered
 from .ops.source import CONSTANT, INPUT, PARAMETER, READING
 from .ops.spec import Dim, Op
-from .schedule import Plan
+from .plan import Plan
+from .ran import RanBatch, batches_of
 from .signature import Signature, Table
 
 __all__ = ["END", "Graph"]
@@ -93,6 +42,9 @@ class Graph(BaseGraph):
         options: what `configure` sets: batching, device, element type.
         table: the signatures; its own unless graphs share one.
     """
+
+    engine_name = "python"
+    """As `configure` takes it."""
 
     def __init__(self, options: Options | None = None, table: Table | None = None) -> None:
         super().__init__()
@@ -125,7 +77,7 @@ class Graph(BaseGraph):
         return len(self.numbers)
 
     def append(self, op: Op, attrs: tuple[Any, ...], args: tuple[int, ...], aux: Any = None) -> int:
-        """Add a node; see the module's text.
+        """Add a node; see `interface.EngineGraph`.
 
         Raises:
             ShapeError: the operands do not fit.
@@ -396,6 +348,20 @@ class Graph(BaseGraph):
     def plans(self) -> list[Plan]:
         """Return the plans that were run, the earliest first."""
         return self.engine.plans
+
+    def ran(self) -> list[RanBatch]:
+        """Return the batches that were run since the graph was begun, in order."""
+        return list(batches_of(self.engine.plans))
+
+    @property
+    def computed(self) -> int:
+        """All nodes before this one have been computed, but for those that could not be."""
+        return self.engine.computed
+
+    @property
+    def is_batched(self) -> bool:
+        """Whether nodes are computed together."""
+        return bool(self.engine.autobatch)
 
     def seconds(self) -> dict[str, float]:
         """Return the time spent since `renew`, in seconds, by "build" (between runs), "schedule", "run", "backward"."""

@@ -12,7 +12,7 @@ import torch
 
 from .execute import aux_tensor, grad_call, run_call
 from .native_drawn import Drawn, Kept
-from .native_names import DRAWS
+from .native_names import DRAW, name_of
 from .ops.noise import draw_mask
 from .ops.source import draw_random
 from .ops.spec import Call, Dim, Op
@@ -125,13 +125,13 @@ class Caller:
         """Draw numbers for a batch.
 
         Args:
-            kind: which of `DRAWS`.
+            kind: which of `DRAW`.
             first: the rate of dropout; the standard deviation of noise; what a distribution is given.
             second: what else a distribution is given.
             address: where they go.
             count: how many.
         """
-        numbers, generator, name = tensor_at(address, (count,)), self._options.generator, DRAWS[kind]
+        numbers, generator, name = tensor_at(address, (count,)), self._options.generator, name_of(kind, DRAW)
         if "dropout" in name:
             draw_mask(numbers, first, generator)
         elif name == "noise":

@@ -1,13 +1,14 @@
 """The graph whose node table and engine are native (`dpmodule/native/autobatch`); its interface is that of `Graph`.
 
-Operations with kernels (`native_kernels`) become nodes of the engine; the batches of all others (`native_nodes`) run in
-torch (`native_calls`). Parameters are shared by pointer (`native_parameters`).
+Operations with kernels (`ops.spec.Op.kernel`) become nodes of the engine; the batches of all others (`native_nodes`)
+run in torch (`native_calls`). Parameters are shared by pointer (`native_parameters`).
 """
 
 from __future__ import annotations
 
 import time
 import weakref
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,12 +19,12 @@ from .base_graph import BaseGraph, Marks
 from .entered import entered
 from .errors import StateError
 from .native_calls import Caller, CallKind
-from .native_kernels import KERNELS
-from .native_names import OPS, kernel_name
+from .native_names import OP, SOURCES, kernel_name
 from .native_nodes import NativeNodes, as_buffer
 from .native_parameters import NativeParameters
 from .ops.source import PARAMETER
 from .ops.spec import Dim, Op
+from .ran import FEW, RanBatch, inputs_of, known_as, way_of
 
 __all__ = ["NativeGraph"]
 
@@ -71,6 +72,9 @@ class NativeGraph(BaseGraph):
         version: that of the first graph.
     """
 
+    engine_name = "native"
+    """As `configure` takes it."""
+
     LIMIT = 50_000
     """So many signatures are kept from graph to graph."""
 
@@ -111,7 +115,7 @@ class NativeGraph(BaseGraph):
         return found
 
     def append(self, op: Op, attrs: tuple[Any, ...], args: tuple[int, ...], aux: Any = None) -> int:
-        """Add a node; see `graph`.
+        """Add a node; see `interface.EngineGraph`.
 
         Raises:
             ShapeError: the operands do not fit.
@@ -119,8 +123,7 @@ class NativeGraph(BaseGraph):
         self.check_thread()
         self.check_nodes(args)
         if args:
-            maker = KERNELS.get(op.name)
-            node = maker(self.machine, attrs, args, aux) if maker is not None else -1
+            node = op.kernel(self.machine, attrs, args, aux) if op.kernel is not None else -1
             if node < 0:
                 node = self._nodes.call(op, attrs, args, aux, False)
         else:
@@ -137,8 +140,7 @@ class NativeGraph(BaseGraph):
         """
         self.check_thread()
         self.check_nodes(args)
-        maker = KERNELS.get(op.name)
-        node = maker(self.machine, attrs, args, None) if maker is not None else -1
+        node = op.kernel(self.machine, attrs, args, None) if op.kernel is not None else -1
         if node < 0:
             node = self._nodes.call(op, attrs, args, None, True)
         if self.is_immediate:
@@ -365,9 +367,52 @@ class NativeGraph(BaseGraph):
         if name == "call":
             call = self._caller.kinds[kind]
             return Operation(call.op.name, parameters, (), call)
-        is_part = OPS[op] in ("affine", "lstm")
+        is_part = op in (OP["affine"], OP["lstm"])
         dims = [self._parameters.dim(each) for each in parameters if is_part and each >= 0]
         return Operation(name, parameters, tuple(dims), None)
+
+    def ran(self) -> list[RanBatch]:
+        """Return the batches that were run since the graph was begun, in order."""
+        return list(self._ran())
+
+    def _ran(self) -> Iterator[RanBatch]:
+        for signatures, count, repeats, forward, nodes in self.machine.batches():
+            operations = [self.operation(signature) for signature in signatures]
+            (*_, last) = operations
+            call = last.call
+            if last.name in SOURCES or (call is not None and not call.dims):
+                continue
+            operation = " + ".join(known_as(each.name) for each in operations)
+            dims = [dim for each in operations for dim in each.dims]
+            dims += [self.dim(node) for node in nodes if node >= 0]
+            if len(dims) > FEW and len(set(dims)) == 1:
+                del dims[1:]
+            out = self.machine.describe(signatures[-1])
+            yield RanBatch(
+                kind=signatures,
+                operation=operation,
+                dims=tuple(dims) if call is None else inputs_of(call.op, call.attrs, call.dims),
+                out=Dim(tuple(out[2]), out[3]),
+                parameters=tuple(each.parameters for each in operations),
+                others=tuple(each.call.attrs for each in operations if each.call is not None),
+                nodes=(count + repeats) * (operation.count(" + ") + 1),
+                calls=count,
+                forward=forward,
+                repeats=repeats,
+                apart="" if call is None else call.op.apart,
+                way="" if call is None else way_of(call.op, call.attrs, call.dims),
+            )
+
+    @property
+    def computed(self) -> int:
+        """All nodes before this one have been computed, but for those that could not be."""
+        found: int = self.machine.computed
+        return found
+
+    @property
+    def is_batched(self) -> bool:
+        """Whether nodes are computed together."""
+        return bool(self.machine.batched)
 
     def seconds(self) -> dict[str, float]:
         """Return the time spent since `renew`, in seconds, by "build" (between runs), "schedule", "run", "backward"."""

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from .native_calls import Caller, CallKind
-from .native_names import DRAWS, OP
+from .native_names import DRAW, OP
 from .native_parameters import NativeParameters
 from .ops.spec import Dim, Op
 
@@ -67,7 +67,7 @@ class NativeNodes:
             node = machine.kernel(OP["concat"], -2, [machine.lookup(table, row) for row in aux])
         elif name == "random":
             dim, kind, first, second = attrs
-            node = machine.random(DRAWS.index(kind), machine.shape(dim.d, dim.batch), first, second)
+            node = machine.random(DRAW[kind], machine.shape(dim.d, dim.batch), first, second)
         else:
             return self.call(op, attrs, (), aux, False)
         return node

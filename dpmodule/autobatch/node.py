@@ -94,8 +94,7 @@ class Node(_Base):
         Args:
             recalculate: throw cached values away and compute from the inputs again.
         """
-        answer: torch.Tensor = state.graph.value(self._asked(recalculate))
-        return answer
+        return state.graph.value(self._asked(recalculate))
 
     def _asked(self, recalculate: bool) -> int:
         node = self.enter()
@@ -105,8 +104,7 @@ class Node(_Base):
 
     def npvalue(self, recalculate: bool = False) -> Array:
         """Return the value as a float64 array; the minibatch is the last axis, if there is more than one element."""
-        found: Array = state.graph.array(self._asked(recalculate))
-        return found
+        return state.graph.array(self._asked(recalculate))
 
     def tensor_value(self, recalculate: bool = False) -> Tensor:
         """Return the value, left on its device."""

@@ -79,8 +79,7 @@ class _Held(Expression):
     def _add(self, is_updated: bool) -> int:
         storage = self.storage
         attrs = (Dim(tuple(storage.tensor.shape)), weakref.ref(storage), is_updated)
-        answer: int = state.graph.append(PARAMETER, attrs, (), storage)
-        return answer
+        return state.graph.append(PARAMETER, attrs, (), storage)
 
     def leave(self, size: int) -> None:
         """Forget nodes from number `size` on: they are no longer in the graph."""
@@ -306,8 +305,7 @@ class LookupParameters(_Held):
         whole = Dim(tuple(storage.tensor.shape))
         order = (*range(1, len(whole.d)), 0)
         node = state.graph.append(PARAMETER, (whole, weakref.ref(storage), is_updated), (), storage)
-        answer: int = state.graph.append(TRANSPOSE, (order,), (node,))
-        return answer
+        return state.graph.append(TRANSPOSE, (order,), (node,))
 
     def init_row(self, i: int, row: ArrayLike) -> None:
         """Copy an array into a row.

@@ -14,7 +14,7 @@ __all__ = ["graphviz_text", "print_graphviz", "print_text_graphviz"]
 
 def graphviz_text() -> str:
     """Return the graph under construction in graphviz' language."""
-    graph: Any = state.graph
+    graph = state.graph
     lines = ["digraph G {", "  rankdir=LR;", "  nodesep=.05;"]
     for node in range(graph.size):
         kind = graph.signature(node).kind

@@ -6,18 +6,17 @@ where they are needed.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from .native_graph import NativeGraph
-from .native_names import SOURCES
 from .ops.spec import Dim, Op, shown
+from .plan import Plan
 
 FEW = 4
 """More operands of one shape are shown as one."""
 
-__all__ = ["RanBatch", "ran_batches"]
+__all__ = ["FEW", "RanBatch", "batches_of", "inputs_of", "known_as", "way_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,16 +62,8 @@ class RanBatch:
         )
 
 
-def ran_batches(graph: Any) -> list[RanBatch]:
-    """Return the batches that a graph has run since it was begun, in order.
-
-    Args:
-        graph: of either engine.
-    """
-    return list(_native(graph) if isinstance(graph, NativeGraph) else _python(graph))
-
-
-def _way(op: Op, attrs: tuple[Any, ...], dims: tuple[Dim, ...]) -> str:
+def way_of(op: Op, attrs: tuple[Any, ...], dims: tuple[Dim, ...]) -> str:
+    """Return how code of the user's is run, see `RanBatch.way`."""
     if not op.name.startswith("cell "):
         return ""
     reference, is_train, inputs = attrs
@@ -80,16 +71,21 @@ def _way(op: Op, attrs: tuple[Any, ...], dims: tuple[Dim, ...]) -> str:
     return "" if owner is None else owner.way(is_train, [dim.d for dim in dims[:inputs]])
 
 
-def _python(graph: Any) -> Iterator[RanBatch]:
-    for forward, plan in enumerate(graph.plans()):
+def batches_of(plans: Sequence[Plan]) -> Iterator[RanBatch]:
+    """Tell what plans have run.
+
+    Args:
+        plans: one for every request for a value.
+    """
+    for forward, plan in enumerate(plans):
         for step in plan.steps:
             kind, count = step.kind, len(step.nodes)
             if not kind.dims:
                 continue
             yield RanBatch(
                 kind=kind.index,
-                operation=_known(kind.op.name),
-                dims=_inputs_of(kind.op, kind.attrs, kind.dims),
+                operation=known_as(kind.op.name),
+                dims=inputs_of(kind.op, kind.attrs, kind.dims),
                 out=kind.outs[0],
                 parameters=tuple(each and each[1:] for each in kind.parameters),
                 others=kind.attrs,
@@ -97,11 +93,11 @@ def _python(graph: Any) -> Iterator[RanBatch]:
                 calls=count,
                 forward=forward,
                 apart=kind.op.apart,
-                way=_way(kind.op, kind.attrs, kind.dims),
+                way=way_of(kind.op, kind.attrs, kind.dims),
             )
 
 
-def _known(name: str) -> str:
+def known_as(name: str) -> str:
     """Return the name of an operation without what the shapes tell: how many operands there are, or a minibatch."""
     return _FORMS.get(name, name.removesuffix("_many"))
 
@@ -109,35 +105,6 @@ def _known(name: str) -> str:
 _FORMS = {"lstm_first": "lstm_step", "sum_batches": "sum_dim"}
 
 
-def _inputs_of(op: Op, attrs: tuple[Any, ...], dims: tuple[Dim, ...]) -> tuple[Dim, ...]:
+def inputs_of(op: Op, attrs: tuple[Any, ...], dims: tuple[Dim, ...]) -> tuple[Dim, ...]:
     """Return the shapes of operands; a cell's parameters are not shown."""
     return dims[: attrs[2]] if op.name.startswith("cell ") else dims
-
-
-def _native(graph: NativeGraph) -> Iterator[RanBatch]:
-    for signatures, count, repeats, forward, nodes in graph.machine.batches():
-        operations = [graph.operation(signature) for signature in signatures]
-        (*_, last) = operations
-        call = last.call
-        if last.name in SOURCES or (call is not None and not call.dims):
-            continue
-        operation = " + ".join(_known(each.name) for each in operations)
-        dims = [dim for each in operations for dim in each.dims]
-        dims += [graph.dim(node) for node in nodes if node >= 0]
-        if len(dims) > FEW and len(set(dims)) == 1:
-            del dims[1:]
-        out = graph.machine.describe(signatures[-1])
-        yield RanBatch(
-            kind=signatures,
-            operation=operation,
-            dims=tuple(dims) if call is None else _inputs_of(call.op, call.attrs, call.dims),
-            out=Dim(tuple(out[2]), out[3]),
-            parameters=tuple(each.parameters for each in operations),
-            others=tuple(each.call.attrs for each in operations if each.call is not None),
-            nodes=(count + repeats) * (operation.count(" + ") + 1),
-            calls=count,
-            forward=forward,
-            repeats=repeats,
-            apart="" if call is None else call.op.apart,
-            way="" if call is None else _way(call.op, call.attrs, call.dims),
-        )

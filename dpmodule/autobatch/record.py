@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from .ops.spec import Call
-from .schedule import Step
+from .plan import Step
 
 __all__ = ["Record", "Where"]
 

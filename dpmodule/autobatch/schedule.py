@@ -13,62 +13,21 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from .components import ranks
-from .signature import EXTRA, Kind, Table
+from .plan import NodeTable, Plan, Step
+from .signature import EXTRA, Table
 
-if TYPE_CHECKING:
-    from .graph import Graph
-
-__all__ = ["Plan", "Step", "make_plan", "side_by_side"]
+__all__ = ["make_plan", "side_by_side"]
 
 Ints = NDArray[np.int64]
 
 OFTEN = 4
 """So many times matrices must be multiplied with the same vectors that it pays to put them into one."""
-
-
-@dataclass(slots=True)
-class Step:
-    """One batch of a plan.
-
-    Args:
-        kind: what is computed.
-        nodes: the numbers of its nodes.
-        args: the operands of the nodes: (N, operands), or flat for operations that take many.
-        counts: for operations that take many, how many operands each node has.
-        stage: steps of one stage do not depend on each other; -1 where nobody has looked.
-        parts: the steps that were put together into this one, of equal length.
-    """
-
-    kind: Kind
-    nodes: Ints
-    args: Ints
-    counts: list[int] = field(default_factory=list)
-    stage: int = -1
-    parts: list[Step] = field(default_factory=list)
-
-
-@dataclass(slots=True)
-class Plan:
-    """Which nodes are computed together, and in which order; independent of values and devices.
-
-    Args:
-        steps: the batches in order.
-        first: the number of the first node.
-        end: one more than that of the last.
-        seconds: how long it took to make.
-    """
-
-    steps: list[Step]
-    first: int
-    end: int
-    seconds: float = 0.0
 
 
 _ranked: dict[tuple[int, bytes, bytes], tuple[Ints, Ints, NDArray[np.bool_]]] = {}
@@ -93,7 +52,7 @@ def _levels(target: Ints, source: Ints, count: int) -> Ints:
     return np.array(level, np.int64)
 
 
-def make_plan(graph: Graph, first: int, end: int) -> Plan:
+def make_plan(graph: NodeTable, first: int, end: int) -> Plan:
     """Group the nodes from `first` to before `end` into batches and order these."""
     numbers, begin, flat = graph.columns(first, end)
     count = end - first
@@ -116,7 +75,7 @@ def make_plan(graph: Graph, first: int, end: int) -> Plan:
 
 
 def _rank(
-    graph: Graph, present: Ints, mine: Ints, target: Ints, feeder: Ints
+    graph: NodeTable, present: Ints, mine: Ints, target: Ints, feeder: Ints
 ) -> tuple[Ints, Ints, NDArray[np.bool_]]:
     edges = _unique_edges(mine[feeder], mine[target], len(present))
     key = (graph.table.generation, present.tobytes(), edges.tobytes())
@@ -131,7 +90,7 @@ def _rank(
 
 
 def _steps(
-    graph: Graph, first: int, present: Ints, mine: Ints, depth: Ints, level: Ints, begin: Ints, flat: Ints
+    graph: NodeTable, first: int, present: Ints, mine: Ints, depth: Ints, level: Ints, begin: Ints, flat: Ints
 ) -> list[Step]:
     table = graph.table
     kinds = [table.signatures[index].kind for index in present.tolist()]

@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
-from .schedule import Plan, Step
+from .plan import NodeTable, Plan, Step
 from .signature import EXTRA
-
-if TYPE_CHECKING:
-    from .graph import Graph
 
 __all__ = ["make_serial_plan"]
 
 
-def make_serial_plan(graph: Graph, first: int, end: int) -> Plan:
+def make_serial_plan(graph: NodeTable, first: int, end: int) -> Plan:
     """Make a plan in which every node from `first` to before `end` is a batch of its own."""
     steps = []
     for node in range(first, end):

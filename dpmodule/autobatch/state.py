@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 
 from .. import native
 from ..context import cpu
 from ..generators import generator
-from .engine import Options
+from .batches import Options
 from .errors import ArgumentError
 from .graph import Graph
+from .interface import EngineGraph
 from .native_graph import NativeGraph
 
 __all__ = ["State", "state"]
@@ -33,9 +32,9 @@ class State:
         self.options = Options(generator=generator(cpu()))
         self.weight_decay = 0.0
         self.engine = "auto"
-        self._graphs: dict[bool, Any] = {}
-        self.graph: Any = None
-        self.renew()
+        self._graphs: dict[bool, EngineGraph] = {}
+        self.graph = self._engine_graph()
+        self.graph.renew()
 
     def choose_engine(self, name: str) -> None:
         """Choose what computes graphs made from now on.
@@ -51,17 +50,21 @@ class State:
 
     def renew(self) -> None:
         """Begin a new graph with the present settings."""
+        found = self._engine_graph()
+        for other in self._graphs.values():
+            other.leave()
+        found.version = max(self.graph.version, found.version)
+        self.graph = found
+        found.renew()
+
+    def _engine_graph(self) -> EngineGraph:
+        """Return the graph of the engine that computes what is set."""
         is_native = self._is_native()
-        version = self.graph.version if self.graph is not None else 0
         found = self._graphs.get(is_native)
         if found is None:
             found = NativeGraph(native.core, self.options) if is_native else Graph(self.options)
             self._graphs[is_native] = found
-        for other in self._graphs.values():
-            other.leave()
-        found.version = max(version, found.version)
-        self.graph = found
-        found.renew()
+        return found
 
     def _is_native(self) -> bool:
         """The native engine computes in float32 on the CPU."""

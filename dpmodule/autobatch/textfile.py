@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterator
-from typing import IO, TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator, Sequence
+from typing import IO, Any, Protocol
 
 import numpy as np
 import torch
@@ -20,9 +20,6 @@ from ..atomic import naming_errors, write_atomically
 from ..base import FileError, FileFormatError
 from .given import file_name, flag, line_text, text
 from .storage import ParameterStorage
-
-if TYPE_CHECKING:
-    from .collection import ParameterCollection
 
 __all__ = [
     "Entry",
@@ -100,13 +97,40 @@ def _save(fname: str, append: bool, write: Callable[[IO[bytes]], object]) -> Non
         write(target)
 
 
-def save_collection(collection: ParameterCollection, fname: str, name: str, append: bool) -> None:
+class Stored(Protocol):
+    """A parameter or a table."""
+
+    @property
+    def storage(self) -> ParameterStorage:
+        """What it holds."""
+
+    def name(self) -> str:
+        """Return its full name."""
+
+    def shape(self) -> tuple[int, ...]:
+        """Return its dimensions."""
+
+
+class Collection(Protocol):
+    """A collection of parameters, as far as files go."""
+
+    def name(self) -> str:
+        """Return its full name."""
+
+    def parameters_list(self) -> Sequence[Stored]:
+        """Return all parameters, in the order of making."""
+
+    def lookup_parameters_list(self) -> Sequence[Stored]:
+        """Return all tables, in the order of making."""
+
+
+def save_collection(collection: Collection, fname: str, name: str, append: bool) -> None:
     """Write all parameters of a collection, then all its tables; see `ParameterCollection.save`."""
     line_text(name, "name")
     _save(fname, append, lambda target: write_collection(target, collection, name))
 
 
-def write_collection(target: IO[bytes], collection: ParameterCollection, name: str) -> None:
+def write_collection(target: IO[bytes], collection: Collection, name: str) -> None:
     """Write what `save_collection` writes to an open file."""
     own = collection.name()
     prefix = own if not name else (name if name.endswith("/") else name + "/")
@@ -180,7 +204,7 @@ def _is_below(name: str, key: str) -> bool:
     return not text(key, "key") or name.startswith(key if key.endswith("/") else key + "/")
 
 
-def populate_collection(collection: ParameterCollection, fname: str, key: str) -> None:
+def populate_collection(collection: Collection, fname: str, key: str) -> None:
     """Copy the entries of a file below a name into a collection; see `ParameterCollection.populate`."""
     waiting = [iter(collection.parameters_list()), iter(collection.lookup_parameters_list())]
     found: list[tuple[ParameterStorage, Entry]] = []  # all are looked at before the first is changed

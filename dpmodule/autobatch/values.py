@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from .arena import Arena, Pool
 from .ops.spec import Dim
+from .plan import Step
 from .record import Where
-from .schedule import Step
 from .signature import Kind, Stacked
 
 __all__ = ["Values"]

@@ -1,7 +1,7 @@
 """The ``dpmodule`` command: picks the subcommand and turns errors into one line and an exit code.
 
 Exit codes: 0 done, 1 a ``--target`` was missed, a ``--tolerance`` exceeded or a model of a folder is unusable, 2 an
-error, 130 interrupted.
+error, 130 interrupted, 143 ended by SIGTERM.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import sys
 from collections.abc import Sequence
 
 from ..base import MXNetError
-from . import agents, check, convert, explain, inspect, options, predict, train, train_files
+from . import agents, check, convert, explain, im2rec, inspect, options, predict, train, train_files
 
 __all__ = ["main", "make_parser"]
 
@@ -28,6 +28,7 @@ examples:
   dpmodule train-files --net bow --feed data.prototxt --files 'part-*' --workers 4
   dpmodule train-agent -t reverse -m seq2seq -nt 2 -bs 32 -mf runs/reverse --num-epochs 3
   dpmodule convert runs/my my.onnx              the same network for ONNX Runtime
+  dpmodule im2rec photos data/photos --resize 256 --train-ratio 0.9 --shuffle
   dpmodule COMMAND --help                       all options of a command
 """
 
@@ -35,6 +36,8 @@ _LARGE = 10**5
 """Number from which on a value counts among the reasons why memory is short."""
 
 _OPTIONS = {
+    'on_nonfinite="skip" leaves such batches out, "warn" or "ignore"': "--on-nonfinite skip leaves such batches out, "
+    "warn or ignore",
     'on_nonfinite="warn" or "ignore"': "--on-nonfinite warn or ignore",
     "DataFeedDesc(..., allow_pipe_command=True)": "--allow-pipe-command",
     "mode is 'native'": "--mode is 'native'",
@@ -53,7 +56,7 @@ def make_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"dpmodule {inspect.version()}")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    for command in (train, train_files, agents, predict, check, convert, explain, inspect):
+    for command in (train, train_files, agents, predict, check, convert, im2rec, explain, inspect):
         command.add_commands(commands)
     return parser
 

@@ -45,6 +45,8 @@ COMMAND_OPTIONS = frozenset(
         "offered",
         "overwrite",
         "quiet",
+        "resume",
+        "save_every_n_secs",
         "single_turn",
         "target",
         "validation_every",

@@ -61,7 +61,7 @@ def _add_network_options(group: Any) -> None:
         metavar="COUNT",
         help="number of classes (default: as many as there are labels, which are then 0, 1, ... without a gap)",
     )
-    saving_options.add_options(group)
+    saving_options.add_options(group, resumable=True)
 
 
 def _add_training_options(group: Any) -> None:
@@ -82,13 +82,15 @@ def _add_training_options(group: Any) -> None:
         "--kvstore",
         type=options.store,
         default="local",
-        help="where gradients of several devices are summed: local, device or none (default: local)",
+        help="where gradients of several devices are summed: local, device or none; of several processes, which "
+        "torchrun starts: dist_sync or dist_async (default: local)",
     )
     group.add_argument(
         "--on-nonfinite",
-        choices=["raise", "warn", "ignore"],
+        choices=["raise", "skip", "warn", "ignore"],
         default="raise",
-        help="what to do when an output of the network is NaN or infinite (default: raise, which stops)",
+        help="what to do when an output of the network, or a gradient, is NaN or infinite (default: raise, which "
+        "stops; skip leaves the batch out)",
     )
     group.add_argument("--seed", type=options.seed, default=0, help="seed of all random numbers (default: 0)")
     group.add_argument(
@@ -118,6 +120,10 @@ def check(args: argparse.Namespace) -> None:
     if args.workload is not None and len(args.workload) != len(args.contexts):
         raise ArgumentError(
             f"--workload has {len(args.workload)} shares, expected {len(args.contexts)}: one for each of --contexts"
+        )
+    if args.save_batches is not None and not args.resume:
+        raise ArgumentError(
+            "--save-batches saves the state of a run, which --resume goes on from; give that, too"
         )
     optimizer_options.check(args)
 

@@ -18,7 +18,15 @@ from ..ndarray import NDArray
 from ..symbol import Symbol
 from .command import Command
 
-__all__ = ["Copy", "KeepingModule", "copy_of", "interrupted_epoch", "remove_interrupted", "save_interrupted"]
+__all__ = [
+    "Copy",
+    "KeepingModule",
+    "copy_of",
+    "interrupted_epoch",
+    "remove_interrupted",
+    "save_interrupted",
+    "tell_resume",
+]
 
 _NUMBERS_PER_BATCH = 2**17
 """How many numbers may be copied after a batch: of larger networks a copy is made only every so many batches, as all
@@ -155,6 +163,21 @@ def save_interrupted(found: Copy | None, net: Symbol, prefix: str, command: Comm
     name = checkpoint.params_file(prefix, checkpoint.INTERRUPTED)
     print(f"saved: {name} (epoch {found.epoch}, batches done: {found.batches})", file=sys.stderr)
     print(f"to go on from there: {line}", file=sys.stderr)
+
+
+def tell_resume(prefix: str, command: Command) -> None:
+    """Print which state of a run is the newest, and the command that goes on from it.
+
+    Args:
+        prefix: the prefix of its files.
+        command: the command that was run.
+    """
+    saved = [path for path in checkpoint.files(prefix) if path.endswith(".run")]
+    if saved:
+        print(f"saved: {max(saved, key=os.path.getmtime)}", file=sys.stderr)
+    else:
+        print("broken off before anything was saved", file=sys.stderr)
+    print(f"to go on from there: {command.changed()}", file=sys.stderr)
 
 
 def interrupted_epoch(prefix: str) -> int:

@@ -256,10 +256,12 @@ def store(text: str) -> str | None:
     """Read the name of a kvstore; "none" is None."""
     if text.lower() == "none":
         return None
+    if text.lower() in kvstore.DIST:
+        return text.lower()
     try:
         kvstore.create(text)
     except DeviceError as error:
         raise argparse.ArgumentTypeError(f"{text!r}: {error}") from None
     except MXNetError:
-        raise _refused(text, "local, device or none") from None
+        raise _refused(text, "local, device, dist_sync, dist_async or none") from None
     return text

@@ -10,8 +10,13 @@ from . import options
 __all__ = ["add_options"]
 
 
-def add_options(group: Any) -> None:
-    """Add ``--prefix``, ``--save-every``, ``--load-epoch`` and ``--overwrite``."""
+def add_options(group: Any, resumable: bool = False) -> None:
+    """Add ``--prefix``, ``--save-every``, ``--load-epoch`` and ``--overwrite``.
+
+    Args:
+        group: gets them.
+        resumable: whether to add ``--resume`` and ``--save-batches``, too.
+    """
     group.add_argument(
         "--prefix",
         type=options.filled,
@@ -37,4 +42,22 @@ def add_options(group: Any) -> None:
         "--overwrite",
         action="store_true",
         help="remove all that is saved under PREFIX before training (default: refuse files of another network)",
+    )
+    if resumable:
+        _add_resume(group, what_is_there)
+
+
+def _add_resume(group: Any, what_is_there: Any) -> None:
+    what_is_there.add_argument(
+        "--resume",
+        action="store_true",
+        help="go on, bit for bit, from the newest state of a run under PREFIX if there is one, and save such states: "
+        "after every epoch as PREFIX-NNNN.run (the last two are kept without --save-every), and as PREFIX-last.* when "
+        "SIGTERM or Ctrl-C ends it (default: only parameters and optimizer are saved)",
+    )
+    group.add_argument(
+        "--save-batches",
+        type=options.positive,
+        metavar="BATCHES",
+        help="with --resume: also save after every so many batches of an epoch (default: none)",
     )

@@ -15,6 +15,7 @@ from ..agents.teachers import is_training
 from ..base import ArgumentError
 from ..module.boundary import BatchBoundary
 from . import agent_options, files, options
+from .agent_checkpoint import AgentCheckpoint
 from .agent_options import Options
 from .command import Command
 
@@ -42,10 +43,13 @@ def run(words: Sequence[str], command: Command) -> int:
     _add_options(parser.add_argument_group("training"))
     opt = parser.parse_args(words, print_args=False)
     _check(opt, command)
-    agent_options.seed_all(opt)
-    agent = _agent(opt)
-    with _world(opt, agent) as world:
-        training = _Training(opt, agent, world, command)
+    saved = AgentCheckpoint(opt)
+    done = 0 if saved.state is None else saved.state["parleys"]
+    agent_options.seed_all({**opt, "seed": int(opt.get("seed") or 0) + done})  # not what was drawn before
+    agent = _agent(opt, saved.agent)
+    with _world({**opt, **saved.world_options()}, agent) as world:
+        saved.load_counts(world)
+        training = _Training(opt, agent, world, command, saved)
         training.run()
         return training.verdict()
     raise KeyboardInterrupt  # at which the world has ended quietly
@@ -76,6 +80,19 @@ def _add_options(group: Any) -> None:
         "--init-model",
         metavar="PATH",
         help="a saved agent to begin with (default: that of --model-file)",
+    )
+    group.add_argument(
+        "-stim",
+        "--save-every-n-secs",
+        type=options.finite("seconds from 0 on", lambda seconds: seconds >= 0),
+        default=0,
+        metavar="SECONDS",
+        help="how often to save within epochs, too, for --resume (default: 0, never)",
+    )
+    group.add_argument(
+        "--resume",
+        action="store_true",
+        help="go on from what --save-every-n-secs has saved, if there is something, with the rest of the epoch",
     )
     group.add_argument("--overwrite", action="store_true", help="remove what is saved as --model-file first")
     group.add_argument(
@@ -108,9 +125,9 @@ def _check(opt: Options, command: Command) -> None:
     files.make_folder(path)
 
 
-def _agent(opt: Options) -> Any:
-    """Return the agent that is going to be trained."""
-    begin = opt["init_model"]
+def _agent(opt: Options, saved: str | None) -> Any:
+    """Return the agent that is going to be trained: as it was `saved`, if it was."""
+    begin = saved or opt["init_model"]
     if begin is None:
         return agent_options.create(opt)
     return agent_options.create({**opt, "model_file": begin}, is_saved=True)
@@ -145,9 +162,12 @@ class _Training:
         agent: the agent.
         world: its world.
         command: the command that is being run.
+        saved: its checkpoints.
     """
 
-    def __init__(self, opt: Options, agent: Any, world: Any, command: Command) -> None:
+    def __init__(
+        self, opt: Options, agent: Any, world: Any, command: Command, saved: AgentCheckpoint
+    ) -> None:
         self._opt = opt
         self._agent = agent
         self._world = world
@@ -155,7 +175,11 @@ class _Training:
         self._metric = str(opt["validation_metric"])
         self._limit = opt["num_epochs"] if opt["num_epochs"] >= 0 else math.inf
         self._valid: Any = None
+        self._saved = saved
         self._best: tuple[tuple[float, float], Report] | None = None
+        if saved.state is not None and saved.state["best"] is not None:
+            score, report = saved.state["best"]
+            self._best = (score[0], score[1]), report
         self._last: Report = {}
 
     def run(self) -> None:
@@ -182,11 +206,16 @@ class _Training:
         if self._valid.epoch_done():
             print(f"note: {task!r} has no examples for validation; the last state is kept", file=sys.stderr)
             self._valid = None
-        elif opt["model_file"] and os.path.isfile(options_file(opt["model_file"])) and not opt["init_model"]:
+        elif (
+            self._saved.state is None
+            and opt["model_file"]
+            and os.path.isfile(options_file(opt["model_file"]))
+            and not opt["init_model"]
+        ):
             self._validate("saved before", save=False)
 
     def _train(self, boundary: BatchBoundary) -> None:
-        world, epoch = self._world, 0
+        world, epoch = self._world, int(self._world.get_total_epochs())
         while epoch < self._limit:
             began = time.monotonic()
             self._epoch(min(epoch + 1, self._limit), boundary)
@@ -203,6 +232,7 @@ class _Training:
                 self._validate(f"epoch {epoch}", save=True)
             elif self._valid is None:
                 self._save(self._opt["model_file"])
+            self._saved.save(self._agent, world, self._best)
 
     def _epoch(self, until: float, boundary: BatchBoundary) -> None:
         """Train until there have been so many epochs."""
@@ -214,6 +244,8 @@ class _Training:
                 agent_options.step(world, bar)
                 if boundary.asked:
                     raise KeyboardInterrupt
+                if self._saved.is_due() and world.get_total_epochs() < until:  # else after the validation
+                    self._saved.save(self._agent, world, self._best)
 
     def _validate(self, when: str, save: bool) -> None:
         """Validate, and keep the agent if it is better than it was.
@@ -267,6 +299,7 @@ class _Training:
         path = self._opt["model_file"]
         if path is None:
             return
+        self._saved.remove()
         if self._opt["init_model"] == _interrupted(path):
             agent_options.remove(_interrupted(path))
         print(

@@ -7,6 +7,8 @@ from . import svrg_optimization as svrg_optimization
 
 ndarray, symbol = nd, sym
 
-__all__ = ["amp", "autograd", "io", "nd", "ndarray", "onnx", "svrg_optimization", "sym", "symbol"]
+_LATER = {"amp": "", "autograd": "", "io": "", "onnx": "", "tensorboard": ""}
 
-__getattr__, __dir__ = later.attributes(__name__, __all__, {"amp": "", "autograd": "", "io": "", "onnx": ""})
+__all__ = ["nd", "ndarray", "svrg_optimization", "sym", "symbol", *_LATER]
+
+__getattr__, __dir__ = later.attributes(__name__, __all__, _LATER)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from itertools import chain
 from operator import attrgetter, itemgetter
 from typing import Any
@@ -22,9 +23,30 @@ from .lowering import LossHead
 from .runs import Run, Starts, heads_of
 from .sparse_arrays import deliver_sparse, dense_pointers, is_sparse, value_of
 
-__all__ = ["Backward", "deliver"]
+__all__ = ["Backward", "Listener", "deliver"]
 
 _RAW, _SEED, _WANTS_GRADIENT = attrgetter("raw"), itemgetter(2), attrgetter("requires_grad")
+
+
+Listener = Callable[[str, torch.Tensor | None], None]
+"""Called with the name of an argument and its gradient."""
+
+
+class _Gate:
+    """Lets a listener hear of gradients, in one backward; made apart so that hooks hold nothing but this."""
+
+    def __init__(self) -> None:
+        self.open_to(None)
+
+    def open_to(self, listener: Listener | None) -> None:
+        """Let a listener hear what is told from now on; None: nobody."""
+        self._listener = listener
+
+    def tell(self, name: str, grad: torch.Tensor | None) -> None:
+        """Tell the listener."""
+        listener = self._listener
+        if listener is not None:
+            listener(name, grad)
 
 
 class Backward:
@@ -54,6 +76,13 @@ class Backward:
         self._names = frozenset(name for _, name, _ in wanted)
         self.dense_only = arrays.storage is None and not any(map(is_sparse, self.targets))
         self.integers = self.dense_only and not all(t.raw.is_floating_point() for t in self.targets)
+        self._heard = [
+            (i, name)
+            for i, (_, name, grad) in enumerate(wanted)
+            if not self.adds[i] and not is_sparse(grad) and grad.raw.is_floating_point()
+        ]
+        self._gate = _Gate()
+        self._hooked: dict[int, tuple[Any, Any]] = {}
         self._ignores_gradient = [
             node.op is not None and not node.op.wants_head(node.a) for node, _ in graph.heads
         ]
@@ -98,12 +127,26 @@ class Backward:
             starts.append((i, leaf, seed if seed.dtype == leaf.dtype else seed.to(leaf.dtype)))
         return starts
 
-    def gradients(self, run: Run, starts: Starts) -> Sequence[torch.Tensor | None]:
+    def _hook(self, aliases: Sequence[Any], listener: Listener) -> None:
+        """Let a listener hear of gradients until the gate is closed; hooks stay where they are."""
+        for i, name in self._heard:
+            alias, (known, handle) = aliases[i], self._hooked.get(i, (None, None))
+            if known is not alias and isinstance(alias, torch.Tensor) and leaf_of(alias) is alias:
+                if handle is not None:
+                    handle.remove()
+                hook = alias.register_hook(partial(self._gate.tell, name))  # type: ignore[no-untyped-call]
+                self._hooked[i] = alias, hook
+        self._gate.open_to(listener)
+
+    def gradients(
+        self, run: Run, starts: Starts, listener: Listener | None = None
+    ) -> Sequence[torch.Tensor | None]:
         """Run the engine; return what it finds for each gradient array, None for what no head depends on.
 
         Args:
             run: what forward left.
             starts: what `starts` returned for it.
+            listener: hears of each gradient that replaces what its array holds as soon as the engine has it.
 
         Raises:
             NodeError: an operator's gradient failed; names the node.
@@ -112,6 +155,8 @@ class Backward:
         if not starts or not leaves:
             return [None] * len(run.aliases)
         _, roots, seeds = zip(*starts)
+        if listener is not None:
+            self._hook(run.aliases, listener)
         try:
             found = private.run_backward(
                 roots, seeds, inputs=tuple(leaves if self.dense_only else map(leaf_of, leaves))
@@ -124,23 +169,29 @@ class Backward:
             raise backward_error(
                 error, program, self._graph, self._shapes, run.values, (env, shaped), heads
             ) from error
+        finally:
+            if listener is not None:
+                self._gate.open_to(None)
         if len(leaves) == len(run.aliases):
             return found
         rest = iter(found)
         return [next(rest) if alias.requires_grad else None for alias in run.aliases]
 
-    def differentiate(self, run: Run, starts: Starts, outputs: Sequence[NDArray]) -> None:
+    def differentiate(
+        self, run: Run, starts: Starts, outputs: Sequence[NDArray], listener: Listener | None = None
+    ) -> None:
         """Compute the gradients and deliver them into their arrays.
 
         Args:
             run: what forward left.
             starts: what `starts` returned for it.
             outputs: the outputs of that run.
+            listener: as for `gradients`.
 
         Raises:
             NodeError: an operator's gradient failed; names the node.
         """
-        grads = self.gradients(run, starts)
+        grads = self.gradients(run, starts, listener)
         seeds = map(_SEED, starts)
         if self.dense_only:
             deliver(grads, self.targets, self.adds, chain(seeds, run.values, map(_RAW, outputs)))

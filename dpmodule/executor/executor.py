@@ -23,7 +23,7 @@ from ..ops.sparse import leaf_of
 from ..ops.user_code import is_users
 from . import packed
 from .arrays import Binding, BoundArrays, assign
-from .backward import Backward, deliver
+from .backward import Backward, Listener, deliver
 from .body import CompiledBody
 from .gradients import resting_states
 from .heads import given_gradients
@@ -507,7 +507,9 @@ class Executor:
 
     # backward
 
-    def backward(self, out_grads: Any = None, is_train: bool = True) -> None:
+    def backward(
+        self, out_grads: Any = None, is_train: bool = True, listener: Listener | None = None
+    ) -> None:
         """Compute gradients of the arguments.
 
         A second call without a new forward gives the same gradients once more (under "add" they add up). Where
@@ -517,6 +519,8 @@ class Executor:
             out_grads: gradient of each output, as NDArray, list or dict by output name; may be left out for
                 losses, which ignore it.
             is_train: accepted as in MXNet; the gradients are those of the last forward, in its mode.
+            listener: called with the name and the tensor of each gradient that replaces what its array holds, as soon
+                as it is there, while others are still computed. Not of all: where that cannot be told, of none.
 
         Raises:
             StateError: what the last forward left has been released.
@@ -537,6 +541,8 @@ class Executor:
             return
         first = self._run is not None
         run = self._run or self._run_again(bool(self._last_mode))
+        if listener is not None and len(self._contexts) > 1:
+            listener = None  # torch computes for each device in a thread of its own
         if backward.integers or out_grads is not None and backward.dense_only and _any_integers(given):
             with self._repeating(run.prepared.program):
                 run = with_carriers(run, backward.slots)
@@ -547,7 +553,7 @@ class Executor:
             self._run = None
             if isinstance(self._way, Interpreted):
                 self._show_backward(run, starts, self._way)
-            backward.differentiate(run, starts, outputs)
+            backward.differentiate(run, starts, outputs, listener)
         finally:
             torch.set_grad_enabled(before)
         self._before = []
@@ -587,15 +593,16 @@ class Executor:
             heads, seeds = heads_of(program, starts), seeds_of(program, starts)
             backward_by_node(program, run.values, env, shaped, heads, way.show, seeds)
 
-    def step(self, inputs: Mapping[str, Any] | None = None) -> None:
+    def step(self, inputs: Mapping[str, Any] | None = None, listener: Listener | None = None) -> None:
         """Run forward in training mode, then backward; the outputs must be losses.
 
         Args:
             inputs: see `run`.
+            listener: see `backward`.
         """
         if not (self._way.replays and self._replayed(True, inputs)):
             self.run(True, inputs)
-            self.backward()
+            self.backward(None, True, listener)
 
     @property
     def has_run(self) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from numbers import Integral, Real
@@ -35,6 +36,9 @@ class RunArguments:
     split_files: bool = False
     on_bad_line: str = "error"
     debug: bool = False
+    resume: Any = None
+    average_every_n_batches: int | None = None
+    average_every_s: float | None = None
 
     def checked(self) -> RunArguments:
         """Return these arguments.
@@ -49,7 +53,21 @@ class RunArguments:
                 f"callback is {self.callback!r}, expected a function of one argument, or None"
             )
         check_seconds("callback_s", self.callback_s)
+        if self.resume is not None and not isinstance(self.resume, (str, os.PathLike)):
+            raise ArgumentError(f"resume is {self.resume!r}, expected the prefix of a snapshot, or None")
+        if self.average_every_s is not None:
+            check_seconds("average_every_s", self.average_every_s)
+        count: Any = self.average_every_n_batches
+        if count is not None and (isinstance(count, bool) or not isinstance(count, Integral) or count < 1):
+            raise ArgumentError(
+                f"average_every_n_batches is {count!r}, expected an integer from 1 on, or None"
+            )
         return self
+
+    @property
+    def averages(self) -> bool:
+        """Whether to average with other processes."""
+        return self.average_every_n_batches is not None or self.average_every_s is not None
 
     def with_optimizer(self, optimizer: Any) -> RunArguments:
         """Return these arguments with a program's own optimizer."""

@@ -12,12 +12,13 @@ from typing import Any
 
 from .. import generators, later
 from ..base import ArgumentError, SignatureError, StateError, did_you_mean
-from ..checkpoint import save_checkpoint
 from ..context import Context, cpu
 from ..module import Module
 from ..ndarray import NDArray
 from ..symbol import Symbol
+from . import snapshots
 from .arguments import RunArguments, check_seconds, check_workers
+from .course import Course, processes
 from .data_feed import Part
 from .data_feed_desc import DataFeedDesc
 from .dataset import InMemoryDataset, QueueDataset, Reading
@@ -27,6 +28,7 @@ from .program import Prepared
 from .programs import Programs
 from .reporter import Reporter
 from .results import Results
+from .snapshots import Snapshot
 from .worker import Inferred
 
 __all__ = ["AsyncExecutor"]
@@ -85,7 +87,7 @@ class AsyncExecutor:
         self.timeout_s = float(timeout_s)
         self._engines = Engines(self.timeout_s, start_method)
         self._programs = Programs(self.context)
-        self._last: Prepared | None = None
+        self._course: Course | None = None
         self._is_running = False
         self._closed = False
 
@@ -112,6 +114,9 @@ class AsyncExecutor:
         progress: bool = False,
         split_files: bool = False,
         on_bad_line: str = "error",
+        resume: Any = None,
+        average_every_n_batches: int | None = None,
+        average_every_s: float | None = None,
     ) -> Results:
         """Train on every line of some files once.
 
@@ -142,14 +147,21 @@ class AsyncExecutor:
             progress: whether a progress bar is shown.
             split_files: cut files by bytes, so that one file keeps several workers busy.
             on_bad_line: "error", or "skip" to pass over lines that are not as described, and count them.
+            resume: prefix of a snapshot of a run over the same files: its parameters, optimizer states and random
+                numbers are taken, and the lines trained on that it was not; None: all lines are.
+            average_every_n_batches: with several processes, as torchrun starts them: average parameters over them
+                whenever this one has trained on so many batches. They deal the files among them if all have given
+                the same, else each trains on its own. Either this or the next argument has all of them take part.
+            average_every_s: likewise whenever so many seconds are over.
 
         Returns:
             The mean of each fetch over all batches of all workers, a batch's value being the mean of its numbers; with
             `examples`, `batches`, `seconds`, `skipped` (lines), `workers` (how many) and `metric`.
 
         Raises:
-            ArgumentError: an argument, a name, a slot does not fit.
-            FileError: a file is missing, or cannot be read.
+            ArgumentError: an argument, a name, a slot does not fit; or the snapshot to resume is of another network,
+                optimizer, batch size or other files, or files have changed since: lists every difference.
+            FileError: a file is missing, or cannot be read; or there is no snapshot to resume.
             ShapeError: a fetch has more than one number a line.
             FileFormatError: a bad line; names file, line and slot.
             BoundsError: a value is no row of the table that is looked up.
@@ -159,12 +171,12 @@ class AsyncExecutor:
                 usable.
             WorkerStuck: a worker has not finished a batch within `timeout_s`.
             KeyboardInterrupt: Ctrl-C, raised after the batches that were running; the executor stays usable.
+            LostWorkerError: another process is gone, or has not come to an average within 5 `timeout_s`.
             StateError: the executor is closed, or runs already.
         """
         given = {name: value for name, value in locals().items() if name in RunArguments.__dataclass_fields__}
         args = RunArguments(**given).checked()
-        self._check_free()
-        return self._train(program, *_reading(filelist, data_feed, thread_num, split_files), fetch, args)
+        return self._train(program, _dataset(filelist, data_feed), thread_num, fetch, args)
 
     def train_from_dataset(
         self,
@@ -196,22 +208,29 @@ class AsyncExecutor:
                 f"{did_you_mean(unknown[0], RunArguments.__dataclass_fields__)}"
             )
         args = RunArguments(debug=debug, **keywords).checked()
-        self._check_free()
-        return self._train(program, *_reading_of(dataset, thread_num, args.split_files), fetch, args)
+        return self._train(program, dataset, thread_num, fetch, args)
 
-    def _train(self, program: Any, reading: Reading, workers: int, fetch: Any, args: RunArguments) -> Results:
+    def _train(self, program: Any, data: Any, workers: Any, fetch: Any, args: RunArguments) -> Results:
+        self._check_free()
         start = time.monotonic()
+        ranks = processes(args, self.timeout_s)
+        reading, workers = _reading_of(data, workers, args.split_files, 1 if ranks is None else ranks.size)
         prepared = self._programs.prepare(program, reading.desc, reading.parts, fetch, True, args)
         choice = self._engines.choose(prepared, args.mode, workers)
         if choice.mode == "serial" and workers > 1:
             _logger.warning("mode 'serial' has one worker; thread_num %d is passed over", workers)
             workers = 1
-        self._last = prepared
+        if choice.mode == "process":
+            prepared.module.store.share_memory()
         self._is_running = True
         try:
-            with Reporter(args, prepared.fetches.names) as reporter:
-                job = _job(prepared, reading.parts, workers, args, reporter)
-                stats = self._engines.run(choice.mode, prepared, job)
+            with (
+                Course(prepared, reading, args, ranks) as course,
+                Reporter(args, prepared.fetches.names) as reporter,
+            ):
+                self._course = course
+                job = _job(prepared, course, workers, args, reporter)
+                stats = course.end(self._engines.run(choice.mode, prepared, job))
                 reporter.end(stats)
         finally:
             self._is_running = False
@@ -291,7 +310,7 @@ class AsyncExecutor:
         """
         args = RunArguments(mode=mode, on_bad_line=on_bad_line).checked()
         self._check_free()
-        return self._infer(program, *_reading(filelist, data_feed, thread_num, False), fetch, args)
+        return self._infer(program, *_reading_of(_dataset(filelist, data_feed), thread_num), fetch, args)
 
     def infer_from_dataset(
         self,
@@ -311,7 +330,7 @@ class AsyncExecutor:
         """
         args = RunArguments(mode=mode, on_bad_line=on_bad_line).checked()
         self._check_free()
-        return self._infer(program, *_reading_of(dataset, thread_num, False), fetch, args)
+        return self._infer(program, *_reading_of(dataset, thread_num), fetch, args)
 
     def _infer(
         self, program: Any, reading: Reading, workers: int, fetch: Any, args: RunArguments
@@ -320,8 +339,8 @@ class AsyncExecutor:
             raise ArgumentError("mode is 'native', which only trains; expected 'auto', 'process' or 'serial'")
         prepared = self._programs.prepare(program, reading.desc, reading.parts, fetch, False, args)
         if args.mode == "serial" or (args.mode == "auto" and workers == 1):
-            return self._engines.serial.infer(prepared, _job(prepared, reading.parts, 1, args, None))
-        return self._engines.process.infer(prepared, _job(prepared, reading.parts, workers, args, None))
+            return self._engines.serial.infer(prepared, _job(prepared, reading.parts, 1, args))
+        return self._engines.process.infer(prepared, _job(prepared, reading.parts, workers, args))
 
     # programs and their parameters
 
@@ -346,21 +365,38 @@ class AsyncExecutor:
 
         For a callback, or another thread. The workers wait between two batches while the parameters are copied, so that
         no row is torn; but each has come as far as it has, and what is saved is a mixture of moments as in all Hogwild
-        training: no order of batches by one worker gives it. The files switch together.
+        training: no order of batches by one worker gives it. With it goes which files are done, and how many lines of
+        those under way: exactly the lines that these parameters have learned from, so that a run with `resume` trains
+        on the others. The files switch together.
 
         Args:
-            prefix: path and first part of the names: ``prefix-symbol.json`` and ``prefix-0000.params``.
+            prefix: path and first part of the names: ``prefix-symbol.json``, and ``prefix-0000`` with ``.params``,
+                ``.states`` (of the optimizer) and ``.run`` (places and random numbers).
             epoch: the number in the name.
+
+        Of several processes the first that has asked writes the snapshot, at their next average: for all of them.
 
         Raises:
             StateError: nothing has been run, or a batch does not end within `timeout_s`.
         """
-        if self._last is None:
+        if self._course is None:
             raise StateError("snapshot: nothing has been run yet")
-        module = self._last.module
-        with self._engines.paused():
-            arg_params, aux_params = module.get_params()
-        save_checkpoint(prefix, epoch, module.symbol, arg_params, aux_params)
+        self._course.snapshot(prefix, epoch, self._engines.paused)
+
+    @staticmethod
+    def last_snapshot(prefix: Any) -> Snapshot | None:
+        """Return the snapshot with the highest number under a prefix, None if there is none.
+
+        It has the attributes `epoch`, `done` (files all of whose lines have been trained on) and `under_way` (how many
+        lines of each file that has been begun).
+
+        Args:
+            prefix: as for `snapshot`.
+
+        Raises:
+            FileFormatError: it is damaged, or the state of another kind of run.
+        """
+        return snapshots.find(prefix)
 
     # life
 
@@ -384,8 +420,8 @@ class AsyncExecutor:
         self.close()
 
 
-def _reading(filelist: Any, desc: Any, thread_num: Any, split: bool) -> tuple[Reading, int]:
-    """Return what is read, and by how many workers.
+def _dataset(filelist: Any, desc: Any) -> QueueDataset:
+    """Return files as a dataset.
 
     Raises:
         ArgumentError: an argument is of another type.
@@ -397,11 +433,13 @@ def _reading(filelist: Any, desc: Any, thread_num: Any, split: bool) -> tuple[Re
         )
     dataset = QueueDataset(desc)
     dataset.set_filelist(filelist)
-    return _reading_of(dataset, thread_num, split)
+    return dataset
 
 
-def _reading_of(dataset: Any, thread_num: Any, split: bool) -> tuple[Reading, int]:
-    """Return what is read of a dataset, and by how many workers.
+def _reading_of(
+    dataset: Any, thread_num: Any, split: bool = False, processes: int = 1
+) -> tuple[Reading, int]:
+    """Return what is read of a dataset, and by how many workers of each process.
 
     Raises:
         ArgumentError: it is none, or the number of workers is none.
@@ -410,8 +448,8 @@ def _reading_of(dataset: Any, thread_num: Any, split: bool) -> tuple[Reading, in
     workers = check_workers(thread_num)
     if not isinstance(dataset, (QueueDataset, InMemoryDataset)):
         raise ArgumentError(f"dataset is {dataset!r}, expected a QueueDataset or an InMemoryDataset")
-    reading = dataset.reading(workers, split)
-    count = len(reading.parts)
+    reading = dataset.reading(workers * processes, split)
+    count = max(1, len(reading.parts) // processes)
     if workers > count:
         hint = "" if split or isinstance(dataset, InMemoryDataset) else "; split_files=True cuts files"
         _logger.warning(
@@ -421,9 +459,19 @@ def _reading_of(dataset: Any, thread_num: Any, split: bool) -> tuple[Reading, in
 
 
 def _job(
-    prepared: Prepared, parts: list[Part], workers: int, args: RunArguments, reporter: Reporter | None
+    prepared: Prepared,
+    read: Course | list[Part],
+    workers: int,
+    args: RunArguments,
+    reporter: Reporter | None = None,
 ) -> Job:
-    state = generators.generator(cpu()).get_state()
+    seed = zlib.crc32(generators.generator(cpu()).get_state().numpy().tobytes())
+    course = read if isinstance(read, Course) else None
+    parts = read.parts if isinstance(read, Course) else read
+    if course is not None:
+        workers = min(workers, max(1, len(parts)))
+        if args.resume is not None:  # not once more the numbers with which the epoch began
+            seed = zlib.crc32(course.marks.numpy().tobytes(), seed)
     return Job(
         prepared.feed.desc,
         parts,
@@ -432,8 +480,10 @@ def _job(
         prepared.train,
         args.on_bad_line,
         args.debug,
-        zlib.crc32(state.numpy().tobytes()),
+        seed,
         args.metric(),
         None if reporter is None or not reporter.is_wanted else reporter.report,
         float("inf") if reporter is None else reporter.every_s,
+        None if course is None else course.marks,
+        None if course is None else course.averaging,
     )

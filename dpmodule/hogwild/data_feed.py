@@ -58,6 +58,7 @@ class FeedBatch:
         file: path of the file that the first of them is in.
         line: its number among the lines of its part, from 1.
         numbering: tells the lines before that part.
+        ends: for each part that it has lines of the part's number, and how many lines of it have been read with these.
     """
 
     slots: Columns
@@ -65,6 +66,7 @@ class FeedBatch:
     file: str
     line: int
     numbering: _Numbering
+    ends: tuple[tuple[int, int], ...]
 
     @property
     def first_line(self) -> int:
@@ -82,6 +84,7 @@ class Block:
         file: path of the file.
         first_line: number of the block's first line in the part, from 1.
         numbering: tells the lines before the part.
+        part: number of the part.
     """
 
     lines: MultiSlotLines
@@ -89,6 +92,7 @@ class Block:
     file: str
     first_line: int
     numbering: _Numbering
+    part: int
 
     def number(self, row: int) -> int:
         """Return the number in the part of a line that was read."""
@@ -98,7 +102,8 @@ class Block:
 
     def batch(self, columns: Columns, first: int, count: int) -> FeedBatch:
         """Return `columns`, which have `count` lines from `first` on, as a batch."""
-        return FeedBatch(columns, count, self.file, self.number(first), self.numbering)
+        ends = ((self.part, self.number(first + count - 1)),)
+        return FeedBatch(columns, count, self.file, self.number(first), self.numbering, ends)
 
 
 class BlockReader:
@@ -129,7 +134,7 @@ class BlockReader:
         self.file = part.path
         self._source = source = open_part(part, self._pipe_command)
         numbering = _Numbering(part, getattr(source, "begin", 0))
-        memory, held, first_line, is_final = memoryview(bytearray(self._block_bytes)), 0, 1, False
+        memory, held, first_line, is_final = memoryview(bytearray(self._block_bytes)), 0, 1 + part.skip, False
         while not is_final:
             if held == len(memory):  # one line is longer than the block
                 longer = memoryview(bytearray(2 * held))
@@ -138,7 +143,7 @@ class BlockReader:
             held, is_final = _fill(source, memory, held)
             lines = self._parsed(memory[:held], first_line, is_final, numbering)
             if lines.num_lines:
-                yield Block(lines, memory[: lines.consumed], part.path, first_line, numbering)
+                yield Block(lines, memory[: lines.consumed], part.path, first_line, numbering, part.number)
             memory[: held - lines.consumed] = memory[lines.consumed : held]
             held -= lines.consumed
             first_line += lines.num_lines + lines.passed.shape[0]
@@ -339,7 +344,8 @@ class _Cutter:
         if len(left) == 1:
             return left[0]
         columns = {name: self._concatenated([piece.slots[name] for piece in left]) for name in left[0].slots}
-        return replace(left[0], slots=columns, num_lines=count)
+        ends = tuple(end for piece in left for end in piece.ends)
+        return replace(left[0], slots=columns, num_lines=count, ends=ends)
 
     def _full(self, block: Block, first: int, full: int) -> Iterator[FeedBatch]:
         names, size = list(block.lines.slots), self._batch_size

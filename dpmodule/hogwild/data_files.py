@@ -10,7 +10,7 @@ import tempfile
 import zlib
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import IO, Any, Protocol
 
 from ..base import ArgumentError, FileError, FileFormatError
@@ -31,11 +31,15 @@ class Part:
         path: of the file.
         begin: first byte.
         end: byte behind the last; None for the end of the file.
+        skip: how many of its lines are passed over at the beginning, since they were read before.
+        number: which of the parts of a run it is.
     """
 
     path: str
     begin: int = 0
     end: int | None = None
+    skip: int = field(default=0, repr=False)
+    number: int = field(default=0, repr=False)
 
 
 class Source(Protocol):
@@ -119,6 +123,11 @@ def open_part(part: Part, pipe_command: str = "cat") -> Source:
             f"{part.path}: bytes {part.begin} to {part.end} cannot be read alone, since the file "
             f"{'is compressed' if pipe_command == 'cat' else 'goes through a program'}; read it as a whole"
         )
+    source = _opened(part, is_range, pipe_command)
+    return _Behind(source, part.skip) if part.skip else source
+
+
+def _opened(part: Part, is_range: bool, pipe_command: str) -> Source:
     if pipe_command != "cat":
         return _Piped(part.path, pipe_command)
     if part.path.endswith(".gz"):
@@ -138,6 +147,49 @@ def count_lines(path: str, end: int) -> int:
             found += block.count(b"\n")
             end -= len(block)
     return found
+
+
+class _Behind:
+    """What comes behind the first lines of a source.
+
+    Attributes:
+        begin: that of the source.
+    """
+
+    def __init__(self, source: Source, lines: int) -> None:
+        self._source = source
+        self._left = lines
+        self._rest = memoryview(b"")
+        self.begin: int = getattr(source, "begin", 0)
+
+    def readinto(self, memory: memoryview) -> int:
+        while self._left:
+            block = bytearray(_BLOCK_BYTES)
+            size = self._source.readinto(memoryview(block))
+            if size == 0:
+                self._left = 0
+            self._rest = memoryview(block)[self._passed(block, size) : size]
+        if not self._rest:
+            return self._source.readinto(memory)
+        count = min(len(memory), len(self._rest))
+        memory[:count] = self._rest[:count]
+        self._rest = self._rest[count:]
+        return count
+
+    def _passed(self, block: bytearray, size: int) -> int:
+        """Return how many bytes of a block are lines to be passed over."""
+        found = block.count(b"\n", 0, size)
+        if found < self._left:
+            self._left -= found
+            return size
+        at = 0
+        for _ in range(self._left):
+            at = block.index(b"\n", at) + 1
+        self._left = 0
+        return at
+
+    def close(self) -> None:
+        self._source.close()
 
 
 class _Plain:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import tempfile
 import weakref
+import zlib
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,6 +19,7 @@ from .data_files import Part, check_files, split_parts
 __all__ = ["Dataset", "InMemoryDataset", "QueueDataset", "Reading"]
 
 _LINES_AT_ONCE = 1 << 14
+_BLOCK_BYTES = 1 << 20
 
 
 class Reading(NamedTuple):
@@ -25,10 +28,12 @@ class Reading(NamedTuple):
     Args:
         desc: describes the lines of the parts.
         parts: pieces of files, to be taken in turn.
+        digest: of lines held in memory, returns a number by which they and their order are known again; None: of files.
     """
 
     desc: DataFeedDesc
     parts: list[Part]
+    digest: Callable[[], int] | None = None
 
 
 class Dataset:
@@ -219,7 +224,8 @@ class InMemoryDataset(Dataset):
             StateError: nothing is loaded.
         """
         text = self._loaded("reading")
-        return Reading(self.data_feed.without_pipe_command(), split_parts([text.path], workers))
+        parts = split_parts([text.path], workers)
+        return Reading(self.data_feed.without_pipe_command(), parts, text.digest)
 
     def _loaded(self, call: str) -> _Text:
         if self._text is None:
@@ -248,6 +254,14 @@ class _Text:
 
     def __len__(self) -> int:
         return self._lines
+
+    def digest(self) -> int:
+        """Return a number that other lines, or another order, would hardly have."""
+        found = 0
+        with open(self.path, "rb") as file:
+            while block := file.read(_BLOCK_BYTES):
+                found = zlib.crc32(block, found)
+        return found
 
     def permuted(self, order: np.ndarray[Any, Any]) -> _Text:
         """Return the lines in another order."""

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import torch
+
 from ..metric import EvalMetric
 from .data_feed import Part
 
-__all__ = ["Job", "WorkerStats", "merged_metric"]
+__all__ = ["Averaging", "Job", "WorkerStats", "merged_metric"]
 
 
 @dataclass(slots=True)
@@ -37,6 +40,32 @@ class WorkerStats:
     file: str = ""
 
 
+class Averaging:
+    """When to average with other processes, and how.
+
+    Args:
+        average: does so, while no worker is within a batch.
+        batches: of all workers of this process after which it is time to; 0: their number does not matter.
+        seconds: after which it is time to.
+    """
+
+    def __init__(self, average: Callable[[], Any], batches: int, seconds: float) -> None:
+        self.batches = batches
+        self.seconds = seconds
+        self._average = average
+        self._next = time.monotonic() + seconds
+
+    @property
+    def is_late(self) -> bool:
+        """Whether so many seconds are over."""
+        return time.monotonic() >= self._next
+
+    def __call__(self) -> None:
+        """Average."""
+        self._average()
+        self._next = time.monotonic() + self.seconds
+
+
 @dataclass(frozen=True, slots=True)
 class Job:
     """One run over some files, as every engine takes it.
@@ -53,6 +82,8 @@ class Job:
         metric: every worker gets a copy of its own; None: there is none.
         report: called in the calling thread with the stats of all workers while they work; None: nobody asks.
         report_s: how often, in seconds.
+        marks: how far the parts have been trained on, see `Places`; None where nothing is trained.
+        averaging: with other processes; None: there are none.
     """
 
     desc: Any
@@ -66,6 +97,8 @@ class Job:
     metric: EvalMetric | None = None
     report: Callable[[list[WorkerStats]], None] | None = None
     report_s: float = 10.0
+    marks: torch.Tensor | None = None
+    averaging: Averaging | None = None
 
 
 def merged_metric(stats: Sequence[WorkerStats]) -> EvalMetric | None:

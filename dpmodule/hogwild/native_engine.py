@@ -103,8 +103,10 @@ class _Run:
                 schedule = self._optimizer.lr_scheduler
         core: Any = native.core
         parts = [
-            (os.fsencode(part.path), part.begin, -1 if part.end is None else part.end) for part in job.parts
+            (os.fsencode(p.path), p.begin, -1 if p.end is None else p.end, p.skip, p.number)
+            for p in job.parts
         ]
+        self._marks = torch.zeros(len(parts), dtype=torch.int64) if job.marks is None else job.marks
         self._native = core.HogwildRun(
             made.description,
             parts,
@@ -115,6 +117,8 @@ class _Run:
             self._updates,
             rate,
             schedule,
+            self._marks.data_ptr(),
+            job.averaging.batches or -1 if job.averaging is not None else -1,
         )
         self._looker = _Looker(self._native, job, made)
 
@@ -129,6 +133,7 @@ class _Run:
                     if self._job.report is not None and time.monotonic() >= next_report:
                         self._job.report(self._looker.stats())
                         next_report = time.monotonic() + self._job.report_s
+                    self._average(boundary)
         finally:
             run.stop()
             run.wait(float("inf"))
@@ -141,12 +146,26 @@ class _Run:
             error.file, error.batch = os.fsdecode(file), batch  # type: ignore[attr-defined]  # for handlers
             raise
         if boundary.asked:
-            raise KeyboardInterrupt
+            boundary.end()
         return self._looker.stats()
 
+    def _average(self, boundary: BatchBoundary) -> None:
+        """Average with other processes if it is time to, and let the workers go on."""
+        averaging = self._job.averaging
+        if averaging is None or boundary.asked or not (averaging.is_late or self._native.is_spent()):
+            return
+        self.pause()
+        try:
+            averaging()
+        finally:
+            self.resume()
+        if not boundary.asked:
+            self._native.allow(averaging.batches or -1)
+
     def _count(self) -> None:
-        """Let the optimizer and the arrays know of what has been done."""
+        """Let the optimizer and the arrays know of what has been done since the last call."""
         done = self._native.updates() - self._updates
+        self._updates += done
         if done:
             written(list(self._plan.tensors))
             if self._optimizer is not None:
@@ -155,6 +174,7 @@ class _Run:
     def pause(self) -> None:
         """Return when every worker waits between two batches."""
         self._native.pause()
+        self._count()
 
     def resume(self) -> None:
         """Let the workers go on."""

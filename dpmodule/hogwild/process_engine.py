@@ -6,7 +6,7 @@ import os
 import pickle
 import time
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from typing import Any
@@ -36,12 +36,20 @@ from .worker import Inferred, Work, infer, run
 
 __all__ = ["ProcessEngine"]
 
-_STOP, _HOLD, _FIRST = 0, 1, 2
-"""Places of the board: whether to stop after the batch, whether to wait after it, what each worker does."""
+_STOP, _HOLD, _ROUND, _FIRST = 0, 1, 2, 3
+"""Places of the board: whether to stop after the batch, whether to wait after it, the round, what each worker does.
+
+A round ends when all workers have done their part of the batches between two averages with other processes.
+"""
+
+_ROUNDS = 256
 
 _IDLE, _RUNNING, _HELD = 0, 1, 2
 _COUNTS = ("num_update", "begin_num_update", "_index_update_count", "_all_index_update_counts")
 """What an optimizer's state has that changes with every update."""
+
+_PARTS = 1024
+"""How many parts of jobs there is room to mark at least."""
 
 _LOOK_S = 0.5
 _HOLD_S = 0.001
@@ -67,6 +75,7 @@ class _Setup:
     optimizer: Any
     fixed: Sequence[str]
     board: torch.Tensor
+    marks: torch.Tensor
     tickets: Tickets
 
     def work(self) -> Work:
@@ -102,23 +111,28 @@ class _Order:
         optimizer: another one than before, None if it is as it was.
         generator: state of the generator of random numbers that the worker goes on with, and hands back; None: it has
             one of its own.
+        share: how many batches the worker has in a round; 0: there are no rounds.
     """
 
     job: Job
     fetches: Sequence[Fetch]
     optimizer: Any
     generator: torch.Tensor | None
+    share: int
 
 
 class _ProcessWatch:
     """Looks on in a worker process: notes where it is, reports to the parent, and does what the board says."""
 
-    def __init__(self, channel: Channel, job: Job, board: np.ndarray[Any, Any], reports: bool) -> None:
+    def __init__(
+        self, channel: Channel, job: Job, board: np.ndarray[Any, Any], reports: bool, share: int
+    ) -> None:
         self._channel = channel
         self._board = board
         self._file, self._what = "", ""
         self._report_s = job.report_s if reports else float("inf")
         self._next = time.monotonic() + self._report_s
+        self._share, self._left, self._round = share, share, 0
 
     def begins(self, file: str) -> None:
         """Note the file."""
@@ -130,7 +144,10 @@ class _ProcessWatch:
         if time.monotonic() >= self._next:
             self._channel.send(("stats", stats))
             self._next = time.monotonic() + self._report_s
-        if self._board[_HOLD]:
+        self._left -= 1
+        if self._left == 0:
+            self._channel.send(("round", None))
+        if self._has_to_wait():
             self._hold()
         return not self._board[_STOP]
 
@@ -139,12 +156,17 @@ class _ProcessWatch:
             self._file, self._what = file, f"{file}, batch"
         self._channel.note(self._what, number)
 
+    def _has_to_wait(self) -> bool:
+        if self._left == 0 and self._board[_ROUND] != self._round:
+            self._left, self._round = self._share, self._board[_ROUND]
+        return bool(self._board[_HOLD] or (self._left == 0 and not self._board[_STOP]))
+
     def _hold(self) -> None:
         place = _FIRST + self._channel.index
         # looked at once more after RUNNING: the parent may have seen HELD and hold again
-        while self._board[_HOLD]:
+        while self._has_to_wait():
             self._board[place] = _HELD
-            while self._board[_HOLD]:
+            while self._has_to_wait():
                 time.sleep(_HOLD_S)
             self._board[place] = _RUNNING
 
@@ -155,7 +177,7 @@ def _serve(channel: Channel, setup: _Setup) -> None:
     channel.send(("ready", None))
     while True:
         order: _Order = channel.recv()
-        job = order.job
+        job = replace(order.job, marks=setup.marks)
         if order.optimizer is not None:
             _install(work.module, order.optimizer)
         work.fetches = order.fetches
@@ -167,7 +189,7 @@ def _serve(channel: Channel, setup: _Setup) -> None:
             number = setup.tickets.take()
             return None if number is None else parts[number]
 
-        watch = _ProcessWatch(channel, job, board, job.report_s < float("inf"))
+        watch = _ProcessWatch(channel, job, board, job.report_s < float("inf"), order.share)
         if not job.train:
             _infer(channel, work, job)
             continue
@@ -188,16 +210,29 @@ def _infer(channel: Channel, work: Work, job: Job) -> None:
 
 
 class _Crew:
-    """Workers that have one program."""
+    """Workers that have one program.
 
-    def __init__(self, prepared: Prepared, workers: int, timeout_s: float, start_method: str) -> None:
+    Args:
+        prepared: the program.
+        workers: how many there are.
+        count: how many parts a job may have at least.
+        timeout_s: how long a worker may be without progress, in seconds.
+        start_method: how they are started.
+    """
+
+    def __init__(
+        self, prepared: Prepared, workers: int, count: int, timeout_s: float, start_method: str
+    ) -> None:
         self._key = prepared.key
         self._is_idle = True
         self._timeout_s = timeout_s
         self._module = prepared.module
         self._board_memory = shared_bytes("the board of the workers", _FIRST + workers)
         self._board: np.ndarray[Any, Any] = self._board_memory.numpy()
+        memory = shared_bytes("the marks of the workers", 8 * max(count, _PARTS))
+        self._marks = memory.view(torch.int64)
         self._tickets = Tickets()
+        self._job: Job | None = None
         self._settings = _settings(prepared.module.optimizer)
         self._supervisor = Supervisor("hogwild", start_method, grace_s=_GRACE_S)
         try:
@@ -216,6 +251,7 @@ class _Crew:
             module.optimizer if prepared.train else None,
             module.group.fixed_param_names,
             self._board_memory,
+            self._marks,
             self._tickets,
         )
         preload(__name__)
@@ -228,28 +264,54 @@ class _Crew:
         """Whether all workers are."""
         return all(child.alive for child in self._supervisor.children)
 
-    def serves(self, prepared: Prepared, workers: int) -> bool:
-        """Say whether these workers, and enough of them, have a program, and wait for a job."""
-        is_known = self._key == prepared.key and self._is_idle
+    def serves(self, prepared: Prepared, workers: int, count: int) -> bool:
+        """Say whether these workers, and enough of them, have a program, wait for a job, and can mark its parts."""
+        is_known = self._key == prepared.key and self._is_idle and len(self._marks) >= count
         return is_known and len(self._supervisor.children) >= workers and self.is_alive
 
-    def run(self, job: Job, fetches: Sequence[Fetch]) -> tuple[list[WorkerStats], bool]:
+    def run(self, job: Job, fetches: Sequence[Fetch]) -> tuple[list[WorkerStats], BatchBoundary]:
         """Do a job with its number of workers; the others wait.
 
         Returns:
-            What each worker did, and whether Ctrl-C has ended the job.
+            What each worker did, and whether Ctrl-C or SIGTERM has ended the job.
         """
         self._is_idle = False
         self._board[:] = 0
         self._board[_FIRST : _FIRST + job.workers] = _RUNNING
         self._tickets.refill(len(job.parts))
-        self._send(job, fetches)
-        with BatchBoundary(self.stop) as boundary:
-            stats = _Run(
-                self._supervisor, self._supervisor.children[: job.workers], job, self._timeout_s
-            ).stats()
+        self._begin_marks(job)
+        try:
+            self._send(job, fetches)
+            with BatchBoundary(self.stop) as boundary:
+                stats = _Run(
+                    self._supervisor,
+                    self._supervisor.children[: job.workers],
+                    job,
+                    self._timeout_s,
+                    self._average,
+                ).stats()
+        finally:
+            self._take_marks()
         self._is_idle = True
-        return stats, boundary.asked
+        return stats, boundary
+
+    def _average(self) -> None:
+        """Average with other processes, and begin the next round."""
+        if self._job is None or self._job.averaging is None or self._board[_STOP]:
+            return
+        with self.paused():
+            self._job.averaging()
+            self._board[_ROUND] = (int(self._board[_ROUND]) + 1) % _ROUNDS
+
+    def _begin_marks(self, job: Job) -> None:
+        self._job = job
+        if job.marks is not None:
+            self._marks[: len(job.marks)] = job.marks
+
+    def _take_marks(self) -> None:
+        """Note in the job's own marks what the workers have marked."""
+        if self._job is not None and self._job.marks is not None:
+            self._job.marks.copy_(self._marks[: len(self._job.marks)])
 
     def infer(self, job: Job, fetches: Sequence[Fetch]) -> Iterator[Inferred]:
         """Yield what the workers infer, in the order of the parts."""
@@ -275,14 +337,16 @@ class _Crew:
         changed = optimizer if settings != self._settings else None
         self._settings = settings
         report_s = job.report_s if job.report is not None else float("inf")
-        plain = replace(job, report=None, report_s=report_s)
+        plain = replace(job, report=None, report_s=report_s, marks=None, averaging=None)
+        batches = 0 if job.averaging is None else job.averaging.batches
+        share = -(-batches // job.workers)
         generator = generators.generator(cpu())
         state = generator.get_state() if job.workers == 1 and job.train else None
         if state is None and job.train:  # the next run draws other numbers, however many these workers draw
             torch.rand(1, generator=generator)
         for child in self._supervisor.children:
             if child.index < job.workers:
-                child.send(_Order(plain, fetches, changed, state), self._timeout_s)
+                child.send(_Order(plain, fetches, changed, state, share), self._timeout_s)
             elif changed is not None:
                 self._settings = None  # those that wait do not know of it
 
@@ -304,6 +368,7 @@ class _Crew:
                 if time.monotonic() > deadline:
                     raise StateError(f"a worker has not finished its batch within {self._timeout_s:g} s")
                 time.sleep(_HOLD_S)
+            self._take_marks()
             yield
         finally:
             self._board[_HOLD] = 0
@@ -331,15 +396,23 @@ class _Run:
         children: those that have the job.
         job: what they do.
         timeout_s: how long a worker may be without progress, in seconds.
+        average: averages with other processes.
     """
 
     def __init__(
-        self, supervisor: Supervisor, children: Sequence[ChildProcess], job: Job, timeout_s: float
+        self,
+        supervisor: Supervisor,
+        children: Sequence[ChildProcess],
+        job: Job,
+        timeout_s: float,
+        average: Callable[[], None],
     ) -> None:
         self._supervisor = supervisor
         self._pending = list(children)
         self._job = job
         self._timeout_s = timeout_s
+        self._average = average
+        self._waiting: set[int] = set()
         self._latest = [WorkerStats(child.index, fetched=[0.0] * len(job.fetch)) for child in children]
         self._seen = {child.index: ("", time.monotonic()) for child in children}
 
@@ -363,7 +436,19 @@ class _Run:
             if self._job.report is not None and time.monotonic() >= next_report:
                 self._job.report(self._latest)
                 next_report = time.monotonic() + report_s
+            self._end_round()
         return self._latest
+
+    def _end_round(self) -> None:
+        """Average if it is time to, or all workers have done their part of a round."""
+        averaging = self._job.averaging
+        if averaging is None or not self._pending:
+            return
+        if averaging.is_late or self._waiting.issuperset(child.index for child in self._pending):
+            self._average()
+            self._waiting.clear()
+            now = time.monotonic()  # the others may have taken long
+            self._seen = {index: (doing, now) for index, (doing, _) in self._seen.items()}
 
     def _hear(self, child: ChildProcess) -> None:
         """Take what has come from a worker; look whether it makes progress if nothing has."""
@@ -382,6 +467,8 @@ class _Run:
             if state is not None:
                 generators.generator(cpu()).set_state(state)
             self._pending.remove(child)
+        elif kind == "round":
+            self._waiting.add(child.index)
         else:
             self._latest[child.index] = value
 
@@ -389,7 +476,7 @@ class _Run:
         doing, since = self._seen[child.index]
         if child.working_on != doing:
             self._seen[child.index] = child.working_on, time.monotonic()
-        elif time.monotonic() - since > self._timeout_s:
+        elif child.index not in self._waiting and time.monotonic() - since > self._timeout_s:
             raise child.stuck(f"has not finished a batch within {self._timeout_s:g} s")
 
     def _file_of(self, child: ChildProcess) -> str | None:
@@ -432,14 +519,14 @@ class ProcessEngine:
             BaseException: whatever a worker raised.
         """
         try:
-            stats, asked = self._crew_for(prepared, job.workers).run(job, prepared.fetches.items)
+            stats, boundary = self._crew_for(prepared, job).run(job, prepared.fetches.items)
         except BaseException as error:
             if isinstance(error, MXNetError):
                 _name_file(error, None)  # of those that end while they start
             self.close()
             raise
-        if asked:
-            raise KeyboardInterrupt
+        if boundary.asked:
+            boundary.end()
         return stats
 
     def infer(self, prepared: Prepared, job: Job) -> Iterator[Inferred]:
@@ -448,7 +535,7 @@ class ProcessEngine:
         Raises:
             WorkerDied, WorkerStuck, BaseException: as `run` does.
         """
-        crew = self._crew_for(prepared, job.workers)
+        crew = self._crew_for(prepared, job)
         try:
             yield from crew.infer(job, prepared.fetches.items)
         except BaseException:  # also where the caller has had enough
@@ -464,14 +551,15 @@ class ProcessEngine:
         crew = self._crews.get(True)
         return nullcontext() if crew is None else crew.paused()
 
-    def _crew_for(self, prepared: Prepared, workers: int) -> _Crew:
+    def _crew_for(self, prepared: Prepared, job: Job) -> _Crew:
         """Return workers that have the program: those that there are, or new ones."""
         crew = self._crews.get(prepared.train)
-        if crew is None or not crew.serves(prepared, workers):
+        count = 0 if job.marks is None else len(job.marks)
+        if crew is None or not crew.serves(prepared, job.workers, count):
             if crew is not None:
                 self._drop(crew)
             prepared.module.store.share_memory()
-            crew = _Crew(prepared, workers, self._timeout_s, self._start_method)
+            crew = _Crew(prepared, job.workers, count, self._timeout_s, self._start_method)
             self._crews[prepared.train] = crew
         return crew
 

@@ -75,6 +75,7 @@ class _Looker:
         self._boundary = boundary
         self._gate = gate
         self._next = time.monotonic() + job.report_s
+        self._averaged = 0
 
     def begins(self, file: str) -> None:
         """Hear that the reader has opened its first file; nobody else needs to know."""
@@ -85,6 +86,12 @@ class _Looker:
         if self._job.report is not None and time.monotonic() >= self._next:
             self._job.report([stats])
             self._next = time.monotonic() + self._job.report_s
+        averaging = self._job.averaging
+        if averaging is not None:
+            since = stats.batches - self._averaged
+            if averaging.is_late or since == averaging.batches:
+                averaging()
+                self._averaged = stats.batches
         return not self._boundary.asked
 
 
@@ -114,7 +121,7 @@ class SerialEngine:
             looker = _Looker(job, boundary, self._gate)
             stats = run(work, job, 0, lambda: next(parts, None), looker, deepcopy(job.metric))
         if boundary.asked:
-            raise KeyboardInterrupt
+            boundary.end()
         return [stats]
 
     def infer(self, prepared: Prepared, job: Job) -> Iterator[Inferred]:

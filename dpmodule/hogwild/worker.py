@@ -17,6 +17,7 @@ from ..streams import ReadAhead
 from .data_feed import FileBatches, Part
 from .fetches import Fetch
 from .job import Job, WorkerStats
+from .places import Marker
 from .slot_feed import SlotFeed
 
 __all__ = ["Inferred", "Watch", "Work", "infer", "run"]
@@ -75,6 +76,7 @@ def run(
     """
     stats = WorkerStats(worker, fetched=[0.0] * len(work.fetches), metric=metric)
     clock = _Clock(stats.seconds)
+    marker = Marker(job.marks)
     begun: list[str] = []
 
     def take() -> Part | None:
@@ -91,9 +93,12 @@ def run(
         for lines in reader:
             clock.lap("read")
             _step(work, lines, stats, clock)
+            marker.note(lines.ends)
             stats.skipped = source.skipped
             if not watch.after(stats):
                 break
+        else:
+            marker.end()
         clock.lap("read")
         stats.skipped = source.skipped
     return stats

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import logging
 import random
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from typing import Any
+
+import numpy as np
 
 from .. import recordio
 from ..base import ArgumentError, FileFormatError, MXNetError
 from ..io import DataBatch, DataDesc, DataIter
-from ..ndarray import NDArray, zeros
+from ..io.iterator import check_state
+from ..ndarray import NDArray, array, zeros
 from .augment import Augmenter
 from .create import CreateAugmenter
 from .functions import imdecode
@@ -109,6 +113,7 @@ class ImageIter(DataIter):
         self.label_width = label_width
         self.shuffle = shuffle
         self.seq = self._sequence(keys, num_parts, part_index)
+        self.num_parts = num_parts
         self.auglist: list[Any] = CreateAugmenter(data_shape, **kwargs) if aug_list is None else aug_list
         self.cur = 0
         self.last_batch_handle = last_batch_handle
@@ -161,6 +166,58 @@ class ImageIter(DataIter):
             self.imgrec.reset()
         self.cur = 0
         self._over = False
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the order of the images, where the iterator stands in it, and what is to roll over.
+
+        The generators that shuffling and changes draw from belong to the whole program, which saves them once.
+        """
+        carried = None
+        if self._carried is not None:  # they are filled up in place
+            data, label, filled = self._carried
+            carried = [data.asnumpy().copy(), label.asnumpy().copy(), filled]
+        return {
+            **self._facts(),
+            "seq": None if self.seq is None else _plain(self.seq),
+            "cur": self.cur,
+            "position": None if self.seq is not None or self.imgrec is None else self.imgrec.position,
+            "over": self._over,
+            "carried": carried,
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go on from where another iterator like this stood; see `DataIter.load_state_dict`.
+
+        Raises:
+            ArgumentError: it was an iterator over other images.
+        """
+        check_state(self, state, **self._facts())
+        if self.seq is not None:
+            seq = np.asarray(state["seq"]).tolist()
+            if Counter(seq) != Counter(self.seq):
+                raise ArgumentError(
+                    f"{type(self).__name__}: the state was saved by an iterator over other images, as many as here; "
+                    "give the same list, index and part"
+                )
+            self.seq = seq
+        elif self.imgrec is not None:
+            self.imgrec.go_to(state["position"])
+        self.cur, self._over = state["cur"], state["over"]
+        self._carried = None
+        if state["carried"] is not None:
+            data, label, filled = state["carried"]
+            self._carried = array(data), array(label), filled
+
+    def _facts(self) -> dict[str, Any]:
+        """Return what an iterator has to be like to go on from this one's state."""
+        return {
+            "kind": type(self).__name__,
+            "examples": self.num_image,
+            "batch_size": self.batch_size,
+            "data_shape": list(self.data_shape),
+            "label_shape": list(self.provide_label[0][1]),
+            "last_batch_handle": self.last_batch_handle,
+        }
 
     def next_sample(self) -> tuple[Any, bytes]:
         """Return the labels and the file of the next image.
@@ -336,6 +393,12 @@ class ImageIter(DataIter):
     def postprocess_data(self, datum: NDArray) -> NDArray:
         """Return an image as it goes into a batch: (C, H, W)."""
         return NDArray(datum.raw.permute(2, 0, 1), datum.context)
+
+
+def _plain(keys: list[Any]) -> Any:
+    """Return the keys of images as an array, or as they are if they are no whole numbers."""
+    whole = all(type(key) is int for key in keys)
+    return np.array(keys, np.int64) if whole else list(keys)
 
 
 def _open(path: str | None, index: str | None) -> recordio.MXRecordIO | None:

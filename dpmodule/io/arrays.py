@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,7 +16,8 @@ from ..ndarray import NDArray
 from ..ndarray.csr import CSRNDArray
 from ..ndarray.ragged import RaggedNDArray
 from .desc import DataDesc
-from .iterator import DataBatch, DataIter
+from .iterator import DataBatch, DataIter, check_state
+from .parts import check_part
 from .wrap import named_arrays, shares_read_only, wrap
 
 __all__ = ["NDArrayIter"]
@@ -51,6 +53,16 @@ class _Source:
         part = tensor[start : start + length] if self.axis == 0 else tensor.narrow(self.axis, start, length)
         return NDArray(part.clone() if self.read_only else part, self.array.context)
 
+    def part(self, num_parts: int, part_index: int) -> _Source:
+        """Return every num_parts-th example, a view where that is possible."""
+        if isinstance(self.array, (CSRNDArray, RaggedNDArray)):
+            array: NDArray = self.array.rows(torch.arange(part_index, self.size, num_parts))
+        else:
+            places = [slice(None)] * self.axis + [slice(part_index, None, num_parts)]
+            array = NDArray(self.array.raw[tuple(places)], self.array.context)
+        array.pinned = True
+        return _Source(self.name, array, self.axis, self.read_only)
+
     def gather(self, rows: torch.Tensor) -> NDArray:
         if isinstance(self.array, (CSRNDArray, RaggedNDArray)):
             return self.array.rows(rows)
@@ -79,9 +91,13 @@ class NDArrayIter(DataIter):
         label_name: name of the labels, used likewise.
         layout: meaning of the axes; batches are cut along the one called "N". Arrays with too few axes for it
             (labels under "TN") are cut along the first.
+        num_parts: number of parts that the examples are split into, one for each of several processes.
+        part_index: which part to read: the examples of numbers part_index, part_index + num_parts, ...; every example
+            is in one part, and parts differ by one example at most. `shuffle` orders each part by itself.
 
     Raises:
-        ArgumentError: no data, an unknown `last_batch_handle`, a `batch_size` below 1, a layout without "N".
+        ArgumentError: no data, an unknown `last_batch_handle`, a `batch_size` below 1, a layout without "N", a part
+            that does not exist or has no examples.
         ShapeError: an array without examples, or arrays with different numbers of them.
         DTypeError: an array that does not hold numbers.
 
@@ -105,8 +121,12 @@ class NDArrayIter(DataIter):
         data_name: str = "data",
         label_name: str = "softmax_label",
         layout: str = "NCHW",
+        *,
+        num_parts: int = 1,
+        part_index: int = 0,
     ) -> None:
         _check_options(batch_size, last_batch_handle, layout)
+        check_part("NDArrayIter", num_parts, part_index)
         super().__init__(int(batch_size))
         self.shuffle = shuffle
         self.last_batch_handle = last_batch_handle
@@ -117,16 +137,13 @@ class NDArrayIter(DataIter):
         self._data = _sources(data_pairs, "data", layout)
         self._label = _sources(label_pairs, "label", layout)
         self.num_data = _common_size(self._data + self._label)
+        self._part = [0, 1]
+        self._cut_part(num_parts, part_index)
         self.num_source = len(self._data) + len(self._label)
         self._provide_data = [each.describe(self.batch_size, layout) for each in self._data]
         self._provide_label = [each.describe(self.batch_size, layout) for each in self._label]
-        self._last_start = self.num_data - self.batch_size
-        self._order: torch.Tensor | None = None  # None: the arrays' own order
-        self._idx: Any = None
-        self._watched = _watched(self._data + self._label)
         self._warned = False
-        self._carried = _NO_ROWS
-        self.cursor = -self.batch_size
+        self._stand_before_all()
         self.reset()  # a subclass's, as in MXNet
         if last_batch_handle == "discard" and self._last_start < 0:
             warnings.warn(
@@ -134,6 +151,37 @@ class NDArrayIter(DataIter):
                 f"{self.num_data} examples and last_batch_handle is 'discard'",
                 stacklevel=2,
             )
+
+    def _cut_part(self, num_parts: int, part_index: int) -> None:
+        if num_parts == 1:
+            return
+        if part_index >= self.num_data:
+            raise ArgumentError(
+                f"NDArrayIter: part {part_index} of {num_parts} has no examples, there are only {self.num_data}"
+            )
+        self._data, self._label = (
+            [each.part(num_parts, part_index) for each in sources] for sources in (self._data, self._label)
+        )
+        self._part, self.num_parts = [part_index, num_parts], num_parts
+        self.num_data = _common_size(self._data + self._label)
+
+    def _stand_before_all(self) -> None:
+        """Stand before the first epoch, in the arrays' own order."""
+        self._last_start = self.num_data - self.batch_size
+        self._order: torch.Tensor | None = None  # None: the arrays' own order
+        self._idx: Any = None
+        self._watched = _watched(self._data + self._label)
+        self._carried = _NO_ROWS
+        self.cursor = -self.batch_size
+
+    def take_part(self, num_parts: int, part_index: int) -> None:
+        """Read only every num_parts-th example from now on, and begin an epoch; see `DataIter.take_part`."""
+        check_part("NDArrayIter", num_parts, part_index)
+        if self._part[1] > 1:
+            raise StateError(f"NDArrayIter: it reads part {self._part[0]} of {self._part[1]} already")
+        self._cut_part(num_parts, part_index)
+        self._stand_before_all()
+        self.reset()
 
     @property
     def data(self) -> list[tuple[str, NDArray]]:
@@ -212,10 +260,45 @@ class NDArrayIter(DataIter):
             self._reshuffle()
         self._seen_writes = self._writes()
 
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._watched = _watched(self._data + self._label)  # a pickle's tensors count their writes anew
+        self._seen_writes = self._writes()
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the order of the examples, and where the iterator stands in it."""
+        return {
+            **self._facts(),
+            "cursor": self.cursor,
+            "carried": self._carried,
+            "order": self._order,
+            "idx": self._idx,
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go on from where another iterator like this stood; see `DataIter.load_state_dict`."""
+        check_state(self, state, **self._facts())
+        order, idx = state["order"], state["idx"]
+        self.cursor = state["cursor"]
+        self._carried = torch.as_tensor(state["carried"])
+        self._order = None if order is None else torch.as_tensor(order)
+        self._idx = idx
+        self._seen_writes = self._writes()
+
+    def _facts(self) -> dict[str, Any]:
+        """Return what an iterator has to be like to go on from this one's state."""
+        return {
+            "kind": type(self).__name__,
+            "examples": self.num_data,
+            "batch_size": self.batch_size,
+            "last_batch_handle": self.last_batch_handle,
+            "part": self._part,
+        }
+
     def _reshuffle(self) -> None:
         # MXNet shuffles `idx` further each time and applies it to the rows as they stand; done the same way
         # here, one numpy seed gives the same epochs
-        self._idx = self.idx
+        self._idx = np.array(self.idx)  # `state_dict` may have given the old one away
         generators.host().shuffle(self._idx)
         step = torch.from_numpy(self._idx)
         self._order = step.clone() if self._order is None else self._order[step]
@@ -257,6 +340,10 @@ class NDArrayIter(DataIter):
         if self.last_batch_handle == "pad":
             return max(0, self.cursor - self._last_start)
         return max(0, -self.cursor)
+
+    def getindex(self) -> np.ndarray[Any, Any]:
+        """Return the numbers of the current batch's rows, those that fill it up included."""
+        return self._batch_rows().numpy()
 
     def _parts(self, sources: list[_Source]) -> list[NDArray]:
         start, size = self.cursor, self.batch_size

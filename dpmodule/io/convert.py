@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
@@ -9,16 +10,19 @@ from typing import Any
 import numpy as np
 import torch
 
+from .. import generators
 from ..base import ArgumentError, StateError
 from ..ndarray import NDArray
 from .desc import DataDesc
-from .iterator import CurrentBatch, DataBatch, DataIter
+from .iterator import CurrentBatch, DataBatch, DataIter, check_state
 from .wrap import is_array, numbered_names, shares_read_only, wrap
 
 __all__ = ["IterableIter", "as_data_iter"]
 
 _KEPT = frozenset({torch.float32, torch.float16, torch.bfloat16, torch.int32, torch.int64})
 """Types of tensors that networks may be meant to have; integers may be the numbers of words."""
+_logger = logging.getLogger(__name__)
+
 _DATA_NAME = "data"
 _LABEL_NAME = "softmax_label"
 
@@ -76,6 +80,8 @@ class IterableIter(CurrentBatch):
         _check_iterable(data)
         self._iterable: Iterable[Any] = data
         self._layout = _Layout(data_names, label_names)
+        self._begun_with: dict[str, Any] | None = generators.state_dict()
+        self._taken = 0
         self._items: Iterator[Any] | None = iter(data)
         self._one_shot = self._items is data
         self._resets = 0
@@ -110,6 +116,7 @@ class IterableIter(CurrentBatch):
         if self._one_shot and self._resets > 1:
             raise self._spent()
         self._items = None
+        self._begun_with, self._taken = None, 0
         self.current_batch = None
 
     def iter_next(self) -> bool:
@@ -121,13 +128,59 @@ class IterableIter(CurrentBatch):
         batch, self._peeked = self._peeked, None
         if batch is None:
             batch = self._read()
+        if batch is not None:
+            self._taken += 1
         return self._keep(batch)
+
+    @property
+    def begun(self) -> bool:
+        """Whether the epoch has been begun: `reset` does not begin one, the next batch does."""
+        return self._begun_with is not None
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return how many batches of the epoch have been taken, and how random numbers stood when it began.
+
+        They are None between `reset` and the first batch: the epoch will begin with those that there are then.
+        """
+        return {"kind": "IterableIter", "taken": self._taken, "generators": self._begun_with}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Begin the epoch again as it began then, and leave out the batches that were taken.
+
+        Raises:
+            ArgumentError: it was an iterator of another kind.
+            StateError: the iterable can be read only once, or gives fewer batches.
+        """
+        check_state(self, state)
+        if state["taken"]:
+            _logger.info("%s: %d batches are read again, to go on behind them", self._name, state["taken"])
+        now = generators.state_dict()
+        if state["generators"] is not None:
+            generators.load_state_dict(state["generators"])
+        if not (self._one_shot and self._peeked is not None):
+            self._items, self._peeked = None, None
+            self._begun_with = None
+        self._taken = 0
+        if not state["taken"] and self._items is None and state["generators"] is not None:
+            self._peeked = self._read()  # begun now, with these random numbers
+        for number in range(state["taken"]):
+            if not self.iter_next():
+                raise StateError(
+                    f"{self._name} has given {number} batches, the state was saved after {state['taken']}"
+                )
+        self.current_batch = None
+        generators.load_state_dict(now)
+
+    @property
+    def _name(self) -> str:
+        return type(self._iterable).__name__
 
     def _read(self) -> DataBatch | None:
         begins = self._items is None
         if self._items is None:
             if self._one_shot:
                 raise self._spent()
+            self._begun_with, self._taken = generators.state_dict(), 0
             self._items = iter(self._iterable)
         for item in self._items:
             return self._layout.batch(item)

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from itertools import islice
 from typing import Any, Generic, Protocol, TypeVar
 
 import numpy as np
 
-from ..base import MXNetError, StateError
+from ..base import ArgumentError, MXNetError, StateError
 from .desc import DataDesc
-from .iterator import DataBatch, DataIter
+from .iterator import DataBatch, DataIter, check_state
 
-__all__ = ["MXDataIter", "Rounds", "Source"]
+__all__ = ["MXDataIter", "Rounds", "Source", "check_count"]
 
 _logger = logging.getLogger(__name__)
 
@@ -36,6 +36,23 @@ class Source(Protocol):
 
     def reset(self) -> None:
         """Begin a new epoch."""
+
+
+def check_count(what: str, count: int, state: Mapping[str, Any]) -> None:
+    """Refuse a state of other data.
+
+    Args:
+        what: what is read.
+        count: how many examples it has.
+        state: what was saved, with that number under "examples".
+
+    Raises:
+        ArgumentError: the numbers differ.
+    """
+    if state.get("examples") != count:
+        raise ArgumentError(
+            f"{what}: the state was saved with {state.get('examples')} examples, here are {count}"
+        )
 
 
 class MXDataIter(DataIter):
@@ -74,6 +91,26 @@ class MXDataIter(DataIter):
     def reset(self) -> None:
         """Begin a new epoch."""
         self.handle.reset()
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return where the iterator stands; one whose source cannot say raises NotImplementedError."""
+        return {
+            "kind": type(self).__name__,
+            "batch_size": self.batch_size,
+            "source": self._stateful().state_dict(),
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go on from where another iterator like this stood; see `DataIter.load_state_dict`."""
+        check_state(self, state, batch_size=self.batch_size)
+        self._stateful().load_state_dict(state["source"])
+        self._current = None
+
+    def _stateful(self) -> Any:
+        """Return the source, if it can say where it stands."""
+        if not hasattr(self.handle, "state_dict"):
+            raise NotImplementedError(f"{type(self).__name__} does not say where it stands")
+        return self.handle
 
     def iter_next(self) -> bool:
         """Move on to the next batch, and say whether there was one."""
@@ -138,6 +175,7 @@ class Rounds(Generic[T]):
         self._round = begin()
         self._over = self._wrapped = False
         self._last: list[T] = []
+        self._taken = 0
 
     def next(self) -> tuple[list[T], int] | None:
         """Return the examples of the next batch and its padding; None at the end of the epoch.
@@ -148,6 +186,7 @@ class Rounds(Generic[T]):
         if self._over:
             return None
         rows = list(islice(self._round, self._size))
+        self._taken += len(rows)
         missing = self._size - len(rows)
         if missing:
             self._over = True
@@ -163,6 +202,7 @@ class Rounds(Generic[T]):
             return stale[-missing:]
         self._round, self._wrapped = self._begin(), True
         fill = list(islice(self._round, missing))
+        self._taken = len(fill)
         if len(fill) < missing:
             raise MXNetError(
                 f"{self._what} has {len(rows)} examples, fewer than a batch of {self._size}, which cannot be "
@@ -173,8 +213,18 @@ class Rounds(Generic[T]):
     def reset(self) -> None:
         """Begin a new epoch."""
         if not self._wrapped:
-            self._round = self._begin()
+            self._round, self._taken = self._begin(), 0
         self._over = self._wrapped = False
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return where this stands; the same state of whatever `begin` draws from is for its owner to keep."""
+        return {"taken": self._taken, "over": self._over, "wrapped": self._wrapped, "last": self._last}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Begin a round, and go on behind the examples that were taken."""
+        self._round = self._begin()
+        self._taken = len(list(islice(self._round, state["taken"])))
+        self._over, self._wrapped, self._last = state["over"], state["wrapped"], list(state["last"])
 
     def restart(self) -> None:
         """Begin a new epoch with the first example, even if the last batch was filled up."""

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from types import TracebackType
 from typing import Any
 
-from ..base import StateError, dtype_name, np_dtype
+from ..base import ArgumentError, StateError, dtype_name, np_dtype
 from ..ndarray import NDArray
 from ..streams.checks import check_count
 from .convert import IterableIter
 from .desc import DataDesc
-from .iterator import CurrentBatch, DataBatch
+from .iterator import CurrentBatch, DataBatch, check_state
 from .loader_plan import LoaderPlan
 from .loading import ProcessLoader
+from .parts import check_part
 from .process_feed import FeedOptions
 from .process_prefetch import drawn_seed
 
@@ -49,6 +51,12 @@ class DataLoaderIter(CurrentBatch):
         timeout_s: how long a batch may take, in seconds; None: as long as it takes.
         num_threads: how many threads torch may use in each worker.
         seed: of the workers' random numbers (default: drawn, so that ``mx.random.seed`` repeats it).
+        num_parts: number of parts that the examples are split into, one for each of several processes.
+        part_index: which part to read: the examples of numbers part_index, part_index + num_parts, ...; every example
+            is in one part, and parts differ by one example at most. `shuffle` orders each part by itself. Of what has
+            an order of its own, a sampler, a loader or an iterable dataset, every num_parts-th index or item is taken;
+            that order has to be the same in all processes. A batch_sampler and a loader are split by batches, and an
+            iterable dataset in each worker by itself.
 
     Raises:
         ArgumentError: options that contradict each other or do not fit `loader`, or it yields nothing.
@@ -83,14 +91,18 @@ class DataLoaderIter(CurrentBatch):
         timeout_s: float | None = None,
         num_threads: int = 1,
         seed: int | None = None,
+        num_parts: int = 1,
+        part_index: int = 0,
     ) -> None:
         options = FeedOptions(
             slots, start_method, timeout_s, num_threads, drawn_seed() if seed is None else seed
         )
         options.check("DataLoaderIter")
+        check_part("DataLoaderIter", num_parts, part_index)
         if num_workers is not None:
             check_count("DataLoaderIter", "num_workers", num_workers, low=0)
-        plan = LoaderPlan(
+        self._options, self._data_names, self._label_names = options, _names(data_name), _names(label_name)
+        self._plan = LoaderPlan(
             loader,
             batch_size,
             shuffle,
@@ -100,19 +112,50 @@ class DataLoaderIter(CurrentBatch):
             collate_fn,
             num_workers,
             worker_init_fn,
+            num_parts,
+            part_index,
         )
-        source = plan.source(options)
+        self._dtype = None if dtype is None else dtype_name(dtype)
+        self._workers: ProcessLoader | None = None
+        self.num_parts = num_parts
+        self._closed = False
+        size = self._open()
+        super().__init__(size or self._batches.batch_size)
+        self._provide_data = [self._describe(desc) for desc in self._batches.provide_data]
+        self._provide_label = [self._describe(desc) for desc in self._batches.provide_label]
+
+    def _open(self) -> int | None:
+        """Begin to read, and return the size of a batch where that is told."""
+        plan = replace(self._plan)  # it takes over what a loader reads
+        source = plan.source(self._options)
         self._workers = source if isinstance(source, ProcessLoader) else None
         try:
-            self._batches = IterableIter(source, _names(data_name), _names(label_name))
+            self._batches = IterableIter(source, self._data_names, self._label_names)
         except BaseException:
             self.close()
             raise
-        self._dtype = None if dtype is None else dtype_name(dtype)
-        super().__init__(plan.batch_size or self._batches.batch_size)
-        self._provide_data = [self._describe(desc) for desc in self._batches.provide_data]
-        self._provide_label = [self._describe(desc) for desc in self._batches.provide_label]
-        self._closed = False
+        return plan.batch_size
+
+    def take_part(self, num_parts: int, part_index: int) -> None:
+        """Read only one of several parts from now on, with workers started anew; see `DataIter.take_part`."""
+        self._check_open()
+        check_part("DataLoaderIter", num_parts, part_index)
+        if self._plan.num_parts > 1:
+            raise StateError(
+                f"DataLoaderIter: it reads part {self._plan.part_index} of {self._plan.num_parts} already"
+            )
+        if isinstance(self._plan.loader, Iterator):
+            raise StateError(
+                f"DataLoaderIter: a {type(self._plan.loader).__name__} can be read only once, and its first batch has "
+                "been; give num_parts and part_index when making the iterator"
+            )
+        if self._workers is not None:
+            self._workers.close()
+        self._plan, self.num_parts = (
+            replace(self._plan, num_parts=num_parts, part_index=part_index),
+            num_parts,
+        )
+        self._open()
 
     def _describe(self, desc: DataDesc) -> DataDesc:
         shape = (self.batch_size, *desc.shape[1:])
@@ -142,6 +185,39 @@ class DataLoaderIter(CurrentBatch):
         self._check_open()
         self.current_batch = None
         self._batches.reset()
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return how many batches of the epoch have been taken, and how random numbers stood when it began.
+
+        What workers have ready counts as unread.
+        """
+        workers = None if self._workers is None else self._workers.state_dict(self._batches.begun)
+        return {**self._facts(), "batches": self._batches.state_dict(), "workers": workers}
+
+    def _facts(self) -> dict[str, Any]:
+        """Return what an iterator has to be like to go on from this one's state."""
+        part = [self._plan.part_index, self._plan.num_parts]
+        return {"kind": type(self).__name__, "batch_size": self.batch_size, "part": part}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Begin the epoch again as it began then, and leave out the batches that were taken.
+
+        Raises:
+            ArgumentError: it was an iterator of another kind, or with another number of workers.
+            StateError: the loader gives fewer batches.
+        """
+        check_state(self, state, **self._facts())
+        workers = state["workers"]
+        if (workers is None) != (self._workers is None):
+            count = 0 if workers is None else workers["workers"]
+            raise ArgumentError(
+                f"DataLoaderIter: the state was saved with {count} workers, here are {len(self.pids)}; give "
+                f"num_workers={count or None}"
+            )
+        if self._workers is not None:
+            self._workers.load_state_dict(workers)
+        self._batches.load_state_dict(state["batches"])
+        self.current_batch = None
 
     def iter_next(self) -> bool:
         """Move on to the next batch, and say whether there was one.

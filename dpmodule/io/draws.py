@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import math
+import threading
+from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 
@@ -10,6 +13,7 @@ __all__ = ["StandardDraws"]
 
 _RANGE = 1 << 32
 _WORDS = 64
+_SCRATCH = threading.local()
 
 
 class StandardDraws:
@@ -24,18 +28,49 @@ class StandardDraws:
 
     def __init__(self, seed: int) -> None:
         self._seed = seed % _RANGE
-        self._state: np.random.RandomState | None = None  # made by the first draw
+        self._state: np.random.RandomState | None = None  # made by those who draw a second block
+        self._begun = False
         self._words: list[int] = []
         self._spare: float | None = None
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return where the draws stand, as plain data and arrays."""
+        state = list(self._own().get_state()) if self._begun else None
+        return {"seed": self._seed, "state": state, "words": list(self._words), "spare": self._spare}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go on from what `state_dict` returned."""
+        self._seed, self._words, self._spare = state["seed"], list(state["words"]), state["spare"]
+        self._begun = state["state"] is not None
+        self._state = np.random.RandomState() if self._begun else None
+        if self._state is not None:
+            self._state.set_state(tuple(state["state"]))
 
     def _word(self) -> int:
         """Return 32 random bits."""
         if not self._words:
-            if self._state is None:
-                self._state = np.random.RandomState(self._seed)
-            drawn = np.frombuffer(self._state.bytes(4 * _WORDS), "<u4").tolist()
+            drawn = np.frombuffer(self._block(), "<u4").tolist()
             self._words = drawn[::-1]
         return self._words.pop()
+
+    def _block(self) -> bytes:
+        """Return the next words; the first ones without a generator, whose making takes longer than most draws."""
+        if self._begun:
+            return self._own().bytes(4 * _WORDS)
+        self._begun = True
+        scratch = getattr(_SCRATCH, "state", None)
+        if scratch is None:
+            scratch = _SCRATCH.state = np.random.RandomState()
+        scratch.seed(self._seed)
+        first: bytes = scratch.bytes(4 * _WORDS)
+        return first
+
+    def _own(self) -> np.random.RandomState:
+        """Return the generator, which has drawn the first words at least."""
+        if self._state is None:
+            self._state = np.random.RandomState(self._seed)
+            self._state.bytes(4 * _WORDS)
+        return self._state
 
     def uniform(self, low: float = 0.0, high: float = 1.0) -> float:
         """Return a number from [low, high), in float32."""

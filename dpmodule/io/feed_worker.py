@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections import deque
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 from .. import generators
@@ -14,10 +15,25 @@ from ..streams.pipe.tensor_pipe import TensorPipeWriter
 from ..streams.remote import RemoteError
 from .carriage import split
 
-__all__ = ["EPOCH", "WORK", "Orders", "Source", "serve"]
+__all__ = ["EPOCH", "WORK", "Beginning", "Orders", "Source", "serve"]
 
 EPOCH, WORK = "epoch", "work"
 """What a parent orders: to begin another epoch, whatever is under way; to do a piece of work in it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Beginning:
+    """What a worker begins an epoch with.
+
+    Args:
+        seed: of this worker.
+        number: of the epoch; the random numbers depend on both only.
+        state: what `Source.state` returned when this epoch was begun before; None: the source goes on as it stands.
+    """
+
+    seed: int
+    number: int
+    state: Any = None
 
 
 class Source(Protocol):
@@ -27,8 +43,14 @@ class Source(Protocol):
     def description(self) -> Any:
         """What the parent is told when the source has been made."""
 
+    def state(self) -> Any:
+        """Return how the source stands before it begins an epoch, for `restore`; nothing if there is nothing to say."""
+
+    def restore(self, state: Any) -> None:
+        """Bring the source to where another one stood."""
+
     def begin(self, epoch: int) -> Iterator[Any]:
-        """Begin an epoch, numbered from 0, and return an iterator over its items."""
+        """Begin an epoch, and return an iterator over its items; the number is what `Orders` know it by."""
 
 
 class Cancelled(Exception):
@@ -41,17 +63,18 @@ class Orders:
     Args:
         channel: leads to the parent.
         epoch: the epoch to begin with.
+        beginning: how to begin it.
     """
 
-    def __init__(self, channel: Channel, epoch: int) -> None:
-        self.epoch = epoch
+    def __init__(self, channel: Channel, epoch: int, beginning: Beginning) -> None:
+        self.epoch, self.beginning = epoch, beginning
         self._channel = channel
         self._work: deque[Any] = deque()
 
     def _listen(self) -> None:
         kind, epoch, work = self._channel.recv()
         if kind == EPOCH:
-            self.epoch = epoch
+            self.epoch, self.beginning = epoch, work
             self._work.clear()
         elif epoch == self.epoch:
             self._work.append(work)
@@ -86,7 +109,11 @@ class Orders:
 
 
 def serve(
-    channel: Channel, writer: TensorPipeWriter, make: Callable[[Orders], Source], seed: int, epoch: int
+    channel: Channel,
+    writer: TensorPipeWriter,
+    make: Callable[[Orders], Source],
+    epoch: int,
+    beginning: Beginning,
 ) -> None:
     """Make items, epoch after epoch, until the parent closes the channel.
 
@@ -94,17 +121,16 @@ def serve(
         channel: tells the parent about every item.
         writer: takes the items' tensors.
         make: makes the source.
-        seed: of this worker; every epoch's random numbers depend on it and on the epoch's number only.
         epoch: the epoch to begin with.
+        beginning: how to begin it.
     """
-    orders = Orders(channel, epoch)
-    generators.seed_process([seed, epoch])
+    orders = Orders(channel, epoch, beginning)
+    generators.seed_process([beginning.seed, beginning.number])
     channel.note("its beginning")
     source = make(orders)
     channel.send(("ready", epoch, 0, source.description))
     while True:
-        epoch = orders.epoch
-        generators.seed_process([seed, epoch])
+        epoch, beginning = orders.epoch, orders.beginning
         try:
             _run_epoch(channel, writer, source, orders)
         except Cancelled:
@@ -115,7 +141,7 @@ def serve(
             raise
         except BaseException as error:  # the parent raises it, whatever it is
             channel.send(("error", epoch, 0, RemoteError.of(error, skip=2)))
-        channel.note(f"nothing, after epoch {epoch}")
+        channel.note(f"nothing, after epoch {beginning.number}")
         orders.next_epoch(epoch)
 
 
@@ -124,10 +150,14 @@ class _PipeGone(Exception):
 
 
 def _run_epoch(channel: Channel, writer: TensorPipeWriter, source: Source, orders: Orders) -> None:
-    """Send the items of an epoch, and what comes after the last one."""
-    epoch = orders.epoch
-    what = f"epoch {epoch}, batch"
+    """Send how an epoch begins, its items, and what comes after the last one."""
+    epoch, beginning = orders.epoch, orders.beginning
+    what = f"epoch {beginning.number}, batch"
     channel.note(what, 0)
+    if beginning.state is not None:
+        source.restore(beginning.state)
+    channel.send(("begun", epoch, 0, source.state()))
+    generators.seed_process([beginning.seed, beginning.number])
     items = source.begin(epoch)
     for number in itertools.count():
         orders.check(epoch)

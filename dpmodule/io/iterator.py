@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..base import ArgumentError, StateError
 from .desc import DataDesc
+from .to_torch import BatchDataset
 
-__all__ = ["DataBatch", "DataIter", "ResizeIter"]
+__all__ = ["DataBatch", "DataIter", "ResizeIter", "check_state"]
 
 
 class DataBatch:
@@ -91,6 +92,9 @@ class DataIter:
         ...         self.left = 4
     """
 
+    num_parts = 1
+    """Into how many parts the examples are split, of which this iterator reads one."""
+
     if TYPE_CHECKING:  # no attributes at run time: subclasses set plain ones in __init__
 
         @property
@@ -129,6 +133,54 @@ class DataIter:
         """Move on to the next batch, and say whether there was one."""
         raise NotImplementedError(f"{type(self).__name__} defines neither next nor iter_next")
 
+    def state_dict(self) -> dict[str, Any]:
+        """Return where the iterator stands: plain data and arrays, for `load_state_dict` of one like it.
+
+        Raises:
+            NotImplementedError: it cannot say.
+        """
+        raise NotImplementedError(f"{type(self).__name__} does not define state_dict")
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go on from where another iterator like this stood: the batches that it had still to give come next.
+
+        Args:
+            state: what its `state_dict` returned.
+
+        Raises:
+            ArgumentError: it was an iterator over something else.
+        """
+        raise NotImplementedError(f"{type(self).__name__} does not define load_state_dict")
+
+    def to_torch(self) -> BatchDataset:
+        """Return the batches as a dataset of torch's, an `IterableDataset`.
+
+        An item is one batch, a tuple of tensors: the arrays of `provide_data`, then those of `provide_label`, without
+        rows that only fill a batch up. The first iteration goes on where the iterator stands, each further one resets
+        it. The tensors are the batch's own memory: copy one before writing into it. A DataLoader over it takes
+        ``batch_size=None`` and no workers.
+
+        Example:
+            >>> it = mx.io.NDArrayIter(np.ones((3, 2)), np.arange(3), batch_size=2)
+            >>> [(x.shape, y.tolist()) for x, y in torch.utils.data.DataLoader(it.to_torch(), batch_size=None)]
+            [(torch.Size([2, 2]), [0.0, 1.0]), (torch.Size([1, 2]), [2.0])]
+        """
+        return BatchDataset(self)
+
+    def take_part(self, num_parts: int, part_index: int) -> None:
+        """Read only one of several equal parts of the examples from now on, and begin an epoch of it.
+
+        Args:
+            num_parts: number of parts.
+            part_index: which part, from 0.
+
+        Raises:
+            ArgumentError: there is no such part.
+            StateError: the iterator reads a part already.
+            NotImplementedError: it cannot; it may have options `num_parts` and `part_index` of its own.
+        """
+        raise NotImplementedError(f"{type(self).__name__} does not define take_part")
+
     def getdata(self) -> Any:
         """Return the arrays of the current batch."""
         return None
@@ -144,6 +196,32 @@ class DataIter:
     def getpad(self) -> int | None:
         """Return the `pad` of the current batch."""
         return None
+
+
+def check_state(owner: DataIter, state: Any, **here: Any) -> None:
+    """Refuse a state that another iterator, or one over other data, has saved.
+
+    Args:
+        owner: the iterator that is to go on from the state.
+        state: what `DataIter.state_dict` returned, of whatever iterator.
+        here: facts that have to be the same in it, by name.
+
+    Raises:
+        ArgumentError: lists all that differs.
+    """
+    kind = type(owner).__name__
+    if not isinstance(state, Mapping) or "kind" not in state:
+        raise ArgumentError(f"{kind}: the state is {_kind(state)}, expected what state_dict() returned")
+    facts = {"kind": kind, **here}
+    wrong = [
+        f"{name} is {state.get(name)!r}, here {value!r}"
+        for name, value in facts.items()
+        if state.get(name) != value
+    ]
+    if wrong:
+        raise ArgumentError(
+            f"{kind}: the state was saved by an iterator over something else: {'; '.join(wrong)}"
+        )
 
 
 class CurrentBatch(DataIter):
@@ -212,6 +290,7 @@ class ResizeIter(CurrentBatch):
         self.data_iter = data_iter
         self.size = size
         self.reset_internal = reset_internal
+        self.num_parts = getattr(data_iter, "num_parts", 1)
         self.cur = 0
         if hasattr(data_iter, "default_bucket_key"):
             self.default_bucket_key = data_iter.default_bucket_key
@@ -243,6 +322,32 @@ class ResizeIter(CurrentBatch):
         batch = self._read()
         self.cur += 1
         return self._keep(batch)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return where the iterator stands, and the one inside."""
+        return {
+            "kind": "ResizeIter",
+            "size": self.size,
+            "cur": self.cur,
+            "inner": self.data_iter.state_dict(),
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go on from where another iterator like this stood; see `DataIter.load_state_dict`."""
+        check_state(self, state, size=self.size)
+        self.data_iter.load_state_dict(state["inner"])
+        self.cur = state["cur"]
+        self.current_batch = None
+
+    def take_part(self, num_parts: int, part_index: int) -> None:
+        """Read only a part of the examples from now on; see `DataIter.take_part`.
+
+        An epoch stays as many batches long as it was.
+        """
+        self.data_iter.take_part(num_parts, part_index)
+        self.num_parts = num_parts
+        self.cur = 0
+        self.current_batch = None
 
     def _read(self) -> DataBatch:
         # twice: under roll-over, an epoch too short for a batch hands its rows to the next one

@@ -13,6 +13,7 @@ from torch.utils.data import (
     IterableDataset,
     RandomSampler,
     SequentialSampler,
+    SubsetRandomSampler,
     default_collate,
     default_convert,
 )
@@ -22,6 +23,7 @@ from ..base import ArgumentError
 from ..context import cpu
 from ..streams.checks import check_count
 from .loading import ProcessLoader
+from .parts import EveryNth
 from .process_feed import FeedOptions
 
 __all__ = ["LoaderPlan"]
@@ -40,17 +42,19 @@ class LoaderPlan:
     collate_fn: Callable[[Any], Any] | None
     num_workers: int | None
     worker_init_fn: Callable[[int], object] | None
+    num_parts: int = 1
+    part_index: int = 0
 
     def source(self, options: FeedOptions) -> Any:
         """Return an iterable of batches."""
         if isinstance(self.loader, DataLoader):
             self._refuse_dataset_options("a DataLoader, which has its own")
             if self.num_workers is None:
-                return self.loader
+                return self._part_of(self.loader)
             self._take_over(self.loader)
         elif not self._is_dataset():
             self._refuse_dataset_options("no dataset")
-            return self.loader
+            return self._part_of(self.loader)
         self._check()
         if not self.num_workers:
             return self._in_this_process()
@@ -64,7 +68,11 @@ class LoaderPlan:
             self.worker_init_fn,
             self.num_workers,
             options,
+            (self.num_parts, self.part_index),
         )
+
+    def _part_of(self, items: Iterable[Any]) -> Iterable[Any]:
+        return items if self.num_parts == 1 else EveryNth(items, self.num_parts, self.part_index)
 
     def _is_dataset(self) -> bool:
         """Say whether to read examples rather than batches."""
@@ -126,13 +134,20 @@ class LoaderPlan:
     def _batches(self) -> Iterable[Any]:
         """Return what gives the indices of each batch, or of each example where examples are batches."""
         if self.batch_sampler is not None:
-            return self.batch_sampler
-        sampler: Any = self.sampler
-        if sampler is None and self.shuffle:
-            sampler = RandomSampler(self.loader, generator=generators.generator(cpu()))
-        elif sampler is None:
-            sampler = SequentialSampler(self.loader)
+            return self._part_of(self.batch_sampler)
+        sampler: Any = self._own_sampler() if self.sampler is None else self._part_of(self.sampler)
         return sampler if self.batch_size is None else BatchSampler(sampler, self.batch_size, self.drop_last)
+
+    def _own_sampler(self) -> Any:
+        if self.num_parts == 1 and not self.shuffle:
+            return SequentialSampler(self.loader)
+        mine = range(self.part_index, len(self.loader), self.num_parts)
+        if not self.shuffle:
+            return mine
+        source = generators.generator(cpu())
+        if self.num_parts == 1:
+            return RandomSampler(self.loader, generator=source)
+        return SubsetRandomSampler(mine, generator=source)
 
     def _collate(self) -> Callable[[Any], Any]:
         if self.collate_fn is not None:
@@ -144,7 +159,7 @@ class LoaderPlan:
         generator = torch.Generator()  # torch draws from it what only its own workers need
         if self._iterable():
             return DataLoader(
-                _Iterable(self.loader),
+                _Iterable(self._part_of(self.loader)),
                 self.batch_size,
                 drop_last=self.drop_last,
                 collate_fn=self._collate(),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from itertools import islice
 from typing import Any
@@ -10,8 +10,9 @@ from typing import Any
 from torch.utils.data import default_collate
 
 from .. import private
-from ..base import StateError
+from ..base import ArgumentError, StateError
 from .feed_worker import Orders
+from .parts import EveryNth
 from .process_feed import END, Feed, FeedOptions
 
 __all__ = ["ProcessLoader"]
@@ -34,6 +35,7 @@ class ProcessLoader:
         worker_init: called in each worker with its number before the dataset is used; may be None.
         num_workers: number of processes.
         options: how they are run.
+        part: number of parts, and which of them to read of an iterable dataset; each worker does so by itself.
     """
 
     def __init__(
@@ -46,6 +48,7 @@ class ProcessLoader:
         worker_init: Callable[[int], object] | None,
         num_workers: int,
         options: FeedOptions,
+        part: tuple[int, int] = (1, 0),
     ) -> None:
         size = None if batches is not None else batch_size
         loads = partial(
@@ -58,10 +61,34 @@ class ProcessLoader:
             worker_init,
             num_workers,
             options.seed,
+            part,
         )
         self._batches = batches
         self._feed = Feed("DataLoaderIter", [partial(loads, index) for index in range(num_workers)], options)
         self._begun = False
+        self._again: Mapping[str, Any] | None = None
+
+    def state_dict(self, begun: bool) -> dict[str, Any]:
+        """Return which epoch the next iteration would have to begin for the same batches.
+
+        Args:
+            begun: whether those of the one under way are meant, rather than those after it.
+        """
+        epoch = self._feed.epoch_dict()
+        return epoch if begun else {**epoch, "number": epoch["number"] + 1}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Let the next iteration begin the epoch that `state_dict` told of.
+
+        Raises:
+            ArgumentError: there were more workers, or fewer.
+        """
+        if state["workers"] != len(self._feed):
+            raise ArgumentError(
+                f"DataLoaderIter: the state was saved with {state['workers']} workers, here are {len(self._feed)}; "
+                f"give num_workers={state['workers']}"
+            )
+        self._again = state
 
     @property
     def pids(self) -> list[int]:
@@ -70,8 +97,11 @@ class ProcessLoader:
 
     def __iter__(self) -> Iterator[Any]:
         """Begin an epoch."""
-        if self._begun:
+        if self._again is not None:
+            self._feed.begin_again(self._again)
+        elif self._begun:
             self._feed.begin()
+        self._again = None
         self._begun = True
         return _Epoch(self._feed, self._batches)
 
@@ -150,15 +180,23 @@ class _Loading:
         worker_init: Callable[[int], object] | None,
         num_workers: int,
         seed: int,
+        part: tuple[int, int],
         index: int,
         orders: Orders,
     ) -> None:
         self._dataset, self._ordered, self._size = dataset, ordered, batch_size
         self._drop_last, self._collate, self._orders = drop_last, collate, orders
+        self._part = part
         self._show = partial(private.set_worker_info, index, num_workers, seed + index, dataset)
         self._show()
         if worker_init is not None:
             worker_init(index)
+
+    def state(self) -> None:
+        """Say nothing: what a dataset gives depends on what is asked of it."""
+
+    def restore(self, state: Any) -> None:
+        """Do nothing, as there is nothing to restore."""
 
     def begin(self, epoch: int) -> Iterator[Any]:
         """Begin an epoch."""
@@ -175,7 +213,7 @@ class _Loading:
                 yield self._collated([self._dataset[i] for i in indices])
 
     def _own_batches(self) -> Iterator[Any]:
-        examples = iter(self._dataset)
+        examples = iter(EveryNth(self._dataset, *self._part))
         if self._size is None:
             for batch in examples:
                 yield self._collated(batch)

@@ -8,7 +8,7 @@ import math
 import os
 import struct
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import nullcontext
 from typing import Any
 
@@ -20,7 +20,7 @@ from ..context import cpu
 from ..ndarray import NDArray
 from ..ops.attrs import boolean, choice, integer, optional, string
 from ..ops.spec import Attr
-from .data_iter import MXDataIter
+from .data_iter import MXDataIter, check_count
 from .desc import DataDesc
 from .draws import StandardDraws
 from .iterator import DataBatch
@@ -94,6 +94,7 @@ class MNISTIter(MXDataIter):
                 "MNISTIter: %d images, shuffle=%s, shape=%s", len(images), o.shuffle, source.data_desc.shape
             )
         super().__init__(source)
+        self.num_parts = o.num_parts
 
 
 describe(MNISTIter, _OPTIONS)
@@ -119,6 +120,13 @@ class _Digits:
 
     def reset(self) -> None:
         self._at = 0
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"examples": len(self._images), "at": self._at}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        check_count("MNISTIter", len(self._images), state)
+        self._at = state["at"]
 
 
 def _existing(path: str) -> str:

@@ -13,7 +13,17 @@ from ..base import ArgumentError
 from ..ops.attrs import choice, integer, string
 from ..ops.spec import REQUIRED, Attr
 
-__all__ = ["BATCH", "NAMES", "PARTS", "PREFETCH", "Options", "check_parts", "describe", "parse_options"]
+__all__ = [
+    "BATCH",
+    "NAMES",
+    "PARTS",
+    "PREFETCH",
+    "THREADS",
+    "Options",
+    "check_parts",
+    "describe",
+    "parse_options",
+]
 
 Options = Mapping[str, Attr]
 
@@ -78,6 +88,12 @@ BATCH = {"batch_size": Attr(positive, "number of examples in a batch")}
 PREFETCH = {
     "prefetch_buffer": Attr(integer(low=0), "number of batches read ahead", 4),
     "ctx": Attr(choice("cpu", "gpu"), "accepted and without effect: batches are made on the CPU", "gpu"),
+}
+
+THREADS = {
+    "preprocess_threads": Attr(
+        positive, "number of threads that parse or decode; results do not depend on it", 4
+    ),
 }
 
 PARTS = {

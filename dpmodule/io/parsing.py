@@ -1,21 +1,38 @@
-"""Reading numbers from CSV and LibSVM files."""
+"""Reading numbers from CSV and LibSVM files: in pieces, side by side, in C++ where there is the extension."""
 
 from __future__ import annotations
 
 import os
 import re
+import stat
 import warnings
-from collections.abc import Sequence
-from typing import Any, NamedTuple
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
+from .. import native
 from ..base import FileError, FileFormatError
 from ..foreign import likely_kind
 
 __all__ = ["Rows", "input_files", "read_csv", "read_libsvm"]
 
 Array = np.ndarray[Any, Any]
+Parsed = TypeVar("Parsed")
+
+_PIECE = 1 << 19
+"""Bytes that are read and parsed at once."""
+_TAIL = 1 << 12
+"""Bytes behind a piece that are read with it, for the end of its last line."""
+
+_SLACK = 1.02
+"""How much more memory is set aside than the lines so far let expect."""
+
+_KINDS = {"float32": "f", "float64": "d", "int32": "i", "int64": "q"}
 
 _MOST_COLUMNS = 2**53  # what a float64 tells apart
 _COLON, _NEWLINE = ord(":"), ord("\n")
@@ -48,19 +65,165 @@ def input_files(path: str) -> list[str]:
     return found
 
 
-def _read(path: str) -> bytes:
+class _Piece(NamedTuple):
+    """Some of the bytes of a file: the lines that begin there are meant."""
+
+    path: str
+    begin: int
+    end: int
+    held: bytes | None  # all of them, where the file cannot be read from several places
+    share: float  # how much of all files has been read with it
+
+
+class _BadLine(Exception):
+    """A line of a piece that cannot be read.
+
+    Args:
+        line: its number in the piece, from 1.
+        reason: what is wrong.
+    """
+
+    def __init__(self, line: int, reason: str) -> None:
+        super().__init__(line, reason)
+        self.line, self.reason = line, reason
+
+
+def _pieces(paths: Sequence[str]) -> list[_Piece]:
+    """Cut files into pieces; what is no plain file, such as a pipe, is read now.
+
+    Raises:
+        FileError: a file cannot be read.
+    """
+    found, done = [], 0
+    for path in paths:
+        held = None
+        try:
+            facts = os.stat(path)
+            size = facts.st_size
+            if not stat.S_ISREG(facts.st_mode):
+                held = Path(path).read_bytes()
+                size = len(held)
+        except OSError as error:
+            raise _unreadable(path, error) from error
+        step = _PIECE if held is None else size
+        for begin in range(0, size, step):
+            end = min(begin + step, size)
+            found.append(_Piece(path, begin, end, held, float(done + end)))
+        done += size
+    return [piece._replace(share=piece.share / done) for piece in found]
+
+
+def _unreadable(path: str, error: OSError) -> FileError:
+    return FileError(error.errno, f"text file: {error.strerror}", path)
+
+
+def _lines(piece: _Piece) -> bytes | memoryview:
+    """Read the lines that begin in a piece.
+
+    Raises:
+        FileError: the file cannot be read.
+    """
+    if piece.held is not None:
+        return piece.held
     try:
-        with open(path, "rb") as file:
-            data = file.read()
+        with open(piece.path, "rb", buffering=0) as file:
+            return _lines_between(file.fileno(), piece.begin, piece.end)
     except OSError as error:
-        raise FileError(error.errno, f"text file: {error.strerror}", path) from error
-    if data and (kind := likely_kind(data[:64])):
-        raise FileFormatError(f"{path}: line 1: {kind}")
-    return data
+        raise _unreadable(piece.path, error) from error
 
 
-def read_csv(path: str, columns: int, dtype: Any) -> Array:
+def _lines_between(descriptor: int, begin: int, end: int) -> memoryview:
+    start = max(0, begin - 1)  # whether a line begins here, the character before tells
+    data = os.pread(descriptor, end - start + _TAIL, start)
+    inside = end - start - 1
+    first = data.find(b"\n", 0, inside) + 1
+    if begin and not first:
+        return memoryview(b"")
+    last = data.find(b"\n", inside)
+    while last < 0 and (more := os.pread(descriptor, len(data), start + len(data))):
+        last = more.find(b"\n")
+        last += len(data) if last >= 0 else 0
+        data += more
+    return memoryview(data)[first if begin else 0 : last + 1 if last >= 0 else len(data)]
+
+
+def _in_order(
+    path: str, parse: Callable[[bytes | memoryview], Parsed], threads: int
+) -> Iterator[tuple[Parsed, float]]:
+    """Parse files in several threads; yield what each piece holds, in order, and the share that has been parsed.
+
+    Raises:
+        FileError: a file cannot be read.
+        FileFormatError: a line cannot be read.
+    """
+    pieces = _pieces(input_files(path))
+    workers = 1 if native.core is None else min(threads, os.cpu_count() or 1, len(pieces))
+    if workers <= 1:
+        for piece in pieces:
+            yield _parsed(parse, piece), piece.share
+        return
+    waiting: deque[tuple[Future[Parsed], float]] = deque()
+    with ThreadPoolExecutor(workers, "dpmodule-text") as pool:
+        for piece in pieces:
+            waiting.append((pool.submit(_parsed, parse, piece), piece.share))
+            if len(waiting) > 2 * workers:
+                job, share = waiting.popleft()
+                yield job.result(), share
+        for job, share in waiting:
+            yield job.result(), share
+
+
+def _parsed(parse: Callable[[bytes | memoryview], Parsed], piece: _Piece) -> Parsed:
+    text = _lines(piece)
+    if piece.begin == 0 and (kind := likely_kind(bytes(text[:64]))):
+        raise FileFormatError(f"{piece.path}: line 1: {kind}")
+    try:
+        return parse(text)
+    except _BadLine as bad:
+        line = bad.line
+        for begin in range(0, piece.begin, _PIECE):
+            line += len(bytes(_lines(piece._replace(begin=begin, end=begin + _PIECE))).splitlines())
+        raise FileFormatError(f"{piece.path}: line {line}: {bad.reason}") from None
+
+
+class _Growing:
+    """An array that gets longer with every piece of a file.
+
+    Args:
+        dtype: type of its numbers.
+        width: shape of one row.
+    """
+
+    def __init__(self, dtype: Any, width: tuple[int, ...] = ()) -> None:
+        self._rows = np.empty((0, *width), dtype)
+        self._count = 0
+
+    def add(self, rows: Array, share: float) -> None:
+        """Append rows; with them, this share of all that will come is here."""
+        end = self._count + len(rows)
+        if end > len(self._rows):
+            likely = end if share == 1 else int(end / share * _SLACK) + 1
+            self._resize(likely)
+        self._rows[self._count : end] = rows
+        self._count = end
+
+    def close(self) -> Array:
+        """Return the array, and keep no more memory than it takes."""
+        if self._count < len(self._rows):
+            self._resize(self._count)
+        return self._rows
+
+    def _resize(self, count: int) -> None:
+        if self._count == 0:
+            self._rows = np.empty((count, *self._rows.shape[1:]), self._rows.dtype)
+        else:
+            self._rows.resize((count, *self._rows.shape[1:]), refcheck=False)  # moves pages, not numbers
+
+
+def read_csv(path: str, columns: int, dtype: Any, threads: int = 1) -> Array:
     """Read a file of numbers separated by commas.
+
+    Numbers are rounded as Python's `float` does, and from there to `dtype`.
 
     Shape:
         returns: (rows, columns), of type `dtype`.
@@ -69,90 +232,136 @@ def read_csv(path: str, columns: int, dtype: Any) -> Array:
         path: the file, several joined by ``;``, or a folder.
         columns: how many numbers a row has.
         dtype: NumPy type of the result.
+        threads: how many threads parse; without the native extension, one does.
 
     Raises:
         FileError: a file cannot be read.
-        FileFormatError: a row has another length or holds no numbers; the text names file and line.
+        FileFormatError: a row has another length or holds no numbers; the text names file, line and column.
     """
-    parts = [_read_csv(each, columns, np.dtype(dtype)) for each in input_files(path)]
-    return np.concatenate(parts) if len(parts) > 1 else parts[0]
+    kind = np.dtype(dtype)
+    table = _Growing(kind, (columns,))
+    for rows, share in _in_order(path, partial(_csv, columns=columns, dtype=kind), threads):
+        table.add(rows, share)
+    return table.close()
 
 
-def _read_csv(path: str, columns: int, dtype: np.dtype[Any]) -> Array:
-    data = _read(path)
-    if not data.strip():
-        return np.empty((0, columns), dtype)
+def _csv(text: bytes | memoryview, columns: int, dtype: np.dtype[Any]) -> Array:
+    """Parse lines; those that the extension does not take are left to NumPy.
+
+    Raises:
+        _BadLine: one is wrong.
+    """
+    if native.core is not None:
+        table = np.empty((len(text) // (2 * columns) + 1, columns), dtype)  # a number takes two characters
+        rows = native.core.parse_csv(text, columns, _KINDS[dtype.name], table)
+        if rows >= 0:
+            return table[:rows]
+    else:
+        native.report()
+    return _csv_by_numpy(bytes(text), columns, dtype)
+
+
+def _csv_by_numpy(text: bytes, columns: int, dtype: np.dtype[Any]) -> Array:
     try:
+        whole = text.decode("ascii").replace("\r\n", "\n").replace("\r", "\n")
+        lines = [line for line in whole.split("\n") if line and not line.isspace()]
+        if not lines:
+            return np.empty((0, columns), dtype)
         with warnings.catch_warnings():
             warnings.simplefilter("error")
-            table = np.loadtxt(data.decode("ascii").splitlines(), dtype, None, ",", ndmin=2)
+            table = np.loadtxt(lines, dtype, None, ",", ndmin=2)
     except (ValueError, OverflowError, Warning) as error:
-        raise _csv_error(path, data, columns, dtype, str(error)) from None
+        raise _bad_csv(text, columns, dtype, str(error)) from None
     if table.shape[1] != columns:
-        raise _csv_error(
-            path, data, columns, dtype, f"rows have {table.shape[1]} numbers, expected {columns}"
-        )
+        raise _bad_csv(text, columns, dtype, f"rows have {table.shape[1]} numbers, expected {columns}")
     return table
 
 
-def _csv_error(path: str, data: bytes, columns: int, dtype: np.dtype[Any], reason: str) -> FileFormatError:
+def _bad_csv(text: bytes, columns: int, dtype: np.dtype[Any], reason: str) -> _BadLine:
     """Find the line that is wrong; slow, and done only then."""
-    for number, line in enumerate(data.splitlines(), 1):
+    number = 0
+    for number, line in enumerate(text.splitlines(), 1):
         fields = line.split(b",")
         if not line.strip():
             continue
         if len(fields) != columns:
             shown = f"{len(fields)} numbers, expected {columns}, the size of the shape"
-            return FileFormatError(f"{path}: line {number}: {shown}: {_shown(line)}")
-        for field in fields:
+            return _BadLine(number, f"{shown}: {_shown(line)}")
+        for column, field in enumerate(fields, 1):
             if not _is_number(field, dtype):
-                return FileFormatError(f"{path}: line {number}: {_shown(field)} is no {dtype} number")
-    return FileFormatError(f"{path}: {reason}")
+                return _BadLine(
+                    number, f"{_shown(field)} is no {dtype} number; it is the line's number {column}"
+                )
+    return _BadLine(number, f"{reason} (in the lines up to this one)")
 
 
 def _is_number(text: bytes, dtype: np.dtype[Any]) -> bool:
+    if b"_" in text:
+        return False
     try:
-        (int if dtype.kind == "i" else float)(text)
+        value = (int if dtype.kind == "i" else float)(text)
     except ValueError:
         return False
-    return True
+    return dtype.kind != "i" or np.iinfo(dtype).min <= value <= np.iinfo(dtype).max
 
 
 def _shown(text: bytes) -> str:
     return repr(text[:60].decode("utf-8", "replace").strip())
 
 
-def read_libsvm(path: str, columns: int | None) -> Rows:
+def read_libsvm(path: str, columns: int | None, threads: int = 1) -> Rows:
     """Read a file of rows ``label column:value column:value ...``, columns counted from 0.
 
     A weight behind the label (``label:weight``), a query's number behind it (``label qid:3``) and what follows a ``#``
-    are left out.
+    are left out. Numbers are rounded as Python's `float` does, and from there to float32.
 
     Args:
         path: the file, several joined by ``;``, or a folder.
         columns: how many columns there are; None = as many as the file names.
+        threads: how many threads parse; without the native extension, one does.
 
     Raises:
         FileError: a file cannot be read.
         FileFormatError: a row has another form or a column that does not exist; the text names file and line.
     """
-    return _joined([_read_libsvm(each, columns) for each in input_files(path)])
+    limit = _MOST_COLUMNS if columns is None else columns
+    growing = [_Growing(dtype) for dtype in ("f4", "i8", "f4", "i8")]
+    for arrays, share in _in_order(path, partial(_libsvm, columns=limit), threads):
+        for each, array in zip(growing, arrays, strict=True):
+            each.add(array, share)
+    labels, lengths, values, places = (each.close() for each in growing)
+    starts = np.zeros(len(lengths) + 1, np.int64)
+    np.cumsum(lengths, out=starts[1:])
+    return Rows(labels, values, places, starts)
 
 
-def _joined(parts: Sequence[Rows]) -> Rows:
-    if len(parts) == 1:
-        return parts[0]
-    counts = np.concatenate([np.diff(part.starts) for part in parts])
-    labels, values, columns = (np.concatenate(arrays) for arrays in zip(*(p[:3] for p in parts), strict=True))
-    return Rows(labels, values, columns, np.concatenate([[0], np.cumsum(counts)]).astype(np.int64))
+def _libsvm(text: bytes | memoryview, columns: int) -> tuple[Array, ...]:
+    """Parse lines; return labels, numbers of entries, values and columns.
+
+    Raises:
+        _BadLine: one is wrong.
+    """
+    if native.core is None:
+        native.report()
+        return _libsvm_by_numpy(bytes(text), columns)
+    rows, entries = (
+        len(text) // 2 + 1,
+        len(text) // 4 + 1,
+    )  # the shortest are "1" and " 1:1", with what ends them
+    labels, lengths = np.empty(rows, np.float32), np.empty(rows, np.int64)
+    values, places = np.empty(entries, np.float32), np.empty(entries, np.int64)
+    counts = native.core.parse_libsvm(text, columns, labels, lengths, values, places)
+    if counts is None:
+        return _libsvm_by_numpy(bytes(text), columns)
+    rows, entries = counts
+    return labels[:rows], lengths[:rows], values[:entries], places[:entries]
 
 
-def _read_libsvm(path: str, columns: int | None) -> Rows:
-    data = _read(path)
+def _libsvm_by_numpy(data: bytes, columns: int) -> tuple[Array, ...]:
     if b"#" in data:
         data = re.sub(rb"#[^\n]*", b"", data)
     if b"qid:" in data:
-        data = _QUERY.sub(rb"\1", data)
+        data = _QUERY.sub(_without_query, data)
     if not data.endswith(b"\n"):
         data += b"\n"
     raw = np.frombuffer(data, np.uint8)
@@ -167,27 +376,23 @@ def _read_libsvm(path: str, columns: int | None) -> Rows:
     held = np.bincount(word[word >= 0], minlength=len(begins)) if len(begins) else np.zeros(0, np.int64)
     wrong = np.flatnonzero((held != 1) & ~(first & (held == 0)))
     if len(wrong):
-        raise _libsvm_error(path, data, begins[wrong[0]])
-    numbers = _numbers(path, data, begins, held)
+        raise _bad_libsvm(data, begins[wrong[0]])
+    numbers = _numbers(data, begins, held)
     at = np.concatenate([[0], np.cumsum(held + 1)])[:-1]
     feature = at[~first]
     found = numbers[feature]
-    limit = _MOST_COLUMNS if columns is None else columns
-    bad = np.flatnonzero(~((found >= 0) & (found < limit) & (found == np.floor(found))))
+    bad = np.flatnonzero(~((found >= 0) & (found < columns) & (found == np.floor(found))))
     if len(bad):
         where = begins[np.flatnonzero(~first)[bad[0]]]
-        raise _libsvm_error(path, data, where, f"columns are whole numbers from 0 to {limit - 1}")
+        raise _bad_libsvm(data, where, f"columns are whole numbers from 0 to {columns - 1}")
     rows = np.flatnonzero(first)
-    starts = np.concatenate([rows, [len(first)]]) - np.arange(len(rows) + 1)
-    return Rows(
-        numbers[at[first]].astype(np.float32),
-        numbers[feature + 1].astype(np.float32),
-        found.astype(np.int64),
-        starts.astype(np.int64),
-    )
+    lengths = np.diff(np.concatenate([rows, [len(first)]])).astype(np.int64) - 1
+    with np.errstate(over="ignore"):  # what is too large is infinite
+        labels, values = (numbers[which].astype(np.float32) for which in (at[first], feature + 1))
+    return labels, lengths, values, found.astype(np.int64)
 
 
-def _numbers(path: str, data: bytes, begins: Array, held: Array) -> Array:
+def _numbers(data: bytes, begins: Array, held: Array) -> Array:
     """Return all numbers of a file in order."""
     text = data.replace(b":", b" ").decode("ascii", "replace")
     try:
@@ -201,13 +406,18 @@ def _numbers(path: str, data: bytes, begins: Array, held: Array) -> Array:
     for begin in begins.tolist():
         word = re.compile(rb"\S+").match(data, begin)
         if word is None or not all(_is_number(part, np.dtype("f8")) for part in word[0].split(b":")):
-            raise _libsvm_error(path, data, begin)
-    raise FileFormatError(f"{path}: not a LibSVM file")
+            raise _bad_libsvm(data, begin)
+    raise _BadLine(1, "not a LibSVM file")
 
 
-def _libsvm_error(
-    path: str, data: bytes, at: int, rule: str = "expected column:value behind the label"
-) -> FileFormatError:
+def _without_query(match: re.Match[bytes]) -> bytes:
+    """Return blanks in place of a query's number, so that what follows stays where it is."""
+    return match[1].ljust(len(match[0]))
+
+
+def _bad_libsvm(data: bytes, at: int, rule: str = "expected column:value behind the label") -> _BadLine:
     word = data[at : at + 60].split(None, 1)[0]
-    line = data.count(b"\n", 0, at) + 1
-    return FileFormatError(f"{path}: line {line}: {_shown(word)}: {rule}")
+    place = at - data.rfind(b"\n", 0, at)
+    return _BadLine(
+        data.count(b"\n", 0, at) + 1, f"{_shown(word)}: {rule}; it is at the line's character {place}"
+    )

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
 from typing import Any
 
+from .. import generators
 from ..base import ArgumentError, StateError
 from ..streams.read_ahead import ReadAhead
 from .desc import DataDesc
-from .iterator import CurrentBatch, DataBatch, DataIter
+from .iterator import CurrentBatch, DataBatch, DataIter, check_state
 
 __all__ = ["PrefetchingIter"]
 
@@ -56,7 +57,9 @@ class PrefetchingIter(CurrentBatch):
         self.rename_data = _one_each(rename_data, self.n_iter, "rename_data")
         self.rename_label = _one_each(rename_label, self.n_iter, "rename_label")
         super().__init__(self.iters[0].batch_size)
+        self.num_parts = max(getattr(each, "num_parts", 1) for each in self.iters)
         self._describe()
+        self._note_beginning()
         self._readers = [
             ReadAhead[DataBatch](each, depth, f"PrefetchingIter-{i}", "PrefetchingIter")
             for i, each in enumerate(self.iters)
@@ -86,14 +89,24 @@ class PrefetchingIter(CurrentBatch):
         Raises:
             StateError: the iterator is closed, or this is a forked child.
         """
+        self._begin(lambda each: each.reset())
+
+    def take_part(self, num_parts: int, part_index: int) -> None:
+        """Read only a part of the examples of all iterators from now on; see `DataIter.take_part`."""
+        self._begin(lambda each: each.take_part(num_parts, part_index))
+        self.num_parts = num_parts
+
+    def _begin(self, change: Callable[[DataIter], None]) -> None:
+        """Begin to read anew after a change of the iterators, while no thread reads."""
         if not self._finalizer.alive:
             raise StateError("PrefetchingIter is closed; make a new one")
         try:
             for reader in self._readers:
                 reader.hold()
             for each in self.iters:
-                each.reset()
+                change(each)
             self._describe()
+            self._note_beginning()
         finally:
             for reader in self._readers:
                 reader.release()
@@ -119,7 +132,55 @@ class PrefetchingIter(CurrentBatch):
             )
         for reader in self._readers:
             reader.advance()
+        self._taken += 1
         return self._keep(self._join(ready))
+
+    def _note_beginning(self) -> None:
+        """Keep how things stand before a thread reads; iterators that cannot say how they stand leave nothing."""
+        self._taken = 0
+        self._generators = generators.state_dict()
+        try:
+            self._beginnings: list[Any] | None = [each.state_dict() for each in self.iters]
+        except NotImplementedError:
+            self._beginnings = None
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return how the iterators stood when the epoch began, and how many batches have been taken since.
+
+        What has been read ahead counts as unread. One of whose iterators cannot say how it stands raises
+        NotImplementedError.
+        """
+        if self._beginnings is None:
+            raise NotImplementedError("PrefetchingIter: an iterator inside does not define state_dict")
+        return {
+            "kind": "PrefetchingIter",
+            "iters": self._beginnings,
+            "taken": self._taken,
+            "generators": self._generators,
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go on from where another iterator like this stood; batches it has given are read once more, and left out."""
+        check_state(self, state)
+        if len(state["iters"]) != self.n_iter:
+            raise ArgumentError(
+                f"PrefetchingIter: the state has {len(state['iters'])} iterators, here are {self.n_iter}"
+            )
+        now = generators.state_dict()
+        for reader in self._readers:
+            reader.hold()
+        try:
+            generators.load_state_dict(state["generators"])
+            for each, inner in zip(self.iters, state["iters"], strict=True):
+                each.load_state_dict(inner)
+            self._note_beginning()
+        finally:
+            for reader in self._readers:
+                reader.release()
+        for _ in range(state["taken"]):
+            self.iter_next()
+        self.current_batch = None
+        generators.load_state_dict(now)
 
     def _join(self, batches: list[DataBatch]) -> DataBatch:
         first = batches[0]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,7 +19,7 @@ from ..streams.process import ChildProcess
 from ..streams.remote import RemoteError
 from ..streams.supervisor import START_S, Supervisor
 from .carriage import join
-from .feed_worker import EPOCH, WORK, Orders, Source, serve
+from .feed_worker import EPOCH, WORK, Beginning, Orders, Source, serve
 
 __all__ = ["END", "Feed", "FeedOptions"]
 
@@ -77,6 +77,8 @@ class _Worker:
     reader: TensorPipeReader
     description: Any = None
     ready: bool = False
+    began: tuple[int, Any] = (-1, None)
+    """The last epoch that it has begun, and how its source stood before."""
 
     @property
     def dead(self) -> bool:
@@ -105,7 +107,9 @@ class Feed:
         self._options = options
         self._name = name
         self._pid = os.getpid()
-        self._epoch = 0
+        self._epoch = 0  # counts what has been begun here; workers know their epochs by it
+        self._number, self._seed = 0, options.seed
+        self._taken = 0
         self._error: BaseException | None = None
         self._supervisor = Supervisor(
             name, options.start_method, options.timeout_s, num_threads=options.num_threads
@@ -122,7 +126,11 @@ class Feed:
             raise
         self._turns = list(range(len(self._workers)))
 
-    def _start(self, index: int) -> _Worker:
+    def _beginning(self, index: int, state: Any = None) -> Beginning:
+        """Return what a worker begins this epoch with."""
+        return Beginning(self._seed * len(self._makes) + index, self._number, state)
+
+    def _start(self, index: int, state: Any = None) -> _Worker:
         options = self._options
         reader, writer = tensor_pipe(slots=options.slots)
         try:
@@ -130,10 +138,9 @@ class Feed:
                 reader.recv(
                     timeout=0
                 )  # this process is the reader: workers forked later let go of their copies
-            seed = options.seed * len(self._makes) + index
-            name = f"{self._name}-{index}"
+            name, beginning = f"{self._name}-{index}", self._beginning(index, state)
             child = self._supervisor.start(
-                serve, writer, self._makes[index], seed, self._epoch, name=name, index=index
+                serve, writer, self._makes[index], self._epoch, beginning, name=name, index=index
             )
             writer.hand_over(child.pid)
         except BaseException:
@@ -162,8 +169,13 @@ class Feed:
 
     @property
     def epoch(self) -> int:
-        """Number of the epoch, from 0."""
+        """How many epochs have been begun here before this one."""
         return self._epoch
+
+    @property
+    def taken(self) -> int:
+        """How many items of the epoch have been taken."""
+        return self._taken
 
     @property
     def slots(self) -> int:
@@ -183,15 +195,46 @@ class Feed:
 
     def begin(self) -> None:
         """Begin a new epoch: drop what the workers have ready, and replace those that have died."""
+        self._begin(self._number + 1, self._seed, [None] * len(self._makes))
+
+    def begin_again(self, epoch: Mapping[str, Any], states: Sequence[Any] | None = None) -> None:
+        """Begin the epoch that another feed was in.
+
+        Args:
+            epoch: what its `epoch_dict` returned.
+            states: how its workers' sources stood when they began it.
+        """
+        none = [None] * len(self._makes)
+        self._begin(epoch["number"], epoch["seed"], none if states is None else states)
+
+    def epoch_dict(self) -> dict[str, int]:
+        """Return what this epoch's random numbers depend on, and the number of workers."""
+        return {"number": self._number, "seed": self._seed, "workers": len(self._makes)}
+
+    def states(self) -> list[Any]:
+        """Return how each worker's source stood when it began this epoch; waits until all have begun it.
+
+        Raises:
+            WorkerDied: a worker has died before that.
+        """
+        self.check()
+        for worker in self._workers:
+            while worker.began[0] != self._epoch:
+                self._await_ready(worker)
+                self._hear(worker)
+        return [worker.began[1] for worker in self._workers]
+
+    def _begin(self, number: int, seed: int, states: Sequence[Any]) -> None:
         self.check()
         self._epoch += 1
+        self._number, self._seed, self._taken = number, seed, 0
         self._error = None
         self._turns = list(range(len(self._workers)))
         for index, worker in enumerate(self._workers):
-            if worker.dead or not self._order(index, EPOCH, None):
+            if worker.dead or not self._order(index, EPOCH, self._beginning(index, states[index])):
                 worker.close()
                 self._supervisor.drop(worker.child)
-                self._workers[index] = self._start(index)
+                self._workers[index] = self._start(index, states[index])
 
     def work(self, index: int, work: Any) -> None:
         """Give a worker a piece of work for this epoch; what became of a dead one `take` tells."""
@@ -228,17 +271,14 @@ class Feed:
                 self._turns.pop(0)
                 continue
             self._turns.append(self._turns.pop(0))
+            self._taken += 1
             return item
         return END
 
     def _receive(self, worker: _Worker) -> Any:
         self._await_ready(worker)
         while True:
-            kind, epoch, number, data = worker.child.recv(self._options.timeout_s)
-            tensors = self._tensors(worker, number) if kind == "item" else None
-            if epoch != self._epoch:
-                del tensors  # the worker may wait for their slot, it being its only one
-                continue
+            kind, data, tensors = self._hear(worker)
             if kind == "end":
                 return END
             if kind == "error":
@@ -247,6 +287,17 @@ class Feed:
                 if tensors and worker.reader.exhausted:  # kept by the caller until the worker could not go on
                     tensors = copies(tensors)
                 return join(data, tensors)
+
+    def _hear(self, worker: _Worker) -> tuple[str, Any, list[torch.Tensor] | None]:
+        """Return the next that a worker says: its kind, what is pickled, and tensors; "" for what is out of date."""
+        kind, epoch, number, data = worker.child.recv(self._options.timeout_s)
+        tensors = self._tensors(worker, number) if kind == "item" else None
+        if epoch != self._epoch:
+            del tensors  # the worker may wait for their slot, it being its only one
+            return "", None, None
+        if kind == "begun":
+            worker.began = epoch, data
+        return kind, data, tensors
 
     def _raise(self, worker: _Worker, remote: RemoteError) -> None:
         self._error = remote.restore(repr(worker.child))  # here, whatever its type: the worker says it once

@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+import logging
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from types import TracebackType
 from typing import Any
 
 from .. import generators
-from ..base import ArgumentError
+from ..base import ArgumentError, StateError
 from ..streams.checks import check_count
 from .desc import DataDesc
 from .feed_worker import Orders
-from .iterator import CurrentBatch, DataBatch, DataIter
+from .iterator import CurrentBatch, DataBatch, DataIter, check_state
+from .parts import check_part
 from .process_feed import END, Feed, FeedOptions
 
 __all__ = ["ProcessPrefetchingIter", "drawn_seed"]
+
+_logger = logging.getLogger(__name__)
 
 Factory = Callable[..., DataIter]
 
@@ -78,18 +83,23 @@ class ProcessPrefetchingIter(CurrentBatch):
         num_threads: int = 1,
         seed: int | None = None,
     ) -> None:
-        makes = _makes(factory, num_workers)
-        options = FeedOptions(
+        self._factory, self._makes = factory, _makes(factory, num_workers)
+        self._options = FeedOptions(
             slots, start_method, timeout_s, num_threads, drawn_seed() if seed is None else seed
         )
-        options.check("ProcessPrefetchingIter")
+        self._options.check("ProcessPrefetchingIter")
+        super().__init__()
+        self._open(self._makes, self._options)
+
+    def _open(self, makes: list[Callable[[Orders], IterSource]], options: FeedOptions) -> None:
+        """Start the workers, and see what they give."""
         self._feed = Feed("ProcessPrefetchingIter", makes, options)
         try:
             first = _agreed(self._feed.descriptions)
         except BaseException:
             self._feed.close()
             raise
-        super().__init__(first["batch_size"])
+        self.batch_size = first["batch_size"]
         self._provide_data: list[DataDesc] = first["provide_data"]
         self._provide_label: list[DataDesc] = first["provide_label"]
         if first["default_bucket_key"] is not None:
@@ -119,6 +129,31 @@ class ProcessPrefetchingIter(CurrentBatch):
         self._feed.begin()
         self.current_batch = None
 
+    def take_part(self, num_parts: int, part_index: int) -> None:
+        """Read only one of several parts from now on, with workers started anew; see `DataIter.take_part`.
+
+        The factory is called with numbers of the parts of a part: of `num_workers` times `num_parts`.
+        """
+        self._feed.check()
+        check_part("ProcessPrefetchingIter", num_parts, part_index)
+        if self.num_parts > 1:
+            raise StateError(f"ProcessPrefetchingIter: it reads one of {self.num_parts} parts already")
+        if not callable(self._factory):
+            raise NotImplementedError(
+                "ProcessPrefetchingIter: a list of factories cannot be told which part to read"
+            )
+        count = len(self._makes)
+        parts = [
+            {"part_index": part_index + num_parts * i, "num_parts": num_parts * count} for i in range(count)
+        ]
+        self._feed.close()
+        self.current_batch = None
+        seed = self._options.seed * num_parts + part_index  # no two parts are changed alike
+        self._open(
+            [partial(IterSource, self._factory, part) for part in parts], replace(self._options, seed=seed)
+        )
+        self.num_parts = num_parts
+
     def iter_next(self) -> bool:
         """Move on to the next batch, and say whether there was one.
 
@@ -131,6 +166,52 @@ class ProcessPrefetchingIter(CurrentBatch):
         self.current_batch = None  # its slot is free for the worker, unless somebody else holds it
         batch = self._feed.take()
         return batch is not END and self._keep(batch)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return how the workers' iterators stood when the epoch began, and how many batches have been taken since.
+
+        What the workers have ready counts as unread. Of an iterator that cannot say how it stands only the seed of the
+        epoch's random numbers is kept.
+
+        Raises:
+            WorkerDied: a worker has died before it began the epoch.
+            StateError: the iterator is closed, or this is a forked child.
+        """
+        return {
+            **self._facts(),
+            "iters": self._feed.states(),
+            "taken": self._feed.taken,
+            "epoch": self._feed.epoch_dict(),
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Begin the epoch again as the workers began it then, and leave out the batches that were taken.
+
+        Where the workers' iterators do not say how they stand, they are reset, and read on as they do after that.
+
+        Raises:
+            ArgumentError: it was an iterator of another kind or with another number of workers.
+            StateError: the workers give fewer batches.
+        """
+        check_state(self, state, **self._facts())
+        if any(each["iter"] is None for each in state["iters"]):
+            _logger.info(
+                "ProcessPrefetchingIter: the workers' iterators do not say where they stand: %d batches are read "
+                "again, to go on behind them",
+                state["taken"],
+            )
+        self._feed.begin_again(state["epoch"], state["iters"])
+        for number in range(state["taken"]):
+            if self._feed.take() is END:
+                raise StateError(
+                    f"ProcessPrefetchingIter: the workers have given {number} batches, the state was saved after "
+                    f"{state['taken']}"
+                )
+        self.current_batch = None
+
+    def _facts(self) -> dict[str, Any]:
+        """Return what an iterator has to be like to go on from this one's state."""
+        return {"kind": type(self).__name__, "batch_size": self.batch_size, "workers": len(self._feed)}
 
     def close(self) -> None:
         """End the workers; further calls do nothing. Batches stay valid."""
@@ -212,6 +293,23 @@ class IterSource:
             "provide_label": _descs(iterator.provide_label),
             "default_bucket_key": getattr(iterator, "default_bucket_key", None),
         }
+
+    def state(self) -> dict[str, Any]:
+        """Return how the iterator stands, if it can say, and whether it is to be reset."""
+        iterator: Any = self._iterator
+        try:
+            found = iterator.state_dict()
+        except (NotImplementedError, AttributeError):
+            found = None
+        return {"iter": found, "begun": self._begun}
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Bring the iterator to where another one stood."""
+        if state["iter"] is not None:
+            self._iterator.load_state_dict(state["iter"])
+            self._begun = state["begun"]
+        else:  # one that has been read since needs the reset in any case
+            self._begun = self._begun or state["begun"]
 
     def begin(self, epoch: int) -> Iterator[DataBatch]:
         """Begin an epoch, the first one without a reset."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -15,10 +15,10 @@ from ..ndarray.csr import CSRNDArray
 from ..ops.attrs import boolean, choice, optional, shape, string
 from ..ops.shapes import prod
 from ..ops.spec import Attr
-from .data_iter import MXDataIter, Rounds
+from .data_iter import MXDataIter, Rounds, check_count
 from .desc import DataDesc
 from .iterator import DataBatch
-from .options import BATCH, NAMES, PARTS, PREFETCH, check_parts, describe, parse_options
+from .options import BATCH, NAMES, PARTS, PREFETCH, THREADS, check_parts, describe, parse_options
 from .parsing import Rows, read_csv, read_libsvm
 
 __all__ = ["CSVIter", "LibSVMIter"]
@@ -48,7 +48,7 @@ class _RowSource:
     def __init__(
         self, count: int, cuts: tuple[Cut, Cut], descs: tuple[DataDesc, DataDesc], wrap: bool, what: str
     ) -> None:
-        self._cuts = cuts
+        self._cuts, self._count, self._what = cuts, count, what
         self.data_desc, self.label_desc = descs
         self._rounds = Rounds(lambda: iter(range(count)), self.data_desc.shape[0], wrap, what)
 
@@ -64,6 +64,13 @@ class _RowSource:
     def reset(self) -> None:
         self._rounds.reset()
 
+    def state_dict(self) -> dict[str, Any]:
+        return {"examples": self._count, **self._rounds.state_dict()}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        check_count(self._what, self._count, state)
+        self._rounds.load_state_dict(state)
+
 
 def _gathered(values: np.ndarray[Any, Any], shape_of_one: tuple[int, ...]) -> Cut:
     """Return what makes dense arrays of rows."""
@@ -78,6 +85,7 @@ _CSV = {
     "label_shape": Attr(shape, "shape of one label", (1,)),
     **BATCH,
     **_ROUND,
+    **THREADS,
     **PREFETCH,
     "dtype": Attr(
         optional(choice("float32", "int32", "int64")), "type of the numbers; None is float32", None
@@ -112,12 +120,12 @@ class CSVIter(MXDataIter):
     def __init__(self, **options: Any) -> None:
         o = parse_options("CSVIter", _CSV, options)
         dtype = o.dtype or "float32"
-        data = read_csv(o.data_csv, prod(o.data_shape), dtype)
+        data = read_csv(o.data_csv, prod(o.data_shape), dtype, o.preprocess_threads)
         labelled = o.label_csv not in _NONE
         shape_of_label = () if not labelled or o.label_shape == (1,) else o.label_shape
         labels = np.zeros(len(data), dtype)
         if labelled:
-            labels = read_csv(o.label_csv, prod(o.label_shape), dtype)
+            labels = read_csv(o.label_csv, prod(o.label_shape), dtype, o.preprocess_threads)
         _check_counts("CSVIter", o.label_csv, len(labels), o.data_csv, len(data))
         descs = (
             DataDesc(o.data_name, (o.batch_size, *o.data_shape), np_dtype(dtype)),
@@ -137,6 +145,7 @@ _LIBSVM = {
     **PARTS,
     **BATCH,
     **_ROUND,
+    **THREADS,
     **PREFETCH,
     "dtype": Attr(optional(choice("float32")), "type of the numbers; None is float32", None),
     **NAMES,
@@ -173,14 +182,15 @@ class LibSVMIter(MXDataIter):
         o = parse_options("LibSVMIter", _LIBSVM, options)
         check_parts("LibSVMIter", o)
         _check_libsvm(o)
-        rows = read_libsvm(o.data_libsvm, o.data_shape[0])
+        rows = read_libsvm(o.data_libsvm, o.data_shape[0], o.preprocess_threads)
         count = len(rows.labels)
         begin, end = _part(count, o.num_parts, o.part_index)
-        first = _sparse(_cut_rows(rows, begin, end), o.data_shape[0])
+        rows = _cut_rows(rows, begin, end)
+        first = _sparse(rows, o.data_shape[0])
         if o.label_libsvm in _NONE:
-            second, shape_of_label = _gathered(rows.labels[begin:end], ()), ()
+            second, shape_of_label = _gathered(rows.labels, ()), ()
         else:
-            labels = read_libsvm(o.label_libsvm, o.label_shape[0])
+            labels = read_libsvm(o.label_libsvm, o.label_shape[0], o.preprocess_threads)
             _check_counts("LibSVMIter", o.label_libsvm, len(labels.labels), o.data_libsvm, count)
             second, shape_of_label = _sparse(_cut_rows(labels, begin, end), o.label_shape[0]), o.label_shape
         descs = (
@@ -188,6 +198,7 @@ class LibSVMIter(MXDataIter):
             DataDesc(o.label_name, (o.batch_size, *shape_of_label)),
         )
         super().__init__(_RowSource(end - begin, (first, second), descs, True, o.data_libsvm))
+        self.num_parts = o.num_parts
 
 
 describe(LibSVMIter, _LIBSVM)
@@ -218,14 +229,22 @@ def _part(count: int, parts: int, index: int) -> tuple[int, int]:
 
 
 def _cut_rows(rows: Rows, begin: int, end: int) -> Rows:
+    """Return a part of the rows, which keeps nothing of the others."""
+    if end - begin == len(rows.labels):
+        return rows
     starts = rows.starts[begin : end + 1]
     stored = slice(starts[0], starts[-1])
-    return Rows(rows.labels[begin:end], rows.values[stored], rows.columns[stored], starts - starts[0])
+    return Rows(
+        rows.labels[begin:end].copy(),
+        rows.values[stored].copy(),
+        rows.columns[stored].copy(),
+        starts - starts[0],
+    )
 
 
 def _sparse(rows: Rows, columns: int) -> Cut:
     """Return what makes sparse arrays of rows."""
-    values, places, starts = (torch.from_numpy(part.copy()) for part in rows[1:])
+    values, places, starts = map(torch.from_numpy, rows[1:])
 
     def cut(numbers: torch.Tensor) -> CSRNDArray:
         begins = starts[numbers]

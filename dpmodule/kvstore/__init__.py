@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from .. import later
 from ..base import ArgumentError, DeviceError, DTypeError
@@ -12,9 +12,10 @@ from .teststore import TestStore
 
 if TYPE_CHECKING:
     from .compress import Compression
+    from .dist import DistKVStore
     from .local import KVStore
 
-__all__ = ["Compression", "KVStore", "KVStoreBase", "TestStore", "base", "create", "is_local"]
+__all__ = ["Compression", "DistKVStore", "KVStore", "KVStoreBase", "TestStore", "base", "create", "is_local"]
 
 _KINDS = {
     "local": False,
@@ -27,27 +28,41 @@ _KINDS = {
 """Kinds of stores in one process, and whether they add up on the devices."""
 
 
+DIST = ("dist", "dist_sync", "dist_sync_device", "dist_device_sync", "dist_async")
+"""Kinds of stores of several processes."""
+
+_OPTIONS = ("timeout_s", "average_every", "bucket_mb")
+
+
 def is_local(name: str) -> bool:
     """Say whether a name stands for a store in one process, which a single device does not need."""
     return name.lower() in _KINDS
 
 
-def create(name: str = "local") -> KVStoreBase:
+def create(name: str = "local", **options: Any) -> KVStoreBase:
     """Make a store by name, in any case.
 
     Args:
         name: "local", also "local_update_cpu" or "local_allreduce_cpu": gradients are added up and parameters
             updated on the CPU; "device", also "local_allreduce_device": on the devices; "nccl": the same, on GPUs
-            only; or the name of a class that `KVStoreBase.register` knows.
+            only; "dist_sync", "dist_device_sync", "dist_async": for several processes, see `DistKVStore`; or the name
+            of a class that `KVStoreBase.register` knows.
+        **options: arguments of `DistKVStore`: `timeout_s`, `average_every`, `bucket_mb`.
 
     Raises:
-        ArgumentError: there is no such store, or it is for several machines, which is not built yet.
+        ArgumentError: there is no such store, or it does not take an option.
         DeviceError: "nccl" without a GPU.
         DTypeError: `name` is no string.
     """
     if not isinstance(name, str):
         raise DTypeError(f"kvstore is {name!r}, expected a name: {', '.join(_KINDS)}")
     kind = name.lower()
+    wrong = [option for option in options if option not in _OPTIONS or not kind.startswith("dist")]
+    if wrong:
+        raise ArgumentError(
+            f"kvstore {name!r} takes no {', '.join(wrong)}; {', '.join(_OPTIONS)} belong to dist_sync, "
+            "dist_device_sync and dist_async"
+        )
     if kind in KVStoreBase.kv_registry:
         return KVStoreBase.kv_registry[kind]()
     if kind == "nccl" and not num_gpus():
@@ -56,15 +71,25 @@ def create(name: str = "local") -> KVStoreBase:
         from .local import KVStore
 
         return KVStore(kind, _KINDS[kind])
-    if kind.startswith("dist"):
-        raise ArgumentError(
-            f"kvstore {name!r} is not available: training on several machines is not built yet; "
-            "use 'local' or 'device' on one"
-        )
-    names = ", ".join((*_KINDS, *KVStoreBase.kv_registry))
+    if kind in DIST:
+        from .dist import DistKVStore
+
+        return DistKVStore(kind, **options)
+    names = ", ".join((*_KINDS, *DIST, *KVStoreBase.kv_registry))
     raise ArgumentError(f"kvstore {name!r} is not available; expected one of {names}")
 
 
 __getattr__, __dir__ = later.attributes(
-    __name__, __all__, {"compress": "Compression", "keys": "", "local": "KVStore", "reduce": ""}
+    __name__,
+    __all__,
+    {
+        "buckets": "",
+        "compress": "Compression",
+        "dist": "DistKVStore",
+        "keys": "",
+        "local": "KVStore",
+        "pulse": "",
+        "ranks": "",
+        "reduce": "",
+    },
 )

@@ -139,6 +139,20 @@ class KVStore(KVStoreBase):
             return where
         return stored.context
 
+    def replace(self, key: Any, value: Any) -> None:
+        """Store other values under known keys, past the optimizer.
+
+        Args:
+            key: a key, or a list of them.
+            value: an NDArray, or a list of them.
+
+        Raises:
+            ArgumentError: a key is unknown.
+        """
+        for one, arrays in paired(key, value):
+            self._get(one)
+            self._replace(one, arrays[0])
+
     def push(self, key: Any, value: Any, priority: int = 0) -> None:
         """Sum values over devices; hand the sum to the optimizer or updater, or store it in place of the old value.
 
@@ -154,6 +168,8 @@ class KVStore(KVStoreBase):
         groups = grouped(key, value)
         with torch.no_grad():
             sums = self._sums(groups)
+            if not sums:
+                return
             if self._updater is None:
                 for one, summed in zip(groups, sums, strict=True):
                     self._replace(one, summed)
@@ -288,6 +304,11 @@ class KVStore(KVStoreBase):
                 f"gradient compression is not supported by kvstore {self._kind!r}; use 'device'"
             )
         self._compression = Compression(compression_params)
+
+    @property
+    def compression(self) -> Compression | None:
+        """How gradients are compressed; None if they are not."""
+        return self._compression
 
     @property
     def updater(self) -> Any:

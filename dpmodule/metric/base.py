@@ -228,6 +228,20 @@ class EvalMetric:
         else:
             self._sum, self._num = 0.0, 0
 
+    # what is saved with a run
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return sums and counts, as plain data and arrays."""
+        self._settle()
+        return {
+            name: value for name, value in vars(self).items() if isinstance(value, (int, float, np.ndarray))
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go on from sums and counts that `state_dict` returned."""
+        self._tally.clear()
+        vars(self).update(state)
+
     # merging
 
     def merge(self, other: Any) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 from ..base import ArgumentError
 from .base import EvalMetric, alias, registry
+from .outside import OutsideMetric, is_outside
 
 __all__ = ["CompositeEvalMetric", "create"]
 
@@ -18,7 +19,8 @@ def create(metric: Any, *args: Any, **kwargs: Any) -> EvalMetric:
 
     Args:
         metric: a registered name ("acc"), a function of label and prediction, a metric class, a metric (returned as
-            it is), or a list of these for a composite.
+            it is), one of another library with ``update(preds, target)``, ``compute()`` and ``reset()``, as
+            TorchMetrics has them, or a list of these for a composite.
         *args: further arguments of the metric.
         **kwargs: further arguments of the metric.
 
@@ -31,6 +33,8 @@ def create(metric: Any, *args: Any, **kwargs: Any) -> EvalMetric:
     """
     if isinstance(metric, type) and issubclass(metric, EvalMetric):
         return metric(*args, **kwargs)
+    if is_outside(metric) and not isinstance(metric, EvalMetric):
+        return OutsideMetric(metric, *args, **kwargs)
     if callable(metric) and not isinstance(metric, EvalMetric):
         from .custom import CustomMetric
 
@@ -116,6 +120,15 @@ class CompositeEvalMetric(EvalMetric):
             )
         for mine, theirs in zip(self.metrics, other.metrics):
             mine.check_merge(theirs)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the sums and counts of all parts."""
+        return {"metrics": [metric.state_dict() for metric in self.metrics]}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go on from what `state_dict` returned."""
+        for metric, saved in zip(self.metrics, state["metrics"], strict=True):
+            metric.load_state_dict(saved)
 
     def reset(self) -> None:
         """Reset every metric."""

@@ -20,7 +20,7 @@ from ..base import ArgumentError, StateError
 from ..context import Context
 from ..ndarray import NDArray
 from ..slicing import split_batch
-from . import fit as loops
+from . import scoring as loops
 from .arguments import BindArguments, OptimizerArguments, ParamArguments
 from .autobatch_run import (
     Ran,
@@ -37,6 +37,7 @@ from .base_module import BaseModule
 from .by_hand import names_of
 from .finite import RowWatch
 from .first_values import first_values
+from .fit import pad_of
 from .group_contexts import contexts_of, distinct
 from .stage import Stage, needs
 from .updates import Updates, check_compression
@@ -99,7 +100,7 @@ class AutobatchModule(BaseModule):
         >>> data = [np.eye(3)[:1], np.eye(3)[1:], np.eye(3)]
         >>> mod = mx.mod.AutobatchModule(program, m)
         >>> train = mx.mod.ExampleIter(data, [0, 1, 1], batch_size=3)
-        >>> mod.fit(train, num_epoch=30, optimizer="adam", optimizer_params={"learning_rate": 0.1})
+        >>> history = mod.fit(train, num_epoch=30, optimizer="adam", optimizer_params={"learning_rate": 0.1})
         >>> mod.score(train, "acc")
         [('accuracy', 1.0)]
     """
@@ -379,6 +380,14 @@ class AutobatchModule(BaseModule):
         self.updates.apply()
 
     @override
+    def all_updates(self) -> list[Updates]:
+        return [self.updates]
+
+    @override
+    def stores(self) -> list[Any]:
+        return [self.held.store]
+
+    @override
     def bad_gradient(self) -> str | None:
         return None if self._updates is None else self._updates.bad_gradient()
 
@@ -491,7 +500,7 @@ class AutobatchModule(BaseModule):
         batches, watch = [], RowWatch(self, "predict", on_nonfinite)
         for number, batch in enumerate(loops.batches_of(self, eval_data, num_batch, reset, sparse_row_id_fn)):
             self.evaluate(batch)
-            pad = loops.pad_of(batch)
+            pad = pad_of(batch)
             watch.look(number, pad)
             batches.append([column[: len(column) - pad] for column in _joined(self._parts())])
         watch.tell()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -16,13 +17,15 @@ from ..initializer import Uniform
 from ..ndarray import NDArray
 from ..ndarray.ragged import RaggedNDArray, numbers_of
 from ..params import ParamStore
-from . import fit as loops
+from . import fit as training
+from . import scoring
 from .arguments import BindArguments, OptimizerArguments, ParamArguments
 from .by_hand import check_input_names as _check_input_names  # noqa: F401  old programs import these from here
 from .by_hand import check_names_match as _check_names_match  # noqa: F401
 from .by_hand import parse_data_desc as _parse_data_desc  # noqa: F401
 from .stage import Stage
 from .summary import describe
+from .updates import Updates
 
 __all__ = ["BaseModule"]
 
@@ -332,6 +335,55 @@ class BaseModule:
         """Apply the optimizer to the gradients of the last backward."""
         raise self._not_here()
 
+    def all_updates(self) -> list[Updates]:
+        """Return what applies the gradients of the last backward; several if the module is a chain of them."""
+        raise self._not_here()
+
+    def stores(self) -> list[Any]:
+        """Return what holds the parameters on every context; several if the module is a chain of them."""
+        raise self._not_here()
+
+    def announce_update(self) -> None:
+        """Say that `update` will follow the next `forward_backward`, with its gradients as they are.
+
+        With several processes these then go to the others while backward still runs, where they are more than one
+        message. `fit` says so by itself; the other processes need not. Here nothing comes of it.
+        """
+
+    def keep_gradients(self) -> None:
+        """Keep the gradients of the last backward, which the next `update` adds to its own."""
+        for each in self.all_updates():
+            each.keep()
+
+    def scale_gradients(self, factor: float) -> None:
+        """Multiply the gradients of the next `update` by a number."""
+        for each in self.all_updates():
+            each.scale *= factor
+
+    def clip_by_global_norm(self, max_norm: float) -> float:
+        """Shrink the gradients of the next `update` so that all of them together are no longer than `max_norm`.
+
+        Call it between `backward` and `update`. The length is the Euclidean norm over all parameters, of gradients that
+        are summed over contexts and multiplied by the optimizer's ``rescale_grad``.
+
+        Args:
+            max_norm: greatest length, above 0.
+
+        Returns:
+            The length before.
+
+        Raises:
+            ArgumentError: `max_norm` is not above 0.
+
+        Source: Pascanu, Mikolov and Bengio, "On the difficulty of training recurrent neural networks", 2013.
+        """
+        if not max_norm > 0:
+            raise ArgumentError(f"clip_by_global_norm: max_norm is {max_norm!r}, expected a number above 0")
+        norm = math.sqrt(sum(each.squared_norm() for each in self.all_updates()))
+        if norm > max_norm:
+            self.scale_gradients(max_norm / norm)
+        return norm
+
     def update_metric(self, eval_metric: Any, labels: Any, pre_sliced: bool = False, pad: int = 0) -> None:
         """Show a metric the outputs of the last forward."""
         raise self._not_here()
@@ -362,6 +414,26 @@ class BaseModule:
     def bad_gradient(self) -> str | None:
         """Return the name of a parameter whose gradient of the last backward is not finite; None if none is known."""
         return None
+
+    def bad_node(self) -> str | None:
+        """Return what of the last forward is not finite first, by the name of its node; None if that is not known."""
+        return None
+
+    def overflows(self) -> bool:
+        """Say whether gradients of the last backward are too large for float16, and leave everything as it is."""
+        return False
+
+    def overflowed(self) -> bool:
+        """Say whether gradients of the last backward are too large for float16, so that it has to be left out.
+
+        If so, auxiliary states are those before the batch, and the next one's loss is scaled by less. `update` asks by
+        itself, and does nothing then; see ``Module(amp="fp16")``.
+        """
+        return False
+
+    def loss_scales(self) -> list[Any]:
+        """Return the scales of losses that are trained on in float16, to be saved with a run; none here."""
+        return []
 
     def take_back(self) -> None:
         """Put auxiliary states back to what they were before the last backward; there are none here."""
@@ -407,8 +479,8 @@ class BaseModule:
 
     # loops over batches
 
-    fit, score = loops.fit, loops.score
-    predict, iter_predict = loops.predict, loops.iter_predict
+    fit, score = training.fit, scoring.score
+    predict, iter_predict = scoring.predict, scoring.iter_predict
 
 
 def _nan_in_rows(output: NDArray) -> torch.Tensor | None:

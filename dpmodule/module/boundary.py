@@ -1,10 +1,11 @@
-"""`BatchBoundary`: Ctrl-C between batches instead of within one."""
+"""`BatchBoundary`: Ctrl-C and SIGTERM between batches instead of within one."""
 
 from __future__ import annotations
 
 import signal
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from types import FrameType
 from typing import Any
 
@@ -12,35 +13,68 @@ __all__ = ["BatchBoundary"]
 
 
 class BatchBoundary:
-    """Puts Ctrl-C off to the end of a batch, so that no update is left half done; a second one acts at once.
+    """Puts Ctrl-C and SIGTERM off to the end of a batch, so that no update is left half done; a second acts at once.
 
     Args:
-        on_ask: called when Ctrl-C comes, between any two steps of the thread: it only sets a mark for others.
+        on_ask: called when one comes, between any two steps of the thread: it only sets a mark for others.
 
     Attributes:
-        asked: whether Ctrl-C came.
+        asked: whether one of them came.
+        number: which one.
     """
 
     def __init__(self, on_ask: Callable[[], None] | None = None) -> None:
         self.asked = False
+        self.number = 0
         self._on_ask = on_ask
-        self._previous: Any = None
+        self._waits = True
+        self._previous: dict[int, Any] = {}
 
     def __enter__(self) -> BatchBoundary:
         if threading.current_thread() is threading.main_thread():
-            current = signal.getsignal(signal.SIGINT)
-            if current is signal.default_int_handler:
-                self._previous = current
-                signal.signal(signal.SIGINT, self._ask)
+            for number, usual in (
+                (signal.SIGINT, signal.default_int_handler),
+                (signal.SIGTERM, signal.SIG_DFL),
+            ):
+                if signal.getsignal(number) is usual:
+                    self._previous[number] = usual
+                    signal.signal(number, self._ask)
         return self
 
+    def end(self) -> None:
+        """Do what was put off.
+
+        Raises:
+            KeyboardInterrupt: Ctrl-C came.
+            SystemExit: SIGTERM came; the exit status is 143, as of a process that it kills.
+        """
+        if self.number == signal.SIGTERM:
+            raise SystemExit(128 + signal.SIGTERM)
+        raise KeyboardInterrupt
+
+    @contextmanager
+    def at_once(self) -> Iterator[None]:
+        """Put nothing off within this context, nor what was put off before it."""
+        self._waits = False
+        try:
+            if self.asked:
+                self.end()
+            yield
+        finally:
+            self._waits = True
+
+    def ask(self, number: int) -> None:
+        """Act as if a signal had come, as it did to a process that trains with this one."""
+        self.number, self.asked = number, True
+
     def _ask(self, number: int, frame: FrameType | None) -> None:
-        if self.asked:
-            raise KeyboardInterrupt
-        self.asked = True
+        is_second = self.asked
+        self.ask(number)
+        if is_second or not self._waits:
+            self.end()
         if self._on_ask is not None:
             self._on_ask()
 
     def __exit__(self, *error: object) -> None:
-        if self._previous is not None:
-            signal.signal(signal.SIGINT, self._previous)
+        for number, usual in self._previous.items():
+            signal.signal(number, usual)

@@ -26,6 +26,7 @@ from .feed import describe
 from .module import Module
 from .mxnet_compat import BUCKETING_MODULE, also_named
 from .stage import Stage, needs
+from .updates import Updates
 
 if TYPE_CHECKING:
     from ..executor.explanation import Explanation
@@ -60,6 +61,7 @@ class BucketingModule(BaseModule):
         max_buckets: how many buckets, the default one included, keep their executors; the one used longest ago
             goes first, and is made again when it comes back. None = all.
         compile: whether `torch.compile` compiles the network of every bucket; see `Module`.
+        amp: "bf16" or "fp16": train in 16 bits; see `Module`.
         cuda_graphs: whether runs are recorded on GPUs; see `Module`. Changing the bucket drops a recording.
         mirror: what backward computes again instead of keeping it; see `Module`.
 
@@ -83,6 +85,7 @@ class BucketingModule(BaseModule):
         *,
         max_buckets: int | None = None,
         compile: Any = None,
+        amp: Any = None,
         cuda_graphs: bool | None = None,
         mirror: bool | int | None = None,
     ) -> None:
@@ -102,12 +105,14 @@ class BucketingModule(BaseModule):
             "group2ctxs": group2ctxs,
             "compression_params": compression_params,
             "compile": compile,
+            "amp": amp,
             "cuda_graphs": cuda_graphs,
             "mirror": mirror,
         }
         self._buckets = Buckets(sym_gen, self.options, max_buckets)
         self._default = self._buckets.make(default_bucket_key)
         self._key, self._curr_module = default_bucket_key, self._default
+        self._is_announced = False  # an update follows the next backward
         self._binding: BindArguments | None = None
         self._grad_req: Any = None
         self._monitor: Any = None
@@ -323,6 +328,28 @@ class BucketingModule(BaseModule):
         self._curr_module.update()
         self._give_back()
 
+    @override
+    def stores(self) -> list[Any]:
+        return [self.store]
+
+    def freeze(self, *patterns: str) -> list[str]:
+        """Train some parameters no more, in any bucket; see `Module.freeze`."""
+        return self._refixed(self._default.freeze(*patterns))
+
+    def unfreeze(self, *patterns: str) -> list[str]:
+        """Train parameters again, in every bucket; see `Module.unfreeze`."""
+        return self._refixed(self._default.unfreeze(*patterns))
+
+    def _refixed(self, changed: list[str]) -> list[str]:
+        """Let buckets to come train what the default bucket does, and forget the others."""
+        self.options["fixed_param_names"] = self._default.fixed_param_names
+        self._leave_buckets()
+        return changed
+
+    @override
+    def all_updates(self) -> list[Updates]:
+        return self._curr_module.all_updates()
+
     # computing
 
     @needs(Stage.INITIALIZED)
@@ -338,7 +365,20 @@ class BucketingModule(BaseModule):
     @override
     @needs(Stage.INITIALIZED)
     def forward_backward(self, data_batch: Any) -> None:
-        self._follow(data_batch, lambda: self._curr_module.forward_backward(data_batch))
+        self._follow(data_batch, lambda: self._announced().forward_backward(data_batch))
+
+    def _announced(self) -> Module:
+        """Return the module of the batch's bucket, which knows whether an update follows."""
+        if self._is_announced:
+            self._is_announced = False
+            self._curr_module.announce_update()
+        return self._curr_module
+
+    @override
+    def announce_update(self) -> None:
+        self._is_announced = (
+            type(self).update is BucketingModule.update
+        )  # a subclass may change gradients there
 
     @override
     @needs(Stage.INITIALIZED)
@@ -378,6 +418,22 @@ class BucketingModule(BaseModule):
     @override
     def bad_gradient(self) -> str | None:
         return self._curr_module.bad_gradient()
+
+    @override
+    def bad_node(self) -> str | None:
+        return self._curr_module.bad_node()
+
+    @override
+    def overflows(self) -> bool:
+        return self._curr_module.overflows()
+
+    @override
+    def overflowed(self) -> bool:
+        return self._curr_module.overflowed()
+
+    @override
+    def loss_scales(self) -> list[Any]:
+        return self._curr_module.loss_scales()
 
     @override
     def take_back(self) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Mapping, Sequence
+from fnmatch import fnmatchcase
 from typing import Any
 
 from .. import kvstore as kv
@@ -60,6 +61,25 @@ def names_of(names: Sequence[str] | None, argument: str) -> list[str]:
     if isinstance(names, str):
         raise ArgumentError(f"{argument} is {names!r}, expected a list of names: [{names!r}]")
     return list(names or ())
+
+
+def matching(method: str, patterns: Sequence[str], names: Sequence[str]) -> list[str]:
+    """Return the names that match some pattern, in their order.
+
+    Args:
+        method: the method that was given the patterns.
+        patterns: names, in which "*" stands for any text.
+        names: what there is.
+
+    Raises:
+        ArgumentError: a pattern matches none.
+    """
+    for pattern in patterns:
+        if not any(fnmatchcase(name, pattern) for name in names):
+            raise ArgumentError(
+                f"{method}: {pattern!r} matches none of the parameters {', '.join(names)}{did_you_mean(pattern, names)}"
+            )
+    return [name for name in names if any(fnmatchcase(name, pattern) for pattern in patterns)]
 
 
 def check_input_names(symbol: Any, names: Sequence[str], typename: str, throw: bool) -> None:

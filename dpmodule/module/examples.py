@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
 from ..base import ArgumentError
 from ..generators import host
 from ..io import DataBatch, DataDesc, DataIter
+from ..io.iterator import check_state
 
 __all__ = ["ExampleIter"]
 
@@ -64,6 +67,19 @@ class ExampleIter(DataIter):
         """Begin a new epoch, in a new order if the examples are shuffled."""
         self._order = host().permutation(self._count).tolist() if self._shuffle else list(range(self._count))
         self._at = 0
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the order of the examples, and where the iterator stands in it."""
+        return {**self._facts(), "order": np.array(self._order, np.int64), "at": self._at}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go on from where another iterator like this stood; see `DataIter.load_state_dict`."""
+        check_state(self, state, **self._facts())
+        self._order, self._at = np.asarray(state["order"]).tolist(), state["at"]
+
+    def _facts(self) -> dict[str, Any]:
+        """Return what an iterator has to be like to go on from this one's state."""
+        return {"kind": type(self).__name__, "examples": self._count, "batch_size": self.batch_size}
 
     def next(self) -> DataBatch:
         """Return the next batch.

@@ -12,6 +12,7 @@ from .. import later
 from ..base import ArgumentError, ShapeError, StateError
 from ..context import Context
 from ..executor import PLAIN, Executor, RunOptions, requirements
+from ..executor.backward import Listener
 from ..executor.sparse_arrays import clear, load_stored
 from ..graph import variable_dtype
 from ..io import DataDesc
@@ -510,17 +511,18 @@ class DataParallelExecutorGroup:
             jobs = [partial(e.run, train, own) for e, own in zip(self.execs, loaded)]
             run_parallel(self.active_contexts, jobs)
 
-    def forward_backward(self, data_batch: Any) -> None:
+    def forward_backward(self, data_batch: Any, listener: Listener | None = None) -> None:
         """Feed a batch, run forward and backward on every context; the outputs must be losses.
 
         Args:
             data_batch: as in `forward`; its arrays are read in place and must not change during the call.
+            listener: called with the name of each gradient and its tensor as soon as it is there, on one context.
         """
         if not self.for_training:
             raise _bound_for_prediction("forward_backward")
         loaded = self._loaded(data_batch, True, True)
         if len(loaded) == 1:
-            self.execs[0].step(loaded[0])
+            self.execs[0].step(loaded[0], listener)
         else:
             run_parallel(self.active_contexts, [partial(e.step, own) for e, own in zip(self.execs, loaded)])
 

@@ -8,30 +8,42 @@ from typing import Any
 
 import torch
 
-from .. import native
+from .. import generators, native
 from ..base import ArgumentError, NonFiniteError
+from ..executor import Executor
 from ..executor.sparse_arrays import is_sparse
 from ..ndarray import NDArray
 from .protocol import Trainable
 
-__all__ = ["GradientCheck", "RowWatch", "are_finite", "check_choice", "first_nonfinite", "names_of_nonfinite"]
+__all__ = [
+    "GradientCheck",
+    "RowWatch",
+    "are_finite",
+    "check_choice",
+    "first_bad_node",
+    "first_nonfinite",
+    "names_of_nonfinite",
+    "samples_in",
+]
 
 
 _CHOICES = ("raise", "warn", "ignore")
 
 
-def check_choice(what: str, on_nonfinite: Any) -> None:
+def check_choice(what: str, on_nonfinite: Any, *more: str) -> None:
     """Refuse anything that `on_nonfinite` cannot be.
 
     Args:
         what: the name of the method that was called.
         on_nonfinite: its argument.
+        more: what it can be besides "raise", "warn" and "ignore".
 
     Raises:
-        ArgumentError: it is none of "raise", "warn" and "ignore".
+        ArgumentError: it is none of these.
     """
-    if on_nonfinite not in _CHOICES:
-        raise ArgumentError(f"{what}: on_nonfinite is {on_nonfinite!r}, expected {' or '.join(_CHOICES)}")
+    choices = (*_CHOICES, *more)
+    if on_nonfinite not in choices:
+        raise ArgumentError(f"{what}: on_nonfinite is {on_nonfinite!r}, expected {' or '.join(choices)}")
 
 
 def are_finite(tensor: torch.Tensor) -> bool:
@@ -63,6 +75,54 @@ def first_nonfinite(module: Trainable) -> str | None:
             return f"output {names[number]!r}" if number < len(names) else "the loss"
     name = module.bad_gradient()
     return None if name is None else f"the gradient of {name!r}"
+
+
+def first_bad_node(executor: Executor) -> str | None:
+    """Return the name of the node from which on something is NaN or infinite, None if nothing is.
+
+    Runs forward again, with other random numbers than before, and leaves the generators as they are.
+
+    Args:
+        executor: has run a batch, which still lies in its arrays.
+    """
+    found: list[str] = []
+
+    def look(name: str, array: NDArray) -> None:
+        if not found and not are_finite(_stored(array)):
+            found.append(name)
+
+    monitor, numbers = executor.monitor, generators.state_dict()
+    executor.set_monitor_callback(look, monitor_all=True)
+    try:
+        executor.forward(is_train=True)
+    finally:
+        executor.set_monitor_callback(*monitor)
+        generators.load_state_dict(numbers)
+    return found[0] if found else None
+
+
+_SHOWN_SAMPLES = 8
+
+
+def samples_in(module: Trainable, batch: Any, data: Any) -> str:
+    """Return words about the samples of a batch, by the numbers that its iterator gives them; "" where it gives none.
+
+    Args:
+        module: what was run on it; samples whose outputs are NaN are named alone, if there are some.
+        batch: the batch.
+        data: the iterator that has just returned it.
+    """
+    index = getattr(batch, "index", None)
+    if index is None and hasattr(data, "getindex"):
+        index = data.getindex()
+    if index is None:
+        return ""
+    numbers = [int(each) for each in index]
+    bad, rows = module.nan_rows()
+    numbers = [numbers[row] for row in bad] if bad and rows == len(numbers) else numbers
+    shown = ", ".join(map(str, numbers[:_SHOWN_SAMPLES]))
+    more = len(numbers) - _SHOWN_SAMPLES
+    return f" (samples {shown}{f' and {more} more' if more > 0 else ''})"
 
 
 class GradientCheck:

@@ -1,41 +1,35 @@
-"""Training, scoring and prediction: loops over batches, for whatever is `Trainable`."""
+"""Training: the loop over batches and epochs, for whatever is `Trainable`."""
 
 from __future__ import annotations
 
 import inspect
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from copy import deepcopy
 from dataclasses import dataclass
+from functools import partial
 from numbers import Integral
 from typing import Any
 
-import numpy as np
 import torch
 
 from .. import metric as metrics
 from ..base import ArgumentError, NonFiniteError, StateError
-from ..callback import BatchEndParam
+from ..callback import BatchEndParam, Callback, as_list
 from ..context import Context
 from ..initializer import Uniform
-from ..io import DataBatch
-from ..ndarray import NDArray, array, concatenate
-from ..ndarray.ragged import RaggedNDArray
+from ..ndarray import NDArray
 from .boundary import BatchBoundary
-from .finite import RowWatch, check_choice, first_nonfinite, names_of_nonfinite
+from .finite import check_choice, first_nonfinite, names_of_nonfinite, samples_in
+from .history import History
+from .lockstep import Lockstep, shard
+from .metric_names import check_measured
 from .protocol import Trainable
-from .training_data import as_iter, bindable, labelled_iter
+from .step_clock import StepClock, repeatable
+from .training_data import bindable, labelled_iter
 
-__all__ = [
-    "FitOptions",
-    "as_list",
-    "batches_of",
-    "fit",
-    "iter_predict",
-    "pad_of",
-    "predict",
-    "score",
-    "show_metric",
-]
+__all__ = ["FitOptions", "TrainingRun", "fit", "pad_of", "show_metric", "update_metric"]
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -67,32 +61,48 @@ class FitOptions:
     workload: Sequence[float] | None
     count_padding: bool
     on_nonfinite: str
+    callbacks: Any
+    training_step: Callable[[Any, Any], Any] | None
+    accumulate: int
+    clip_global_norm: float | None
+    eval_every_n_batches: int | None
+    max_batches: int | None
+    max_time_s: float | None
+    dry_run: bool
+    checkpoint: Any
+    resume: str | None
+    shard: bool
+    profile: bool
+    deterministic: bool
 
 
-def as_list(callbacks: Any) -> list[Callable[..., Any]]:
-    """Return callbacks as a list: none, one, or several."""
-    if callbacks is None:
-        return []
-    return list(callbacks) if isinstance(callbacks, (list, tuple)) else [callbacks]
+def _nonfinite(module: Trainable, options: FitOptions, batch: Any, run: TrainingRun) -> str | None:
+    """Say what is NaN or infinite in outputs and gradients and forbids to apply them; None if nothing is."""
+    what = None if options.on_nonfinite == "ignore" else first_nonfinite(module)
+    if what is None:
+        return None
+    text = f"{what} is not finite in batch {run.nbatch} of epoch {run.epoch}{run.samples_in(batch)}"
+    if options.on_nonfinite == "warn":
+        module.logger.warning("%s; training goes on, and may spoil the parameters", text)
+        return None
+    node = module.bad_node()
+    return text if node is None or repr(node) in what else f"{text}, from {node!r} on"
 
 
-def _check_finite(module: Trainable, options: FitOptions, epoch: int, nbatch: int) -> None:
-    """Look for NaN and infinity in outputs and gradients, before the gradients are applied.
+def _leave_out(module: Trainable, options: FitOptions, text: str) -> None:
+    """Leave out a batch in which something is not finite.
 
     Raises:
-        NonFiniteError: one was found, and `on_nonfinite` is "raise"; auxiliary states are those before the batch then.
+        NonFiniteError: `on_nonfinite` is "raise"; auxiliary states are those before the batch then.
     """
-    what = first_nonfinite(module)
-    if what is None:
+    module.take_back()
+    if options.on_nonfinite == "skip":
+        module.logger.warning("%s; the batch is left out", text)
         return
-    text = f"{what} is not finite in batch {nbatch} of epoch {epoch}"
-    if options.on_nonfinite == "raise":
-        module.take_back()
-        raise NonFiniteError(
-            f"{text}; {_state_of(module)}. A smaller learning rate, clip_gradient or a look at the data may help; "
-            'on_nonfinite="warn" or "ignore" goes on'
-        )
-    module.logger.warning("%s; training goes on, and may spoil the parameters", text)
+    raise NonFiniteError(
+        f"{text}; {_state_of(module)}. A smaller learning rate, clip_gradient or a look at the data may help; "
+        'on_nonfinite="skip" leaves such batches out, "warn" or "ignore" goes on'
+    )
 
 
 def _state_of(module: Trainable) -> str:
@@ -103,6 +113,26 @@ def _state_of(module: Trainable) -> str:
         return "the parameters are those before this batch"
     names = ", ".join(spoilt[:3]) + (f" and {len(spoilt) - 3} more" if len(spoilt) > 3 else "")
     return f"before this batch, too, there were numbers that are not finite in {names}"
+
+
+def _first_batch(data: Any, epoch: int) -> tuple[Any, Iterator[Any]]:
+    """Return the first batch and what gives the others; an iterator that is at its end begins anew.
+
+    Raises:
+        StateError: there is no batch.
+    """
+    batches = iter(data)
+    batch = next(batches, None)
+    if batch is None:  # somebody has read it to its end, as `score` does
+        data.reset()
+        batches = iter(data)
+        batch = next(batches, None)
+    if batch is None:
+        raise StateError(
+            f"fit: train_data gave no batch in epoch {epoch}, also after reset(); is it empty, or smaller than a batch "
+            "whose rest is discarded?"
+        )
+    return batch, batches
 
 
 def _prepare_module(module: Trainable, options: FitOptions, data: Any) -> None:
@@ -131,9 +161,21 @@ def _prepare_module(module: Trainable, options: FitOptions, data: Any) -> None:
         allow_missing=options.allow_missing,
         force_init=options.force_init,
     )
-    module.init_optimizer(
-        kvstore=options.kvstore, optimizer=options.optimizer, optimizer_params=options.optimizer_params
-    )
+    _install_optimizer(module, options, False)
+
+
+def _install_optimizer(module: Any, options: FitOptions, anew: bool) -> None:
+    if anew and not isinstance(options.kvstore, str) and hasattr(options.kvstore, "replace"):
+        # it has these keys, and goes on with them
+        for each in module.all_updates():
+            each.refill(options.kvstore)
+        return
+    given = {
+        "kvstore": options.kvstore,
+        "optimizer": options.optimizer,
+        "optimizer_params": options.optimizer_params,
+    }
+    module.init_optimizer(**given, **({"force_init": True} if anew else {}))
 
 
 def fit(
@@ -164,18 +206,32 @@ def fit(
     workload: Sequence[float] | None = None,
     count_padding: bool = False,
     on_nonfinite: str = "raise",
-) -> None:
-    """Train.
+    callbacks: Any = None,
+    training_step: Callable[[Any, Any], Any] | None = None,
+    accumulate: int = 1,
+    clip_global_norm: float | None = None,
+    eval_every_n_batches: int | None = None,
+    max_batches: int | None = None,
+    max_time_s: float | None = None,
+    dry_run: bool = False,
+    checkpoint: Any = None,
+    resume: str | None = None,
+    shard: bool = False,
+    profile: bool = False,
+    deterministic: bool = False,
+) -> History:
+    """Train, and return what was measured.
 
     Args:
         module: the module.
         train_data: a DataIter, a torch DataLoader, or anything that yields (x, y), dicts or DataBatches and
             can be iterated once per epoch.
-        eval_data: the same, for validation after every epoch; None = no validation.
+        eval_data: the same, for validation after every epoch, or several by name; None = no validation.
         eval_metric: name, list of names, function or `EvalMetric`.
-        epoch_end_callback: ``(epoch, symbol, arg_params, aux_params)``, or a list of such.
-        batch_end_callback: ``(BatchEndParam)``, or a list of such.
-        kvstore: "local", "device", None, or a store.
+        epoch_end_callback: ``(epoch, symbol, arg_params, aux_params)``, or a list of such. One that returns True ends
+            training after the epoch.
+        batch_end_callback: ``(BatchEndParam)``, or a list of such. One that returns True ends training at once.
+        kvstore: "local", "device", None, "dist_sync" or another for several processes, or a store.
         optimizer: name or `Optimizer`.
         optimizer_params: its arguments, a dict or pairs; rescale_grad is 1 / batch size unless given.
         eval_end_callback: called after validation.
@@ -195,117 +251,770 @@ def fit(
         workload: share of each device; None = equal.
         count_padding: count rows that only fill up the last batch in metrics, as MXNet does.
         on_nonfinite: what to do about NaN or infinity in an output or a gradient: "raise", before the
-            parameters are changed; "warn", or "ignore".
+            parameters are changed; "skip" the batch; "warn", or "ignore".
+        callbacks: `callback.Callback` objects, such as `callback.EarlyStopping`; they may be given as any other
+            callback, too.
+        training_step: ``(module, batch)``, what is done with a batch in place of forward, backward and update; what it
+            returns, a dict of numbers or None, is averaged over the epoch in place of `eval_metric`.
+        accumulate: how many batches are added up for one update, which is that of one batch of all their samples; at
+            the end of an epoch there may be fewer.
+        clip_global_norm: greatest length of all gradients together; see `BaseModule.clip_by_global_norm`.
+        eval_every_n_batches: evaluate within epochs, too, after so many batches each time.
+        max_batches: end after so many batches in all, those before a `resume` counted in.
+        max_time_s: end after the batch in which so many seconds are over. Where either ends an epoch early, the state
+            of the run is saved, if there is a `checkpoint` with `save_on_interrupt`.
+        dry_run: train on one batch and evaluate on one, to see whether everything fits: callbacks at the end of epochs
+            are not called, nothing is saved, and no saved run is gone on with. The parameters do change.
+        checkpoint: a `callback.Checkpoint`, or its prefix.
+        resume: "auto" goes on from the newest state that `checkpoint` has saved, or begins if there is none; another
+            text is the prefix of one that has to be there. The rest of the training is, bit for bit, that of one that
+            was never broken off; `num_epoch` may be larger.
+        shard: let each process of a kvstore "dist_sync" read its own part of `train_data` and `eval_data`; metrics of
+            these are then those of all parts.
+        profile: log after every epoch how long it waited for data, computed, and updated. Devices are waited for after
+            each of these, which takes time itself.
+        deterministic: use only algorithms that give the same bits every time, as GPUs do not by themselves; some are
+            slower, and torch complains of operators that have none. It holds until `fit` returns. For equal runs also
+            call `mx.random.seed_all` before the module is made.
+
+    Returns:
+        The metrics of every epoch.
 
     Raises:
         ArgumentError: an argument does not fit.
         NonFiniteError: an output or a gradient is not finite; parameters and auxiliary states are those before the
-            batch.
+            batch. With a `checkpoint` this state is saved as that of a run that has left the batch out.
+        LostWorkerError: a process that trains with this one is gone or stopped.
         KeyboardInterrupt: Ctrl-C, raised after the batch that was running; the module stays usable.
+        SystemExit: SIGTERM, likewise; its status is 143.
 
     Source: MXNet 1.9.1 `BaseModule.fit`, including the order of its steps.
     """
     options = FitOptions(**{name: value for name, value in locals().items() if name != "module"})
-    _train(module, options)
+    with repeatable(deterministic):
+        return TrainingRun(module, options).train()
 
 
-def _train(module: Trainable, options: FitOptions) -> None:
-    if options.num_epoch is None:
-        raise ArgumentError("fit: num_epoch is missing; give the number of epochs")
-    for name in ("begin_epoch", "num_epoch"):
-        if not isinstance(getattr(options, name), Integral):
-            raise ArgumentError(f"fit: {name} is {getattr(options, name)!r}, expected a whole number")
-    check_choice("fit", options.on_nonfinite)
-    data = labelled_iter(module, options.train_data, "fit")
-    eval_data = None if options.eval_data is None else labelled_iter(module, options.eval_data, "fit")
-    _prepare_module(module, options, data)
-    eval_metric = metrics.create(options.eval_metric)
-    validation = eval_metric if options.validation_metric is None else options.validation_metric
-    for epoch in range(options.begin_epoch, options.num_epoch):
-        start = time.monotonic()
-        eval_metric.reset()
-        module.start_epoch(epoch, data)
-        try:
-            found = _run_epoch(module, options, data, eval_metric, epoch)
-        finally:
-            module.end_epoch()
-        for name, value in found:
-            module.logger.info("Epoch[%d] Train-%s=%f", epoch, name, value)
-        module.logger.info("Epoch[%d] Time cost=%.3f", epoch, time.monotonic() - start)
-        module.sync_contexts()
-        callbacks = as_list(options.epoch_end_callback)
-        if callbacks:
-            arg_params, aux_params = module.get_params()
-            for callback in callbacks:
-                callback(epoch, module.symbol, arg_params, aux_params)
-        if eval_data is not None:
-            found = module.score(
-                eval_data,
-                validation,
-                score_end_callback=options.eval_end_callback,
-                batch_end_callback=options.eval_batch_end_callback,
-                epoch=epoch,
-                count_padding=options.count_padding,
-            )
-            for name, value in found:
-                module.logger.info("Epoch[%d] Validation-%s=%f", epoch, name, value)
-        data.reset()
+_ELSEWHERE = "another process ended training"
 
 
-def _first_batch(data: Any, epoch: int) -> tuple[Any, Iterator[Any]]:
-    """Return the first batch and what gives the others; an iterator that is at its end begins anew.
+def _lockstep(module: Trainable, options: FitOptions, data: Sequence[Any]) -> Lockstep:
+    """Begin to keep step with the processes that train the same module, from the same parameters."""
+    found = Lockstep(module)
+    if found.several and options.training_step is not None:
+        raise ArgumentError(
+            "fit: a training_step updates by itself, so that several processes cannot keep step; leave it out, or "
+            "train in one process"
+        )
+    found.align(module)
+    if options.shard:
+        for each in data:
+            shard(each, found)
+    return found
+
+
+class _NotSaving:
+    """What stands in for `Saving` in a run that is neither saved nor resumed."""
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, *error: object) -> None:
+        pass
+
+    def wants_batch(self, nbatch: int) -> bool:
+        return False
+
+    def wants_end(self, asked: bool) -> bool:
+        return False
+
+    def found(self, resume: None, here: Any) -> None:
+        return None
+
+    def begin(self, run: Any) -> None:
+        pass
+
+    def begin_epoch(self) -> None:
+        pass
+
+    def note_position(self, nbatch: int) -> None:
+        pass
+
+    def after_epoch(self, run: Any, ends: bool) -> None:
+        pass
+
+
+def _saving(options: FitOptions, data: Any, lockstep: Lockstep) -> Any:
+    """Return what saves a run; most are not saved, and need not import what does that."""
+    if options.dry_run or (options.checkpoint is None and options.resume is None):
+        return _NotSaving()
+    from .saving import Saving
+
+    return Saving(options.checkpoint, data, lockstep)
+
+
+class TrainingRun:
+    """One call of `fit`: what it reads, where it stands, and when it ends.
+
+    Args:
+        module: what is trained.
+        options: the arguments of `fit`.
+
+    Attributes:
+        module: what is trained.
+        epoch: number of the epoch.
+        nbatch: how many of its batches have been trained on.
+        num_batches: how many batches have been trained on in all epochs.
+        num_updates: how often the parameters have been updated.
+        metric: the metric of training.
+        history: what was measured.
 
     Raises:
-        StateError: there is no batch.
+        ArgumentError: an argument does not fit.
     """
-    batches = iter(data)
-    batch = next(batches, None)
-    if batch is None:  # somebody has read it to its end, as `score` does
-        data.reset()
-        batches = iter(data)
-        batch = next(batches, None)
-    if batch is None:
-        raise StateError(
-            f"fit: train_data gave no batch in epoch {epoch}, also after reset(); is it empty, or smaller than a batch "
-            "whose rest is discarded?"
+
+    def __init__(self, module: Trainable, options: FitOptions) -> None:
+        _check_options(options)
+        self.module: Any = module
+        self.epoch, self.nbatch, self.num_batches = options.begin_epoch, 0, 0
+        self.history = History()
+        self._options = options
+        self._data = labelled_iter(module, options.train_data, "fit")
+        self._evaluations = _evaluations(module, options.eval_data)
+        _prepare_module(module, options, self._data)
+        self._lockstep = _lockstep(module, options, [self._data, *self._evaluations.values()])
+        self.metric = metrics.create(options.eval_metric)
+        self._validation = self.metric if options.validation_metric is None else options.validation_metric
+        # one metric cannot be kept for an epoch and begun anew within it
+        self._between = deepcopy(self._validation) if options.eval_every_n_batches else None
+        self._callbacks: list[Any] = _callbacks(options)
+        self._after_batch = _plain(options.batch_end_callback)
+        self._after_epoch = _plain(options.epoch_end_callback)
+        self._clock = StepClock(self.module, options.profile)
+        self._steps = _Steps(self.module, options, self._lockstep, self._clock)
+        self._begun = self._epoch_begun = time.monotonic()
+        self._stopped = self._late = False
+        self._saving = _saving(options, self._data, self._lockstep)
+        self._has_plans = (
+            self._lockstep.several or self._between is not None or not isinstance(self._saving, _NotSaving)
         )
-    return batch, batches
+        self._resumed: dict[str, Any] | None = None
+        # of an epoch whose batches are done: its metrics, and whether contexts have been averaged
+        self._found: list[tuple[str, float]] | None = None
+        self._averaged = False
 
+    def _facts(self) -> dict[str, Any]:
+        from .run_state import facts
 
-def _run_epoch(
-    module: Trainable, options: FitOptions, train_data: Any, eval_metric: Any, epoch: int
-) -> list[tuple[str, float]]:
-    """Train on every batch once and return the epoch's metrics."""
-    callbacks = as_list(options.batch_end_callback)
-    monitor = options.monitor
-    batch, batches = _first_batch(train_data, epoch)
-    nbatch = 0
-    values: list[tuple[str, float]] = []
-    with BatchBoundary() as boundary:
+        options, several = self._options, self._lockstep.several
+        how = {
+            "accumulate": options.accumulate,
+            "clip_global_norm": options.clip_global_norm,
+            "a training_step": options.training_step is not None,
+            "shard": options.shard and several,
+        }
+        return facts(self.module, self._data, self._lockstep.size, how)
+
+    def state_dict(self, over: bool = False) -> dict[str, Any]:
+        """Return what a run needs to go on beyond the files of MXNet, as plain data and arrays.
+
+        Args:
+            over: whether the epoch's last batch has been trained on.
+        """
+        from .run_state import kernels, module_state, optimizer_state
+
+        chain = self.module.all_updates()
+        return {
+            "epoch": self.epoch,
+            "nbatch": self.nbatch,
+            "num_batches": self.num_batches,
+            "over": over,
+            "metric": self.metric.state_dict(),
+            "found": self._found if over else None,
+            "averaged": self._averaged,
+            "steps": self._steps.state_dict(),
+            "module": module_state(self.module),
+            "optimizers": [optimizer_state(each) for each in chain] if len(chain) > 1 else [],
+            "history": self.history.rows,
+            "callbacks": [
+                [type(each).__name__, each.state_dict()]
+                for each in self._callbacks
+                if hasattr(each, "state_dict")
+            ],
+            "threads": torch.get_num_threads(),
+            "kernels": kernels(),
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go on from what `state_dict` returned; parameters and an optimizer's states come from their files."""
+        from .run_state import load_module, load_optimizer_state, other_bits
+
+        self.epoch, self.nbatch, self.num_batches = state["epoch"], state["nbatch"], state["num_batches"]
+        self._saving.load_parameters(
+            self.module, partial(_install_optimizer, self.module, self._options, True)
+        )
+        load_module(self.module, state["module"])
+        self._lockstep.load_own_state(self.module, state.get("own", ()))
+        for each, data in zip(self.module.all_updates(), state["optimizers"]):
+            load_optimizer_state(each, data)
+        self.metric.load_state_dict(state["metric"])
+        found = state.get("found")
+        self._found = found and [(name, value) for name, value in found]
+        self._averaged = state.get("averaged", False)
+        self._steps.load_state_dict(state["steps"])
+        self.history.rows = list(state["history"])
+        self._load_callbacks(state["callbacks"])
+        if different := other_bits(state):
+            self.module.logger.warning(
+                "the run was saved %s: the rest may differ in the last digits", "; ".join(different)
+            )
+        self._saving.load_position(state)
+
+    def _load_callbacks(self, states: Iterable[Any]) -> None:
+        """Give callbacks the states that were saved of those of the same class, in their order."""
+        saved = defaultdict(list)
+        for name, state in states:
+            saved[name].append(state)
+        for each in self._callbacks:
+            if hasattr(each, "load_state_dict"):
+                name = type(each).__name__
+                if saved[name]:
+                    each.load_state_dict(saved[name].pop(0))
+                else:
+                    self._log("the run was saved without %s, which begins anew", name)
+
+    @property
+    def num_updates(self) -> int:
+        """How often the parameters have been updated."""
+        return self._steps.updates
+
+    def check_measured(self, name: str) -> None:
+        """Refuse a metric that no epoch will measure, as far as that can be known before the first one.
+
+        Args:
+            name: as in `History`, such as "validation-accuracy".
+
+        Raises:
+            ArgumentError: there will be none of that name.
+        """
+        if self._options.training_step is None:
+            shown = dict.fromkeys(self._evaluations, metrics.create(self._validation))
+            check_measured(name, {"train": self.metric, **shown})
+
+    def stop(self, why: str) -> None:
+        """End training when the batch, or what follows the epoch, is over.
+
+        Args:
+            why: for `History.ended`.
+        """
+        self._stopped = True
+        self.history.ended = self.history.ended or why
+
+    def samples_in(self, batch: Any) -> str:
+        """Return words about the samples of the batch that has just been read; "" if nobody gives them numbers."""
+        return samples_in(self.module, batch, self._data)
+
+    def train(self) -> History:
+        """Run all epochs that are left."""
+        with self._saving, BatchBoundary() as boundary:
+            self._resumed = self._saving.found(self._options.resume, self._facts)
+            self._begin()
+            for epoch in range(self.epoch, self._options.num_epoch or 0):
+                if self._stopped:
+                    break
+                self.epoch = epoch
+                self._run_epoch(boundary)
+            for each in self._callbacks:
+                each.on_fit_end(self)
+            if boundary.asked:
+                boundary.end()
+        return self.history
+
+    def _begin(self) -> None:
+        """Tell callbacks that training begins, and go on from where a run has been broken off, if that is wanted."""
+        self._saving.begin(self)
+        for each in self._callbacks:
+            each.on_fit_begin(self)
+        for scheduler in _schedulers(self.module):
+            if hasattr(scheduler, "on_fit_begin"):
+                scheduler.on_fit_begin(self)
+        if self._resumed is None:
+            return
+        self.load_state_dict(self._resumed)
+        self._log("fit: goes on in epoch %d after %d batches", self.epoch, self.nbatch)
+        for each in self._callbacks:
+            if each.has_ended():
+                self.stop(f"{type(each).__name__} before it was resumed")
+        limit = self._options.max_batches
+        if limit is not None and self.num_batches >= limit:
+            self.stop(f"max_batches={limit}")
+
+    def _run_epoch(self, boundary: BatchBoundary) -> None:
+        module, epoch = self.module, self.epoch
+        self._epoch_begun = time.monotonic()
+        if self._resumed is None or not self.nbatch:
+            self.metric.reset()
+            self.nbatch = 0
+        module.start_epoch(epoch, self._data)
+        try:
+            found = self._train_epoch(boundary)
+        finally:
+            module.end_epoch()
+        self._tell(found)
+        if not self._averaged:
+            module.sync_contexts()
+            self._lockstep.average_states(module)
+        self._averaged = True
+        row = {f"train-{name}": value for name, value in found}
+        if self._stopped and not self._options.dry_run:  # within the epoch
+            self._note(row)
+            return
+        if not self._options.dry_run:
+            self._call_after_epoch()
+        row.update(self._evaluate_epoch(boundary))
+        self._note(row)
+        if not self._options.dry_run:
+            self._tell_of_epoch()
+        self._saving.begin_epoch()
+        self._data.reset()
+        if not self._options.dry_run:
+            self._saving.after_epoch(self, boundary.asked)
+        if boundary.asked and not self._lockstep.several:  # else it is heard of with the next batch
+            boundary.end()
+
+    def _evaluate_epoch(self, boundary: BatchBoundary) -> dict[str, float]:
+        """Evaluate after an epoch; what asks to end training ends this at once, and it is done again on resuming.
+
+        Several processes evaluate together to the end, and hear with the next batch that one of them was asked to end.
+        """
+        if self._lockstep.several:
+            return self._evaluate(self._validation)
+        self._saving.note_position(self.nbatch)
+        try:
+            with boundary.at_once():
+                return self._evaluate(self._validation)
+        except (KeyboardInterrupt, SystemExit):
+            if boundary.asked and self._saving.wants_end(True):
+                self._saving.within_epoch(self, True)
+            raise
+
+    def _tell_of_epoch(self) -> None:
+        """Call whoever wants to hear of the end of an epoch."""
+        for each in self._callbacks:
+            if each.on_epoch_end(self) is True:
+                self.stop(f"{type(each).__name__} after epoch {self.epoch}")
+        for scheduler in _schedulers(self.module):
+            scheduler.on_epoch_end(self)
+        if self._lockstep.any(self._stopped):
+            self.stop(_ELSEWHERE)
+
+    def _log(self, text: str, *values: Any) -> None:
+        if not self._lockstep.rank:
+            self.module.logger.info(text, *values)
+
+    def _tell(self, found: list[tuple[str, float]]) -> None:
+        """Log the metrics of an epoch, and how long it took."""
+        epoch, time_s = self.epoch, time.monotonic() - self._epoch_begun
+        for name, value in found:
+            self._log("Epoch[%d] Train-%s=%f", epoch, name, value)
+        self._log("Epoch[%d] Time cost=%.3f", epoch, time_s)
+        for line in self._clock.lines(time_s):
+            self._log("Epoch[%d] %s", epoch, line)
+
+    def _note(self, row: dict[str, float]) -> None:
+        self.history.add(self.epoch, self.nbatch, time.monotonic() - self._epoch_begun, row)
+
+    def _call_after_epoch(self) -> None:
+        if not self._after_epoch:
+            return
+        arg_params, aux_params = self.module.get_params()
+        for callback in self._after_epoch:
+            if callback(self.epoch, self.module.symbol, arg_params, aux_params) is True:
+                self.stop(f"epoch_end_callback after epoch {self.epoch}")
+
+    def _evaluate(self, metric: Any, batch: int | None = None) -> dict[str, float]:
+        """Measure a metric on all evaluation data, and return the values by name."""
+        options, found = self._options, {}
+        where = f"Epoch[{self.epoch}]" + ("" if batch is None else f" Batch[{batch}]")
+        for title, data in self._evaluations.items():
+            values = self.module.score(
+                data,
+                metric,
+                num_batch=1 if options.dry_run else None,
+                score_end_callback=[
+                    partial(self._listen, each) for each in as_list(options.eval_end_callback)
+                ],
+                batch_end_callback=options.eval_batch_end_callback,
+                epoch=self.epoch,
+                count_padding=options.count_padding,
+            )
+            for name, value in values:
+                self._log("%s %s-%s=%f", where, title.capitalize(), name, value)
+                found[f"{title}-{name}"] = value
+        return found
+
+    def _train_epoch(self, boundary: BatchBoundary) -> list[tuple[str, float]]:
+        """Train on every batch once, unless it ends before, and return the epoch's metrics."""
+        over, self._resumed = self._resumed is not None and self._resumed["over"], None
+        seen = self.metric
+        if (
+            over
+        ):  # broken off between the last batch and the end of the epoch, where iterators keep their rest
+            next(self._data, None)
+        else:
+            self._found, self._averaged = None, False
+            seen = self._train_batches(boundary)
+        if self._lockstep.several:
+            self._wait_for_others(boundary)
+        elif boundary.asked and not self._stopped:
+            if self._saving.wants_end(True):
+                self._saving.note_position(self.nbatch)
+                self._saving.within_epoch(self, True)
+            boundary.end()
+        return self._steps.values(seen) if self._found is None else self._found
+
+    def _train_batches(self, boundary: BatchBoundary) -> Any:
+        """Train on the epoch's batches; return what measures them as long as others may still train."""
+        monitor, limit = self._options.monitor, self._options.max_time_s
+        saving, lockstep = self._saving, self._lockstep
+        seen = self.metric
+        with self._clock.data:
+            batch, batches = _first_batch(self._data, self.epoch)
         while batch is not None:
             if monitor is not None:
                 monitor.tic()
-            module.forward_backward(batch)
-            if options.on_nonfinite != "ignore":
-                _check_finite(module, options, epoch, nbatch)
-            module.update()
-            _update_metric(module, eval_metric, batch, options.count_padding)
-            following = next(batches, None)
-            if following is not None:
-                module.prepare(following, sparse_row_id_fn=options.sparse_row_id_fn)
+            if self._has_plans:
+                self._say_what_is_due(boundary)
+            try:
+                self._steps.train(batch, self)
+            except NonFiniteError:
+                self._save_without(batches)
+                raise
+            asked = lockstep.asked(boundary) if lockstep.several else boundary.asked
+            self._late = limit is not None and time.monotonic() - self._begun >= limit
+            ends = asked or (self._late and not lockstep.several)
+            due = self._has_plans and (lockstep.take("due") or saving.wants_end(ends))
+            if due:  # what is read from now on belongs to the rest of the run
+                saving.note_position(self.nbatch + 1)
+            following = self._next(batches)
+            if following is None:
+                seen = self._measured()
             if monitor is not None:
                 monitor.toc_print()
-            if following is None:
-                values = eval_metric.get_global_name_value()
-            if callbacks:
-                _call_back(
-                    callbacks, epoch, nbatch, eval_metric, {**locals(), "end_of_batch": following is None}
-                )
-            if boundary.asked:
-                raise KeyboardInterrupt
-            batch = following
-            nbatch += 1
-    return values
+            self._after(batch, following is None)
+            if due:
+                saving.within_epoch(self, following is None)
+            # what comes in a callback is heard of at the next batch only if it is to be passed on or saved
+            if asked or (boundary.asked and not lockstep.several and not saving.wants_end(True)):
+                boundary.end()
+            batch = None if self._stopped else following
+        return seen
+
+    def _measured(self) -> Any:
+        """Finish the last update of an epoch, and note its metrics if they are known; return what measures them."""
+        self._steps.finish(self)
+        if self._lockstep.several:  # the others may go on, and callbacks begin the metric anew
+            return deepcopy(self.metric)
+        self._found = self._steps.values(self.metric)
+        return self.metric
+
+    def _say_what_is_due(self, boundary: BatchBoundary) -> None:
+        """Tell the processes that train together what is to be done after the batch that comes."""
+        count, every, limit = self.nbatch + 1, self._options.eval_every_n_batches, self._options.max_batches
+        is_last = limit is not None and self.num_batches + 1 >= limit
+        self._lockstep.pass_on(boundary)
+        self._lockstep.say(
+            due=self._saving.wants_batch(count) or self._saving.wants_end(is_last),
+            evaluate=every is not None and count % every == 0,
+        )
+
+    def _save_without(self, batches: Iterator[Any]) -> None:
+        """Save the state before a batch in which something is not finite, as that of a run that has left it out.
+
+        Args:
+            batches: those that follow.
+        """
+        options, saving, lockstep = self._options, self._saving, self._lockstep
+        if options.training_step is not None or not saving.wants_end(True):
+            return
+        if lockstep.several and options.accumulate > 1:  # others do not know of it
+            return
+        arg_params, aux_params = self.module.get_params()
+        if lockstep.any(bool(names_of_nonfinite({**arg_params, **aux_params}))):
+            return
+        self.nbatch += 1
+        self.num_batches += 1
+        saving.note_position(self.nbatch)
+        is_last = self._next(batches) is None
+        if is_last and not lockstep.several:
+            self._measured()
+        saving.within_epoch(self, is_last)
+
+    def _wait_for_others(self, boundary: BatchBoundary) -> None:
+        """Take part in the updates of processes that have batches left, adding nothing."""
+        lockstep, goes_on = self._lockstep, True
+        while goes_on:
+            lockstep.pass_on(boundary)
+            lockstep.say(stop=self._stopped)
+            goes_on = self._steps.idle(self)
+            self._hear_of_end()
+            if lockstep.take("evaluate"):
+                self._note(self._evaluate(self._between, self.nbatch))
+            asked = lockstep.asked(boundary)
+            if lockstep.take("due") or self._saving.wants_end(asked):
+                self._saving.note_position(self.nbatch)
+                self._saving.within_epoch(self, True)
+            if asked:
+                boundary.end()
+
+    def _hear_of_end(self) -> None:
+        if self._lockstep.take("stop"):
+            self.stop(_ELSEWHERE)
+
+    def _next(self, batches: Iterator[Any]) -> Any:
+        """Return the next batch, prepared; None if there is none."""
+        with self._clock.data:
+            found = next(batches, None)
+            if found is not None:
+                self.module.prepare(found, sparse_row_id_fn=self._options.sparse_row_id_fn)
+        return found
+
+    def _after(self, batch: Any, is_last: bool) -> None:
+        """Count a batch, call whoever wants to hear of it, and see whether to go on."""
+        options = self._options
+        self.nbatch += 1
+        self.num_batches += 1
+        if self._after_batch:
+            self._call_after_batch(batch, is_last)
+        for each in self._callbacks:
+            if each.on_batch_end(self) is True:
+                self.stop(f"{type(each).__name__} after batch {self.nbatch - 1} of epoch {self.epoch}")
+        if self._has_plans:
+            if self._lockstep.take("evaluate") and (self._lockstep.several or not is_last):
+                self._note(self._evaluate(self._between, self.nbatch))
+            self._hear_of_end()
+        if options.dry_run:
+            self.stop("dry_run")
+        elif options.max_batches is not None and self.num_batches >= options.max_batches:
+            self.stop(f"max_batches={options.max_batches}")
+        elif self._late:
+            self.stop(f"max_time_s={options.max_time_s}")
+
+    def _call_after_batch(self, batch: Any, is_last: bool) -> None:
+        seen = {
+            "self": self.module,
+            "module": self.module,
+            "train_data": self._data,
+            "eval_metric": self.metric,
+            "epoch": self.epoch,
+            "nbatch": self.nbatch - 1,
+            "data_batch": batch,
+            "end_of_batch": is_last,
+            "run": self,
+        }
+        param = BatchEndParam(self.epoch, self.nbatch - 1, self.metric, seen)
+        for callback in self._after_batch:
+            self._listen(callback, param)
+
+    def _listen(self, callback: Callable[..., Any], param: BatchEndParam) -> None:
+        if callback(param) is True:
+            self.stop(f"a callback after batch {param.nbatch} of epoch {param.epoch}")
+
+
+class _Steps:
+    """What is done with each batch: forward, backward and, if enough gradients have been added up, an update.
+
+    Args:
+        module: what is trained.
+        options: the arguments of `fit`.
+        lockstep: the processes that train together.
+        clock: measures how long it takes.
+
+    Attributes:
+        updates: how often the parameters have been updated.
+    """
+
+    def __init__(self, module: Any, options: FitOptions, lockstep: Lockstep, clock: StepClock) -> None:
+        self._lockstep = lockstep
+        self._module = module
+        self._clock = clock
+        self._options = options
+        self._many = options.accumulate > 1
+        self._announces = lockstep.several and not self._many and hasattr(module, "announce_update")
+        self._pending = False  # the last gradients wait for others
+        self._rows = self._batches = 0
+        self._base = module.all_updates()[0].group.num_samples if self._many else 1
+        self._sums: dict[str, tuple[float, int]] = {}
+        self.updates = 0
+
+    def train(self, batch: Any, run: TrainingRun) -> None:
+        """Train on a batch, and show the metric what came out."""
+        if self._options.training_step is not None:
+            with self._clock.compute:
+                self._by_hand(batch, self._options.training_step, run)
+            return
+        module, options = self._module, self._options
+        with self._clock.compute:
+            if self._pending:
+                module.keep_gradients()
+                self._pending = False
+            if self._announces:
+                module.announce_update()
+            module.forward_backward(batch)
+        if self._lockstep.several:
+            if not self._train_together(batch, run):
+                return
+        else:
+            if module.overflowed():
+                return
+            bad = _nonfinite(module, options, batch, run)
+            if bad is not None:
+                _leave_out(module, options, bad)
+                return
+            if self._many:
+                self._gather(run)
+            else:
+                self._update()
+        update_metric(module, run.metric, batch, options.count_padding)
+
+    def _train_together(self, batch: Any, run: TrainingRun) -> bool:
+        """Do with the gradients of a batch what all processes do; return whether it counts."""
+        module, lockstep, options = self._module, self._lockstep, self._options
+        if not lockstep.adds_up and module.overflowed():  # of no concern to the others
+            return False
+        is_over = module.overflows()
+        bad = None if is_over else _nonfinite(module, options, batch, run)
+        if bad is not None and self._many and options.on_nonfinite == "skip":
+            _leave_out(module, options, bad)  # others need not lose theirs
+            return False
+        lockstep.say(bad=bad is not None, overflow=is_over)
+        is_used = not is_over and bad is None
+        if not is_used:
+            self._clear()
+        if not self._many:
+            return self._update_together(run, bad)
+        if is_over:
+            module.take_back()
+        return self._gather(run, is_used, bad) and is_used
+
+    def _update_together(self, run: TrainingRun, bad: str | None = None) -> bool:
+        """Update with the gradients of all processes; return whether that has not been dropped.
+
+        Args:
+            run: the run.
+            bad: what is not finite here.
+
+        Raises:
+            NonFiniteError: something is not finite in some process, and `on_nonfinite` is "raise".
+        """
+        self._update()
+        if self._lockstep.take("bad"):
+            other = f"something in another process is not finite at batch {run.nbatch} of epoch {run.epoch}"
+            _leave_out(self._module, self._options, bad or other)
+            return False
+        return not self._lockstep.take("overflow")
+
+    def _clear(self) -> None:
+        for each in self._module.all_updates():
+            each.clear()
+
+    def idle(self, run: TrainingRun) -> bool:
+        """Take part in the update of other processes, adding nothing, and say whether there was one."""
+        self._lockstep.say_idle()
+        if self._many:
+            self._module.scale_gradients(self._base * self._lockstep.size / max(self._lockstep.total(0), 1))
+        self._clear()
+        self._update_together(run)
+        return self._lockstep.take("active")
+
+    def _gather(self, run: TrainingRun, is_used: bool = True, bad: str | None = None) -> bool:
+        """Let the gradients wait for those of further batches, unless these are enough.
+
+        Args:
+            run: the run.
+            is_used: whether they are to be applied; if not, only the batch counts.
+            bad: what is not finite, so that no more are waited for.
+        """
+        self._batches += 1
+        if is_used:
+            self._pending = True
+            self._rows += self._module.all_updates()[0].group.num_samples
+        if bad is None and self._batches < self._options.accumulate:
+            return True
+        return self.finish(run, bad)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return what waits, after having the module keep gradients that do."""
+        if self._pending:
+            self._module.keep_gradients()
+            self._pending = False
+        return {
+            "batches": self._batches,
+            "rows": self._rows,
+            "sums": {k: list(v) for k, v in self._sums.items()},
+            "updates": self.updates,
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go on from what `state_dict` returned."""
+        self._batches, self._rows, self.updates = state["batches"], state["rows"], state["updates"]
+        self._sums = {name: (total, count) for name, (total, count) in state["sums"].items()}
+
+    def finish(self, run: TrainingRun, bad: str | None = None) -> bool:
+        """Apply the gradients that still wait; return whether that has not been dropped.
+
+        Args:
+            run: the run.
+            bad: what is not finite here.
+
+        Raises:
+            NonFiniteError: something is not finite in some process, and `on_nonfinite` is "raise".
+        """
+        if not self._batches:
+            return True
+        if not self._pending:  # those of the last batch are not to be used
+            self._clear()
+        rows = max(self._lockstep.total(self._rows), 1)
+        self._module.scale_gradients(self._base * self._lockstep.size / rows)
+        self._pending = False
+        self._batches = self._rows = 0
+        if self._lockstep.several:
+            return self._update_together(run, bad)
+        self._update()
+        return True
+
+    def _update(self) -> None:
+        with self._clock.update:
+            if self._options.clip_global_norm is not None:
+                self._module.clip_by_global_norm(self._options.clip_global_norm)
+            self._module.update()
+        self.updates += 1
+        if self._lockstep.several:
+            self._lockstep.hush()
+
+    def _by_hand(self, batch: Any, step: Callable[[Any, Any], Any], run: TrainingRun) -> None:
+        found = step(self._module, batch)
+        self.updates += 1
+        if found is None:
+            update_metric(self._module, run.metric, batch, self._options.count_padding)
+            return
+        if not isinstance(found, Mapping):
+            raise ArgumentError(
+                f"fit: training_step returned {type(found).__name__}, expected a dict of numbers by name, or None"
+            )
+        for name, value in found.items():
+            total, count = self._sums.get(name, (0.0, 0))
+            self._sums[name] = total + float(value), count + 1
+
+    def values(self, metric: Any) -> list[tuple[str, float]]:
+        """Return the metrics of the epoch, and begin anew."""
+        if not self._sums:
+            self._lockstep.merge(metric)
+            found: list[tuple[str, float]] = metric.get_global_name_value()
+            return found
+        means = [(name, total / count) for name, (total, count) in self._sums.items()]
+        self._sums = {}
+        return means
 
 
 def pad_of(batch: Any) -> int:
@@ -314,7 +1023,8 @@ def pad_of(batch: Any) -> int:
     return int((getattr(batch, "pad", None) or 0) if padding is None else padding)
 
 
-def _update_metric(module: Trainable, eval_metric: Any, batch: Any, count_padding: bool) -> None:
+def update_metric(module: Trainable, eval_metric: Any, batch: Any, count_padding: bool) -> None:
+    """Show a metric the outputs for a batch, or for its parts on several devices."""
     if isinstance(batch, list):
         module.update_metric(eval_metric, [b.label for b in batch], pre_sliced=True)
     elif count_padding or not (pad := pad_of(batch)):
@@ -338,152 +1048,71 @@ def show_metric(module: Trainable, eval_metric: Any, labels: Any, pad: int) -> N
         module.update_metric(eval_metric, labels)
 
 
-def score(
-    module: Trainable,
-    eval_data: Any,
-    eval_metric: Any,
-    num_batch: int | None = None,
-    batch_end_callback: Any = None,
-    score_end_callback: Any = None,
-    reset: bool = True,
-    epoch: int = 0,
-    sparse_row_id_fn: Any = None,
-    *,
-    count_padding: bool = False,
-    on_nonfinite: str = "warn",
-) -> list[tuple[str, float]]:
-    """Measure metrics on data.
+def _schedulers(module: Any) -> list[Any]:
+    """Return the schedules of learning rates that want to see metrics."""
+    try:
+        optimizers = [getattr(each.optimizer, "lr_scheduler", None) for each in module.all_updates()]
+    except (AttributeError, NotImplementedError):  # a module of the user's own
+        return []
+    return [each for each in dict.fromkeys(optimizers) if hasattr(each, "on_epoch_end")]
 
-    Args:
-        module: the module.
-        eval_data: as `train_data` of `fit`.
-        eval_metric: name, list of names, function or `EvalMetric`.
-        num_batch: how many batches; None = all.
-        batch_end_callback: called after every batch.
-        score_end_callback: called at the end.
-        reset: start `eval_data` from its beginning.
-        epoch: number handed to callbacks.
-        sparse_row_id_fn: handed to `prepare`.
-        count_padding: count rows that only fill up the last batch, as MXNet does.
-        on_nonfinite: what to do about rows whose outputs are NaN: "warn" of all of them at the end, "raise" at the
-            first, or "ignore".
 
-    Returns:
-        (name, value) pairs.
+def _callbacks(options: FitOptions) -> list[Callback]:
+    """Return the `Callback` objects among all callbacks; a `Checkpoint` among them becomes the run's.
 
     Raises:
-        NonFiniteError: a row is NaN, and `on_nonfinite` is "raise".
+        ArgumentError: there is something else in `callbacks`, or a second `Checkpoint`.
     """
-    watch = RowWatch(module, "score", on_nonfinite)
-    eval_metric = metrics.create(eval_metric)
-    eval_metric.reset()
-    eval_data = labelled_iter(module, eval_data, "score")
-    callbacks, nbatch = as_list(batch_end_callback), 0
-    for nbatch, batch in enumerate(batches_of(module, eval_data, num_batch, reset, sparse_row_id_fn), 1):
-        module.evaluate(batch)
-        watch.look(nbatch - 1, _pad(batch))
-        _update_metric(module, eval_metric, batch, count_padding)
-        _call_back(callbacks, epoch, nbatch - 1, eval_metric, locals())
-    watch.tell()
-    _call_back(as_list(score_end_callback), epoch, nbatch, eval_metric, locals())
-    found: list[tuple[str, float]] = eval_metric.get_global_name_value()
+    found: list[Callback] = []
+    each: Any
+    for each in as_list(options.callbacks):
+        if not isinstance(each, Callback):
+            raise ArgumentError(
+                f"fit: callbacks has {each!r}, which is no callback.Callback; give functions, and MXNet's callbacks "
+                "such as Speedometer, as batch_end_callback or epoch_end_callback"
+            )
+    for given in (options.callbacks, options.batch_end_callback, options.epoch_end_callback):
+        for each in as_list(given):
+            if not isinstance(each, Callback):
+                continue
+            if not each.saves_runs:
+                found.append(each)
+            elif options.checkpoint is None:
+                options.checkpoint = each
+            elif options.checkpoint is not each:
+                raise ArgumentError("fit: two checkpoints are given; a run is saved under one prefix")
     return found
 
 
-def _call_back(
-    callbacks: Sequence[Callable[..., Any]], epoch: int, nbatch: int, eval_metric: Any, local: dict[str, Any]
-) -> None:
-    for callback in callbacks:
-        callback(BatchEndParam(epoch=epoch, nbatch=nbatch, eval_metric=eval_metric, locals=local))
+def _plain(callbacks: Any) -> list[Callable[..., Any]]:
+    """Return the callbacks that are plain functions of what they are called with."""
+    return [each for each in as_list(callbacks) if not isinstance(each, Callback)]
 
 
-def batches_of(
-    module: Trainable, data: Any, num_batch: int | None, reset: bool, sparse_row_id_fn: Any
-) -> Iterator[Any]:
-    """Yield the batches of data, after `prepare`; see `predict` for the arguments."""
-    data = as_iter(module, data)
-    if reset:
-        data.reset()
-    for number, batch in enumerate(data):
-        if number == num_batch:
-            return
-        module.prepare(batch, sparse_row_id_fn=sparse_row_id_fn)
-        yield batch
+def _evaluations(module: Trainable, data: Any) -> dict[str, Any]:
+    """Return evaluation data by name."""
+    if data is None:
+        return {}
+    named = data if isinstance(data, Mapping) else {"validation": data}
+    return {name: labelled_iter(module, each, "fit") for name, each in named.items()}
 
 
-def _pad(batch: Any) -> int:
-    return 0 if isinstance(batch, list) else pad_of(batch)
-
-
-def _unpadded(output: NDArray, batch: Any, axis: int = 0) -> NDArray:
-    """Return a copy of an output without padding rows."""
-    rows = output.shape[axis] - _pad(batch)
-    if isinstance(output, RaggedNDArray):
-        return output[:rows].copy()
-    return NDArray(output.raw.narrow(axis, 0, rows).clone(), output.context)
-
-
-def iter_predict(
-    module: Trainable,
-    eval_data: Any,
-    num_batch: int | None = None,
-    reset: bool = True,
-    sparse_row_id_fn: Any = None,
-    *,
-    on_nonfinite: str = "warn",
-) -> Iterator[tuple[list[NDArray], int, Any]]:
-    """Yield (outputs, number of the batch, batch) for data, padding rows cut off; see `predict`."""
-    watch = RowWatch(module, "predict", on_nonfinite)
-    for nbatch, batch in enumerate(batches_of(module, eval_data, num_batch, reset, sparse_row_id_fn)):
-        module.evaluate(batch)
-        watch.look(nbatch, _pad(batch))
-        yield [_unpadded(out, batch) for out in module.get_outputs()], nbatch, batch
-    watch.tell()
-
-
-def predict(
-    module: Trainable,
-    eval_data: Any,
-    num_batch: int | None = None,
-    merge_batches: bool = True,
-    reset: bool = True,
-    always_output_list: bool = False,
-    sparse_row_id_fn: Any = None,
-    *,
-    on_nonfinite: str = "warn",
-) -> Any:
-    """Return the outputs for data, padding rows cut off.
-
-    Args:
-        module: the module.
-        eval_data: as `train_data` of `fit`, or one array.
-        num_batch: how many batches; None = all.
-        merge_batches: join the batches' outputs; else a list of lists.
-        reset: start `eval_data` from its beginning.
-        always_output_list: return a list also for a single output.
-        sparse_row_id_fn: handed to `prepare`.
-        on_nonfinite: what to do about rows whose outputs are NaN: "warn" of all of them at the end, "raise" at the
-            first, or "ignore".
-
-    Raises:
-        NonFiniteError: a row is NaN, and `on_nonfinite` is "raise".
-    """
-    if isinstance(eval_data, (NDArray, np.ndarray, torch.Tensor)):
-        single = eval_data if isinstance(eval_data, NDArray) else array(eval_data)
-        module.forward(DataBatch([single]), is_train=False)
-        watch = RowWatch(module, "predict", on_nonfinite)
-        watch.look(0, 0)
-        watch.tell()
-        outputs = [out.copy() for out in module.get_outputs()]
-        return outputs if always_output_list or len(outputs) > 1 else outputs[0]
-    found = iter_predict(module, eval_data, num_batch, reset, sparse_row_id_fn, on_nonfinite=on_nonfinite)
-    rows = [outputs for outputs, _, _ in found]
-    if not rows or not merge_batches:
-        return rows
-    counts = {len(outputs) for outputs in rows}
-    if len(counts) != 1:
+def _check_options(options: FitOptions) -> None:
+    if options.num_epoch is None:
+        raise ArgumentError("fit: num_epoch is missing; give the number of epochs")
+    for name in ("begin_epoch", "num_epoch"):
+        if not isinstance(getattr(options, name), Integral):
+            raise ArgumentError(f"fit: {name} is {getattr(options, name)!r}, expected a whole number")
+    for name in ("accumulate", "eval_every_n_batches", "max_batches"):
+        value = getattr(options, name)
+        if value is not None and (not isinstance(value, Integral) or value < 1):
+            raise ArgumentError(f"fit: {name} is {value!r}, expected a whole number of batches, at least 1")
+    for name in ("clip_global_norm", "max_time_s"):
+        value = getattr(options, name)
+        if value is not None and not value > 0:
+            raise ArgumentError(f"fit: {name} is {value!r}, expected a number above 0")
+    if options.training_step is not None and (options.accumulate > 1 or options.clip_global_norm is not None):
         raise ArgumentError(
-            f"predict: batches have {sorted(counts)} outputs (bucketing?); call with merge_batches=False"
+            "fit: a training_step updates by itself; leave out accumulate and clip_global_norm"
         )
-    merged = [concatenate([outputs[k] for outputs in rows]) for k in range(counts.pop())]
-    return merged[0] if len(merged) == 1 and not always_output_list else merged
+    check_choice("fit", options.on_nonfinite, "skip")

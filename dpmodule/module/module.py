@@ -6,6 +6,8 @@ import logging
 import os
 import warnings
 from collections.abc import Callable, Mapping, Sequence
+from copy import deepcopy
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -21,13 +23,17 @@ from ..ndarray import NDArray
 from ..ndarray.row_sparse import row_numbers
 from ..params import ParamStore
 from ..symbol import Symbol
+from ..symbol.half import half_symbol
 from .arguments import BindArguments, OptimizerArguments, ParamArguments
 from .base_module import BaseModule
-from .by_hand import check_descriptions, check_input_names, names_of
+from .by_hand import check_descriptions, check_input_names, matching, names_of
 from .executor_group import DataParallelExecutorGroup
 from .feed import redescribe, resized
+from .finite import are_finite, first_bad_node
 from .first_values import first_values
 from .group_contexts import contexts_of, distinct
+from .half_training import LossScale, check_devices, rules_of
+from .lr_search import RateSearch, find_rate
 from .mxnet_compat import MODULE, also_named
 from .stage import Stage, needs, too_early
 from .summary import describe, summarize
@@ -89,9 +95,14 @@ class Module(BaseModule):
             results of cheap operators, a number n for all results within n equal parts of the network, False for
             none. None = as the attribute ``force_mirroring`` of operators, and MXNet's environment variable
             MXNET_BACKWARD_DO_MIRROR, say.
+        amp: "bf16" or "fp16": costly operators run in 16 bits, forward and backward, by the lists of `contrib.amp`;
+            parameters, their gradients, checkpoints and outputs stay float32. With "fp16" the loss is scaled by a
+            number that follows the gradients; batches in which they are too large for it are left out, and `fit` saves
+            it with a run. False = not at all; None = as `contrib.amp.init` says.
 
     Raises:
-        ArgumentError: a name is no argument of the symbol, `symbol` is none, or `compile` is something else.
+        ArgumentError: a name is no argument of the symbol, `symbol` is none, `compile` or `amp` is something else, or a
+            device cannot compute in 16 bits.
 
     Example:
         >>> net = mx.sym.FullyConnected(mx.sym.Variable("data"), num_hidden=2, name="fc")
@@ -119,6 +130,7 @@ class Module(BaseModule):
         compile: Any = None,
         cuda_graphs: bool | None = None,
         mirror: bool | int | None = None,
+        amp: Any = None,
     ) -> None:
         super().__init__(logger)
         if not isinstance(symbol, Symbol):
@@ -128,6 +140,10 @@ class Module(BaseModule):
         check_compression(compression_params)
         self._compression_params = compression_params
         self._context = contexts_of(context)
+        self._half = rules_of(amp)
+        if self._half is not None:
+            check_devices(self._half, self._context)
+        self._scale = LossScale() if self._half is not None and self._half.needs_scale else None
         self._work_load_list = list(work_load_list) if work_load_list is not None else None
         self._group2ctxs = group2ctxs
         self._symbol = symbol
@@ -153,6 +169,7 @@ class Module(BaseModule):
         self._grad_req: Any = "write"
         self._group: DataParallelExecutorGroup | None = None
         self._updates: Updates | None = None
+        self._is_announced = False  # an update follows the next backward
         self.preloaded: tuple[Mapping[str, NDArray], Mapping[str, NDArray]] | None = None
         self.preloaded_states: str | None = None
 
@@ -359,6 +376,11 @@ class Module(BaseModule):
         return self._label_names
 
     @property
+    def fixed_param_names(self) -> list[str]:
+        """Names of the parameters that are not trained."""
+        return list(self._fixed_param_names)
+
+    @property
     @override
     def output_names(self) -> list[str]:
         return list(self._symbol.list_outputs())
@@ -400,6 +422,8 @@ class Module(BaseModule):
         shared = wanted.shared_module
         if shared is not None and shared.stage < Stage.INITIALIZED:
             raise StateError("bind: shared_module must be bound and initialized first")
+        if shared is not None:
+            self._scale = shared._scale if self._scale is not None else None
         store, before = self._store_for(wanted), self._group
         joins = store is not None and (before is None or before.store is not store)
         keep = frozenset() if store is None else store.filled & self._all_names()
@@ -497,8 +521,14 @@ class Module(BaseModule):
     def _made_group(
         self, wanted: BindArguments, labels: list[Any] | None, store: ParamStore | None
     ) -> DataParallelExecutorGroup:
-        return DataParallelExecutorGroup(
-            self._symbol,
+        differentiated = [*self._param_names, *(self._data_names if wanted.inputs_need_grad else ())]
+        symbol, grad_req = self._symbol, wanted.grad_req
+        if self._half is not None:
+            symbol = half_symbol(symbol, self._half, differentiated)
+            if isinstance(grad_req, (list, tuple)):  # in the order of the symbol's own arguments
+                grad_req = dict(zip(self._symbol.list_arguments(), grad_req))
+        group = DataParallelExecutorGroup(
+            symbol,
             self._context,
             self._work_load_list,
             list(wanted.data_shapes),
@@ -509,12 +539,14 @@ class Module(BaseModule):
             None if wanted.shared_module is None else wanted.shared_module.group,
             self.logger,
             self._fixed_param_names,
-            wanted.grad_req,
+            grad_req,
             self._state_names,
             self._group2ctxs,
             self._run_options,
             store,
         )
+        group.output_names = list(self._symbol.list_outputs())
+        return group
 
     def _saved_params(self) -> Any:
         """Return values that binding must carry over: present ones, or those a checkpoint brought."""
@@ -667,14 +699,193 @@ class Module(BaseModule):
         updates = self._updates
         if self._stage < Stage.READY or updates is None:
             raise too_early(self, "update")
+        scale = self._scale
+        if scale is not None and self._is_dropped(updates):
+            return
         if len(self._context) == 1:
             updates.apply()
         else:
             run_between(self.group.active_contexts, updates.apply)
+        if scale is not None:
+            self._note_update(scale, updates)
+
+    def _is_dropped(self, updates: Updates) -> bool:
+        """Say whether to leave an update out, as gradients are too large; other processes are told instead."""
+        if not updates.is_shared:
+            return self.overflowed()
+        updates.say_overflow(self.overflows())
+        return False
+
+    def _note_update(self, scale: LossScale, updates: Updates) -> None:
+        """Change the scale of the loss by what has become of an update: in all processes alike."""
+        if updates.is_shared and updates.hear_overflow():
+            self._shrink(scale)
+        elif not updates.is_held:
+            scale.note_update()
+
+    def _shrink(self, scale: LossScale) -> None:
+        scale.note_overflow()
+        self.take_back()
+        self.logger.info("a gradient is too large for float16: the loss scale is now %g", scale.value)
+
+    @override
+    def overflows(self) -> bool:
+        return (
+            self._scale is not None
+            and self._scale.can_shrink
+            and self.bad_gradient() is not None
+            and all(map(are_finite, chain(*self.output_probes())))
+        )
+
+    @override
+    def overflowed(self) -> bool:
+        scale = self._scale
+        if scale is None or not self.overflows():
+            return False
+        self._shrink(scale)
+        return True
+
+    @override
+    def loss_scales(self) -> list[LossScale]:
+        return [] if self._scale is None else [self._scale]
+
+    @override
+    def all_updates(self) -> list[Updates]:
+        return [self.updates]
+
+    @override
+    def stores(self) -> list[Any]:
+        return [self.store]
 
     @override
     def bad_gradient(self) -> str | None:
         return None if self._updates is None else self._updates.bad_gradient()
+
+    @override
+    def bad_node(self) -> str | None:
+        return next(filter(None, map(first_bad_node, self.group.execs)), None)
+
+    # what is trained
+
+    def freeze(self, *patterns: str) -> list[str]:
+        """Train some parameters no more; everything else stays, the optimizer's states too.
+
+        Moving statistics of BatchNorm are no parameters: batches of training go on to change them.
+
+        Args:
+            patterns: names of parameters, in which "*" stands for any text.
+
+        Returns:
+            The names that they match.
+
+        Raises:
+            ArgumentError: a pattern matches no parameter.
+
+        Example:
+            >>> net = mx.sym.FullyConnected(mx.sym.Variable("data"), num_hidden=2, name="fc")
+            >>> mx.mod.Module(net, label_names=None).freeze("fc_w*")
+            ['fc_weight']
+        """
+        found = matching("freeze", patterns, self._param_names)
+        self._train_all_but(
+            [*self._fixed_param_names, *(n for n in found if n not in self._fixed_param_names)]
+        )
+        return found
+
+    def unfreeze(self, *patterns: str) -> list[str]:
+        """Train parameters again that `freeze` or ``fixed_param_names`` keeps; all of them if no pattern is given.
+
+        Args:
+            patterns: as for `freeze`.
+
+        Returns:
+            The names that are trained again.
+
+        Raises:
+            ArgumentError: a pattern matches no parameter.
+        """
+        found = matching("unfreeze", patterns or ("*",), self._param_names)
+        kept = [name for name in self._fixed_param_names if name not in found]
+        freed = [name for name in self._fixed_param_names if name in found]
+        self._train_all_but(kept)
+        return freed
+
+    def _train_all_but(self, fixed: list[str]) -> None:
+        self._fixed_param_names = fixed
+        if self._group is None or not self.for_training:
+            return
+        group = self._group
+        shapes = group.data_shapes, group.label_shapes
+        self.bind(*shapes, True, self.inputs_need_grad, True, None, self._grad_req)
+        if self._updates is not None:
+            self._updates.take_in()
+
+    def lr_find(
+        self,
+        train_data: Any,
+        start_lr: float = 1e-5,
+        end_lr: float = 10.0,
+        num_batches: int = 100,
+        optimizer: Any = None,
+        optimizer_params: Any = None,
+        initializer: Any = None,
+        metric: Any = None,
+    ) -> RateSearch:
+        """Find a learning rate: train a copy of the module on some batches, with a rate that grows with each of them.
+
+        The module, its optimizer, random numbers, and the position of an iterator that tells it stay as they are;
+        other iterators begin anew. The suggestion is the rate at which the loss has nearly come to its minimum, a large
+        one: for a run whose rate falls in the end.
+
+        Args:
+            train_data: as for `fit`.
+            start_lr: the first rate, above 0.
+            end_lr: the last rate.
+            num_batches: how many rates, and batches, there are; at least 22.
+            optimizer: name, class or `Optimizer`, of which a copy is used; None: the module's own, or "sgd".
+            optimizer_params: its arguments, a dict or pairs; a learning rate among them does nothing.
+            initializer: gives parameters values if the module has none yet; None: as in `fit`.
+            metric: the loss: a name, function or `EvalMetric`; None: that of the network's first output, if it is a
+                loss.
+
+        Returns:
+            The rates, the losses, and the suggestion.
+
+        Raises:
+            ArgumentError: the rates are in no order, too few batches, or the network ends in no loss.
+            StateError: there is no batch, or the loss grows without end at once.
+
+        Source: Smith, "Cyclical learning rates for training neural networks", 2017, section 3.3.
+        """
+        copy = self._copy_to_try()
+        if optimizer is None:
+            optimizer = "sgd" if self.optimizer is None else self.optimizer
+        optimizer = deepcopy(optimizer)
+        return find_rate(
+            copy, train_data, start_lr, end_lr, num_batches, optimizer, optimizer_params, initializer, metric
+        )
+
+    def _copy_to_try(self) -> Module:
+        """Return a module that is not bound, with a copy of this one's parameters if it has some."""
+        made = Module(
+            self._symbol,
+            self._data_names,
+            self._label_names,
+            self.logger,
+            self._context,
+            self._work_load_list,
+            self._fixed_param_names,
+            self._state_names,
+            self._group2ctxs,
+            self._compression_params,
+        )
+        made._run_options, made._half = self._run_options, self._half
+        made._scale = deepcopy(self._scale)
+        if self._stage >= Stage.INITIALIZED:
+            made.preload(*self.get_params())
+        elif self.preloaded is not None:
+            made.preload(*self.preloaded)
+        return made
 
     # computing
 
@@ -721,6 +932,8 @@ class Module(BaseModule):
         """
         if not self.group.feed.takes(data_batch):
             self._fit_shapes(data_batch)
+        if self._scale is not None:
+            self._scale.write(self.group.execs)
         self.group.forward(data_batch, is_train)
 
     @override
@@ -728,9 +941,21 @@ class Module(BaseModule):
         group = self._group
         if self._stage < Stage.INITIALIZED or group is None:
             raise too_early(self, "forward_backward")
+        listener = None
         if not group.feed.takes(data_batch):
             self._fit_shapes(data_batch)
-        group.forward_backward(data_batch)
+        if self._scale is not None:
+            self._scale.write(group.execs)
+        if self._is_announced:
+            self._is_announced = False
+            listener = self.updates.listener()
+        group.forward_backward(data_batch, listener)
+
+    @override
+    def announce_update(self) -> None:
+        # a subclass may change gradients between the two
+        own = type(self)
+        self._is_announced = own.update is Module.update and own.forward_backward is Module.forward_backward
 
     @override
     @needs(Stage.INITIALIZED)
@@ -798,7 +1023,10 @@ class Module(BaseModule):
 
     @needs(Stage.BOUND)
     def summary(self) -> str:
-        """Return a table of operators with output shapes and numbers of parameters."""
+        """Return a table of operators with output shapes, numbers of parameters, operations and memory, and their sums.
+
+        Operations and memory are counted by the shapes of a whole batch; `explain` tells what one executor really runs.
+        """
         return summarize(self.group)
 
     @needs(Stage.BOUND)

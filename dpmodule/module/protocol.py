@@ -102,6 +102,15 @@ class Trainable(Protocol):
     def bad_gradient(self) -> str | None:
         """Return the name of a parameter whose gradient of the last backward is not finite, None if all are."""
 
+    def bad_node(self) -> str | None:
+        """Return the name of the first node whose input or output is not finite, None if it is not known."""
+
+    def overflows(self) -> bool:
+        """Say whether gradients are too large for float16."""
+
+    def overflowed(self) -> bool:
+        """Say whether gradients are too large for float16, so that the batch has to be left out."""
+
     def take_back(self) -> None:
         """Put auxiliary states back to what they were before the last backward."""
 

@@ -148,6 +148,14 @@ class PythonModule(BaseModule):
     def update(self) -> None:
         """Update nothing: there are no parameters."""
 
+    def all_updates(self) -> list[Any]:
+        """Return nothing: there are no parameters."""
+        return []
+
+    def stores(self) -> list[Any]:
+        """Return nothing: there are no parameters."""
+        return []
+
     def update_metric(self, eval_metric: Any, labels: Any, pre_sliced: bool = False, pad: int = 0) -> None:
         """Show a metric the outputs, taken for scores; nothing if the module was bound without labels.
 

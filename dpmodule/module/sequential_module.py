@@ -29,6 +29,7 @@ from .joints import (
     with_data,
 )
 from .stage import Stage, needs
+from .updates import Updates
 
 __all__ = ["SequentialModule"]
 
@@ -256,6 +257,14 @@ class SequentialModule(BaseModule):
             module.update()
 
     @override
+    def all_updates(self) -> list[Updates]:
+        return [each for module in self._modules for each in module.all_updates()]
+
+    @override
+    def stores(self) -> list[Any]:
+        return [each for module in self._modules for each in module.stores()]
+
+    @override
     def sync_contexts(self) -> None:
         for module in self._modules:
             module.sync_contexts()
@@ -322,6 +331,23 @@ class SequentialModule(BaseModule):
     @override
     def bad_gradient(self) -> str | None:
         return next(filter(None, (module.bad_gradient() for module in self._modules)), None)
+
+    @override
+    def bad_node(self) -> str | None:
+        return next(filter(None, (module.bad_node() for module in self._modules)), None)
+
+    @override
+    def overflows(self) -> bool:
+        return any(module.overflows() for module in self._modules)
+
+    @override
+    def overflowed(self) -> bool:
+        found = [module.overflowed() for module in self._modules]  # all of them are to notice
+        return any(found)
+
+    @override
+    def loss_scales(self) -> list[Any]:
+        return [each for module in self._modules for each in module.loss_scales()]
 
     @override
     def take_back(self) -> None:

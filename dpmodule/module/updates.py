@@ -11,8 +11,10 @@ from .. import kvstore as kv
 from .. import optimizer as opt
 from ..base import ArgumentError, StateError
 from ..context import Context
+from ..executor.backward import Listener
 from ..executor.sparse_arrays import all_rows, array_of
 from ..ndarray import NDArray
+from .accumulation import GradientSum, squared_norm
 from .arguments import OptimizerArguments
 from .by_hand import create_kvstore
 from .finite import GradientCheck
@@ -97,21 +99,24 @@ def make_store(
     return store, on_store
 
 
-def make_optimizer(optimizer: Any, params: Any, group: ParameterGroup, on_store: bool) -> opt.Optimizer:
+def make_optimizer(
+    optimizer: Any, params: Any, group: ParameterGroup, on_store: bool, num_workers: int = 1
+) -> opt.Optimizer:
     """Return an optimizer that knows the parameters' names.
 
     Args:
         optimizer: a name, an `Optimizer`, or a torch class, see `opt.TorchOptimizer`.
-        params: arguments for a named one or a class; rescale_grad is 1 / batch size unless given.
+        params: arguments for a named one or a class; rescale_grad is 1 / (batch size * num_workers) unless given.
         group: whose parameters it updates.
         on_store: whether it runs inside a store, where a parameter has one index for all devices.
+        num_workers: how many processes add up their gradients, each of a whole batch.
 
     Raises:
         ArgumentError: there is no such optimizer, or `params` are no arguments.
     """
     devices = 1 if on_store else len(group.contexts)
     names = {i * devices + k: name for i, name in enumerate(group.param_names) for k in range(devices)}
-    rescale = 1.0 / group.num_samples
+    rescale = 1.0 / (group.num_samples * num_workers)
     if isinstance(optimizer, str) or (callable(optimizer) and not isinstance(optimizer, opt.Optimizer)):
         is_default = params == _DEFAULT_ARGUMENTS and not isinstance(optimizer, str)
         if not isinstance(params, (Mapping, list, tuple)):
@@ -126,11 +131,16 @@ def make_optimizer(optimizer: Any, params: Any, group: ParameterGroup, on_store:
     if optimizer.rescale_grad != rescale:
         warnings.warn(
             f"the optimizer was made outside Module with rescale_grad={optimizer.rescale_grad}, which is not "
-            f"1 / batch size ({rescale}); is this intended?",
+            f"1 / batch size{' of all workers' if num_workers > 1 else ''} ({rescale}); is this intended?",
             stacklevel=6,
         )
     optimizer.idx2name = names
     return optimizer
+
+
+def _num_summed(store: Any) -> int:
+    """Return how many processes add up their gradients in a store."""
+    return store.num_workers if getattr(store, "adds_up", False) else 1
 
 
 class Updates:
@@ -142,6 +152,10 @@ class Updates:
         store: sums gradients over devices; None = every device for itself.
         updater: applies the optimizer outside the store; None = the store does it.
         parameters: names in the order in which states are numbered; None = the group's own order.
+
+    Attributes:
+        kept: gradients of batches before the last, for the next update; buckets share them.
+        scale: what the gradients of the next update are multiplied by.
 
     Source: MXNet 1.9.1 `model._update_params` and `_update_params_on_kvstore`, including the numbering of states:
     parameter i on device k of n has the index ``i * n + k``.
@@ -181,6 +195,10 @@ class Updates:
         ]
         self._row_sparse = [i for i, name in enumerate(self.names) if name in group.row_sparse_names]
         self._check: GradientCheck | None = None
+        self.kept = GradientSum()
+        self.scale = 1.0
+        self._in_store: set[str] = set()
+        self._said = 0.0
 
     @classmethod
     def install(
@@ -203,7 +221,9 @@ class Updates:
         """
         store, on_store = make_store(wanted.kvstore, group, compression_params)
         on_store = on_store and may_be_inside
-        optimizer = make_optimizer(wanted.optimizer, wanted.optimizer_params, group, on_store)
+        optimizer = make_optimizer(
+            wanted.optimizer, wanted.optimizer_params, group, on_store, _num_summed(store)
+        )
         made = cls(group, optimizer, store, None if on_store else opt.get_updater(optimizer))
         if store is not None:
             made._start(store, may_be_inside)
@@ -214,7 +234,9 @@ class Updates:
     @classmethod
     def borrow(cls, other: Updates, group: ParameterGroup) -> Updates:
         """Return updates of another group by an optimizer that is installed, with its states and store."""
-        return cls(group, other.optimizer, other.store, other.updater, other.parameters)
+        made = cls(group, other.optimizer, other.store, other.updater, other.parameters)
+        made.kept, made._in_store = other.kept, other._in_store
+        return made
 
     @property
     def kind(self) -> str:
@@ -237,8 +259,27 @@ class Updates:
     def _start(self, store: kv.KVStoreBase, writes: bool) -> None:
         """Put the parameters into the store, and bring those of the first device to all unless others write them."""
         firsts = self._declared([weights[0] for weights in self._weights])
-        for name, first, weights in zip(self.names, firsts, self._weights):
-            store.broadcast(name, first, weights if writes else [array.copy() for array in weights])
+        rows = [
+            (name, first, weights if writes else [array.copy() for array in weights])
+            for name, first, weights in zip(self.names, firsts, self._weights)
+            if name not in self._in_store
+        ]
+        if store.takes_lists and rows:
+            names, values, targets = map(list, zip(*rows))
+            store.broadcast(names, values, targets)
+        else:
+            for name, value, target in rows:
+                store.broadcast(name, value, target)
+        self._in_store.update(name for name, _, _ in rows)
+
+    def refill(self, store: kv.KVStore) -> None:
+        """Put the parameters into the store again, in place of what it has."""
+        store.replace(self.names, self._declared([weights[0] for weights in self._weights]))
+
+    def take_in(self) -> None:
+        """Put parameters into the store that were not trained when it was made."""
+        if self.store is not None:
+            self._start(self.store, self.updater is None)
 
     def _declared(self, weights: Sequence[NDArray]) -> Sequence[NDArray]:
         """Return parameters as they are declared: row-sparse ones store all rows, in the memory of the dense ones."""
@@ -247,8 +288,79 @@ class Updates:
             found[i] = array_of(all_rows(weights[i].raw), weights[i].context)
         return found
 
+    def keep(self) -> None:
+        """Keep the gradients of the last backward; the next update adds them to its own."""
+        self.kept.keep(self.names, self._grads)
+
+    def clear(self) -> None:
+        """Set the gradients of the last backward to 0, so that an update applies only what has been kept."""
+        for row in self._grads:
+            for grad in row:
+                grad[:] = 0
+
+    def squared_norm(self) -> float:
+        """Return the sum of the squares of all gradients, as the optimizer gets them before its own clipping."""
+        self.kept.give(self.names, self._grads)
+        active = self.group.active
+        store: Any = self.store
+        if _num_summed(store) > 1:
+            store.sum_up(self.names, [[row[k] for k in active] for row in self._grads])
+        total = squared_norm([[row[k] for k in active] for row in self._grads])
+        return total * (float(self.optimizer.rescale_grad) * self.scale) ** 2
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether gradients are added up over several processes."""
+        return _num_summed(self.store) > 1
+
+    @property
+    def is_held(self) -> bool:
+        """Whether the last `apply` changed nothing, as other processes asked for that."""
+        return bool(getattr(self.store, "held", False))
+
+    def say_overflow(self, overflows: bool) -> None:
+        """Tell other processes with the next `apply` whether gradients are too large here; all drop it then.
+
+        Args:
+            overflows: whether they are.
+        """
+        say = self.store.ranks.say  # type: ignore[union-attr]
+        self._said = say["overflow"]
+        say["overflow"] = max(self._said, float(overflows))
+
+    def hear_overflow(self) -> bool:
+        """Return whether gradients of the last `apply` were too large in some process, after `say_overflow`."""
+        ranks = self.store.ranks  # type: ignore[union-attr]
+        ranks.say["overflow"] = self._said
+        return bool(ranks.heard["overflow"])
+
+    def listener(self) -> Listener | None:
+        """Return what sends gradients of the next backward on as soon as they are there; `apply` has to follow.
+
+        None where they are not yet what is to be sent, or nothing could be sent early.
+        """
+        store: Any = self.store
+        if self.kept.sums or len(self.group.contexts) > 1 or not hasattr(store, "expect"):
+            return None
+        found: Listener | None = store.expect(self.names)
+        return found
+
     def apply(self) -> None:
         """Update every parameter."""
+        if self.kept.sums:
+            self.kept.give(self.names, self._grads)
+        if self.scale == 1.0:
+            self._apply()
+            return
+        scale, self.scale = self.scale, 1.0
+        rescale = self.optimizer.rescale_grad
+        self.optimizer.rescale_grad = rescale * scale
+        try:
+            self._apply()
+        finally:
+            self.optimizer.rescale_grad = rescale
+
+    def _apply(self) -> None:
         if self.store is not None:
             active = self.group.active
             used = [[row[i] for i in active] for row in self._grads]
@@ -258,6 +370,8 @@ class Updates:
             else:
                 for i, name in enumerate(self.names):
                     self.store.pushpull(name, used[i], targets[i], priority=-i)
+            if getattr(self.store, "held", False):  # other processes want this update dropped
+                return
         if self.updater is not None:
             for indices, grads, weights in self._by_device:
                 self.updater.update_all(

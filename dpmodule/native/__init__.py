@@ -87,5 +87,5 @@ def report() -> None:
     switched_off = os.environ.get("DPMODULE_NATIVE", "1") == "0"
     level = logging.INFO if switched_off else logging.WARNING
     logging.getLogger("dpmodule").log(
-        level, "streams run in Python, slower, without the native extension: %s", _HERE.error
+        level, "work is done in Python, slower, without the native extension: %s", _HERE.error
     )

@@ -27,6 +27,7 @@ int add_worker(PyObject *module);       // worker_type.cpp
 int add_counts(PyObject *module);         // counts.cpp
 int add_finite(PyObject *module);         // finite_python.cpp
 int add_groups(PyObject *module);         // groups.cpp
+int add_io(PyObject *module);             // io/io_python.cpp
 int add_lstm(PyObject *module);           // lstm_python.cpp
 int add_product(PyObject *module);        // product_python.cpp
 int add_string_handle(PyObject *module);  // string_handle.cpp
@@ -42,6 +43,7 @@ int add_pipe_reader(PyObject *module);    // pipe/reader.cpp
 int add_pipe_writer(PyObject *module);    // pipe/writer.cpp
 int add_autobatch_node(PyObject *module);      // autobatch/node_type.cpp
 int add_autobatch_function(PyObject *module);  // autobatch/function_type.cpp
+int add_autobatch_numbers(PyObject *module);   // autobatch/python_numbers.cpp
 int add_autobatch_update(PyObject *module);    // autobatch/update_functions.cpp
 int add_autobatch_engine(PyObject *module);    // autobatch/engine_type.cpp
 int add_autobatch_layers(PyObject *module);    // autobatch/layers_type.cpp

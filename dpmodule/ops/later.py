@@ -203,7 +203,7 @@ LATER: dict[str, str] = {
     _contrib_index_array _contrib_index_copy _contrib_interleaved_matmul_encdec_qk
     _contrib_interleaved_matmul_encdec_valatt _contrib_interleaved_matmul_selfatt_qk
     _contrib_interleaved_matmul_selfatt_valatt _contrib_quadratic _contrib_round_ste _contrib_sign_ste
-    _sparse__contrib_round_ste _sparse__contrib_sign_ste all_finite multi_all_finite
+    _scale_gradient _sparse__contrib_round_ste _sparse__contrib_sign_ste all_finite multi_all_finite
     """,
     "quantize": """
     _contrib_calibrate_entropy _contrib_dequantize _contrib_quantize _contrib_quantize_asym

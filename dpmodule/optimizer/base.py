@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import warnings
 from collections.abc import Iterable, Mapping, MutableMapping, Sequence
+from fnmatch import fnmatchcase
 from typing import Any, ClassVar, TypeVar
 
 import torch
@@ -183,8 +184,12 @@ class Optimizer:
         raise DeprecationWarning("set_lr_scale is gone; use set_lr_mult")
 
     def set_lr_mult(self, args_lr_mult: Mapping[Key, float]) -> None:
-        """Set learning-rate multipliers by name or index; unnamed parameters fall back to their Symbol's, or 1."""
-        self.lr_mult = {**self._symbol_multipliers("__lr_mult__"), **args_lr_mult}
+        """Set learning-rate multipliers by name or index; unnamed parameters fall back to their Symbol's, or 1.
+
+        Args:
+            args_lr_mult: multipliers; "*" in a name stands for any text, as in ``{"conv*": 0.1}``.
+        """
+        self.lr_mult = {**self._symbol_multipliers("__lr_mult__"), **self._spread(args_lr_mult)}
 
     def set_wd_mult(self, args_wd_mult: Mapping[Key, float]) -> None:
         """Set weight-decay multipliers by name or index.
@@ -193,7 +198,16 @@ class Optimizer:
         ``_gamma`` (see `decayed`), else 1.
         """
         bare = {name: 0.0 for name in self.idx2name.values() if not name.endswith(self.decayed)}
-        self.wd_mult = {**bare, **self._symbol_multipliers("__wd_mult__"), **args_wd_mult}
+        self.wd_mult = {**bare, **self._symbol_multipliers("__wd_mult__"), **self._spread(args_wd_mult)}
+
+    def _spread(self, given: Mapping[Key, float]) -> dict[Key, float]:
+        """Return multipliers with patterns replaced by the names that match them; full names go before patterns."""
+        patterns = [key for key in given if isinstance(key, str) and "*" in key]
+        names = list(self.idx2name.values()) if patterns else []
+        found: dict[Key, float] = {
+            name: given[pattern] for pattern in patterns for name in names if fnmatchcase(name, pattern)
+        }
+        return {**found, **{key: value for key, value in given.items() if key not in patterns}}
 
     def _symbol_multipliers(self, key: str) -> dict[Key, float]:
         if not self.sym_info:

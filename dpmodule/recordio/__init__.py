@@ -3,9 +3,19 @@
 from __future__ import annotations
 
 from .. import later
+from .dataset import RecordDataset
 from .files import MXIndexedRecordIO, MXRecordIO
 from .header import IRHeader, pack, pack_img, unpack, unpack_img
 
-__all__ = ["IRHeader", "MXIndexedRecordIO", "MXRecordIO", "pack", "pack_img", "unpack", "unpack_img"]
+__all__ = [
+    "IRHeader",
+    "MXIndexedRecordIO",
+    "MXRecordIO",
+    "RecordDataset",
+    "pack",
+    "pack_img",
+    "unpack",
+    "unpack_img",
+]
 
 later.publish(__name__, __all__)

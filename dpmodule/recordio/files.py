@@ -88,6 +88,25 @@ class MXRecordIO:
         self.close()
         self.open()
 
+    @property
+    def position(self) -> int:
+        """Byte offset at which the next record is read or written."""
+        return self._at
+
+    def go_to(self, position: int) -> None:
+        """Read on from a record's beginning.
+
+        Args:
+            position: its byte offset, such as `position` said before.
+
+        Raises:
+            StateError: the file is open for writing, or closed.
+        """
+        handle = self._ready(write=False)
+        if position != self._at:
+            handle.seek(position)
+            self._at = position
+
     def write(self, buf: bytes) -> None:
         """Write one record.
 
@@ -255,13 +274,11 @@ class MXIndexedRecordIO(MXRecordIO):
             StateError: the file is open for writing, or closed.
             UnknownKeyError: the index has no such key; a KeyError.
         """
-        handle = self._ready(write=False)
+        self._ready(write=False)
         at = self.idx.get(idx)
         if at is None:
             raise UnknownKeyError(f"{self.idx_path} has no key {idx!r} among its {len(self.idx)}")
-        if at != self._at:
-            handle.seek(at)
-            self._at = at
+        self.go_to(at)
 
     def tell(self) -> int:
         """Return how many bytes have been written.

@@ -6,15 +6,17 @@ import bisect
 import logging
 import random
 from collections import Counter
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from .. import generators, later
 from .. import ndarray as nd
-from ..base import ArgumentError, dtype_name
+from ..base import ArgumentError, StateError, dtype_name
 from ..io import DataBatch, DataDesc, DataIter
+from ..io.iterator import check_state
+from ..io.parts import check_part
 from ..ndarray import NDArray
 
 __all__ = ["BucketSentenceIter", "encode_sentences"]
@@ -93,9 +95,13 @@ class BucketSentenceIter(DataIter):
         label_name: name of the labels.
         dtype: element type of both.
         layout: "NT" for batch first, "TN" for time first; axes after these two are taken as MXNet takes them, unused.
+        num_parts: number of parts that the sentences are split into, one for each of several processes.
+        part_index: which part to read: of each bucket's sentences those of numbers part_index, part_index + num_parts,
+            ...; every sentence is in one part, and the parts of a bucket differ by one sentence at most. Buckets are
+            chosen by all sentences.
 
     Raises:
-        ArgumentError: layout, buckets or batch_size do not fit.
+        ArgumentError: layout, buckets or batch_size do not fit, or there is no such part.
 
     Example:
         >>> it = mx.rnn.BucketSentenceIter([[1, 2], [3, 4]], batch_size=2, buckets=[3], invalid_label=0)
@@ -116,8 +122,12 @@ class BucketSentenceIter(DataIter):
         label_name: str = "softmax_label",
         dtype: Any = "float32",
         layout: str = "NT",
+        *,
+        num_parts: int = 1,
+        part_index: int = 0,
     ) -> None:
         super().__init__()
+        check_part("BucketSentenceIter", num_parts, part_index)
         if isinstance(batch_size, bool) or not isinstance(batch_size, (int, np.integer)) or batch_size < 1:
             raise ArgumentError(f"BucketSentenceIter: batch_size is {batch_size!r}, expected a number from 1")
         if layout.find("N") not in (0, 1):
@@ -133,16 +143,42 @@ class BucketSentenceIter(DataIter):
         self.layout = layout
         self.major_axis = layout.find("N")
         self.default_bucket_key = max(self.buckets)
-        self.data = self._padded(sentences)
-        self.idx = [
-            (i, start)
-            for i, rows in enumerate(self.data)
-            for start in range(0, len(rows) - batch_size + 1, batch_size)
-        ]
         self.nddata: list[NDArray] = []
         self.ndlabel: list[NDArray] = []
         self.curr_idx = 0
+        self._part = [0, 1]
+        self._take(self._padded(sentences), num_parts, part_index)
+
+    def _take(self, rows_of_buckets: list[np.ndarray[Any, Any]], num_parts: int, part_index: int) -> None:
+        """Read one part of each bucket's rows, and begin an epoch."""
+        self._part, self.num_parts = [part_index, num_parts], num_parts
+        self.data = [rows[part_index::num_parts].copy() for rows in rows_of_buckets]
+        for size, rows in zip(self.buckets, self.data, strict=True):
+            if 0 < len(rows) < self.batch_size:
+                logging.warning(
+                    "bucket %d has %d sentences, too few for a batch of %d", size, len(rows), self.batch_size
+                )
+        self.idx = [
+            (i, start)
+            for i, rows in enumerate(self.data)
+            for start in range(0, len(rows) - self.batch_size + 1, self.batch_size)
+        ]
+        self._orders = [np.arange(len(rows)) for rows in self.data]
         self.reset()
+
+    def take_part(self, num_parts: int, part_index: int) -> None:
+        """Read only every num_parts-th sentence of each bucket from now on; see `DataIter.take_part`."""
+        check_part("BucketSentenceIter", num_parts, part_index)
+        if self._part[1] > 1:
+            raise StateError(f"BucketSentenceIter: it reads part {self._part[0]} of {self._part[1]} already")
+        self._put_back()
+        self._take(self.data, num_parts, part_index)
+
+    def _put_back(self) -> None:
+        """Bring the rows of each bucket back into the order they came in."""
+        for rows, order in zip(self.data, self._orders, strict=True):
+            rows[np.array(order)] = rows.copy()
+            order[:] = np.arange(len(rows))
 
     def _padded(self, sentences: Sequence[Sequence[int]]) -> list[np.ndarray[Any, Any]]:
         """Return one array of padded sentences for each bucket, and log what is left out."""
@@ -158,10 +194,6 @@ class BucketSentenceIter(DataIter):
             logging.warning("discarded %d sentences longer than the largest bucket.", too_long)
         arrays = []
         for size, mine in zip(self.buckets, rows, strict=True):
-            if 0 < len(mine) < self.batch_size:
-                logging.warning(
-                    "bucket %d has %d sentences, too few for a batch of %d", size, len(mine), self.batch_size
-                )
             array = np.full((len(mine), size), self.invalid_label, dtype=self.dtype)
             for row, sentence in zip(array, mine, strict=True):
                 row[: len(sentence)] = sentence
@@ -188,13 +220,50 @@ class BucketSentenceIter(DataIter):
         host = generators.host()
         # Python's own generator orders the batches as long as nobody has called mx.random.seed, as in MXNet
         (random if host is np.random else host).shuffle(self.idx)
+        for rows, order in zip(self.data, self._orders, strict=True):
+            step = np.arange(len(rows))
+            host.shuffle(step)
+            rows[:], order[:] = rows[step], order[step]
+        self._load()
+
+    def _load(self) -> None:
+        """Make arrays of the rows and of their next words."""
         self.nddata, self.ndlabel = [], []
         for rows in self.data:
-            host.shuffle(rows)
             labels = np.full_like(rows, self.invalid_label)
             labels[:, :-1] = rows[:, 1:]
             self.nddata.append(nd.array(rows, dtype=self.dtype))
             self.ndlabel.append(nd.array(labels, dtype=self.dtype))
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the order of sentences and batches, and where the iterator stands in it."""
+        return {
+            **self._facts(),
+            "curr_idx": self.curr_idx,
+            "idx": np.array(self.idx, np.int64).reshape(-1, 2),
+            "orders": [order.copy() for order in self._orders],
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go on from where another iterator like this stood; see `DataIter.load_state_dict`."""
+        check_state(self, state, **self._facts())
+        self._put_back()
+        for rows, order, wanted in zip(self.data, self._orders, state["orders"], strict=True):
+            order[:] = wanted
+            rows[:] = rows[order]
+        self.idx = [(int(bucket), int(start)) for bucket, start in np.asarray(state["idx"])]
+        self.curr_idx = state["curr_idx"]
+        self._load()
+
+    def _facts(self) -> dict[str, Any]:
+        """Return what an iterator has to be like to go on from this one's state."""
+        return {
+            "kind": type(self).__name__,
+            "batch_size": self.batch_size,
+            "buckets": list(self.buckets),
+            "sentences": [len(rows) for rows in self.data],
+            "part": self._part,
+        }
 
     def next(self) -> DataBatch:
         """Return the next batch; its `bucket_key` is the length it is padded to.

@@ -333,7 +333,7 @@ def test_a_stopped_worker_is_stuck():
 
 
 def test_a_thread_that_hangs_is_stuck():
-    world, _ = hogwild(Misbehaves, how="hang", hogwild_timeout_s=0.1, hang_s=0.6, hogwild_mode="thread")
+    world, _ = hogwild(Misbehaves, how="hang", hogwild_timeout_s=0.1, hang_s=3, hogwild_mode="thread")
     with pytest.raises(WorkerStuck, match=r"(?s)worker 0.*a thread.*in hang"):
         epoch(world)
     world.shutdown()

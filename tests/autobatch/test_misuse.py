@@ -9,6 +9,7 @@ import pytest
 
 import dpmodule.autobatch as dy
 from dpmodule.autobatch.ops.spec import names
+from helpers.described import add_right_calls
 from helpers.misuse import INTERNAL, RIGHT, Runner, are_alike, right_calls, wrong_calls
 from helpers.programs import run_program
 
@@ -37,6 +38,8 @@ ONCE_DIFFERENT = [
     "X(3) + None",
 ]
 """What one engine took or refused in other words, or raised an error of torch's."""
+
+add_right_calls()
 
 
 @pytest.fixture(autouse=True)
@@ -83,8 +86,10 @@ def test_both_engines_refuse_very_many_alike():
 PROGRAM = """
 import json
 import dpmodule.autobatch as dy
+from helpers.described import add_right_calls
 from helpers.misuse import Runner, right_calls, wrong_calls
 
+add_right_calls()
 runner = Runner(dy)
 calls = [*{more!r}, *right_calls(), *wrong_calls({count}, seed={seed})]
 print(json.dumps([runner.run(call)[:2] for call in calls]))

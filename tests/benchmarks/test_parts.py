@@ -97,9 +97,28 @@ def test_quick_forms_of_the_parts_that_are_done_soon(tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.timeout(180)
+def test_quick_form_of_the_part_about_data(tmp_path):
+    text = quick(tmp_path, "data")
+    for line in (
+        "against torch DataLoader |",
+        "against np.loadtxt |",
+        "| pandas.read_csv |",
+        "| one thread |",
+    ):
+        assert line in text
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(180)
 def test_quick_forms_of_the_other_parts(tmp_path):
-    text = quick(tmp_path, "bucketing", "contexts", "ops", "cuda", "interop")
-    for line in ("| a switch |", "fit, two contexts | ", "`nd.relu(x)`", "safetensors load, 256 MB"):
+    text = quick(tmp_path, "bucketing", "contexts", "runs", "ops", "cuda", "interop")
+    for line in (
+        "| a switch |",
+        "fit, two contexts | ",
+        "fit, accumulate=4 | ",
+        "`nd.relu(x)`",
+        "safetensors load, 256 MB",
+    ):
         assert line in text
 
 

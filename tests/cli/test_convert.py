@@ -239,12 +239,16 @@ def lenet():
     return mx.sym.SoftmaxOutput(net, name="softmax")
 
 
-def test_around_the_kinds_of_others(here, capsys):
+OTHERS = ["lenet", "a.onnx", "folder/", "b.pt2", "c.safetensors", "d.onnx", "back"]
+TWICE = [*OTHERS[:-1], "e.pt2", "f.onnx", "back"]
+
+
+@pytest.mark.parametrize("way", [OTHERS, pytest.param(TWICE, marks=pytest.mark.slow)], ids=["once", "twice"])
+def test_around_the_kinds_of_others(way, here, capsys):
     module = mx.mod.Module(lenet())
     module.bind([("data", (4, 1, 8, 8))], [("softmax_label", (4,))])
     module.init_params(mx.init.Xavier())
     module.save_checkpoint("lenet", 1)
-    way = ["lenet", "a.onnx", "folder/", "b.pt2", "c.safetensors", "d.onnx", "e.pt2", "f.onnx", "back"]
     for source, target in zip(way, way[1:]):
         shape = ("--shape", "data:1,1,8,8") if source == "lenet" else ()
         assert convert(source, target, *shape) == 0, (source, target, capsys.readouterr().err)

@@ -24,7 +24,7 @@ TAKEN = {  # of these, what options take, or look at when the data have been rea
     "--dropout": ["0"],
     "train-files --validation": SENSELESS[:-2],
 }
-REQUIRED = {"convert": ["in", "out"]}
+REQUIRED = {"convert": ["in", "out"], "im2rec": ["folder", "out"]}
 
 
 def commands():
@@ -72,7 +72,10 @@ def test_every_option_tells_its_default():
         (["fit", "--lr"], "argument --lr: expected one argument"),
         (["fit", "--optimizer", "sdg"], "'sdg', expected one of adadelta, adagrad, adam"),
         (["fit", "--optimizer", "torchoptimizer"], "'torchoptimizer', expected one of adadelta"),
-        (["fit", "--kvstore", "dist_sync"], "'dist_sync', expected local, device or none"),
+        (
+            ["fit", "--kvstore", "dist_magic"],
+            "'dist_magic', expected local, device, dist_sync, dist_async or none",
+        ),
         (["fit", "--kvstore", "nccl"], "'nccl'"),
         (["fit", "--contexts", "gpu(99)"], "gpu(99) does not exist"),
         (["fit", "--data", "."], "'.', expected a file; this is a folder"),

@@ -13,7 +13,8 @@ AUTOBATCH = sorted((FOLDER / "autobatch").glob("*.py"))
 HOGWILD = sorted((FOLDER / "hogwild").glob("*.py"))
 AGENTS = sorted((FOLDER / "agents").glob("*.py"))
 INTEROP = sorted((FOLDER / "interop").glob("*.py"))
-EXAMPLES = [*sorted(FOLDER.glob("*.py")), *STREAMS, *AUTOBATCH, *HOGWILD, *AGENTS, *INTEROP]
+DISTRIBUTED = sorted((FOLDER / "distributed").glob("*.py"))
+EXAMPLES = [*sorted(FOLDER.glob("*.py")), *STREAMS, *AUTOBATCH, *HOGWILD, *AGENTS, *INTEROP, *DISTRIBUTED]
 
 
 def run_short_form(path, tmp_path, *options, **changes):

@@ -5,7 +5,16 @@ import os
 import threading
 import time
 
-__all__ = ["SOON_S", "await_gone", "mostly_within", "resident_bytes", "resources", "running", "until"]
+__all__ = [
+    "SOON_S",
+    "await_gone",
+    "is_others",
+    "mostly_within",
+    "resident_bytes",
+    "resources",
+    "running",
+    "until",
+]
 
 SOON_S = 10.0
 """What takes a second at most may take as long as this where processes wait for each other; what hangs takes longer."""
@@ -42,7 +51,7 @@ def mostly_within(goal_s, times):
     assert max(times) < SOON_S
 
 
-def _is_others(name):
+def is_others(name):
     """Say whether shared memory belongs to a process that runs, and is neither this one nor below it."""
     numbers = [part for part in name.split("_") if part.isdigit()]
     if not name.startswith("torch_") or not numbers or not running(numbers[0]):
@@ -67,7 +76,7 @@ def resources():
         "fds": len(os.listdir("/proc/self/fd")),
         "threads": threading.active_count(),
         "children": len(pids),
-        "shm": sorted(name for name in os.listdir("/dev/shm") if not _is_others(name)),
+        "shm": sorted(name for name in os.listdir("/dev/shm") if not is_others(name)),
     }
 
 

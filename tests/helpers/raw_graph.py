@@ -10,7 +10,7 @@ import weakref
 
 import torch
 
-from dpmodule.autobatch.native_names import BINARY, OP, REDUCTIONS, UNARY
+from dpmodule.autobatch.native_names import BINARY, OP, REDUCTION, UNARY
 from dpmodule.autobatch.storage import LookupStorage, ParameterStorage
 
 OF_ONE = {
@@ -132,11 +132,11 @@ class RawGraph:
         return node
 
     def one(self, name, x, number=0.0):
-        node = self.machine.kernel(OP["unary"], UNARY.index(name), (x,), number)
+        node = self.machine.kernel(OP["unary"], UNARY[name], (x,), number)
         return self.keep(node, [x], lambda x: OF_ONE[name](x, number))
 
     def two(self, name, x, y):
-        node = self.machine.kernel(OP["binary"], BINARY.index(name), (x, y))
+        node = self.machine.kernel(OP["binary"], BINARY[name], (x, y))
         return self.keep(node, [x, y], OF_TWO[name])
 
     def affine(self, bias, *terms):
@@ -188,7 +188,7 @@ class RawGraph:
         return self.keep(node, [x], compute)
 
     def along(self, name, x, axis):
-        node = self.machine.kernel(OP["reduction"], REDUCTIONS.index(name), (x,), 0.0, 2 << axis)
+        node = self.machine.kernel(OP["reduction"], REDUCTION[name], (x,), 0.0, 2 << axis)
         return self.keep(node, [x], lambda x: ALONG[name](x, axis))
 
     def softmax(self, x, log=False):

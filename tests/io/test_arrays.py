@@ -246,7 +246,7 @@ def test_getters_agree_with_next():
             while one.iter_next():
                 got.append([one.getdata()[0].asnumpy()[:, 0].tolist(), one.getlabel()[0].asnumpy().tolist()])
                 got[-1].append(one.getpad())
-                assert one.getindex() is None
+                assert x[one.getindex(), 0].tolist() == got[-1][0]
             assert got == [described(batch) for batch in two]
             assert not one.iter_next()
             one.reset()

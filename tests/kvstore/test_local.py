@@ -190,8 +190,7 @@ def test_stored_values_are_apart_from_what_came_and_went(store):
 @pytest.mark.parametrize(
     ("name", "error", "message"),
     [
-        ("dist_sync", ArgumentError, "not built yet"),
-        ("dist_device_async", ArgumentError, "not built yet"),
+        ("dist_device_async", ArgumentError, "expected one of local, .*dist_async"),
         ("nonsense", ArgumentError, "expected one of local, "),
         (3, DTypeError, "expected a name"),
         (None, DTypeError, "expected a name"),

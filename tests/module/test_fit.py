@@ -384,7 +384,7 @@ def test_an_empty_batch_is_named(contexts):
 
 @pytest.mark.parametrize(
     ("options", "message"),
-    [({}, "num_epoch is missing"), ({"num_epoch": 1, "on_nonfinite": "skip"}, "on_nonfinite is 'skip'")],
+    [({}, "num_epoch is missing"), ({"num_epoch": 1, "on_nonfinite": "stop"}, "on_nonfinite is 'stop'")],
 )
 def test_fit_refuses_bad_options(options, message):
     with pytest.raises(ArgumentError, match=message):

@@ -579,8 +579,8 @@ def test_unknown_optimizer_and_kvstore_are_named():
     mod = ready(contexts=TWO)
     with pytest.raises(ArgumentError, match="unknown optimizer 'sdg'"):
         mod.init_optimizer(optimizer="sdg")
-    with pytest.raises(ArgumentError, match="kvstore 'dist_sync' is not available"):
-        mod.init_optimizer(kvstore="dist_sync")
+    with pytest.raises(ArgumentError, match="kvstore 'dist_magic' is not available"):
+        mod.init_optimizer(kvstore="dist_magic")
 
 
 def test_multipliers_of_variables_reach_the_optimizer():

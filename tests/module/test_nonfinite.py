@@ -72,9 +72,8 @@ def test_gradients_that_are_nan_change_nothing(make, kvstore, contexts):
     with pytest.raises(NonFiniteError) as caught:
         module.fit(data, num_epoch=1, kvstore=kvstore)
     assert "the gradient of '" in str(caught.value)
-    assert "is not finite in batch 0 of epoch 0; the parameters are those before this batch" in str(
-        caught.value
-    )
+    assert "is not finite in batch 0 of epoch 0 (samples 0, 1, 2, 3, 4, 5, 6, 7); " in str(caught.value)
+    assert "; the parameters are those before this batch" in str(caught.value)
     after = values(module)
     assert any("moving" in name for name in before)
     for name, value in before.items():
@@ -88,7 +87,10 @@ def test_it_is_said_when_parameters_were_spoilt_before(caplog):
     module = mx.mod.Module(spoiling(norm=False))
     with caplog.at_level(logging.WARNING):
         module.fit(batches(), num_epoch=1, initializer=mx.init.Xavier(), on_nonfinite="warn")
-    assert "is not finite in batch 0 of epoch 0; training goes on, and may spoil" in caplog.text
+    assert (
+        "is not finite in batch 0 of epoch 0 (samples 0, 1, 2, 3, 4, 5, 6, 7); training goes on, and may spoil"
+        in caplog.text
+    )
     with pytest.raises(
         NonFiniteError, match=r"before this batch, too, there were .* not finite in low_weight, low_bias"
     ):
@@ -196,3 +198,55 @@ def test_infinite_outputs_may_be_meant(caplog):
     module.init_params()
     assert np.isinf(module.predict(data).asnumpy()).any()
     assert caplog.text == ""
+
+
+def rooted():
+    """A network that takes a logarithm in its midst."""
+    net = S.FullyConnected(S.Variable("data"), num_hidden=4, name="low")
+    net = S.Dropout(S.log(net, name="logarithm"), p=0.3)
+    return S.SoftmaxOutput(S.FullyConnected(net, num_hidden=2, name="top"), name="softmax")
+
+
+def rooted_chain():
+    module = mx.mod.SequentialModule()
+    module.add(
+        mx.mod.Module(S.FullyConnected(S.Variable("data"), num_hidden=4, name="low"), label_names=None)
+    )
+    net = S.FullyConnected(S.log(S.Variable("data"), name="logarithm"), num_hidden=2)
+    net = mx.mod.Module(S.SoftmaxOutput(net, name="softmax"))
+    return module.add(net, take_labels=True, auto_wiring=True)
+
+
+ROOTED = {
+    "one": lambda: mx.mod.Module(rooted()),
+    "two": lambda: mx.mod.Module(rooted(), context=[mx.cpu(0), mx.cpu(1)]),
+    "buckets": lambda: mx.mod.BucketingModule(
+        lambda key: (rooted(), ["data"], ["softmax_label"]), default_bucket_key=1
+    ),
+    "chain": rooted_chain,
+}
+
+
+@pytest.mark.parametrize("kind", ROOTED)
+def test_the_node_where_it_begins_is_named(kind):
+    with pytest.raises(NonFiniteError, match="from 'logarithm_output' on; the parameters are those before"):
+        ROOTED[kind]().fit(BucketBatches(X, Y, 8), num_epoch=1, initializer=mx.init.Xavier())
+
+
+def test_data_that_are_not_finite_are_named():
+    spoilt = X.copy()
+    spoilt[9, 1] = np.inf
+    with pytest.raises(NonFiniteError, match=r"in batch 1 of epoch 0 .*, from 'data' on"):
+        mx.mod.Module(
+            S.SoftmaxOutput(S.FullyConnected(S.Variable("data"), num_hidden=2), name="softmax")
+        ).fit(batches(spoilt), num_epoch=1)
+
+
+def test_looking_for_the_node_draws_no_numbers():
+    def drawn(**options):
+        mx.random.seed(3)
+        module = mx.mod.Module(rooted())
+        module.fit(batches(), num_epoch=1, initializer=mx.init.Xavier(), **options)
+        return mx.nd.random.uniform(shape=(3,)).asnumpy()
+
+    np.testing.assert_array_equal(drawn(on_nonfinite="skip"), drawn(on_nonfinite="ignore"))

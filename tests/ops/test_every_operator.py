@@ -26,6 +26,7 @@ NOT_THE_DERIVATIVE = {
     "_contrib_hawkesll": "its second output, the state, has no gradient (first output: cases/contrib.py)",
     "_contrib_round_ste": "passes the gradient straight through",
     "_contrib_sign_ste": "passes the gradient straight through",
+    "_scale_gradient": "scales the gradient",
     "_linalg_potrf": "reads one triangle of a symmetric matrix and has a symmetric gradient",
     "_linalg_syevd": "reads one triangle of a symmetric matrix and has a symmetric gradient",
 }

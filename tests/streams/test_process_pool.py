@@ -24,7 +24,7 @@ from dpmodule.streams.errors import (
 )
 from helpers import child_targets
 from helpers.child_targets import worker_job
-from helpers.processes import SOON_S, mostly_within, resources, running
+from helpers.processes import SOON_S, mostly_within, resources, running, until
 
 # Python 3.12 warns of what these tests do on purpose
 pytestmark = pytest.mark.filterwarnings("ignore:.*multi-threaded.*:DeprecationWarning")
@@ -170,8 +170,7 @@ def test_a_killed_worker_fails_the_pool(run, moment):
             await (await pool.assign_job(1))
             if moment == "idle":
                 kill(pids[0])
-                await asyncio.sleep(0.1)
-                assert pool.die_mode
+                await asyncio.to_thread(until, lambda: pool.die_mode)
                 await pool.assign_job(2)
             futures = [await pool.assign_job(30, "sleep") for _ in range(2)]
             await asyncio.sleep(0.1)

@@ -16,12 +16,9 @@ from ..given import below_one, flag
 from ..parameters import Parameters
 from ..state import state as shared
 from ..whole import TOO_LARGE, whole
-from .state import Layers, RNNState
+from .state import Layers, Mask, RNNState
 
 __all__ = ["Mask", "RNNBuilder", "made_from"]
-
-Mask = tuple[Expression | None, Expression | None]
-"""What inputs and outputs of a layer are multiplied with; None for nothing."""
 
 
 class RNNBuilder:

@@ -3,20 +3,56 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from ... import native
 from ..errors import ArgumentError, ForeignValueError, StaleExpressionError, user_line
 from ..expression import Expression, listed, node_of
 from ..state import state as shared
 
-if TYPE_CHECKING:
-    from .rnn import RNNBuilder
-
-__all__ = ["Layers", "RNNState", "StackedRNNState"]
+__all__ = ["Layers", "Mask", "RNNState", "StackedRNNState"]
 
 Layers = tuple[tuple[Expression, ...], ...]
 """The states of all layers: for each, (output,) or (output, memory)."""
+
+Mask = tuple[Expression | None, Expression | None]
+"""What inputs and outputs of a layer are multiplied with; None for nothing."""
+
+
+class Network(Protocol):
+    """A recurrent network, as its states know it.
+
+    Attributes:
+        layers: how many it has.
+        has_memory: whether the state of a layer is (output, memory), not (output,).
+        cells: what native code needs to add steps itself.
+    """
+
+    layers: int
+    has_memory: ClassVar[bool]
+    cells: Any
+
+    def refresh(self) -> None:
+        """Make sure that its expressions belong to the graph under construction."""
+
+    def layers_of(self, vecs: Sequence[Expression]) -> Layers:
+        """Turn memories and outputs of all layers into states of layers."""
+
+    def zero_layers(self) -> Layers:
+        """Return the states of layers before anything was read."""
+
+    def masks(self, x: Expression) -> list[Mask]:
+        """Return what inputs and outputs of layers are multiplied with; draw it before the first input of a sequence.
+
+        Args:
+            x: an input.
+        """
+
+    def step(self, before: Layers, x: Expression) -> Layers:
+        """Compute all layers at one position."""
+
+    def run(self, before: Layers, xs: Iterable[Expression]) -> list[Expression]:
+        """Compute all layers at several positions; return the outputs."""
 
 
 class _PlainState:
@@ -24,7 +60,7 @@ class _PlainState:
 
     __slots__ = ("_builder", "_cells", "_layers", "_previous", "_version")
 
-    _builder: RNNBuilder
+    _builder: Network
     _cells: Any
     _layers: Layers
     _previous: RNNState | None
@@ -74,7 +110,7 @@ class RNNState(_Base):
 
     __slots__ = ()
 
-    def __init__(self, builder: RNNBuilder, layers: Layers = (), previous: RNNState | None = None) -> None:
+    def __init__(self, builder: Network, layers: Layers = (), previous: RNNState | None = None) -> None:
         self._builder, self._layers, self._previous = builder, layers, previous
         self._cells = builder.cells
         self._version = shared.graph.version
@@ -145,7 +181,7 @@ class RNNState(_Base):
         """Return the state before the last input."""
         return self._previous
 
-    def b(self) -> RNNBuilder:
+    def b(self) -> Network:
         """Return the network."""
         return self._builder
 

@@ -47,8 +47,7 @@ FEW = 4
 
 def _are_alike(xs: Sequence[Any]) -> bool:
     """Say whether all operands are computed nodes of one shape."""
-    found: bool = state.graph.are_alike([node_of(x) for x in xs])
-    return found
+    return state.graph.are_alike([node_of(x) for x in xs])
 
 
 def _fold(

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from ..errors import ArgumentError, user_line
-from ..expression import Expression, apply, single
+from ..expression import Expression, apply
 from ..fast import fast
 from ..given import number
-from ..ops.spec import Op
-from ..ops.unary import ARGMAX, ELU, NOBACKPROP, ROUNDING, SCALE_GRADIENT, SILU, UNARY
+from ..ops.unary import ARGMAX, NOBACKPROP, ROUNDING, SCALE_GRADIENT, UNARY
+from .recorded import function_of
 
 __all__ = [
     "abs",
@@ -48,72 +46,34 @@ __all__ = [
     "tanh",
 ]
 
-
-def _face(name: str, op: Op, text: str) -> Callable[[Expression], Expression]:
-    """Make the function of an operation that takes one expression and nothing else."""
-    found = single(op)
-    found.__name__ = found.__qualname__ = name
-    found.__doc__ = f"{text}\n\nArgs:\n    x: the operand."
-    return found
-
-
-def _plain(name: str, text: str) -> Callable[[Expression], Expression]:
-    found = _face(name, UNARY[name], text)
-    return fast(name, found)
-
-
-tanh = _plain("tanh", "Compute the hyperbolic tangent of every element.")
-logistic = _plain("logistic", "Compute 1 / (1 + exp(-x)) of every element.")
-rectify = _plain("rectify", "Compute max(x, 0) of every element.")
-exp = _plain("exp", "Compute e to the power of every element.")
-log = _plain("log", "Compute the natural logarithm of every element.")
-sqrt = _plain("sqrt", "Compute the square root of every element.")
-square = _plain("square", "Compute the square of every element.")
-cube = _plain("cube", "Compute the third power of every element.")
-abs = _plain("abs", "Compute the absolute value of every element.")
-sin = _plain("sin", "Compute the sine of every element, in radians.")
-cos = _plain("cos", "Compute the cosine of every element, in radians.")
-tan = _plain("tan", "Compute the tangent of every element, in radians.")
-asin = _plain("asin", "Compute the inverse sine of every element.")
-acos = _plain("acos", "Compute the inverse cosine of every element.")
-atan = _plain("atan", "Compute the inverse tangent of every element.")
-sinh = _plain("sinh", "Compute the hyperbolic sine of every element.")
-cosh = _plain("cosh", "Compute the hyperbolic cosine of every element.")
-asinh = _plain("asinh", "Compute the inverse hyperbolic sine of every element.")
-acosh = _plain("acosh", "Compute the inverse hyperbolic cosine of every element.")
-atanh = _plain("atanh", "Compute the inverse hyperbolic tangent of every element.")
-erf = _plain("erf", "Compute the error function of every element.")
-softsign = _plain("softsign", "Compute x / (1 + |x|) of every element.")
-log_sigmoid = _plain("log_sigmoid", "Compute the logarithm of the logistic function of every element.")
-lgamma = _plain("lgamma", "Compute the logarithm of the gamma function of every element.")
-selu = _plain("selu", "Compute the scaled exponential linear unit of every element (Klambauer et al., 2017).")
-nobackprop = fast("nobackprop", _face("nobackprop", NOBACKPROP, "Pass the value on, and no gradient back."))
-
-
-def elu(x: Expression, alpha: float = 1.0) -> Expression:
-    """Compute x above 0 and alpha * (exp(x) - 1) below, of every element.
-
-    Args:
-        x: the operand.
-        alpha: the negative of the limit far below 0.
-    """
-    return apply(ELU, (x,), (number(alpha, "elu: alpha"),))
-
-
-elu = fast("elu", elu)
-
-
-def silu(x: Expression, beta: float = 1.0) -> Expression:
-    """Compute x * logistic(beta * x) of every element, also known as swish.
-
-    Args:
-        x: the operand.
-        beta: see above.
-    """
-    return apply(SILU, (x,), (number(beta, "silu: beta"),))
-
-
-silu = fast("silu", silu)
+tanh = function_of(UNARY["tanh"])
+logistic = function_of(UNARY["logistic"])
+rectify = function_of(UNARY["rectify"])
+exp = function_of(UNARY["exp"])
+log = function_of(UNARY["log"])
+sqrt = function_of(UNARY["sqrt"])
+square = function_of(UNARY["square"])
+cube = function_of(UNARY["cube"])
+abs = function_of(UNARY["abs"])
+sin = function_of(UNARY["sin"])
+cos = function_of(UNARY["cos"])
+tan = function_of(UNARY["tan"])
+asin = function_of(UNARY["asin"])
+acos = function_of(UNARY["acos"])
+atan = function_of(UNARY["atan"])
+sinh = function_of(UNARY["sinh"])
+cosh = function_of(UNARY["cosh"])
+asinh = function_of(UNARY["asinh"])
+acosh = function_of(UNARY["acosh"])
+atanh = function_of(UNARY["atanh"])
+erf = function_of(UNARY["erf"])
+softsign = function_of(UNARY["softsign"])
+log_sigmoid = function_of(UNARY["log_sigmoid"])
+lgamma = function_of(UNARY["lgamma"])
+selu = function_of(UNARY["selu"])
+elu = function_of(UNARY["elu"])
+silu = function_of(UNARY["silu"])
+nobackprop = function_of(NOBACKPROP)
 
 
 def scale_gradient(x: Expression, lambd: float = 1.0) -> Expression:

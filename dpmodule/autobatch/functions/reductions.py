@@ -11,6 +11,7 @@ from ..given import flag
 from ..ops import reduce
 from ..state import state
 from ..whole import TOO_LARGE, one_or_several, whole
+from .recorded import function_of
 
 __all__ = [
     "cumsum",
@@ -69,24 +70,6 @@ def _axes(d: int | Sequence[int]) -> tuple[int, ...]:
 
 def _all(x: Expression) -> tuple[int, ...]:
     return tuple(range(len(state.graph.dim(node_of(x)).d)))
-
-
-def sum_elems(x: Expression) -> Expression:
-    """Sum all elements; of a minibatch, of each of its elements.
-
-    Args:
-        x: the operand.
-    """
-    return apply(reduce.SUM_ELEMS, (x,))
-
-
-def sum_batches(x: Expression) -> Expression:
-    """Sum the elements of the minibatch.
-
-    Args:
-        x: the operand.
-    """
-    return apply(reduce.SUM_BATCHES, (x,))
 
 
 def sum_dim(x: Expression, d: int | Sequence[int], b: bool = False, n: int = 0) -> Expression:
@@ -225,26 +208,8 @@ def cumsum(x: Expression, d: int = 0) -> Expression:
     return apply(reduce.CUMSUM, (x,), (whole(d, "d"),))
 
 
-def squared_norm(x: Expression) -> Expression:
-    """Compute the sum of squares of all elements.
-
-    Args:
-        x: the operand.
-    """
-    return apply(reduce.SQUARED_NORM, (x,))
-
-
-def l2_norm(x: Expression) -> Expression:
-    """Compute the root of the sum of squares of all elements.
-
-    Args:
-        x: the operand.
-    """
-    return apply(reduce.L2_NORM, (x,))
-
-
-sum_elems = fast("sum_elems", sum_elems)
-squared_norm = fast("squared_norm", squared_norm)
+sum_elems = function_of(reduce.SUM_ELEMS)
+squared_norm = function_of(reduce.SQUARED_NORM)
 sum_dim = fast("sum_dim", sum_dim)
 mean_dim = fast("mean_dim", mean_dim)
 max_dim = fast("max_dim", max_dim)
@@ -256,6 +221,6 @@ moment_elems = fast("moment_elems", moment_elems)
 moment_batches = fast("moment_batches", moment_batches)
 std_dim = fast("std_dim", std_dim)
 std_elems = fast("std_elems", std_elems)
-l2_norm = fast("l2_norm", l2_norm)
-sum_batches = fast("sum_batches", sum_batches)
+l2_norm = function_of(reduce.L2_NORM)
+sum_batches = function_of(reduce.SUM_BATCHES)
 mean_batches = fast("mean_batches", mean_batches)

@@ -10,9 +10,12 @@ from typing import Any
 
 import torch
 
+from ..native_machine import Machine
+from ..native_names import OP, REDUCTION
+from .kernels import binary, plain
 from .spec import Call, Dim, declare, fail, same_batch, target
 
-__all__ = ["aligned", "broadcast", "reduced"]
+__all__ = ["aligned", "broadcast", "max_kernel", "reduced"]
 
 Tensor = torch.Tensor
 
@@ -199,12 +202,32 @@ def _colwise(call: Call, x: Tensor, y: Tensor) -> Tensor:
     return x + aligned(y, call.dims[1], len(call.dims[0].d))
 
 
-SUM = declare("sum", _shape("sum"), _sum, _sum_grad)
-MINUS = declare("subtract", _shape("subtract"), _minus, _minus_grad)
-CMULT = declare("cmult", _shape("cmult"), _cmult, _cmult_grad)
-CDIV = declare("cdiv", _cdiv_shape, _cdiv, _cdiv_grad)
-POW = declare("pow", _power_shape, _power)
-MAX = declare("max", _equal_shape("max"), _maximum, _maximum_grad)
-MIN = declare("min", _equal_shape("min"), _minimum, _minimum_grad)
-LOGSUMEXP = declare("logsumexp", _equal_shape("logsumexp"), _logsumexp, _logsumexp_grad)
-COLWISE_ADD = declare("colwise_add", _colwise_shape, _colwise)
+def _sum_kernel(engine: Machine, attrs: tuple[Any, ...], args: tuple[int, ...], aux: Any) -> int:
+    return engine.kernel(OP["binary" if len(args) == 2 else "sum"], 0, args)
+
+
+def max_kernel(engine: Machine, attrs: tuple[Any, ...], args: tuple[int, ...], aux: Any) -> int:
+    """Add a node of the maxima of operands; see `native_machine.Maker`."""
+    if len(args) == 2:
+        return _TWO_MAXIMA(engine, attrs, args, aux)
+    return engine.kernel(OP["sum"], REDUCTION["max_dim"], args)
+
+
+_TWO_MAXIMA = binary("max")
+
+
+def _logsumexp_kernel(engine: Machine, attrs: tuple[Any, ...], args: tuple[int, ...], aux: Any) -> int:
+    return engine.kernel(OP["sum"], REDUCTION["logsumexp_dim"], args)
+
+
+SUM = declare("sum", _shape("sum"), _sum, _sum_grad, kernel=_sum_kernel)
+MINUS = declare("subtract", _shape("subtract"), _minus, _minus_grad, kernel=binary("sub"))
+CMULT = declare("cmult", _shape("cmult"), _cmult, _cmult_grad, kernel=binary("mul"))
+CDIV = declare("cdiv", _cdiv_shape, _cdiv, _cdiv_grad, kernel=binary("div"))
+POW = declare("pow", _power_shape, _power, kernel=binary("pow"))
+MAX = declare("max", _equal_shape("max"), _maximum, _maximum_grad, kernel=max_kernel)
+MIN = declare("min", _equal_shape("min"), _minimum, _minimum_grad, kernel=binary("min"))
+LOGSUMEXP = declare(
+    "logsumexp", _equal_shape("logsumexp"), _logsumexp, _logsumexp_grad, kernel=_logsumexp_kernel
+)
+COLWISE_ADD = declare("colwise_add", _colwise_shape, _colwise, kernel=plain("colwise_add"))

@@ -11,6 +11,9 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 
+from ..native_machine import Machine, Maker
+from ..native_names import CONVOLUTION, OP, TOO_LARGE
+from .kernels import Layout, arranged, fits, reduced
 from .spec import Call, Dim, declare, fail, same_batch
 
 __all__ = ["CIRC_CONV", "CIRC_CORR", "CONV2D", "FILTER1D", "FOLD_ROWS", "KMAX", "MAXPOOL", "NGRAM"]
@@ -211,11 +214,68 @@ def _correlate(call: Call, u: Tensor, v: Tensor) -> Tensor:
     return torch.matmul(_shifted(call, v, 1), u.unsqueeze(-1)).squeeze(-1)
 
 
-CONV2D = declare("conv2d", _conv_shape, _conv, _conv_grad)
-MAXPOOL = declare("maxpooling2d", _pool_shape, _pool)
-KMAX = declare("kmax_pooling", _kmax_shape, _kmax)
-FOLD_ROWS = declare("fold_rows", _fold_shape, _fold)
-FILTER1D = declare("filter1d_narrow", _filter_shape, _filter)
-NGRAM = declare("kmh_ngram", _ngram_shape, _ngram)
-CIRC_CONV = declare("circ_conv", _circular_shape, _convolve)
-CIRC_CORR = declare("circ_corr", _circular_shape, _correlate)
+def _conv_kernel(engine: Machine, attrs: tuple[Any, ...], args: tuple[int, ...], aux: Any) -> int:
+    stride, is_valid = attrs
+    return engine.slide(OP["conv2d"], args, 1, 1, *stride, is_valid) if max(stride) < TOO_LARGE else -1
+
+
+def _pool_kernel(engine: Machine, attrs: tuple[Any, ...], args: tuple[int, ...], aux: Any) -> int:
+    window, stride, is_valid = attrs
+    if max(*window, *stride) >= TOO_LARGE:
+        return -1
+    return engine.slide(OP["maxpooling2d"], args, *window, *stride, is_valid)
+
+
+def _kmax_kernel(engine: Machine, attrs: tuple[Any, ...], args: tuple[int, ...], aux: Any) -> int:
+    if not all(0 <= each < TOO_LARGE for each in attrs):
+        return -1
+    return engine.kernel(OP["kmax_pooling"], attrs[0], args, 0.0, attrs[1])
+
+
+def _fold_kernel(engine: Machine, attrs: tuple[Any, ...], args: tuple[int, ...], aux: Any) -> int:
+    return engine.kernel(OP["reduction"], -1, args, 0.0, attrs[0]) if 0 < attrs[0] < TOO_LARGE else -1
+
+
+def _filter_kernel(engine: Machine, attrs: tuple[Any, ...], args: tuple[int, ...], aux: Any) -> int:
+    return engine.kernel(OP["conv2d"], CONVOLUTION["filter1d_narrow"], args)
+
+
+def _ngram_kernel(engine: Machine, attrs: tuple[Any, ...], args: tuple[int, ...], aux: Any) -> int:
+    (length,) = attrs
+    x = Layout(engine, args[0])
+    if len(x.d) != 2 or not 1 <= length <= x.d[1]:
+        return -1
+    rows, places = x.d[0], x.d[1] - length + 1
+    if length * rows * places * x.batch >= TOO_LARGE:
+        return -1
+    loops = [(x.batch, x.size), (length, 1), (rows, x.steps[0]), (places, 1)]
+    windows = arranged(engine, "kmh_ngram", args[0], loops, ((length, rows, places), x.batch))
+    return reduced(engine, "sum_dim", windows, (0,), False)
+
+
+def _circular_kernel(name: str, sign: int) -> Maker:
+    """Return the maker of the product of a vector and a matrix of the other one's circular shifts."""
+
+    def make(engine: Machine, attrs: tuple[Any, ...], args: tuple[int, ...], aux: Any) -> int:
+        u, v = args
+        dims, batch = engine.dim(v)
+        size = dims[0]
+        is_large = size * size * batch >= TOO_LARGE
+        if engine.dim(u)[0] != dims or len(dims) != 1 or not fits(engine, u, v) or is_large:
+            return -1
+        twice = engine.kernel(OP["concat"], 0, (v, v))
+        loops = [(batch, 2 * size), (size, 1), (size, sign)]  # row i: v[i + sign * k] for all k
+        table = arranged(engine, name, twice, loops, ((size, size), batch), size if sign < 0 else 0)
+        return engine.kernel(OP["multiply"], 0, (table, u))
+
+    return make
+
+
+CONV2D = declare("conv2d", _conv_shape, _conv, _conv_grad, kernel=_conv_kernel)
+MAXPOOL = declare("maxpooling2d", _pool_shape, _pool, kernel=_pool_kernel)
+KMAX = declare("kmax_pooling", _kmax_shape, _kmax, kernel=_kmax_kernel)
+FOLD_ROWS = declare("fold_rows", _fold_shape, _fold, kernel=_fold_kernel)
+FILTER1D = declare("filter1d_narrow", _filter_shape, _filter, kernel=_filter_kernel)
+NGRAM = declare("kmh_ngram", _ngram_shape, _ngram, kernel=_ngram_kernel)
+CIRC_CONV = declare("circ_conv", _circular_shape, _convolve, kernel=_circular_kernel("circ_conv", -1))
+CIRC_CORR = declare("circ_corr", _circular_shape, _correlate, kernel=_circular_kernel("circ_corr", 1))

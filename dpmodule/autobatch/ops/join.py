@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
 import torch
 
+from ..native_machine import Machine
+from ..native_names import OP, TOO_LARGE
+from .kernels import Layout, arranged
 from .spec import Call, Dim, declare, fail, same_batch, target
 
 __all__ = ["CONCATENATE", "CONCATENATE_MANY", "RESHAPE", "TO_BATCH", "TO_BATCH_MANY", "TRANSPOSE"]
@@ -169,13 +173,58 @@ def _transpose_grad(call: Call, g: Tensor, x: Tensor) -> list[Tensor | None]:
     return [g.permute(0, 1, *(axis + 2 for axis in back)).reshape(g.shape[0], *x.shape[1:])]
 
 
-CONCATENATE = declare("concatenate", _concatenate_shape, _concatenate, _concatenate_grad)
+def _concatenate_kernel(engine: Machine, attrs: tuple[Any, ...], args: tuple[int, ...], aux: Any) -> int:
+    return engine.kernel(OP["concat"], attrs[0], args) if 0 <= attrs[0] < TOO_LARGE else -1
+
+
+def _to_batch_kernel(engine: Machine, attrs: tuple[Any, ...], args: tuple[int, ...], aux: Any) -> int:
+    return engine.kernel(OP["concat"], -1, args)
+
+
+def _reshape_kernel(engine: Machine, attrs: tuple[Any, ...], args: tuple[int, ...], aux: Any) -> int:
+    dims, batch = engine.dim(args[0])
+    target = attrs[0]
+    size = math.prod(dims)
+    if target.size * target.batch not in (size, size * batch):  # the minibatch may be left out
+        return -1
+    return engine.kernel(OP["arrangement"], engine.shape(target.d, target.batch), args)
+
+
+def _transpose_kernel(engine: Machine, attrs: tuple[Any, ...], args: tuple[int, ...], aux: Any) -> int:
+    (order,) = attrs
+    if order == (1, 0):
+        return engine.kernel(OP["arrangement"], -1, args)
+    x = Layout(engine, args[0])
+    if len(order) < len(x.d) or sorted(order) != list(range(len(order))):
+        return -1
+    loops = [(x.d[axis], x.steps[axis]) if axis < len(x.d) else (1, 1) for axis in order]
+    dims = [size for size, _ in loops]
+    while len(dims) > len(x.d) and dims[-1] == 1:
+        dims.pop()
+    return arranged(engine, "transpose", args[0], [(x.batch, x.size), *loops], (dims, x.batch))
+
+
+CONCATENATE = declare(
+    "concatenate", _concatenate_shape, _concatenate, _concatenate_grad, kernel=_concatenate_kernel
+)
 CONCATENATE_MANY = declare(
-    "concatenate_many", _many_shape, _concatenate_many, _concatenate_many_grad, many=True
+    "concatenate_many",
+    _many_shape,
+    _concatenate_many,
+    _concatenate_many_grad,
+    many=True,
+    kernel=_concatenate_kernel,
 )
-TO_BATCH = declare("concatenate_to_batch", _to_batch_shape, _to_batch, _to_batch_grad)
+TO_BATCH = declare(
+    "concatenate_to_batch", _to_batch_shape, _to_batch, _to_batch_grad, kernel=_to_batch_kernel
+)
 TO_BATCH_MANY = declare(
-    "concatenate_to_batch_many", _to_batch_many_shape, _to_batch_many, _to_batch_many_grad, many=True
+    "concatenate_to_batch_many",
+    _to_batch_many_shape,
+    _to_batch_many,
+    _to_batch_many_grad,
+    many=True,
+    kernel=_to_batch_kernel,
 )
-RESHAPE = declare("reshape", _reshape_shape, _reshape, _reshape_grad)
-TRANSPOSE = declare("transpose", _transpose_shape, _transpose, _transpose_grad)
+RESHAPE = declare("reshape", _reshape_shape, _reshape, _reshape_grad, kernel=_reshape_kernel)
+TRANSPOSE = declare("transpose", _transpose_shape, _transpose, _transpose_grad, kernel=_transpose_kernel)

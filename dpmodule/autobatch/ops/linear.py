@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
 import torch
 
 from ..errors import ArgumentError
+from ..native_machine import Machine
+from ..native_names import BINARY, OP
 from .binary import aligned, reduced
+from .kernels import fits, plain, seen_as
 from .product import affine, product
 from .spec import Call, Dim, declare, fail, same_batch, scalar, target
 
@@ -272,11 +276,40 @@ def _contract(call: Call, x: Tensor, *rest: Tensor) -> Tensor:
     return found + rest[-1].reshape(*rest[-1].shape[:2], *call.out.d) if has_bias else found
 
 
-MATMUL = declare("multiply", _matmul_shape, _matmul, _matmul_grad, matrix=0)
+def _trimmed(dims: Sequence[int]) -> list[int]:
+    """Return dimensions without ones at their end."""
+    found = list(dims)
+    while found and found[-1] == 1:
+        found.pop()
+    return found
+
+
+def _contract_kernel(engine: Machine, attrs: tuple[Any, ...], args: tuple[int, ...], aux: Any) -> int:
+    vectors, has_bias = attrs
+    d = engine.dim(args[0])[0]
+    if not vectors <= len(d) <= 3 or not fits(engine, *args):
+        return -1
+    rest = list(d) + [1] * (3 - len(d))
+    found = args[0]
+    for v in args[1 : 1 + vectors]:
+        size = rest.pop()
+        if engine.dim(v)[0] != (size,):
+            return -1
+        matrix = seen_as(engine, found, (math.prod(rest), size))
+        found = seen_as(engine, engine.kernel(OP["multiply"], 0, (matrix, v)), tuple(rest))
+    if not has_bias:
+        return found
+    bias = args[-1]
+    if _trimmed(engine.dim(bias)[0]) != _trimmed(rest):
+        return -1
+    return engine.kernel(OP["binary"], BINARY["add"], (found, seen_as(engine, bias, tuple(rest))))
+
+
+MATMUL = declare("multiply", _matmul_shape, _matmul, _matmul_grad, matrix=0, kernel=plain("multiply"))
 STACK = declare("products", _affine_shape, _stack, _stack_grad)
-AFFINE = declare("affine_transform", _affine_shape, _affine, _affine_grad, matrix=1)
-DOT = declare("dot_product", _dot_shape, _dot, _dot_grad)
-INVERSE = declare("inverse", _inverse_shape, _inverse)
+AFFINE = declare("affine_transform", _affine_shape, _affine, _affine_grad, matrix=1, kernel=plain("affine"))
+DOT = declare("dot_product", _dot_shape, _dot, _dot_grad, kernel=plain("dot"))
+INVERSE = declare("inverse", _inverse_shape, _inverse, kernel=plain("inverse"))
 LOGDET = declare("logdet", _logdet_shape, _logdet)
-TRACE = declare("trace_of_product", _trace_shape, _dot, _dot_grad)
-CONTRACT = declare("contract3d", _contract_shape, _contract)
+TRACE = declare("trace_of_product", _trace_shape, _dot, _dot_grad, kernel=plain("dot"))
+CONTRACT = declare("contract3d", _contract_shape, _contract, kernel=_contract_kernel)

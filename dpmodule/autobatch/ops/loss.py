@@ -7,8 +7,13 @@ from typing import Any
 
 import torch
 
-from .binary import reduced
+from ..native_machine import Machine, Maker
+from ..native_names import BINARY, OP, UNARY
+from .binary import MINUS, reduced
+from .kernels import chain, unary
+from .reduce import SUM_ELEMS
 from .spec import Call, Dim, declare, fail, same_batch, scalar
+from .unary import UNARY as UNARIES
 
 __all__ = ["BINARY_LOG", "HUBER", "L1", "POISSON", "RANK", "SQUARED_DISTANCE"]
 
@@ -104,9 +109,48 @@ def _poisson(call: Call, x: Tensor) -> Tensor:
     return answer
 
 
-SQUARED_DISTANCE = declare("squared_distance", _pair("squared_distance"), _squared, _squared_grad)
-L1 = declare("l1_distance", _pair("l1_distance"), _l1, _l1_grad)
-HUBER = declare("huber_distance", _pair("huber_distance"), _huber, _huber_grad)
-BINARY_LOG = declare("binary_log_loss", _pair("binary_log_loss"), _binary_log, _binary_log_grad)
-RANK = declare("pairwise_rank_loss", _rank_shape, _rank, _rank_grad)
-POISSON = declare("poisson_loss", _poisson_shape, _poisson, aux="int", expand=True)
+def _of_difference(name: str) -> Maker:
+    """Return the maker of the sum of a function of differences."""
+    op, kind = OP["unary"], UNARY[name]
+
+    def make(engine: Machine, attrs: tuple[Any, ...], args: tuple[int, ...], aux: Any) -> int:
+        if engine.dim(args[0])[0] != engine.dim(args[1])[0]:
+            return -1
+        apart = chain(engine, args[0], (MINUS, args[1]))
+        if apart < 0:
+            return -1
+        apart = engine.kernel(op, kind, (apart,), attrs[0] if attrs else 0.0)
+        return chain(engine, apart, (SUM_ELEMS, None))
+
+    return make
+
+
+def _binary_log_kernel(engine: Machine, attrs: tuple[Any, ...], args: tuple[int, ...], aux: Any) -> int:
+    losses = engine.kernel(OP["binary"], BINARY["binary_log_loss"], args)
+    return chain(engine, losses, (SUM_ELEMS, None))
+
+
+def _rank_kernel(engine: Machine, attrs: tuple[Any, ...], args: tuple[int, ...], aux: Any) -> int:
+    left, right = [engine.dim(arg)[0] for arg in args]
+    apart = chain(engine, args[1], (MINUS, args[0])) if left == right and left[0] == 1 else -1
+    if apart < 0:
+        return -1
+    return chain(engine, _SHIFTED(engine, (), (apart,), attrs[0]), (UNARIES["rectify"], None))
+
+
+_SHIFTED = unary("shift")
+
+SQUARED_DISTANCE = declare(
+    "squared_distance", _pair("squared_distance"), _squared, _squared_grad, kernel=_of_difference("square")
+)
+L1 = declare("l1_distance", _pair("l1_distance"), _l1, _l1_grad, kernel=_of_difference("abs"))
+HUBER = declare(
+    "huber_distance", _pair("huber_distance"), _huber, _huber_grad, kernel=_of_difference("huber")
+)
+BINARY_LOG = declare(
+    "binary_log_loss", _pair("binary_log_loss"), _binary_log, _binary_log_grad, kernel=_binary_log_kernel
+)
+RANK = declare("pairwise_rank_loss", _rank_shape, _rank, _rank_grad, kernel=_rank_kernel)
+POISSON = declare(
+    "poisson_loss", _poisson_shape, _poisson, aux="int", expand=True, kernel=unary("poisson_loss")
+)

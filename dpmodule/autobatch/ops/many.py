@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 
+from ..native_machine import Machine
+from ..native_names import OP
+from .binary import max_kernel
+from .kernels import plain, unary
 from .spec import Call, declare
 from .unary import same_shape
 
@@ -54,6 +60,15 @@ def _max_grad(call: Call, g: Tensor, x: Tensor) -> list[Tensor | None]:
     return [found.reshape(x.shape)]
 
 
-SUM_MANY = declare("sum_many", same_shape, _sum, _sum_grad, many=True, ragged=True)
-AVERAGE_MANY = declare("average", same_shape, _average, _average_grad, many=True, ragged=True)
-MAX_MANY = declare("max_many", same_shape, _max, _max_grad, many=True)
+def _average_kernel(engine: Machine, attrs: tuple[Any, ...], args: tuple[int, ...], aux: Any) -> int:
+    total = engine.kernel(OP["sum"], 0, args)
+    return -1 if total < 0 else _SCALED(engine, (), (total,), 1.0 / len(args))
+
+
+_SCALED = unary("scale")
+
+SUM_MANY = declare("sum_many", same_shape, _sum, _sum_grad, many=True, ragged=True, kernel=plain("sum"))
+AVERAGE_MANY = declare(
+    "average", same_shape, _average, _average_grad, many=True, ragged=True, kernel=_average_kernel
+)
+MAX_MANY = declare("max_many", same_shape, _max, _max_grad, many=True, kernel=max_kernel)

@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 
+from .kernels import drawn
 from .spec import Call, Dim, declare, fail
 from .unary import same_shape
 
@@ -65,8 +66,28 @@ def _noise_grad(call: Call, g: Tensor, x: Tensor) -> list[Tensor | None]:
     return [g]
 
 
-DROPOUT = declare("dropout", same_shape, _dropout, _masked_grad, random=True, expand=True)
-DROPOUT_DIM = declare("dropout_dim", _dim_shape, _dropout_dim, _masked_grad, random=True, expand=True)
-DROPOUT_BATCH = declare("dropout_batch", same_shape, _dropout_batch, _masked_grad, random=True, expand=True)
-BLOCK_DROPOUT = declare("block_dropout", same_shape, _block, _masked_grad, random=True, expand=True)
-NOISE = declare("noise", same_shape, _noise, _noise_grad, random=True, expand=True)
+DROPOUT = declare(
+    "dropout", same_shape, _dropout, _masked_grad, random=True, expand=True, kernel=drawn("dropout")
+)
+DROPOUT_DIM = declare(
+    "dropout_dim",
+    _dim_shape,
+    _dropout_dim,
+    _masked_grad,
+    random=True,
+    expand=True,
+    kernel=drawn("dropout_dim"),
+)
+DROPOUT_BATCH = declare(
+    "dropout_batch",
+    same_shape,
+    _dropout_batch,
+    _masked_grad,
+    random=True,
+    expand=True,
+    kernel=drawn("dropout_batch"),
+)
+BLOCK_DROPOUT = declare(
+    "block_dropout", same_shape, _block, _masked_grad, random=True, expand=True, kernel=drawn("block_dropout")
+)
+NOISE = declare("noise", same_shape, _noise, _noise_grad, random=True, expand=True, kernel=drawn("noise"))

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
 import torch
 
-from .binary import reduced
+from ..native_machine import Machine
+from ..native_names import BINARY, OP
+from .binary import CDIV, CMULT, MINUS, SUM, reduced
+from .kernels import chain, fits, seen_as
+from .kernels import reduced as along_dimensions
 from .spec import Call, Dim, declare, fail, same_batch
+from .unary import UNARY
 
 __all__ = ["LAYER_NORM", "WEIGHT_NORM"]
 
@@ -53,5 +59,27 @@ def _weight(call: Call, w: Tensor, g: Tensor) -> Tensor:
     return w * (g.reshape(*g.shape[:2], *[1] * len(axes)) / w.square().sum(axes, keepdim=True).sqrt())
 
 
-LAYER_NORM = declare("layer_norm", _layer_shape, _layer, _layer_grad)
-WEIGHT_NORM = declare("weight_norm", _weight_shape, _weight)
+def _layer_kernel(engine: Machine, attrs: tuple[Any, ...], args: tuple[int, ...], aux: Any) -> int:
+    x, gains, biases = args
+    dims = [engine.dim(arg)[0] for arg in args]
+    if len(dims[0]) > 1 or dims[1:] != dims[:1] * 2:
+        return -1
+    centred = chain(engine, x, (MINUS, along_dimensions(engine, "mean_dim", x, (0,), False)))
+    squares = chain(engine, centred, (UNARY["square"], None))
+    deviation = chain(
+        engine, along_dimensions(engine, "mean_dim", squares, (0,), False), (UNARY["sqrt"], None)
+    )
+    return chain(engine, centred, (CDIV, deviation), (CMULT, gains), (SUM, biases))
+
+
+def _weight_kernel(engine: Machine, attrs: tuple[Any, ...], args: tuple[int, ...], aux: Any) -> int:
+    w, length = args
+    if math.prod(engine.dim(length)[0]) != 1 or not fits(engine, w, length):
+        return -1
+    norm = along_dimensions(engine, "l2_norm", w, range(len(engine.dim(w)[0])), False)
+    factor = engine.kernel(OP["binary"], BINARY["div"], (seen_as(engine, length, (1,)), norm))
+    return engine.kernel(OP["binary"], BINARY["mul"], (w, factor))
+
+
+LAYER_NORM = declare("layer_norm", _layer_shape, _layer, _layer_grad, kernel=_layer_kernel)
+WEIGHT_NORM = declare("weight_norm", _weight_shape, _weight, kernel=_weight_kernel)

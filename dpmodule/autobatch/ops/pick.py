@@ -8,6 +8,8 @@ from typing import Any
 import torch
 
 from ..errors import BoundsError, user_line
+from ..native_machine import Machine
+from ..native_names import LAST_AXIS, OP, TOO_LARGE
 from .spec import Call, Dim, declare, fail, shown
 
 __all__ = ["PICK", "PICK_BATCH", "PICK_RANGE", "STRIDED"]
@@ -171,9 +173,49 @@ def _select_grad(call: Call, g: Tensor, x: Tensor) -> list[Tensor | None]:
     return [found.index_add_(axis + 2, torch.tensor(places, device=call.device), g)]
 
 
-PICK = declare("pick", _pick_shape, _pick, _pick_grad, aux="int", expand=True)
-PICK_BATCH = declare("pick_batch", _pick_many_shape, _pick, _pick_grad, aux="ints", expand=True)
-PICK_RANGE = declare("pick_range", _range_shape, _range, _range_grad)
-STRIDED = declare("strided_select", _strided_shape, _strided, _strided_grad)
-ELEMENTS = declare("pick_batch_elems", _elements_shape, _elements, _elements_grad)
-SELECT = declare("select", _select_shape, _select, _select_grad)
+def _pick_kernel(engine: Machine, attrs: tuple[Any, ...], args: tuple[int, ...], aux: Any) -> int:
+    if not 0 <= attrs[0] <= LAST_AXIS or not isinstance(aux, int):
+        return -1
+    return engine.kernel(OP["view"], 0, args, attrs[0], aux)
+
+
+def _pick_batch_kernel(engine: Machine, attrs: tuple[Any, ...], args: tuple[int, ...], aux: Any) -> int:
+    axis = attrs[0]
+    return engine.kernel_with_labels(OP["pick_batch"], args[0], axis, aux) if 0 <= axis <= LAST_AXIS else -1
+
+
+def _range_kernel(engine: Machine, attrs: tuple[Any, ...], args: tuple[int, ...], aux: Any) -> int:
+    axis, start, stop = attrs
+    if not 0 <= axis <= LAST_AXIS or not 0 <= start < stop < TOO_LARGE:
+        return -1
+    return engine.kernel(OP["view"], stop - start, args, axis, start)
+
+
+def _strided_kernel(engine: Machine, attrs: tuple[Any, ...], args: tuple[int, ...], aux: Any) -> int:
+    is_large = any(abs(number) >= TOO_LARGE for each in attrs for number in each)
+    return -1 if is_large else engine.strided(args[0], *attrs)
+
+
+def _elements_kernel(engine: Machine, attrs: tuple[Any, ...], args: tuple[int, ...], aux: Any) -> int:
+    (places,) = attrs
+    return engine.kernel_with_labels(OP["view"], args[0], 0.0, places) if max(places) < TOO_LARGE else -1
+
+
+def _select_kernel(engine: Machine, attrs: tuple[Any, ...], args: tuple[int, ...], aux: Any) -> int:
+    axis, chosen = attrs
+    dims = engine.dim(args[0])[0]
+    if len(dims) > 2 or axis >= len(dims) or max(chosen, default=TOO_LARGE) >= TOO_LARGE:
+        return -1
+    places: list[Sequence[int]] = [range(size) for size in (*dims, 1)[:2]]
+    places[axis] = chosen
+    return engine.select(args[0], *places)
+
+
+PICK = declare("pick", _pick_shape, _pick, _pick_grad, aux="int", expand=True, kernel=_pick_kernel)
+PICK_BATCH = declare(
+    "pick_batch", _pick_many_shape, _pick, _pick_grad, aux="ints", expand=True, kernel=_pick_batch_kernel
+)
+PICK_RANGE = declare("pick_range", _range_shape, _range, _range_grad, kernel=_range_kernel)
+STRIDED = declare("strided_select", _strided_shape, _strided, _strided_grad, kernel=_strided_kernel)
+ELEMENTS = declare("pick_batch_elems", _elements_shape, _elements, _elements_grad, kernel=_elements_kernel)
+SELECT = declare("select", _select_shape, _select, _select_grad, kernel=_select_kernel)

@@ -7,8 +7,12 @@ from typing import Any
 
 import torch
 
+from ..native_machine import Machine, Maker
+from ..native_names import TOO_LARGE
+from .kernels import along, plain, reduced
 from .pick import without
 from .spec import Call, Dim, declare, fail, scalar
+from .unary import raise_kernel
 
 __all__ = ["LOGSUMEXP_DIM", "MOMENT", "STD", "SUM_BATCHES", "SUM_DIM", "SUM_ELEMS"]
 
@@ -199,14 +203,82 @@ def _length_grad(call: Call, g: Tensor, x: Tensor) -> list[Tensor | None]:
     return [torch.where(size > 0, x * g.reshape(shape) / size, 0.0)]
 
 
-SUM_ELEMS = declare("sum_elems", _elements, _sum_elems, _sum_elems_grad)
-SUM_BATCHES = declare("sum_batches", _batches, _sum_batches, _sum_batches_grad)
-SUM_DIM = declare("sum_dim", _over("sum_dim"), _sum_dim, _sum_dim_grad)
-MOMENT = declare("moment_dim", _over("moment_dim"), _moment, _moment_grad)
-STD = declare("std_dim", _over("std_dim"), _std, _std_grad)
-MAX_DIM = declare("max_dim", _extreme_shape("max_dim"), _extreme(torch.max), _extreme_grad)
-MIN_DIM = declare("min_dim", _extreme_shape("min_dim"), _extreme(torch.min), _extreme_grad)
-LOGSUMEXP_DIM = declare("logsumexp_dim", _logsumexp_shape, _logsumexp, _logsumexp_grad)
-CUMSUM = declare("cumsum", _cumsum_shape, _cumsum, _cumsum_grad)
-SQUARED_NORM = declare("squared_norm", _elements, _norm, _norm_grad)
-L2_NORM = declare("l2_norm", _elements, _length, _length_grad)
+def _sum_kernel(engine: Machine, attrs: tuple[Any, ...], args: tuple[int, ...], aux: Any) -> int:
+    return reduced(engine, "sum_dim", args[0], *attrs)
+
+
+def _batches_kernel(engine: Machine, attrs: tuple[Any, ...], args: tuple[int, ...], aux: Any) -> int:
+    return reduced(engine, "sum_dim", args[0], (), True)
+
+
+def _moment_kernel(engine: Machine, attrs: tuple[Any, ...], args: tuple[int, ...], aux: Any) -> int:
+    axes, is_batch, power, divisor = attrs
+    (x,) = args
+    is_large = divisor >= TOO_LARGE or abs(power) >= TOO_LARGE
+    if is_large or any(not 0 <= axis < len(engine.dim(x)[0]) for axis in axes):
+        return -1
+    if power != 1:
+        x = raise_kernel(engine, (), args, float(power))
+    return reduced(engine, "mean_dim", x, axes, is_batch, max(divisor, 0))
+
+
+def _std_kernel(engine: Machine, attrs: tuple[Any, ...], args: tuple[int, ...], aux: Any) -> int:
+    axes, is_batch, divisor = attrs
+    if divisor >= TOO_LARGE:
+        return -1
+    return reduced(engine, "std_dim", args[0], axes, is_batch, max(divisor, 0))
+
+
+def _length_kernel(engine: Machine, attrs: tuple[Any, ...], args: tuple[int, ...], aux: Any) -> int:
+    return reduced(engine, "l2_norm", args[0], range(len(engine.dim(args[0])[0])), False)
+
+
+def _one_axis(name: str) -> Maker:
+    return lambda engine, attrs, args, aux: reduced(engine, name, args[0], attrs, False)
+
+
+SUM_ELEMS = declare(
+    "sum_elems",
+    _elements,
+    _sum_elems,
+    _sum_elems_grad,
+    kernel=plain("sum_elems"),
+    text="Sum all elements; of a minibatch, of each of its elements.",
+)
+SUM_BATCHES = declare(
+    "sum_batches",
+    _batches,
+    _sum_batches,
+    _sum_batches_grad,
+    kernel=_batches_kernel,
+    text="Sum the elements of the minibatch.",
+)
+SUM_DIM = declare("sum_dim", _over("sum_dim"), _sum_dim, _sum_dim_grad, kernel=_sum_kernel)
+MOMENT = declare("moment_dim", _over("moment_dim"), _moment, _moment_grad, kernel=_moment_kernel)
+STD = declare("std_dim", _over("std_dim"), _std, _std_grad, kernel=_std_kernel)
+MAX_DIM = declare(
+    "max_dim", _extreme_shape("max_dim"), _extreme(torch.max), _extreme_grad, kernel=_one_axis("max_dim")
+)
+MIN_DIM = declare(
+    "min_dim", _extreme_shape("min_dim"), _extreme(torch.min), _extreme_grad, kernel=_one_axis("min_dim")
+)
+LOGSUMEXP_DIM = declare(
+    "logsumexp_dim", _logsumexp_shape, _logsumexp, _logsumexp_grad, kernel=_one_axis("logsumexp_dim")
+)
+CUMSUM = declare("cumsum", _cumsum_shape, _cumsum, _cumsum_grad, kernel=along("cumsum"))
+SQUARED_NORM = declare(
+    "squared_norm",
+    _elements,
+    _norm,
+    _norm_grad,
+    kernel=plain("squared_norm"),
+    text="Compute the sum of squares of all elements.",
+)
+L2_NORM = declare(
+    "l2_norm",
+    _elements,
+    _length,
+    _length_grad,
+    kernel=_length_kernel,
+    text="Compute the root of the sum of squares of all elements.",
+)

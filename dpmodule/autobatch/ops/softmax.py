@@ -7,6 +7,9 @@ from typing import Any
 
 import torch
 
+from ..native_machine import Machine
+from ..native_names import OP
+from .kernels import along, labelled, plain
 from .spec import Call, Dim, declare, fail, same_batch, scalar
 
 __all__ = ["LOG_SOFTMAX", "PICKNEGLOGSOFTMAX", "SOFTMAX"]
@@ -197,13 +200,36 @@ def _constrained(call: Call, x: Tensor, y: Tensor) -> Tensor:
     return share
 
 
-SOFTMAX = declare("softmax", _softmax_shape, _softmax, _softmax_grad)
-LOG_SOFTMAX = declare("log_softmax", _softmax_shape, _log_softmax, _log_softmax_grad)
-RESTRICTED = declare("log_softmax_restricted", _restricted_shape, _restricted, _restricted_grad)
-PICKNEGLOGSOFTMAX = declare("pickneglogsoftmax", _pnls_shape, _pnls, _pnls_grad, aux="int")
-PICKNEGLOGSOFTMAX_BATCH = declare("pickneglogsoftmax_batch", _pnls_shape, _pnls, _pnls_grad, aux="ints")
-HINGE = declare("hinge", _hinge_shape, _hinge, _hinge_grad, aux="int")
-HINGE_BATCH = declare("hinge_batch", _hinge_shape, _hinge, _hinge_grad, aux="ints")
-HINGE_DIM = declare("hinge_dim", _hinge_dim_shape, _hinge_dim, aux="object")
-SPARSEMAX = declare("sparsemax", _sparsemax_shape, _sparsemax, _sparsemax_grad)
-CONSTRAINED_SOFTMAX = declare("constrained_softmax", _constrained_shape, _constrained)
+def _restricted_kernel(engine: Machine, attrs: tuple[Any, ...], args: tuple[int, ...], aux: Any) -> int:
+    return engine.kernel_with_labels(OP["log_softmax"], args[0], 0.0, attrs[0]) if attrs[0] else -1
+
+
+def _hinge_kernel(engine: Machine, attrs: tuple[Any, ...], args: tuple[int, ...], aux: Any) -> int:
+    return engine.kernel(OP["hinge"], 0, args, attrs[0], aux)
+
+
+def _hinge_dim_kernel(engine: Machine, attrs: tuple[Any, ...], args: tuple[int, ...], aux: Any) -> int:
+    axis, margin = attrs
+    return engine.kernel_with_labels(OP["hinge"], args[0], margin, aux, axis) if axis in (0, 1) else -1
+
+
+SOFTMAX = declare("softmax", _softmax_shape, _softmax, _softmax_grad, kernel=along("softmax"))
+LOG_SOFTMAX = declare(
+    "log_softmax", _softmax_shape, _log_softmax, _log_softmax_grad, kernel=along("log_softmax")
+)
+RESTRICTED = declare(
+    "log_softmax_restricted", _restricted_shape, _restricted, _restricted_grad, kernel=_restricted_kernel
+)
+PICKNEGLOGSOFTMAX = declare(
+    "pickneglogsoftmax", _pnls_shape, _pnls, _pnls_grad, aux="int", kernel=plain("loss")
+)
+PICKNEGLOGSOFTMAX_BATCH = declare(
+    "pickneglogsoftmax_batch", _pnls_shape, _pnls, _pnls_grad, aux="ints", kernel=labelled("loss")
+)
+HINGE = declare("hinge", _hinge_shape, _hinge, _hinge_grad, aux="int", kernel=_hinge_kernel)
+HINGE_BATCH = declare("hinge_batch", _hinge_shape, _hinge, _hinge_grad, aux="ints", kernel=labelled("hinge"))
+HINGE_DIM = declare("hinge_dim", _hinge_dim_shape, _hinge_dim, aux="object", kernel=_hinge_dim_kernel)
+SPARSEMAX = declare("sparsemax", _sparsemax_shape, _sparsemax, _sparsemax_grad, kernel=plain("sparsemax"))
+CONSTRAINED_SOFTMAX = declare(
+    "constrained_softmax", _constrained_shape, _constrained, kernel=plain("constrained_softmax")
+)

@@ -1,7 +1,7 @@
 """The records of the operation table, and the helpers that shape rules share.
 
 One operation is one `Op`. Both engines read the same record: the engine in Python calls `run` and `grad` for every
-batch, the native one for those operations that it has no kernel for.
+batch, the native one for those operations that it has no kernel for, or whose operands `Op.kernel` does not take.
 
 Layout of tensors:
     An expression has a `Dim`: its dimensions ``d`` and the size ``batch`` of its minibatch. A *batch* of N nodes that
@@ -23,8 +23,10 @@ from typing import Any, NamedTuple, NoReturn
 import torch
 
 from ..errors import ArgumentError, ShapeError, user_line
+from ..native_machine import Maker
 
 __all__ = [
+    "Argument",
     "Call",
     "Dim",
     "Op",
@@ -99,6 +101,20 @@ class Call:
     into: Sequence[torch.Tensor | None] = ()
 
 
+class Argument(NamedTuple):
+    """A number that a function takes beside an expression.
+
+    Attributes:
+        name: what it is called.
+        default: what it is where it is left out.
+        text: what it means, for documentation.
+    """
+
+    name: str
+    default: float
+    text: str
+
+
 Run = Callable[..., Any]
 
 
@@ -128,6 +144,10 @@ class Op:
         many: all operands have one `Dim`, and come as one tensor: that of node 0, of node 1, ... stacked along axis 0.
             How many each node has is in `Call.counts`; nodes with different numbers are batched apart.
         ragged: with `many`: nodes with different numbers of operands may share a batch.
+        kernel: adds a node to the native engine; None where it runs `run` and `grad`, too.
+        text: of a function of DyNet's that does nothing but add this operation on an expression, the first sentence of
+            its documentation; "" where functions say more.
+        argument: the number that such a function takes beside the expression, the only attribute; None for none.
     """
 
     name: str
@@ -144,6 +164,9 @@ class Op:
     apart: str = ""
     many: bool = False
     ragged: bool = False
+    kernel: Maker | None = None
+    text: str = ""
+    argument: Argument | None = None
 
     def __repr__(self) -> str:
         return f"Op({self.name})"

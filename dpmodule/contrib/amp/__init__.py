@@ -11,18 +11,26 @@ from .amp import list_fp32_ops as list_fp32_ops
 from .amp import list_loss_output_functions as list_loss_output_functions
 from .amp import list_lp16_ops as list_lp16_ops
 from .amp import list_widest_type_cast as list_widest_type_cast
+from .scaling import init as init
+from .scaling import init_trainer as init_trainer
+from .scaling import scale_loss as scale_loss
+from .scaling import unscale as unscale
 
 __all__ = [
     "amp",
     "convert_bucketing_module",
     "convert_model",
     "convert_symbol",
+    "init",
+    "init_trainer",
     "list_conditional_fp32_ops",
     "list_fp32_ops",
     "list_loss_output_functions",
     "list_lp16_ops",
     "list_widest_type_cast",
     "lists",
+    "scale_loss",
+    "unscale",
 ]
 
 later.publish(__name__, __all__)

@@ -8,11 +8,11 @@ from typing import Any
 from ... import later
 from ...base import ArgumentError, dtype_code
 from ...graph import Graph, Node
-from ...graph.node import Entry
 from ...module import BucketingModule
 from ...ndarray import NDArray
 from ...ops import find, get
 from ...symbol import Symbol
+from ...symbol.half import Conditions, HalfConverter
 from . import lists
 
 __all__ = [
@@ -28,12 +28,15 @@ __all__ = [
 
 later.publish(__name__, __all__)
 
-Conditions = Sequence[tuple[str, str, Sequence[str]]]
-
 _TARGETS = ("float16", "bfloat16")
 
 
-def _checked(target_dtype: str) -> str:
+def checked(target_dtype: str) -> str:
+    """Return a type of 16 bits.
+
+    Raises:
+        ArgumentError: it is none.
+    """
     if target_dtype not in _TARGETS:
         raise ArgumentError(f"target_dtype is {target_dtype!r}, expected one of {', '.join(_TARGETS)}")
     return target_dtype
@@ -41,107 +44,32 @@ def _checked(target_dtype: str) -> str:
 
 def list_lp16_ops(target_dtype: str = "float16") -> list[str]:
     """Return the operators that run in 16 bits."""
-    _checked(target_dtype)
+    checked(target_dtype)
     return list(lists.LP16)
 
 
 def list_fp32_ops(target_dtype: str = "float16") -> list[str]:
     """Return the operators that always run in float32."""
-    _checked(target_dtype)
+    checked(target_dtype)
     return list(lists.FP32)
 
 
 def list_conditional_fp32_ops(target_dtype: str = "float16") -> list[tuple[str, str, list[str]]]:
     """Return (operator, attribute, values) of what runs in float32 under some attributes."""
-    _checked(target_dtype)
+    checked(target_dtype)
     return [(op, key, list(values)) for op, key, values in lists.CONDITIONAL_FP32]
 
 
 def list_widest_type_cast(target_dtype: str = "float16") -> list[str]:
     """Return the operators that run in the widest type among their inputs."""
-    _checked(target_dtype)
+    checked(target_dtype)
     return list(lists.WIDEST)
 
 
 def list_loss_output_functions(target_dtype: str = "float16") -> list[str]:
     """Return the operators that are losses."""
-    _checked(target_dtype)
+    checked(target_dtype)
     return list(lists.LOSSES)
-
-
-class _Converter:
-    """Copies a graph and puts casts in; keeps the type of every value made so far."""
-
-    def __init__(
-        self, target: str, low: set[str], high: set[str], conditions: Conditions, excluded: set[str]
-    ) -> None:
-        self.target, self.low, self.high, self.excluded = target, low, high, excluded
-        self.conditions = conditions
-        self.made: dict[Node, Node] = {}
-        self.types: dict[Node, str] = {}
-        self.casts: dict[tuple[Node, int, str], Node] = {}
-
-    def wanted(self, node: Node) -> str | None:
-        """Return the type in which an operator has to run, or None."""
-        if node.op is None or node.name in self.excluded:
-            return "float32" if node.op is not None else None
-        name = node.op.name
-        if name in self.low:
-            return self.target
-        if name in self.high:
-            return "float32"
-        for op, key, values in self.conditions:
-            if name == op and str(getattr(node.a, key)) in values:
-                return "float32"
-        return None
-
-    def cast(self, entry: Entry, dtype: str) -> Entry:
-        """Return an entry in a type; one cast serves all readers."""
-        node, number = entry
-        if self.types[node] == dtype:
-            return entry
-        key = (node, number, dtype)
-        if key not in self.casts:
-            made = Node(
-                get("amp_cast"),
-                f"{node.output_names[number]}_amp_cast_{dtype}",
-                {"dtype": dtype},
-                {},
-                (entry,),
-            )
-            self.types[made] = dtype
-            self.casts[key] = made
-        return self.casts[key], 0
-
-    def add(self, node: Node) -> None:
-        """Copy a node whose inputs have been copied."""
-        inputs = tuple((self.made[child], number) for child, number in node.inputs)
-        if node.op is None:
-            copied = Node(None, node.name, dict(node.params), dict(node.attrs), (), node.source)
-            self.types[copied] = "float32"
-            self.made[node] = copied
-            return
-        states = {entry[0] for entry in node.auxiliary_inputs}
-        dtype = self.wanted(node)
-        if dtype is None and node.op.name in lists.WIDEST:
-            kinds = {self.types[child] for child, _ in inputs}
-            dtype = "float32" if len(kinds) > 1 else None
-        if dtype is not None:
-            inputs = tuple(
-                entry if old in states else self.cast(entry, dtype)
-                for entry, (old, _) in zip(inputs, node.inputs)
-            )
-        copied = Node(
-            node.op,
-            node.name,
-            dict(node.params),
-            dict(node.attrs),
-            inputs,
-            node.source,
-            subgraphs=node.subgraphs,
-        )
-        self.types[copied] = dtype or (self.types[inputs[0][0]] if inputs else "float32")
-        self.made[node] = copied
 
 
 def convert_symbol(
@@ -173,14 +101,14 @@ def convert_symbol(
     """
     if not isinstance(sym, Symbol):
         raise ArgumentError(f"sym is {type(sym).__name__}, expected a Symbol")
-    _checked(target_dtype)
+    checked(target_dtype)
     unknown = sorted(set(excluded_sym_names or ()) - {node.name for node in sym.graph.nodes})
     if unknown:
         raise ArgumentError(f"excluded_sym_names has {', '.join(unknown)}, which the network has not")
-    converter = _Converter(
+    converter = HalfConverter(
         target_dtype,
-        _names("target_dtype_ops", target_dtype_ops, lists.LP16),
-        _names("fp32_ops", fp32_ops, lists.FP32),
+        checked_names("target_dtype_ops", target_dtype_ops, lists.LP16),
+        checked_names("fp32_ops", fp32_ops, lists.FP32),
         lists.CONDITIONAL_FP32 if conditional_fp32_ops is None else conditional_fp32_ops,
         set(excluded_sym_names or ()),
     )
@@ -192,15 +120,24 @@ def convert_symbol(
     return Symbol(heads)
 
 
-def _names(argument: str, given: Sequence[str] | None, usual: Sequence[str]) -> set[str]:
-    """Return registry names of operators."""
+def checked_names(argument: str, given: Sequence[str] | None, usual: Sequence[str]) -> set[str]:
+    """Return registry names of operators.
+
+    Args:
+        argument: name of the argument, for the message.
+        given: what it was given; None: nothing.
+        usual: what counts then.
+
+    Raises:
+        ArgumentError: there is no such operator.
+    """
     for name in given or ():
         if find(name) is None:
             raise ArgumentError(f"{argument} has {name!r}, which is no operator")
     return {get(name).name for name in (usual if given is None else given)}
 
 
-def _declare_types(graph: Graph, converter: _Converter, data_names: set[str]) -> None:
+def _declare_types(graph: Graph, converter: HalfConverter, data_names: set[str]) -> None:
     """Give variables that are read in one type that type, and take the casts away."""
     readers: dict[Node, list[Node]] = {}
     for node in graph.nodes:

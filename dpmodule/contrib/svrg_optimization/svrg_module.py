@@ -56,7 +56,7 @@ class SVRGModule(Module):
         >>> mod = SVRGModule(net, label_names=["label"], update_freq=2)
         >>> x = np.arange(8, dtype="float32").reshape(4, 2)
         >>> data = mx.io.NDArrayIter(x, x.sum(1), batch_size=2, label_name="label")
-        >>> mod.fit(data, eval_metric="mse", optimizer_params={"learning_rate": 0.01}, num_epoch=2)
+        >>> history = mod.fit(data, eval_metric="mse", optimizer_params={"learning_rate": 0.01}, num_epoch=2)
         >>> mod.optimizer_initialized
         True
 

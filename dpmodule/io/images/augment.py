@@ -15,7 +15,7 @@ from ...ops.imaging.resize import pick_method, resize
 from ...ops.imaging.warp import warp_affine
 from ..draws import StandardDraws
 
-__all__ = ["augment", "check_augmentation", "resized", "shorter_edge"]
+__all__ = ["augment", "check_augmentation", "only_cuts", "resized", "shorter_edge"]
 
 _PRINCIPAL = np.array(
     [
@@ -50,6 +50,11 @@ def check_augmentation(owner: str, o: Any) -> None:
     if o.max_crop_size < o.min_crop_size or (o.min_crop_size == -1) != (o.max_crop_size == -1):
         raise ArgumentError(f"{owner}: crop sizes from {o.min_crop_size} to {o.max_crop_size}; give both")
     pick_method(o.inter_method, (1, 1), (1, 1))
+
+
+def only_cuts(o: Any) -> bool:
+    """Say whether the first change to an image that is large enough is to cut a part of it."""
+    return o.resize == -1 and not _moves(o) and o.pad <= 0
 
 
 def augment(image: torch.Tensor, o: Any, draws: StandardDraws) -> torch.Tensor:

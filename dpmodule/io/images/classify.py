@@ -16,7 +16,7 @@ from ..data_iter import MXDataIter
 from ..desc import DataDesc
 from ..draws import StandardDraws
 from ..options import check_parts, describe, parse_options
-from .augment import augment, check_augmentation
+from .augment import augment, check_augmentation, only_cuts
 from .normalize import MeanImage, Normalizer
 from .options import CLASSIFY
 from .pipeline import ImageSource
@@ -50,14 +50,14 @@ def check_data_shape(owner: str, shape: tuple[int, ...]) -> None:
         )
 
 
-def decode_for(header: IRHeader, body: bytes, channels: int) -> torch.Tensor:
-    """Decode a record's image to so many channels.
+def decode_for(header: IRHeader, body: bytes, channels: int, lend: bool = False) -> torch.Tensor:
+    """Decode a record's image to so many channels; see `decode` for `lend`.
 
     Raises:
         FileFormatError: it is no image, or has no alpha channel where four are wanted.
     """
     name = f"image {header.id}"
-    image = decode(body, _FLAGS[channels], name=name)
+    image = decode(body, _FLAGS[channels], name=name, lend=lend)
     if image.shape[2] != channels:
         raise FileFormatError(f"{name} has {image.shape[2]} channels, expected {channels}")
     return image
@@ -69,6 +69,7 @@ class _Classifier:
     def __init__(self, o: Any, labels: ImageList | None, mean: MeanImage) -> None:
         self._o, self._labels = o, labels
         self._normalizer = Normalizer(o, mean)
+        self._only_cuts = not o.aug_seq or only_cuts(o)
 
     def __call__(
         self, header: IRHeader, body: bytes, number: int, data: torch.Tensor, label: torch.Tensor
@@ -79,7 +80,7 @@ class _Classifier:
     def image(self, header: IRHeader, body: bytes, number: int, data: torch.Tensor) -> None:
         """Decode and change an image and write it into its place."""
         o = self._o
-        image = decode_for(header, body, o.data_shape[0])
+        image = decode_for(header, body, o.data_shape[0], self._only_cuts)
         seed = o.seed if o.seed_aug is None else o.seed_aug
         draws = StandardDraws(_SEED + seed + number)
         if o.aug_seq:
@@ -151,6 +152,7 @@ class ImageRecordIter(MXDataIter):
             DataDesc(o.label_name, (o.batch_size, *width)),
         )
         super().__init__(ImageSource(records, work, descs, getattr(torch, dtype), o))
+        self.num_parts = o.num_parts
         if o.verbose:
             _logger.info("%s: %s, %d threads for decoding", name, o.path_imgrec, o.preprocess_threads)
 

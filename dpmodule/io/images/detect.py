@@ -65,6 +65,8 @@ class _Detector:
         height, width, channels = image.shape
         label.fill_(o.label_pad_value)
         label[: _HEAD - 1] = torch.tensor([channels, height, width], dtype=torch.float32)
+        if (height, width) != data.shape[1:]:
+            data.zero_()
         data[:, :height, :width] = image.permute(2, 0, 1)
         if self._center is not None:
             data.sub_(self._center)
@@ -133,6 +135,7 @@ class ImageDetRecordIter(MXDataIter):
             DataDesc(o.label_name, (o.batch_size, width + _HEAD)),
         )
         super().__init__(ImageSource(records, work, descs, torch.float32, o))
+        self.num_parts = o.num_parts
         if o.verbose:
             _logger.info("%s: %s, labels filled up to %d", name, o.path_imgrec, width)
 

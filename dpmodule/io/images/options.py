@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ...ops.attrs import boolean, choice, integer, ints, optional, real, reals, shape, string
 from ...ops.spec import Attr
-from ..options import BATCH, NAMES, PARTS, PREFETCH, Options
+from ..options import BATCH, NAMES, PARTS, PREFETCH, THREADS, Options
 
 __all__ = ["CLASSIFY", "DETECT"]
 
@@ -20,7 +20,7 @@ _FILES: Options = {
 
 _READING: Options = {
     "data_shape": Attr(shape, "shape of one image: (channels, height, width), with 1, 3 or 4 channels"),
-    "preprocess_threads": Attr(integer(low=1), "number of threads that decode", 4),
+    **THREADS,
     "verbose": Attr(boolean, "whether what is read is logged", True),
     **PARTS,
     "shuffle_chunk_size": Attr(_NOT_NEGATIVE, "accepted and without effect: all records are shuffled", 0),

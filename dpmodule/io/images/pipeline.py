@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import weakref
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
@@ -13,13 +13,14 @@ from typing import Any
 import numpy as np
 import torch
 
-from ...base import FileError, MXNetError
+from ...base import ArgumentError, FileError, MXNetError
 from ...context import cpu
 from ...ndarray import NDArray
 from ...recordio import IRHeader, unpack
 from ..data_iter import Rounds
 from ..desc import DataDesc
 from ..iterator import DataBatch
+from .memory import BatchMemory
 from .records import Place, Records
 
 __all__ = ["ImageSource", "Work"]
@@ -37,6 +38,16 @@ class _Pending:
     index: np.ndarray[Any, Any]
     pad: int
     jobs: list[Future[None]]
+    before: _Position
+
+
+@dataclass(slots=True)
+class _Position:
+    """Where a source stands: its rounds, the draws of their order, and the number of images so far."""
+
+    rounds: dict[str, Any]
+    records: dict[str, Any] | None
+    count: int
 
 
 class ImageSource:
@@ -60,7 +71,9 @@ class ImageSource:
         self._repeats = getattr(o, "seed_aug", None) is not None
         self._count = 0
         what = records.files[0].path
+        self._what, self._wraps = what, o.round_batch
         self._rounds = Rounds(records.begin, self.data_desc.shape[0], o.round_batch, what)
+        self._memory = BatchMemory(self.data_desc.shape, dtype, self._ahead + 1)
         self._pending: deque[_Pending] = deque()
         self._pool: ThreadPoolExecutor | None = None
         self._pid = 0
@@ -72,10 +85,7 @@ class ImageSource:
             MXNetError: an image cannot be decoded or does not fit; the text names file and byte offset. The
             batch is lost, the one after it comes next.
         """
-        if self._pid != os.getpid():
-            self._start()
-        while len(self._pending) < self._ahead and self._submit():
-            pass
+        self._fill()
         if not self._pending:
             return None
         batch = self._pending.popleft()
@@ -95,6 +105,58 @@ class ImageSource:
         else:
             self._rounds.reset()
 
+    def state_dict(self) -> dict[str, Any]:
+        """Return where the source stands, as plain data; batches that are decoded already count as unread."""
+        position = self._pending[0].before if self._pending else self._position()
+        # only without round_batch do the images of the last batch matter
+        last = [] if self._wraps else position.rounds["last"]
+        return {
+            "records": self._records.facts,
+            "wraps": self._wraps,
+            "rounds": {**position.rounds, "last": [self._told(place) for place in last]},
+            "draws": position.records,
+            "count": position.count,
+            "ahead": bool(self._pending),
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go on from what `state_dict` returned.
+
+        Raises:
+            ArgumentError: it was a source over other records.
+        """
+        here = {"records": self._records.facts, "wraps": self._wraps}
+        wrong = [
+            f"{name} is {state.get(name)!r}, here {value!r}"
+            for name, value in here.items()
+            if state.get(name) != value
+        ]
+        if wrong:
+            raise ArgumentError(f"{self._what}: the state was saved over other records: {'; '.join(wrong)}")
+        self._drop()
+        self._records.load_state_dict(state["draws"])
+        rounds = state["rounds"]
+        self._rounds.load_state_dict({**rounds, "last": [self._place(*told) for told in rounds["last"]]})
+        self._count = state["count"]
+        if state["ahead"]:  # what comes after a reset depends on whether an epoch is under way
+            self._fill()
+
+    def _position(self) -> _Position:
+        return _Position(self._rounds.state_dict(), self._records.state_dict(), self._count)
+
+    def _told(self, place: Place) -> list[int]:
+        return [self._records.files.index(place.file), place.offset, place.number]
+
+    def _place(self, file: int, offset: int, number: int) -> Place:
+        return Place(self._records.files[file], offset, number)
+
+    def _fill(self) -> None:
+        """Have batches decoded ahead."""
+        if self._pid != os.getpid():
+            self._start()
+        while len(self._pending) < self._ahead and self._submit():
+            pass
+
     def _drop(self) -> None:
         for batch in self._pending:
             for job in batch.jobs:
@@ -112,12 +174,13 @@ class ImageSource:
 
     def _submit(self) -> bool:
         """Have the next batch decoded, and say whether there is one."""
+        before = self._position()
         found = self._rounds.next()
         if found is None or self._pool is None:
             return False
         places, pad = found
         size = len(places)
-        data = torch.zeros(self.data_desc.shape, dtype=self._dtype)
+        data = self._memory.lend()
         label = torch.zeros((size, *(self.label_desc.shape[1:] or (1,))))
         index = np.zeros(size, np.uint64)
         jobs = []
@@ -125,7 +188,7 @@ class ImageSource:
             number = self._number(place, slot)
             arrays = data[slot], label[slot], index[slot : slot + 1]
             jobs.append(self._pool.submit(_run, self._work, place, number, *arrays))
-        self._pending.append(_Pending(data, label, index, pad, jobs))
+        self._pending.append(_Pending(data, label, index, pad, jobs, before))
         return True
 
     def _number(self, place: Place, slot: int) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -64,6 +64,7 @@ class Records:
         self.indexed = bool(index)
         self._parts, self._part = parts, part
         self._draws = StandardDraws(seed) if shuffle else None
+        self._before_round: dict[str, Any] | None = None
         self._offsets: list[int] | None = None
         if index:
             offsets = [offset for _, offset in load_index(index, self.files[0].path)]
@@ -78,6 +79,7 @@ class Records:
         places = self._in_order()
         if self._draws is None:
             return places
+        self._before_round = self._draws.state_dict()
         known = list(places)
         order = self._draws.shuffled(len(known))
         return iter([known[i]._replace(number=n) for n, i in enumerate(order)])
@@ -99,6 +101,25 @@ class Records:
                     yield Place(file, offset, number)
                     number += 1
             base += file.size
+
+    def state_dict(self) -> dict[str, Any] | None:
+        """Return where the draws stood before the round was begun that was begun last; None if there are none."""
+        return self._before_round
+
+    def load_state_dict(self, state: Mapping[str, Any] | None) -> None:
+        """Let the next round be the one that `state_dict` told of."""
+        if self._draws is not None and state is not None:
+            self._draws.load_state_dict(state)
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """What the records have to be like for a state of others to fit."""
+        return {
+            "bytes": [file.size for file in self.files],
+            "indexed": self.indexed,
+            "part": [self._part, self._parts],
+            "shuffle": self._draws is not None,
+        }
 
     def most_labels(self) -> int:
         """Return the largest number of labels that a record has."""

@@ -20,7 +20,6 @@ struct Fast {
     int kind;      // of Unary, Binary, Reduction, Draw or Given, or an Op
 };
 
-constexpr int of(Unary kind) { return static_cast<int>(kind); }
 constexpr int of(Binary kind) { return static_cast<int>(kind); }
 constexpr int of(Reduction kind) { return static_cast<int>(kind); }
 constexpr int of(Draw kind) { return static_cast<int>(kind); }
@@ -29,33 +28,8 @@ constexpr int of(Over over) { return static_cast<int>(over); }
 constexpr int of(Part part) { return static_cast<int>(part); }
 constexpr int of(Op op) { return static_cast<int>(op); }
 
+// Functions of one expression, perhaps with a number beside it, are in unary_list.hpp.
 constexpr Fast table[] = {
-    {"tanh", Way::Unary, of(Unary::Tanh)},
-    {"logistic", Way::Unary, of(Unary::Logistic)},
-    {"rectify", Way::Unary, of(Unary::Rectify)},
-    {"exp", Way::Unary, of(Unary::Exp)},
-    {"log", Way::Unary, of(Unary::Log)},
-    {"sqrt", Way::Unary, of(Unary::Sqrt)},
-    {"square", Way::Unary, of(Unary::Square)},
-    {"cube", Way::Unary, of(Unary::Cube)},
-    {"abs", Way::Unary, of(Unary::Abs)},
-    {"softsign", Way::Unary, of(Unary::Softsign)},
-    {"selu", Way::Unary, of(Unary::Selu)},
-    {"sin", Way::Unary, of(Unary::Sin)},
-    {"cos", Way::Unary, of(Unary::Cos)},
-    {"tan", Way::Unary, of(Unary::Tan)},
-    {"asin", Way::Unary, of(Unary::Asin)},
-    {"acos", Way::Unary, of(Unary::Acos)},
-    {"atan", Way::Unary, of(Unary::Atan)},
-    {"sinh", Way::Unary, of(Unary::Sinh)},
-    {"cosh", Way::Unary, of(Unary::Cosh)},
-    {"asinh", Way::Unary, of(Unary::Asinh)},
-    {"acosh", Way::Unary, of(Unary::Acosh)},
-    {"atanh", Way::Unary, of(Unary::Atanh)},
-    {"erf", Way::Unary, of(Unary::Erf)},
-    {"log_sigmoid", Way::Unary, of(Unary::LogSigmoid)},
-    {"lgamma", Way::Unary, of(Unary::LogGamma)},
-    {"nobackprop", Way::Unary, of(Unary::Stop)},
     {"cmult", Way::Binary, of(Binary::Mul)},
     {"cdiv", Way::Binary, of(Binary::Div)},
     {"pow", Way::Binary, of(Binary::Pow)},
@@ -79,9 +53,6 @@ constexpr Fast table[] = {
     {"random_uniform", Way::Random, of(Draw::Uniform)},
     {"random_bernoulli", Way::Random, of(Draw::Bernoulli)},
     {"random_gumbel", Way::Random, of(Draw::Gumbel)},
-    {"elu", Way::Number, of(Unary::Elu)},
-    {"silu", Way::Number, of(Unary::Silu)},
-    {"scale_gradient", Way::Number, of(Unary::Slope)},
     {"poisson_loss", Way::Count, 0},
     {"reshape", Way::Reshape, 0},
     {"parameter", Way::Parameter, 0},
@@ -134,7 +105,8 @@ constexpr Fast table[] = {
 struct FunctionObject {
     PyObject_HEAD
     vectorcallfunc call;
-    const Fast *fast;
+    Fast fast;
+    double number;           // of Number, where it is left out
     PyObject *slow;
     ArgumentNames names;
     PyObject *attributes;    // __dict__
@@ -160,7 +132,8 @@ int several(const Fast &fast, PyObject *const *args, Py_ssize_t count) {
 }
 
 // The node, or -1: the slow way.
-int attempt(const Fast &fast, PyObject *const *args, Py_ssize_t count) {
+int attempt(const FunctionObject &function, PyObject *const *args, Py_ssize_t count) {
+    const Fast &fast = function.fast;
     Builder &build = current_builder();
     if (fast.way > Way::Step) return input_of(static_cast<Given>(fast.kind), args, count);
     if (fast.way >= Way::Affine && fast.way <= Way::Average) return count == 1 || (count == 2 && fast.way == Way::Concat) ? several(fast, args, count) : -1;
@@ -176,7 +149,7 @@ int attempt(const Fast &fast, PyObject *const *args, Py_ssize_t count) {
     if (x < 0) return -1;
     int i, j, axis = 0;
     std::vector<int> dims;
-    double number = 1.0;
+    double number = function.number;
     switch (fast.way) {
         case Way::Unary: return count == 1 ? build.unary(static_cast<Unary>(fast.kind), 0, x) : -1;
         case Way::Softmax: return softmax(static_cast<Op>(fast.kind), x, args, count);
@@ -275,7 +248,7 @@ PyObject *step(PyObject *const *args, Py_ssize_t count) {
 // apply(operation, operands, attributes=(), own=None), plain(operation, x, y, z=...), append_many(operation, operands,
 // attributes=()); nullptr, without an error, where the slow way has to look at the operands.
 PyObject *applied(const FunctionObject &function, PyObject *const *args, Py_ssize_t count) {
-    const Way way = function.fast->way;
+    const Way way = function.fast.way;
     if (count < 2 || count > (way == Way::Many ? 3 : 4)) return nullptr;
     Nodes operands;
     if (way == Way::Plain ? count < 3 || !operands.read(args + 1, count - 1) : !operands.read(args[1])) return nullptr;
@@ -291,7 +264,7 @@ PyObject *applied(const FunctionObject &function, PyObject *const *args, Py_ssiz
 PyObject *function_call(PyObject *self, PyObject *const *args, std::size_t flags, PyObject *keywords) {
     auto *function = reinterpret_cast<FunctionObject *>(self);
     return guarded([&]() -> PyObject * {
-        const Way way = function->fast->way;
+        const Way way = function->fast.way;
         Arguments given;
         PyObject *made = nullptr;
         if (current.is_open() && given.read(function->names, args, flags, keywords)) {
@@ -303,7 +276,7 @@ PyObject *function_call(PyObject *self, PyObject *const *args, std::size_t flags
             } else if (way > Way::Filled) {
                 made = applied(*function, given.at, given.count);
             } else {
-                const int node = attempt(*function->fast, given.at, given.count);
+                const int node = attempt(*function, given.at, given.count);
                 if (node >= 0) return way == Way::Input ? make_input(node) : make_expression(node);
             }
         }
@@ -311,19 +284,36 @@ PyObject *function_call(PyObject *self, PyObject *const *args, std::size_t flags
     });
 }
 
+// False: nothing is known by that name.
+bool find(const char *name, FunctionObject &function) {
+    for (const Fast &fast : table) {
+        if (std::strcmp(fast.name, name)) continue;
+        function.fast = fast;
+        return true;
+    }
+    int kind = 0;
+    for (const char *known : names_of_Unary) {
+        if (!std::strcmp(known, name)) {
+            PyObject *defaults = function.names.defaults, *beside = defaults ? PyTuple_GET_ITEM(defaults, 0) : nullptr;
+            function.number = beside && PyFloat_CheckExact(beside) ? PyFloat_AS_DOUBLE(beside) : 0.0;
+            function.fast = {known, beside ? Way::Number : Way::Unary, kind};
+            return true;
+        }
+        kind++;
+    }
+    return false;
+}
+
 int function_init(PyObject *self, PyObject *args, PyObject *) {
     auto *function = reinterpret_cast<FunctionObject *>(self);
     const char *name;
     PyObject *slow;
     if (!PyArg_ParseTuple(args, "sO:AutobatchFunction", &name, &slow)) return -1;
-    for (const Fast &fast : table) {
-        if (!std::strcmp(fast.name, name)) function->fast = &fast;
-    }
-    if (!function->fast) {
+    if (!function->names.read(slow)) return -1;
+    if (!find(name, *function)) {
         PyErr_Format(PyExc_ValueError, "there is no fast way for %s", name);
         return -1;
     }
-    if (!function->names.read(slow)) return -1;
     Py_INCREF(slow);
     Py_XSETREF(function->slow, slow);
     function->call = function_call;

@@ -5,22 +5,45 @@
 
 #include <cstddef>
 
+#include "named_enum.hpp"
+
 namespace dpmodule::autobatch {
 
 enum class Unary : int {
-    Tanh, Logistic, Rectify, Exp, Sqrt, Elu, Selu,   // differentiated by their output
-    Log, Square, Cube, Abs, Recip, Softsign, Silu, Huber,   // differentiated by their input
-    Sin, Cos, Tan, Asin, Acos, Atan, Sinh, Cosh, Asinh, Acosh, Atanh, Erf, LogSigmoid, LogGamma,
-    Power, Exponent, Poisson,                     // with a number as exponent, base, count
-    Neg, Scale, Shift, Rsub, Copy,                // linear: nothing needed
-    Slope, Stop, Round, Ceil, Floor,              // with another gradient than that of their values
+#define BY_LANES(kind, name, reads, value, gradient) kind,
+#define BY_NUMBER(kind, name, reads, value, slope) kind,
+#define VALUE_BY_NUMBER(kind, name, reads, value, gradient) kind,
+#include "unary_list.hpp"
 };
-constexpr bool by_output(Unary kind) { return kind <= Unary::Selu; }
-constexpr bool by_input(Unary kind) { return kind >= Unary::Log && kind <= Unary::Poisson; }
-enum class Binary : int { Add, Sub, Mul, Div, Max, Min, Pow, BinaryLog };
-enum class Reduction : int { Sum, Mean, Max, Min, LogSumExp, Deviation, Length };
+constexpr const char *names_of_Unary[] = {
+#define BY_LANES(kind, name, reads, value, gradient) name,
+#define BY_NUMBER(kind, name, reads, value, slope) name,
+#define VALUE_BY_NUMBER(kind, name, reads, value, gradient) name,
+#include "unary_list.hpp"
+};
+// What the gradient of a function is computed from, beside that of its result.
+enum class Reads : char { Operand, Result, Neither };
+constexpr Reads reads_of_unary[] = {
+#define BY_LANES(kind, name, reads, value, gradient) Reads::reads,
+#define BY_NUMBER(kind, name, reads, value, slope) Reads::reads,
+#define VALUE_BY_NUMBER(kind, name, reads, value, gradient) Reads::reads,
+#include "unary_list.hpp"
+};
+constexpr bool by_output(Unary kind) { return reads_of_unary[static_cast<int>(kind)] == Reads::Result; }
+constexpr bool by_input(Unary kind) { return reads_of_unary[static_cast<int>(kind)] == Reads::Operand; }
+#define BINARIES(X) \
+    X(Add, "add") X(Sub, "sub") X(Mul, "mul") X(Div, "div") X(Max, "max") X(Min, "min") X(Pow, "pow") X(BinaryLog, "binary_log_loss")
+NAMED_ENUM(Binary, BINARIES)
+#define REDUCTIONS(X)                                                                      \
+    X(Sum, "sum_dim") X(Mean, "mean_dim") X(Max, "max_dim") X(Min, "min_dim")              \
+    X(LogSumExp, "logsumexp_dim") X(Deviation, "std_dim") X(Length, "l2_norm")
+NAMED_ENUM(Reduction, REDUCTIONS)
 // By what the operand is multiplied, what is added to it; and without an operand.
-enum class Draw : int { Dropout, Noise, Normal, Uniform, Bernoulli, Gumbel, DropoutDim, DropoutBatch, BlockDropout };
+#define DRAWS(X)                                                                                        \
+    X(Dropout, "dropout") X(Noise, "noise") X(Normal, "normal") X(Uniform, "uniform")                   \
+    X(Bernoulli, "bernoulli") X(Gumbel, "gumbel") X(DropoutDim, "dropout_dim")                          \
+    X(DropoutBatch, "dropout_batch") X(BlockDropout, "block_dropout")
+NAMED_ENUM(Draw, DRAWS)
 
 // A block whose rows lie `stride` numbers apart; a stride of 0 repeats one row.
 struct Block {

@@ -33,6 +33,24 @@ double digamma(double x) {
     return sum + std::log(x) - 0.5 / x - z * (1.0 / 12 - z * (1.0 / 120 - z * (1.0 / 252 - z * (1.0 / 240 - z / 132))));
 }
 
+float squared(float x) { return x * x; }
+
+// The logarithm of a number, computed when first asked for: a row asks again and again.
+class Logarithm {
+   public:
+    explicit Logarithm(float of) : of_(of) {}
+    float get() const {
+        if (!known_) found_ = std::log(of_);
+        known_ = true;
+        return found_;
+    }
+
+   private:
+    float of_;
+    mutable float found_ = 0;
+    mutable bool known_ = false;
+};
+
 float power_slope(float x, float k) { return k == 0 ? 0.0f : k * std::pow(x, k - 1); }
 
 float log_loss(float x, float y) {
@@ -45,58 +63,21 @@ float log_loss_slope(float x, float y) { return y == 1 ? -1 / x : y == 0 ? 1 / (
 }  // namespace
 
 void unary_each_number(Unary op, float k, int rows, int width, Block y, Block x) {
-    const auto map = [&](auto f) { each(rows, width, y, x, f); };
     switch (op) {
-        case Unary::Sin: return map([](float v) { return std::sin(v); });
-        case Unary::Cos: return map([](float v) { return std::cos(v); });
-        case Unary::Tan: return map([](float v) { return std::tan(v); });
-        case Unary::Asin: return map([](float v) { return std::asin(v); });
-        case Unary::Acos: return map([](float v) { return std::acos(v); });
-        case Unary::Atan: return map([](float v) { return std::atan(v); });
-        case Unary::Sinh: return map([](float v) { return std::sinh(v); });
-        case Unary::Cosh: return map([](float v) { return std::cosh(v); });
-        case Unary::Asinh: return map([](float v) { return std::asinh(v); });
-        case Unary::Acosh: return map([](float v) { return std::acosh(v); });
-        case Unary::Atanh: return map([](float v) { return std::atanh(v); });
-        case Unary::Erf: return map([](float v) { return std::erf(v); });
-        case Unary::LogSigmoid: return map([](float v) { return (v < 0 ? v : 0.0f) - std::log1p(std::exp(-std::fabs(v))); });
-        case Unary::LogGamma: return map([](float v) { return std::lgamma(v); });
-        case Unary::Power: return map([=](float v) { return std::pow(v, k); });
-        case Unary::Exponent: return map([=](float v) { return std::pow(k, v); });
-        case Unary::Poisson: {
-            const float constant = std::lgamma(k + 1);
-            return map([=](float v) { return std::exp(v) - k * v + constant; });
-        }
-        case Unary::Round: return map([](float v) { return std::round(v); });
-        case Unary::Ceil: return map([](float v) { return std::ceil(v); });
-        case Unary::Floor: return map([](float v) { return std::floor(v); });
+#define BY_NUMBER(kind, name, reads, value, slope) \
+        case Unary::kind: return each(rows, width, y, x, [=](float v) { return value; });
+#define VALUE_BY_NUMBER BY_NUMBER
+#include "unary_list.hpp"
         default: return;
     }
 }
 
 void unary_each_number_back(Unary op, float k, int rows, int width, Block dx, bool add, Block dy, Block x) {
-    const auto slope = [&](auto f) { each_back(rows, width, dx, add, dy, x, x, [&](float v, float) { return f(v); }); };
+    const Logarithm log_k(k);
     switch (op) {
-        case Unary::Sin: return slope([](float v) { return std::cos(v); });
-        case Unary::Cos: return slope([](float v) { return -std::sin(v); });
-        case Unary::Tan: return slope([](float v) { const float t = std::tan(v); return 1 + t * t; });
-        case Unary::Asin: return slope([](float v) { return 1 / std::sqrt((1 - v) * (1 + v)); });
-        case Unary::Acos: return slope([](float v) { return -1 / std::sqrt((1 - v) * (1 + v)); });
-        case Unary::Atan: return slope([](float v) { return 1 / (1 + v * v); });
-        case Unary::Sinh: return slope([](float v) { return std::cosh(v); });
-        case Unary::Cosh: return slope([](float v) { return std::sinh(v); });
-        case Unary::Asinh: return slope([](float v) { return 1 / std::sqrt(v * v + 1); });
-        case Unary::Acosh: return slope([](float v) { return 1 / std::sqrt((v - 1) * (v + 1)); });
-        case Unary::Atanh: return slope([](float v) { return 1 / ((1 - v) * (1 + v)); });
-        case Unary::Erf: return slope([](float v) { return 1.12837917f * std::exp(-v * v); });
-        case Unary::LogSigmoid: return slope([](float v) { return 1 / (1 + std::exp(v)); });
-        case Unary::LogGamma: return slope([](float v) { return static_cast<float>(digamma(v)); });
-        case Unary::Power: return slope([=](float v) { return power_slope(v, k); });
-        case Unary::Exponent: {
-            const float factor = std::log(k);
-            return slope([=](float v) { return factor * std::pow(k, v); });
-        }
-        case Unary::Poisson: return slope([=](float v) { return std::exp(v) - k; });
+#define BY_NUMBER(kind, name, reads, value, slope) \
+        case Unary::kind: return each_back(rows, width, dx, add, dy, x, x, [=](float v, float) { return slope; });
+#include "unary_list.hpp"
         default: return;
     }
 }

@@ -7,6 +7,7 @@ using dpmodule::autobatch::Binary;
 using dpmodule::autobatch::Block;
 using dpmodule::autobatch::LstmRow;
 using dpmodule::autobatch::LstmRowBack;
+using dpmodule::autobatch::Reads;
 using dpmodule::autobatch::Unary;
 
 template <class F> inline void map1(int rows, int width, Block y, Block x, F f) {
@@ -41,47 +42,17 @@ inline V log_of(V x, int n) {
     return Lanes::load(z);
 }
 
+inline V squared(V x) { return Lanes::mul(x, x); }
+
 constexpr float selu_alpha = 1.67326324235f, selu_scale = 1.05070098735f;
 
 void unary(Unary op, float attr, int rows, int width, Block y, Block x) {
     using L = Lanes;
     const V zero = L::set(0.0f), one = L::set(1.0f), k = L::set(attr);
     switch (op) {
-        case Unary::Tanh: map1(rows, width, y, x, [](V v) { return tanh_of(v); }); break;
-        case Unary::Logistic: map1(rows, width, y, x, [](V v) { return logistic_of(v); }); break;
-        case Unary::Rectify: map1(rows, width, y, x, [=](V v) { return L::where_equal(v, v, L::max(v, zero), v); }); break;
-        case Unary::Exp: map1(rows, width, y, x, [](V v) { return exp_or_nan(v); }); break;
-        case Unary::Sqrt: map1(rows, width, y, x, [](V v) { return L::sqrt(v); }); break;
-        case Unary::Elu:
-            map1(rows, width, y, x, [=](V v) {
-                return L::where_greater(v, zero, v, L::mul(k, L::sub(exp_or_nan(v), one)));
-            });
-            break;
-        case Unary::Selu:
-            map1(rows, width, y, x, [=](V v) {
-                return L::where_greater(v, zero, L::mul(L::set(selu_scale), v), L::mul(L::set(selu_scale * selu_alpha), L::sub(exp_or_nan(v), one)));
-            });
-            break;
-        case Unary::Log: map1(rows, width, y, x, [](V v) { return log_of(v, L::count); }); break;
-        case Unary::Square: map1(rows, width, y, x, [](V v) { return L::mul(v, v); }); break;
-        case Unary::Cube: map1(rows, width, y, x, [](V v) { return L::mul(v, L::mul(v, v)); }); break;
-        case Unary::Abs: map1(rows, width, y, x, [](V v) { return L::abs(v); }); break;
-        case Unary::Recip: map1(rows, width, y, x, [=](V v) { return L::div(k, v); }); break;
-        case Unary::Softsign: map1(rows, width, y, x, [=](V v) { return L::div(v, L::add(one, L::abs(v))); }); break;
-        case Unary::Neg: map1(rows, width, y, x, [=](V v) { return L::sub(zero, v); }); break;
-        case Unary::Scale: map1(rows, width, y, x, [=](V v) { return L::mul(v, k); }); break;
-        case Unary::Shift: map1(rows, width, y, x, [=](V v) { return L::add(v, k); }); break;
-        case Unary::Rsub: map1(rows, width, y, x, [=](V v) { return L::sub(k, v); }); break;
-        case Unary::Silu: map1(rows, width, y, x, [=](V v) { return L::mul(v, logistic_of(L::mul(k, v))); }); break;
-        case Unary::Huber:   // half the square up to k, and a line beyond
-            map1(rows, width, y, x, [=](V v) {
-                const V size = L::abs(v), half = L::set(0.5f);
-                return L::where_greater(k, size, L::mul(half, L::mul(v, v)), L::mul(k, L::sub(size, L::mul(half, k))));
-            });
-            break;
-        case Unary::Slope:
-        case Unary::Stop:
-        case Unary::Copy: map1(rows, width, y, x, [](V v) { return v; }); break;
+#define BY_LANES(kind, name, reads, value, gradient) \
+        case Unary::kind: map1(rows, width, y, x, [=](V v) { return value; }); break;
+#include "unary_list.hpp"
         default: dpmodule::autobatch::unary_each_number(op, attr, rows, width, y, x); break;
     }
 }
@@ -92,59 +63,15 @@ inline V only_with(V d, V found) { return Lanes::where_equal(d, Lanes::set(0.0f)
 void unary_back(Unary op, float attr, int rows, int width, Block dx, bool add, Block dy, Block x, Block y) {
     using L = Lanes;
     const V zero = L::set(0.0f), one = L::set(1.0f), k = L::set(attr);
-    const auto by_output = [&](auto f) {
-        back(rows, width, dx, add, dy, y, y, [&](V d, const float *a, const float *, int n) { return f(d, get(a, n)); });
+    const auto from = [&](Block p, auto f) {
+        back(rows, width, dx, add, dy, p, p, [&](V d, const float *a, const float *, int n) { return f(d, get(a, n)); });
     };
-    const auto by_input = [&](auto f) {
-        back(rows, width, dx, add, dy, x, x, [&](V d, const float *a, const float *, int n) { return f(d, get(a, n)); });
-    };
-    const auto linear = [&](auto f) {
-        back(rows, width, dx, add, dy, dy, dy, [&](V d, const float *, const float *, int) { return f(d); });
-    };
+    const Block at[] = {x, y, dy};   // by Reads
     switch (op) {
-        case Unary::Tanh: by_output([=](V d, V v) { return L::mul(d, L::sub(one, L::mul(v, v))); }); break;
-        case Unary::Logistic: by_output([=](V d, V v) { return L::mul(d, L::mul(v, L::sub(one, v))); }); break;
-        case Unary::Rectify: by_output([=](V d, V v) { return L::where_greater(v, zero, d, zero); }); break;
-        case Unary::Exp: by_output([](V d, V v) { return L::mul(d, v); }); break;
-        case Unary::Sqrt: by_output([](V d, V v) { return only_with(d, L::div(L::mul(d, L::set(0.5f)), v)); }); break;
-        case Unary::Elu: by_output([=](V d, V v) { return L::where_greater(v, zero, d, L::mul(d, L::add(v, k))); }); break;
-        case Unary::Selu: by_output([=](V d, V v) { return L::mul(d, L::where_greater(v, zero, L::set(selu_scale), L::add(v, L::set(selu_scale * selu_alpha)))); }); break;
-        case Unary::Log: by_input([](V d, V v) { return only_with(d, L::div(d, v)); }); break;
-        case Unary::Square: by_input([](V d, V v) { return L::mul(d, L::add(v, v)); }); break;
-        case Unary::Cube: by_input([](V d, V v) { return L::mul(d, L::mul(L::set(3.0f), L::mul(v, v))); }); break;
-        case Unary::Abs:
-            by_input([=](V d, V v) {
-                return L::where_greater(v, zero, d, L::where_greater(zero, v, L::sub(zero, d), zero));
-            });
-            break;
-        case Unary::Recip:
-            by_input([=](V d, V v) { return only_with(d, L::sub(zero, L::div(L::mul(d, k), L::mul(v, v)))); });
-            break;
-        case Unary::Softsign:
-            by_input([=](V d, V v) {
-                const V s = L::add(one, L::abs(v));
-                return L::div(d, L::mul(s, s));
-            });
-            break;
-        case Unary::Silu:
-            by_input([=](V d, V v) {
-                const V gate = logistic_of(L::mul(k, v));
-                return L::mul(d, L::fma(L::mul(L::mul(k, v), gate), L::sub(one, gate), gate));
-            });
-            break;
-        case Unary::Huber:
-            by_input([=](V d, V v) { return L::mul(d, L::where_equal(v, v, L::max(L::sub(zero, k), L::min(k, v)), v)); });
-            break;
-        case Unary::Neg:
-        case Unary::Rsub: linear([=](V d) { return L::sub(zero, d); }); break;
-        case Unary::Slope:
-        case Unary::Scale: linear([=](V d) { return L::mul(d, k); }); break;
-        case Unary::Shift:
-        case Unary::Copy: linear([](V d) { return d; }); break;
-        case Unary::Stop: linear([=](V) { return zero; }); break;
-        case Unary::Round:
-        case Unary::Ceil:
-        case Unary::Floor: linear([=](V d) { return attr != 0 ? d : zero; }); break;
+#define BY_LANES(kind, name, reads, value, gradient) \
+        case Unary::kind: from(at[static_cast<int>(Reads::reads)], [=]([[maybe_unused]] V d, [[maybe_unused]] V v) { return gradient; }); break;
+#define VALUE_BY_NUMBER BY_LANES
+#include "unary_list.hpp"
         default: dpmodule::autobatch::unary_each_number_back(op, attr, rows, width, dx, add, dy, x); break;
     }
 }

@@ -6,46 +6,25 @@
 #include <utility>
 #include <vector>
 
+#include "named_enum.hpp"
+
 namespace dpmodule::autobatch {
 
 enum class Op : std::uint8_t {
-    Input,        // numbers given by the user
-    Param,        // a whole parameter
-    Lookup,       // a row of a table; aux = the row
-    View,         // consecutive numbers of the argument; aux = where they begin
-    Affine,       // b + W1 x1 + W2 x2 ...; the parameters are part of the signature
-    Unary, Binary,
-    Concat,       // vectors one after the other; kind < 0: into a minibatch, with -2 rows of a table, with -3 elements of one, with -4 one vector again and again
-    Sum,          // of any number of arguments of one shape
-    Lstm,         // x, h, c -> (h, c) in one row of twice the width
-    PickNegLogSoftmax,   // aux = the label; of minibatches, where their labels lie in Graph::args; kind = 1: given as a list, 2: one for each row
-    Softmax, LogSoftmax,
-    SumElems, Dot, SquaredNorm,
-    Call,         // anything else: one call into Python for a whole batch
-    UnaryEach,    // a Unary whose number differs from node to node; aux = its bits
-    Multiply,     // of any two matrices; a vector is a column
-    AddColumn,    // a vector to every column of a matrix
-    ConcatColumns,   // matrices side by side; kind = along which dimension
-    Columns,      // some numbers of every row; kind = how many rows, negative where one place is picked; aux = the first number
-    Arrange,      // the argument's numbers in another order; kind = which Arrangement
-    Hinge,        // aux and kind likewise, attr = the margin
-    Drawn,        // kind = which Draw; its numbers are drawn once for a whole batch
-    Reduce,       // kind = which Reduction, attr = what means are divided by
-    Convolve,     // an image, filters, perhaps biases; kind = 1: the filters go along a matrix, whose result lies filter by filter
-    Pool,         // the greatest numbers of windows of an image
-    Broadcast,    // kind = which Binary, of operands of different shapes
-    Select,       // some rows and columns
-    PickEach,     // one place of each element of a minibatch; aux as that of losses
-    Greatest,     // kind = how many of the numbers along a dimension, in their order
-    Sums,         // of the numbers along a dimension up to each of them
-    Sparsemax,    // kind = how many numbers share it
-    Compound,     // kind = which of Signatures::compounds; two results are stored as those of Lstm
-    Constrained,  // a softmax below bounds; kind = how many numbers share it
-    Argmax,       // ones where numbers along the first dimension are greatest
-    Inverse,      // of square matrices
+#define OPERATION(kind, name) kind,
+#include "op_list.hpp"
+};
+constexpr const char *names_of_Op[] = {
+#define OPERATION(kind, name) name,
+#include "op_list.hpp"
 };
 
-enum class Arrangement : int { Transpose, Reshape, Strided, Ngram, CircularConvolution, CircularCorrelation };
+#define ARRANGEMENTS(X)                                                                                       \
+    X(Transpose, "transpose") X(Reshape, "reshape") X(Strided, "strided_select") X(Ngram, "kmh_ngram")        \
+    X(CircularConvolution, "circ_conv") X(CircularCorrelation, "circ_corr")
+NAMED_ENUM(Arrangement, ARRANGEMENTS)
+#define CONVOLUTIONS(X) X(Image, "conv2d") X(Lines, "filter1d_narrow")   // Lines: along a matrix, filter by filter
+NAMED_ENUM(Convolution, CONVOLUTIONS)
 
 struct Signature {
     Op op = Op::Input;

@@ -1,17 +1,21 @@
-// Where workers wait between two batches while somebody looks at the parameters.
+// Where workers wait between two batches: while somebody looks at the parameters, and when they have done what they may.
 #pragma once
 
 #include <condition_variable>
+#include <cstdint>
 #include <mutex>
 
 namespace dpmodule::hogwild {
 
 class Gate {
 public:
+    explicit Gate(std::int64_t allowed) : allowed_(allowed) {}
+
     // A worker's: wait until the gate is open, then work.
     void enter() {
         std::unique_lock<std::mutex> lock(mutex_);
-        changed_.wait(lock, [&] { return closed_ == 0; });
+        changed_.wait(lock, [&] { return closed_ == 0 && allowed_ != 0; });
+        if (allowed_ > 0) --allowed_;
         ++inside_;
     }
     void leave() noexcept {
@@ -32,10 +36,31 @@ public:
         changed_.notify_all();
     }
 
+    // Let so many batches through from now on; any number if it is negative.
+    void allow(std::int64_t batches) noexcept {
+        std::lock_guard<std::mutex> lock(mutex_);
+        if (!over_) allowed_ = batches;
+        changed_.notify_all();
+    }
+    // Let any number through from now on, whatever is allowed later.
+    void allow_all() noexcept {
+        std::lock_guard<std::mutex> lock(mutex_);
+        over_ = true;
+        allowed_ = -1;
+        changed_.notify_all();
+    }
+    // Whether all batches that were allowed have ended.
+    bool is_spent() noexcept {
+        std::lock_guard<std::mutex> lock(mutex_);
+        return allowed_ == 0 && inside_ == 0;
+    }
+
 private:
     std::mutex mutex_;
     std::condition_variable changed_;
     int closed_ = 0, inside_ = 0;
+    std::int64_t allowed_;
+    bool over_ = false;
 };
 
 // A batch's time inside.

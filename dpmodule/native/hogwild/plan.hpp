@@ -68,10 +68,12 @@ struct Plan {
     std::vector<int> watched;  // values that are recorded line by line, for metrics
 };
 
-// A piece of a file: the lines that begin in [begin, end); end < 0: to its end.
+// A piece of a file: the lines that begin in [begin, end), but for the first `skip` of them; end < 0: to its end.
 struct Part {
     std::string path;
     std::int64_t begin, end;
+    std::uint64_t skip;
+    std::size_t number;  // of its mark
 };
 
 }  // namespace dpmodule::hogwild

@@ -93,8 +93,10 @@ bool read_fetch(PyObject *given, Fetch &fetch) { return PyArg_ParseTuple(given, 
 bool read_part(PyObject *given, Part &part) {
     const char *path;
     long long begin, end;
-    if (!PyArg_ParseTuple(given, "yLL", &path, &begin, &end)) return false;
-    part = {path, begin, end};
+    unsigned long long skip;
+    Py_ssize_t number;
+    if (!PyArg_ParseTuple(given, "yLLKn", &path, &begin, &end, &skip, &number)) return false;
+    part = {path, begin, end, skip, static_cast<std::size_t>(number)};
     return true;
 }
 

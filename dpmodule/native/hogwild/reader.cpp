@@ -1,6 +1,7 @@
 #include "reader.hpp"
 
 #include <algorithm>
+#include <cstring>
 #include <limits>
 
 namespace dpmodule::hogwild {
@@ -34,6 +35,7 @@ bool BatchReader::next(Batch &batch) {
 
 void BatchReader::begin_batch(Batch &batch) const {
     batch.lines = 0;
+    batch.ends.clear();
     batch.slots.resize(slots_.size());
     for (SlotBatch &slot : batch.slots) {
         slot.ids.clear();
@@ -52,17 +54,31 @@ bool BatchReader::read_block() {
             blocks_ = std::make_unique<TextBlocks>(*part_);
             lines_before_ = 0;
         }
+        std::size_t passed = 0;
         bool more;
         {
             Watch watch(progress_.reading);
             more = blocks_->next();
+            if (more) passed = pass_over(blocks_->data(), blocks_->length());
         }
-        if (more) break;
-        part_ = nullptr;
+        if (!more) {
+            part_ = nullptr;
+        } else if (passed < blocks_->length()) {
+            Watch watch(progress_.parsing);
+            parse_block(blocks_->data() + passed, blocks_->length() - passed);
+            return true;
+        }
     }
-    Watch watch(progress_.parsing);
-    parse_block(blocks_->data(), blocks_->length());
-    return true;
+}
+
+// How many bytes of a block are lines that were trained on before.
+std::size_t BatchReader::pass_over(const char *text, std::size_t size) {
+    std::size_t at = 0;
+    for (; lines_before_ < part_->skip && at < size; ++lines_before_) {
+        const void *found = std::memchr(text + at, '\n', size - at);
+        at = found ? static_cast<std::size_t>(static_cast<const char *>(found) - text) + 1 : size;
+    }
+    return at;
 }
 
 void BatchReader::parse_block(const char *text, std::size_t size) {
@@ -99,6 +115,8 @@ void BatchReader::append(Batch &batch, Chunk &chunk, int lines) const {
     }
     chunk.given += lines;
     batch.lines += lines;
+    if (batch.ends.empty() || batch.ends.back().part != chunk.part) batch.ends.push_back({chunk.part, 0});
+    batch.ends.back().lines = chunk.line(chunk.given - 1) + 1;
 }
 
 void BatchReader::append_slot(SlotBatch &to, std::size_t slot, Chunk &chunk, int lines) const {

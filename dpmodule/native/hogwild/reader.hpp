@@ -54,6 +54,7 @@ private:
     };
 
     bool read_block();
+    std::size_t pass_over(const char *text, std::size_t size);
     void parse_block(const char *text, std::size_t size);
     void begin_batch(Batch &batch) const;
     void append(Batch &batch, Chunk &chunk, int lines) const;

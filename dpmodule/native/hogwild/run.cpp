@@ -93,6 +93,28 @@ void Trainer::fail(const Batch &batch, const char *what) const {
                     file, number);
 }
 
+// Notes how far one worker has come, between its batches.
+class Marker {
+public:
+    explicit Marker(std::int64_t *marks) : marks_(marks) {}
+
+    void note(const Batch &batch) noexcept {
+        for (const Place &place : batch.ends) {
+            if (part_ && part_ != place.part) end();
+            part_ = place.part;
+            marks_[part_->number] = static_cast<std::int64_t>(place.lines);
+        }
+    }
+    // All of the part in which the last batch ended.
+    void end() noexcept {
+        if (part_) marks_[part_->number] = -1;
+    }
+
+private:
+    std::int64_t *const marks_;
+    const Part *part_ = nullptr;
+};
+
 // Inside a catch block.
 Failure current_failure() {
     Failure found;
@@ -117,7 +139,7 @@ Failure current_failure() {
 }  // namespace
 
 Run::Run(Plan plan, std::vector<Part> parts, RunOptions options)
-    : plan_(std::move(plan)), options_(std::move(options)), updates_(options_.updates) {
+    : plan_(std::move(plan)), options_(std::move(options)), gate_(options_.allowed), updates_(options_.updates) {
     queue_.parts = std::move(parts);
     for (int i = 0; i < options_.workers; ++i) progress_.push_back(std::make_unique<WorkerProgress>(plan_));
     try {
@@ -140,7 +162,8 @@ Run::~Run() {
 
 bool Run::wait(double seconds) {
     std::unique_lock<std::mutex> lock(mutex_);
-    return ended_.wait_for(lock, std::chrono::duration<double>(seconds), [&] { return alive_ == 0; });
+    ended_.wait_for(lock, std::chrono::duration<double>(seconds), [&] { return alive_ == 0 || gate_.is_spent(); });
+    return alive_ == 0;
 }
 
 void Run::work(int worker) noexcept {
@@ -159,11 +182,21 @@ void Run::train(int worker) {
     prepare_tables(worker);
     Trainer trainer(plan_, options_, worker, updates_, progress);
     BatchReader reader(plan_, queue_, options_.skip_bad_lines, progress.reader);
+    Marker marker(options_.marks);
     Batch batch;
-    while (!stopped_.load(std::memory_order_relaxed) && reader.next(batch)) {
+    while (!stopped_.load(std::memory_order_relaxed)) {
+        if (!reader.next(batch)) {
+            marker.end();
+            break;
+        }
         {
             Pass pass(gate_);
             trainer.step(batch);
+            marker.note(batch);
+        }
+        if (options_.allowed >= 0 && gate_.is_spent()) {
+            std::lock_guard<std::mutex> lock(mutex_);
+            ended_.notify_all();
         }
         trainer.record(batch, stopped_);
     }

@@ -18,6 +18,8 @@ struct RunOptions {
     std::uint64_t seed = 0, updates = 0;  // that the parameters have had before
     double rate = 0;
     std::function<double(std::uint64_t)> schedule;  // the rate of an update by its number, from 1; empty: `rate`
+    std::int64_t *marks = nullptr;  // by the numbers of parts: how many lines have been trained on, -1: all
+    std::int64_t allowed = -1;      // batches until the workers wait for more to be allowed; -1: any number
 };
 
 // What others may look at while a worker works.
@@ -48,10 +50,15 @@ public:
     Run &operator=(const Run &) = delete;
 
     // Ask the workers to end after their batch.
-    void stop() noexcept { stopped_.store(true, std::memory_order_relaxed); }
+    void stop() noexcept {
+        stopped_.store(true, std::memory_order_relaxed);
+        gate_.allow_all();
+    }
 
-    // Wait for the end of all workers, at most some seconds; whether they have ended.
+    // Wait for the end of all workers, or of all batches that are allowed, at most some seconds; whether they have ended.
     bool wait(double seconds);
+    bool is_spent() noexcept { return gate_.is_spent(); }
+    void allow(std::int64_t batches) noexcept { gate_.allow(batches); }
 
     // Between them no worker is within a batch.
     void pause() { gate_.close(); }

@@ -42,16 +42,17 @@ private:
     std::shared_ptr<PyObject> function_;
 };
 
-// HogwildRun(plan, parts, workers, train, skip_bad_lines, seed, updates, rate, schedule)
+// HogwildRun(plan, parts, workers, train, skip_bad_lines, seed, updates, rate, schedule, marks, allowed)
 PyObject *new_run(PyTypeObject *type, PyObject *args, PyObject *) {
     PyObject *given_plan, *given_parts, *schedule;
     Plan plan{};
     std::vector<Part> parts;
     RunOptions options;
     int train, skip;
-    unsigned long long seed, updates;
-    if (!PyArg_ParseTuple(args, "OOippKKdO", &given_plan, &given_parts, &options.workers, &train, &skip, &seed, &updates, &options.rate,
-                          &schedule)) {
+    unsigned long long seed, updates, marks;
+    long long allowed;
+    if (!PyArg_ParseTuple(args, "OOippKKdOKL", &given_plan, &given_parts, &options.workers, &train, &skip, &seed, &updates, &options.rate,
+                          &schedule, &marks, &allowed)) {
         return nullptr;
     }
     options.train = train;
@@ -59,6 +60,8 @@ PyObject *new_run(PyTypeObject *type, PyObject *args, PyObject *) {
     options.skip_bad_lines = skip;
     options.seed = seed;
     options.updates = updates;
+    options.marks = reinterpret_cast<std::int64_t *>(static_cast<std::uintptr_t>(marks));
+    options.allowed = allowed;
     try {
         if (!read_plan(given_plan, plan) || !read_parts(given_parts, parts)) return nullptr;
         PyObject *self = type->tp_alloc(type, 0);
@@ -112,6 +115,15 @@ PyObject *run_pause(PyObject *self, PyObject *) {
 
 PyObject *run_resume(PyObject *self, PyObject *) {
     run_of(self).resume();
+    Py_RETURN_NONE;
+}
+
+PyObject *run_is_spent(PyObject *self, PyObject *) { return PyBool_FromLong(run_of(self).is_spent()); }
+
+PyObject *run_allow(PyObject *self, PyObject *batches) {
+    const long long count = PyLong_AsLongLong(batches);
+    if (PyErr_Occurred()) return nullptr;
+    run_of(self).allow(count);
     Py_RETURN_NONE;
 }
 
@@ -189,10 +201,12 @@ PyMethodDef run_methods[] = {
     {"take", run_take, METH_O,
      "take(worker): what the worker has recorded since the last call, as bytes: int32 lines of each batch, float32 numbers "
      "of each watched value."},
-    {"wait", run_wait, METH_O, "wait(seconds): whether all workers have ended by then."},
+    {"wait", run_wait, METH_O, "wait(seconds): whether all workers have ended by then; returns early when they wait for more batches."},
     {"stop", run_stop, METH_NOARGS, "Ask the workers to end after their batch."},
     {"pause", run_pause, METH_NOARGS, "Wait until no worker is within a batch; then none begins one until resume()."},
     {"resume", run_resume, METH_NOARGS, "Let the workers go on."},
+    {"is_spent", run_is_spent, METH_NOARGS, "Whether all batches that were allowed have ended, and the workers wait for more."},
+    {"allow", run_allow, METH_O, "allow(batches): let the workers train on so many more; any number if it is negative."},
     {"raise_failure", run_raise_failure, METH_NOARGS, "Raise what went wrong first, if anything; after the end."},
     {"failed_at", run_failed_at, METH_NOARGS, "File, and number of the worker's batch from 0, of numbers that are not finite."},
     {"updates", run_updates, METH_NOARGS, "Updates that the parameters have had, with those before."},
@@ -206,7 +220,7 @@ PyType_Slot run_slots[] = {
     {Py_tp_dealloc, slot(run_dealloc)},
     {Py_tp_new, slot(new_run)},
     {Py_tp_methods, run_methods},
-    {Py_tp_doc, const_cast<char *>("HogwildRun(plan, parts, workers, train, skip_bad_lines, seed, updates, rate, schedule): threads that "
+    {Py_tp_doc, const_cast<char *>("HogwildRun(plan, parts, workers, train, skip_bad_lines, seed, updates, rate, schedule, marks, allowed): threads that "
                                    "train; see dpmodule.hogwild.native_engine.")},
     {0, nullptr},
 };

@@ -7,12 +7,13 @@ from typing import Any
 
 import torch
 
+from ...base import Shape
 from ..attrs import boolean, real
 from ..bound import bound
 from ..math.pointwise import in_type_of, round_away, with_gradient
 from ..registry import declare
-from ..shapes import same
-from ..spec import ROWS, Attr, Onnx, arg
+from ..shapes import same, unify
+from ..spec import ROWS, SHARE, Attr, Onnx, Shapes, Types, arg
 
 __all__: list[str] = []
 
@@ -98,6 +99,64 @@ def gradientmultiplier(a: Any) -> Elementwise:
         return _scaled(x, factor)
 
     return gradientmultiplier
+
+
+class _ScaledBy(torch.autograd.Function):
+    """Return the input; its gradient is multiplied by a tensor of one number, or divided by it."""
+
+    @staticmethod
+    def forward(x: torch.Tensor, factor: torch.Tensor, inverse: bool) -> torch.Tensor:
+        return x.clone()
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: torch.Tensor) -> None:
+        ctx.save_for_backward(inputs[1])
+        ctx.inverse = inputs[2]
+
+    @staticmethod
+    def backward(ctx: Any, *grads: torch.Tensor) -> tuple[Any, ...]:
+        (factor,) = ctx.saved_tensors
+        scaled = grads[0] / factor if ctx.inverse else grads[0] * factor
+        return scaled.to(grads[0].dtype), None, None
+
+
+_scaled_by: Callable[..., torch.Tensor] = _ScaledBy.apply
+
+
+def _first_shape(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
+    shape = unify(ins[0], outs[0], "_scale_gradient")
+    return [shape, (1,)], [shape]
+
+
+def _first_type(a: Any, ins: list[str | None], outs: list[str | None]) -> Types:
+    found = ins[0] or outs[0]
+    return [found, ins[1] or "float32"], [found]
+
+
+@bound(
+    "_scale_gradient",
+    [arg("data", ROWS), arg("factor", SHARE)],
+    {"inverse": Attr(boolean, "divide instead of multiplying", False)},
+    infer=_first_shape,
+    infer_type=_first_type,
+    onnx=Onnx(missing="it is part of training in 16 bits alone"),
+)
+def scale_gradient(a: Any) -> Callable[[torch.Tensor, torch.Tensor], torch.Tensor]:
+    """Return the input as it is, and multiply its gradient by a number, or divide it.
+
+    Shape:
+        data: any shape.
+        factor: (1,); it gets no gradient.
+        returns: that of `data`.
+
+    Source: loss scaling of Micikevicius et al., "Mixed precision training", 2018.
+    """
+    inverse = a.inverse
+
+    def scale_gradient(x: torch.Tensor, factor: torch.Tensor) -> torch.Tensor:
+        return _scaled_by(x, factor, inverse)
+
+    return scale_gradient
 
 
 @bound(

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import importlib
 import io
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import torch
 
+from ... import native
 from ...base import ArgumentError, FileFormatError, MXNetError
 from ...foreign import likely_kind
 from .color import to_grey
@@ -35,7 +37,9 @@ def _pillow(name: str) -> Any:
         ) from error
 
 
-def decode(data: Any, flag: int = COLOR, to_rgb: bool = True, name: str = "image") -> torch.Tensor:
+def decode(
+    data: Any, flag: int = COLOR, to_rgb: bool = True, name: str = "image", lend: bool = False
+) -> torch.Tensor:
     """Decode an image file held in memory.
 
     Shape:
@@ -46,6 +50,7 @@ def decode(data: Any, flag: int = COLOR, to_rgb: bool = True, name: str = "image
         flag: 1 for color, 0 for grey, -1 for the channels that are stored.
         to_rgb: whether color comes as red, green, blue, rather than blue, green, red.
         name: what messages call the image.
+        lend: whether pixels may stay in Pillow's memory, where those of color lie four bytes apart.
 
     Raises:
         FileFormatError: the bytes are no image, or a damaged one.
@@ -59,7 +64,7 @@ def decode(data: Any, flag: int = COLOR, to_rgb: bool = True, name: str = "image
     image_module = _pillow("Image")
     try:
         with image_module.open(io.BytesIO(raw), formats=_FORMATS) as image:
-            pixels = _pixels(image, flag)
+            pixels = _pixels(image, flag, _lent if lend else np.array)
     except (
         image_module.DecompressionBombError,
         OSError,
@@ -75,7 +80,43 @@ def decode(data: Any, flag: int = COLOR, to_rgb: bool = True, name: str = "image
         pixels = pixels[:, :, None]
     elif not to_rgb:
         pixels = pixels[:, :, [2, 1, 0, 3][: pixels.shape[2]]]
-    return torch.from_numpy(np.ascontiguousarray(pixels))
+    return torch.from_numpy(pixels if lend else np.ascontiguousarray(pixels))
+
+
+class _Loan:
+    """Memory of Pillow as an array.
+
+    Args:
+        address: where it begins.
+        height: number of rows.
+        width: pixels in a row.
+        owner: what keeps it alive.
+    """
+
+    def __init__(self, address: int, height: int, width: int, owner: Any) -> None:
+        self.__array_interface__ = {
+            "version": 3,
+            "typestr": "|u1",
+            "data": (address, False),
+            "shape": (height, width, 3),
+            "strides": (4 * width, 4, 1),
+        }
+        self.owner = owner
+
+
+def _lent(image: Any) -> np.ndarray[Any, Any]:
+    """Return an image's pixels where they lie, if Pillow lends them (since 11.2), else a copy."""
+    width, height = image.size
+    if native.core is not None and image.mode == "RGB" and hasattr(image, "__arrow_c_array__"):
+        image.load()
+        try:
+            _, capsule = image.__arrow_c_array__()
+            address, count = native.core.arrow_items(capsule)
+        except ValueError:  # a large image lies in several blocks
+            return np.array(image)
+        if count == 4 * height * width:
+            return np.asarray(_Loan(address, height, width, capsule))
+    return np.array(image)
 
 
 def _cause(raw: bytes, error: Exception) -> str:
@@ -87,8 +128,8 @@ def _cause(raw: bytes, error: Exception) -> str:
     return str(error)
 
 
-def _pixels(image: Any, flag: int) -> np.ndarray[Any, Any]:
-    """Return (H, W) or (H, W, C) uint8."""
+def _pixels(image: Any, flag: int, array: Callable[[Any], np.ndarray[Any, Any]]) -> np.ndarray[Any, Any]:
+    """Return (H, W) or (H, W, C) uint8; `array` makes an array of an image of Pillow."""
     if flag == GREY and image.format == "JPEG":
         image.draft("L", image.size)  # the brightness as it is stored
     mode = _target_mode(image.mode, flag)
@@ -103,7 +144,7 @@ def _pixels(image: Any, flag: int) -> np.ndarray[Any, Any]:
         return _grey(np.array(image.convert("RGB")), image.format == "PNG")
     if image.mode != mode:
         image = image.convert(mode)
-    return np.array(image)
+    return array(image)
 
 
 def _from_cmyk(inks: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:

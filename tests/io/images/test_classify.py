@@ -1,9 +1,11 @@
+import io
 from itertools import product
 
 import numpy as np
 import pytest
 
 import dpmodule as mx
+from dpmodule import native
 from dpmodule.base import ArgumentError, FileError, FileFormatError, MXNetError, ShapeError
 from helpers.pictures import FORMATS, NAMES, file_of, goldens, options, write_records
 from helpers.walk import walks
@@ -140,6 +142,100 @@ def test_epochs_differ_unless_seed_aug_is_given():
         first = it.next().data[0].asnumpy()
         it.reset()
         assert (it.next().data[0].asnumpy() == first).all() == same
+
+
+CHANGES = {
+    "nothing": {},
+    "cut": {"data_shape": (3, 17, 19), "rand_crop": True, "rand_mirror": True},
+    "narrow": {"data_shape": (3, 5, 3), "mirror": True},
+    "colors": {"mean_r": 12.5, "mean_g": 3.3, "mean_b": -7.1, "std_r": 3.0, "std_b": 0.3, "scale": 1 / 3},
+    "light": {"max_random_contrast": 0.4, "max_random_illumination": 20.0, "std_g": 7.0, "mirror": True},
+    "grey": {"data_shape": (1, 20, 20), "mean_r": 100.0, "rand_mirror": True},
+    "enlarged": {"data_shape": (3, 41, 45), "rand_crop": True},
+    "resized": {"data_shape": (3, 12, 13), "resize": 15, "rand_crop": True, "rand_mirror": True},
+    "warm": {
+        "data_shape": (3, 12, 13),
+        "brightness": 0.3,
+        "saturation": 0.3,
+        "pca_noise": 0.1,
+        "random_h": 20,
+    },
+    "bordered": {"pad": 3, "rand_crop": True},
+    "bytes": {"dtype": "uint8", "rand_mirror": True},
+}
+
+
+@pytest.mark.parametrize("given", CHANGES.values(), ids=CHANGES)
+def test_the_extension_makes_the_same_numbers(given, monkeypatch):
+    def epochs():
+        it = images(seed=7, **given)
+        found = [batch.data[0].asnumpy() for batch in it]
+        it.reset()
+        return [*found, *(batch.data[0].asnumpy() for batch in it)]
+
+    fast = epochs()
+    monkeypatch.setattr(native, "core", None)
+    for one, other in zip(fast, epochs(), strict=True):
+        np.testing.assert_array_equal(one, other, strict=True)
+
+
+def test_photographs_are_read_where_they_are_decoded(tmp_path):
+    """A photograph in JPEG, one with a palette, one with four channels, and one too large for one block of memory."""
+    image = pytest.importorskip("PIL.Image")
+    draws = np.random.default_rng(0)
+    pixels = draws.integers(0, 256, (30, 33, 3), np.uint8)
+    large = np.tile(pixels, (100, 80, 1))
+    files = []
+    for array, mode, kind in (
+        (pixels, "RGB", "JPEG"),
+        (pixels, "P", "PNG"),
+        (pixels, "RGBA", "PNG"),
+        (pixels, "CMYK", "JPEG"),
+        (large, "RGB", "BMP"),
+    ):
+        target = io.BytesIO()
+        image.fromarray(array).convert(mode).save(target, kind)
+        files.append(target.getvalue())
+    path = write_records(tmp_path / "a.rec", files, [0.0] * len(files))
+    height, width = 30, 33
+    it = images(path_imgrec=path, data_shape=(3, height, width), batch_size=len(files))
+    found = it.next().data[0].asnumpy()
+    for file, shown in zip(files, found, strict=True):
+        whole = mx.image.imdecode(file).asnumpy()
+        y, x = (whole.shape[0] - height) // 2, (whole.shape[1] - width) // 2
+        np.testing.assert_array_equal(shown, whole[y : y + height, x : x + width].transpose(2, 0, 1))
+
+
+def test_a_batch_that_is_held_stays_as_it_is():
+    it = images(batch_size=1, prefetch_buffer=1)
+    first = [batch.data[0].asnumpy().copy() for batch in it]
+    it.reset()
+    held, views = [], []
+    for batch in it:
+        held.append(batch)
+        views.append(batch.data[0].asnumpy()[0, :, 2:5])
+        del batch
+    for _ in range(3):
+        it.reset()
+        assert len(list(it)) == 5
+    for batch, view, want in zip(held, views, first, strict=True):
+        np.testing.assert_array_equal(batch.data[0].asnumpy(), want)
+        np.testing.assert_array_equal(view, want[0, :, 2:5])
+    held.clear()
+    for _ in range(3):
+        it.reset()
+        list(it)
+    for view, want in zip(views, first, strict=True):
+        np.testing.assert_array_equal(view, want[0, :, 2:5])
+
+
+def test_memory_of_batches_that_are_gone_is_used_again():
+    it = images(batch_size=1, prefetch_buffer=2)
+    places = set()
+    for _ in range(6):
+        places |= {batch.data[0].raw.data_ptr() for batch in it}
+        it.reset()
+    assert len(places) <= 8  # of 30 batches
 
 
 def test_threads_do_not_change_what_comes_out():

@@ -31,6 +31,18 @@ def test_batches_are_mxnets(path, key):
         np.testing.assert_allclose(found[:, :rows, :columns], expected[:, :rows, :columns], atol=1e-3)
 
 
+def test_what_an_image_does_not_fill_is_the_same_in_memory_that_was_used_before(path):
+    it = images(path, data_shape=(3, 40, 50), batch_size=1, prefetch_buffer=1, resize_mode="shrink")
+    first = [batch.data[0].asnumpy().copy() for batch in it]
+    it.reset()
+    for batch, want in zip(it, first, strict=True):
+        assert (want == 0).all(0).any()
+        batch.data[0][:] = 7
+    it.reset()
+    for batch, want in zip(it, first, strict=True):
+        np.testing.assert_array_equal(batch.data[0].asnumpy(), want)
+
+
 def test_random_changes_keep_objects_within_the_image(path):
     it = images(
         path,

@@ -26,7 +26,7 @@ def graph():
 
 def apply(graph, name, values, number=0.0):
     node = graph.machine.kernel(
-        OP["unary"], UNARY.index(name), (graph.input(np.asarray(values, np.float32)),), number
+        OP["unary"], UNARY[name], (graph.input(np.asarray(values, np.float32)),), number
     )
     return np.frombuffer(graph.machine.value(node), np.float32)
 

@@ -25,6 +25,13 @@ def set_at(x, part, index):
 CASES = [
     OpCase("_copyto", (X,), {}, lambda x: x),
     OpCase("_CrossDeviceCopy", (X,), {}, lambda x: x),
+    OpCase(
+        "_scale_gradient",
+        (X, np.array([3.0])),
+        {},
+        lambda x, f: x,
+        no_grad="scales it: contrib/test_arrays.py",
+    ),
     OpCase("_grad_add", (X, Y), {}, lambda x, y: x + y),
     OpCase("_rnn_param_concat", (X, Y[:1]), {"dim": 0}, lambda x, y: np.concatenate([x, y])),
     OpCase(

@@ -112,6 +112,8 @@ def test_gradients_that_are_not_derivatives():
     assert gradients("_contrib_round_ste", x, head=x)[0].tolist() == x.tolist()
     assert gradients("_contrib_sign_ste", x, head=x)[0].tolist() == x.tolist()
     assert gradients("_contrib_gradientmultiplier", x, scalar=-2.0)[0].tolist() == [-2, -2, -2]
+    assert gradients("_scale_gradient", x, np.array([4.0]))[0].tolist() == [4, 4, 4]
+    assert gradients("_scale_gradient", x, np.array([4.0]), inverse=True)[0].tolist() == [0.25, 0.25, 0.25]
 
 
 def test_quadratic_of_integers_cuts_the_fraction():

@@ -1,0 +1,188 @@
+"""What expressions know of a graph: the interface between them and engines."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, Protocol
+
+import torch
+from numpy.typing import NDArray
+
+from .base_graph import Marks
+from .batches import Options
+from .ops.spec import Dim, Op
+from .owner import Owner
+from .ran import RanBatch
+
+__all__ = ["EngineGraph"]
+
+
+class EngineGraph(Protocol):
+    """The graph under construction, of whichever engine.
+
+    Expressions, parameters and `explain` call nothing else; whoever brings another engine implements the same.
+    `base_graph.BaseGraph` has what all refuse alike.
+
+    Attributes:
+        version: how often `renew` has been called.
+        engine_name: "python" or "native".
+        options: what it is computed with.
+        owner: the thread that it belongs to; whoever adds nodes or asks for values checks that it is its own.
+        was_cut: whether nodes have been taken back since it was begun.
+    """
+
+    version: int
+    engine_name: str
+    options: Options
+    owner: Owner
+    was_cut: bool
+
+    @property
+    def size(self) -> int:
+        """The number of nodes."""
+
+    @property
+    def computed(self) -> int:
+        """All nodes before this one have been computed, but for those that could not be."""
+
+    @property
+    def is_batched(self) -> bool:
+        """Whether nodes are computed together."""
+
+    @property
+    def is_running(self) -> bool:
+        """Whether the engine is at work."""
+
+    @property
+    def has_failed(self) -> bool:
+        """Whether there are nodes that could not be computed."""
+
+    @property
+    def root(self) -> int:
+        """The node that the last `backward` began at, -1 for none."""
+
+    def append(self, op: Op, attrs: tuple[Any, ...], args: tuple[int, ...], aux: Any = None) -> int:
+        """Add a node and return its number; numbers count up from 0.
+
+        An operation with k results takes k numbers in a row.
+
+        Args:
+            op: the operation.
+            attrs: hashable; belong to the signature.
+            args: numbers of earlier nodes.
+            aux: the node's own number, as `Op.aux` says.
+
+        Raises:
+            ShapeError: the operands do not fit.
+        """
+
+    def append_many(self, op: Op, attrs: tuple[Any, ...], args: tuple[int, ...]) -> int:
+        """Add a node that takes many operands of one shape (`Op.many`); see `append`."""
+
+    def set_input(self, node: int, array: Any) -> None:
+        """Replace the array of an input: nothing computed from its former value is used any more."""
+
+    def enter(self, parameter: Any) -> int:
+        """Return the node of a parameter that is known from earlier graphs; -1 where it has to be made."""
+
+    def remember(self, parameter: Any, node: int) -> None:
+        """Let later graphs know the parameter that has been given a node."""
+
+    def adopt(self, table: Any, is_updated: bool) -> None:
+        """Prepare for a table whose rows are looked up from now on."""
+
+    def dim(self, node: int) -> Dim:
+        """Return the shape of a node."""
+
+    def signature(self, node: int) -> Any:
+        """Return what a node is: something with its `dim`, and with a `kind` whose `op` has a `name`."""
+
+    def operands(self, node: int) -> tuple[int, ...]:
+        """Return the operands of a node."""
+
+    def are_alike(self, nodes: list[int]) -> bool:
+        """Say whether nodes have one shape, and none is a parameter: then `append_many` takes them."""
+
+    def is_given(self, node: int) -> bool:
+        """Say whether a node is an input whose gradient is here."""
+
+    def forward(self, node: int) -> None:
+        """Compute everything up to and including the node that has not been computed yet; values stay until `renew`.
+
+        Raises what an operation raises that the node depends on, and no errors of others. Whoever asks for a node that
+        has failed has it computed again.
+        """
+
+    def value(self, node: int) -> torch.Tensor:
+        """Return the value, (batch, *d), after `forward`; not to be written to."""
+
+    def array(self, node: int) -> NDArray[Any]:
+        """Return the value of a node as a float64 array of its own, (*d, batch), or (*d) without a minibatch."""
+
+    def as_list(self, node: int) -> list[float] | None:
+        """Return the value of a node as a list, dimension by dimension and the minibatch last; None: use `value`."""
+
+    def backward(self, node: int, full: bool = False) -> None:
+        """Compute the gradient of the node, one number, with respect to all nodes it depends on.
+
+        Adds to the gradients of parameters, replaces those of nodes.
+
+        Args:
+            node: the number of the node.
+            full: also of nodes that no parameter feeds.
+        """
+
+    def gradient(self, node: int) -> torch.Tensor:
+        """Return the gradient, (batch, *d), after `backward`; not of what depends on parameters changed since."""
+
+    def marks(self) -> Marks:
+        """Return marks of the parameters that the graph reads."""
+
+    def renew(self, immediate: bool = False, checking: bool = False, autobatch: bool | None = None) -> None:
+        """Throw everything away and give the memory back.
+
+        Args:
+            immediate: compute every node when it is made.
+            checking: look for values that are not finite, too.
+            autobatch: for this graph only, whether to batch.
+        """
+
+    def checkpoint(self) -> None:
+        """Remember the number of nodes."""
+
+    def revert(self) -> None:
+        """Forget all nodes since the last `checkpoint`.
+
+        Gradients of those that stay are kept as long as the node that `backward` began at.
+        """
+
+    def recalculate(self) -> None:
+        """Forget all values, but no nodes."""
+
+    def settle(self) -> None:
+        """Let values that were computed stay what they are, before parameters change."""
+
+    def leave(self) -> None:
+        """Make room: another engine's graph is the one under construction."""
+
+    def check_thread(self) -> None:
+        """Check that the graph may be used in this thread; see `change_thread`."""
+
+    def change_thread(self) -> None:
+        """Let another thread than the owner use the graph.
+
+        Raises:
+            StateError: there are nodes, which are the owner's.
+        """
+
+    def check_nodes(self, nodes: Iterable[int]) -> None:
+        """Raise a `StaleExpressionError` if one of some nodes has been taken back."""
+
+    def check_free(self, what: str) -> None:
+        """Raise a `StateError` if the graph is being computed; `renew`, `checkpoint` and `revert` begin with it."""
+
+    def ran(self) -> list[RanBatch]:
+        """Return the batches that were run since `renew`, in order."""
+
+    def seconds(self) -> dict[str, float]:
+        """Return the time spent since `renew`, in seconds, by "build" (between runs), "schedule", "run", "backward"."""

@@ -1,0 +1,41 @@
+"""What `fit` calls after each batch, each epoch or each evaluation.
+
+Batch callbacks take a `BatchEndParam`; epoch callbacks take ``(epoch, symbol, arg_params, aux_params)``; a `Callback`
+is told of all these. Lines are written to Python's root logger at level INFO, as MXNet does.
+"""
+
+from .. import later
+from .base import BatchEndParam as BatchEndParam
+from .base import Callback as Callback
+from .base import as_list as as_list
+from .mxnet import LogValidationMetricsCallback as LogValidationMetricsCallback
+from .mxnet import ProgressBar as ProgressBar
+from .mxnet import Speedometer as Speedometer
+from .mxnet import TqdmBar as TqdmBar
+from .mxnet import do_checkpoint as do_checkpoint
+from .mxnet import log_train_metric as log_train_metric
+from .mxnet import module_checkpoint as module_checkpoint
+
+_LATER = {
+    "averages": "EMA",
+    "checkpoint": "Checkpoint",
+    "csv_logger": "CSVLogger",
+    "early_stopping": "EarlyStopping",
+    "live_curve": "LiveCurve",
+    "tensorboard": "TensorBoard",
+}
+
+__all__ = [
+    "BatchEndParam",
+    "Callback",
+    "LogValidationMetricsCallback",
+    "ProgressBar",
+    "Speedometer",
+    "TqdmBar",
+    "do_checkpoint",
+    "log_train_metric",
+    "module_checkpoint",
+    *later.modules_of(_LATER),
+]
+
+__getattr__, __dir__ = later.attributes(__name__, __all__, _LATER)

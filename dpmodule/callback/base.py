@@ -1,0 +1,60 @@
+"""`Callback` and `BatchEndParam`: what is told to whoever listens to `fit`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+__all__ = ["BatchEndParam", "Callback", "as_list"]
+
+
+class BatchEndParam(NamedTuple):
+    """What a batch callback gets."""
+
+    epoch: int
+    """Number of the epoch, from 0."""
+    nbatch: int
+    """Number of the batch in the epoch, from 0."""
+    eval_metric: Any
+    """The EvalMetric being kept, or None."""
+    locals: Any
+    """Local variables of the loop that calls."""
+
+
+class Callback:
+    """What `fit` tells where it stands; a base for classes that override some of this.
+
+    Each method is given the run, whose public attributes say what is trained (`module`), where it stands (`epoch`,
+    `nbatch`, `num_batches`), and what was measured (`metric`, `history`); `run.stop(why)` ends it.
+
+    Example:
+        >>> class Names(mx.callback.Callback):
+        ...     def on_epoch_end(self, run):
+        ...         print(run.epoch, run.history.names)
+    """
+
+    saves_runs = False
+    """Whether this is a `Checkpoint`, which `fit` asks when to save."""
+
+    def on_fit_begin(self, run: Any) -> None:
+        """Hear that training begins; what was saved with a run is loaded afterwards."""
+
+    def on_batch_end(self, run: Any) -> bool | None:
+        """Hear that a batch has been trained on; True ends training."""
+
+    def on_epoch_end(self, run: Any) -> bool | None:
+        """Hear that an epoch is over and evaluated; True ends training."""
+
+    def has_ended(self) -> bool:
+        """Say, of a run that goes on, whether this had ended it already; then nothing more is trained."""
+        return False
+
+    def on_fit_end(self, run: Any) -> None:
+        """Hear that training is over, but for errors."""
+
+
+def as_list(callbacks: Any) -> list[Callable[..., Any]]:
+    """Return callbacks as a list: none, one, or several."""
+    if callbacks is None:
+        return []
+    return list(callbacks) if isinstance(callbacks, (list, tuple)) else [callbacks]

@@ -1,0 +1,112 @@
+"""`Checkpoint`: save a run so that it can go on exactly, and keep only some of what was saved."""
+
+from __future__ import annotations
+
+import glob
+import os
+import re
+from typing import Any
+
+from ..base import ArgumentError
+from .base import Callback
+from .keep_rules import KeepRules
+
+__all__ = ["Checkpoint"]
+
+
+class Checkpoint(Callback):
+    """Save what `fit` needs to go on exactly: after epochs, after so many batches, and when it is broken off.
+
+    After an epoch these files switch together, within an epoch the same with "last" in place of the number::
+
+        prefix-symbol.json, prefix-0003.params, prefix-0003.states    as MXNet reads them
+        prefix-0003.run                                               everything else, see `run_file`
+
+    Give it as ``fit(checkpoint=...)``; ``fit(resume="auto")`` goes on from the newest state.
+
+    Args:
+        prefix: path and first part of the file names; the folder must exist.
+        every_n_epochs: how many epochs lie between two sets of files.
+        every_n_batches: how many batches lie between two sets within an epoch; None: there are none.
+        keep_last: how many of the last epochs' sets to keep; None keeps all.
+        keep_best: how many of the sets with the best values of `metric` to keep besides.
+        metric: name of a metric in the history of `fit`, such as "validation-accuracy".
+        mode: "max" if larger is better, "min" if smaller is, "auto" tells by the name.
+        save_on_interrupt: whether to save when Ctrl-C or SIGTERM ends training.
+
+    Raises:
+        ArgumentError: a number below 1, an unknown mode, or `keep_best` without `metric`; in `fit`: nothing of that
+            name is measured, as far as possible before the first batch.
+
+    Example:
+        >>> every = mx.callback.Checkpoint("net", every_n_batches=100, keep_last=2)
+        >>> every.prefix
+        'net'
+    """
+
+    saves_runs = True
+
+    def __init__(
+        self,
+        prefix: str | os.PathLike[str],
+        every_n_epochs: int = 1,
+        every_n_batches: int | None = None,
+        keep_last: int | None = None,
+        keep_best: int | None = None,
+        metric: str | None = None,
+        mode: str = "auto",
+        save_on_interrupt: bool = True,
+    ) -> None:
+        for name, value in (("every_n_epochs", every_n_epochs), ("every_n_batches", every_n_batches)):
+            if value is not None and value < 1:
+                raise ArgumentError(f"Checkpoint: {name} is {value}, expected at least 1")
+        self._rules = KeepRules("Checkpoint", keep_last, keep_best, metric, mode)
+        self.prefix = os.fspath(prefix)
+        self.every_n_epochs = every_n_epochs
+        self.every_n_batches = every_n_batches
+        self.save_on_interrupt = save_on_interrupt
+
+    def on_fit_begin(self, run: Any) -> None:
+        """Look whether the metric will be measured.
+
+        Raises:
+            ArgumentError: nothing of that name will be.
+        """
+        self._rules.check(run)
+
+    def wants_epoch(self, epoch: int) -> bool:
+        """Say whether an epoch is to be saved."""
+        return (epoch + 1) % self.every_n_epochs == 0
+
+    def wants_batch(self, nbatch: int) -> bool:
+        """Say whether to save after so many batches of an epoch."""
+        return self.every_n_batches is not None and nbatch % self.every_n_batches == 0
+
+    def note(self, run: Any) -> None:
+        """Keep the metric of an epoch that is to be saved.
+
+        Raises:
+            ArgumentError: nothing of that name is measured.
+        """
+        self._rules.note(run)
+
+    def tidy(self, now: int) -> None:
+        """Remove the sets of epochs that are not to be kept; `now` is the number of the last one."""
+        self._rules.tidy(self.prefix, self.epochs(), now)
+
+    def epochs(self) -> list[int]:
+        """Return the epochs that have been saved with the state of a run, in ascending order."""
+        pattern = re.compile(re.escape(os.path.basename(self.prefix)) + r"-(\d{4,})\.run")
+        found = (
+            pattern.fullmatch(os.path.basename(path))
+            for path in glob.glob(f"{glob.escape(self.prefix)}-*.run")
+        )
+        return sorted(int(match[1]) for match in found if match)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return what is to be saved with a run."""
+        return {"values": dict(self._rules.values)}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Go on from what `state_dict` returned."""
+        self._rules.values = dict(state["values"])

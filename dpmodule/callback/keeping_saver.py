@@ -1,0 +1,74 @@
+"""`KeepingSaver`: an epoch callback that saves, and keeps only some of what was saved."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import Any
+
+from .. import checkpoint as files
+from .base import Callback
+from .keep_rules import KeepRules
+
+__all__ = ["KeepingSaver"]
+
+
+class KeepingSaver(Callback):
+    """What `do_checkpoint` and `module_checkpoint` return if only some epochs' files are to be kept.
+
+    Args:
+        what: which of them, for messages.
+        save: saves an epoch, as an epoch callback of MXNet's kind.
+        prefix: the prefix of the files.
+        period: number of epochs between two that are saved.
+        keep: `keep_last`, `keep_best`, `metric` and `mode`; see `KeepRules`.
+
+    Raises:
+        ArgumentError: see `KeepRules`.
+    """
+
+    def __init__(
+        self,
+        what: str,
+        save: Callable[..., Any],
+        prefix: str,
+        period: int,
+        keep: tuple[int | None, int | None, str | None, str],
+    ) -> None:
+        self._save = save
+        self._prefix = os.fspath(prefix)
+        self._period = period
+        self._rules = KeepRules(what, *keep)
+
+    def __call__(
+        self, epoch: int, symbol: Any = None, arg_params: Any = None, aux_params: Any = None
+    ) -> None:
+        """Save an epoch, and remove what is not to be kept; a loop of one's own calls it so.
+
+        Args:
+            epoch: number of the epoch, from 0.
+            symbol: the network.
+            arg_params: its parameters.
+            aux_params: its auxiliary states.
+        """
+        self._save(epoch, symbol, arg_params, aux_params)
+        if (epoch + 1) % self._period == 0:
+            self._rules.tidy(self._prefix, files.epochs(self._prefix), epoch + 1)
+
+    def on_fit_begin(self, run: Any) -> None:
+        """Look whether the metric will be measured."""
+        self._rules.check(run)
+
+    def on_epoch_end(self, run: Any) -> None:
+        """Save an epoch that has been evaluated."""
+        if (run.epoch + 1) % self._period == 0:
+            self._rules.note(run)
+            self(run.epoch, run.module.symbol, *run.module.get_params())
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return what is to be saved with a run."""
+        return {"values": dict(self._rules.values)}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Go on from what `state_dict` returned."""
+        self._rules.values = dict(state["values"])

@@ -1,0 +1,343 @@
+"""MXNet's callbacks: functions that `fit` calls after each batch, each epoch or each evaluation.
+
+Batch callbacks take a `BatchEndParam`; epoch callbacks take ``(epoch, symbol, arg_params, aux_params)``.
+Lines are written to Python's root logger at level INFO, as MXNet does.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+from typing import Any
+
+from ..base import ArgumentError
+from .base import BatchEndParam
+
+__all__ = [
+    "LogValidationMetricsCallback",
+    "ProgressBar",
+    "Speedometer",
+    "TqdmBar",
+    "do_checkpoint",
+    "log_train_metric",
+    "module_checkpoint",
+]
+
+EpochCallback = Callable[..., None]
+BatchCallback = Callable[[BatchEndParam], None]
+
+
+def _is_due(epoch: int, period: int) -> bool:
+    return (epoch + 1) % period == 0
+
+
+def module_checkpoint(
+    mod: Any,
+    prefix: str,
+    period: int = 1,
+    save_optimizer_states: bool = False,
+    format: str = "params",
+    *,
+    keep_last: int | None = None,
+    keep_best: int | None = None,
+    metric: str | None = None,
+    mode: str = "auto",
+) -> EpochCallback:
+    """Return an epoch callback that saves a module every `period` epochs.
+
+    Args:
+        mod: the module.
+        prefix: start of the file names, such as "run/net".
+        period: number of epochs between two checkpoints; less than 1 counts as 1.
+        save_optimizer_states: whether to save what training needs to go on.
+        format: "params", or "safetensors" for modules whose `save_checkpoint` takes that.
+        keep_last: as for `do_checkpoint`.
+        keep_best: as for `do_checkpoint`.
+        metric: as for `do_checkpoint`.
+        mode: as for `do_checkpoint`.
+
+    Raises:
+        ArgumentError: as from `do_checkpoint`.
+    """
+    period = max(1, int(period))
+    more = {} if format == "params" else {"format": format}
+
+    def save(epoch: int, sym: Any = None, arg: Any = None, aux: Any = None) -> None:
+        if _is_due(epoch, period):
+            mod.save_checkpoint(prefix, epoch + 1, save_optimizer_states, **more)
+
+    return _kept("module_checkpoint", save, prefix, period, (keep_last, keep_best, metric, mode))
+
+
+def do_checkpoint(
+    prefix: str,
+    period: int = 1,
+    format: str = "params",
+    *,
+    keep_last: int | None = None,
+    keep_best: int | None = None,
+    metric: str | None = None,
+    mode: str = "auto",
+) -> EpochCallback:
+    """Return an epoch callback that saves symbol and parameters every `period` epochs.
+
+    Args:
+        prefix: start of the file names: ``<prefix>-symbol.json`` and ``<prefix>-0001.params``.
+        period: number of epochs between two checkpoints; less than 1 counts as 1.
+        format: "params", or "safetensors": ``<prefix>-0001.safetensors`` holds both.
+        keep_last: how many of the last epochs' files to keep; None keeps all.
+        keep_best: how many of those with the best values of `metric` to keep besides; only `fit` tells them, once the
+            epoch has been evaluated, so the callback then saves after all others.
+        metric: name of a metric in the history of `fit`, such as "validation-accuracy".
+        mode: "max" if larger is better, "min" if smaller is, "auto" tells by the name.
+
+    Raises:
+        ArgumentError: a number to keep is below 1, the mode is unknown, or `keep_best` comes without `metric`; in
+            `fit`: nothing of that name is measured.
+    """
+    period = max(1, int(period))
+
+    def save(epoch: int, sym: Any, arg: Any, aux: Any) -> None:
+        if _is_due(epoch, period):
+            from ..checkpoint import save_checkpoint
+
+            save_checkpoint(prefix, epoch + 1, sym, arg, aux, format=format)
+
+    return _kept("do_checkpoint", save, prefix, period, (keep_last, keep_best, metric, mode))
+
+
+def _kept(
+    what: str,
+    save: EpochCallback,
+    prefix: str,
+    period: int,
+    keep: tuple[int | None, int | None, str | None, str],
+) -> EpochCallback:
+    """Return an epoch callback that saves, and removes what is not to be kept, if that was asked for."""
+    if keep == (None, None, None, "auto"):
+        return save
+    from .keeping_saver import KeepingSaver
+
+    return KeepingSaver(what, save, prefix, period, keep)
+
+
+def log_train_metric(period: int, auto_reset: bool = False) -> BatchCallback:
+    """Return a batch callback that logs the metric every `period` batches.
+
+    Args:
+        period: number of batches between two lines.
+        auto_reset: whether to begin the metric's local sums anew after each line.
+
+    Raises:
+        ArgumentError: `period` is below 1.
+    """
+    _check_period("log_train_metric", "period", period)
+
+    def log(param: BatchEndParam) -> None:
+        if param.nbatch % period == 0 and param.eval_metric is not None:
+            for name, value in param.eval_metric.get_name_value():
+                logging.info("Iter[%d] Batch[%d] Train-%s=%f", param.epoch, param.nbatch, name, value)
+            if auto_reset:
+                param.eval_metric.reset_local()
+
+    return log
+
+
+class Speedometer:
+    """Log speed and metric every `frequent` batches.
+
+    Args:
+        batch_size: number of examples in a batch.
+        frequent: number of batches between two lines.
+        auto_reset: whether each line shows the metric of its own batches only, rather than of the epoch so
+            far.
+
+    Raises:
+        ArgumentError: `frequent` is below 1.
+
+    Example:
+        >>> report = mx.callback.Speedometer(batch_size=32, frequent=50)
+        >>> report.frequent
+        50
+    """
+
+    def __init__(self, batch_size: int, frequent: int = 50, auto_reset: bool = True) -> None:
+        _check_period("Speedometer", "frequent", frequent)
+        self.batch_size = batch_size
+        self.frequent = frequent
+        self.auto_reset = auto_reset
+        self.init = False
+        self.tic = 0.0
+        self.last_count = 0
+
+    def __call__(self, param: BatchEndParam) -> None:
+        """Count a batch, and write a line if it is time.
+
+        Args:
+            param: where training stands.
+        """
+        count = param.nbatch
+        if count < self.last_count:
+            self.init = False
+        self.last_count = count
+        if not self.init:
+            self.init = True
+            self.tic = time.time()
+        elif count % self.frequent == 0:
+            self._report(param)
+            self.tic = time.time()
+
+    def _report(self, param: BatchEndParam) -> None:
+        passed = time.time() - self.tic
+        speed = self.frequent * self.batch_size / passed if passed > 0 else float("inf")
+        if param.eval_metric is None:
+            logging.info("Iter[%d] Batch [%d]\tSpeed: %.2f samples/sec", param.epoch, param.nbatch, speed)
+            return
+        pairs = param.eval_metric.get_name_value()
+        first = 0
+        if self.auto_reset:
+            first = param.nbatch - self.frequent
+            param.eval_metric.reset_local()
+        line = "Epoch[%d] Batch [%d-%d]\tSpeed: %.2f samples/sec" + "\t%s=%f" * len(pairs)
+        values = [part for pair in pairs for part in pair]
+        logging.info(line, param.epoch, first, param.nbatch, speed, *values)
+
+
+class ProgressBar:
+    """Log a bar of text that grows with the batches of an epoch.
+
+    Args:
+        total: number of batches in an epoch.
+        length: width of the full bar in characters.
+
+    Raises:
+        ArgumentError: `total` is below 1.
+    """
+
+    def __init__(self, total: int, length: int = 80) -> None:
+        _check_period("ProgressBar", "total", total)
+        self.bar_len = length
+        self.total = total
+
+    def __call__(self, param: BatchEndParam) -> None:
+        """Write the bar.
+
+        Args:
+            param: where training stands; its `nbatch` counts as the number of batches done.
+        """
+        done = param.nbatch / float(self.total)
+        filled = round(self.bar_len * done)
+        bar = "=" * filled + "-" * (self.bar_len - filled)
+        logging.info("[%s] %d%s\r", bar, -(-100 * param.nbatch // self.total), "%")
+
+
+class LogValidationMetricsCallback:
+    """Log every metric at the end of an evaluation."""
+
+    def __call__(self, param: BatchEndParam) -> None:
+        """Write one line per metric.
+
+        Args:
+            param: where training stands, with the metric of the evaluation.
+        """
+        if param.eval_metric is None:
+            return
+        for name, value in param.eval_metric.get_name_value():
+            logging.info("Epoch[%d] Validation-%s=%f", param.epoch, name, value)
+
+
+class TqdmBar:
+    """Show a tqdm progress bar per epoch, with the metric and the speed; in notebooks a graphical one.
+
+    Use it as a batch callback. A bar closes with the last batch of its epoch, known from `total` or from
+    ``locals["end_of_batch"]`` (`fit` sets it), when the next epoch begins, or by `close`, which doubles as an
+    epoch callback; the object is a context manager too.
+
+    Args:
+        total: number of batches in an epoch; None shows a count without an end.
+        batch_size: number of examples in a batch, for the speed in samples per second; None asks
+            ``locals["train_data"]``, and shows batches per second only if that does not know either.
+        desc: text before the bar; ``{epoch}`` in it becomes the number of the epoch.
+        every: number of batches between two readings of the metric, which may have to wait for a device.
+        options: further arguments for ``tqdm``, such as ``file``, ``leave``, ``disable`` or ``mininterval``.
+
+    Raises:
+        ArgumentError: `every` is below 1.
+
+    Example:
+        >>> with mx.callback.TqdmBar(total=2, batch_size=32, disable=True) as bar:
+        ...     bar(mx.callback.BatchEndParam(epoch=0, nbatch=0, eval_metric=None, locals=None))
+    """
+
+    def __init__(
+        self,
+        total: int | None = None,
+        batch_size: int | None = None,
+        desc: str = "Epoch {epoch}",
+        every: int = 10,
+        **options: Any,
+    ) -> None:
+        _check_period("TqdmBar", "every", every)
+        self.total = total
+        self.batch_size = batch_size
+        self.desc = desc
+        self.every = every
+        self._options = options
+        self._bar: Any = None
+        self._epoch: int | None = None
+
+    def __call__(self, param: BatchEndParam) -> None:
+        """Move the bar to a batch.
+
+        Args:
+            param: where training stands.
+        """
+        if self._bar is None or param.epoch != self._epoch or param.nbatch < self._bar.n:
+            self._open(param.epoch)
+        done = param.nbatch + 1
+        last = done == self.total or bool(_local(param, "end_of_batch"))
+        if last or param.nbatch % self.every == 0:
+            self._bar.set_postfix(self._postfix(param), refresh=False)
+        self._bar.update(done - self._bar.n)
+        if last:
+            self.close()
+
+    def close(self, *_: Any) -> None:
+        """Close the bar, if one is open; takes and ignores what epoch callbacks are given."""
+        if self._bar is not None:
+            self._bar.close()
+            self._bar = None
+
+    def __enter__(self) -> TqdmBar:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _open(self, epoch: int) -> None:
+        from tqdm.auto import tqdm  # slow to import, and asks whether this is a notebook
+
+        self.close()
+        self._epoch = epoch
+        self._bar = tqdm(total=self.total, desc=self.desc.format(epoch=epoch), unit="batch", **self._options)
+
+    def _postfix(self, param: BatchEndParam) -> dict[str, str]:
+        shown = {}
+        if param.eval_metric is not None:
+            shown = {name: f"{value:.4f}" for name, value in param.eval_metric.get_name_value()}
+        batch_size = self.batch_size or getattr(_local(param, "train_data"), "batch_size", None)
+        elapsed = self._bar.format_dict["elapsed"]
+        if batch_size and elapsed > 0:
+            shown["samples/s"] = f"{(param.nbatch + 1) * batch_size / elapsed:.0f}"
+        return shown
+
+
+def _local(param: BatchEndParam, name: str) -> Any:
+    """Return a local variable of the calling loop, None if there is none."""
+    return param.locals.get(name) if isinstance(param.locals, dict) else None
+
+
+def _check_period(kind: str, name: str, value: int) -> None:
+    if value < 1:
+        raise ArgumentError(f"{kind}: {name} is {value}, expected at least 1")

@@ -1,0 +1,102 @@
+"""`TensorBoard`: metrics as TensorBoard reads them."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from ..base import MissingPackageError
+from .base import BatchEndParam, Callback
+
+__all__ = ["LogMetricsCallback", "TensorBoard", "make_writer"]
+
+
+def make_writer(logdir: str | os.PathLike[str]) -> Any:
+    """Return a writer of event files.
+
+    Raises:
+        MissingPackageError: the package tensorboard is not installed.
+    """
+    try:
+        from torch.utils.tensorboard import SummaryWriter
+    except ImportError as error:
+        raise MissingPackageError(
+            "event files are written by tensorboard, which is not installed; install it with: "
+            "pip install 'dpmodule[tensorboard]'"
+        ) from error
+    return SummaryWriter(os.fspath(logdir))
+
+
+class TensorBoard(Callback):
+    """Write what `fit` measures as scalars for TensorBoard; a step is a batch.
+
+    Args:
+        logdir: folder of the event files.
+
+    Raises:
+        MissingPackageError: the package tensorboard is not installed.
+    """
+
+    def __init__(self, logdir: str | os.PathLike[str]) -> None:
+        self._writer = make_writer(logdir)
+        self._written = 0
+
+    def on_fit_begin(self, run: Any) -> None:
+        """Begin with the first row of a history."""
+        self._written = 0
+
+    def on_epoch_end(self, run: Any) -> None:
+        """Write the rows that are new."""
+        before = run.num_batches - run.nbatch  # batches of former epochs: new rows are of this one
+        for row in run.history.rows[self._written :]:
+            for name, value in row.items():
+                if name not in ("epoch", "batch", "time_s"):
+                    self._writer.add_scalar(name, value, before + row["batch"])
+        self._written = len(run.history)
+        self._writer.flush()
+
+    def on_fit_end(self, run: Any) -> None:
+        """Write the rest, and close the file; a further `fit` begins another one in the folder."""
+        self.on_epoch_end(run)
+        self._writer.close()
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return what is to be saved with a run."""
+        return {"written": self._written}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Go on behind the rows that were written."""
+        self._written = state["written"]
+
+
+class LogMetricsCallback:
+    """Write metrics as scalars for TensorBoard: a batch callback, or one at the end of an evaluation.
+
+    Args:
+        logging_dir: folder of the event files.
+        prefix: what the metrics' names begin with.
+
+    Raises:
+        MissingPackageError: the package tensorboard is not installed.
+
+    Source: MXNet 1.9.1 `mx.contrib.tensorboard.LogMetricsCallback`.
+    """
+
+    def __init__(self, logging_dir: str, prefix: str | None = None) -> None:
+        self.prefix = prefix
+        self.step = 0
+        self.summary_writer = make_writer(logging_dir)
+
+    def __call__(self, param: BatchEndParam) -> None:
+        """Write the metric.
+
+        Args:
+            param: where training stands.
+        """
+        self.step += 1
+        if param.eval_metric is None:
+            return
+        for name, value in param.eval_metric.get_name_value():
+            title = name if self.prefix is None else f"{self.prefix}-{name}"
+            self.summary_writer.add_scalar(title, value, self.step)
+        self.summary_writer.flush()

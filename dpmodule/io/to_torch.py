@@ -1,0 +1,59 @@
+"""Batches of an iterator as a dataset of torch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch.utils.data import IterableDataset, get_worker_info
+
+from ..base import StateError
+from .desc import DataDesc
+
+__all__ = ["BatchDataset"]
+
+
+class BatchDataset(IterableDataset[tuple[torch.Tensor, ...]]):
+    """The batches of an iterator, as `DataIter.to_torch` returns them.
+
+    Args:
+        batches: the iterator.
+    """
+
+    def __init__(self, batches: Any) -> None:
+        self._batches = batches
+        self._begun = False
+
+    def __iter__(self) -> Iterator[tuple[torch.Tensor, ...]]:
+        """Begin an epoch; the first one goes on where the iterator stands.
+
+        Raises:
+            StateError: this is a worker process of torch's.
+        """
+        if get_worker_info() is not None:
+            raise StateError(
+                "a dataset made by to_torch() is read in the process of its iterator; give the DataLoader "
+                "num_workers=0, and wrap the iterator in a PrefetchingIter or ProcessPrefetchingIter to read ahead"
+            )
+        if self._begun:
+            self._batches.reset()
+        self._begun = True
+        return self._epoch()
+
+    def _epoch(self) -> Iterator[tuple[torch.Tensor, ...]]:
+        whole = self._batches
+        for batch in whole:
+            data = zip(batch.data or (), batch.provide_data or whole.provide_data)
+            label = zip(batch.label or (), batch.provide_label or whole.provide_label or ())
+            yield tuple(_examples(array, desc, batch.num_padding) for array, desc in (*data, *label))
+
+
+def _examples(array: Any, desc: Any, padding: int) -> torch.Tensor:
+    """Return a batch's array without the rows that fill it up."""
+    tensor: torch.Tensor = array.torch() if hasattr(array, "torch") else torch.as_tensor(array)
+    if not padding:
+        return tensor
+    axis = DataDesc.get_batch_axis(getattr(desc, "layout", None))
+    axis = axis if axis < tensor.ndim else 0  # as labels under "TN" are
+    return tensor.narrow(axis, 0, tensor.shape[axis] - padding)

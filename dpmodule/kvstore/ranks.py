@@ -1,0 +1,325 @@
+"""`Ranks`: the processes that train together, by way of `torch.distributed`."""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import logging
+import os
+from collections.abc import Iterator, Sequence
+from datetime import timedelta
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch.distributed.rendezvous import rendezvous
+
+from .. import generators
+from ..base import ArgumentError, LostWorkerError
+from ..context import num_gpus
+from ..ndarray.row_sparse import RowSparseNDArray, sum_rows
+from .buckets import BYTES, Sums, buckets_of
+from .pulse import Pulse
+
+__all__ = ["VOTES", "Ranks", "join"]
+
+_logger = logging.getLogger(__name__)
+
+VOTES = ("active", "bad", "overflow", "due", "stop", "interrupt", "terminate", "evaluate")
+"""What a process tells the others along with its gradients; see `Ranks.say`."""
+
+_VARIABLES = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
+_START = "torchrun --standalone --nproc-per-node 2 program.py"
+_joined: dict[float, tuple[Any, Ranks]] = {}
+
+
+class Ranks:
+    """A group of processes, each with a number; every method is called by all of them, in the same order.
+
+    Args:
+        group: a group of `torch.distributed`; None: this process is alone.
+        timeout_s: seconds after which a process that does not take part counts as lost.
+        store: of `torch.distributed`, which all see; None if there is no group.
+
+    Attributes:
+        rank: number of this process, from 0.
+        size: number of processes.
+        say: what each `sum` tells the others: numbers by the names in `VOTES`; see `hush`.
+        heard: what the last `sum` heard: the sums of these numbers over all processes.
+    """
+
+    def __init__(self, group: Any, timeout_s: float, store: Any) -> None:
+        self._group = group
+        self._timeout_s = timeout_s
+        self.rank = 0 if group is None else dist.get_rank(group)
+        self.size = 1 if group is None else dist.get_world_size(group)
+        self.say = _silence()
+        self.heard = dict(self.say)
+        self._pulse = None if self.size == 1 else Pulse(store, self.rank, self.size)
+
+    def sum(self, tensors: Sequence[torch.Tensor], sums: Sums | None = None) -> list[torch.Tensor]:
+        """Return the sums of tensors over all processes, which may share memory; exchange what there is to say.
+
+        Args:
+            tensors: the tensors.
+            sums: what `sums_of` returned for such tensors, of which some may have been put into it.
+
+        Shape:
+            tensors: any; the same in every process, as are their types.
+            returns: the same.
+
+        Raises:
+            LostWorkerError: a process is gone, or did not take part in time.
+        """
+        said = list(self.say.values())
+        if self.size == 1:
+            self.heard = dict(zip(VOTES, said))
+            return list(tensors)
+        if sums is None:
+            sums = self.sums_of(tensors)
+        with self._watched():
+            found = sums.finish([torch.tensor(said), *tensors])
+        self.heard = dict(zip(VOTES, found[0].tolist()))
+        return found[1:]
+
+    def sums_of(
+        self, tensors: Sequence[torch.Tensor], likely: Sequence[int] = (), limit: int = BYTES
+    ) -> Sums:
+        """Return what adds such tensors up bucket by bucket.
+
+        Args:
+            tensors: of the same shapes and types in every process.
+            likely: places of those that may come before `sum` is called, in the order in which they are likely to come;
+                the same in every process. They are counted from 1, as 0 is that of what there is to say.
+            limit: bytes from which on a bucket goes by itself; the same in every process.
+        """
+        order = dict.fromkeys([*likely, *range(len(tensors), 0, -1), 0])
+        return Sums([torch.zeros(len(VOTES)), *tensors], list(order), limit, self._sent)
+
+    def _sent(self, flat: torch.Tensor) -> Any:
+        if self._group is None:
+            raise RuntimeError("the group of processes has been broken off")
+        return dist.all_reduce(flat, group=self._group, async_op=True)
+
+    def hush(self) -> None:
+        """Have nothing more to say than that this process goes on."""
+        self.say = _silence()
+
+    def total(self, number: float) -> float:
+        """Return the sum of a number over all processes."""
+        return (
+            number if self.size == 1 else self._reduced([torch.tensor(number, dtype=torch.float64)])[0].item()
+        )
+
+    def mean(self, tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+        """Return the means of tensors over all processes."""
+        return [each / self.size for each in self._reduced(tensors)] if self.size > 1 else list(tensors)
+
+    def _reduced(self, tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+        found = list(tensors)
+        buckets = buckets_of(tensors)
+        with self._watched():
+            works = [dist.all_reduce(bucket.flat, group=self._group, async_op=True) for bucket in buckets]
+            for work in works:
+                work.wait()
+        for bucket in buckets:
+            for place, part in zip(bucket.places, bucket.parts()):
+                found[place] = part
+        return found
+
+    def sum_rows(self, arrays: Sequence[RowSparseNDArray]) -> list[RowSparseNDArray]:
+        """Return the sums of row-sparse arrays over all processes; each is sent with the rows that it stores."""
+        if self.size == 1 or not arrays:
+            return list(arrays)
+        counts = self._gathered(torch.tensor([array.parts()[0].numel() for array in arrays]))
+        found = []
+        for i, array in enumerate(arrays):
+            rows, values = array.parts()
+            most = max(int(each[i]) for each in counts)
+            every = zip(self._gathered(_padded(rows, most)), self._gathered(_padded(values, most)), counts)
+            parts = [
+                RowSparseNDArray(v[: int(n[i])], r[: int(n[i])], array.shape, array.context)
+                for r, v, n in every
+            ]
+            found.append(sum_rows(parts, array.context))
+        return found
+
+    def gather_tensor(self, tensor: torch.Tensor) -> list[torch.Tensor]:
+        """Return the tensor of every process, in the order of their numbers; all have one shape."""
+        return [tensor] if self.size == 1 else self._gathered(tensor)
+
+    def _gathered(self, tensor: torch.Tensor) -> list[torch.Tensor]:
+        found = [torch.empty_like(tensor, memory_format=torch.contiguous_format) for _ in range(self.size)]
+        with self._watched():
+            dist.all_gather(found, tensor.contiguous(), group=self._group)
+        return found
+
+    def gather(self, thing: Any) -> list[Any]:
+        """Return plain data and arrays of every process, in the order of their numbers."""
+        if self.size == 1:
+            return [thing]
+        found: list[Any] = [None] * self.size
+        with self._watched():
+            dist.all_gather_object(found, thing, group=self._group)
+        return found
+
+    def spread(self, tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+        """Return the tensors of process 0, which may share memory."""
+        found = list(tensors)
+        if self.size == 1:
+            return found
+        for bucket in buckets_of(tensors):
+            with self._watched():
+                dist.broadcast(bucket.flat, group=self._group, group_src=0)
+            for place, part in zip(bucket.places, bucket.parts()):
+                found[place] = part
+        return found
+
+    def barrier(self) -> None:
+        """Wait until every process calls this."""
+        self.total(0.0)
+
+    @contextlib.contextmanager
+    def _watched(self) -> Iterator[None]:
+        """Turn what goes wrong between processes into an error that names the lost one."""
+        if self._group is None:
+            raise LostWorkerError(
+                f"rank {self.rank}: the group of processes has been broken off by an earlier error"
+            )
+        try:
+            yield
+        except (RuntimeError, ValueError) as error:
+            raise LostWorkerError(self._lost(error)) from error
+
+    def _lost(self, error: Exception) -> str:
+        self._close()  # the others, who wait for this one, hear of it now
+        silent = [] if self._pulse is None else self._pulse.silent()
+        names = ", ".join(map(str, silent))
+        first = str(error).splitlines()[0]
+        if not silent:
+            return (
+                f"rank {self.rank} of {self.size}: another process broke off the exchange, or did not take part within "
+                f"{self._timeout_s:g} s (timeout_s); its own error says why ({first})"
+            )
+        what = f"rank {names} is" if len(silent) == 1 else f"ranks {names} are"
+        return (
+            f"rank {self.rank} of {self.size}: {what} gone or stopped, or did not answer within {self._timeout_s:g} s "
+            f"(timeout_s); torchrun --max-restarts 3 with fit(checkpoint=..., resume='auto') goes on ({first})"
+        )
+
+    def _close(self) -> None:
+        group, self._group = self._group, None
+        if group is None:
+            return
+        with contextlib.suppress(RuntimeError, ValueError):
+            if hasattr(group, "abort"):
+                group.abort()
+            dist.destroy_process_group(group)
+
+    def break_off(self) -> None:
+        """Have the others, who wait for this process, hear that it does not take part any more."""
+        self._close()
+
+    def end(self) -> None:
+        """Take leave of the others."""
+        if self._pulse is not None:
+            self._pulse.end()
+
+
+def _silence() -> dict[str, float]:
+    return {name: float(name == "active") for name in VOTES}
+
+
+def _padded(tensor: torch.Tensor, rows: int) -> torch.Tensor:
+    missing = rows - tensor.shape[0]
+    return torch.cat([tensor, tensor.new_zeros((missing, *tensor.shape[1:]))]) if missing else tensor
+
+
+def join(kind: str, timeout_s: float) -> Ranks:
+    """Return the group of all processes: torchrun's, one that the program has made, or none.
+
+    Args:
+        kind: name of the kvstore, for messages.
+        timeout_s: seconds after which a process that does not take part counts as lost.
+
+    Raises:
+        ArgumentError: `timeout_s` is not above 0, or the program was started for MXNet's servers.
+        LostWorkerError: the others did not come in time.
+    """
+    if not isinstance(timeout_s, (int, float)) or not timeout_s > 0:
+        raise ArgumentError(f"kvstore {kind!r}: timeout_s is {timeout_s!r}, expected seconds, above 0")
+    if not dist.is_available():
+        return _alone(kind, "this build of torch has no torch.distributed")
+    if not dist.is_initialized():
+        if any(name not in os.environ for name in _VARIABLES):
+            _refuse_dmlc(kind)
+            return _alone(
+                kind, f"neither torchrun nor a process group of the program's own; start it by {_START}"
+            )
+        _initialize(timeout_s)
+    world, known = dist.group.WORLD, _joined.get(timeout_s)
+    if known is None or known[0] is not world:
+        known = _joined[timeout_s] = world, _made(timeout_s)
+    return known[1]
+
+
+def _alone(kind: str, why: str) -> Ranks:
+    _logger.warning("kvstore %s: this process is the only worker: %s", kind, why)
+    return Ranks(None, 0.0, None)
+
+
+def _refuse_dmlc(kind: str) -> None:
+    found = sorted(name for name in os.environ if name.startswith(("DMLC_ROLE", "DMLC_PS_", "DMLC_NUM_")))
+    if found:
+        raise ArgumentError(
+            f"kvstore {kind!r}: {', '.join(found)} are set, as MXNet's launcher does; there are no servers and no "
+            f"scheduler here: take these variables away and start all workers by {_START}, on several machines by "
+            "torchrun --nnodes 2 --nproc-per-node 1 --rdzv-backend c10d --rdzv-endpoint HOST:29500 program.py"
+        )
+
+
+def _backend() -> str:
+    return "cpu:gloo,cuda:nccl" if num_gpus() and dist.is_nccl_available() else "gloo"
+
+
+def _initialize(timeout_s: float) -> None:
+    timeout = timedelta(seconds=timeout_s)
+    try:
+        dist.init_process_group(_backend(), timeout=timeout, **_rendezvous(timeout))
+    except (RuntimeError, ValueError) as error:
+        wanted = ", ".join(f"{name}={os.environ[name]}" for name in _VARIABLES)
+        raise LostWorkerError(
+            f"the processes did not find each other within {timeout_s:g} s ({wanted}): {str(error).splitlines()[0]}"
+        ) from error
+    atexit.register(_leave)
+
+
+def _rendezvous(timeout: timedelta) -> dict[str, Any]:
+    """Return where processes meet that torchrun has started again; nothing if torch finds it by itself.
+
+    torch 2.13 has them meet in the store of the start before, where they find addresses of processes that are gone.
+    Keys with the number of the start are new. Over several machines the numbers may differ.
+    """
+    start = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
+    if start == "0" or os.environ.get("LOCAL_WORLD_SIZE") != os.environ["WORLD_SIZE"]:
+        return {}
+    store, rank, size = next(rendezvous("env://", timeout=timeout))
+    own = dist.PrefixStore(f"start{start}", store)  # type: ignore[attr-defined]
+    return {"store": own, "rank": rank, "world_size": size}
+
+
+def _leave() -> None:
+    if dist.is_initialized():
+        with contextlib.suppress(RuntimeError):
+            dist.destroy_process_group()
+
+
+def _made(timeout_s: float) -> Ranks:
+    """Return a group of its own over all processes, whose waits end in time whatever the program's group does."""
+    store = dist.distributed_c10d._get_default_store()
+    group = dist.new_group(backend=_backend(), timeout=timedelta(seconds=timeout_s))
+    found = Ranks(group, timeout_s, store)
+    generators.set_rank(found.rank)
+    found.barrier()
+    atexit.register(found.end)
+    return found

@@ -1,0 +1,119 @@
+"""`History`: the metrics that `fit` measured, epoch by epoch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from ..base import ArgumentError, MissingPackageError, did_you_mean
+
+__all__ = ["History", "new_axes"]
+
+
+class History:
+    """A table of what `fit` measured: one row at the end of each epoch, and for each evaluation within one.
+
+    Attributes:
+        rows: dicts with "epoch", "batch" (number of batches done in it), "time_s" (seconds since the epoch began), and
+            metrics by name, such as "train-accuracy", "validation-accuracy" or, for evaluation data given by name,
+            "test-accuracy".
+        ended: why `fit` ended before its last epoch; "" if it did not.
+
+    Example:
+        >>> history = History()
+        >>> history.add(0, 10, 0.5, {"train-accuracy": 0.75})
+        >>> history["train-accuracy"], history.names
+        ([0.75], ['train-accuracy'])
+    """
+
+    def __init__(self) -> None:
+        self.rows: list[dict[str, Any]] = []
+        self.ended = ""
+
+    def add(self, epoch: int, batch: int, time_s: float, values: dict[str, float]) -> None:
+        """Add a row.
+
+        Args:
+            epoch: number of the epoch.
+            batch: how many batches of it have been done.
+            time_s: seconds since it began.
+            values: metrics by name.
+        """
+        self.rows.append({"epoch": epoch, "batch": batch, "time_s": time_s, **values})
+
+    @property
+    def names(self) -> list[str]:
+        """Names of the metrics, in the order of their first appearance."""
+        found = dict.fromkeys(name for row in self.rows for name in row)
+        return [name for name in found if name not in ("epoch", "batch", "time_s")]
+
+    def __getitem__(self, name: str) -> list[float]:
+        """Return the values of a column, of the rows that have one.
+
+        Raises:
+            ArgumentError: there is no such column.
+        """
+        found = [row[name] for row in self.rows if name in row]
+        if not found:
+            raise ArgumentError(
+                f"History: {name!r} was not measured; there are {', '.join(self.names) or 'no metrics'}"
+                f"{did_you_mean(name, self.names)}"
+            )
+        return found
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        return iter(self.rows)
+
+    def __repr__(self) -> str:
+        if not self.rows:
+            return "<History: nothing measured>"
+        last = ", ".join(f"{name}={self[name][-1]:.4g}" for name in self.names)
+        return f"<History: {len({row['epoch'] for row in self.rows})} epochs, {last}>"
+
+    def plot(self, *names: str, ax: Any = None) -> Any:
+        """Draw metrics over epochs, and return Matplotlib's axes.
+
+        Args:
+            names: which metrics; all if none is named.
+            ax: axes to draw into; None makes a figure as pyplot does, which a notebook shows.
+
+        Raises:
+            ArgumentError: there is no such metric.
+            MissingPackageError: Matplotlib is not installed.
+        """
+        if ax is None:
+            ax = new_axes("History.plot")
+        for name in names or self.names:
+            values = self[name]
+            rows = [row for row in self.rows if name in row]
+            ax.plot(_places(rows), values, marker="o" if len(values) < 20 else None, label=name)
+        ax.set_xlabel("epoch")
+        ax.legend()
+        return ax
+
+
+def _places(rows: list[dict[str, Any]]) -> list[float]:
+    """Return where rows stand on an axis of epochs: the end of epoch 0 is at 1."""
+    longest = {row["epoch"]: row["batch"] for row in rows}
+    return [row["epoch"] + row["batch"] / max(longest[row["epoch"]], 1) for row in rows]
+
+
+def new_axes(what: str) -> Any:
+    """Return axes of a new figure of pyplot's, which a notebook shows after the cell and ``plt.show()`` elsewhere.
+
+    Args:
+        what: who draws, for the message.
+
+    Raises:
+        MissingPackageError: Matplotlib is not installed.
+    """
+    try:
+        from matplotlib import pyplot
+    except ImportError as error:
+        raise MissingPackageError(
+            f"{what} draws by Matplotlib, which is not installed; install it with: pip install matplotlib"
+        ) from error
+    return pyplot.figure().add_subplot()

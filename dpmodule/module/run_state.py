@@ -1,0 +1,269 @@
+"""What a module is in the middle of training, beyond its parameters: states of contexts, optimizers, gradients kept."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+
+from .. import native
+from ..base import ArgumentError
+from ..context import num_gpus
+from ..graph import Graph
+from ..ndarray import NDArray
+from ..ops.nn.linear import onednn_pays
+from ..optimizer.states import load_states
+from ..symbol import Symbol
+from .updates import Updates
+
+__all__ = [
+    "differences",
+    "facts",
+    "kernels",
+    "load_module",
+    "load_optimizer_bytes",
+    "load_optimizer_state",
+    "module_state",
+    "optimizer_bytes",
+    "optimizer_state",
+    "other_bits",
+]
+
+
+def facts(
+    module: Any, data: Any, workers: int = 1, how: Mapping[str, Any] | None = None, params: Any = None
+) -> dict[str, Any]:
+    """Return what has to be the same for a run to go on: the network, the optimizer, the data's form, the steps.
+
+    Args:
+        module: what is trained.
+        data: what it is trained on.
+        workers: how many processes train it.
+        how: what else changes the steps, as plain data by names in words.
+        params: what its `get_params` returned, if that is at hand.
+    """
+    arg_params, aux_params = module.get_params() if params is None else params
+    shapes = {name: list(array.shape) for name, array in {**arg_params, **aux_params}.items()}
+    symbol = module.symbol if isinstance(getattr(module, "symbol", None), Symbol) else None
+    chain = module.all_updates()
+    return {
+        "network": None
+        if symbol is None
+        else hashlib.sha256(repr(_structure(symbol.graph)).encode()).hexdigest(),
+        "parameters": shapes,
+        "optimizer": [_named(each.optimizer) for each in chain],
+        "contexts": [[str(context) for context in each.group.contexts] for each in chain],
+        "batch_size": getattr(data, "batch_size", None),
+        "examples": getattr(data, "num_data", None),
+        "workers": workers,
+        "how": {
+            "the types of 16 bits (amp)": [_half_types(each.group.symbol) for each in chain],
+            "the parameters that are trained": [sorted(each.names) for each in chain],
+            "the compression of gradients": [_compression(each.store) for each in chain],
+            "dist_async": [getattr(each.store, "adds_up", True) is False for each in chain],
+            **(how or {}),
+        },
+    }
+
+
+def _half_types(symbol: Any) -> list[str]:
+    """Return the types to which a network casts for the sake of speed."""
+    graph = getattr(symbol, "graph", None)
+    nodes = graph.nodes if isinstance(graph, Graph) else ()
+    found = {str(node.params.get("dtype")) for node in nodes if node.op and node.op.name == "amp_cast"}
+    return sorted(found - {"float32"})
+
+
+def _compression(store: Any) -> list[Any] | None:
+    found = getattr(store, "compression", None)
+    return None if found is None else [found.type, found.threshold]
+
+
+def _structure(graph: Graph) -> list[Any]:
+    """Return a graph without the names of its operators, which a program that names none gets anew each time."""
+    return [
+        [
+            node.name if node.op is None else node.op.name,
+            sorted(node.params.items()),
+            [(graph.index[child], i) for child, i in node.inputs],
+            [_structure(inner) for inner in node.subgraphs],
+        ]
+        for node in graph.nodes
+    ]
+
+
+def differences(saved: Mapping[str, Any], here: Mapping[str, Any]) -> list[str]:
+    """Return how two results of `facts` differ, in words."""
+    found = []
+    if saved["parameters"] != here["parameters"]:
+        names = sorted({*saved["parameters"], *here["parameters"]})
+        there, now = saved["parameters"].get, here["parameters"].get
+        found += [
+            f"parameter {name!r} was {there(name)}, is {now(name)}"
+            for name in names
+            if there(name) != now(name)
+        ]
+    elif saved["network"] != here["network"]:
+        found.append("the network has other operators or attributes")
+    words = {"optimizer": "the optimizer", "contexts": "the contexts", "batch_size": "the batch size"}
+    words |= {"examples": "the number of examples", "workers": "the number of processes"}
+    found += [
+        f"{what} was {saved[key]}, is {here[key]}" for key, what in words.items() if saved[key] != here[key]
+    ]
+    there, now = saved["how"], here["how"]
+    return found + [
+        f"{what} was {_shown(there.get(what))}, is {_shown(now.get(what))}"
+        for what in dict.fromkeys([*there, *now])
+        if there.get(what) != now.get(what)
+    ]
+
+
+def _shown(value: Any) -> Any:
+    """Return a value as messages show it: that of a single module without the list around it."""
+    return value[0] if isinstance(value, list) and len(value) == 1 else value
+
+
+def _named(optimizer: Any) -> str:
+    """Return an optimizer's class and the settings that no schedule changes."""
+    plain = {
+        key: value
+        for key, value in sorted(vars(optimizer).items())
+        if isinstance(value, (int, float, str, bool)) and not key.startswith("_") and key not in _CHANGING
+    }
+    return f"{type(optimizer).__name__}({', '.join(f'{key}={value}' for key, value in plain.items())})"
+
+
+_CHANGING = frozenset({"num_update", "begin_num_update", "lr", "aggregate_num", "m_schedule"})
+_CHANGING |= {"cur_lr", "last_lr", "skip", "lbmult", "admult"}
+
+
+def optimizer_bytes(updates: Updates) -> bytes:
+    """Return an optimizer's states with its counts."""
+    return updates.active_updater().get_states(dump_optimizer=True)
+
+
+def load_optimizer_bytes(updates: Updates, data: bytes) -> None:
+    """Go on from states and counts that `optimizer_bytes` returned; the optimizer itself stays the object it is.
+
+    Raises:
+        FileFormatError: these are no such bytes.
+        ArgumentError: they are those of another optimizer.
+    """
+    states, saved = load_states(data)
+    own = updates.optimizer
+    if saved is None or type(saved) is not type(own):
+        raise ArgumentError(
+            f"the saved optimizer is a {type(saved).__name__}, this one a {type(own).__name__}; resume with the same"
+        )
+    schedule = {} if saved.lr_scheduler is None else vars(saved.lr_scheduler)
+    _go_on(updates, vars(saved), schedule, states)
+
+
+def optimizer_state(updates: Updates) -> dict[str, Any]:
+    """Return an optimizer's states, its counts and its schedule, as plain data and arrays."""
+    updater, own = updates.active_updater(), updates.optimizer
+    attributes = own.__getstate__()
+    return {
+        "attributes": {key: value for key, value in attributes.items() if key not in _OWN},
+        "schedule": {} if own.lr_scheduler is None else vars(own.lr_scheduler),
+        "states": updater.states,
+    }
+
+
+def load_optimizer_state(updates: Updates, state: Mapping[str, Any]) -> None:
+    """Go on from what `optimizer_state` returned; the optimizer itself stays the object it is."""
+    made = type(updates.optimizer).__new__(type(updates.optimizer))
+    made.__setstate__({**updates.optimizer.__getstate__(), **state["attributes"]})
+    _go_on(updates, vars(made), state["schedule"], state["states"])
+
+
+_OWN = ("idx2name", "param_dict", "sym_info", "lr_scheduler")
+"""What of an optimizer belongs to the program that made it."""
+
+
+def _go_on(
+    updates: Updates, attributes: Mapping[str, Any], schedule: Mapping[str, Any], states: dict[Any, Any]
+) -> None:
+    """Give an optimizer the attributes, its schedule's, and the states that were saved."""
+    updater, own = updates.active_updater(), updates.optimizer
+    if own.lr_scheduler is not None:
+        vars(own.lr_scheduler).update(schedule)
+    kept = {key: getattr(own, key) for key in _OWN if hasattr(own, key)}
+    vars(own).update({**attributes, **kept})
+    updater.states = states
+    updater.states_synced = dict.fromkeys(states, False)
+
+
+def kernels() -> dict[str, str]:
+    """Return what decides which kernels compute, by what it is called."""
+    return {
+        "torch": str(torch.__version__),
+        "extension": "none" if native.core is None else "native",
+        "large products": "oneDNN" if onednn_pays() else "torch",
+        "instructions": torch.backends.cpu.get_cpu_capability(),
+        "GPUs": ", ".join(torch.cuda.get_device_name(i) for i in range(num_gpus())) or "none",
+    }
+
+
+def other_bits(state: Mapping[str, Any]) -> list[str]:
+    """Return in words what differs from a saved run such that sums may be rounded otherwise.
+
+    Args:
+        state: with what `kernels` returned then, and the number of threads.
+    """
+    now = {**kernels(), "threads": torch.get_num_threads()}
+    then = {**state["kernels"], "threads": state["threads"]}
+    return [f"with {what}: {then[what]}, here {now[what]}" for what in then if then[what] != now.get(what)]
+
+
+def module_state(module: Any) -> dict[str, Any]:
+    """Return what `load_module` puts back beyond parameters: what differs from context to context, gradients kept."""
+    chain = module.all_updates()
+    return {
+        "kept": [each.kept.state_dict() for each in chain],
+        "contexts": [_by_context(store) for store in module.stores()],
+        "loss_scales": [each.state_dict() for each in module.loss_scales()],
+        "owed": [each.state_dict() for each in _compressions(chain)],
+    }
+
+
+def _compressions(chain: Sequence[Updates]) -> list[Any]:
+    found = [getattr(each.store, "compression", None) for each in chain]
+    return [each for each in found if each is not None]
+
+
+def load_module(module: Any, state: Mapping[str, Any]) -> None:
+    """Put back what `module_state` returned."""
+    chain = module.all_updates()
+    for each, kept in zip(chain, state["kept"], strict=True):
+        each.kept.load_state_dict(kept, each.group.contexts)
+    for compression, owed in zip(_compressions(chain), state["owed"], strict=True):
+        compression.load_state_dict(owed)
+    for scale, saved in zip(module.loss_scales(), state["loss_scales"]):
+        scale.load_state_dict(saved)
+    for store, contexts in zip(module.stores(), state["contexts"], strict=True):
+        for k, arrays in enumerate(contexts):
+            for name, array in arrays.items():
+                target: NDArray = store.aux(name, k) if name in store.aux_names() else store.array(name, k)
+                target[:] = array.as_in_context(target.context)
+
+
+def _by_context(store: Any) -> list[dict[str, NDArray]]:
+    """Return the arrays of each context where several differ; nothing where there is one context."""
+    count = len(store.contexts)
+    if count == 1:
+        return []
+    aux = [{name: store.aux(name, k) for name in store.aux_names()} for k in range(count)]
+    args = [{name: store.array(name, k) for name in store.names()} for k in range(count)]
+    found = []
+    for k in range(count):
+        rows = {**args[k], **aux[k]}
+        first = {**args[0], **aux[0]}
+        found.append({n: a for n, a in rows.items() if not np.array_equal(a.asnumpy(), first[n].asnumpy())})
+    # the first context differs from the mean if any other differs from it
+    names = {name for each in found for name in each}
+    found[0] = {name: {**args[0], **aux[0]}[name] for name in names}
+    return found

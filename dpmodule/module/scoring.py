@@ -1,0 +1,189 @@
+"""Scoring and prediction: loops over batches that change no parameters, for whatever is `Trainable`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+
+from .. import metric as metrics
+from ..base import ArgumentError
+from ..callback import BatchEndParam, as_list
+from ..io import DataBatch
+from ..ndarray import NDArray, array, concatenate
+from ..ndarray.ragged import RaggedNDArray
+from .finite import RowWatch
+from .fit import pad_of, update_metric
+from .lockstep import Lockstep
+from .protocol import Trainable
+from .training_data import as_iter, labelled_iter
+
+__all__ = [
+    "batches_of",
+    "call_back",
+    "iter_predict",
+    "predict",
+    "score",
+]
+
+
+def score(
+    module: Trainable,
+    eval_data: Any,
+    eval_metric: Any,
+    num_batch: int | None = None,
+    batch_end_callback: Any = None,
+    score_end_callback: Any = None,
+    reset: bool = True,
+    epoch: int = 0,
+    sparse_row_id_fn: Any = None,
+    *,
+    count_padding: bool = False,
+    on_nonfinite: str = "warn",
+) -> list[tuple[str, float]]:
+    """Measure metrics on data; where processes that train together read a part each, on all of them.
+
+    Args:
+        module: the module.
+        eval_data: as `train_data` of `fit`.
+        eval_metric: name, list of names, function or `EvalMetric`.
+        num_batch: how many batches; None = all.
+        batch_end_callback: called after every batch.
+        score_end_callback: called at the end.
+        reset: start `eval_data` from its beginning.
+        epoch: number handed to callbacks.
+        sparse_row_id_fn: handed to `prepare`.
+        count_padding: count rows that only fill up the last batch, as MXNet does.
+        on_nonfinite: what to do about rows whose outputs are NaN: "warn" of all of them at the end, "raise" at the
+            first, or "ignore".
+
+    Returns:
+        (name, value) pairs.
+
+    Raises:
+        NonFiniteError: a row is NaN, and `on_nonfinite` is "raise".
+    """
+    watch = RowWatch(module, "score", on_nonfinite)
+    eval_metric = metrics.create(eval_metric)
+    eval_metric.reset()
+    eval_data = labelled_iter(module, eval_data, "score")
+    callbacks, nbatch = as_list(batch_end_callback), 0
+    for nbatch, batch in enumerate(batches_of(module, eval_data, num_batch, reset, sparse_row_id_fn), 1):
+        module.evaluate(batch)
+        watch.look(nbatch - 1, _pad(batch))
+        update_metric(module, eval_metric, batch, count_padding)
+        call_back(callbacks, epoch, nbatch - 1, eval_metric, locals())
+    watch.tell()
+    if getattr(eval_data, "num_parts", 1) > 1:
+        Lockstep(module).merge(eval_metric)
+    call_back(as_list(score_end_callback), epoch, nbatch, eval_metric, locals())
+    found: list[tuple[str, float]] = eval_metric.get_global_name_value()
+    return found
+
+
+def call_back(
+    callbacks: Sequence[Callable[..., Any]], epoch: int, nbatch: int, eval_metric: Any, local: dict[str, Any]
+) -> None:
+    """Call callbacks with what a `BatchEndParam` tells."""
+    for callback in callbacks:
+        callback(BatchEndParam(epoch=epoch, nbatch=nbatch, eval_metric=eval_metric, locals=local))
+
+
+def batches_of(
+    module: Trainable, data: Any, num_batch: int | None, reset: bool, sparse_row_id_fn: Any
+) -> Iterator[Any]:
+    """Yield the batches of data, after `prepare`; see `predict` for the arguments."""
+    data = as_iter(module, data)
+    if reset:
+        data.reset()
+    for number, batch in enumerate(data):
+        if number == num_batch:
+            return
+        module.prepare(batch, sparse_row_id_fn=sparse_row_id_fn)
+        yield batch
+
+
+def _pad(batch: Any) -> int:
+    return 0 if isinstance(batch, list) else pad_of(batch)
+
+
+def _unpadded(output: NDArray, batch: Any, axis: int = 0) -> NDArray:
+    """Return a copy of an output without padding rows."""
+    rows = output.shape[axis] - _pad(batch)
+    if isinstance(output, RaggedNDArray):
+        return output[:rows].copy()
+    return NDArray(output.raw.narrow(axis, 0, rows).clone(), output.context)
+
+
+def iter_predict(
+    module: Trainable,
+    eval_data: Any,
+    num_batch: int | None = None,
+    reset: bool = True,
+    sparse_row_id_fn: Any = None,
+    *,
+    on_nonfinite: str = "warn",
+) -> Iterator[tuple[list[NDArray], int, Any]]:
+    """Yield (outputs, number of the batch, batch) for data, padding rows cut off; see `predict`."""
+    watch = RowWatch(module, "predict", on_nonfinite)
+    for nbatch, batch in enumerate(batches_of(module, eval_data, num_batch, reset, sparse_row_id_fn)):
+        module.evaluate(batch)
+        watch.look(nbatch, _pad(batch))
+        yield [_unpadded(out, batch) for out in module.get_outputs()], nbatch, batch
+    watch.tell()
+
+
+def predict(
+    module: Trainable,
+    eval_data: Any,
+    num_batch: int | None = None,
+    merge_batches: bool = True,
+    reset: bool = True,
+    always_output_list: bool = False,
+    sparse_row_id_fn: Any = None,
+    *,
+    on_nonfinite: str = "warn",
+) -> Any:
+    """Return the outputs for data, padding rows cut off.
+
+    Where processes that train together read a part each, every process gets the outputs for all parts, in the order of
+    the examples; without `merge_batches` those for its own.
+
+    Args:
+        module: the module.
+        eval_data: as `train_data` of `fit`, or one array.
+        num_batch: how many batches; None = all.
+        merge_batches: join the batches' outputs; else a list of lists.
+        reset: start `eval_data` from its beginning.
+        always_output_list: return a list also for a single output.
+        sparse_row_id_fn: handed to `prepare`.
+        on_nonfinite: what to do about rows whose outputs are NaN: "warn" of all of them at the end, "raise" at the
+            first, or "ignore".
+
+    Raises:
+        NonFiniteError: a row is NaN, and `on_nonfinite` is "raise".
+    """
+    if isinstance(eval_data, (NDArray, np.ndarray, torch.Tensor)):
+        single = eval_data if isinstance(eval_data, NDArray) else array(eval_data)
+        module.forward(DataBatch([single]), is_train=False)
+        watch = RowWatch(module, "predict", on_nonfinite)
+        watch.look(0, 0)
+        watch.tell()
+        outputs = [out.copy() for out in module.get_outputs()]
+        return outputs if always_output_list or len(outputs) > 1 else outputs[0]
+    eval_data = as_iter(module, eval_data)
+    found = iter_predict(module, eval_data, num_batch, reset, sparse_row_id_fn, on_nonfinite=on_nonfinite)
+    rows = [outputs for outputs, _, _ in found]
+    if not rows or not merge_batches:
+        return rows
+    counts = {len(outputs) for outputs in rows}
+    if len(counts) != 1:
+        raise ArgumentError(
+            f"predict: batches have {sorted(counts)} outputs (bucketing?); call with merge_batches=False"
+        )
+    merged = [concatenate([outputs[k] for outputs in rows]) for k in range(counts.pop())]
+    if getattr(eval_data, "num_parts", 1) > 1:
+        merged = Lockstep(module).join_rows(merged, eval_data.num_data)
+    return merged[0] if len(merged) == 1 and not always_output_list else merged

@@ -1,0 +1,120 @@
+"""How long the parts of training take, and whether they give the same bits every time."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+from typing import Any
+
+import torch
+import torch.utils.deterministic
+
+from ..base import MXNetError
+
+__all__ = ["Part", "StepClock", "repeatable"]
+
+
+class Part:
+    """Adds up the seconds that are spent within ``with``.
+
+    Args:
+        devices: GPUs to be waited for at the end.
+
+    Attributes:
+        seconds: their sum.
+        times: how often it was entered.
+    """
+
+    __slots__ = ("_begun", "_devices", "seconds", "times")
+
+    def __init__(self, devices: list[torch.device]) -> None:
+        self.seconds = self._begun = 0.0
+        self.times = 0
+        self._devices = devices
+
+    def __enter__(self) -> None:
+        self._begun = time.perf_counter()
+
+    def __exit__(self, *error: object) -> None:
+        for device in self._devices:
+            torch.cuda.synchronize(device)
+        self.seconds += time.perf_counter() - self._begun
+        self.times += 1
+
+
+class StepClock:
+    """Measures how long training waits for data, computes (forward and backward), and updates.
+
+    Args:
+        module: what is trained, which is bound.
+        active: whether to measure.
+
+    Attributes:
+        data: waiting for batches.
+        compute: forward and backward, or a training step of the user's.
+        update: the optimizer.
+    """
+
+    def __init__(self, module: Any, active: bool) -> None:
+        devices = _gpus(module) if active else []
+        self._parts = {name: Part(devices) for name in ("data", "compute", "update") if active}
+        self.data, self.compute, self.update = (
+            self._parts.get(name, nullcontext()) for name in ("data", "compute", "update")
+        )
+
+    def lines(self, whole: float) -> list[str]:
+        """Return the table of an epoch, and begin anew; no lines if nothing is measured.
+
+        Args:
+            whole: seconds of the epoch.
+        """
+        found = []
+        for name, part in self._parts.items():
+            share = 100 * part.seconds / whole if whole else 0.0
+            each = 1e3 * part.seconds / part.times if part.times else 0.0
+            found.append(
+                f"{name:<8}{part.seconds:10.3f} s {share:6.1f} %{each:12.3f} ms each of {part.times}"
+            )
+            part.seconds, part.times = 0.0, 0
+        return found
+
+
+def _gpus(module: Any) -> list[torch.device]:
+    """Return the GPUs that a module is on."""
+    try:
+        contexts = [context for store in module.stores() for context in store.contexts]
+    except (MXNetError, AttributeError, NotImplementedError):  # a module of the user's own
+        return []
+    devices = dict.fromkeys(context.torch_device for context in contexts)
+    return [device for device in devices if device.type == "cuda"]
+
+
+@contextmanager
+def repeatable(active: bool) -> Iterator[None]:
+    """Use algorithms that give the same bits every time, until the end of the block.
+
+    Args:
+        active: whether to; else nothing changes.
+    """
+    if not active:
+        yield
+        return
+    os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # without it torch refuses products on GPUs
+    backend: Any = torch.backends.cudnn
+    memory: Any = torch.utils.deterministic
+    before = (
+        torch.are_deterministic_algorithms_enabled(),
+        torch.is_deterministic_algorithms_warn_only_enabled(),
+        backend.benchmark,
+        memory.fill_uninitialized_memory,
+    )
+    torch.use_deterministic_algorithms(True)
+    # searching the fastest kernel finds another one now and then; memory is never read before it is written here
+    backend.benchmark = memory.fill_uninitialized_memory = False
+    try:
+        yield
+    finally:
+        torch.use_deterministic_algorithms(before[0], warn_only=before[1])
+        backend.benchmark, memory.fill_uninitialized_memory = before[2:]

@@ -1,0 +1,92 @@
+#include "csv.hpp"
+
+#include <type_traits>
+
+#include "decimals.hpp"
+#include "fields.hpp"
+
+namespace dpmodule::io {
+namespace {
+
+template <class Value>
+const char *read_whole(const char *at, const char *limit, Value &value) noexcept {
+    const bool minus = at < limit && *at == '-';
+    if (at < limit && (*at == '-' || *at == '+')) ++at;
+    std::uint64_t found = 0;
+    at = read_unsigned(at, limit, found);
+    constexpr auto most = static_cast<std::uint64_t>(std::numeric_limits<Value>::max());
+    if (!at || found > most + (minus ? 1 : 0)) return nullptr;
+    value = static_cast<Value>(minus ? 0 - found : found);
+    return at;
+}
+
+template <class Value>
+const char *read_value(const char *at, const char *limit, Value &value) {
+    if constexpr (std::is_integral_v<Value>) {
+        return read_whole(at, limit, value);
+    } else {
+        double found = 0;
+        at = read_number(at, limit, found);
+        value = static_cast<Value>(found);
+        return at;
+    }
+}
+
+bool is_blank(const char *at, const char *end) noexcept { return skip_blanks(at, end) == end; }
+
+// The text that fields stand in.
+struct Text {
+    const char *begin, *limit;
+};
+
+// Read the number that is all of a field but for blanks; false if the field holds something else.
+template <class Value>
+bool read_field(const char *at, const char *end, const Text &text, Value &value) {
+    if constexpr (std::is_floating_point_v<Value>) {
+        double found;
+        if (end - text.begin >= short_decimal_reach && read_short_decimal(at, end, found)) {
+            value = static_cast<Value>(found);
+            return true;
+        }
+    }
+    at = read_value(skip_blanks(at, end), text.limit, value);
+    return at && at <= end && is_blank(at, end);
+}
+
+// Where a line's last field ends, without the carriage return before the line's end.
+const char *trimmed(const char *at, const char *end) noexcept { return end > at && end[-1] == '\r' ? end - 1 : end; }
+
+}  // namespace
+
+template <class Value>
+std::ptrdiff_t read_csv(const char *at, const char *limit, std::ptrdiff_t columns, Value *table,
+                        std::ptrdiff_t room) {
+    const Text text{at, limit};
+    Fields fields(at, limit);
+    std::ptrdiff_t row = 0;
+    while (at < limit) {
+        const char *end = fields.next();
+        if ((end == limit || *end == '\n') && is_blank(at, trimmed(at, end))) {
+            at = end + 1;
+            continue;
+        }
+        if (row == room) return -1;
+        Value *const to = table + row++ * columns;
+        for (std::ptrdiff_t column = 0; column < columns - 1; ++column) {
+            if (end == limit || *end != ',' || !read_field(at, end, text, to[column])) return -1;
+            at = end + 1;
+            end = fields.next();
+        }
+        if (end < limit && *end != '\n') return -1;
+        if (!read_field(at, trimmed(at, end), text, to[columns - 1])) return -1;
+        at = end + 1;
+    }
+    return row;
+}
+
+template std::ptrdiff_t read_csv(const char *, const char *, std::ptrdiff_t, float *, std::ptrdiff_t);
+template std::ptrdiff_t read_csv(const char *, const char *, std::ptrdiff_t, double *, std::ptrdiff_t);
+template std::ptrdiff_t read_csv(const char *, const char *, std::ptrdiff_t, std::int32_t *, std::ptrdiff_t);
+template std::ptrdiff_t read_csv(const char *, const char *, std::ptrdiff_t, std::int64_t *, std::ptrdiff_t);
+
+}  // namespace dpmodule::io

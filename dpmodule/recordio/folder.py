@@ -1,0 +1,231 @@
+"""Folders of pictures to record files: which pictures there are, of which class, and writing them."""
+
+from __future__ import annotations
+
+import os
+import random
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field
+from functools import partial
+from typing import IO, Any, NamedTuple, TypeVar
+
+from ..base import ArgumentError, FileError, FileFormatError
+from ..commit import write_set
+from ..ops.imaging import decode, encode, resize
+from .framing import frame
+from .header import pack
+from .index import write_line
+
+__all__ = ["ENDINGS", "Picture", "Recoding", "find_pictures", "split_pictures", "write_pictures"]
+
+ENDINGS = (".bmp", ".gif", ".jp2", ".jpeg", ".jpg", ".png", ".ppm", ".tif", ".tiff", ".webp")
+"""Of the files that are taken for pictures."""
+
+_KEPT = (b"\xff\xd8\xff", b"\x89PNG\r\n")
+"""How files begin that every reader of records decodes: JPEG and PNG."""
+
+_QUALITY = 95
+_CUBIC = 2
+
+A = TypeVar("A")
+B = TypeVar("B")
+
+
+class Picture(NamedTuple):
+    """A picture of a folder: its number in the listing, its class, its path in the folder."""
+
+    number: int
+    label: int
+    path: str
+
+
+@dataclass(frozen=True)
+class Recoding:
+    """How pictures are changed on their way.
+
+    Args:
+        shorter_edge: length in pixels that the shorter edge gets; None for none.
+        quality: 1 to 100, of JPEG; None keeps the files of JPEG and PNG pictures as they are, if they are not resized.
+    """
+
+    shorter_edge: int | None = None
+    quality: int | None = None
+
+    def __call__(self, content: bytes, name: str) -> bytes:
+        """Return a picture's file as it goes into a record.
+
+        Raises:
+            FileFormatError: it is no picture, or a damaged one.
+        """
+        pixels = decode(content, to_rgb=False, name=name)
+        if self.shorter_edge is None and self.quality is None and content.startswith(_KEPT):
+            return content
+        if self.shorter_edge is not None:
+            height, width = pixels.shape[:2]
+            scale = self.shorter_edge / min(height, width)
+            width, height = (max(self.shorter_edge, round(edge * scale)) for edge in (width, height))
+            pixels = resize(pixels, width, height, _CUBIC)
+        return encode(pixels.numpy(), ".jpg", _QUALITY if self.quality is None else self.quality)
+
+
+def find_pictures(folder: str) -> tuple[list[str], list[Picture]]:
+    """List the pictures below a folder; each folder that has some is a class.
+
+    Hidden files and folders are left out; links are followed, each folder being read once.
+
+    Returns:
+        The classes, paths of folders in alphabetical order, whose places are the labels; and the pictures, class by
+        class.
+
+    Raises:
+        FileError: the folder cannot be read.
+        ArgumentError: there is no picture.
+    """
+    found: dict[str, list[str]] = {}
+    seen: set[str] = set()
+    for path, folders, files in os.walk(folder, onerror=_refuse, followlinks=True):
+        real = os.path.realpath(path)
+        folders[:] = [] if real in seen else sorted(name for name in folders if not name.startswith("."))
+        names = [name for name in files if name.lower().endswith(ENDINGS) and not name.startswith(".")]
+        if names and real not in seen:
+            found[os.path.relpath(path, folder)] = sorted(names)
+        seen.add(real)
+    if not found:
+        raise ArgumentError(
+            f"there is no picture in {folder}; expected folders, one for each class, with files that end in "
+            f"{', '.join(ENDINGS)}"
+        )
+    classes = sorted(found)
+    rows = [
+        (label, os.path.normpath(os.path.join(kind, name)))
+        for label, kind in enumerate(classes)
+        for name in found[kind]
+    ]
+    return classes, [Picture(number, *row) for number, row in enumerate(rows)]
+
+
+def _refuse(error: OSError) -> None:
+    raise FileError(error.errno or 0, f"folder of pictures: {error.strerror}", error.filename) from error
+
+
+def split_pictures(
+    pictures: Sequence[Picture], ratio: float = 1.0, seed: int | None = None
+) -> tuple[list[Picture], list[Picture]]:
+    """Split pictures for training and validation, each class by itself.
+
+    Args:
+        pictures: those of all classes.
+        ratio: part of each class that is for training; at least one picture of each is.
+        seed: of a random order, in which the parts are chosen and written; None keeps the order.
+    """
+    rows = list(pictures)
+    if seed is not None:
+        random.Random(seed).shuffle(rows)
+    counts: dict[int, int] = {}
+    for row in rows:
+        counts[row.label] = counts.get(row.label, 0) + 1
+    left = {label: max(1, round(ratio * count)) for label, count in counts.items()}
+    parts: tuple[list[Picture], list[Picture]] = [], []
+    for row in rows:
+        parts[left[row.label] <= 0].append(row)
+        left[row.label] -= 1
+    return parts
+
+
+def write_pictures(
+    folder: str, parts: Mapping[str, Sequence[Picture]], recoding: Recoding, threads: int = 1
+) -> dict[str, str]:
+    """Write pictures as ``PREFIX.rec``, with ``PREFIX.idx`` and ``PREFIX.lst``, for every prefix.
+
+    All files appear together when everything has been written.
+
+    Args:
+        folder: the folder that the pictures' paths begin at.
+        parts: pictures by prefix; the prefixes lie in one folder.
+        recoding: how pictures are changed.
+        threads: how many of them are decoded at a time.
+
+    Returns:
+        Why pictures could not be used, by path; they are in none of the files.
+
+    Raises:
+        FileError: a file cannot be written.
+        ArgumentError: of one of the parts no picture can be used.
+    """
+    unusable: dict[str, str] = {}
+    contents: dict[str, Callable[[IO[bytes]], object]] = {}
+    with ThreadPoolExecutor(threads, "im2rec") as pool:
+        for prefix, pictures in parts.items():
+            part = _Part(folder, prefix, pictures, recoding, unusable)
+            # in this order: writing records tells what stands in the other two
+            contents[f"{prefix}.rec"] = partial(part.write_records, pool=pool, ahead=2 * threads)
+            contents[f"{prefix}.idx"] = partial(_write_lines, part.index)
+            contents[f"{prefix}.lst"] = partial(_write_lines, part.listing)
+        write_set(contents, os.path.basename(next(iter(parts))))
+    return unusable
+
+
+def _write_lines(lines: list[bytes], file: IO[bytes]) -> None:
+    file.writelines(lines)
+
+
+@dataclass
+class _Part:
+    """The pictures of one record file."""
+
+    folder: str
+    prefix: str
+    pictures: Sequence[Picture]
+    recoding: Recoding
+    unusable: dict[str, str]
+    index: list[bytes] = field(default_factory=list)
+    listing: list[bytes] = field(default_factory=list)
+
+    def write_records(self, file: IO[bytes], pool: ThreadPoolExecutor, ahead: int) -> None:
+        at = 0
+        for picture, found in zip(self.pictures, _ahead(pool, self._content, self.pictures, ahead)):
+            if isinstance(found, str):
+                self.unusable[picture.path] = found
+                continue
+            record = frame(pack((0, float(picture.label), picture.number, 0), found))
+            file.write(record)
+            self.index.append(write_line(picture.number, at).encode())
+            self.listing.append(f"{picture.number}\t{picture.label:f}\t{picture.path}\n".encode())
+            at += len(record)
+        if not at:
+            raise ArgumentError(
+                f"{self.prefix}.rec would be empty: none of its {len(self.pictures)} pictures can be used; the first "
+                f"one: {next(iter(self.unusable.values()), 'there is none')}"
+            )
+
+    def _content(self, picture: Picture) -> bytes | str:
+        """Return what goes into a picture's record, or why it cannot be used."""
+        path = os.path.join(self.folder, picture.path)
+        if not picture.path.isprintable():
+            return f"{picture.path!r}: a list has one line of printable text for a picture; rename the file"
+        try:
+            with open(path, "rb") as file:
+                return self.recoding(file.read(), path)
+        except OSError as error:
+            return f"{path}: {error.strerror or error}"
+        except FileFormatError as error:
+            return str(error)
+
+
+def _ahead(
+    pool: ThreadPoolExecutor, function: Callable[[A], B], items: Iterable[A], count: int
+) -> Iterator[B]:
+    """Yield what a function makes of items, in their order; so many are under way at a time."""
+    under_way: deque[Future[Any]] = deque()
+    try:
+        for item in items:
+            under_way.append(pool.submit(function, item))
+            if len(under_way) >= count:
+                yield under_way.popleft().result()
+        while under_way:
+            yield under_way.popleft().result()
+    finally:
+        for each in under_way:
+            each.cancel()

@@ -1,0 +1,61 @@
+"""Graphs of both engines have what expressions ask for, and nobody else asks which engine it is."""
+
+import ast
+import inspect
+from pathlib import Path
+
+import pytest
+
+import dpmodule
+from dpmodule import native
+from dpmodule.autobatch.batches import Options
+from dpmodule.autobatch.graph import Graph
+from dpmodule.autobatch.interface import EngineGraph
+from dpmodule.autobatch.native_graph import NativeGraph
+
+ENGINES = {"graph.py", "native_graph.py", "state.py", "control.py", "expression.py"}
+"""Files that know a graph's class: engines, who makes graphs, DyNet's name for one, the way without native code."""
+
+
+def members():
+    return {name for name in dir(EngineGraph) if not name.startswith("_")} | set(EngineGraph.__annotations__)
+
+
+@pytest.mark.parametrize("kind", [Graph, NativeGraph])
+def test_graphs_have_the_whole_interface(kind):
+    if kind is NativeGraph and native.core is None:
+        pytest.skip("no native extension")
+    graph = Graph(Options()) if kind is Graph else NativeGraph(native.core, Options())
+    assert len(members()) > 35
+    assert {name for name in members() if not hasattr(graph, name)} == set()
+    for name in members():
+        wanted = getattr(EngineGraph, name, None)
+        if inspect.isfunction(wanted):
+            found = inspect.signature(getattr(kind, name)).parameters
+            assert [(each.name, each.default) for each in found.values()] == [
+                (each.name, each.default) for each in inspect.signature(wanted).parameters.values()
+            ], name
+    graph.leave()
+
+
+def test_nobody_asks_which_engine_a_graph_is_of():
+    asking = []
+    for path in Path(dpmodule.__file__).parent.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Call) and ast.unparse(node.func) in ("isinstance", "issubclass", "type"):
+                words = {each.id for each in ast.walk(node) if isinstance(each, ast.Name)}
+                if words & {"NativeGraph", "BaseGraph", "EngineGraph"}:
+                    asking.append(f"{path.name}:{node.lineno}")
+    assert asking == []
+
+
+def test_few_files_know_the_classes():
+    folder = Path(dpmodule.__file__).parent / "autobatch"
+    found = {
+        path.name
+        for path in folder.rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.ImportFrom) and node.module in ("graph", "native_graph")
+        if node.level == len(path.relative_to(folder).parts)  # not that of symbols
+    }
+    assert found <= ENGINES

@@ -1,0 +1,132 @@
+"""`Module.lr_find`: it finds a good learning rate, and leaves everything as it was."""
+
+import numpy as np
+import pytest
+
+import dpmodule as mx
+from dpmodule.base import ArgumentError, NonFiniteError, StateError
+from helpers.small_fits import blobs, classifier, parameters
+
+S = mx.sym
+
+
+def lines(count=256):
+    """Points of a linear function of ten numbers."""
+    source = np.random.RandomState(0)
+    data = source.standard_normal((count, 10)).astype("f4")
+    return mx.io.NDArrayIter(data, {"label": data @ source.standard_normal((10, 1)).astype("f4")}, 16)
+
+
+def linear():
+    return S.LinearRegressionOutput(S.FullyConnected(S.Variable("data"), num_hidden=1), S.Variable("label"))
+
+
+def bars(count=256):
+    """Images with an upright or a lying bar, or none."""
+    source = np.random.RandomState(2)
+    images, label = source.uniform(0, 0.3, (count, 1, 6, 6)), source.randint(0, 3, count)
+    places = source.randint(0, 6, count)
+    for image, kind, place in zip(images, label, places):
+        if kind:
+            lines_of = image[0] if kind == 1 else image[0].T
+            lines_of[place] = 1
+    return mx.io.NDArrayIter(images.astype("f4"), label.astype("f4"), 16)
+
+
+def convolution():
+    net = S.Convolution(S.Variable("data"), kernel=(3, 3), num_filter=6)
+    net = S.Pooling(S.Activation(net, act_type="relu"), global_pool=True, kernel=(1, 1), pool_type="max")
+    return S.SoftmaxOutput(S.FullyConnected(net, num_hidden=3), name="softmax")
+
+
+NETS = {
+    "linear": (linear, lines, "label", "sgd", "mse"),
+    "perceptron": (classifier, lambda: blobs(256, batch_size=16), "softmax_label", "sgd", "ce"),
+    "convolution": (convolution, bars, "softmax_label", "adam", "ce"),
+}
+
+
+@pytest.mark.parametrize("name", NETS)
+def test_the_best_decade_is_found(name):
+    net, data, label, optimizer, metric = NETS[name]
+
+    def fresh():
+        mx.random.seed(1)
+        return mx.mod.Module(net(), label_names=[label])
+
+    def loss_at(rate):
+        module = fresh()
+        options = {"optimizer": optimizer, "optimizer_params": {"learning_rate": rate}}
+        try:
+            module.fit(data(), num_epoch=4, eval_metric=metric, initializer=mx.init.Xavier(), **options)
+        except NonFiniteError:
+            return float("inf")
+        return module.score(data(), metric)[0][1]
+
+    losses = {exponent: loss_at(10.0**exponent) for exponent in range(-4, 2)}
+    print(losses)
+    found = fresh().lr_find(data(), optimizer=optimizer, initializer=mx.init.Xavier())
+    best = min(losses, key=losses.get)
+    assert abs(np.log10(found.suggestion) - best) < 1, (losses, found)
+    assert loss_at(found.suggestion) <= losses[best] + 0.03 * losses[-4], (losses, found)
+
+
+def trained_module(optimizer="adam", **options):
+    mx.random.seed(3)
+    module = mx.mod.Module(classifier(dropout=0.3))
+    module.fit(blobs(), num_epoch=1, optimizer=optimizer, initializer="xavier", **options)
+    return module
+
+
+@pytest.mark.parametrize("optimizer", ["adam", "sgd"])
+def test_everything_stays_as_it_was(optimizer):
+    def trained():
+        schedule = mx.lr_scheduler.FactorScheduler(5, 0.9, base_lr=0.01)
+        return trained_module(optimizer, optimizer_params={"lr_scheduler": schedule, "learning_rate": 0.01})
+
+    module, data = trained(), blobs(shuffle=True)
+    batch = next(data)
+    before, states = parameters(module), module.updates.saved_states()
+    module.lr_find(data, num_batches=30)
+    assert module.updates.saved_states() == states
+    after = parameters(module)
+    assert all((after[name] == before[name]).all() for name in before)
+    rest_of_epoch = [each.data[0].asnumpy() for each in data]
+    drawn = mx.nd.random.uniform(shape=(3,)).asnumpy()
+
+    module, data = trained(), blobs(shuffle=True)
+    assert (next(data).data[0].asnumpy() == batch.data[0].asnumpy()).all()
+    expected = [each.data[0].asnumpy() for each in data]
+    assert len(expected) == len(rest_of_epoch) == 11
+    assert all((one == other).all() for one, other in zip(expected, rest_of_epoch))
+    assert (mx.nd.random.uniform(shape=(3,)).asnumpy() == drawn).all()
+
+
+def test_a_module_that_is_not_bound_stays_so():
+    module = mx.mod.Module(classifier(), context=[mx.cpu(0), mx.cpu(1)])
+    found = module.lr_find(blobs(), start_lr=1e-3, end_lr=0.1, num_batches=25)
+    assert not module.binded
+    assert len(found.rates) == len(found.losses) == 25
+    assert found.rates[0] == pytest.approx(1e-3)
+    assert found.rates[-1] == pytest.approx(0.1)
+    assert str(found).startswith("<RateSearch: 25 rates up to 0.1, suggestion 0.")
+
+
+def test_plot_shows_the_suggestion():
+    found = mx.mod.Module(classifier()).lr_find(blobs(), num_batches=30, start_lr=1e-3, end_lr=1)
+    axes = found.plot()
+    assert axes.get_xscale() == "log"
+    assert list(axes.lines[0].get_ydata()) == found.losses
+
+
+def test_wrong_arguments_are_told():
+    module = mx.mod.Module(classifier())
+    with pytest.raises(ArgumentError, match="0 < start_lr < end_lr"):
+        module.lr_find(blobs(), start_lr=1, end_lr=0.1)
+    with pytest.raises(ArgumentError, match="num_batches is 3, expected at least 22"):
+        module.lr_find(blobs(), num_batches=3)
+    scores = S.FullyConnected(S.Variable("data"), num_hidden=2)
+    with pytest.raises(ArgumentError, match="ends in FullyConnected, which is no loss; give metric="):
+        mx.mod.Module(scores, label_names=None).lr_find(blobs())
+    with pytest.raises(StateError, match="take a smaller start_lr"):
+        mx.mod.Module(linear(), label_names=["label"]).lr_find(lines(), start_lr=1e3, end_lr=1e5)
