@@ -206,9 +206,7 @@ def program(mx, draw):
         again = mx.mod.Module.load(prefix, 2, load_optimizer_states=True, context=contexts(mx, draw))
         again.bind(module.data_shapes, for_training=False)
         np.testing.assert_array_equal(predicted(mx, draw, again, x), before)
-        again.fit(
-            fed(mx, draw, x, y), num_epoch=1, optimizer=draw.optimizer, force_rebind=True
-        )
+        again.fit(fed(mx, draw, x, y), num_epoch=1, optimizer=draw.optimizer, force_rebind=True)
         predicted(mx, draw, again, x)
     # the plainest way to compute the same, in the same process
     with mx.executor.disabled(*(each.name for each in mx.executor.passes.PASSES)):
