@@ -60,6 +60,7 @@ def test_each_line_is_trained_on_by_one_process_and_rows_travel_by_number(tmp_pa
     run_ranks(BEGIN + EACH_LINE, 2, tmp_path)
 
 
+RATES = {"adagrad": 0.3, "ftrl": 0.3, "adam": 0.03, "sgd": 1.0}
 LEARNS = """
 def learned(files, workers, epochs=12, **options):
     words = mx.sym.Variable("words", stype="ragged")
@@ -78,7 +79,7 @@ def learned(files, workers, epochs=12, **options):
     return values, found
 
 bags = sorted(map(str, folder.glob("bag-*")))
-for optimizer, rate in (("adagrad", 0.3), ("ftrl", 0.3), ("adam", 0.03), ("sgd", 1.0)):
+for optimizer, rate in RATES.items():
     more = {"optimizer": optimizer, "optimizer_params": {"learning_rate": rate}}
     values, metrics = learned(bags, 2, average_every_n_batches=2, **more)
     one, alone = learned(bags, 1, **more)
@@ -92,11 +93,13 @@ for optimizer, rate in (("adagrad", 0.3), ("ftrl", 0.3), ("adam", 0.03), ("sgd",
 
 
 @NATIVE
-def test_two_processes_of_two_workers_learn_what_one_worker_does(tmp_path):
+@pytest.mark.parametrize("optimizers", [["ftrl"], pytest.param([*RATES], marks=pytest.mark.slow)])
+def test_two_processes_of_two_workers_learn_what_one_worker_does(optimizers, tmp_path):
     write_bags(tmp_path, 10, 40)
-    outputs = run_ranks(BEGIN + LEARNS, 2, tmp_path)
+    rates = {name: RATES[name] for name in optimizers}
+    outputs = run_ranks(f"{BEGIN}\nRATES = {rates}\n{LEARNS}", 2, tmp_path)
     assert outputs[0] == outputs[1]  # metrics are those of all
-    for optimizer in ("adagrad", "ftrl", "adam", "sgd"):
+    for optimizer in optimizers:
         first, second = (np.load(tmp_path / f"{optimizer}-{rank}.npz") for rank in range(2))
         for name in first:
             np.testing.assert_array_equal(first[name], second[name], err_msg=name)
@@ -228,7 +231,14 @@ except RuntimeError as error:
 """
 
 
-@pytest.mark.parametrize(("who", "how"), [(1, "SIGKILL"), (0, "raises"), (1, "SIGSTOP")])
+@pytest.mark.parametrize(
+    ("who", "how"),
+    [
+        (1, "SIGKILL"),
+        pytest.param(0, "raises", marks=pytest.mark.slow),
+        pytest.param(1, "SIGSTOP", marks=pytest.mark.slow),
+    ],
+)
 def test_the_others_hear_of_a_process_that_is_lost(who, how, tmp_path):
     write_lines(tmp_path, (100, 100, 200))
     with ranks(BEGIN + LOST, 2, tmp_path, who, how) as programs:
