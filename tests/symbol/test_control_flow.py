@@ -7,19 +7,7 @@ import pytest
 
 import dpmodule as mx
 from dpmodule.attribute import AttrScope
-from helpers.control_flow_goldens import ARRAYS, BUILDERS, CASES, RUN
-
-
-@pytest.fixture(autouse=True)
-def fresh_names():
-    AttrScope._subgraph_names.clear()
-    with mx.name.NameManager():
-        yield
-
-
-def recorded(name, kind):
-    prefix = f"{name}/{kind}/"
-    return {key.removeprefix(prefix): ARRAYS[key] for key in ARRAYS.files if key.startswith(prefix)}
+from helpers.control_flow_goldens import BUILDERS, CASES, RUN, fresh_names, recorded  # noqa: F401
 
 
 def run(symbol, name, grad_req="write", rounds=1):

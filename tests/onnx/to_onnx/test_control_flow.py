@@ -4,9 +4,8 @@ import numpy as np
 import pytest
 
 import dpmodule as mx
-from dpmodule.attribute import AttrScope
 from dpmodule.onnx.to_onnx.call import Untranslatable
-from helpers.control_flow_goldens import ARRAYS, BUILDERS, RUN
+from helpers.control_flow_goldens import BUILDERS, RUN, fresh_names, recorded  # noqa: F401
 from helpers.onnx_runs import check_dynamic, check_same, exported, runtime_outputs
 
 rng = np.random.RandomState(8)
@@ -14,18 +13,6 @@ rng = np.random.RandomState(8)
 
 def floats(*shape):
     return rng.standard_normal(shape).astype("f4")
-
-
-@pytest.fixture(autouse=True)
-def fresh_names():
-    AttrScope._subgraph_names.clear()
-    with mx.name.NameManager():
-        yield
-
-
-def recorded(name, kind):
-    prefix = f"{name}/{kind}/"
-    return {key.removeprefix(prefix): ARRAYS[key] for key in ARRAYS.files if key.startswith(prefix)}
 
 
 @pytest.mark.parametrize("opset", [13, 17, 21])
