@@ -260,7 +260,7 @@ def kill_and_resume(folder, mode, workers, lines, kills, seed):
                 output = program.output()[0].split()
                 break
             newest, end = run_file_time(folder), time.monotonic() + 60
-            while run_file_time(folder) == newest and time.monotonic() < end and not program.output()[0]:
+            while not has_begun(folder, newest) and time.monotonic() < end and not program.output()[0]:
                 time.sleep(0.001)
             time.sleep(generator.random() * 0.03)
             program.send_signal(signal.SIGKILL)
@@ -268,6 +268,13 @@ def kill_and_resume(folder, mode, workers, lines, kills, seed):
             begun += bool(left and left[1])
     assert output[1] == "True", output
     return begun, int(output[0])
+
+
+def has_begun(folder, newest):
+    """Say whether a snapshot was written since that of a time, in the middle of a file."""
+    if run_file_time(folder) == newest:
+        return False
+    return bool(mx.AsyncExecutor.last_snapshot(str(folder / "now")).under_way)
 
 
 def run_file_time(folder):
