@@ -45,7 +45,7 @@ def parts(make, count):
     return found
 
 
-@settings(max_examples=60, deadline=None, derandomize=True)
+@settings(max_examples=200, deadline=None, derandomize=True)
 @given(
     st.integers(1, 20),
     st.integers(1, 4),

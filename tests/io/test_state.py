@@ -77,7 +77,7 @@ TAKES = st.lists(st.integers(0, 9), min_size=1, max_size=4)
 HANDLES = st.sampled_from(["pad", "discard", "roll_over"])
 
 
-@settings(max_examples=100, deadline=None, derandomize=True)
+@settings(max_examples=200, deadline=None, derandomize=True)
 @given(
     st.integers(1, 20),
     st.integers(1, 7),
@@ -119,8 +119,7 @@ def records(tmp_path_factory):
     return path
 
 
-@settings(max_examples=25, deadline=None, derandomize=True)
-@given(
+RECORD_CASES = given(
     st.fixed_dictionaries(
         {
             "shuffle": st.booleans(),
@@ -135,7 +134,25 @@ def records(tmp_path_factory):
     TAKES,
     TAKES,
 )
+IMAGE_CASES = given(st.booleans(), HANDLES, st.sampled_from(["indexed", "in order", "list"]), TAKES, TAKES)
+SOME = settings(max_examples=25, deadline=None, derandomize=True)
+MANY = settings(SOME, max_examples=200)
+
+
+@SOME
+@RECORD_CASES
 def test_records(records, tmp_path_factory, options, indexed, takes, others):
+    check_records(records, tmp_path_factory, options, indexed, takes, others)
+
+
+@pytest.mark.slow
+@MANY
+@RECORD_CASES
+def test_records_many_times(records, tmp_path_factory, options, indexed, takes, others):
+    check_records(records, tmp_path_factory, options, indexed, takes, others)
+
+
+def check_records(records, folder, options, indexed, takes, others):
     def make():
         return mx.io.ImageRecordIter(
             path_imgrec=f"{records}.rec",
@@ -146,13 +163,24 @@ def test_records(records, tmp_path_factory, options, indexed, takes, others):
             **options,
         )
 
-    check_goes_on(make, takes, others, tmp_path_factory)
+    check_goes_on(make, takes, others, folder)
 
 
-@settings(max_examples=25, deadline=None, derandomize=True)
-@given(st.booleans(), HANDLES, st.sampled_from(["indexed", "in order", "list"]), TAKES, TAKES)
+@SOME
+@IMAGE_CASES
 def test_images(records, tmp_path_factory, shuffle, handle, source, takes, others):
-    given = {
+    check_images(records, tmp_path_factory, shuffle, handle, source, takes, others)
+
+
+@pytest.mark.slow
+@MANY
+@IMAGE_CASES
+def test_images_many_times(records, tmp_path_factory, shuffle, handle, source, takes, others):
+    check_images(records, tmp_path_factory, shuffle, handle, source, takes, others)
+
+
+def check_images(records, folder, shuffle, handle, source, takes, others):
+    source_of = {
         "indexed": {"path_imgrec": f"{records}.rec", "path_imgidx": f"{records}.idx"},
         "in order": {"path_imgrec": f"{records}.rec"},
         "list": {"imglist": [[i, f"{NAMES[i % 3]}.png"] for i in range(11)], "path_root": FOLDER},
@@ -165,10 +193,10 @@ def test_images(records, tmp_path_factory, shuffle, handle, source, takes, other
             shuffle=shuffle and source != "in order",
             last_batch_handle=handle,
             rand_crop=True,
-            **given,
+            **source_of,
         )
 
-    check_goes_on(make, takes, others, tmp_path_factory)
+    check_goes_on(make, takes, others, folder)
 
 
 def objects():

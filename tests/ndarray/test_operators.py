@@ -252,7 +252,7 @@ def test_functions(name):
         function(None, None)
 
 
-@settings(max_examples=100, derandomize=True, deadline=None, database=None)
+@settings(max_examples=200, derandomize=True, deadline=None, database=None)
 @given(st.floats(allow_nan=False, allow_infinity=False, width=32), st.floats(-1e3, 1e3))
 def test_signed_zeros_and_repeated_scalars(number, other):
     # plans of calls are kept; equal attributes that mean different things must not be confused

@@ -79,7 +79,7 @@ names = st.text(st.characters(exclude_categories=["Cs"]), max_size=12).filter(
 )
 
 
-@settings(max_examples=40, derandomize=True, deadline=None, database=None)
+@settings(max_examples=200, derandomize=True, deadline=None, database=None)
 @given(
     st.dictionaries(
         names, st.tuples(st.sampled_from(DTYPES), st.lists(st.integers(0, 3), max_size=4)), max_size=5

@@ -107,7 +107,7 @@ types = st.sampled_from(
 )
 
 
-@settings(max_examples=60, derandomize=True, deadline=None, database=None)
+@settings(max_examples=200, derandomize=True, deadline=None, database=None)
 @given(st.dictionaries(names, st.tuples(types, st.lists(st.integers(0, 3), max_size=4)), max_size=4))
 def test_round_trip(content):
     arrays = {}

@@ -12,7 +12,7 @@ from helpers.op_case import call
 HALVES = st.integers(-8, 8).map(lambda n: n / 2)
 
 
-@settings(max_examples=80, deadline=None, derandomize=True)
+@settings(max_examples=200, deadline=None, derandomize=True)
 @given(st.lists(HALVES, min_size=1, max_size=20), st.integers(1, 6), HALVES, st.integers(1, 8))
 def test_counts_are_those_of_numpy(values, bins, low, width):
     data = np.array(values)

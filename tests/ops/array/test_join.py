@@ -73,7 +73,7 @@ def test_add_n_adds_any_number(count):
     assert shapes("add_n", [(5, 0), (0, 4)])[0] == [(5, 4), (5, 4)]
 
 
-@settings(max_examples=150, deadline=None, derandomize=True)
+@settings(max_examples=200, deadline=None, derandomize=True)
 @given(st.lists(st.integers(1, 3), min_size=1, max_size=4), st.integers(1, 4), st.booleans(), st.data())
 def test_split_and_its_rule_in_both_directions(dims, count, squeeze, draw):
     axis = draw.draw(st.integers(-len(dims), len(dims) - 1))

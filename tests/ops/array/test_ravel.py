@@ -10,7 +10,7 @@ from dpmodule.base import OpError, ShapeError
 from helpers.op_case import run, shapes
 
 
-@settings(max_examples=80, deadline=None, derandomize=True)
+@settings(max_examples=200, deadline=None, derandomize=True)
 @given(st.lists(st.integers(1, 2**15), min_size=1, max_size=4), st.data())
 def test_there_and_back(sides, data):
     sides = tuple(sides)

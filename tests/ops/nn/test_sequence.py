@@ -43,7 +43,7 @@ def sequences(draw):
 
 
 @pytest.mark.parametrize("name", NAMES)
-@settings(max_examples=80, deadline=None, derandomize=True)
+@settings(max_examples=200, deadline=None, derandomize=True)
 @given(sequences())
 def test_value(name, drawn):
     axis, data, lengths = drawn
