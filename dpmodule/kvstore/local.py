@@ -102,6 +102,24 @@ class KVStore(KVStoreBase):
             found[one] = arrays[0].copyto(arrays[0].context if self._on_devices else cpu())
         self._stored.update(found)
 
+    def share(self, key: Any, value: Any) -> None:
+        """Keep values in the memory of arrays that equal them, so that pulling them there copies nothing.
+
+        Only what lies where the store keeps it, and is no sparse array, is shared. What is written into the arrays is
+        written into the store from now on.
+
+        Args:
+            key: a key, or a list of them.
+            value: an NDArray, or a list of them.
+
+        Raises:
+            ArgumentError: a key is unknown.
+        """
+        for one, arrays in paired(key, value):
+            kept, array = self._get(one), arrays[0]
+            if kept.stype == array.stype == "default" and kept.context == array.context:
+                self._stored[one] = array
+
     def _check_kind(self, key: Key) -> None:
         known = next(iter(self._stored), key)
         if isinstance(known, str) is not isinstance(key, str):
@@ -184,6 +202,8 @@ class KVStore(KVStoreBase):
     def _replace(self, key: Key, value: NDArray) -> None:
         """Store a copy of a value, which may be of another storage type than the old one."""
         kept = self._stored[key]
+        if kept is value:
+            return
         if kept.stype == value.stype:
             value.copyto(kept)
         else:
@@ -209,6 +229,8 @@ class KVStore(KVStoreBase):
             stored = self._get(one)
             dense, wanted = _all_rows(stored), _dims(stored)
             for array in arrays:
+                if array is stored:
+                    continue
                 is_sparse = type(array) is not NDArray and array.stype != "default"
                 if is_sparse and ignore_sparse:
                     continue

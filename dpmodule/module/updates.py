@@ -270,6 +270,8 @@ class Updates:
         else:
             for name, value, target in rows:
                 store.broadcast(name, value, target)
+        if self.updater is None and isinstance(store, kv.KVStore):
+            store.share([name for name, _, _ in rows], [target[0] for _, _, target in rows])
         self._in_store.update(name for name, _, _ in rows)
 
     def refill(self, store: kv.KVStore) -> None:
