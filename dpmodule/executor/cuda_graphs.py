@@ -70,6 +70,9 @@ Work = Callable[[], Results]
 def apart(tensors: Sequence[torch.Tensor | None], taken: Sequence[torch.Tensor]) -> list[torch.Tensor | None]:
     """Return tensors of contiguous memory that nobody else has: as they are where this is so, else copies.
 
+    Shape:
+        returns: each as the tensor given.
+
     Args:
         tensors: fresh results, which may be views.
         taken: tensors that others read.

@@ -49,7 +49,11 @@ class Rehearsal:
             return self.call(self.values, self.env, self.shaped)
 
     def backward(self, starts: Starts) -> Sequence[torch.Tensor | None]:
-        """Return the gradients of `targets`, from what `starts` returned."""
+        """Return the gradients of `targets`, from what `starts` returned.
+
+        Shape:
+            returns: each as its target.
+        """
         leaves = [leaf_of(t) for t in self.targets if t.requires_grad]
         if not starts or not leaves:
             return []

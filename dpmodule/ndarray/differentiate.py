@@ -34,6 +34,11 @@ def _reached(nodes: Iterable[Node | None]) -> dict[Node, None]:
 
 
 def _head_node(head: Handle) -> Node:
+    """Return the node of an array that gradients are computed of.
+
+    Raises:
+        StateError: it is in no graph.
+    """
     if not in_graph(head):
         raise StateError(
             "Cannot differentiate node because it is not in a computational graph: compute it inside "
@@ -141,6 +146,11 @@ def differentiate(
 def _engine(
     roots: Sequence[Tensor], seeds: Sequence[Tensor], inputs: Sequence[Tensor], retain: bool, create: bool
 ) -> Sequence[Tensor | None]:
+    """Run torch's backward; None stands for inputs that nothing depends on.
+
+    Raises:
+        StateError: a part of the graph was freed before.
+    """
     if not roots or not inputs:
         return [None] * len(inputs)
     try:
