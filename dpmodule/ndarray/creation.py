@@ -193,7 +193,7 @@ def empty(
 
 def full(
     shape: ShapeLike,
-    val: Handle | ArrayLike,
+    val: ArrayLike,
     ctx: ContextLike | None = None,
     dtype: DTypeLike = np.float32,
     out: NDArray | None = None,

@@ -58,6 +58,7 @@ _DTYPE_NP_TO_MX = {
 _DTYPE_MX_TO_NP = {number: dtype for dtype, number in _DTYPE_NP_TO_MX.items()}
 
 Tensor = torch.Tensor
+Bounds = Sequence[int | None]
 
 _ALL = slice(None)
 
@@ -308,24 +309,12 @@ class NDArray(Handle, OpMethods):
         """Say whether a basic key selects one unbroken run of memory; MXNet's tests ask for it by this name."""
         return bool(np.empty(shape, np.bool_)[slc_key].flags.c_contiguous)
 
-    def slice_assign(
-        self,
-        rhs: Handle,
-        begin: Sequence[int | None],
-        end: Sequence[int | None],
-        step: Sequence[int | None] | None,
-    ) -> NDArray:
+    def slice_assign(self, rhs: Handle, begin: Bounds, end: Bounds, step: Bounds | None) -> NDArray:
         """Write an array to ``self[begin:end:step]``, given axis by axis, and return self."""
         self[_slices(begin, end, step)] = rhs
         return self
 
-    def slice_assign_scalar(
-        self,
-        value: float,
-        begin: Sequence[int | None],
-        end: Sequence[int | None],
-        step: Sequence[int | None] | None,
-    ) -> NDArray:
+    def slice_assign_scalar(self, value: float, begin: Bounds, end: Bounds, step: Bounds | None) -> NDArray:
         """Write a number to ``self[begin:end:step]``, given axis by axis, and return self."""
         self[_slices(begin, end, step)] = value
         return self
@@ -642,9 +631,7 @@ def _write_all(tensor: torch.Tensor, value: Any) -> bool:
     return True
 
 
-def _slices(
-    begin: Sequence[int | None], end: Sequence[int | None], step: Sequence[int | None] | None
-) -> tuple[slice, ...]:
+def _slices(begin: Bounds, end: Bounds, step: Bounds | None) -> tuple[slice, ...]:
     """Return the slices of begin, end and step, given axis by axis.
 
     Raises:

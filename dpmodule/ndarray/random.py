@@ -35,7 +35,7 @@ __all__ = [
     "uniform",
 ]
 
-Parameter: TypeAlias = "NDArray | Number"
+Param: TypeAlias = "NDArray | Number"
 """A parameter of a distribution."""
 
 
@@ -70,8 +70,8 @@ def _options(
 
 
 def uniform(
-    low: Parameter = 0,
-    high: Parameter = 1,
+    low: Param = 0,
+    high: Param = 1,
     shape: ShapeLike | None = None,
     dtype: DTypeLike = None,
     ctx: ContextLike | None = None,
@@ -95,8 +95,8 @@ def uniform(
 
 
 def normal(
-    loc: Parameter = 0,
-    scale: Parameter = 1,
+    loc: Param = 0,
+    scale: Param = 1,
     shape: ShapeLike | None = None,
     dtype: DTypeLike = None,
     ctx: ContextLike | None = None,
@@ -111,8 +111,8 @@ def normal(
 
 def randn(
     *shape: int,
-    loc: Parameter = 0,
-    scale: Parameter = 1,
+    loc: Param = 0,
+    scale: Param = 1,
     dtype: DTypeLike = None,
     ctx: ContextLike | None = None,
     out: Out = None,
@@ -123,7 +123,7 @@ def randn(
 
 
 def poisson(
-    lam: Parameter = 1,
+    lam: Param = 1,
     shape: ShapeLike | None = None,
     dtype: DTypeLike = None,
     ctx: ContextLike | None = None,
@@ -135,7 +135,7 @@ def poisson(
 
 
 def exponential(
-    scale: Parameter = 1,
+    scale: Param = 1,
     shape: ShapeLike | None = None,
     dtype: DTypeLike = None,
     ctx: ContextLike | None = None,
@@ -153,8 +153,8 @@ def exponential(
 
 
 def gamma(
-    alpha: Parameter = 1,
-    beta: Parameter = 1,
+    alpha: Param = 1,
+    beta: Param = 1,
     shape: ShapeLike | None = None,
     dtype: DTypeLike = None,
     ctx: ContextLike | None = None,
@@ -168,8 +168,8 @@ def gamma(
 
 
 def negative_binomial(
-    k: Parameter = 1,
-    p: Parameter = 1,
+    k: Param = 1,
+    p: Param = 1,
     shape: ShapeLike | None = None,
     dtype: DTypeLike = None,
     ctx: ContextLike | None = None,
@@ -181,8 +181,8 @@ def negative_binomial(
 
 
 def generalized_negative_binomial(
-    mu: Parameter = 1,
-    alpha: Parameter = 1,
+    mu: Param = 1,
+    alpha: Param = 1,
     shape: ShapeLike | None = None,
     dtype: DTypeLike = None,
     ctx: ContextLike | None = None,

@@ -187,7 +187,7 @@ class RowSparseNDArray(BaseSparseNDArray):
         self.values = torch.full(self._shape, number, dtype=like.dtype, device=like.device)
         self._rows, self._tidy = torch.arange(self._shape[0], device=like.device), True
 
-    def retain(self, indices: Handle | ArrayLike) -> RowSparseNDArray:
+    def retain(self, indices: ArrayLike) -> RowSparseNDArray:
         """Return the array with only some rows stored.
 
         Args:
@@ -202,7 +202,7 @@ class RowSparseNDArray(BaseSparseNDArray):
             wanted = wanted[:0]
         return RowSparseNDArray(rows_of(self, wanted), wanted, self._shape, self.context, True)
 
-    def row_numbers(self, indices: Handle | ArrayLike) -> Tensor:
+    def row_numbers(self, indices: ArrayLike) -> Tensor:
         """Return row numbers given by a user as ascending int64 without repetition, on this array's device.
 
         Raises:
@@ -228,7 +228,7 @@ def _unpickle(
     return RowSparseNDArray(found.to(device), torch.from_numpy(rows.copy()).to(device), shape, ctx)
 
 
-def row_numbers(indices: Handle | ArrayLike, count: int) -> Tensor:
+def row_numbers(indices: ArrayLike, count: int) -> Tensor:
     """Return row numbers given by a user as ascending int64 without repetition.
 
     Args:

@@ -63,10 +63,7 @@ def _check_shape(found: Sequence[int], wanted: ShapeLike | None) -> None:
 
 
 def row_sparse_array(
-    arg1: Handle | ArrayLike,
-    shape: ShapeLike | None = None,
-    ctx: ContextLike | None = None,
-    dtype: DTypeLike = None,
+    arg1: ArrayLike, shape: ShapeLike | None = None, ctx: ContextLike | None = None, dtype: DTypeLike = None
 ) -> RowSparseNDArray:
     """Return a new row-sparse array.
 
@@ -105,11 +102,7 @@ def row_sparse_array(
 
 
 def _row_sparse_of_parts(
-    data: Handle | ArrayLike,
-    indices: Handle | ArrayLike,
-    shape: ShapeLike | None,
-    where: Context,
-    dtype: DTypeLike,
+    data: ArrayLike, indices: ArrayLike, shape: ShapeLike | None, where: Context, dtype: DTypeLike
 ) -> RowSparseNDArray:
     """Make an array of its rows and their numbers.
 
@@ -130,10 +123,7 @@ def _row_sparse_of_parts(
 
 
 def csr_matrix(
-    arg1: Handle | ArrayLike,
-    shape: ShapeLike | None = None,
-    ctx: ContextLike | None = None,
-    dtype: DTypeLike = None,
+    arg1: ArrayLike, shape: ShapeLike | None = None, ctx: ContextLike | None = None, dtype: DTypeLike = None
 ) -> CSRNDArray:
     """Return a new matrix in compressed sparse row form.
 
@@ -193,11 +183,7 @@ def _csr_of_tuple(
 
 
 def _csr_of_coordinates(
-    data: Handle | ArrayLike,
-    coordinates: tuple[Any, ...],
-    shape: ShapeLike | None,
-    where: Context,
-    dtype: DTypeLike,
+    data: ArrayLike, coordinates: tuple[Any, ...], shape: ShapeLike | None, where: Context, dtype: DTypeLike
 ) -> CSRNDArray:
     """Make a matrix of elements and their places; what stands in one place adds up.
 
@@ -234,7 +220,7 @@ def _converted(source: BaseSparseNDArray, where: Context, dtype: DTypeLike) -> B
 
 
 def array(
-    source_array: Handle | ArrayLike, ctx: ContextLike | None = None, dtype: DTypeLike = None
+    source_array: ArrayLike, ctx: ContextLike | None = None, dtype: DTypeLike = None
 ) -> BaseSparseNDArray:
     """Return a copy of a sparse array, or of a sparse matrix of SciPy.
 

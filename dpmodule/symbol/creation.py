@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from ..base import ArgumentError, DTypeError, dtype_name
 from ..ndarray.convert import is_number
@@ -33,6 +33,9 @@ __all__ = [
     "split_v2",
     "zeros",
 ]
+
+Operand: TypeAlias = "Symbol | Number"
+"""What functions of two operands take."""
 
 
 def zeros(shape: ShapeLike, dtype: DTypeLike = None, **kwargs: Any) -> Symbol:
@@ -134,12 +137,7 @@ def histogram(
 
 
 def _either(
-    op: str,
-    scalar_op: str,
-    reversed_op: str,
-    plain: Callable[..., Any],
-    left: Symbol | Number,
-    right: Symbol | Number,
+    op: str, scalar_op: str, reversed_op: str, plain: Callable[..., Any], left: Operand, right: Operand
 ) -> Any:
     """Apply an operator to two symbols, to a symbol and a number in either order, or to two numbers.
 
@@ -157,17 +155,17 @@ def _either(
     raise DTypeError(f"{op.strip('_').lower()}: got {left!r} and {right!r}, expected Symbols or numbers")
 
 
-def maximum(left: Symbol | Number, right: Symbol | Number) -> Any:
+def maximum(left: Operand, right: Operand) -> Any:
     """Return the elementwise maximum of two symbols or numbers."""
     return _either("_Maximum", "_MaximumScalar", "_MaximumScalar", max, left, right)
 
 
-def minimum(left: Symbol | Number, right: Symbol | Number) -> Any:
+def minimum(left: Operand, right: Operand) -> Any:
     """Return the elementwise minimum of two symbols or numbers."""
     return _either("_Minimum", "_MinimumScalar", "_MinimumScalar", min, left, right)
 
 
-def power(base: Symbol | Number, exp: Symbol | Number) -> Any:
+def power(base: Operand, exp: Operand) -> Any:
     """Return `base` to the power of `exp`; either may be a number."""
     return _either("_Power", "_PowerScalar", "_RPowerScalar", operator.pow, base, exp)
 
@@ -175,6 +173,6 @@ def power(base: Symbol | Number, exp: Symbol | Number) -> Any:
 pow = power
 
 
-def hypot(left: Symbol | Number, right: Symbol | Number) -> Any:
+def hypot(left: Operand, right: Operand) -> Any:
     """Return sqrt(left^2 + right^2); either may be a number."""
     return _either("_Hypot", "_HypotScalar", "_HypotScalar", math.hypot, left, right)

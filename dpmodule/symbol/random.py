@@ -34,7 +34,7 @@ __all__ = [
     "uniform",
 ]
 
-Parameter: TypeAlias = "Symbol | Number"
+Param: TypeAlias = "Symbol | Number"
 """A parameter of a distribution."""
 
 
@@ -60,11 +60,7 @@ def _draw(name: str, params: dict[str, Any], samples: tuple[str, ...], options: 
 
 
 def uniform(
-    low: Parameter = 0,
-    high: Parameter = 1,
-    shape: ShapeLike | None = None,
-    dtype: DTypeLike = None,
-    **kwargs: Any,
+    low: Param = 0, high: Param = 1, shape: ShapeLike | None = None, dtype: DTypeLike = None, **kwargs: Any
 ) -> Symbol:
     """Draw from the uniform distribution over [low, high).
 
@@ -81,11 +77,7 @@ def uniform(
 
 
 def normal(
-    loc: Parameter = 0,
-    scale: Parameter = 1,
-    shape: ShapeLike | None = None,
-    dtype: DTypeLike = None,
-    **kwargs: Any,
+    loc: Param = 0, scale: Param = 1, shape: ShapeLike | None = None, dtype: DTypeLike = None, **kwargs: Any
 ) -> Symbol:
     """Draw from the normal distribution of mean `loc` and deviation `scale`; the rest as in `uniform`."""
     return _draw(
@@ -93,22 +85,18 @@ def normal(
     )
 
 
-def randn(
-    *shape: int, loc: Parameter = 0, scale: Parameter = 1, dtype: DTypeLike = None, **kwargs: Any
-) -> Symbol:
+def randn(*shape: int, loc: Param = 0, scale: Param = 1, dtype: DTypeLike = None, **kwargs: Any) -> Symbol:
     """Draw from the normal distribution, the shape given length by length; the rest as in `normal`."""
     return normal(loc, scale, shape or None, dtype, **kwargs)
 
 
-def poisson(
-    lam: Parameter = 1, shape: ShapeLike | None = None, dtype: DTypeLike = None, **kwargs: Any
-) -> Symbol:
+def poisson(lam: Param = 1, shape: ShapeLike | None = None, dtype: DTypeLike = None, **kwargs: Any) -> Symbol:
     """Draw from the Poisson distribution of mean `lam`; the rest as in `uniform`."""
     return _draw("poisson", {"lam": lam}, ("lam",), {"shape": shape, "dtype": dtype, **kwargs})
 
 
 def exponential(
-    scale: Parameter = 1, shape: ShapeLike | None = None, dtype: DTypeLike = None, **kwargs: Any
+    scale: Param = 1, shape: ShapeLike | None = None, dtype: DTypeLike = None, **kwargs: Any
 ) -> Symbol:
     """Draw from the exponential distribution of mean `scale`; the rest as in `uniform`.
 
@@ -121,11 +109,7 @@ def exponential(
 
 
 def gamma(
-    alpha: Parameter = 1,
-    beta: Parameter = 1,
-    shape: ShapeLike | None = None,
-    dtype: DTypeLike = None,
-    **kwargs: Any,
+    alpha: Param = 1, beta: Param = 1, shape: ShapeLike | None = None, dtype: DTypeLike = None, **kwargs: Any
 ) -> Symbol:
     """Draw from the gamma distribution of shape `alpha` and scale `beta`; the rest as in `uniform`."""
     options = {"shape": shape, "dtype": dtype, **kwargs}
@@ -133,7 +117,7 @@ def gamma(
 
 
 def negative_binomial(
-    k: Parameter = 1, p: Parameter = 1, shape: ShapeLike | None = None, dtype: DTypeLike = None, **kwargs: Any
+    k: Param = 1, p: Param = 1, shape: ShapeLike | None = None, dtype: DTypeLike = None, **kwargs: Any
 ) -> Symbol:
     """Draw how many successes come before the `k`-th failure of chance `p`; the rest as in `uniform`."""
     return _draw(
@@ -142,11 +126,7 @@ def negative_binomial(
 
 
 def generalized_negative_binomial(
-    mu: Parameter = 1,
-    alpha: Parameter = 1,
-    shape: ShapeLike | None = None,
-    dtype: DTypeLike = None,
-    **kwargs: Any,
+    mu: Param = 1, alpha: Param = 1, shape: ShapeLike | None = None, dtype: DTypeLike = None, **kwargs: Any
 ) -> Symbol:
     """Draw from the negative binomial distribution by mean and dispersion; the rest as in `uniform`."""
     options = {"shape": shape, "dtype": dtype, **kwargs}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import torch
 
@@ -19,15 +19,18 @@ if TYPE_CHECKING:
 
 __all__ = ["mean_of", "reduce"]
 
+Axes: TypeAlias = "Ints | None"
+"""One axis, several, or all."""
 
-def _axes(value: Value, axes: Ints | None) -> tuple[int, ...]:
+
+def _axes(value: Value, axes: Axes) -> tuple[int, ...]:
     """Return axes counted from the front; none given means all."""
     if axes is None or (isinstance(axes, (list, tuple)) and not axes):
         return tuple(range(max(value.rank, 1)))
     return tuple(value.axis(a) for a in ([axes] if isinstance(axes, int) else axes))
 
 
-def reduce(b: Builder, name: str, value: Value, axes: Ints | None = None, keep: bool = False) -> Symbol:
+def reduce(b: Builder, name: str, value: Value, axes: Axes = None, keep: bool = False) -> Symbol:
     """Apply an operator that takes one element for many."""
     found = _axes(value, axes)
     every = len(found) == max(value.rank, 1)
@@ -36,11 +39,7 @@ def reduce(b: Builder, name: str, value: Value, axes: Ints | None = None, keep: 
 
 def _reduction(name: str) -> Any:
     def translate(
-        b: Builder,
-        value: Value,
-        dim: Ints | None = None,
-        keepdim: bool = False,
-        dtype: torch.dtype | None = None,
+        b: Builder, value: Value, dim: Axes = None, keepdim: bool = False, dtype: torch.dtype | None = None
     ) -> Symbol:
         return reduce(b, name, b.cast(value, b.result.dtype), dim, keepdim)
 
@@ -86,12 +85,12 @@ TABLE["argmax"], TABLE["argmin"] = _place("argmax"), _place("argmin")
 
 
 @translates("any")
-def _any(b: Builder, value: Value, dim: Ints | None = None, keepdim: bool = False) -> Symbol:
+def _any(b: Builder, value: Value, dim: Axes = None, keepdim: bool = False) -> Symbol:
     return reduce(b, "max", b.cast(value, torch.bool), dim, keepdim)
 
 
 @translates("all")
-def _all(b: Builder, value: Value, dim: Ints | None = None, keepdim: bool = False) -> Symbol:
+def _all(b: Builder, value: Value, dim: Axes = None, keepdim: bool = False) -> Symbol:
     return reduce(b, "min", b.cast(value, torch.bool), dim, keepdim)
 
 
@@ -102,14 +101,14 @@ def _count(value: Value, axes: Iterable[int]) -> Any:
     return total
 
 
-def mean_of(b: Builder, value: Value, axes: Ints | None) -> Value:
+def mean_of(b: Builder, value: Value, axes: Axes) -> Value:
     """Return means with the axes left in with size 1."""
     found = _axes(value, axes)
     dims = tuple(1 if i in found else d for i, d in enumerate(value.dims))
     return b.value(reduce(b, "mean", value, found, True), dims, value.dtype)
 
 
-def _variance(b: Builder, value: Value, axes: Ints | None, correction: float | None, keep: bool) -> Symbol:
+def _variance(b: Builder, value: Value, axes: Axes, correction: float | None, keep: bool) -> Symbol:
     found = _axes(value, axes)
     centred = b.value(b.pair("sub", value, mean_of(b, value, found)), value.dims, value.dtype)
     squares = b.value(b.op("square", centred), value.dims, value.dtype)
@@ -125,7 +124,7 @@ def _variance(b: Builder, value: Value, axes: Ints | None, correction: float | N
     )
 
 
-def _correction(options: dict[str, Any], dim: Ints | None, unbiased: bool | None) -> tuple[Any, Any]:
+def _correction(options: dict[str, Any], dim: Axes, unbiased: bool | None) -> tuple[Any, Any]:
     """Return axes and correction under any of the overloads of var and std."""
     if isinstance(dim, bool):
         dim, unbiased = None, dim
@@ -138,7 +137,7 @@ def _correction(options: dict[str, Any], dim: Ints | None, unbiased: bool | None
 def _var(
     b: Builder,
     value: Value,
-    dim: Ints | None = None,
+    dim: Axes = None,
     unbiased: bool | None = None,
     keepdim: bool = False,
     **rest: Any,
@@ -151,7 +150,7 @@ def _var(
 def _std(
     b: Builder,
     value: Value,
-    dim: Ints | None = None,
+    dim: Axes = None,
     unbiased: bool | None = None,
     keepdim: bool = False,
     **rest: Any,
@@ -163,7 +162,7 @@ def _std(
 def _var_mean(
     b: Builder,
     value: Value,
-    dim: Ints | None = None,
+    dim: Axes = None,
     unbiased: bool | None = None,
     keepdim: bool = False,
     **rest: Any,
@@ -177,7 +176,7 @@ def _norm(
     b: Builder,
     value: Value,
     ord: float | None = 2,
-    dim: Ints | None = None,
+    dim: Axes = None,
     keepdim: bool = False,
     dtype: torch.dtype | None = None,
 ) -> Symbol:
@@ -197,7 +196,7 @@ def _norm(
 
 
 @translates("logsumexp")
-def _logsumexp(b: Builder, value: Value, dim: Ints | None, keepdim: bool = False) -> Symbol:
+def _logsumexp(b: Builder, value: Value, dim: Axes, keepdim: bool = False) -> Symbol:
     axes = _axes(value, dim)
     dims = tuple(1 if i in axes else d for i, d in enumerate(value.dims))
     top = b.value(b.op("BlockGrad", reduce(b, "max", value, axes, True)), dims, value.dtype)
