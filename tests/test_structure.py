@@ -35,6 +35,10 @@ CIRCLES: dict[str, tuple[str, ...]] = {}
 """Circles of imports that may be."""
 
 
+MOST_ANY = {"dpmodule.ndarray": 0.03, "dpmodule.symbol": 0.03}
+"""The largest share of parameters, of those with a name, that may be annotated with `Any` alone."""
+
+
 @cache
 def package():
     return Package(sources_in(ROOT, "dpmodule"))
@@ -72,6 +76,13 @@ def test_modules_of_a_package_do_not_import_each_other_in_circles():
     """Imports for type checkers, tables of `later` and names given to `import_module` count."""
     found = {name: {" ".join(circle) for circle in circles} for name, circles in package().circles().items()}
     assert found == {name: set(circles) for name, circles in CIRCLES.items()}
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("name", MOST_ANY)
+def test_parameters_say_what_they_take(name):
+    bare, every = package().bare_any(name)
+    assert bare <= MOST_ANY[name] * every, f"{bare} of {every} are Any; dpmodule/types.py has names"
 
 
 # what reads the package

@@ -59,6 +59,10 @@ def assign(name: str, target: NDArray, value: Any) -> None:
 class Binding:
     """What an executor is bound to.
 
+    Shape:
+        args, aux: as the graph's variables.
+        grads: each as its argument.
+
     Attributes:
         graph: what is going to run.
         ctx: where.

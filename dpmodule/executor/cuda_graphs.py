@@ -53,6 +53,10 @@ _WAITS = "synchronizing CUDA operation"
 class Results(NamedTuple):
     """What a run makes.
 
+    Shape:
+        outputs: each as the graph's.
+        grads: each as its argument.
+
     Attributes:
         outputs: the heads.
         grads: gradients in the order of their arrays, none of which shares memory with anything else.

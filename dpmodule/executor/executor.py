@@ -342,7 +342,11 @@ class Executor:
 
     @property
     def monitor(self) -> tuple[Callable[[str, NDArray], None] | None, bool]:
-        """What `set_monitor_callback` has been given last."""
+        """What `set_monitor_callback` has been given last.
+
+        Shape:
+            what the callback gets: as the output or input that it is called for.
+        """
         return self._way.monitor if isinstance(self._way, Interpreted) else (None, False)
 
     # forward

@@ -127,7 +127,10 @@ def interpret(
 
 
 def _show_inputs(node: Node, step: Step, known: Mapping[int, torch.Tensor], watch: Watcher) -> None:
-    """Show an operator's inputs under the names that MXNet's monitor gives them."""
+    """Show an operator's inputs under the names that MXNet's monitor gives them.
+
+    Source: MXNet 1.9.1's monitor.
+    """
     if node.op is None:
         return
     declared = node.op.wanted(node.a, len(node.inputs))

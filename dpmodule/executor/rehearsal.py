@@ -22,6 +22,9 @@ __all__ = ["Rehearsal"]
 class Rehearsal:
     """A program with all it needs to run; made by `Executor.rehearsal`, inside of which it may run.
 
+    Shape:
+        values: each as its variable.
+
     Attributes:
         program: the program.
         env: environment that its steps have in common.

@@ -45,6 +45,10 @@ class Prepared(NamedTuple):
 class Run:
     """What a recorded forward leaves for backward.
 
+    Shape:
+        values, aliases, mutated: each as its variable.
+        roots: each as its head, or as the first input of the loss that was cut there.
+
     Attributes:
         prepared: the program and its environments.
         values: tensors of the variables.
@@ -124,6 +128,10 @@ def repeating(
 
     Random numbers are those of the last run, and go on behind the block where they were. What operators that write
     their states by themselves write is taken back.
+
+    Shape:
+        states: (bytes,) each.
+        variables: as bound.
 
     Args:
         program: what runs.

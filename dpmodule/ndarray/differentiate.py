@@ -1,4 +1,7 @@
-"""Gradients of recorded arrays: what `backward` and `autograd.grad` do with the graph of `tape`."""
+"""Gradients of recorded arrays: what `backward` and `autograd.grad` do with the graph of `tape`.
+
+Source: MXNet 1.9.1 `autograd.backward` and `autograd.grad`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Shapes that the methods of arrays come to, checked."""
+"""Shapes that the methods of arrays come to, checked.
+
+Source: MXNet 1.9.1 `NDArray.reshape`, `split_v2`, `broadcast_to` and `squeeze`.
+"""
 
 from __future__ import annotations
 

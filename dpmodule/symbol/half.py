@@ -1,4 +1,7 @@
-"""Graphs in mixed precision: casts that let costly operators run in 16 bits, and the scale of the loss."""
+"""Graphs in mixed precision: casts that let costly operators run in 16 bits, and the scale of the loss.
+
+Source: MXNet 1.9.1 `contrib.amp.convert_symbol`.
+"""
 
 from __future__ import annotations
 

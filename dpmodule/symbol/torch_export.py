@@ -1,4 +1,7 @@
-"""Torch's own graph of a module: exporting it, with sizes that may vary, and making it free of writing in place."""
+"""Torch's own graph of a module: exporting it, with sizes that may vary, and making it free of writing in place.
+
+Source: PyTorch's ``torch.export``.
+"""
 
 from __future__ import annotations
 
