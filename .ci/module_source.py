@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from class_source import FUNCTIONS, statements
 
@@ -133,6 +133,21 @@ class Module:
             owner = self.full_name(node.value)
             return f"{owner}.{node.attr}" if owner else ""
         return self.names.get(node.id, node.id) if isinstance(node, ast.Name) else ""
+
+    @property
+    def annotations(self) -> Iterator[ast.expr]:
+        """The annotations of all parameters but ``*args`` and ``**kwargs``."""
+        for function in self.functions:
+            given = function.args
+            for each in (*given.posonlyargs, *given.args, *given.kwonlyargs):
+                if each.annotation is not None:
+                    yield each.annotation
+
+    def is_any(self, annotation: ast.expr) -> bool:
+        """Say whether an annotation takes everything: `Any`, or a choice of which one part is `Any`."""
+        if isinstance(annotation, ast.BinOp):
+            return self.is_any(annotation.left) or self.is_any(annotation.right)
+        return self.full_name(annotation) == "typing.Any"
 
     def _count_lines(self, nodes: Iterable[ast.AST]) -> int:
         """Return how many lines are not blank, not a comment alone, and not of a docstring."""

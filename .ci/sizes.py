@@ -4,7 +4,9 @@ Usage: python .ci/sizes.py [--against main] [--top 8] [--no-batch]
 
 For dpmodule: files, lines of code (without docstrings, comments and blank lines), the longest function, single-use
 bases (classes with exactly one subclass that are never made; public ones apart), circles of imports inside packages,
-and the calls and files of a steady batch (see `benchmarks/sides/way.py`). Then lines per package, and the biggest.
+class names that several modules define, the share of parameters annotated with `Any` alone (named ones: `*args` and
+`**kwargs` are left out), and the calls and files of a steady batch (see `benchmarks/sides/way.py`). Then lines per
+package, and the biggest.
 """
 
 from __future__ import annotations
@@ -24,6 +26,8 @@ ROOT = Path(__file__).resolve().parents[1]
 GROUPS = ("dpmodule", "tests", "examples", "benchmarks")
 NATIVE = ("dpmodule/native/*pp", "dpmodule/native/*.h", "setup.py")
 """What the extension is made of."""
+TYPED = ("symbol", "ndarray", "module")
+"""Packages against which people program, whose share of bare `Any` is shown on its own."""
 
 
 def group_of(path: str) -> str:
@@ -45,7 +49,7 @@ def package_of(sources: Mapping[str, str]) -> Package:
     return Package({path: text for path, text in sources.items() if path.startswith("dpmodule/")})
 
 
-def figures(package: Package) -> dict[str, int]:
+def figures(package: Package) -> dict[str, float]:
     """Return what is compared, by its title."""
     modules = package.modules.values()
     bases = package.single_use_bases()
@@ -57,7 +61,16 @@ def figures(package: Package) -> dict[str, int]:
         "single-use bases": len(bases) - public,
         "single-use bases, public": public,
         "circles of imports": sum(map(len, package.circles().values())),
+        "class names of several meanings": len(package.several_meanings()),
+        "bare Any, % of named parameters": any_share(package, "dpmodule"),
+        **{f"  in {name}": any_share(package, f"dpmodule.{name}") for name in TYPED},
     }
+
+
+def any_share(package: Package, home: str) -> float:
+    """Return the share of bare `Any` among a package's parameters, in percent."""
+    bare, every = package.bare_any(home)
+    return round(100 * bare / max(every, 1), 1)
 
 
 def functions(package: Package) -> list[tuple[int, str]]:
@@ -98,14 +111,14 @@ def batch_at(revision: str, sources: Mapping[str, str]) -> dict[str, int]:
         return batch(folder)
 
 
-def show(title: str, rows: Mapping[str, int], before: Mapping[str, int], revision: str) -> None:
+def show(title: str, rows: Mapping[str, float], before: Mapping[str, float], revision: str) -> None:
     """Print a table: before, now, difference."""
     print(f"{title:32}{revision[:12]:>12}{'now':>10}{'difference':>12}")
     for name, count in rows.items():
         known = name in before
         print(
-            f"{name:32}{before[name] if known else '?':>12}{count:>10}"
-            + (f"{count - before[name]:>+12}" if known else "")
+            f"{name:32}{f'{before[name]:g}' if known else '?':>12}{count:>10g}"
+            + (f"{count - before[name]:>+12g}" if known else "")
         )
     print()
 
@@ -140,6 +153,9 @@ def main() -> None:
     print("\nsingle-use bases")
     for each in package.single_use_bases():
         print(f"{'public' if each.is_public else '':>8}  {each.name} <- {each.subclass}")
+    print("\nclass names of several meanings")
+    for name, classes in package.several_meanings().items():
+        print(f"          {name}: {', '.join(each.rpartition('.')[0] for each in classes)}")
     print("\ncircles of imports")
     for name, groups_of in package.circles().items():
         for circle in groups_of:

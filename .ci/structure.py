@@ -1,4 +1,4 @@
-"""The structure of a package, read off its sources: classes, what they set and read, imports, lines of code.
+"""The structure of a package, read off its sources: classes, what they set and read, imports, types, lines of code.
 
 Nothing is imported, so any revision can be read. `.ci/sizes.py` prints what is found, `tests/test_structure.py`
 holds the package to it.
@@ -139,6 +139,17 @@ class Package:
                 found[importer] |= {_child(package, target) for target in targets} - {None, importer}
         return found
 
+    # annotations
+
+    def bare_any(self, home: str) -> tuple[int, int]:
+        """Return how many parameters in a package are annotated with `Any` alone, and how many with anything.
+
+        `*args` and `**kwargs` are left out: they are handed on, as a rule to an operator.
+        """
+        of_home = (each for each in self.modules.values() if f"{each.name}.".startswith(f"{home}."))
+        found = [each.is_any(annotation) for each in of_home for annotation in each.annotations]
+        return sum(found), len(found)
+
     # classes
 
     @cached_property
@@ -192,6 +203,15 @@ class Package:
             for name, subclass in alone.items()
             if name not in made
         )
+
+    def several_meanings(self) -> dict[str, list[str]]:
+        """Return the class names that stand for classes of several modules, with the classes."""
+        found: dict[str, list[str]] = defaultdict(list)
+        for module in self.modules.values():
+            names = {name.rpartition(".")[2]: name for name, _ in classes_in(module.name, module.tree.body)}
+            for short, name in names.items():
+                found[short].append(name)
+        return {short: names for short, names in sorted(found.items()) if len(names) > 1}
 
     def family(self, name: str) -> list[Class] | None:
         """Return a class and all its bases; None if one of them is outside the package and not known."""

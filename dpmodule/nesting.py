@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 from .base import ArgumentError
 
-__all__ = ["flatten", "regroup"]
+__all__ = ["Form", "flatten", "regroup"]
+
+Form: TypeAlias = "int | list[Any]"
+"""How leaves lie in a nested list: 0 for one of them, a number for several that belong together, or a list of such."""
 
 
-def flatten(value: Any, parts: Callable[[Any], Sequence[Any] | None], what: str) -> tuple[list[Any], Any]:
+def flatten(value: Any, parts: Callable[[Any], Sequence[Any] | None], what: str) -> tuple[list[Any], Form]:
     """Return the leaves of a nested list in order, and a description of how they lie in it.
 
     Args:
@@ -29,7 +32,7 @@ def flatten(value: Any, parts: Callable[[Any], Sequence[Any] | None], what: str)
             f"{what} must be one array or symbol, or a (nested) list of them, got {type(value).__name__} {value!r}"
         )
     flat: list[Any] = []
-    form = []
+    form: list[Form] = []
     for each in value:
         leaves, inner = flatten(each, parts, what)
         flat.extend(leaves)
@@ -37,11 +40,11 @@ def flatten(value: Any, parts: Callable[[Any], Sequence[Any] | None], what: str)
     return flat, form
 
 
-def regroup(leaves: Sequence[Any], form: Any) -> Any:
+def regroup(leaves: Sequence[Any], form: Form) -> Any:
     """Return leaves nested as `flatten` found them; tuples have become lists."""
     taken = iter(leaves)
 
-    def build(form: Any) -> Any:
+    def build(form: Form) -> Any:
         if isinstance(form, int):
             return next(taken) if form == 0 else [next(taken) for _ in range(form)]
         return [build(each) for each in form]

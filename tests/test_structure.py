@@ -35,6 +35,10 @@ CIRCLES: dict[str, tuple[str, ...]] = {}
 """Circles of imports that may be."""
 
 
+MOST_ANY = {"dpmodule.ndarray": 0.03, "dpmodule.symbol": 0.03}
+"""The largest share of parameters, of those with a name, that may be annotated with `Any` alone."""
+
+
 @cache
 def package():
     return Package(sources_in(ROOT, "dpmodule"))
@@ -72,6 +76,13 @@ def test_modules_of_a_package_do_not_import_each_other_in_circles():
     """Imports for type checkers, tables of `later` and names given to `import_module` count."""
     found = {name: {" ".join(circle) for circle in circles} for name, circles in package().circles().items()}
     assert found == {name: set(circles) for name, circles in CIRCLES.items()}
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("name", MOST_ANY)
+def test_parameters_say_what_they_take(name):
+    bare, every = package().bare_any(name)
+    assert bare <= MOST_ANY[name] * every, f"{bare} of {every} are Any; dpmodule/types.py has names"
 
 
 # what reads the package
@@ -186,3 +197,41 @@ def test_circles_go_through_what_a_package_hands_on():
 def test_lines_of_code_are_without_docstrings_and_comments():
     text = '"""Doc.\n\nMore.\n"""\n\nX = 1\n"""About X."""\n# note\ndef f():\n    """Doc."""\n    return 1  # why\n'
     assert read(a=text).modules["pkg.a"].lines_of_code == 3
+
+
+@pytest.mark.parametrize(
+    ("annotation", "bare"),
+    [
+        ("Any", 1),
+        ("Any | None", 1),
+        ("int | Any", 1),
+        ("typing.Any", 1),
+        ("Anything", 1),
+        ("list[Any]", 0),
+        ("Callable[..., Any]", 0),
+        ("ShapeLike", 0),
+        ("object", 0),
+    ],
+)
+def test_parameters_that_are_any(annotation, bare):
+    text = (
+        "import typing\nfrom typing import Any\nfrom typing import Any as Anything\nShapeLike = list[Any]\n"
+    )
+    text += f"class A:\n    def f(self, x: {annotation}, /, *rest: Any, y: int = 0, z=1, **more: Any) -> Any: pass"
+    package = read(a=text, b__c="def f(x: int): pass")
+    assert package.bare_any("pkg.a") == (bare, 2)
+    assert package.bare_any("pkg.b") == (0, 1)
+    assert package.bare_any("pkg") == (bare, 3)
+    assert package.bare_any("pk") == (0, 0)
+
+
+def test_class_names_of_several_meanings():
+    found = read(
+        a="class Plan: pass\nclass Step: pass\ndef f():\n    class Local: pass",
+        b__c="class Plan: pass\nclass Node: pass",
+        b__d="from .c import Node\nclass A:\n    class Local: pass\n    class A: pass",
+    )
+    assert found.several_meanings() == {
+        "Local": ["pkg.a.f.Local", "pkg.b.d.A.Local"],
+        "Plan": ["pkg.a.Plan", "pkg.b.c.Plan"],
+    }

@@ -283,7 +283,7 @@ def random_batch(
         grad_req: which gradients it keeps.
         ctx: where it runs; None = on the CPU.
     """
-    given = {name: shapes[name] for name in net.list_arguments()}
+    given: dict[str, Any] = {name: shapes[name] for name in net.list_arguments()}
     bound = net.simple_bind(ctx or context.cpu(), grad_req=grad_req, **given)
     random, labels = host(), label_inputs(net)
     for name, array in {**bound.arg_dict, **bound.aux_dict}.items():

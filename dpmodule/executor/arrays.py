@@ -31,6 +31,9 @@ _RAW = attrgetter("raw")
 def assign(name: str, target: NDArray, value: Any) -> None:
     """Copy a value into an array.
 
+    Shape:
+        value: as the array.
+
     Args:
         name: what the array is called in messages.
         target: the array.
@@ -55,6 +58,10 @@ def assign(name: str, target: NDArray, value: Any) -> None:
 @dataclass(slots=True, eq=False, repr=False)
 class Binding:
     """What an executor is bound to.
+
+    Shape:
+        args, aux: as the graph's variables.
+        grads: each as its argument.
 
     Attributes:
         graph: what is going to run.
@@ -85,6 +92,9 @@ class Binding:
 @dataclass(slots=True, eq=False, repr=False)
 class BoundArrays:
     """An array for each of a graph's variables, with what is known about the graph for them.
+
+    Shape:
+        variables: each as the graph says; inputs, (N, ...) as a rule.
 
     Attributes:
         graph: what runs.
@@ -171,7 +181,11 @@ class BoundArrays:
         return sum(prod(shape) for shapes in made for shape in shapes if shape is not None)
 
     def outputs(self) -> list[NDArray]:
-        """Return new arrays for the outputs."""
+        """Return new arrays for the outputs.
+
+        Shape:
+            returns: each as the graph's output.
+        """
         return [
             allocate_as(
                 "default" if self.storage is None else self.storage.of((node, i)),
@@ -183,13 +197,20 @@ class BoundArrays:
         ]
 
     def values(self) -> list[Any]:
-        """Return what programs read: the tensors of all variables, or records of sparse arrays."""
+        """Return what programs read: the tensors of all variables, or records of sparse arrays.
+
+        Shape:
+            returns: each as its variable.
+        """
         if self.storage is None:
             return list(map(_RAW, self.variables))
         return [value_of(array, i in self.stored) for i, array in enumerate(self.variables)]
 
     def copy_in(self, slot: int, value: Any) -> None:
         """Copy a tensor or a record into a variable's own array.
+
+        Shape:
+            value: as the variable.
 
         Args:
             slot: place of the variable.

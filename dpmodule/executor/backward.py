@@ -90,6 +90,9 @@ class Backward:
     def ignores_head(self, i: int, given: torch.Tensor | None) -> bool:
         """Say whether an output ignores its gradient; looks far down only if none is given.
 
+        Shape:
+            given: as the output.
+
         Args:
             i: number of the output.
             given: the gradient that the user gave.
@@ -102,6 +105,9 @@ class Backward:
         self, run: Run, given: Sequence[torch.Tensor | None], outputs: Sequence[NDArray], free: bool
     ) -> Starts:
         """Return where backward starts.
+
+        Shape:
+            given: each as its output.
 
         Args:
             run: what forward left.
@@ -143,6 +149,9 @@ class Backward:
     ) -> Sequence[torch.Tensor | None]:
         """Run the engine; return what it finds for each gradient array, None for what no head depends on.
 
+        Shape:
+            returns: each as its argument; of row-sparse arguments only some rows.
+
         Args:
             run: what forward left.
             starts: what `starts` returned for it.
@@ -181,6 +190,9 @@ class Backward:
         self, run: Run, starts: Starts, outputs: Sequence[NDArray], listener: Listener | None = None
     ) -> None:
         """Compute the gradients and deliver them into their arrays.
+
+        Shape:
+            gradients: each as its argument.
 
         Args:
             run: what forward left.
@@ -230,6 +242,9 @@ def _seed_at(
         made: the loss's inputs but the first, where they are made inside the graph.
         root: the loss's first input.
         free: whether the root's memory may be written, if the loss says so, too.
+
+    Raises:
+        StateError: the operator is no loss.
     """
     rule, data = loss.op.loss, root.detach()
     if rule is None:
@@ -260,6 +275,9 @@ def deliver(
 
     A gradient that autograd returns may be anything: a view of another, the head gradient itself, a stride-0
     expansion. It replaces the array's tensor only where that can be seen by nobody; else it is copied.
+
+    Shape:
+        grads: each as its target.
 
     Args:
         grads: what the engine returned; None for an argument that no head depends on.

@@ -24,6 +24,9 @@ _MOST_SHAPES = 256
 class CompiledBody(InferredBody):
     """A subgraph as the operator that carries it runs it: a function of tensors.
 
+    Shape:
+        tensors, returns: as the subgraph's inputs and outputs; they may differ from call to call.
+
     Args:
         graph: the subgraph.
         storage: storage types, if some values are sparse or ragged; their records are then among the tensors.

@@ -3,6 +3,8 @@
 The generated function is handed over whole, so that a compiler may fuse what stands between the large operators. What
 it gains, and what compiling costs, is in the benchmarks: graphs of many small operators gain, those that spend their
 time in a few large ones do not. Nothing of torch's compiler is loaded unless a user asks for it.
+
+Source: PyTorch's ``torch.compile``.
 """
 
 from __future__ import annotations

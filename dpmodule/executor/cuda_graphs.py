@@ -53,6 +53,10 @@ _WAITS = "synchronizing CUDA operation"
 class Results(NamedTuple):
     """What a run makes.
 
+    Shape:
+        outputs: each as the graph's.
+        grads: each as its argument.
+
     Attributes:
         outputs: the heads.
         grads: gradients in the order of their arrays, none of which shares memory with anything else.
@@ -69,6 +73,9 @@ Work = Callable[[], Results]
 
 def apart(tensors: Sequence[torch.Tensor | None], taken: Sequence[torch.Tensor]) -> list[torch.Tensor | None]:
     """Return tensors of contiguous memory that nobody else has: as they are where this is so, else copies.
+
+    Shape:
+        returns: each as the tensor given.
 
     Args:
         tensors: fresh results, which may be views.

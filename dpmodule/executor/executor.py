@@ -64,6 +64,9 @@ def _probe_of(node: Node, output: NDArray) -> Callable[[NDArray], torch.Tensor]:
 class Executor:
     """A graph bound to arrays on one context. Made by `Symbol.bind` and `Symbol.simple_bind`.
 
+    Shape:
+        arguments, states, outputs: as `bind` was told, or `simple_bind` inferred; a gradient as its argument.
+
     Args:
         binding: what is bound.
         symbol: the user's face of the graph.
@@ -121,23 +124,38 @@ class Executor:
 
     @property
     def arg_dict(self) -> dict[str, NDArray]:
-        """Arguments by name."""
+        """Arguments by name.
+
+        Shape:
+            returns: each as bound.
+        """
         self._own_inputs()
         return self._arrays.args
 
     @property
     def grad_dict(self) -> dict[str, NDArray | None]:
-        """Gradients by argument name; None where no gradient is kept."""
+        """Gradients by argument name; None where no gradient is kept.
+
+        Shape:
+            returns: each as its argument.
+        """
         return self._arrays.grads
 
     @property
     def aux_dict(self) -> dict[str, NDArray]:
-        """Auxiliary states by name."""
+        """Auxiliary states by name.
+
+        Shape:
+            returns: each as bound.
+        """
         return self._arrays.aux
 
     @property
     def output_dict(self) -> dict[str, NDArray]:
         """Outputs of the last forward by name.
+
+        Shape:
+            returns: each as `infer_shape` tells.
 
         Raises:
             ArgumentError: two outputs have one name.
@@ -156,22 +174,38 @@ class Executor:
 
     @property
     def arg_arrays(self) -> list[NDArray]:
-        """Arguments in the order of `list_arguments`."""
+        """Arguments in the order of `list_arguments`.
+
+        Shape:
+            returns: each as bound.
+        """
         return list(self.arg_dict.values())
 
     @property
     def grad_arrays(self) -> list[NDArray | None]:
-        """Gradients in the order of `list_arguments`; None where no gradient is kept."""
+        """Gradients in the order of `list_arguments`; None where no gradient is kept.
+
+        Shape:
+            returns: each as its argument.
+        """
         return list(self._arrays.grads.values())
 
     @property
     def aux_arrays(self) -> list[NDArray]:
-        """Auxiliary states in the order of `list_auxiliary_states`."""
+        """Auxiliary states in the order of `list_auxiliary_states`.
+
+        Shape:
+            returns: each as bound.
+        """
         return list(self._arrays.aux.values())
 
     @property
     def outputs(self) -> list[NDArray]:
-        """Outputs of the last forward. The same objects every time: they show the newest values."""
+        """Outputs of the last forward. The same objects every time: they show the newest values.
+
+        Shape:
+            returns: each as `infer_shape` tells.
+        """
         if self._given_up:
             self._outputs = [
                 allocate_as(o.stype, o.shape, o.context, dtype_name(o.dtype)) for o in self._outputs
@@ -180,7 +214,11 @@ class Executor:
         return self._outputs
 
     def input_array(self, name: str) -> NDArray:
-        """Return an argument's own array without bringing it up to date; for loading the next batch."""
+        """Return an argument's own array without bringing it up to date; for loading the next batch.
+
+        Shape:
+            returns: as bound.
+        """
         return self._arrays.args[name]
 
     def held_bytes(self) -> dict[str, int]:
@@ -194,6 +232,9 @@ class Executor:
         allow_extra_params: bool = False,
     ) -> None:
         """Copy parameters and states into this executor's arrays.
+
+        Shape:
+            arg_params, aux_params: each as the array of its name.
 
         Args:
             arg_params: arrays by argument name, of the argument's shape.
@@ -280,6 +321,9 @@ class Executor:
 
         In backward these are the gradients of its inputs, as ``<node>_backward_output<i>``.
 
+        Shape:
+            array: as the output, or as the input whose gradient it is.
+
         Args:
             callback: ``(name, array)``; None takes the callback away.
             monitor_all: also show every operator's inputs.
@@ -298,13 +342,21 @@ class Executor:
 
     @property
     def monitor(self) -> tuple[Callable[[str, NDArray], None] | None, bool]:
-        """What `set_monitor_callback` has been given last."""
+        """What `set_monitor_callback` has been given last.
+
+        Shape:
+            what the callback gets: as the output or input that it is called for.
+        """
         return self._way.monitor if isinstance(self._way, Interpreted) else (None, False)
 
     # forward
 
     def forward(self, is_train: bool = False, **kwargs: Any) -> list[NDArray]:
         """Run the graph.
+
+        Shape:
+            kwargs: each as the argument of its name.
+            returns: each as `infer_shape` tells.
 
         Args:
             is_train: training mode; only then may `backward` follow without running the graph again.
@@ -330,6 +382,9 @@ class Executor:
         """Run the graph, reading some inputs where they lie instead of copying them in.
 
         The tensors must stay unchanged until backward is done; whoever looks at `arg_dict` later finds a copy.
+
+        Shape:
+            inputs: each as the argument of its name.
 
         Args:
             is_train: training mode.
@@ -502,6 +557,9 @@ class Executor:
         """Return, for each output of the last forward, a part that is finite only if all of it is.
 
         Of an output behind `BlockGrad`, which is there to be looked at and trains nothing, the part is empty.
+
+        Shape:
+            returns: (k,) each, k from 0 to the number of elements.
         """
         return [probe(out) for probe, out in zip(self._probes, self._outputs)]
 
@@ -514,6 +572,9 @@ class Executor:
 
         A second call without a new forward gives the same gradients once more (under "add" they add up). Where
         nothing has been run yet, the graph is first run in training mode.
+
+        Shape:
+            out_grads: each as its output.
 
         Args:
             out_grads: gradient of each output, as NDArray, list or dict by output name; may be left out for
@@ -596,6 +657,9 @@ class Executor:
     def step(self, inputs: Mapping[str, Any] | None = None, listener: Listener | None = None) -> None:
         """Run forward in training mode, then backward; the outputs must be losses.
 
+        Shape:
+            inputs: each as the argument of its name.
+
         Args:
             inputs: see `run`.
             listener: see `backward`.
@@ -641,6 +705,9 @@ class Executor:
         self, partial_shaping: bool = False, allow_up_sizing: bool = False, **kwargs: Iterable[int]
     ) -> Executor:
         """Return an executor for other input shapes; arrays whose shape stays are the same objects.
+
+        Shape:
+            kwargs: the new shapes; what they do not tell is inferred.
 
         Args:
             partial_shaping: allow shapes of arguments not named here to change.

@@ -37,6 +37,9 @@ def given_gradients(
 ) -> list[torch.Tensor | None]:
     """Return the gradient given for each output, in its type and on its device; None where none is given.
 
+    Shape:
+        out_grads: each as its output.
+
     Args:
         out_grads: None, an NDArray, a list in the order of the outputs, or a dict by output name.
         names: names of the outputs. A list may be longer, as in MXNet: the rest is ignored. It may be shorter:
@@ -46,6 +49,8 @@ def given_gradients(
 
     Raises:
         ArgumentError: another type, or a name that is no output.
+
+    Source: MXNet 1.9.1 `Executor.backward`.
     """
     count = len(outputs)
     if out_grads is None:
@@ -74,6 +79,12 @@ def given_gradients(
 
 
 def _checked(name: str, grad: Any, out: NDArray) -> torch.Tensor:
+    """Return the tensor of a head gradient.
+
+    Raises:
+        ArgumentError: it is no NDArray, or ragged where its output is not.
+        ShapeError: both are ragged, and their rows are not equally long.
+    """
     if not isinstance(grad, NDArray):
         raise ArgumentError(f"out_grads: {name} is {type(grad).__name__}, expected an NDArray")
     tensor: torch.Tensor = seed_of(grad, out)
@@ -107,6 +118,9 @@ def asks_gradient(head: Node, wanted: Collection[str]) -> bool:
 
 def required(name: str, is_loss: bool, given: torch.Tensor | None, root: torch.Tensor) -> torch.Tensor:
     """Return the gradient with which backward starts at an output that was not cut.
+
+    Shape:
+        given, root: as the output.
 
     Args:
         name: the output.

@@ -50,6 +50,9 @@ def call_step(
 ) -> tuple[Any, ...]:
     """Run one step and return its outputs.
 
+    Shape:
+        returns: each as the operator's rule tells.
+
     Args:
         program: the program it belongs to.
         step: the step.
@@ -78,6 +81,9 @@ def interpret(
 ) -> tuple[Any, ...]:
     """Run a program step by step; the results equal those of `Program.forward`.
 
+    Shape:
+        values: each as its variable.
+
     Args:
         program: what to run.
         values: tensors of the variables.
@@ -92,6 +98,8 @@ def interpret(
 
     Raises:
         StepFailed: an operator raised. What `watch` raises comes through as it is.
+
+    Source: the names of MXNet 1.9.1's monitor.
     """
     low = program.low
     known: dict[int, torch.Tensor] = dict(enumerate(values))
@@ -119,7 +127,10 @@ def interpret(
 
 
 def _show_inputs(node: Node, step: Step, known: Mapping[int, torch.Tensor], watch: Watcher) -> None:
-    """Show an operator's inputs under the names that MXNet's monitor gives them."""
+    """Show an operator's inputs under the names that MXNet's monitor gives them.
+
+    Source: MXNet 1.9.1's monitor.
+    """
     if node.op is None:
         return
     declared = node.op.wanted(node.a, len(node.inputs))
@@ -134,6 +145,9 @@ def record_by_step(
     program: Program, values: Sequence[torch.Tensor], env: Env, shaped: Sequence[Env]
 ) -> tuple[list[TakenStep], dict[int, torch.Tensor]]:
     """Run forward, every step with a recording of its own for backward.
+
+    Shape:
+        values: each as its variable.
 
     Args:
         program: a training program.
@@ -204,6 +218,10 @@ def backward_by_node(
 ) -> int:
     """Run forward, then backward node by node.
 
+    Shape:
+        values: each as its variable.
+        heads, seeds: each as the value that it is the gradient of.
+
     Args:
         program: a training program.
         values: tensors of the variables; those that record gradients get one.
@@ -239,7 +257,12 @@ def backward_by_node(
 def step_gradients(
     own: Mapping[int, torch.Tensor], results: Mapping[int, torch.Tensor], grads: Mapping[int, torch.Tensor]
 ) -> dict[int, torch.Tensor]:
-    """Return the gradients of a step's inputs that its outputs' gradients lead to."""
+    """Return the gradients of a step's inputs that its outputs' gradients lead to.
+
+    Shape:
+        grads: each as its output.
+        returns: each as its input.
+    """
     outs = [
         (leaf_of(r), grads[n]) for n, r in results.items() if n in grads and r is not None and r.requires_grad
     ]

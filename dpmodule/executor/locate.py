@@ -62,6 +62,10 @@ def backward_error(
 ) -> NodeError:
     """Return the error to raise for a failed backward, found by running the graph again node by node.
 
+    Shape:
+        values: each as its variable.
+        heads: each as the value that it is the gradient of.
+
     Args:
         error: what came.
         program: the program that ran.

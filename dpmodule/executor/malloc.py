@@ -3,6 +3,8 @@
 Both act on the whole process. glibc takes every block above a bound, at most 32 MB, from the operating system and
 gives it back when it is freed; below that it keeps what is freed in its heap. Fresh pages cost about as much time as
 it takes to fill them with numbers; kept ones cost memory.
+
+Source: glibc's ``mallopt`` and ``malloc_trim``.
 """
 
 from __future__ import annotations

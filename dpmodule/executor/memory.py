@@ -49,6 +49,9 @@ def allocate(shape: tuple[int, ...], ctx: Context, dtype: str) -> NDArray:
     only for blocks that the C library does not take from its heap. Gradients and outputs are replaced before
     anybody writes them.
 
+    Shape:
+        returns: `shape`.
+
     Args:
         shape: its shape.
         ctx: its context.
@@ -93,6 +96,9 @@ def reusable(output: NDArray) -> torch.Tensor | None:
     and no other tensor shares it. Else new memory is returned, if much is needed: pages that come straight from
     the operating system, large ones where possible, cost less than those of the C library.
 
+    Shape:
+        returns: as the output.
+
     Args:
         output: an output, whose handle is going to show the new values.
     """
@@ -114,6 +120,9 @@ def from_pool(
     logger: Any = logging,
 ) -> NDArray:
     """Return an array that shares the memory kept under `name`, growing that memory if it is too small.
+
+    Shape:
+        returns: `shape`.
 
     Args:
         pool: arrays by name; gets the new array when one has to be made.

@@ -48,6 +48,8 @@ def run_options(
 
     Raises:
         ArgumentError: `compile` or `mirror` is something else.
+
+    Source: MXNet 1.9.1's MXNET_ENABLE_CUDA_GRAPHS and MXNET_BACKWARD_DO_MIRROR.
     """
     if compile is None or compile is False:
         arguments = None

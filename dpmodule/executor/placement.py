@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import cache
+from typing import TYPE_CHECKING
 
 import torch
 
@@ -20,12 +21,15 @@ from ..context import Context, context_of
 from ..graph import Graph, Node
 from .lowering import Lowered, Step
 
+if TYPE_CHECKING:
+    from ..types import ContextLike
+
 __all__ = ["Placement", "move_between", "own_environments", "placement"]
 
 Placement = Mapping[Node, Context]
 
 
-def placement(graph: Graph, ctx: Context, group2ctx: Mapping[str, Context] | None) -> Placement:
+def placement(graph: Graph, ctx: Context, group2ctx: Mapping[str, ContextLike] | None) -> Placement:
     """Return the context of every node; empty if all of them run on `ctx`.
 
     Args:

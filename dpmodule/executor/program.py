@@ -56,6 +56,10 @@ class _Names:
 class Program:
     """The generated function of a graph in one mode.
 
+    Shape:
+        values: each as its variable; another shape than in the last run is possible.
+        outputs: each as `infer_shape` tells of these.
+
     Args:
         low: the steps, after passes.
 

@@ -22,6 +22,9 @@ __all__ = ["Rehearsal"]
 class Rehearsal:
     """A program with all it needs to run; made by `Executor.rehearsal`, inside of which it may run.
 
+    Shape:
+        values: each as its variable.
+
     Attributes:
         program: the program.
         env: environment that its steps have in common.
@@ -49,7 +52,11 @@ class Rehearsal:
             return self.call(self.values, self.env, self.shaped)
 
     def backward(self, starts: Starts) -> Sequence[torch.Tensor | None]:
-        """Return the gradients of `targets`, from what `starts` returned."""
+        """Return the gradients of `targets`, from what `starts` returned.
+
+        Shape:
+            returns: each as its target.
+        """
         leaves = [leaf_of(t) for t in self.targets if t.requires_grad]
         if not starts or not leaves:
             return []

@@ -39,6 +39,8 @@ def resize(
     Raises:
         ArgumentError: a name is no argument, or a change was not allowed.
         ShapeError: the shapes contradict each other.
+
+    Source: MXNet 1.9.1 `Executor.reshape`.
     """
     args, grads, aux = (dict(part) for part in arrays)
     unknown = [k for k in given if k not in args]
@@ -62,7 +64,11 @@ def resize(
 
 
 def _resized(name: str, array: NDArray, shape: tuple[int, ...], grow: bool) -> NDArray:
-    """Return the head of an array in another shape, or a new array if it is too small and may grow."""
+    """Return the head of an array in another shape, or a new array if it is too small and may grow.
+
+    Raises:
+        ArgumentError: it would have to grow and may not.
+    """
     if is_sparse(array):
         return allocate_as(array.stype, shape, array.context, dtype_name(array.dtype))
     if array.size >= prod(shape):
@@ -75,7 +81,11 @@ def _resized(name: str, array: NDArray, shape: tuple[int, ...], grow: bool) -> N
 
 
 def show_in(array: NDArray, other: NDArray) -> None:
-    """Write an array to the head of the memory of another one, if that is large enough."""
+    """Write an array to the head of the memory of another one, if that is large enough.
+
+    Shape:
+        array: at most as many elements as the other one.
+    """
     count = array.raw.numel()
     if count <= other.raw.numel():
         with torch.no_grad():

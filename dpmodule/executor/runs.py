@@ -45,6 +45,10 @@ class Prepared(NamedTuple):
 class Run:
     """What a recorded forward leaves for backward.
 
+    Shape:
+        values, aliases, mutated: each as its variable.
+        roots: each as its head, or as the first input of the loss that was cut there.
+
     Attributes:
         prepared: the program and its environments.
         values: tensors of the variables.
@@ -89,7 +93,11 @@ def prepare(
 
 
 def heads_of(program: Program, starts: Starts) -> dict[int, torch.Tensor]:
-    """Return the gradient of each value at which backward starts: the sum where several losses read it."""
+    """Return the gradient of each value at which backward starts: the sum where several losses read it.
+
+    Shape:
+        returns: each as the value that it is the gradient of.
+    """
     roots = {loss.output: loss.root for loss in program.low.losses}
     found: dict[int, torch.Tensor] = {}
     for i, _, seed in starts:
@@ -99,7 +107,11 @@ def heads_of(program: Program, starts: Starts) -> dict[int, torch.Tensor]:
 
 
 def seeds_of(program: Program, starts: Starts) -> dict[int, torch.Tensor]:
-    """Return the gradient that each loss which was cut gives its first input, by the index of the loss's node."""
+    """Return the gradient that each loss which was cut gives its first input, by the index of the loss's node.
+
+    Shape:
+        returns: each as the loss's first input.
+    """
     graph = program.low.graph
     cut = {loss.output for loss in program.low.losses}
     return {graph.index[graph.heads[i][0]]: seed for i, _, seed in starts if i in cut}
@@ -116,6 +128,10 @@ def repeating(
 
     Random numbers are those of the last run, and go on behind the block where they were. What operators that write
     their states by themselves write is taken back.
+
+    Shape:
+        states: (bytes,) each.
+        variables: as bound.
 
     Args:
         program: what runs.

@@ -58,7 +58,11 @@ def kinds_of(arrays: dict[str, NDArray]) -> dict[str, str]:
 
 
 def allocate_as(stype: str, shape: tuple[int, ...], ctx: Context, dtype: str) -> NDArray:
-    """Return a new array of zeros of any storage type; a sparse one stores nothing, and ragged rows are empty."""
+    """Return a new array of zeros of any storage type; a sparse one stores nothing, and ragged rows are empty.
+
+    Shape:
+        returns: `shape`.
+    """
     if stype == "ragged":
         return RaggedNDArray.zeros(shape, ctx, torch_dtype(dtype))
     return allocate(shape, ctx, dtype) if stype == "default" else zeros(stype, shape, ctx, dtype)
@@ -66,6 +70,9 @@ def allocate_as(stype: str, shape: tuple[int, ...], ctx: Context, dtype: str) ->
 
 def value_of(array: NDArray, as_stored: bool = False) -> Any:
     """Return what a program reads: the tensor, or a record of a sparse array's parts.
+
+    Shape:
+        returns: as the array.
 
     Args:
         array: the array.
@@ -86,7 +93,11 @@ def stored_bytes(array: NDArray) -> int:
 
 
 def all_rows(tensor: torch.Tensor) -> Rows:
-    """Return a dense tensor as a row-sparse value that stores every row; the memory is shared."""
+    """Return a dense tensor as a row-sparse value that stores every row; the memory is shared.
+
+    Shape:
+        tensor, returns: (N, ...).
+    """
     return Rows(_counting(tensor.shape[0], tensor.device), tensor, tensor.shape)
 
 
@@ -96,7 +107,11 @@ def _counting(length: int, device: torch.device) -> torch.Tensor:
 
 
 def array_of(value: Any, ctx: Context) -> NDArray:
-    """Return a value of a program as an array: a tensor, a record, or a gradient of some rows."""
+    """Return a value of a program as an array: a tensor, a record, or a gradient of some rows.
+
+    Shape:
+        returns: as the value.
+    """
     if isinstance(value, Ragged):
         return RaggedNDArray.of_record(value.detach(), ctx)
     if isinstance(value, Sparse):
@@ -108,13 +123,20 @@ def array_of(value: Any, ctx: Context) -> NDArray:
 
 
 def show(target: NDArray, value: Any) -> None:
-    """Let an output array show a sparse result; one that became dense is stored anew."""
+    """Let an output array show a sparse result; one that became dense is stored anew.
+
+    Shape:
+        value: as the array.
+    """
     array = cast("BaseSparseNDArray", target)
     array.take_over(stored_as(value.detach(), array.stype))
 
 
 def seed_of(grad: NDArray, out: NDArray) -> Any:
     """Return the gradient given for an output: of some rows if both are row-sparse, of values if both are ragged.
+
+    Shape:
+        grad, returns: as the output; (T, ...) where both are ragged and hold T values.
 
     Raises:
         ArgumentError: one of them is ragged and the other is not.
@@ -133,6 +155,12 @@ def seed_of(grad: NDArray, out: NDArray) -> Any:
 
 
 def _ragged_seed(grad: NDArray, out: NDArray) -> torch.Tensor:
+    """Return the values of a ragged output's gradient, in the output's type.
+
+    Raises:
+        ArgumentError: one of the two is not ragged.
+        ShapeError: its rows have other lengths.
+    """
     if not (isinstance(out, RaggedNDArray) and isinstance(grad, RaggedNDArray)):
         raise ArgumentError(
             f"out_grads: the output is {out.stype}, its gradient {grad.stype}; expected nd.ragged_array(gradients, "
@@ -145,7 +173,11 @@ def _ragged_seed(grad: NDArray, out: NDArray) -> torch.Tensor:
 
 
 def dense_pointers(values: Iterable[Any]) -> list[torch.Tensor]:
-    """Return the dense tensors among values, and the stored parts of the others."""
+    """Return the dense tensors among values, and the stored parts of the others.
+
+    Shape:
+        returns: each as the value; of a sparse one, of its stored parts.
+    """
     found = []
     for value in values:
         if isinstance(value, Sparse):
@@ -159,6 +191,9 @@ def deliver_sparse(
     grads: Sequence[Any], targets: Sequence[NDArray], adds: Sequence[bool], taken: Sequence[torch.Tensor]
 ) -> list[int]:
     """Write, or add, those gradients of which the gradient or its array is sparse.
+
+    Shape:
+        grads: each as its target.
 
     Args:
         grads: what the engine returned, for a ragged argument as a record; None for one that no head depends on.
@@ -205,6 +240,11 @@ def _to_rows(grad: Any, target: RowSparseNDArray, add: bool, seen: set[int]) -> 
 
 
 def _to_ragged(grad: Ragged, target: RaggedNDArray, add: bool) -> None:
+    """Put a ragged gradient into an array, or add it to what that holds.
+
+    Raises:
+        StateError: it is to be added to rows of other lengths.
+    """
     found = grad.replaced(grad.values.to(target.record().dtype, copy=True))
     old = target.record()
     if add and old.values.shape[0]:
@@ -233,6 +273,9 @@ def clear(array: NDArray) -> None:
 
 def load_stored(name: str, array: NDArray, value: Any, borrow: bool) -> Any:
     """Copy an input of which the value or the array is sparse or ragged.
+
+    Shape:
+        value: as the array.
 
     Args:
         name: the input, for messages.
@@ -264,6 +307,12 @@ def load_stored(name: str, array: NDArray, value: Any, borrow: bool) -> Any:
 
 
 def _load_ragged(name: str, array: NDArray, value: Any, borrow: bool) -> Any:
+    """Give a ragged array new rows; return what is borrowed instead, None where the array has them itself.
+
+    Raises:
+        ArgumentError: of array and value one is not ragged.
+        ShapeError: there is another number of rows, or elements have another shape.
+    """
     if not isinstance(array, RaggedNDArray) or not isinstance(value, Ragged):
         given = "ragged" if isinstance(value, Ragged) else f"an array of shape {tuple(value.shape)}"
         wanted = "nd.ragged_array(values, offsets)" if isinstance(array, RaggedNDArray) else "a dense array"

@@ -37,6 +37,9 @@ def to_torch(
 ) -> fx.GraphModule:
     """Return a graph as a module of torch.
 
+    Shape:
+        arg_params, aux_params: each as the variable of its name.
+
     Args:
         graph: the graph.
         arg_params: parameters by name; what the graph does not know is passed over.

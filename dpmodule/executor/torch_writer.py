@@ -26,6 +26,9 @@ __all__ = ["Plan", "written"]
 class Plan:
     """What becomes what.
 
+    Shape:
+        held: each as its variable.
+
     Attributes:
         graph: the graph.
         inputs: names of the inputs, in the order of forward's parameters.

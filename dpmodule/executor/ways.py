@@ -86,6 +86,10 @@ class Interpreted(Way):
         return program.mirrored(run)
 
     def show(self, name: str, value: torch.Tensor) -> None:
-        """Show the monitor a value."""
+        """Show the monitor a value.
+
+        Shape:
+            value: as the operator's output or input.
+        """
         if value is not None:
             self.monitor[0](name, array_of(value, self._context))

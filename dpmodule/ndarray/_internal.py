@@ -21,7 +21,7 @@ __getattr__, __dir__ = later.attributes(
 NDArrayBase = Handle
 
 
-def _set_value(src: float, out: Any = None) -> Any:
+def _set_value(src: float, out: NDArray | None = None) -> Any:
     """Fill an array with a number, as ``out[:] = src`` does.
 
     Args:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..base import ArgumentError, DTypeError
 from ..graph import Entry, Graph, Node
 from .execution import execute
-from .handle import Handle
+from .handle import Handle, Out
 from .plan import Plan, plan_for
+
+if TYPE_CHECKING:
+    from ..context import Context
 
 __all__ = ["CachedOp"]
 
@@ -29,9 +32,11 @@ class CachedOp:
         >>> double = mx.nd.CachedOp(mx.sym.var("x") * 2)
         >>> double(mx.nd.array([1, 2])).asnumpy()
         array([2., 4.], dtype=float32)
+
+    Source: MXNet 1.9.1 `CachedOp`.
     """
 
-    def __init__(self, sym: Any, flags: Any = (), thread_safe: bool = False) -> None:
+    def __init__(self, sym: object, flags: object = (), thread_safe: bool = False) -> None:
         graph = getattr(sym, "graph", None)
         if not isinstance(graph, Graph):
             raise DTypeError(f"CachedOp takes a Symbol, got {type(sym).__name__}")
@@ -46,7 +51,7 @@ class CachedOp:
             if node.op is not None
         ]
 
-    def __call__(self, *args: Handle, out: Any = None, default_ctx: Any = None) -> Any:
+    def __call__(self, *args: Handle, out: Out = None, default_ctx: Context | None = None) -> Any:
         """Compute the outputs.
 
         Args:
@@ -75,7 +80,12 @@ class CachedOp:
         return results[0] if len(results) == 1 else results
 
 
-def _written(results: list[Any], out: Any) -> Any:
+def _written(results: list[Any], out: Out) -> Any:
+    """Copy results into the arrays given as `out`, and return that.
+
+    Raises:
+        ArgumentError: there are more or fewer.
+    """
     targets = list(out) if isinstance(out, (list, tuple)) else [out]
     if len(targets) != len(results):
         raise ArgumentError(f"CachedOp: out has {len(targets)} arrays, expected {len(results)}")

@@ -1,34 +1,40 @@
-"""Functions of ``nd.contrib`` that are made of several operators."""
+"""Functions of ``nd.contrib`` that are made of several operators.
+
+Source: MXNet 1.9.1 `ndarray.contrib`.
+"""
 
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from ..context import Context
 from .faces import face
 from .random import uniform
+
+if TYPE_CHECKING:
+    from ..types import ContextLike
+    from .ndarray import NDArray
 
 __all__ = ["isfinite", "isinf", "isnan", "rand_zipfian"]
 
 
-def isinf(data: Any) -> Any:
+def isinf(data: NDArray) -> Any:
     """Return 1 where an element is infinite, else 0, in the type of `data`."""
     return data.abs() == math.inf
 
 
-def isnan(data: Any) -> Any:
+def isnan(data: NDArray) -> Any:
     """Return 1 where an element is NaN, else 0, in the type of `data`."""
     return data != data
 
 
-def isfinite(data: Any) -> Any:
+def isfinite(data: NDArray) -> Any:
     """Return 1 where an element is neither infinite nor NaN, else 0, in the type of `data`."""
     return face("_mul")(data == data, data.abs() != math.inf)
 
 
 def rand_zipfian(
-    true_classes: Any, num_sampled: int, range_max: int, ctx: Context | None = None
+    true_classes: NDArray, num_sampled: int, range_max: int, ctx: ContextLike | None = None
 ) -> tuple[Any, Any, Any]:
     """Draw classes, with replacement, from an approximately Zipfian distribution.
 
@@ -52,7 +58,7 @@ def rand_zipfian(
     drawn = uniform(0, span, shape=(num_sampled,), dtype="float64", ctx=ctx)
     sampled = (drawn.exp() - 1).astype("int64") % range_max
 
-    def expected(classes: Any) -> Any:
+    def expected(classes: NDArray) -> Any:
         number = classes.astype("float64")
         return ((number + 2.0) / (number + 1.0)).log() / span * num_sampled
 

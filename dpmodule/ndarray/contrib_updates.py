@@ -1,13 +1,19 @@
-"""Updates of AdamW and LAMB as ``nd.contrib`` offers them: lists of arrays, and a number as the gradient's factor."""
+"""Updates of AdamW and LAMB as ``nd.contrib`` offers them: lists of arrays, and a number as the gradient's factor.
+
+Source: MXNet 1.9.1 `ndarray.contrib`.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .creation import full
 from .faces import face
 from .ndarray import NDArray
+
+if TYPE_CHECKING:
+    from ..types import Number
 
 __all__ = [
     "adamw_update",
@@ -21,7 +27,7 @@ __all__ = [
 Arrays = Sequence[NDArray]
 
 
-def _factor(rescale_grad: Any, like: NDArray) -> NDArray:
+def _factor(rescale_grad: NDArray | Number, like: NDArray) -> NDArray:
     """Return a gradient's factor as an array on the context of the weight."""
     if isinstance(rescale_grad, NDArray):
         return rescale_grad.as_in_context(like.context)
@@ -38,7 +44,7 @@ def adamw_update(
     grad: NDArray,
     mean: NDArray,
     var: NDArray,
-    rescale_grad: Any,
+    rescale_grad: NDArray | Number,
     lr: float,
     eta: float,
     **attributes: Any,
@@ -68,7 +74,7 @@ def mp_adamw_update(
     mean: NDArray,
     var: NDArray,
     weight32: NDArray,
-    rescale_grad: Any,
+    rescale_grad: NDArray | Number,
     lr: float,
     eta: float,
     **attributes: Any,
@@ -98,7 +104,7 @@ def multi_adamw_update(
     grads: Arrays,
     mean: Arrays,
     var: Arrays,
-    rescale_grad: Any,
+    rescale_grad: NDArray | Number,
     lrs: Sequence[float],
     wds: Sequence[float],
     etas: Sequence[float],
@@ -133,7 +139,7 @@ def multi_mp_adamw_update(
     mean: Arrays,
     var: Arrays,
     weights32: Arrays,
-    rescale_grad: Any,
+    rescale_grad: NDArray | Number,
     lrs: Sequence[float],
     wds: Sequence[float],
     etas: Sequence[float],

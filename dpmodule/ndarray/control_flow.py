@@ -1,12 +1,14 @@
 """Loops and branches over arrays: `nd.contrib.foreach`, `while_loop` and `cond`.
 
 They are plain Python loops over the arrays; under `autograd.record` every step is recorded.
+
+Source: MXNet 1.9.1 `ndarray.contrib`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from ..base import ArgumentError, ShapeError
 from ..nesting import flatten, regroup
@@ -14,14 +16,22 @@ from .creation import zeros
 from .faces import face
 from .handle import Handle
 
+if TYPE_CHECKING:
+    from ..types import Number
+
 __all__ = ["cond", "foreach", "while_loop"]
 
+Nested: TypeAlias = "Handle | Sequence[Any]"
+"""An array, or a list of such, to any depth."""
 
-def _leaf(value: Any) -> list[Any] | None:
+
+def _leaf(value: object) -> list[Any] | None:
     return [value] if isinstance(value, Handle) else None
 
 
-def foreach(body: Callable[[Any, Any], tuple[Any, Any]], data: Any, init_states: Any) -> tuple[Any, Any]:
+def foreach(
+    body: Callable[[Any, Any], tuple[Any, Any]], data: Nested, init_states: Nested
+) -> tuple[Any, Any]:
     """Run a function on every element along axis 0 of the data, handing states from one call to the next.
 
     Args:
@@ -58,7 +68,7 @@ def foreach(body: Callable[[Any, Any], tuple[Any, Any]], data: Any, init_states:
     return ([] if form is None else regroup(stacked, form)), states
 
 
-def _scalar(value: Any, kind: Callable[[Any], Any], what: str) -> Any:
+def _scalar(value: object, kind: Callable[[Any], Any], what: str) -> Any:
     """Return a number or an array of one element as a Python number.
 
     Raises:
@@ -90,7 +100,7 @@ def _step(func: Callable[..., tuple[Any, Any]], variables: list[Any]) -> tuple[l
 def while_loop(
     cond: Callable[..., Any],
     func: Callable[..., tuple[Any, Any]],
-    loop_vars: Any,
+    loop_vars: Nested,
     max_iterations: int | None = None,
 ) -> tuple[Any, Any]:
     """Run a function on loop variables as long as a condition holds.
@@ -146,7 +156,7 @@ def _stacked(column: Sequence[Any], length: int, number: int) -> Any:
     return face("Concat")(rows, rest, dim=0)
 
 
-def cond(pred: Any, then_func: Callable[[], Any], else_func: Callable[[], Any]) -> Any:
+def cond(pred: Handle | Number, then_func: Callable[[], Any], else_func: Callable[[], Any]) -> Any:
     """Call one of two functions.
 
     Args:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from operator import index
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -12,6 +12,11 @@ import torch
 from ..base import DTypeError, NonFiniteError, ShapeError, dtype_name, plain
 from ..ops.dtypes import torch_dtype
 from .handle import Handle
+
+if TYPE_CHECKING:
+    from typing_extensions import TypeIs
+
+    from ..types import ArrayLike, DTypeLike, ShapeLike
 
 __all__ = [
     "bytes_of",
@@ -26,12 +31,12 @@ __all__ = [
 ]
 
 
-def is_number(value: Any) -> bool:
+def is_number(value: object) -> TypeIs[int | float | np.number[Any] | np.bool_]:
     """Say whether `value` is one number: Python's, or a NumPy scalar."""
     return isinstance(value, (int, float, np.number, np.bool_))
 
 
-def jsonable(value: Any) -> Any:
+def jsonable(value: object) -> Any:
     """Return what JSON holds in place of a value, in lists and dicts too.
 
     Arrays become lists, NumPy's numbers Python's, and what has a method `dumps` what that returns.
@@ -48,7 +53,7 @@ def jsonable(value: Any) -> Any:
     return plain(value) if of_numpy or not hasattr(value, "dumps") else value.dumps()
 
 
-def integers(value: Any) -> tuple[int, ...]:
+def integers(value: ShapeLike) -> tuple[int, ...]:
     """Return an integer, or several in a tuple, list or array, as a tuple.
 
     Raises:
@@ -59,7 +64,7 @@ def integers(value: Any) -> tuple[int, ...]:
     return (index(value),)
 
 
-def wanted_shape(shape: Any) -> tuple[int, ...]:
+def wanted_shape(shape: ShapeLike) -> tuple[int, ...]:
     """Return a shape argument as a tuple.
 
     Args:
@@ -77,7 +82,7 @@ def wanted_shape(shape: Any) -> tuple[int, ...]:
     return dims
 
 
-def host_array(source: Any, dtype: str) -> np.ndarray[Any, Any]:
+def host_array(source: ArrayLike, dtype: str) -> np.ndarray[Any, Any]:
     """Return a fresh C-contiguous NumPy array of a number, nested list or array.
 
     Integers wrap around and fractions are cut, as in C and in MXNet; float32 stands in for bfloat16. Texts that
@@ -122,7 +127,7 @@ def _numbers_in(texts: np.ndarray[Any, Any], dtype: str) -> np.ndarray[Any, Any]
         raise DTypeError(f"cannot make a {dtype} array of texts: {error}; expected numbers") from None
 
 
-def tensor_of(value: Any, dtype: torch.dtype, name: str, device: torch.device) -> torch.Tensor:
+def tensor_of(value: Handle | ArrayLike, dtype: torch.dtype, name: str, device: torch.device) -> torch.Tensor:
     """Return a number, list, array or NDArray as a tensor to copy from; it may share memory with `value`.
 
     Args:
@@ -155,7 +160,7 @@ def bytes_of(tensor: torch.Tensor) -> memoryview:
     return flat.view(torch.uint8).numpy().data if flat.numel() else memoryview(b"")
 
 
-def dtype_pair(dtype: Any) -> tuple[str, torch.dtype]:
+def dtype_pair(dtype: DTypeLike) -> tuple[str, torch.dtype]:
     """Return a user's dtype as a name and as torch's type.
 
     Raises:

@@ -1,9 +1,12 @@
-"""Making arrays from values, from nothing, and from the memory of other libraries."""
+"""Making arrays from values, from nothing, and from the memory of other libraries.
+
+Source: the functions of MXNet 1.9.1's `mx.nd`.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import torch
@@ -22,6 +25,9 @@ from .handle import Handle
 from .invoke import as_context, call
 from .ndarray import NDArray
 from .sparse_base import BaseSparseNDArray
+
+if TYPE_CHECKING:
+    from ..types import ArrayLike, ContextLike, DTypeLike, ShapeLike
 
 __all__ = [
     "arange",
@@ -46,7 +52,9 @@ __all__ = [
 ]
 
 
-def array(source_array: Any, ctx: Context | None = None, dtype: Any = None) -> NDArray:
+def array(
+    source_array: Handle | ArrayLike, ctx: ContextLike | None = None, dtype: DTypeLike = None
+) -> NDArray:
     """Return a new array with the values of a number, nested list, NumPy array, tensor or NDArray.
 
     A sparse array, or a sparse matrix of SciPy, gives a sparse array.
@@ -85,9 +93,20 @@ def array(source_array: Any, ctx: Context | None = None, dtype: Any = None) -> N
 
 
 def _filled(
-    shape: Any, value: float | None, ctx: Any, dtype: Any, out: Any, extra: dict[str, Any]
+    shape: ShapeLike,
+    value: float | None,
+    ctx: ContextLike | None,
+    dtype: DTypeLike,
+    out: NDArray | None,
+    extra: dict[str, Any],
 ) -> NDArray:
-    """Make an array of one number (None: leave the memory as it is), or fill `out` with it."""
+    """Make an array of one number (None: leave the memory as it is), or fill `out` with it.
+
+    Raises:
+        ArgumentError: an unknown keyword, or a storage type that cannot be had like this.
+        ShapeError: `out` has another shape.
+        MXNetError: there is not enough memory.
+    """
     unknown = set(extra) - {"name", "stype"}
     if unknown:
         raise ArgumentError(
@@ -99,11 +118,11 @@ def _filled(
             raise ArgumentError(f"stype is {stype!r}, which only zeros and empty take, and without out")
         return sparse.zeros(stype, shape, ctx, dtype)
     dims = wanted_shape(shape)
-    if out is not None:
+    if value is not None and out is not None:
         if out.shape != dims:
             raise ShapeError(f"out has shape {out.shape}, expected {dims}")
         out[:] = value
-        return cast("NDArray", out)
+        return out
     where = as_context(ctx)
     wanted = dtype_pair(dtype)[1]
     if value is None:
@@ -114,8 +133,12 @@ def _filled(
         raise MXNetError(f"no room for an array of shape {dims}: {str(error).splitlines()[0]}") from error
 
 
-def _check_known(name: str, shape: Any) -> None:
-    """Refuse shapes that MXNet takes for unknown ones."""
+def _check_known(name: str, shape: ShapeLike) -> None:
+    """Refuse shapes that MXNet takes for unknown ones.
+
+    Raises:
+        ShapeError: there are no axes, or one has length 0, outside `util.np_shape`.
+    """
     dims = wanted_shape(shape)
     if not mode.is_np_shape() and not (dims and all(dims)):
         raise ShapeError(
@@ -125,7 +148,11 @@ def _check_known(name: str, shape: Any) -> None:
 
 
 def zeros(
-    shape: Any, ctx: Context | None = None, dtype: Any = None, out: Any = None, **kwargs: Any
+    shape: ShapeLike,
+    ctx: ContextLike | None = None,
+    dtype: DTypeLike = None,
+    out: NDArray | None = None,
+    **kwargs: Any,
 ) -> NDArray:
     """Return an array of zeros.
 
@@ -145,7 +172,11 @@ def zeros(
 
 
 def ones(
-    shape: Any, ctx: Context | None = None, dtype: Any = None, out: Any = None, **kwargs: Any
+    shape: ShapeLike,
+    ctx: ContextLike | None = None,
+    dtype: DTypeLike = None,
+    out: NDArray | None = None,
+    **kwargs: Any,
 ) -> NDArray:
     """Return an array of ones; arguments as in `zeros`."""
     if out is None:
@@ -153,15 +184,25 @@ def ones(
     return _filled(shape, 1, ctx, dtype, out, kwargs)
 
 
-def empty(shape: Any, ctx: Context | None = None, dtype: Any = None, stype: str | None = None) -> NDArray:
+def empty(
+    shape: ShapeLike, ctx: ContextLike | None = None, dtype: DTypeLike = None, stype: str | None = None
+) -> NDArray:
     """Return an array with whatever values its memory holds; arguments as in `zeros`."""
     return _filled(shape, None, ctx, dtype, None, {"stype": stype})
 
 
 def full(
-    shape: Any, val: Any, ctx: Context | None = None, dtype: Any = np.float32, out: Any = None
+    shape: ShapeLike,
+    val: ArrayLike,
+    ctx: ContextLike | None = None,
+    dtype: DTypeLike = np.float32,
+    out: NDArray | None = None,
 ) -> NDArray:
-    """Return an array of one number, or of values that broadcast to `shape`; arguments as in `zeros`."""
+    """Return an array of one number, or of values that broadcast to `shape`; arguments as in `zeros`.
+
+    Raises:
+        ShapeError: `out` has another shape, or the values do not broadcast to it.
+    """
     result = out if out is not None else empty(shape, ctx, dtype)
     if is_number(val) and result.shape != wanted_shape(shape):
         raise ShapeError(f"out has shape {result.shape}, expected {wanted_shape(shape)}")
@@ -175,8 +216,8 @@ def arange(
     step: float = 1.0,
     repeat: int = 1,
     infer_range: bool | None = None,
-    ctx: Context | None = None,
-    dtype: Any = np.float32,
+    ctx: ContextLike | None = None,
+    dtype: DTypeLike = np.float32,
 ) -> NDArray:
     """Return evenly spaced numbers by their distance.
 
@@ -201,8 +242,8 @@ def linspace(
     stop: float,
     num: int,
     endpoint: bool = True,
-    ctx: Context | None = None,
-    dtype: Any = np.float32,
+    ctx: ContextLike | None = None,
+    dtype: DTypeLike = np.float32,
 ) -> NDArray:
     """Return `num` evenly spaced numbers from `start` to `stop`, which is left out if `endpoint` is False."""
     if num == 0:
@@ -212,7 +253,7 @@ def linspace(
 
 
 def eye(
-    N: int, M: int = 0, k: int = 0, ctx: Context | None = None, dtype: Any = None, **kwargs: Any
+    N: int, M: int = 0, k: int = 0, ctx: ContextLike | None = None, dtype: DTypeLike = None, **kwargs: Any
 ) -> NDArray:
     """Return an N x M matrix (M = 0: square) with ones on diagonal `k`, zeros elsewhere."""
     if N == 0:
@@ -224,7 +265,7 @@ def eye(
 # --- memory of other libraries
 
 
-def from_torch(tensor: torch.Tensor, ctx: Context | None = None) -> NDArray:
+def from_torch(tensor: torch.Tensor, ctx: ContextLike | None = None) -> NDArray:
     """Return an array over a tensor's memory, without a copy; a gradient history is left behind.
 
     Args:
@@ -257,7 +298,9 @@ def from_torch(tensor: torch.Tensor, ctx: Context | None = None) -> NDArray:
     return NDArray(tensor.detach(), where, True)
 
 
-def from_numpy(ndarray: Any, zero_copy: bool = True, array_cls: type[NDArray] = NDArray) -> NDArray:
+def from_numpy(
+    ndarray: np.ndarray[Any, Any], zero_copy: bool = True, array_cls: type[NDArray] = NDArray
+) -> NDArray:
     """Return an array over a NumPy array's memory, or over a copy of it.
 
     Args:
@@ -286,7 +329,11 @@ def from_numpy(ndarray: Any, zero_copy: bool = True, array_cls: type[NDArray] = 
 
 
 def _make_shareable(ndarray: np.ndarray[Any, Any]) -> None:
-    """Refuse memory that cannot be shared; allow writing where only the array forbids it."""
+    """Refuse memory that cannot be shared; allow writing where only the array forbids it.
+
+    Raises:
+        ArgumentError: it is not C-contiguous, or belongs to something read-only.
+    """
     if not ndarray.flags.c_contiguous:
         raise ArgumentError("only C-contiguous arrays can be shared; pass zero_copy=False")
     try:
@@ -297,8 +344,11 @@ def _make_shareable(ndarray: np.ndarray[Any, Any]) -> None:
         ) from None
 
 
-def from_dlpack(dlpack: Any) -> NDArray:
-    """Return an array over the memory of a DLPack capsule, or of an object that offers one."""
+def from_dlpack(dlpack: object) -> NDArray:
+    """Return an array over the memory of a DLPack capsule, or of an object that offers one.
+
+    Source: the DLPack standard.
+    """
     return from_torch(torch.utils.dlpack.from_dlpack(dlpack))
 
 
@@ -400,7 +450,7 @@ def split_v2(
 
 
 def histogram(
-    a: NDArray, bins: Any = 10, range: tuple[float, float] | None = None
+    a: NDArray, bins: int | NDArray = 10, range: tuple[float, float] | None = None
 ) -> tuple[NDArray, NDArray]:
     """Count values in bins, as `numpy.histogram` does.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -16,6 +16,9 @@ from .convert import dtype_pair, to_numpy
 from .handle import Handle
 from .ndarray import NDArray
 from .sparse_base import BaseSparseNDArray
+
+if TYPE_CHECKING:
+    from ..types import IndexLike
 
 __all__ = ["CSRNDArray"]
 
@@ -42,6 +45,8 @@ class CSRNDArray(BaseSparseNDArray):
         >>> a = mx.nd.array([[0, 1], [2, 0]]).tostype("csr")
         >>> a.data.asnumpy(), a.indices.asnumpy(), a.indptr.asnumpy()
         (array([1., 2.], dtype=float32), array([1, 0]), array([0, 1, 2]))
+
+    Source: MXNet 1.9.1 `CSRNDArray`.
     """
 
     __slots__ = ("_checked", "_columns", "_starts")
@@ -181,7 +186,7 @@ class CSRNDArray(BaseSparseNDArray):
         columns, starts = (part.to(values.device, copy=True) for part in (self._columns, self._starts))
         return CSRNDArray(values, columns, starts, self._shape, ctx or self.context)
 
-    def __getitem__(self, key: Any) -> NDArray:
+    def __getitem__(self, key: IndexLike) -> NDArray:
         """Return rows as a new matrix: one by its number, or a slice without step.
 
         Raises:

@@ -1,4 +1,7 @@
-"""Gradients of recorded arrays: what `backward` and `autograd.grad` do with the graph of `tape`."""
+"""Gradients of recorded arrays: what `backward` and `autograd.grad` do with the graph of `tape`.
+
+Source: MXNet 1.9.1 `autograd.backward` and `autograd.grad`.
+"""
 
 from __future__ import annotations
 
@@ -34,6 +37,11 @@ def _reached(nodes: Iterable[Node | None]) -> dict[Node, None]:
 
 
 def _head_node(head: Handle) -> Node:
+    """Return the node of an array that gradients are computed of.
+
+    Raises:
+        StateError: it is in no graph.
+    """
     if not in_graph(head):
         raise StateError(
             "Cannot differentiate node because it is not in a computational graph: compute it inside "
@@ -141,6 +149,11 @@ def differentiate(
 def _engine(
     roots: Sequence[Tensor], seeds: Sequence[Tensor], inputs: Sequence[Tensor], retain: bool, create: bool
 ) -> Sequence[Tensor | None]:
+    """Run torch's backward; None stands for inputs that nothing depends on.
+
+    Raises:
+        StateError: a part of the graph was freed before.
+    """
     if not roots or not inputs:
         return [None] * len(inputs)
     try:

@@ -22,7 +22,7 @@ from ..ops.spec import Env, Op
 from ..ops.user_code import is_users
 from . import recording, tape
 from .failures import check_alike, failure, no_array, targets_of
-from .handle import Handle, array_of
+from .handle import Handle, Out, array_of
 from .plan import Plan
 
 __all__ = ["LazyRule", "execute", "lazy_rules"]
@@ -49,7 +49,7 @@ def _env(ctx: Context) -> Env:
     return found[mode.is_training()]
 
 
-def execute(plan: Plan, arrays: Sequence[Handle], ctx: Context | None = None, out: Any = None) -> Any:
+def execute(plan: Plan, arrays: Sequence[Handle], ctx: Context | None = None, out: Out = None) -> Any:
     """Run a prepared operator; record it if this thread records and an input is in a graph.
 
     Args:
@@ -101,7 +101,7 @@ Results = tuple[list[torch.Tensor], Sequence[torch.Tensor | None]]
 Traced = tuple[list[torch.Tensor], Sequence[tape.Node | None]]
 
 
-def _run_integers(plan: Plan, arrays: Sequence[Handle], traced: Traced, ctx: Context, out: Any) -> Any:
+def _run_integers(plan: Plan, arrays: Sequence[Handle], traced: Traced, ctx: Context, out: Out) -> Any:
     """Run an operator on integers, and again on the float64 copies through which their gradient flows.
 
     What runs users' code, or takes no float64 numbers, or is written to `out`, has no gradient.
@@ -123,7 +123,12 @@ def _run_integers(plan: Plan, arrays: Sequence[Handle], traced: Traced, ctx: Con
 def _attempt(
     plan: Plan, env: Env | None, arrays: Sequence[Handle], tensors: list[torch.Tensor], traced: bool
 ) -> Results:
-    """Run an operator, and say in its errors what it was given."""
+    """Run an operator, and say in its errors what it was given.
+
+    Raises:
+        OpError: the operator failed on these inputs.
+        ShapeError: their shapes do not fit it.
+    """
     try:
         return _run(plan, env, tensors, traced)
     except MXNetError:
@@ -162,7 +167,7 @@ def _write_back(plan: Plan, arrays: Sequence[Handle], values: Sequence[torch.Ten
             arrays[position].overwrite(value)
 
 
-def _run_sparse(plan: Plan, arrays: Sequence[Any], out: Any, recorded: bool) -> Any:
+def _run_sparse(plan: Plan, arrays: Sequence[Any], out: Out, recorded: bool) -> Any:
     """Run an operator on what sparse arrays store; None if all are dense or its rule does not cover them."""
     dense = Handle.result_type
     for array in arrays:
@@ -195,7 +200,7 @@ def _run_sparse(plan: Plan, arrays: Sequence[Any], out: Any, recorded: bool) -> 
     return _write_out(plan, [array.raw for array in made], out)
 
 
-def _check_update(plan: Plan, arrays: Sequence[Any], out: Any) -> Any:
+def _check_update(plan: Plan, arrays: Sequence[Any], out: Out) -> Any:
     """Refuse what an update of single rows would not notice, and return the one array to write to, or None."""
     check_alike(plan, arrays, list(map(_stored, arrays)))
     if not plan.same_shape:
@@ -261,7 +266,7 @@ def _own(op: Op, result: torch.Tensor, tensors: list[torch.Tensor]) -> torch.Ten
     return result if result.is_contiguous() else result.contiguous()
 
 
-def _write_out(plan: Plan, results: list[torch.Tensor], out: Any) -> Any:
+def _write_out(plan: Plan, results: list[torch.Tensor], out: Out) -> Any:
     """Copy results into the arrays given as `out`."""
     for target, result in zip(targets_of(plan, results, out), results, strict=True):
         target.overwrite(result)

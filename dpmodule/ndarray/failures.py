@@ -11,7 +11,7 @@ from ..base import DTypeError, MXNetError, OpError, ShapeError
 from ..ops import infer
 from ..ops.dtypes import name_of
 from ..ops.spec import Op
-from .handle import Handle
+from .handle import Handle, Out
 from .plan import Plan
 
 __all__ = ["check_alike", "failure", "no_array", "targets_of"]
@@ -68,7 +68,7 @@ def failure(plan: Plan, arrays: Sequence[Handle], error: Exception) -> MXNetErro
     return OpError(f"{text}: {words[0]}")
 
 
-def targets_of(plan: Plan, results: Sequence[torch.Tensor], out: Any) -> list[Handle]:
+def targets_of(plan: Plan, results: Sequence[torch.Tensor], out: Out) -> list[Handle]:
     """Return the arrays given as `out`, which fit the results.
 
     Raises:
@@ -76,7 +76,7 @@ def targets_of(plan: Plan, results: Sequence[torch.Tensor], out: Any) -> list[Ha
         ShapeError: one has another shape than its result.
         DTypeError: one has another type.
     """
-    targets = list(out) if isinstance(out, (list, tuple)) else [out]
+    targets: list[Any] = list(out) if isinstance(out, (list, tuple)) else [out]
     if len(targets) != len(results):
         raise OpError(f"{plan.op.name}: out has {len(targets)} arrays, expected {len(results)}")
     for target, result in zip(targets, results, strict=True):

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable
-from typing import Any, ClassVar
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 from weakref import WeakValueDictionary
 
 import numpy as np
@@ -16,7 +16,10 @@ from ..ops.dtypes import name_of
 from ..ops.exposure import expose
 from ..ops.sparse import Sparse
 
-__all__ = ["Handle", "array_of"]
+if TYPE_CHECKING:
+    from ..types import Number
+
+__all__ = ["Handle", "Operand", "Out", "array_of"]
 
 _NUMPY_TYPES: dict[torch.dtype, Any] = {}
 
@@ -33,11 +36,23 @@ def _numpy_type(dtype: torch.dtype) -> Any:
 _numbered: WeakValueDictionary[int, Handle] = WeakValueDictionary()
 
 
-def _of_number(number: Any) -> Handle:
+def _of_number(number: object) -> Handle:
+    """Return the array of a number that `Handle._as_parameter_` gave out.
+
+    Raises:
+        ArgumentError: it is no number of an array that lives.
+    """
     found = _numbered.get(number.value or 0) if isinstance(number, ctypes.c_void_p) else None
     if found is None:
         raise ArgumentError(f"NDArray takes a tensor and a context, got {number!r} alone; use nd.array(x)")
     return found
+
+
+Operand: TypeAlias = "Handle | Number | np.ndarray[Any, Any]"
+"""What arithmetic takes beside an array: another, a number, or an array of NumPy."""
+
+Out: TypeAlias = "Handle | Sequence[Handle] | None"
+"""Where results are written: an array, or a list of them for several results; None = into new ones."""
 
 
 class Handle:
@@ -148,7 +163,7 @@ class Handle:
 Handle.result_type = Handle
 
 
-def array_of(value: Any, ctx: Context) -> Any:
+def array_of(value: torch.Tensor | Sparse, ctx: Context) -> Any:
     """Return what an operator made, a tensor or the record of a sparse array, as an array; memory is shared."""
     if isinstance(value, Sparse):
         return Handle.of_records[value.stype](value, ctx)

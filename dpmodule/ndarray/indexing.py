@@ -6,13 +6,15 @@ C-contiguous. Integers alone give shape (1,), not ().
 
 Departures: an array or list of bools is a mask, as in NumPy (MXNet 1.9.1 takes its entries for the row
 numbers 0 and 1); overlapping source and target are copied through a temporary.
+
+Source: NumPy's rules for keys; MXNet 1.9.1's for what shares memory.
 """
 
 from __future__ import annotations
 
 import operator
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -20,13 +22,16 @@ import torch
 from ..base import ArgumentError, BoundsError, ShapeError
 from .handle import Handle
 
+if TYPE_CHECKING:
+    from ..types import IndexLike
+
 __all__ = ["fit", "read", "whole", "write"]
 
 Item = int | slice | None | torch.Tensor
 _FULL = slice(None)
 
 
-def read(source: torch.Tensor, key: Any) -> tuple[torch.Tensor, bool]:
+def read(source: torch.Tensor, key: Handle | IndexLike) -> tuple[torch.Tensor, bool]:
     """Return the part of `source` that `key` selects, and whether it shares memory with `source`.
 
     Raises:
@@ -48,7 +53,7 @@ def read(source: torch.Tensor, key: Any) -> tuple[torch.Tensor, bool]:
     return (part, True) if part.is_contiguous() else (part.contiguous(), False)
 
 
-def write(target: torch.Tensor, key: Any, value: torch.Tensor) -> None:
+def write(target: torch.Tensor, key: Handle | IndexLike, value: torch.Tensor) -> None:
     """Write `value`, broadcast and converted, to the part of `target` that `key` selects.
 
     Raises:
@@ -67,7 +72,7 @@ def write(target: torch.Tensor, key: Any, value: torch.Tensor) -> None:
     part.copy_(fitted.expand(part.shape).flip(flips) if flips else fitted)
 
 
-def whole(target: torch.Tensor, key: Any) -> tuple[int, ...] | None:
+def whole(target: torch.Tensor, key: Handle | IndexLike) -> tuple[int, ...] | None:
     """Return the shape that `key` selects if that is all of `target`, in its order and by a basic key; else None.
 
     Raises:
@@ -88,8 +93,12 @@ def whole(target: torch.Tensor, key: Any) -> tuple[int, ...] | None:
     return tuple(_basic_view(target, items)[0].shape)
 
 
-def _items(key: Any, device: torch.device) -> list[Any]:
-    """Turn a key into a list of integers, slices, None, Ellipsis and index tensors."""
+def _items(key: Handle | IndexLike, device: torch.device) -> list[Any]:
+    """Turn a key into a list of integers, slices, None, Ellipsis and index tensors.
+
+    Raises:
+        ArgumentError: a part of it is of a kind that arrays do not take.
+    """
     items: list[Any] = []
     for each in key if isinstance(key, tuple) else (key,):
         if each is None or each is Ellipsis:
@@ -111,20 +120,28 @@ def _items(key: Any, device: torch.device) -> list[Any]:
 
 
 def _plain_slice(given: slice) -> slice:
-    """Return a slice with plain Python integers."""
+    """Return a slice with plain Python integers.
+
+    Raises:
+        ArgumentError: a bound is no integer.
+    """
     try:
         return slice(*(None if v is None else _whole(v) for v in (given.start, given.stop, given.step)))
     except (TypeError, ValueError):
         raise ArgumentError(f"slice {given!r} has bounds that are no integers") from None
 
 
-def _whole(value: Any) -> int:
+def _whole(value: object) -> int:
     found: Any = value.raw.item() if isinstance(value, Handle) else value
     return operator.index(found)
 
 
-def _index_tensors(key: Any, device: torch.device) -> list[Any]:
-    """Return an index array as an integer tensor; a mask becomes one tensor per axis it covers."""
+def _index_tensors(key: Handle | IndexLike, device: torch.device) -> list[Any]:
+    """Return an index array as an integer tensor; a mask becomes one tensor per axis it covers.
+
+    Raises:
+        ArgumentError: it is no rectangular array, or holds something else than whole numbers or booleans.
+    """
     if isinstance(key, Handle):
         tensor = key.raw
     elif isinstance(key, torch.Tensor):
@@ -151,6 +168,11 @@ def _index_tensors(key: Any, device: torch.device) -> list[Any]:
 
 
 def _as_int64(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """Return whole numbers, also those in floating point, as int64.
+
+    Raises:
+        ArgumentError: there are fractions.
+    """
     if array.dtype.kind == "f" and not np.all(array == np.trunc(array)):
         raise ArgumentError("an index array holds fractions; expected whole numbers")
     return np.array(array, dtype=np.int64, order="C")
@@ -163,7 +185,11 @@ class _Mask:
         self.tensor = tensor
 
     def resolve(self, shape: Sequence[int]) -> list[torch.Tensor]:
-        """Return the positions of True, one tensor per axis."""
+        """Return the positions of True, one tensor per axis.
+
+        Raises:
+            BoundsError: the mask has another shape.
+        """
         if tuple(self.tensor.shape) != tuple(shape):
             raise BoundsError(
                 f"a mask of shape {tuple(self.tensor.shape)} does not fit axes of lengths {tuple(shape)}"
@@ -179,7 +205,11 @@ def _covered(item: Any) -> int:
 
 
 def _expand(items: list[Any], shape: Sequence[int]) -> list[Item]:
-    """Fill in the axes a key leaves out, resolve masks and check bounds."""
+    """Fill in the axes a key leaves out, resolve masks and check bounds.
+
+    Raises:
+        BoundsError: there are too many indices, two ellipses, or an index is outside its axis.
+    """
     used = sum(map(_covered, items))
     if used > len(shape):
         raise BoundsError(f"too many indices ({used}) for an array of {len(shape)} axes")
@@ -205,14 +235,22 @@ def _expand(items: list[Any], shape: Sequence[int]) -> list[Item]:
 
 
 def _position(index: int, axis: int, length: int) -> int:
-    """Return an index counted from the start."""
+    """Return an index counted from the start.
+
+    Raises:
+        BoundsError: it is outside the axis.
+    """
     if not -length <= index < length:
         raise BoundsError(f"index {index} is out of bounds for axis {axis} with size {length}")
     return index % length
 
 
 def _positions(index: torch.Tensor, axis: int, length: int) -> torch.Tensor:
-    """Check an index tensor here: on a GPU torch would abort, on a CPU a write would stop half way."""
+    """Check an index tensor here: on a GPU torch would abort, on a CPU a write would stop half way.
+
+    Raises:
+        BoundsError: one is outside the axis.
+    """
     if index.numel():
         low, high = (int(v) for v in index.aminmax())
         if low < -length or high >= length:
@@ -255,6 +293,9 @@ def _block(items: list[Item]) -> tuple[list[Item], tuple[int, ...]]:
     """Give all index tensors, and integers beside them, one common shape.
 
     NumPy counts an integer beside an index array as an index array; torch does not.
+
+    Raises:
+        BoundsError: index arrays do not broadcast to one shape.
     """
     tensors = [i for i in items if isinstance(i, torch.Tensor)]
     try:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -14,15 +14,18 @@ from ..ops.signature import split_call
 from ..ops.spec import Op
 from .execution import execute
 from .forms import Forms, keep
-from .handle import Handle
+from .handle import Handle, Out
 from .plan import plan_for
+
+if TYPE_CHECKING:
+    from ..types import ContextLike
 
 __all__ = ["as_context", "call"]
 
 _EXTRA = ("name", "out", "ctx")
 
 
-def as_context(ctx: Any) -> Context:
+def as_context(ctx: ContextLike | str | None) -> Context:
     """Return the context meant by `ctx`: a Context, torch device, text such as "cpu(0)", or None for the current one.
 
     Raises:
@@ -115,7 +118,7 @@ def call(op: Op, args: tuple[Any, ...], kwargs: dict[str, Any], forms: Forms | N
     return execute(plan, arrays, where, out)
 
 
-def _place(ctx: Any, out: Any, attributes: dict[str, Any], op: Op) -> Context:
+def _place(ctx: ContextLike | str | None, out: Out, attributes: dict[str, Any], op: Op) -> Context:
     """Return where an operator without inputs puts its result; shape and type may come from `out`."""
     first = out[0] if isinstance(out, (list, tuple)) and out else out
     if not isinstance(first, Handle):

@@ -1,4 +1,7 @@
-"""Operators as methods of arrays and symbols: ``x.sum(axis=1)`` is ``nd.sum(x, axis=1)``."""
+"""Operators as methods of arrays and symbols: ``x.sum(axis=1)`` is ``nd.sum(x, axis=1)``.
+
+Source: the operator methods of MXNet 1.9.1's `NDArray` and `Symbol`.
+"""
 
 from __future__ import annotations
 

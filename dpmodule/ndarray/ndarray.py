@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import torch
@@ -26,6 +26,11 @@ from .handle import Handle
 from .invoke import as_context, call
 from .methods import OpMethods, fluent
 from .operators import ADD, DIV, EQ, GE, GT, LE, LT, MOD, MUL, NE, POW, SUB
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    from ..types import ArrayLike, ContextLike, DTypeLike, IndexLike
 
 __all__ = ["NDArray"]
 
@@ -53,6 +58,7 @@ _DTYPE_NP_TO_MX = {
 _DTYPE_MX_TO_NP = {number: dtype for dtype, number in _DTYPE_NP_TO_MX.items()}
 
 Tensor = torch.Tensor
+Bounds = Sequence[int | None]
 
 _ALL = slice(None)
 
@@ -74,6 +80,8 @@ class NDArray(Handle, OpMethods):
         >>> a = mx.nd.array([[1, 2, 3], [4, 5, 6]])
         >>> (a + 1).sum(axis=1).asnumpy()
         array([ 9., 18.], dtype=float32)
+
+    Source: MXNet 1.9.1 `NDArray`.
     """
 
     __slots__ = ()
@@ -138,8 +146,12 @@ class NDArray(Handle, OpMethods):
         expose(self.raw)
         return self.raw
 
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
-        """Return the values as a NumPy array, sharing memory on the CPU unless a copy is needed or wanted."""
+    def __array__(self, dtype: npt.DTypeLike | None = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
+        """Return the values as a NumPy array, sharing memory on the CPU unless a copy is needed or wanted.
+
+        Raises:
+            ValueError: `copy` is False, and it takes one.
+        """
         array = to_numpy(self.raw)
         shares = self.raw.device.type == "cpu" and self.raw.dtype != torch.bfloat16
         if copy is False and not (shares and (dtype is None or array.dtype == np.dtype(dtype))):
@@ -174,6 +186,11 @@ class NDArray(Handle, OpMethods):
         return int(self.asscalar())
 
     def __bool__(self) -> bool:
+        """Say whether the only element is not 0; an empty array is False.
+
+        Raises:
+            ShapeError: there are several elements.
+        """
         if self.size > 1:
             raise ShapeError("the truth value of an NDArray with multiple elements is ambiguous")
         return self.size == 1 and bool(self.raw.reshape(-1)[0])
@@ -200,6 +217,11 @@ class NDArray(Handle, OpMethods):
     # --- parts
 
     def __len__(self) -> int:
+        """Return the length of the first axis.
+
+        Raises:
+            DTypeError: there is no axis.
+        """
         if not self.raw.dim():
             raise DTypeError("len() of an array without axes")
         return self.raw.shape[0]
@@ -208,8 +230,13 @@ class NDArray(Handle, OpMethods):
         for i in range(len(self)):
             yield self[i]
 
-    def __getitem__(self, key: Any) -> NDArray:
-        """Return a part: a view where `key` selects one run of memory, else a copy (see `indexing`)."""
+    def __getitem__(self, key: IndexLike) -> NDArray:
+        """Return a part: a view where `key` selects one run of memory, else a copy (see `indexing`).
+
+        Raises:
+            BoundsError: an index outside an axis, or too many indices.
+            ArgumentError: a key of a kind that arrays do not take.
+        """
         if type(key) is slice and key == _ALL:
             return self
         if self.trace is not None and mode.is_recording():
@@ -217,13 +244,22 @@ class NDArray(Handle, OpMethods):
         part, shared = indexing.read(self.raw, key)
         return self._view(part) if shared else NDArray(part, self.context)
 
-    def _read_recorded(self, key: Any) -> NDArray:
+    def _read_recorded(self, key: IndexLike) -> NDArray:
         """Return a part, and record that."""
         shared = indexing.read(self.raw, key)[1]
         return tape.apply(self, lambda t: indexing.read(t, key)[0], "getitem", shared)
 
-    def __setitem__(self, key: Any, value: Any) -> None:
-        """Write numbers or an array, broadcast and converted to this array's type, to a part."""
+    def __setitem__(self, key: IndexLike, value: Handle | ArrayLike) -> None:
+        """Write numbers or an array, broadcast and converted to this array's type, to a part.
+
+        Raises:
+            DTypeError: `value` is neither numbers nor an array.
+            ShapeError: `value` does not broadcast to the part.
+            BoundsError: an index outside an axis, or too many indices.
+            ArgumentError: a key of a kind that arrays do not take.
+            StateError: `autograd.record()` is active, and the array is in the graph, or a recorded one is written to a
+                part.
+        """
         if mode.is_recording() and self._write_recorded(key, value):
             return
         tensor = self.raw
@@ -245,7 +281,7 @@ class NDArray(Handle, OpMethods):
         with torch.no_grad():
             indexing.write(tensor, key, source)
 
-    def _write_recorded(self, key: Any, value: Any) -> bool:
+    def _write_recorded(self, key: IndexLike, value: Handle | ArrayLike) -> bool:
         """Do what recording asks of a write; say whether that was all.
 
         Raises:
@@ -273,12 +309,12 @@ class NDArray(Handle, OpMethods):
         """Say whether a basic key selects one unbroken run of memory; MXNet's tests ask for it by this name."""
         return bool(np.empty(shape, np.bool_)[slc_key].flags.c_contiguous)
 
-    def slice_assign(self, rhs: Handle, begin: Any, end: Any, step: Any) -> NDArray:
+    def slice_assign(self, rhs: Handle, begin: Bounds, end: Bounds, step: Bounds | None) -> NDArray:
         """Write an array to ``self[begin:end:step]``, given axis by axis, and return self."""
         self[_slices(begin, end, step)] = rhs
         return self
 
-    def slice_assign_scalar(self, value: float, begin: Any, end: Any, step: Any) -> NDArray:
+    def slice_assign_scalar(self, value: float, begin: Bounds, end: Bounds, step: Bounds | None) -> NDArray:
         """Write a number to ``self[begin:end:step]``, given axis by axis, and return self."""
         self[_slices(begin, end, step)] = value
         return self
@@ -317,7 +353,7 @@ class NDArray(Handle, OpMethods):
         unknown = set(kwargs) - {"shape", "reverse"}
         if unknown:
             raise DTypeError(f"reshape takes shape and reverse, got {', '.join(sorted(unknown))}")
-        wanted = shape[0] if len(shape) == 1 else shape or kwargs.get("shape")
+        wanted: Any = shape[0] if len(shape) == 1 else shape or kwargs.get("shape")
         dims = shaping.target(self.shape, wanted, bool(kwargs.get("reverse", False)))
         # memory from from_torch or from_dlpack may have gaps; then it is copied, as in NumPy
         shares = self.raw.is_contiguous()
@@ -355,7 +391,11 @@ class NDArray(Handle, OpMethods):
         return self.broadcast_to(other.shape)
 
     def expand_dims(self, axis: int, inplace: bool = False) -> NDArray:
-        """Insert an axis of length 1; a view if `inplace`, else a copy."""
+        """Insert an axis of length 1; a view if `inplace`, else a copy.
+
+        Raises:
+            ShapeError: there is no such place.
+        """
         if not -self.ndim - 1 <= axis <= self.ndim:
             raise ShapeError(f"axis is {axis}, expected {-self.ndim - 1} to {self.ndim}")
         return self._derive("expand_dims", lambda t: t.unsqueeze(axis), inplace)
@@ -418,7 +458,7 @@ class NDArray(Handle, OpMethods):
         with mode.scope(recording=False):
             return self.copy()
 
-    def copyto(self, other: Any) -> Any:
+    def copyto(self, other: Handle | ContextLike) -> Any:
         """Copy into another array, converting to its type, or into a new one in another context.
 
         Args:
@@ -468,7 +508,7 @@ class NDArray(Handle, OpMethods):
 
     as_in_ctx = as_in_context
 
-    def astype(self, dtype: Any, copy: bool = True) -> NDArray:
+    def astype(self, dtype: DTypeLike, copy: bool = True) -> NDArray:
         """Return a copy of another type; this array itself if `copy` is False and the type is the same."""
         _, wanted = dtype_pair(dtype)
         if not copy and wanted == self.raw.dtype:
@@ -591,7 +631,12 @@ def _write_all(tensor: torch.Tensor, value: Any) -> bool:
     return True
 
 
-def _slices(begin: Any, end: Any, step: Any) -> tuple[slice, ...]:
+def _slices(begin: Bounds, end: Bounds, step: Bounds | None) -> tuple[slice, ...]:
+    """Return the slices of begin, end and step, given axis by axis.
+
+    Raises:
+        ArgumentError: they differ in length.
+    """
     steps = tuple(step) if step else (None,) * len(begin)
     if not len(begin) == len(end) == len(steps):
         raise ArgumentError(f"begin {begin}, end {end} and step {step} differ in length")

@@ -1,10 +1,13 @@
-"""Arithmetic and comparison of arrays: what Python's operators do, and MXNet's functions of the same meaning."""
+"""Arithmetic and comparison of arrays: what Python's operators do, and MXNet's functions of the same meaning.
+
+Source: MXNet 1.9.1's functions of these names.
+"""
 
 from __future__ import annotations
 
 import operator
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -15,8 +18,11 @@ from ..ops import get
 from ..ops.dtypes import name_of
 from .convert import is_number, tensor_of
 from .execution import execute
-from .handle import Handle
+from .handle import Handle, Operand
 from .plan import Plan, plan_for
+
+if TYPE_CHECKING:
+    from ..types import Number
 
 __all__ = [
     "Binary",
@@ -40,7 +46,7 @@ __all__ = [
     "true_divide",
 ]
 
-Method = Callable[[Handle, Any], Any]
+Method = Callable[[Handle, Operand], Any]
 
 
 class Binary:
@@ -71,7 +77,7 @@ class Binary:
     def _right(self, scalar: str) -> Callable[..., Any]:
         plan: Plan | None = None
 
-        def right(lhs: Handle, rhs: Any, out: Handle | None = None) -> Any:
+        def right(lhs: Handle, rhs: Operand, out: Handle | None = None) -> Any:
             nonlocal plan
             if isinstance(rhs, Handle):
                 if plan is None:  # the first time
@@ -84,7 +90,7 @@ class Binary:
         return right
 
     def _left(self, scalar: str) -> Method:
-        def left(rhs: Handle, lhs: Any) -> Any:
+        def left(rhs: Handle, lhs: Operand) -> Any:
             if is_number(lhs):
                 return execute(_scalar_plan(scalar, lhs), (rhs,))
             return self.right(_beside(rhs, lhs), rhs) if isinstance(lhs, np.ndarray) else NotImplemented
@@ -92,7 +98,7 @@ class Binary:
         return left
 
     def _within(self, right: Callable[..., Any], inplace: Callable[..., torch.Tensor] | None) -> Method:
-        def within(lhs: Handle, rhs: Any) -> Any:
+        def within(lhs: Handle, rhs: Operand) -> Any:
             if inplace is not None and not mode.is_recording() and lhs.raw.is_floating_point():
                 value = _direct(lhs.raw, rhs)
                 if value is not None:
@@ -102,11 +108,16 @@ class Binary:
 
         return within
 
-    def compared(self) -> Method:
+    def compared(self) -> Callable[[Handle, Any], Any]:
         """Return `right` for a comparison: unlike arithmetic, Python would answer what is unknown with False."""
         right = self.right
 
         def compare(lhs: Handle, rhs: Any) -> Any:
+            """Compare an array with what stands on its right.
+
+            Raises:
+                DTypeError: that is neither a number nor an array.
+            """
             result = right(lhs, rhs)
             if result is NotImplemented and rhs is not None:
                 raise DTypeError(
@@ -116,7 +127,7 @@ class Binary:
 
         return compare
 
-    def function(self, lhs: Any, rhs: Any) -> Any:
+    def function(self, lhs: Operand, rhs: Operand) -> Any:
         """Run on any mixture of arrays and numbers.
 
         Raises:
@@ -135,17 +146,17 @@ class Binary:
         return result
 
 
-def _scalar_plan(name: str, number: Any) -> Plan:
+def _scalar_plan(name: str, number: Number) -> Plan:
     return plan_for(get(name), {"scalar": number.item() if isinstance(number, np.generic) else number}, 1)
 
 
-def _beside(array: Handle, values: Any) -> Handle:
+def _beside(array: Handle, values: np.ndarray[Any, Any]) -> Handle:
     """Return a NumPy array as one of the other operand's type and context."""
     dtype = array.raw.dtype
     return Handle(tensor_of(values, dtype, name_of(dtype), array.raw.device), array.context)
 
 
-def _direct(tensor: torch.Tensor, other: Any) -> Any:
+def _direct(tensor: torch.Tensor, other: Operand) -> Any:
     """Return what torch may write into `tensor` without a detour, or None.
 
     Two arrays that overlap in part need the detour.
@@ -185,22 +196,22 @@ OR = Binary("broadcast_logical_or", "_logical_or_scalar", lambda x, y: int(bool(
 XOR = Binary("broadcast_logical_xor", "_logical_xor_scalar", lambda x, y: int(bool(x) != bool(y)))
 
 
-def add(lhs: Any, rhs: Any) -> Any:
+def add(lhs: Operand, rhs: Operand) -> Any:
     """Return lhs + rhs; either may be an array or a number."""
     return ADD.function(lhs, rhs)
 
 
-def subtract(lhs: Any, rhs: Any) -> Any:
+def subtract(lhs: Operand, rhs: Operand) -> Any:
     """Return lhs - rhs; either may be an array or a number."""
     return SUB.function(lhs, rhs)
 
 
-def multiply(lhs: Any, rhs: Any) -> Any:
+def multiply(lhs: Operand, rhs: Operand) -> Any:
     """Return lhs * rhs; either may be an array or a number."""
     return MUL.function(lhs, rhs)
 
 
-def divide(lhs: Any, rhs: Any) -> Any:
+def divide(lhs: Operand, rhs: Operand) -> Any:
     """Return lhs / rhs, cut towards 0 for integer arrays; either may be an array or a number."""
     return DIV.function(lhs, rhs)
 
@@ -208,66 +219,66 @@ def divide(lhs: Any, rhs: Any) -> Any:
 true_divide = divide
 
 
-def modulo(lhs: Any, rhs: Any) -> Any:
+def modulo(lhs: Operand, rhs: Operand) -> Any:
     """Return the remainder of lhs / rhs, with the sign of rhs; either may be an array or a number."""
     return MOD.function(lhs, rhs)
 
 
-def power(base: Any, exp: Any) -> Any:
+def power(base: Operand, exp: Operand) -> Any:
     """Return base to the power of exp; either may be an array or a number."""
     return POW.function(base, exp)
 
 
-def maximum(lhs: Any, rhs: Any) -> Any:
+def maximum(lhs: Operand, rhs: Operand) -> Any:
     """Return the greater of lhs and rhs, element by element; either may be an array or a number."""
     return MAX.function(lhs, rhs)
 
 
-def minimum(lhs: Any, rhs: Any) -> Any:
+def minimum(lhs: Operand, rhs: Operand) -> Any:
     """Return the smaller of lhs and rhs, element by element; either may be an array or a number."""
     return MIN.function(lhs, rhs)
 
 
-def equal(lhs: Any, rhs: Any) -> Any:
+def equal(lhs: Operand, rhs: Operand) -> Any:
     """Return 1 where lhs == rhs, else 0, in the arrays' type."""
     return EQ.function(lhs, rhs)
 
 
-def not_equal(lhs: Any, rhs: Any) -> Any:
+def not_equal(lhs: Operand, rhs: Operand) -> Any:
     """Return 1 where lhs != rhs, else 0, in the arrays' type."""
     return NE.function(lhs, rhs)
 
 
-def greater(lhs: Any, rhs: Any) -> Any:
+def greater(lhs: Operand, rhs: Operand) -> Any:
     """Return 1 where lhs > rhs, else 0, in the arrays' type."""
     return GT.function(lhs, rhs)
 
 
-def greater_equal(lhs: Any, rhs: Any) -> Any:
+def greater_equal(lhs: Operand, rhs: Operand) -> Any:
     """Return 1 where lhs >= rhs, else 0, in the arrays' type."""
     return GE.function(lhs, rhs)
 
 
-def lesser(lhs: Any, rhs: Any) -> Any:
+def lesser(lhs: Operand, rhs: Operand) -> Any:
     """Return 1 where lhs < rhs, else 0, in the arrays' type."""
     return LT.function(lhs, rhs)
 
 
-def lesser_equal(lhs: Any, rhs: Any) -> Any:
+def lesser_equal(lhs: Operand, rhs: Operand) -> Any:
     """Return 1 where lhs <= rhs, else 0, in the arrays' type."""
     return LE.function(lhs, rhs)
 
 
-def logical_and(lhs: Any, rhs: Any) -> Any:
+def logical_and(lhs: Operand, rhs: Operand) -> Any:
     """Return 1 where neither lhs nor rhs is 0, else 0, in the arrays' type."""
     return AND.function(lhs, rhs)
 
 
-def logical_or(lhs: Any, rhs: Any) -> Any:
+def logical_or(lhs: Operand, rhs: Operand) -> Any:
     """Return 1 where lhs or rhs is not 0, else 0, in the arrays' type."""
     return OR.function(lhs, rhs)
 
 
-def logical_xor(lhs: Any, rhs: Any) -> Any:
+def logical_xor(lhs: Operand, rhs: Operand) -> Any:
     """Return 1 where exactly one of lhs and rhs is not 0, else 0, in the arrays' type."""
     return XOR.function(lhs, rhs)

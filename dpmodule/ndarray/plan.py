@@ -39,6 +39,9 @@ class Plan:
             inputs.
         states: auxiliary states with new values: number among these, and position among the inputs.
         visible: number of outputs.
+
+    Raises:
+        OpError: an attribute does not fit its declaration, or says another number of inputs than are given.
     """
 
     __slots__ = (
@@ -91,7 +94,7 @@ class Plan:
 _plans: dict[tuple[Any, ...], Plan] = {}
 
 
-def can_be_key(value: Any) -> bool:
+def can_be_key(value: object) -> bool:
     """Say whether equal values of a type mean equal attributes (0.0 and -0.0 do not)."""
     if isinstance(value, tuple):
         return all(type(v) is int or (type(v) is float and v != 0.0) for v in value)

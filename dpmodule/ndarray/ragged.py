@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 import torch
@@ -18,6 +18,11 @@ from .creation import array as dense_array
 from .handle import Handle
 from .invoke import as_context
 from .ndarray import NDArray
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    from ..types import ArrayLike, ContextLike, DTypeLike, IndexLike
 
 __all__ = ["RaggedNDArray", "numbers_of", "ragged_array"]
 
@@ -108,6 +113,11 @@ class RaggedNDArray(NDArray):
         self._refuse("dense form")
 
     def _refuse(self, name: str) -> NoReturn:
+        """Say what ragged arrays do not have.
+
+        Raises:
+            ArgumentError: always.
+        """
         raise ArgumentError(
             f"a ragged array has no {name}; use .values, .padded() or a row, or make dense rows with sequence_pool"
         )
@@ -154,7 +164,7 @@ class RaggedNDArray(NDArray):
     def __len__(self) -> int:
         return self._record.shape[0]
 
-    def __getitem__(self, key: Any) -> NDArray:
+    def __getitem__(self, key: IndexLike) -> NDArray:
         """Return one row by its number, as a dense array, or a slice of rows without step, as a ragged one.
 
         Memory is shared.
@@ -174,7 +184,7 @@ class RaggedNDArray(NDArray):
         begin, end, _ = key.indices(rows)
         return RaggedNDArray.of_record(self._record.range(begin, max(begin, end)), self.context)
 
-    def __setitem__(self, key: Any, value: Any) -> None:
+    def __setitem__(self, key: IndexLike, value: Handle | ArrayLike) -> None:
         """Write all rows: ``array[:] = other``, a ragged array of this shape, whose rows may have other lengths.
 
         Raises:
@@ -264,7 +274,7 @@ class RaggedNDArray(NDArray):
         """Return an array over the same elements that is in no graph."""
         return RaggedNDArray.of_record(self._record.detach(), self.context)
 
-    def copyto(self, other: Any) -> Any:
+    def copyto(self, other: Handle | ContextLike) -> Any:
         """Copy into another ragged array of this shape, or into a new one in another context.
 
         Returns:
@@ -287,12 +297,12 @@ class RaggedNDArray(NDArray):
         other.take_over(moved.replaced(moved.values.to(own.dtype, copy=True)))
         return other
 
-    def as_in_context(self, context: Any) -> RaggedNDArray:
+    def as_in_context(self, context: ContextLike) -> RaggedNDArray:
         """Return this array itself if it is in a context, else a copy there."""
         where = as_context(context)
         return self if where == self.context else self.copyto(where)
 
-    def astype(self, dtype: Any, copy: bool = True) -> RaggedNDArray:
+    def astype(self, dtype: DTypeLike, copy: bool = True) -> RaggedNDArray:
         """Return a copy of another type; this array itself if `copy` is False and the type is the same."""
         wanted = dtype_pair(dtype)[1]
         if not copy and wanted == self._record.dtype:
@@ -328,7 +338,7 @@ class RaggedNDArray(NDArray):
         """Refuse: rows of different lengths are no NumPy array."""
         self._refuse("asnumpy()")
 
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
+    def __array__(self, dtype: npt.DTypeLike | None = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
         """Refuse: rows of different lengths are no NumPy array."""
         self._refuse("form for NumPy")
 
@@ -376,7 +386,10 @@ def _unpickle(
 
 
 def ragged_array(
-    values: Any, offsets: Any = None, ctx: Context | None = None, dtype: Any = None
+    values: ArrayLike,
+    offsets: ArrayLike | None = None,
+    ctx: ContextLike | None = None,
+    dtype: DTypeLike = None,
 ) -> RaggedNDArray:
     """Make a ragged array of values and offsets, or of a list of rows.
 
@@ -405,7 +418,7 @@ def ragged_array(
     return RaggedNDArray(tensor, starts, where)
 
 
-def _tensor(values: Any, ctx: Context, dtype: Any) -> Tensor:
+def _tensor(values: ArrayLike, ctx: Context, dtype: DTypeLike) -> Tensor:
     """Return values as a tensor on a context's device, sharing memory where it can be shared."""
     if isinstance(values, NDArray):
         tensor = values.raw
@@ -417,14 +430,14 @@ def _tensor(values: Any, ctx: Context, dtype: Any) -> Tensor:
     return tensor.to(ctx.torch_device, wanted)
 
 
-def _kept_type(values: Any) -> Any:
+def _kept_type(values: ArrayLike) -> Any:
     """Return the type of NumPy's array, int64 for whole numbers of Python's, None for others."""
     if isinstance(values, np.ndarray):
         return values.dtype
     return np.int64 if np.size(values) and np.asarray(values).dtype.kind in "iub" else None
 
 
-def _joined(rows: Any, ctx: Context, dtype: Any) -> tuple[Tensor, Tensor]:
+def _joined(rows: ArrayLike, ctx: Context, dtype: DTypeLike) -> tuple[Tensor, Tensor]:
     """Return the values and offsets of a list of rows.
 
     Raises:
@@ -444,7 +457,7 @@ def _joined(rows: Any, ctx: Context, dtype: Any) -> tuple[Tensor, Tensor]:
     return torch.cat(full) if full else found[0].new_zeros(0), lengths.cumsum(0)
 
 
-def _offsets(offsets: Any, values: Tensor) -> Tensor:
+def _offsets(offsets: ArrayLike, values: Tensor) -> Tensor:
     """Return checked offsets as int64 on the values' device.
 
     Raises:

@@ -2,19 +2,24 @@
 
 Parameters are numbers, or arrays with one set of parameters per element; then `shape` is what each set draws.
 The generator of the context is used, which `mx.random.seed` seeds.
+
+Source: MXNet 1.9.1 `ndarray.random`.
 """
 
 from __future__ import annotations
 
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from .. import later
 from ..base import ArgumentError
-from ..context import Context
 from .convert import is_number
 from .faces import face, face_of, names_in
-from .handle import Handle
+from .handle import Handle, Out
+
+if TYPE_CHECKING:
+    from ..types import ContextLike, DTypeLike, Number, ShapeLike
+    from .ndarray import NDArray
 
 __all__ = [
     "exponential",
@@ -29,6 +34,9 @@ __all__ = [
     "shuffle",
     "uniform",
 ]
+
+Param: TypeAlias = "NDArray | Number"
+"""A parameter of a distribution."""
 
 
 def _draw(name: str, params: dict[str, Any], samples: tuple[str, ...], options: dict[str, Any]) -> Any:
@@ -55,17 +63,19 @@ def _draw(name: str, params: dict[str, Any], samples: tuple[str, ...], options: 
     raise ArgumentError(f"random.{name} takes numbers or NDArrays, all of one kind; {kinds}")
 
 
-def _options(shape: Any, dtype: Any, ctx: Any, out: Any, extra: dict[str, Any]) -> dict[str, Any]:
+def _options(
+    shape: ShapeLike | None, dtype: DTypeLike, ctx: ContextLike | None, out: Out, extra: dict[str, Any]
+) -> dict[str, Any]:
     return {"shape": shape, "dtype": dtype, "ctx": ctx, "out": out, **extra}
 
 
 def uniform(
-    low: Any = 0,
-    high: Any = 1,
-    shape: Any = None,
-    dtype: Any = None,
-    ctx: Context | None = None,
-    out: Any = None,
+    low: Param = 0,
+    high: Param = 1,
+    shape: ShapeLike | None = None,
+    dtype: DTypeLike = None,
+    ctx: ContextLike | None = None,
+    out: Out = None,
     **kwargs: Any,
 ) -> Any:
     """Draw from the uniform distribution over [low, high).
@@ -85,12 +95,12 @@ def uniform(
 
 
 def normal(
-    loc: Any = 0,
-    scale: Any = 1,
-    shape: Any = None,
-    dtype: Any = None,
-    ctx: Context | None = None,
-    out: Any = None,
+    loc: Param = 0,
+    scale: Param = 1,
+    shape: ShapeLike | None = None,
+    dtype: DTypeLike = None,
+    ctx: ContextLike | None = None,
+    out: Out = None,
     **kwargs: Any,
 ) -> Any:
     """Draw from the normal distribution of mean `loc` and deviation `scale`; the rest as in `uniform`."""
@@ -101,11 +111,11 @@ def normal(
 
 def randn(
     *shape: int,
-    loc: Any = 0,
-    scale: Any = 1,
-    dtype: Any = None,
-    ctx: Context | None = None,
-    out: Any = None,
+    loc: Param = 0,
+    scale: Param = 1,
+    dtype: DTypeLike = None,
+    ctx: ContextLike | None = None,
+    out: Out = None,
     **kwargs: Any,
 ) -> Any:
     """Draw from the normal distribution, the shape given length by length; the rest as in `normal`."""
@@ -113,11 +123,11 @@ def randn(
 
 
 def poisson(
-    lam: Any = 1,
-    shape: Any = None,
-    dtype: Any = None,
-    ctx: Context | None = None,
-    out: Any = None,
+    lam: Param = 1,
+    shape: ShapeLike | None = None,
+    dtype: DTypeLike = None,
+    ctx: ContextLike | None = None,
+    out: Out = None,
     **kwargs: Any,
 ) -> Any:
     """Draw from the Poisson distribution of mean `lam`; the rest as in `uniform`."""
@@ -125,26 +135,30 @@ def poisson(
 
 
 def exponential(
-    scale: Any = 1,
-    shape: Any = None,
-    dtype: Any = None,
-    ctx: Context | None = None,
-    out: Any = None,
+    scale: Param = 1,
+    shape: ShapeLike | None = None,
+    dtype: DTypeLike = None,
+    ctx: ContextLike | None = None,
+    out: Out = None,
     **kwargs: Any,
 ) -> Any:
-    """Draw from the exponential distribution of mean `scale`; the rest as in `uniform`."""
+    """Draw from the exponential distribution of mean `scale`; the rest as in `uniform`.
+
+    Raises:
+        ArgumentError: `scale` is 0 or less, or neither a number nor an array.
+    """
     if is_number(scale) and scale <= 0:
         raise ArgumentError(f"random.exponential: scale is {scale}, expected more than 0")
     return _draw("exponential", {"lam": 1.0 / scale}, ("lam",), _options(shape, dtype, ctx, out, kwargs))
 
 
 def gamma(
-    alpha: Any = 1,
-    beta: Any = 1,
-    shape: Any = None,
-    dtype: Any = None,
-    ctx: Context | None = None,
-    out: Any = None,
+    alpha: Param = 1,
+    beta: Param = 1,
+    shape: ShapeLike | None = None,
+    dtype: DTypeLike = None,
+    ctx: ContextLike | None = None,
+    out: Out = None,
     **kwargs: Any,
 ) -> Any:
     """Draw from the gamma distribution of shape `alpha` and scale `beta`; the rest as in `uniform`."""
@@ -154,12 +168,12 @@ def gamma(
 
 
 def negative_binomial(
-    k: Any = 1,
-    p: Any = 1,
-    shape: Any = None,
-    dtype: Any = None,
-    ctx: Context | None = None,
-    out: Any = None,
+    k: Param = 1,
+    p: Param = 1,
+    shape: ShapeLike | None = None,
+    dtype: DTypeLike = None,
+    ctx: ContextLike | None = None,
+    out: Out = None,
     **kwargs: Any,
 ) -> Any:
     """Draw how many successes come before the `k`-th failure of chance `p`; the rest as in `uniform`."""
@@ -167,12 +181,12 @@ def negative_binomial(
 
 
 def generalized_negative_binomial(
-    mu: Any = 1,
-    alpha: Any = 1,
-    shape: Any = None,
-    dtype: Any = None,
-    ctx: Context | None = None,
-    out: Any = None,
+    mu: Param = 1,
+    alpha: Param = 1,
+    shape: ShapeLike | None = None,
+    dtype: DTypeLike = None,
+    ctx: ContextLike | None = None,
+    out: Out = None,
     **kwargs: Any,
 ) -> Any:
     """Draw from the negative binomial distribution by mean and dispersion; the rest as in `uniform`."""
@@ -183,10 +197,10 @@ def generalized_negative_binomial(
 def randint(
     low: int,
     high: int,
-    shape: Any = None,
-    dtype: Any = None,
-    ctx: Context | None = None,
-    out: Any = None,
+    shape: ShapeLike | None = None,
+    dtype: DTypeLike = None,
+    ctx: ContextLike | None = None,
+    out: Out = None,
     **kwargs: Any,
 ) -> Any:
     """Draw integers from [low, high); int32 unless `dtype` is "int64"; the rest as in `uniform`."""
@@ -194,7 +208,12 @@ def randint(
 
 
 def multinomial(
-    data: Any, shape: Any = None, get_prob: bool = False, out: Any = None, dtype: Any = "int32", **kwargs: Any
+    data: NDArray,
+    shape: ShapeLike | None = None,
+    get_prob: bool = False,
+    out: Out = None,
+    dtype: DTypeLike = "int32",
+    **kwargs: Any,
 ) -> Any:
     """Draw class numbers by their probabilities.
 
@@ -211,7 +230,7 @@ def multinomial(
     return face("_sample_multinomial")(data, get_prob=get_prob, dtype=dtype, **given)
 
 
-def shuffle(data: Any, **kwargs: Any) -> Any:
+def shuffle(data: NDArray, **kwargs: Any) -> Any:
     """Return a copy with the rows in random order."""
     return face("_shuffle")(data, **kwargs)
 

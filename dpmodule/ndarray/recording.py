@@ -12,7 +12,7 @@ from ..ops.sparse import SparseCall, leaf_of, rule_of
 from ..ops.spec import Env
 from . import tape
 from .failures import targets_of
-from .handle import Handle, array_of
+from .handle import Handle, Out, array_of
 from .plan import Plan
 
 __all__ = ["arrays_of", "by_rule", "has_copies", "is_wanted", "states_of"]
@@ -20,7 +20,7 @@ __all__ = ["arrays_of", "by_rule", "has_copies", "is_wanted", "states_of"]
 Tensors = Sequence[torch.Tensor | None]
 
 
-def is_wanted(arrays: Sequence[Handle], out: Any) -> bool:
+def is_wanted(arrays: Sequence[Handle], out: Out) -> bool:
     """Say whether an input is in a graph, after checking that `out` may be written.
 
     Raises:
@@ -73,7 +73,7 @@ def states_of(
     return tape.States(states, taken(values), versions, lambda: taken(again()))
 
 
-def arrays_of(plan: Plan, results: list[torch.Tensor], node: tape.Node, ctx: Context, out: Any) -> Any:
+def arrays_of(plan: Plan, results: list[torch.Tensor], node: tape.Node, ctx: Context, out: Out) -> Any:
     """Return traced results as arrays, or write them to `out`.
 
     Args:

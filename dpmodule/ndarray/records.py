@@ -2,6 +2,8 @@
 
 The layouts are described in `serial`. No count is used before it is compared with the bytes that are left, so
 a damaged or hostile file costs no memory; what is wrong is reported with the byte it stands at.
+
+Source: the layouts of MXNet 0.8 to 1.9.1, see `serial`.
 """
 
 from __future__ import annotations
@@ -44,7 +46,11 @@ class _Reader:
         return FileFormatError(f"{self.name}: byte {self.at if at is None else at}{place}: {problem}")
 
     def need(self, count: int, what: str) -> None:
-        """Refuse if fewer than `count` bytes are left."""
+        """Refuse if fewer than `count` bytes are left.
+
+        Raises:
+            FileFormatError: they are.
+        """
         left = self.size - self.at
         if count > left:
             raise self.error(
@@ -52,6 +58,11 @@ class _Reader:
             )
 
     def take(self, count: int, what: str) -> bytes:
+        """Read some bytes.
+
+        Raises:
+            FileFormatError: there are fewer.
+        """
         self.need(count, what)
         data = self.file.read(count)
         if len(data) != count:
@@ -60,7 +71,11 @@ class _Reader:
         return data
 
     def fill(self, target: np.ndarray[Any, Any], what: str) -> None:
-        """Read straight into an array's memory."""
+        """Read straight into an array's memory.
+
+        Raises:
+            FileFormatError: the file ends before it is full.
+        """
         view = target.reshape(-1).view(np.uint8).data
         done = 0
         while done < len(view):
@@ -124,13 +139,22 @@ def read_one(data: bytes) -> torch.Tensor:
 
 
 def _dense_alone(values: torch.Tensor, indices: list[torch.Tensor], shape: tuple[int, ...]) -> torch.Tensor:
+    """Return the values of an array's record.
+
+    Raises:
+        DTypeError: it is of a sparse array.
+    """
     if indices:
         raise DTypeError("a sparse array where a dense one is expected")
     return values
 
 
 def _check_start(reader: _Reader) -> None:
-    """Check the first bytes, and say what the file is instead where that can be told."""
+    """Check the first bytes, and say what the file is instead where that can be told.
+
+    Raises:
+        FileFormatError: they are of another format.
+    """
     start = reader.take(min(reader.size, 16), "the header")
     if len(start) == 16 and int.from_bytes(start[:8], "little") == LIST_MAGIC:
         return
@@ -141,7 +165,11 @@ def _check_start(reader: _Reader) -> None:
 
 
 def _collect(reader: _Reader, names: list[str], arrays: list[Any]) -> list[Any] | dict[str, Any]:
-    """Return what was read as list or dict."""
+    """Return what was read as list or dict.
+
+    Raises:
+        FileFormatError: two arrays have one name.
+    """
     if not names:
         return arrays
     if len(set(names)) != len(names):
@@ -151,6 +179,11 @@ def _collect(reader: _Reader, names: list[str], arrays: list[Any]) -> list[Any] 
 
 
 def _read_names(reader: _Reader, count: int) -> list[str]:
+    """Read the arrays' names; none for a list.
+
+    Raises:
+        FileFormatError: there are not as many as arrays, or one is not UTF-8 text.
+    """
     given = reader.number("Q", "the number of names")
     if given not in (0, count):
         raise reader.error(f"{given} names for {count} arrays; the file is damaged", reader.at - 8)
@@ -167,7 +200,11 @@ def _read_names(reader: _Reader, count: int) -> list[str]:
 
 
 def _read_array(reader: _Reader) -> Any:
-    """Read one record of any layout."""
+    """Read one record of any layout.
+
+    Raises:
+        FileFormatError: there is none, or it is damaged.
+    """
     magic = reader.number("I", "an array's first number")
     if magic in (V2, V3):
         return _read_current(reader, magic)
@@ -181,7 +218,11 @@ def _read_array(reader: _Reader) -> Any:
 
 
 def _read_current(reader: _Reader, magic: int) -> Any:
-    """Read the rest of a V2 or V3 record."""
+    """Read the rest of a V2 or V3 record.
+
+    Raises:
+        FileFormatError: it is damaged.
+    """
     storage = reader.number("i", "the storage type")
     if storage in (_ROW_SPARSE, _CSR) and magic == V2:
         return _read_sparse(reader, storage)
@@ -199,7 +240,11 @@ def _nothing(reader: _Reader) -> Any:
 
 
 def _read_shape(reader: _Reader) -> tuple[int, ...] | None:
-    """Read a shape; None if even the number of axes is unknown (-1)."""
+    """Read a shape; None if even the number of axes is unknown (-1).
+
+    Raises:
+        FileFormatError: it is impossible.
+    """
     axes = reader.number("i", "the number of axes")
     if axes == -1:
         return None
@@ -209,13 +254,22 @@ def _read_shape(reader: _Reader) -> tuple[int, ...] | None:
 
 
 def _checked(reader: _Reader, shape: tuple[int, ...]) -> tuple[int, ...]:
-    """Refuse a shape whose strides would not fit into 64 bits, though an axis of length 0 makes it empty."""
+    """Refuse a shape whose strides would not fit into 64 bits, though an axis of length 0 makes it empty.
+
+    Raises:
+        FileFormatError: it is one.
+    """
     if any(d < 0 for d in shape) or prod([d for d in shape if d]) >= 2**59:
         raise reader.error(f"shape {shape}, which ends here, is impossible; the file is damaged")
     return shape
 
 
 def _read_type(reader: _Reader) -> str:
+    """Read an element type.
+
+    Raises:
+        FileFormatError: its number stands for none.
+    """
     code = reader.number("i", "the type number")
     try:
         return dtype_from_code(code)
@@ -243,7 +297,11 @@ def _read_data(reader: _Reader, name: str, shape: tuple[int, ...]) -> torch.Tens
 
 
 def _read_sparse(reader: _Reader, storage: int) -> Any:
-    """Read the rest of a sparse record; an array that was never given a shape has none of it."""
+    """Read the rest of a sparse record; an array that was never given a shape has none of it.
+
+    Raises:
+        FileFormatError: it is damaged, or its parts do not fit each other.
+    """
     stored, shape = _read_shape(reader), _read_shape(reader)
     if not shape:
         return _nothing(reader)

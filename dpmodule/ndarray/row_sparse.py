@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -16,6 +16,9 @@ from .convert import dtype_pair, to_numpy
 from .handle import Handle
 from .ndarray import NDArray
 from .sparse_base import BaseSparseNDArray
+
+if TYPE_CHECKING:
+    from ..types import ArrayLike
 
 __all__ = ["RowSparseNDArray", "distinct", "row_numbers", "rows_of", "sum_rows"]
 
@@ -48,6 +51,8 @@ class RowSparseNDArray(BaseSparseNDArray):
                [0., 0.],
                [3., 4.],
                [0., 0.]], dtype=float32)
+
+    Source: MXNet 1.9.1 `RowSparseNDArray`.
     """
 
     __slots__ = ("_rows", "_tidy")
@@ -182,7 +187,7 @@ class RowSparseNDArray(BaseSparseNDArray):
         self.values = torch.full(self._shape, number, dtype=like.dtype, device=like.device)
         self._rows, self._tidy = torch.arange(self._shape[0], device=like.device), True
 
-    def retain(self, indices: Any) -> RowSparseNDArray:
+    def retain(self, indices: ArrayLike) -> RowSparseNDArray:
         """Return the array with only some rows stored.
 
         Args:
@@ -197,7 +202,7 @@ class RowSparseNDArray(BaseSparseNDArray):
             wanted = wanted[:0]
         return RowSparseNDArray(rows_of(self, wanted), wanted, self._shape, self.context, True)
 
-    def row_numbers(self, indices: Any) -> Tensor:
+    def row_numbers(self, indices: ArrayLike) -> Tensor:
         """Return row numbers given by a user as ascending int64 without repetition, on this array's device.
 
         Raises:
@@ -223,7 +228,7 @@ def _unpickle(
     return RowSparseNDArray(found.to(device), torch.from_numpy(rows.copy()).to(device), shape, ctx)
 
 
-def row_numbers(indices: Any, count: int) -> Tensor:
+def row_numbers(indices: ArrayLike, count: int) -> Tensor:
     """Return row numbers given by a user as ascending int64 without repetition.
 
     Args:

@@ -76,6 +76,11 @@ def write(file: IO[bytes], arrays: Mapping[str, Handle], metadata: Mapping[str, 
 
 
 def _check(name: str, array: Handle) -> None:
+    """Check that the format has room for an array and its name.
+
+    Raises:
+        ArgumentError: it has not.
+    """
     if name == METADATA:
         raise ArgumentError(f"safetensors has no array {METADATA!r}: that is where texts stand; rename it")
     try:
@@ -134,7 +139,11 @@ def read_bytes(data: bytes | bytearray | memoryview, name: str) -> dict[str, NDA
 
 @contextmanager
 def _opened(path: str) -> Iterator[IO[bytes]]:
-    """Open a file for reading, as the last valid save left it; errors name it."""
+    """Open a file for reading, as the last valid save left it; errors name it.
+
+    Raises:
+        FileError: it cannot be opened or read.
+    """
     settle(path)
     try:
         with open(path, "rb", buffering=0) as file:
@@ -153,7 +162,11 @@ def _header(file: IO[bytes], size: int, path: str) -> Header:
 
 
 def _content(file: IO[bytes], size: int, path: str) -> Any:
-    """Return the whole file, in memory that may be written to."""
+    """Return the whole file, in memory that may be written to.
+
+    Raises:
+        FileFormatError: the file shrank meanwhile.
+    """
     if size >= _MAPPED_BYTES and os.name == "posix":
         try:
             return mmap.mmap(file.fileno(), size, access=mmap.ACCESS_COPY)
@@ -166,6 +179,11 @@ def _content(file: IO[bytes], size: int, path: str) -> Any:
 
 
 def _fill(file: IO[bytes], target: bytearray, path: str) -> None:
+    """Read from a file until some memory is full.
+
+    Raises:
+        FileFormatError: the file ends before.
+    """
     view, done = memoryview(target), 0
     while done < len(view):
         got = file.readinto(view[done:])  # type: ignore[attr-defined]
@@ -178,11 +196,11 @@ def _shrank(path: str) -> FileFormatError:
     return FileFormatError(f"{path}: ends early; the file shrank while it was read")
 
 
-def _arrays(header: Header, content: Any) -> dict[str, NDArray]:
+def _arrays(header: Header, content: bytes | bytearray | memoryview | mmap.mmap) -> dict[str, NDArray]:
     return {entry.name: NDArray(_tensor(entry, header.end, content), cpu(0)) for entry in header.entries}
 
 
-def _tensor(entry: Entry, data: int, content: Any) -> torch.Tensor:
+def _tensor(entry: Entry, data: int, content: bytes | bytearray | memoryview | mmap.mmap) -> torch.Tensor:
     """Return a tensor over its part of the file's bytes.
 
     Args:

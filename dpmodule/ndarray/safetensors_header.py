@@ -146,7 +146,11 @@ def read_header(text: bytes, size: int, name: str) -> Header:
 
 
 def _parsed(text: bytes, name: str) -> dict[str, Any]:
-    """Return the JSON of a header."""
+    """Return the JSON of a header.
+
+    Raises:
+        FileFormatError: it is no JSON, or a name stands there twice.
+    """
     where = f"{name}: byte {LENGTH_BYTES} (the header)"
     try:
         if text[:1] != b"{":
@@ -162,7 +166,11 @@ def _parsed(text: bytes, name: str) -> dict[str, Any]:
 
 
 def _once(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
-    """Return the dict of a JSON object whose keys are all different."""
+    """Return the dict of a JSON object whose keys are all different.
+
+    Raises:
+        _TwiceError: they are not.
+    """
     found = dict(pairs)
     if len(found) != len(pairs):
         twice = [key for key, times in Counter(key for key, _ in pairs).items() if times > 1]
@@ -171,10 +179,15 @@ def _once(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _refused(text: str) -> NoReturn:
+    """Refuse numbers that JSON does not have: NaN and the infinities.
+
+    Raises:
+        ValueError: always.
+    """
     raise ValueError(f"there is no number {text}")
 
 
-def _metadata(found: Any, problems: list[str]) -> dict[str, str]:
+def _metadata(found: object, problems: list[str]) -> dict[str, str]:
     if found is None:
         return {}
     if not isinstance(found, dict):
@@ -194,12 +207,13 @@ def _entry(name: str, value: Any, problems: list[str]) -> Entry | None:
     return Entry(name, DTYPES[value["dtype"]], tuple(value["shape"]), *value["data_offsets"])
 
 
-def _problem(value: Any) -> str:
+def _problem(value: object) -> str:
     """Say what is wrong with the entry of an array, "" if nothing is."""
-    missing = {"dtype", "shape", "data_offsets"} - set(value if isinstance(value, dict) else ())
+    entry = value if isinstance(value, dict) else {}
+    missing = {"dtype", "shape", "data_offsets"} - set(entry)
     if missing:
         return f"has no {', '.join(sorted(missing))}"
-    dtype, shape, offsets = value["dtype"], value["shape"], value["data_offsets"]
+    dtype, shape, offsets = entry["dtype"], entry["shape"], entry["data_offsets"]
     if not isinstance(dtype, str) or dtype not in DTYPES:
         return f"its dtype is {_shown(dtype)}, expected one of {', '.join(DTYPES)}"
     if not _are_counts(shape) or len(shape) > _MOST_AXES or prod([n for n in shape if n]) >= _MOST_ELEMENTS:
@@ -212,12 +226,12 @@ def _problem(value: Any) -> str:
     return ""
 
 
-def _shown(value: Any) -> str:
+def _shown(value: object) -> str:
     text = repr(value)
     return text if len(text) <= 80 else f"{text[:80]}..."
 
 
-def _are_counts(value: Any) -> bool:
+def _are_counts(value: object) -> bool:
     return isinstance(value, list) and all(type(each) is int and each >= 0 for each in value)
 
 

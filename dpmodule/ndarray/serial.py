@@ -65,7 +65,7 @@ _CPU = struct.pack("<ii", 1, 0)
 """The device in every record: files do not depend on the machine that wrote them."""
 
 
-def save(fname: str | os.PathLike[str], data: Any) -> None:
+def save(fname: str | os.PathLike[str], data: Handle | Sequence[Any] | Mapping[str, Any]) -> None:
     """Save arrays, replacing the file in one step.
 
     A file that ends in ``.safetensors`` gets that format, which holds dense arrays by name; every other one MXNet's,
@@ -101,14 +101,19 @@ def save(fname: str | os.PathLike[str], data: Any) -> None:
         write_atomically(fname, lambda file: safetensors.write(file, named))
 
 
-def write(file: IO[bytes], data: Any) -> None:
+def write(file: IO[bytes], data: Handle | Sequence[Any] | Mapping[str, Any]) -> None:
     """Write arrays in MXNet's format to an open file; arguments as in `save`."""
     names, arrays = _entries(data)
     _write(file, names, arrays)
 
 
-def _entries(data: Any) -> tuple[list[str], list[Handle]]:
-    """Return names (none for a list) and arrays."""
+def _entries(data: Handle | Sequence[Any] | Mapping[str, Any]) -> tuple[list[str], list[Handle]]:
+    """Return names (none for a list) and arrays.
+
+    Raises:
+        ArgumentError: it is neither an array nor a list or dict, or one of the arrays is ragged.
+        DTypeError: an entry is no NDArray, or a name no string.
+    """
     if isinstance(data, Handle):
         data = [data]
     if isinstance(data, Mapping):
@@ -239,7 +244,12 @@ def _is_safetensors(head: bytes, path: str) -> bool:
 
 
 def load_frombuffer(buf: bytes | bytearray | memoryview) -> Arrays:
-    """Load arrays from the bytes of a file; otherwise like `load`."""
+    """Load arrays from the bytes of a file; otherwise like `load`.
+
+    Raises:
+        DTypeError: `buf` is not bytes.
+        FileFormatError: as in `load`.
+    """
     if not isinstance(buf, (bytes, bytearray, memoryview)):
         raise DTypeError(f"load_frombuffer takes bytes, got {type(buf).__name__}")
     view = memoryview(buf).cast("B")

@@ -1,9 +1,12 @@
-"""Shapes that the methods of arrays come to, checked."""
+"""Shapes that the methods of arrays come to, checked.
+
+Source: MXNet 1.9.1 `NDArray.reshape`, `split_v2`, `broadcast_to` and `squeeze`.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING
 
 import torch
 
@@ -11,6 +14,9 @@ from ..base import ArgumentError, ShapeError
 from ..ops.array.codes import resolve
 from ..ops.shapes import prod
 from .convert import integers, wanted_shape
+
+if TYPE_CHECKING:
+    from ..types import ShapeLike
 
 __all__ = ["bounds", "broadcast", "slicer", "squeezed", "target"]
 
@@ -25,8 +31,12 @@ def slicer(axis: int, begin: int, length: int, squeeze: bool) -> Callable[[torch
     return cut
 
 
-def target(dims: tuple[int, ...], wanted: Any, reverse: bool) -> tuple[int, ...]:
-    """Return the shape that `reshape` was asked for."""
+def target(dims: tuple[int, ...], wanted: ShapeLike, reverse: bool) -> tuple[int, ...]:
+    """Return the shape that `reshape` was asked for.
+
+    Raises:
+        ShapeError: that is none, or of another number of elements.
+    """
     try:
         codes = integers(wanted)
     except TypeError:
@@ -38,7 +48,12 @@ def target(dims: tuple[int, ...], wanted: Any, reverse: bool) -> tuple[int, ...]
 
 
 def bounds(length: int, given: int | tuple[int, ...]) -> list[int]:
-    """Return where `split_v2` cuts an axis, its ends included."""
+    """Return where `split_v2` cuts an axis, its ends included.
+
+    Raises:
+        ArgumentError: `given` is neither a number nor a tuple.
+        ShapeError: the axis cannot be cut into that many equal parts.
+    """
     if isinstance(given, int):
         if given < 1 or length % given:
             raise ShapeError(f"an axis of length {length} cannot be cut into {given} equal parts")
@@ -48,7 +63,7 @@ def bounds(length: int, given: int | tuple[int, ...]) -> list[int]:
     raise ArgumentError(f"indices_or_sections is {given!r}, expected an integer or a tuple")
 
 
-def broadcast(dims: tuple[int, ...], wanted: Any) -> tuple[int, ...]:
+def broadcast(dims: tuple[int, ...], wanted: ShapeLike) -> tuple[int, ...]:
     """Return the shape that `broadcast_to` was asked for.
 
     Raises:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Sequence
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn, cast
 
 import numpy as np
 import torch
@@ -14,11 +14,16 @@ from ..context import Context
 from ..ops.dtypes import name_of
 from ..ops.shapes import prod
 from .convert import dtype_pair, is_number, tensor_of, to_numpy
-from .handle import Handle
+from .handle import Handle, Operand
 from .invoke import as_context
 from .ndarray import NDArray, converted
 from .operators import ADD, DIV, MUL, SUB
 from .sparse_operators import alike
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    from ..types import ArrayLike, ContextLike, DTypeLike, IndexLike
 
 __all__ = ["BaseSparseNDArray"]
 
@@ -33,6 +38,8 @@ class BaseSparseNDArray(NDArray):
 
     Attributes:
         values: the stored elements; library code only, others take `data`.
+
+    Source: MXNet 1.9.1 `BaseSparseNDArray`.
     """
 
     __slots__ = ("_shape", "values")
@@ -157,7 +164,7 @@ class BaseSparseNDArray(NDArray):
         """Return an array over the same stored elements that is in no graph."""
         return self.replaced(self.values)
 
-    def copyto(self, other: Any) -> Any:
+    def copyto(self, other: Handle | ContextLike) -> Any:
         """Copy into another array, dense or of this storage type, or into a new one in another context.
 
         Args:
@@ -190,7 +197,7 @@ class BaseSparseNDArray(NDArray):
             other.overwrite(self.dense())
         return other
 
-    def astype(self, dtype: Any, copy: bool = True) -> BaseSparseNDArray:
+    def astype(self, dtype: DTypeLike, copy: bool = True) -> BaseSparseNDArray:
         """Return a copy of another type; this array itself if `copy` is False and the type is the same."""
         wanted = dtype_pair(dtype)[1]
         if not copy and wanted == self.values.dtype:
@@ -220,8 +227,12 @@ class BaseSparseNDArray(NDArray):
         """Return all elements as a dense NumPy array."""
         return to_numpy(self.dense())
 
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
-        """Return all elements as a dense NumPy array, which is always a copy."""
+    def __array__(self, dtype: npt.DTypeLike | None = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
+        """Return all elements as a dense NumPy array, which is always a copy.
+
+        Raises:
+            ValueError: `copy` is False.
+        """
         if copy is False:
             raise ValueError(f"a {self.stype} array cannot be given to NumPy without a copy")
         array = self.asnumpy()
@@ -235,12 +246,17 @@ class BaseSparseNDArray(NDArray):
 
     # --- parts
 
-    def __getitem__(self, key: Any) -> NDArray:
+    def __getitem__(self, key: IndexLike) -> NDArray:
+        """Return the array itself for ``[:]``.
+
+        Raises:
+            ArgumentError: another key.
+        """
         if type(key) is slice and key == _ALL:
             return self
         raise ArgumentError(f"{type(self).__name__} only supports [:], got {key!r}; use tostype('default')")
 
-    def __setitem__(self, key: Any, value: Any) -> None:
+    def __setitem__(self, key: IndexLike, value: Handle | ArrayLike) -> None:
         """Write all elements: ``array[:] = value``.
 
         Args:
@@ -257,8 +273,9 @@ class BaseSparseNDArray(NDArray):
         if value is self:
             return
         if is_number(value):
-            self.fill(value)
+            self.fill(cast("float", value))
             return
+        source: Handle
         if isinstance(value, Handle):
             source = value
         elif isinstance(value, np.ndarray):
@@ -282,37 +299,37 @@ class BaseSparseNDArray(NDArray):
 
     # --- arithmetic
 
-    def __add__(self, other: Any) -> Any:
+    def __add__(self, other: Operand) -> Any:
         return alike("elemwise_add", ADD.right, self, other)
 
-    def __sub__(self, other: Any) -> Any:
+    def __sub__(self, other: Operand) -> Any:
         return alike("elemwise_sub", SUB.right, self, other)
 
-    def __mul__(self, other: Any) -> Any:
+    def __mul__(self, other: Operand) -> Any:
         return alike("elemwise_mul", MUL.right, self, other)
 
-    def __truediv__(self, other: Any) -> Any:
+    def __truediv__(self, other: Operand) -> Any:
         return alike("elemwise_div", DIV.right, self, other)
 
-    def __iadd__(self, other: Any) -> Any:
+    def __iadd__(self, other: Operand) -> Any:
         return self._become(self + other)
 
-    def __isub__(self, other: Any) -> Any:
+    def __isub__(self, other: Operand) -> Any:
         return self._become(self - other)
 
-    def __imul__(self, other: Any) -> Any:
+    def __imul__(self, other: Operand) -> Any:
         return self._become(self * other)
 
-    def __itruediv__(self, other: Any) -> Any:
+    def __itruediv__(self, other: Operand) -> Any:
         return self._become(self / other)
 
-    def __imod__(self, other: Any) -> Any:
+    def __imod__(self, other: Operand) -> Any:
         return self._become(self % other)
 
-    def __ipow__(self, other: Any) -> Any:
+    def __ipow__(self, other: Operand) -> Any:
         return self._become(self**other)
 
-    def _become(self, result: Any) -> Any:
+    def _become(self, result: object) -> Any:
         if isinstance(result, Handle):
             self[:] = result
             return self
@@ -321,6 +338,11 @@ class BaseSparseNDArray(NDArray):
     # --- what needs memory that can be shared
 
     def _refuse(self, name: str) -> NoReturn:
+        """Say what sparse arrays do not have.
+
+        Raises:
+            NotSupportedForSparseNDArray: always.
+        """
         raise NotSupportedForSparseNDArray(name)
 
     def _view(self, tensor: torch.Tensor) -> NoReturn:

@@ -1,9 +1,12 @@
-"""Making sparse arrays: from their parts, from other arrays, and empty ones."""
+"""Making sparse arrays: from their parts, from other arrays, and empty ones.
+
+Source: MXNet 1.9.1 `ndarray.sparse`.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -21,6 +24,11 @@ from .plan import plan_for
 from .row_sparse import RowSparseNDArray, distinct
 from .sparse_base import BaseSparseNDArray
 
+if TYPE_CHECKING:
+    from typing import TypeGuard
+
+    from ..types import ArrayLike, ContextLike, DTypeLike, ShapeLike
+
 __all__ = ["array", "cast_storage", "csr_matrix", "empty", "is_scipy", "row_sparse_array", "zeros"]
 
 _KINDS: dict[str, type[RowSparseNDArray] | type[CSRNDArray]] = {
@@ -29,12 +37,12 @@ _KINDS: dict[str, type[RowSparseNDArray] | type[CSRNDArray]] = {
 }
 
 
-def is_scipy(value: Any) -> bool:
+def is_scipy(value: object) -> TypeGuard[Any]:
     """Say whether `value` is a sparse matrix of SciPy, without importing SciPy."""
     return type(value).__module__.startswith("scipy.sparse") and hasattr(value, "tocsr")
 
 
-def _tensor(source: Any, dtype: Any, where: Context) -> torch.Tensor:
+def _tensor(source: Handle | ArrayLike, dtype: DTypeLike, where: Context) -> torch.Tensor:
     """Return values as a new tensor; without a dtype, arrays keep theirs and lists become float32."""
     if dtype is None and isinstance(source, (Handle, np.ndarray)):
         dtype = source.dtype
@@ -44,13 +52,18 @@ def _tensor(source: Any, dtype: Any, where: Context) -> torch.Tensor:
     return torch.from_numpy(host_array(source, name)).to(where.torch_device, wanted)
 
 
-def _check_shape(found: Sequence[int], wanted: Any) -> None:
+def _check_shape(found: Sequence[int], wanted: ShapeLike | None) -> None:
+    """Compare a shape with the one that was asked for, if any was.
+
+    Raises:
+        ShapeError: they differ.
+    """
     if wanted is not None and tuple(found) != wanted_shape(wanted):
         raise ShapeError(f"the values have shape {tuple(found)}, but shape is {wanted_shape(wanted)}")
 
 
 def row_sparse_array(
-    arg1: Any, shape: Any = None, ctx: Context | None = None, dtype: Any = None
+    arg1: ArrayLike, shape: ShapeLike | None = None, ctx: ContextLike | None = None, dtype: DTypeLike = None
 ) -> RowSparseNDArray:
     """Return a new row-sparse array.
 
@@ -88,7 +101,14 @@ def row_sparse_array(
     return RowSparseNDArray.from_dense(dense)
 
 
-def _row_sparse_of_parts(data: Any, indices: Any, shape: Any, where: Context, dtype: Any) -> RowSparseNDArray:
+def _row_sparse_of_parts(
+    data: ArrayLike, indices: ArrayLike, shape: ShapeLike | None, where: Context, dtype: DTypeLike
+) -> RowSparseNDArray:
+    """Make an array of its rows and their numbers.
+
+    Raises:
+        ShapeError: the shape cannot be told, or rows hold nothing.
+    """
     values, rows = _tensor(data, dtype, where), _tensor(indices, "int64", where)
     if shape is None:
         if not rows.numel():
@@ -102,7 +122,9 @@ def _row_sparse_of_parts(data: Any, indices: Any, shape: Any, where: Context, dt
     return RowSparseNDArray(values, rows, dims, where)
 
 
-def csr_matrix(arg1: Any, shape: Any = None, ctx: Context | None = None, dtype: Any = None) -> CSRNDArray:
+def csr_matrix(
+    arg1: ArrayLike, shape: ShapeLike | None = None, ctx: ContextLike | None = None, dtype: DTypeLike = None
+) -> CSRNDArray:
     """Return a new matrix in compressed sparse row form.
 
     Args:
@@ -133,8 +155,15 @@ def csr_matrix(arg1: Any, shape: Any = None, ctx: Context | None = None, dtype: 
     return CSRNDArray.from_dense(dense)
 
 
-def _csr_of_tuple(parts: tuple[Any, ...], shape: Any, where: Context, dtype: Any) -> CSRNDArray:
-    """Make a matrix of its definition, of coordinates, or of its shape."""
+def _csr_of_tuple(
+    parts: tuple[Any, ...], shape: ShapeLike | None, where: Context, dtype: DTypeLike
+) -> CSRNDArray:
+    """Make a matrix of its definition, of coordinates, or of its shape.
+
+    Raises:
+        ArgumentError: the tuple has neither 2 nor 3 parts.
+        ShapeError: the shape cannot be told, or is another one.
+    """
     if len(parts) == 3:
         data, indices, indptr = parts
         values = _tensor(data, dtype, where)
@@ -154,8 +183,13 @@ def _csr_of_tuple(parts: tuple[Any, ...], shape: Any, where: Context, dtype: Any
 
 
 def _csr_of_coordinates(
-    data: Any, coordinates: tuple[Any, ...], shape: Any, where: Context, dtype: Any
+    data: ArrayLike, coordinates: tuple[Any, ...], shape: ShapeLike | None, where: Context, dtype: DTypeLike
 ) -> CSRNDArray:
+    """Make a matrix of elements and their places; what stands in one place adds up.
+
+    Raises:
+        ShapeError: the shape cannot be told, or a place is outside.
+    """
     values = _tensor(data, dtype, where)
     row, column = (_tensor(numbers, "int64", where) for numbers in coordinates)
     if shape is None:
@@ -172,20 +206,22 @@ def _csr_of_coordinates(
     return CSRNDArray(total, places % max(width, 1), starts, (height, width), where)
 
 
-def _csr_of_scipy(matrix: Any, where: Context, dtype: Any) -> CSRNDArray:
+def _csr_of_scipy(matrix: Any, where: Context, dtype: DTypeLike) -> CSRNDArray:
     csr = matrix.tocsr(copy=True)
     csr.sum_duplicates()  # sorts too
     parts = (np.asarray(csr.data), np.asarray(csr.indices), np.asarray(csr.indptr))
     return _csr_of_tuple(parts, csr.shape, where, dtype)
 
 
-def _converted(source: BaseSparseNDArray, where: Context, dtype: Any) -> BaseSparseNDArray:
+def _converted(source: BaseSparseNDArray, where: Context, dtype: DTypeLike) -> BaseSparseNDArray:
     """Return a copy in a context and of a type; None keeps the type."""
     copied: BaseSparseNDArray = source.copyto(where)
     return copied if dtype is None else copied.astype(dtype, copy=False)
 
 
-def array(source_array: Any, ctx: Context | None = None, dtype: Any = None) -> BaseSparseNDArray:
+def array(
+    source_array: ArrayLike, ctx: ContextLike | None = None, dtype: DTypeLike = None
+) -> BaseSparseNDArray:
     """Return a copy of a sparse array, or of a sparse matrix of SciPy.
 
     Args:
@@ -206,7 +242,9 @@ def array(source_array: Any, ctx: Context | None = None, dtype: Any = None) -> B
     return _converted(source_array, as_context(ctx), dtype)
 
 
-def zeros(stype: str, shape: Any, ctx: Context | None = None, dtype: Any = None, **kwargs: Any) -> NDArray:
+def zeros(
+    stype: str, shape: ShapeLike, ctx: ContextLike | None = None, dtype: DTypeLike = None, **kwargs: Any
+) -> NDArray:
     """Return an array of zeros: a sparse one stores nothing.
 
     Args:
@@ -232,8 +270,12 @@ def zeros(stype: str, shape: Any, ctx: Context | None = None, dtype: Any = None,
     return _KINDS[stype].zeros(dims, where, wanted)
 
 
-def empty(stype: str, shape: Any, ctx: Context | None = None, dtype: Any = None) -> NDArray:
-    """Return a sparse array that stores nothing; arguments as in `zeros`, but for "default"."""
+def empty(stype: str, shape: ShapeLike, ctx: ContextLike | None = None, dtype: DTypeLike = None) -> NDArray:
+    """Return a sparse array that stores nothing; arguments as in `zeros`, but for "default".
+
+    Raises:
+        ArgumentError: there is no such sparse storage type.
+    """
     if stype not in _KINDS:
         raise ArgumentError(f"stype is {stype!r}, expected 'row_sparse' or 'csr'")
     return zeros(stype, shape, ctx, dtype)

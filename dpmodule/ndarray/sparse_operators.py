@@ -1,4 +1,7 @@
-"""Arithmetic that looks at storage: arrays of one shape meet element by element, others are stretched."""
+"""Arithmetic that looks at storage: arrays of one shape meet element by element, others are stretched.
+
+Source: MXNet 1.9.1 `ndarray.sparse`.
+"""
 
 from __future__ import annotations
 
@@ -8,13 +11,13 @@ from typing import Any
 from ..ops import get
 from . import operators
 from .execution import execute
-from .handle import Handle
+from .handle import Handle, Operand
 from .plan import plan_for
 
 __all__ = ["add", "alike", "divide", "multiply", "subtract"]
 
 
-def alike(name: str, otherwise: Callable[[Any, Any], Any], lhs: Any, rhs: Any) -> Any:
+def alike(name: str, otherwise: Callable[[Any, Any], Any], lhs: Operand, rhs: Operand) -> Any:
     """Run an operator on two arrays of one shape; hand anything else to another function.
 
     The operators that stretch arrays know fewer storage types.
@@ -24,21 +27,21 @@ def alike(name: str, otherwise: Callable[[Any, Any], Any], lhs: Any, rhs: Any) -
     return otherwise(lhs, rhs)
 
 
-def add(lhs: Any, rhs: Any) -> Any:
+def add(lhs: Operand, rhs: Operand) -> Any:
     """Return lhs + rhs; either may be an array or a number. Two arrays stored alike give one stored alike."""
     return alike("elemwise_add", operators.add, lhs, rhs)
 
 
-def subtract(lhs: Any, rhs: Any) -> Any:
+def subtract(lhs: Operand, rhs: Operand) -> Any:
     """Return lhs - rhs; either may be an array or a number. Two arrays stored alike give one stored alike."""
     return alike("elemwise_sub", operators.subtract, lhs, rhs)
 
 
-def multiply(lhs: Any, rhs: Any) -> Any:
+def multiply(lhs: Operand, rhs: Operand) -> Any:
     """Return lhs * rhs; either may be an array or a number. A sparse array gives a sparse product."""
     return alike("elemwise_mul", operators.multiply, lhs, rhs)
 
 
-def divide(lhs: Any, rhs: Any) -> Any:
+def divide(lhs: Operand, rhs: Operand) -> Any:
     """Return lhs / rhs; either may be an array or a number. By a number, a sparse array stays sparse."""
     return alike("elemwise_div", operators.divide, lhs, rhs)

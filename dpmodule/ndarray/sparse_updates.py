@@ -1,4 +1,7 @@
-"""What update operators do with a row-sparse gradient: update the rows that it stores, and leave the others."""
+"""What update operators do with a row-sparse gradient: update the rows that it stores, and leave the others.
+
+Source: MXNet 1.9.1, whose optimizers do so under ``lazy_update``.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +33,7 @@ def _write_rows(array: Handle, rows: Tensor, values: Tensor) -> None:
     array.assign(sum_rows(parts))
 
 
-def _update_rows(a: Any, arrays: Sequence[Any], run: Callable[..., Tensor], out: Any) -> Any:
+def _update_rows(a: Any, arrays: Sequence[Any], run: Callable[..., Tensor], out: Handle | None) -> Any:
     """Run an update on the rows that a row-sparse gradient stores; None where all rows take part.
 
     All do for other gradients, under ``lazy_update=False``, and where states are stored otherwise than the weight.
@@ -57,7 +60,7 @@ def _update_rows(a: Any, arrays: Sequence[Any], run: Callable[..., Tensor], out:
     return target
 
 
-def _update_sparse(a: Any, arrays: Sequence[Any], run: Callable[..., Tensor], out: Any) -> Any:
+def _update_sparse(a: Any, arrays: Sequence[Any], run: Callable[..., Tensor], out: Handle | None) -> Any:
     """Run an update whose dense weights are updated in all rows."""
     return _update_rows(a, arrays, run, out) if arrays[0].stype == "row_sparse" else None
 

@@ -15,6 +15,8 @@ The tensors it gets are detached with ``tensor.data``, wrapped as ``NDArray(tens
 inside ``mode.scope(recording=False)``, forward and backward. `record_function` does all that for a computation that
 was made on arrays. Exceptions of backward reach the caller of `backward` unchanged; those of ``run`` do so inside
 `ops.user_code.user_code`. Control flow needs nothing: a loop in Python records what its body calls.
+
+Source: MXNet 1.9.1 `autograd`, for what may be written when, and what backward then reads.
 """
 
 from __future__ import annotations
@@ -22,7 +24,7 @@ from __future__ import annotations
 import itertools
 import threading
 from collections.abc import Callable, Sequence
-from typing import Any, ClassVar, NamedTuple, TypeVar, cast
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeVar, cast
 
 import torch
 
@@ -33,6 +35,9 @@ from ..ops.exposure import expose
 from ..ops.sparse import Sparse, as_rows, densify
 from ..ops.sparse.records import anchor_for
 from .handle import Handle
+
+if TYPE_CHECKING:
+    from .plan import Plan
 
 __all__ = [
     "Node",
@@ -107,7 +112,7 @@ class Node:
 
     __slots__ = ("__weakref__", "index", "inputs", "live", "plan", "states")
 
-    def __init__(self, plan: Any, inputs: Sequence[Node | None], index: int = 0) -> None:
+    def __init__(self, plan: Plan | Step | None, inputs: Sequence[Node | None], index: int = 0) -> None:
         self.plan = plan
         self.inputs = inputs
         self.index = index
@@ -378,7 +383,12 @@ class _Given(torch.autograd.Function):
     """Traces tensors that were computed elsewhere."""
 
     @staticmethod
-    def forward(ctx: Any, results: list[Tensor], grads_of: Any, *inputs: Tensor) -> tuple[Tensor, ...]:
+    def forward(
+        ctx: Any,
+        results: list[Tensor],
+        grads_of: Callable[[Sequence[Tensor]], Sequence[Tensor | None]],
+        *inputs: Tensor,
+    ) -> tuple[Tensor, ...]:
         ctx.grads_of = grads_of
         ctx.training = mode.is_training()
         ctx.thread = threading.get_ident()
@@ -417,6 +427,11 @@ def record_function(
     traced, nodes = inputs_of(inputs)
 
     def grads_of(grads: Sequence[Tensor]) -> list[Tensor | None]:
+        """Return the gradients of the inputs, by the caller's function.
+
+        Raises:
+            ArgumentError: it gives more or fewer.
+        """
         arrays = [o(g.contiguous()) for o, g in zip(wrap, grads, strict=True)]
         returned = backward(*arrays)
         if len(returned) != len(shapes):
@@ -438,7 +453,15 @@ def _wrapper(ctx: Context) -> Callable[[Tensor], Handle]:
     return lambda tensor: Handle.result_type(tensor, ctx)
 
 
-def _as_gradient(name: str, value: Any, like: tuple[torch.Size, torch.dtype, torch.device]) -> Tensor | None:
+def _as_gradient(
+    name: str, value: object, like: tuple[torch.Size, torch.dtype, torch.device]
+) -> Tensor | None:
+    """Return what a user's backward gave for an input as its gradient.
+
+    Raises:
+        DTypeError: it is neither an array nor None.
+        ShapeError: it has another shape than the input.
+    """
     shape, dtype, device = like
     if value is None:
         return None

@@ -1,8 +1,11 @@
-"""MXNet's import path of the functions that make arrays of any storage type, and of files (`mx.nd.utils`)."""
+"""MXNet's import path of the functions that make arrays of any storage type, and of files (`mx.nd.utils`).
+
+Source: MXNet 1.9.1 `ndarray.utils`.
+"""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 from .. import later
 from . import creation, sparse_creation
@@ -14,12 +17,15 @@ from .serial import load_frombuffer as load_frombuffer
 from .serial import save as save
 from .sparse_base import BaseSparseNDArray
 
+if TYPE_CHECKING:
+    from ..types import ArrayLike, ContextLike, DTypeLike
+
 __all__ = ["array", "empty", "load", "load_frombuffer", "save", "zeros"]
 
 later.publish(__name__, __all__)
 
 
-def array(source_array: Any, ctx: Any = None, dtype: Any = None) -> NDArray:
+def array(source_array: ArrayLike, ctx: ContextLike | None = None, dtype: DTypeLike = None) -> NDArray:
     """Return an array of the storage type of its source: sparse for sparse arrays and SciPy matrices, else dense.
 
     Args:

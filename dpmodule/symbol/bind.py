@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from ..base import ArgumentError, DeviceError, DTypeError, Shape, ShapeError, dtype_name
 from ..context import Context, context_of, current_context
@@ -19,7 +19,14 @@ from ..ndarray import NDArray
 from ..ops.shapes import known
 from .inference import as_shape
 
+if TYPE_CHECKING:
+    from ..types import ContextLike, DTypeLike, GradReqLike
+
 __all__ = ["HasGraph", "bind", "evaluate", "simple_bind"]
+
+
+Arrays: TypeAlias = "Mapping[str, NDArray] | Sequence[NDArray | None] | None"
+"""Arrays of arguments by name, or in the order of `list_arguments`."""
 
 
 class HasGraph(Protocol):
@@ -30,11 +37,11 @@ class HasGraph(Protocol):
         """The nodes below it."""
 
 
-def _context(ctx: Any) -> Context:
+def _context(ctx: ContextLike) -> Context:
     return context_of(ctx).check()
 
 
-def _named(what: str, names: Sequence[str], given: Any, *, partial: bool) -> dict[str, NDArray]:
+def _named(what: str, names: Sequence[str], given: Arrays, *, partial: bool) -> dict[str, NDArray]:
     """Turn a list in the order of `names`, or a dict, into a dict of arrays.
 
     Raises:
@@ -82,12 +89,12 @@ def _checked_shapes(
 def bind(
     symbol: HasGraph,
     /,
-    ctx: Any,
-    args: Any,
-    args_grad: Any = None,
-    grad_req: Any = "write",
-    aux_states: Any = None,
-    group2ctx: Any = None,
+    ctx: ContextLike,
+    args: Arrays,
+    args_grad: Arrays = None,
+    grad_req: GradReqLike = "write",
+    aux_states: Arrays = None,
+    group2ctx: Mapping[str, ContextLike] | None = None,
     shared_exec: Executor | None = None,
 ) -> Executor:
     """Bind given arrays.
@@ -105,6 +112,8 @@ def bind(
     Raises:
         ArgumentError: arrays are missing, or names or types do not fit.
         ShapeError: shapes contradict the graph.
+
+    Source: MXNet 1.9.1 `Symbol.bind`.
     """
     graph = symbol.graph
     graph.check_names()
@@ -252,14 +261,14 @@ def _known_names(graph: Graph, what: str, given: Mapping[str, Any]) -> dict[str,
 def simple_bind(
     symbol: HasGraph,
     /,
-    ctx: Any,
-    grad_req: Any = "write",
-    type_dict: Any = None,
-    stype_dict: Any = None,
-    group2ctx: Any = None,
-    shared_arg_names: Any = None,
-    shared_exec: Any = None,
-    shared_buffer: Any = None,
+    ctx: ContextLike,
+    grad_req: GradReqLike = "write",
+    type_dict: Mapping[str, DTypeLike] | None = None,
+    stype_dict: Mapping[str, str] | None = None,
+    group2ctx: Mapping[str, ContextLike] | None = None,
+    shared_arg_names: Iterable[str] | None = None,
+    shared_exec: Executor | None = None,
+    shared_buffer: dict[str, NDArray] | None = None,
     **kwargs: Any,
 ) -> Executor:
     """Infer every shape and type, allocate the arrays and return an Executor.
@@ -281,6 +290,8 @@ def simple_bind(
         ArgumentError: an option is not available, or two variables have one name.
         ShapeError: a shape stays unknown or contradicts another.
         DTypeError: types contradict each other.
+
+    Source: MXNet 1.9.1 `Symbol.simple_bind`.
     """
     graph = symbol.graph
     graph.check_names()
@@ -327,13 +338,19 @@ def _check_known(graph: Graph, shapes: Mapping[Any, list[Any]]) -> None:
         )
 
 
-def evaluate(symbol: HasGraph, /, ctx: Any = None, **kwargs: Any) -> list[NDArray]:
+def evaluate(symbol: HasGraph, /, ctx: ContextLike | None = None, **kwargs: Any) -> list[NDArray]:
     """Run the graph once, forward only.
 
     Args:
         symbol: what to run.
         ctx: where; None for the current context.
         kwargs: an NDArray for every argument.
+
+    Raises:
+        ArgumentError: an array is missing, or given for what is no argument.
+        ShapeError: shapes contradict the graph.
+
+    Source: MXNet 1.9.1 `Symbol.eval`.
     """
     names, states = symbol.graph.argument_names, symbol.graph.auxiliary_names
     unknown = [k for k in kwargs if k not in names and k not in states]

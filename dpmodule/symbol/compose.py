@@ -1,4 +1,7 @@
-"""Applying operators to symbols: names, attributes, variables for missing inputs, and substitution."""
+"""Applying operators to symbols: names, attributes, variables for missing inputs, and substitution.
+
+Source: MXNet 1.9.1, whose order of inputs and names of nodes and variables are kept.
+"""
 
 from __future__ import annotations
 
@@ -74,7 +77,7 @@ def variable_attributes(
     return attributes
 
 
-def _number_text(value: Any) -> str:
+def _number_text(value: object) -> str:
     """Write a number as it was given.
 
     Raises:
@@ -130,7 +133,7 @@ def _split_attributes(op: Op, raw: Mapping[str, Any]) -> tuple[dict[str, str], d
     return params, free
 
 
-def _entry(op: Op, where: str, value: Any) -> Entry:
+def _entry(op: Op, where: str, value: object) -> Entry:
     """Return the single output that an input symbol stands for.
 
     Raises:

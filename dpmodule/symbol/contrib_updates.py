@@ -1,4 +1,7 @@
-"""Updates of AdamW as ``sym.contrib`` offers them: with a number or a symbol as the gradient's factor."""
+"""Updates of AdamW as ``sym.contrib`` offers them: with a number or a symbol as the gradient's factor.
+
+Source: MXNet 1.9.1 `symbol.contrib`.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,7 @@ from .symbol import Symbol
 __all__ = ["adamw_update", "mp_adamw_update"]
 
 
-def _factor(rescale_grad: Any) -> Symbol:
+def _factor(rescale_grad: Symbol | float) -> Symbol:
     if isinstance(rescale_grad, Symbol):
         return rescale_grad
     constant: Symbol = full(shape=(1,), val=rescale_grad)
@@ -23,7 +26,7 @@ def adamw_update(
     grad: Symbol,
     mean: Symbol,
     var: Symbol,
-    rescale_grad: Any,
+    rescale_grad: Symbol | float,
     lr: float,
     eta: float,
     **attributes: Any,
@@ -50,7 +53,7 @@ def mp_adamw_update(
     mean: Symbol,
     var: Symbol,
     weight32: Symbol,
-    rescale_grad: Any,
+    rescale_grad: Symbol | float,
     lr: float,
     eta: float,
     **attributes: Any,

@@ -1,22 +1,28 @@
-"""Loops and branches in graphs: `sym.contrib.foreach`, `while_loop` and `cond`."""
+"""Loops and branches in graphs: `sym.contrib.foreach`, `while_loop` and `cond`.
+
+Source: MXNet 1.9.1 `symbol.contrib`, whose graphs these equal.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 from .. import attribute
 from .. import name as naming
 from ..attribute import AttrScope
 from ..base import ArgumentError
 from ..graph import Entry, Node
-from ..nesting import regroup
+from ..nesting import Form, regroup
 from ..ops import get as get_op
 from .compose import source_line
 from .subgraph import SUBGRAPH, Cut, cut, input_name, symbols_of, with_identities
 from .symbol import Symbol, Variable
 
 __all__ = ["cond", "foreach", "while_loop"]
+
+Nested: TypeAlias = "Symbol | Sequence[Any]"
+"""A symbol, or a list of such, to any depth."""
 
 
 class UnusedInputError(ArgumentError, AssertionError):
@@ -51,7 +57,7 @@ def _source(piece: Cut, i: int) -> Entry:
     )
 
 
-def _stand_ins(symbols: Sequence[Symbol], form: Any) -> Any:
+def _stand_ins(symbols: Sequence[Symbol], form: Form) -> Any:
     """Return new variables for the body of a loop, nested as the user gave the symbols."""
     return regroup([Variable(input_name(each)) for each in symbols], form)
 
@@ -70,7 +76,7 @@ def _positions(piece: Cut, symbols: Sequence[Symbol], what: str) -> list[int]:
 
 
 def foreach(
-    body: Callable[[Any, Any], tuple[Any, Any]], data: Any, init_states: Any, name: str = "foreach"
+    body: Callable[[Any, Any], tuple[Any, Any]], data: Nested, init_states: Nested, name: str = "foreach"
 ) -> tuple[Any, Any]:
     """Run a subgraph on every element along axis 0 of the data, handing states from one run to the next.
 
@@ -129,14 +135,14 @@ def foreach(
     return regroup(made, out_form), regroup(made[len(out_items) :], new_form)
 
 
-def _as_lists(value: Any) -> Any:
+def _as_lists(value: object) -> Any:
     return [] if value is None else list(value) if isinstance(value, tuple) else value
 
 
 def while_loop(
     cond: Callable[..., Symbol],
     func: Callable[..., tuple[Any, Any]],
-    loop_vars: Any,
+    loop_vars: Nested,
     max_iterations: int | None = None,
     name: str = "while_loop",
 ) -> tuple[Any, Any]:
@@ -195,12 +201,12 @@ def while_loop(
     return regroup(made, out_form), regroup(made[len(out_items) :], form)
 
 
-def _arguments(variables: Sequence[Symbol], form: Any) -> list[Any]:
+def _arguments(variables: Sequence[Symbol], form: Form) -> list[Any]:
     made = _stand_ins(variables, form)
     return made if isinstance(made, list) else [made]
 
 
-def _test_piece(test: Callable[..., Any], variables: Sequence[Symbol], form: Any, name: str) -> Cut:
+def _test_piece(test: Callable[..., Any], variables: Sequence[Symbol], form: Form, name: str) -> Cut:
     """Return the subgraph of a while loop's condition.
 
     Raises:

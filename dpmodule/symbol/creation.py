@@ -1,16 +1,22 @@
-"""Symbols of constants, and functions of two operands either of which may be a number."""
+"""Symbols of constants, and functions of two operands either of which may be a number.
+
+Source: the functions of MXNet 1.9.1's `mx.sym`.
+"""
 
 from __future__ import annotations
 
 import math
 import operator
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from ..base import ArgumentError, DTypeError, dtype_name
 from ..ndarray.convert import is_number
 from .symbol import Symbol, call
 from .symbol import split_v2 as split_v2
+
+if TYPE_CHECKING:
+    from ..types import DTypeLike, Number, ShapeLike
 
 __all__ = [
     "arange",
@@ -28,8 +34,11 @@ __all__ = [
     "zeros",
 ]
 
+Operand: TypeAlias = "Symbol | Number"
+"""What functions of two operands take."""
 
-def zeros(shape: Any, dtype: Any = None, **kwargs: Any) -> Symbol:
+
+def zeros(shape: ShapeLike, dtype: DTypeLike = None, **kwargs: Any) -> Symbol:
     """Return a symbol of zeros; a dimension of 0 is inferred from what it is used with.
 
     Args:
@@ -40,12 +49,12 @@ def zeros(shape: Any, dtype: Any = None, **kwargs: Any) -> Symbol:
     return call("_zeros", shape=shape, dtype=dtype_name(dtype), **kwargs)
 
 
-def ones(shape: Any, dtype: Any = None, **kwargs: Any) -> Symbol:
+def ones(shape: ShapeLike, dtype: DTypeLike = None, **kwargs: Any) -> Symbol:
     """Return a symbol of ones; see `zeros`."""
     return call("_ones", shape=shape, dtype=dtype_name(dtype), **kwargs)
 
 
-def full(shape: Any, val: float, dtype: Any = None, **kwargs: Any) -> Symbol:
+def full(shape: ShapeLike, val: float, dtype: DTypeLike = None, **kwargs: Any) -> Symbol:
     """Return a symbol filled with `val`; see `zeros`."""
     return call("_full", shape=shape, dtype=dtype_name(dtype), value=float(val), **kwargs)
 
@@ -57,7 +66,7 @@ def arange(
     repeat: int = 1,
     infer_range: bool = False,
     name: str | None = None,
-    dtype: Any = None,
+    dtype: DTypeLike = None,
 ) -> Symbol:
     """Return a symbol of evenly spaced numbers in [start, stop), or in [0, start) without `stop`.
 
@@ -76,9 +85,18 @@ def arange(
 
 
 def linspace(
-    start: float, stop: float, num: int, endpoint: bool = True, name: str | None = None, dtype: Any = None
+    start: float,
+    stop: float,
+    num: int,
+    endpoint: bool = True,
+    name: str | None = None,
+    dtype: DTypeLike = None,
 ) -> Symbol:
-    """Return a symbol of `num` evenly spaced numbers from `start` to `stop`."""
+    """Return a symbol of `num` evenly spaced numbers from `start` to `stop`.
+
+    Raises:
+        ArgumentError: `num` is less than 1.
+    """
     if num < 1:
         raise ArgumentError(f"linspace: num is {num}, expected a number from 1")
     gaps = num - 1 if endpoint else num
@@ -87,12 +105,14 @@ def linspace(
     return call("_plus_scalar", call("_mul_scalar", ticks, scalar=step), scalar=start, name=name)
 
 
-def eye(N: int, M: int = 0, k: int = 0, dtype: Any = None, **kwargs: Any) -> Symbol:
+def eye(N: int, M: int = 0, k: int = 0, dtype: DTypeLike = None, **kwargs: Any) -> Symbol:
     """Return a symbol of an N x M matrix (N x N if M is 0) with ones on the `k`-th diagonal."""
     return call("_eye", N=N, M=M, k=k, dtype=dtype_name(dtype), **kwargs)
 
 
-def histogram(a: Symbol, bins: Any = 10, range: Any = None, **kwargs: Any) -> Symbol:
+def histogram(
+    a: Symbol, bins: int | Symbol = 10, range: tuple[float, float] | None = None, **kwargs: Any
+) -> Symbol:
     """Count values in bins; see `nd.histogram`.
 
     Args:
@@ -117,9 +137,13 @@ def histogram(a: Symbol, bins: Any = 10, range: Any = None, **kwargs: Any) -> Sy
 
 
 def _either(
-    op: str, scalar_op: str, reversed_op: str, plain: Callable[..., Any], left: Any, right: Any
+    op: str, scalar_op: str, reversed_op: str, plain: Callable[..., Any], left: Operand, right: Operand
 ) -> Any:
-    """Apply an operator to two symbols, to a symbol and a number in either order, or to two numbers."""
+    """Apply an operator to two symbols, to a symbol and a number in either order, or to two numbers.
+
+    Raises:
+        DTypeError: one is neither a symbol nor a number.
+    """
     if isinstance(left, Symbol) and isinstance(right, Symbol):
         return call(op, left, right)
     if isinstance(left, Symbol) and is_number(right):
@@ -131,17 +155,17 @@ def _either(
     raise DTypeError(f"{op.strip('_').lower()}: got {left!r} and {right!r}, expected Symbols or numbers")
 
 
-def maximum(left: Any, right: Any) -> Any:
+def maximum(left: Operand, right: Operand) -> Any:
     """Return the elementwise maximum of two symbols or numbers."""
     return _either("_Maximum", "_MaximumScalar", "_MaximumScalar", max, left, right)
 
 
-def minimum(left: Any, right: Any) -> Any:
+def minimum(left: Operand, right: Operand) -> Any:
     """Return the elementwise minimum of two symbols or numbers."""
     return _either("_Minimum", "_MinimumScalar", "_MinimumScalar", min, left, right)
 
 
-def power(base: Any, exp: Any) -> Any:
+def power(base: Operand, exp: Operand) -> Any:
     """Return `base` to the power of `exp`; either may be a number."""
     return _either("_Power", "_PowerScalar", "_RPowerScalar", operator.pow, base, exp)
 
@@ -149,6 +173,6 @@ def power(base: Any, exp: Any) -> Any:
 pow = power
 
 
-def hypot(left: Any, right: Any) -> Any:
+def hypot(left: Operand, right: Operand) -> Any:
     """Return sqrt(left^2 + right^2); either may be a number."""
     return _either("_Hypot", "_HypotScalar", "_HypotScalar", math.hypot, left, right)

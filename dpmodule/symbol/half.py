@@ -1,4 +1,7 @@
-"""Graphs in mixed precision: casts that let costly operators run in 16 bits, and the scale of the loss."""
+"""Graphs in mixed precision: casts that let costly operators run in 16 bits, and the scale of the loss.
+
+Source: MXNet 1.9.1 `contrib.amp.convert_symbol`.
+"""
 
 from __future__ import annotations
 
@@ -173,7 +176,11 @@ def half_symbol(symbol: Symbol, rules: HalfRules, differentiated: Collection[str
 
 
 def _scaled(heads: list[Entry], differentiated: Collection[str], converter: HalfConverter) -> list[Entry]:
-    """Put nodes that scale gradients below losses and heads, and others that take it back above arguments."""
+    """Put nodes that scale gradients below losses and heads, and others that take it back above arguments.
+
+    Raises:
+        ArgumentError: an operator adds a gradient of its own, which cannot be scaled.
+    """
     factor = Node(None, LOSS_SCALE, {}, {"__shape__": "(1,)", "__dtype__": "0"})
     made: dict[tuple[Node, int, bool], Entry] = {}
 

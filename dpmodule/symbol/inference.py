@@ -1,11 +1,14 @@
-"""Shapes and types of a graph's arguments, outputs and states, inferred from what a user gives of them."""
+"""Shapes and types of a graph's arguments, outputs and states, inferred from what a user gives of them.
+
+Source: MXNet 1.9.1 `Symbol.infer_shape` and `Symbol.infer_type`.
+"""
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from operator import index
-from typing import Any
+from typing import Any, SupportsIndex
 
 from .. import mode
 from ..base import ArgumentError, DTypeError, Shape, dtype_name, np_dtype
@@ -19,7 +22,7 @@ Found = tuple[Any, Any, Any]
 """Of the arguments, the outputs and the auxiliary states; three times None if something is unknown."""
 
 
-def as_shape(name: str, shape: Any) -> Shape:
+def as_shape(name: str, shape: Sequence[SupportsIndex]) -> Shape:
     """Read a shape that a user gave.
 
     Raises:

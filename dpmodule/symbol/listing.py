@@ -1,4 +1,7 @@
-"""What a symbol shows of its graph: nodes and attributes."""
+"""What a symbol shows of its graph: nodes and attributes.
+
+Source: MXNet 1.9.1 `Symbol.debug_str` and `Symbol.attr_dict`.
+"""
 
 from __future__ import annotations
 

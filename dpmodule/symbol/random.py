@@ -2,18 +2,23 @@
 
 Parameters are numbers, or symbols with one set of parameters per element; then `shape` is what each set draws.
 Every forward draws anew, from the generator of the executor's context.
+
+Source: MXNet 1.9.1 `symbol.random`.
 """
 
 from __future__ import annotations
 
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from .. import later
 from ..base import ArgumentError
 from ..ndarray.convert import is_number
 from .faces import face_of, names_in
 from .symbol import Symbol, call
+
+if TYPE_CHECKING:
+    from ..types import DTypeLike, Number, ShapeLike
 
 __all__ = [
     "exponential",
@@ -28,6 +33,9 @@ __all__ = [
     "shuffle",
     "uniform",
 ]
+
+Param: TypeAlias = "Symbol | Number"
+"""A parameter of a distribution."""
 
 
 def _draw(name: str, params: dict[str, Any], samples: tuple[str, ...], options: dict[str, Any]) -> Symbol:
@@ -51,7 +59,9 @@ def _draw(name: str, params: dict[str, Any], samples: tuple[str, ...], options: 
     raise ArgumentError(f"random.{name} takes numbers or Symbols, all of one kind; {kinds}")
 
 
-def uniform(low: Any = 0, high: Any = 1, shape: Any = None, dtype: Any = None, **kwargs: Any) -> Symbol:
+def uniform(
+    low: Param = 0, high: Param = 1, shape: ShapeLike | None = None, dtype: DTypeLike = None, **kwargs: Any
+) -> Symbol:
     """Draw from the uniform distribution over [low, high).
 
     Args:
@@ -66,37 +76,49 @@ def uniform(low: Any = 0, high: Any = 1, shape: Any = None, dtype: Any = None, *
     )
 
 
-def normal(loc: Any = 0, scale: Any = 1, shape: Any = None, dtype: Any = None, **kwargs: Any) -> Symbol:
+def normal(
+    loc: Param = 0, scale: Param = 1, shape: ShapeLike | None = None, dtype: DTypeLike = None, **kwargs: Any
+) -> Symbol:
     """Draw from the normal distribution of mean `loc` and deviation `scale`; the rest as in `uniform`."""
     return _draw(
         "normal", {"loc": loc, "scale": scale}, ("mu", "sigma"), {"shape": shape, "dtype": dtype, **kwargs}
     )
 
 
-def randn(*shape: int, loc: Any = 0, scale: Any = 1, dtype: Any = None, **kwargs: Any) -> Symbol:
+def randn(*shape: int, loc: Param = 0, scale: Param = 1, dtype: DTypeLike = None, **kwargs: Any) -> Symbol:
     """Draw from the normal distribution, the shape given length by length; the rest as in `normal`."""
     return normal(loc, scale, shape or None, dtype, **kwargs)
 
 
-def poisson(lam: Any = 1, shape: Any = None, dtype: Any = None, **kwargs: Any) -> Symbol:
+def poisson(lam: Param = 1, shape: ShapeLike | None = None, dtype: DTypeLike = None, **kwargs: Any) -> Symbol:
     """Draw from the Poisson distribution of mean `lam`; the rest as in `uniform`."""
     return _draw("poisson", {"lam": lam}, ("lam",), {"shape": shape, "dtype": dtype, **kwargs})
 
 
-def exponential(scale: Any = 1, shape: Any = None, dtype: Any = None, **kwargs: Any) -> Symbol:
-    """Draw from the exponential distribution of mean `scale`; the rest as in `uniform`."""
+def exponential(
+    scale: Param = 1, shape: ShapeLike | None = None, dtype: DTypeLike = None, **kwargs: Any
+) -> Symbol:
+    """Draw from the exponential distribution of mean `scale`; the rest as in `uniform`.
+
+    Raises:
+        ArgumentError: `scale` is 0 or less, or neither a number nor a symbol.
+    """
     if is_number(scale) and scale <= 0:
         raise ArgumentError(f"random.exponential: scale is {scale}, expected more than 0")
     return _draw("exponential", {"lam": 1.0 / scale}, ("lam",), {"shape": shape, "dtype": dtype, **kwargs})
 
 
-def gamma(alpha: Any = 1, beta: Any = 1, shape: Any = None, dtype: Any = None, **kwargs: Any) -> Symbol:
+def gamma(
+    alpha: Param = 1, beta: Param = 1, shape: ShapeLike | None = None, dtype: DTypeLike = None, **kwargs: Any
+) -> Symbol:
     """Draw from the gamma distribution of shape `alpha` and scale `beta`; the rest as in `uniform`."""
     options = {"shape": shape, "dtype": dtype, **kwargs}
     return _draw("gamma", {"alpha": alpha, "beta": beta}, ("alpha", "beta"), options)
 
 
-def negative_binomial(k: Any = 1, p: Any = 1, shape: Any = None, dtype: Any = None, **kwargs: Any) -> Symbol:
+def negative_binomial(
+    k: Param = 1, p: Param = 1, shape: ShapeLike | None = None, dtype: DTypeLike = None, **kwargs: Any
+) -> Symbol:
     """Draw how many successes come before the `k`-th failure of chance `p`; the rest as in `uniform`."""
     return _draw(
         "negative_binomial", {"k": k, "p": p}, ("k", "p"), {"shape": shape, "dtype": dtype, **kwargs}
@@ -104,20 +126,26 @@ def negative_binomial(k: Any = 1, p: Any = 1, shape: Any = None, dtype: Any = No
 
 
 def generalized_negative_binomial(
-    mu: Any = 1, alpha: Any = 1, shape: Any = None, dtype: Any = None, **kwargs: Any
+    mu: Param = 1, alpha: Param = 1, shape: ShapeLike | None = None, dtype: DTypeLike = None, **kwargs: Any
 ) -> Symbol:
     """Draw from the negative binomial distribution by mean and dispersion; the rest as in `uniform`."""
     options = {"shape": shape, "dtype": dtype, **kwargs}
     return _draw("generalized_negative_binomial", {"mu": mu, "alpha": alpha}, ("mu", "alpha"), options)
 
 
-def randint(low: int, high: int, shape: Any = None, dtype: Any = None, **kwargs: Any) -> Symbol:
+def randint(
+    low: int, high: int, shape: ShapeLike | None = None, dtype: DTypeLike = None, **kwargs: Any
+) -> Symbol:
     """Draw integers from [low, high); int32 unless `dtype` is "int64"; the rest as in `uniform`."""
     return _draw("randint", {"low": low, "high": high}, (), {"shape": shape, "dtype": dtype, **kwargs})
 
 
 def multinomial(
-    data: Symbol, shape: Any = None, get_prob: bool = True, dtype: Any = "int32", **kwargs: Any
+    data: Symbol,
+    shape: ShapeLike | None = None,
+    get_prob: bool = True,
+    dtype: DTypeLike = "int32",
+    **kwargs: Any,
 ) -> Symbol:
     """Draw class numbers by their probabilities.
 
@@ -128,7 +156,7 @@ def multinomial(
         dtype: element type of the class numbers.
         kwargs: name and attributes.
     """
-    given = {} if shape is None else {"shape": shape}
+    given: dict[str, Any] = {} if shape is None else {"shape": shape}
     return call("_sample_multinomial", data, get_prob=get_prob, dtype=dtype, **given, **kwargs)
 
 

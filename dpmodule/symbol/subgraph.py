@@ -44,7 +44,7 @@ class Cut:
         return [node.name for node in self.graph.inputs]
 
 
-def symbols_of(value: Any, what: str) -> tuple[list[Symbol], Any]:
+def symbols_of(value: object, what: str) -> tuple[list[Symbol], Any]:
     """Return the single symbols in a nested list of symbols, and how they lie in it; see `nesting.flatten`."""
     return flatten(value, lambda one: list(one) if isinstance(one, Symbol) else None, what)
 

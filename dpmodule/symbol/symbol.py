@@ -30,6 +30,8 @@ from .listing import debug_str, set_attribute, shown
 if TYPE_CHECKING:
     from torch.fx import GraphModule
 
+    from ..types import DTypeLike, InitLike, Ints, Number, ShapeLike
+
 __all__ = ["Group", "Symbol", "Variable", "load", "load_json", "var"]
 
 later.publish(__name__, __all__)
@@ -46,7 +48,11 @@ def face(alias: str) -> Face:
     op = get_op(alias)
 
     def function(
-        *args: Any, name: str | None = None, attr: Any = None, out: Any = None, **kwargs: Any
+        *args: Any,
+        name: str | None = None,
+        attr: Mapping[str, str] | None = None,
+        out: object = None,
+        **kwargs: Any,
     ) -> Symbol:
         return call(alias, *args, name=name, attr=attr, **kwargs)
 
@@ -61,7 +67,7 @@ def face(alias: str) -> Face:
 def _with_number(alias: str) -> Callable[[Any, Any], Symbol]:
     """Return a method that applies an operator to a symbol and a number."""
 
-    def method(self: Symbol, other: Any) -> Symbol:
+    def method(self: Symbol, other: Symbol | Number) -> Symbol:
         if is_number(other):
             return call(alias, self, scalar=other)
         return NotImplemented  # type: ignore[no-any-return]
@@ -72,12 +78,12 @@ def _with_number(alias: str) -> Callable[[Any, Any], Symbol]:
 def _binary(alias: str, scalar: str) -> Callable[[Any, Any], Symbol]:
     """Return a method that applies an operator to two symbols, or another to a symbol and a number."""
 
-    def method(self: Symbol, other: Any) -> Symbol:
+    def method(self: Symbol, other: Symbol | Number) -> Symbol:
         if isinstance(other, Symbol):
             return call(alias, self, other)
         if is_number(other):
             return call(scalar, self, scalar=other)
-        return NotImplemented  # type: ignore[no-any-return]
+        return NotImplemented
 
     return method
 
@@ -275,11 +281,11 @@ class Symbol:
             kwargs["shape"] = shape[0] if len(shape) == 1 and isinstance(shape[0], (tuple, list)) else shape
         return call("Reshape", self, **kwargs)
 
-    def astype(self, dtype: Any, **kwargs: Any) -> Symbol:
+    def astype(self, dtype: DTypeLike, **kwargs: Any) -> Symbol:
         """Return this symbol with another element type."""
         return call("Cast", self, dtype=dtype, **kwargs)
 
-    def split_v2(self, indices_or_sections: Any, axis: int = 0, squeeze_axis: bool = False) -> Symbol:
+    def split_v2(self, indices_or_sections: Ints, axis: int = 0, squeeze_axis: bool = False) -> Symbol:
         """Split along an axis; see the function `split_v2`."""
         return split_v2(self, indices_or_sections, axis, squeeze_axis)
 
@@ -315,7 +321,7 @@ class Symbol:
         """
         raise MXNetError("as_np_ndarray: this package has no mx.np; symbols here are those of mx.sym")
 
-    def gradient(self, wrt: Any) -> Symbol:
+    def gradient(self, wrt: object) -> Symbol:
         """Refuse, as MXNet does: gradients are no symbols.
 
         Raises:
@@ -351,6 +357,13 @@ class Symbol:
         return (Symbol([entry]) for entry in self.entries)
 
     def __getitem__(self, index: int | str | slice) -> Symbol:
+        """Return one output by number or name, or several by a slice.
+
+        Raises:
+            ArgumentError: no output, or more than one, has the name.
+            BoundsError: there is no output of this number.
+            DTypeError: `index` is none of these.
+        """
         if isinstance(index, slice):
             return Symbol(self.entries[index])
         if isinstance(index, str):
@@ -394,7 +407,7 @@ class Symbol:
     def __copy__(self) -> Symbol:
         return Symbol(substitute(self.graph, {}))
 
-    def __deepcopy__(self, memo: Any) -> Symbol:
+    def __deepcopy__(self, memo: dict[int, Any]) -> Symbol:
         return self.__copy__()
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -484,7 +497,7 @@ def call(
     return Symbol((node, i) for i in range(node.num_outputs))
 
 
-def split_v2(ary: Symbol, indices_or_sections: Any, axis: int = 0, squeeze_axis: bool = False) -> Symbol:
+def split_v2(ary: Symbol, indices_or_sections: Ints, axis: int = 0, squeeze_axis: bool = False) -> Symbol:
     """Split along an axis into equal sections, or at given positions.
 
     Args:
@@ -501,11 +514,11 @@ def split_v2(ary: Symbol, indices_or_sections: Any, axis: int = 0, squeeze_axis:
 def Variable(
     name: str,
     attr: Mapping[str, str] | None = None,
-    shape: Any = None,
+    shape: ShapeLike | None = None,
     lr_mult: float | None = None,
     wd_mult: float | None = None,
-    dtype: Any = None,
-    init: Any = None,
+    dtype: DTypeLike = None,
+    init: InitLike | None = None,
     stype: str | None = None,
     **kwargs: str,
 ) -> Symbol:
@@ -557,6 +570,7 @@ def load_json(json_str: str) -> Symbol:
     """Read a symbol from JSON text of any MXNet version since 0.8.
 
     Raises:
+        ArgumentError: `json_str` is no string.
         FileFormatError: the text is not a symbol.
     """
     if not isinstance(json_str, str):

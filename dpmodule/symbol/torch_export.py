@@ -1,4 +1,7 @@
-"""Torch's own graph of a module: exporting it, with sizes that may vary, and making it free of writing in place."""
+"""Torch's own graph of a module: exporting it, with sizes that may vary, and making it free of writing in place.
+
+Source: PyTorch's ``torch.export``.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,7 @@ import traceback
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, redirect_stderr
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 from torch.export import Dim, ExportedProgram, default_decompositions
@@ -22,6 +25,9 @@ from torch.utils import _pytree as pytree
 from ..base import ArgumentError
 from .torch_operators import dims_of, is_number, known_overloads
 from .torch_recurrent import WholeNetworks
+
+if TYPE_CHECKING:
+    from torch.fx import Graph
 
 __all__ = ["Exported", "export", "functional", "leaf_names", "user_inputs", "writes_simply"]
 
@@ -44,7 +50,7 @@ class Exported(NamedTuple):
     inputs: list[tuple[str, Any]]
 
 
-def leaf_names(tree: Any, join: str = "_", first: str = "") -> list[str]:
+def leaf_names(tree: object, join: str = "_", first: str = "") -> list[str]:
     """Return a name for every leaf of nested tuples, lists and dicts: the keys that lead there, joined."""
     paths, _ = pytree.tree_flatten_with_path(tree)
     names = []
@@ -88,7 +94,7 @@ def _flat_names(module: torch.nn.Module, example: Sequence[Any], named: Mapping[
 
 
 def export(
-    module: Any, example: Sequence[Any], named: Mapping[str, Any], dynamic: Dynamic | None
+    module: torch.nn.Module, example: Sequence[Any], named: Mapping[str, Any], dynamic: Dynamic | None
 ) -> Exported:
     """Export a module with torch.
 
@@ -143,7 +149,7 @@ def _check_dynamic(names: list[str], leaves: list[Any], dynamic: Dynamic | None)
         raise ArgumentError(f"from_torch: dynamic: {'; '.join(wrong)}")
 
 
-def _varying(name: str, leaf: Any, dynamic: Dynamic | None) -> list[int]:
+def _varying(name: str, leaf: object, dynamic: Dynamic | None) -> list[int]:
     """Return the axes of an input whose sizes may vary."""
     if not isinstance(leaf, torch.Tensor):
         return []
@@ -175,6 +181,11 @@ def _exported(
     leaves: list[Any],
     axes: list[list[int]],
 ) -> ExportedProgram:
+    """Export a module; sizes of the axes named may vary.
+
+    Raises:
+        ArgumentError: torch cannot export it; the text says why.
+    """
     _, spec = pytree.tree_flatten((tuple(example), dict(named)))
     args, kwargs = pytree.tree_unflatten(leaves, spec)
     shapes = [
@@ -338,7 +349,7 @@ _KEPT: dict[Any, tuple[Any, int]] = {
 """What stands for operators that torch decomposes by the mode it exports in, and how many arguments it takes."""
 
 
-def _keep_whole(graph: Any, node: TorchNode) -> None:
+def _keep_whole(graph: Graph, node: TorchNode) -> None:
     """Put an operator that stays whole in the place of a node."""
     function, count = _KEPT[node.target]
     with graph.inserting_before(node):

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import operator
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple, cast
+from collections.abc import Mapping, Reversible, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import torch
 from torch.export import ExportedProgram
@@ -17,6 +17,9 @@ from ..ndarray import NDArray
 from .symbol import Group, Symbol
 from .torch_export import export, functional, leaf_names, user_inputs, writes_simply
 from .torch_operators import Builder, Untranslatable, Value, as_size, dims_of, find, is_number
+
+if TYPE_CHECKING:
+    from torch.export.graph_signature import InputSpec
 
 __all__ = ["Imported", "from_torch", "imported"]
 
@@ -40,7 +43,10 @@ class Imported(NamedTuple):
 
 
 def from_torch(
-    module: Any, *example: Any, dynamic: Mapping[str, Mapping[int, str]] | None = None, **named: Any
+    module: torch.nn.Module,
+    *example: Any,
+    dynamic: Mapping[str, Mapping[int, str]] | None = None,
+    **named: Any,
 ) -> tuple[Symbol, dict[str, NDArray], dict[str, NDArray]]:
     """Turn a torch module into a symbol of ordinary operators, with the values of its parameters.
 
@@ -85,7 +91,7 @@ def from_torch(
 
 
 def imported(
-    module: Any,
+    module: torch.nn.Module,
     example: Sequence[Any],
     named: Mapping[str, Any],
     dynamic: Mapping[str, Mapping[int, str]] | None,
@@ -109,7 +115,7 @@ _PROGRAM = "_StatefulGraphModule"
 """The class of what `ExportedProgram.module` returns, which torch keeps to itself; it is always in training mode."""
 
 
-def _trains(module: Any, program: ExportedProgram) -> bool:
+def _trains(module: torch.nn.Module, program: ExportedProgram) -> bool:
     """Say whether a module is in training mode; of one that was a program already, its operators tell."""
     if not any(kind.__name__ == _PROGRAM for kind in type(module).__mro__):
         found: bool = module.training
@@ -147,7 +153,7 @@ def _is_ignored(node: TorchNode) -> bool:
     return name.startswith(_IGNORED)
 
 
-def _live(nodes: Any) -> list[TorchNode]:
+def _live(nodes: Reversible[TorchNode]) -> list[TorchNode]:
     """Return the nodes that something reads, or that write in place."""
     found: set[TorchNode] = set()
     for node in reversed(nodes):
@@ -240,8 +246,8 @@ class _Walk:
         found: torch.Tensor = self.program.constants[target] if tensor is None else tensor
         return found
 
-    def _entered(self, spec: Any, tensor: torch.Tensor, node: TorchNode) -> Value:
-        kind, name = spec.kind.name, self.owned.get(id(tensor), spec.target)
+    def _entered(self, spec: InputSpec, tensor: torch.Tensor, node: TorchNode) -> Value:
+        kind, name = spec.kind.name, self.owned.get(id(tensor), spec.target or "")
         if kind == "PARAMETER":
             return self._variable(name, tensor, tensor.requires_grad, node)
         if kind == "BUFFER" and tensor.dtype.is_floating_point:
@@ -257,7 +263,7 @@ class _Walk:
 
     # operators
 
-    def _translate(self, nodes: Any) -> None:
+    def _translate(self, nodes: Reversible[TorchNode]) -> None:
         for node in _live(nodes):
             if node.op != "call_function" or _is_ignored(node):
                 continue
@@ -323,7 +329,7 @@ class _Walk:
             return self.builder.see(Value(dims, fake.dtype, made.symbol, made.tensor))
         return self.builder.see(Value(dims, fake.dtype, made))
 
-    def _resolved(self, given: Any) -> Any:
+    def _resolved(self, given: object) -> Any:
         """Return arguments with values in the place of nodes.
 
         Raises:
@@ -343,6 +349,11 @@ class _Walk:
         return given
 
     def _size(self, node: TorchNode) -> Any:
+        """Return the size that a node of torch's graph computes.
+
+        Raises:
+            Untranslatable: it is computed with fractions or comparisons.
+        """
         found = node.meta.get("val")
         if isinstance(found, (torch.SymFloat, torch.SymBool)):
             raise Untranslatable("takes a number that is computed from sizes")
@@ -361,7 +372,7 @@ class _Walk:
         found = [self.values.get(o) for o in outputs]
         return found if enabled else [self._stopped(v, node) for v in found]
 
-    def _stopped(self, value: Any, node: TorchNode) -> Any:
+    def _stopped(self, value: object, node: TorchNode) -> Any:
         if not isinstance(value, Value) or value.symbol is None or value is _UNKNOWN:
             return value
         self.builder.begin(self.names[node], _source(node), None)
@@ -397,7 +408,11 @@ class _Walk:
         return list(zip(leaf_names(tree, first="output"), leaves))
 
     def _heads(self, outputs: Sequence[tuple[str, Any]]) -> list[Symbol]:
-        """Return the outputs under their names."""
+        """Return the outputs under their names.
+
+        Raises:
+            ArgumentError: there is none.
+        """
         heads: list[Symbol] = []
         for name, leaf in outputs:
             value = self.values.get(leaf) if isinstance(leaf, TorchNode) else None
@@ -434,7 +449,7 @@ _UNKNOWN = Value((), torch.float32)
 _RANDOM = ("rand", "bernoulli", "normal", "dropout", "multinomial", "empty")
 
 
-def _known(node: TorchNode, args: Any, kwargs: Any) -> Any:
+def _known(node: TorchNode, args: Sequence[object], kwargs: Mapping[str, object]) -> Any:
     """Return a node's value if it depends on constants alone, else None."""
     leaves, _ = pytree.tree_flatten((args, kwargs))
     if not isinstance(node.target, torch._ops.OpOverload):
@@ -450,11 +465,11 @@ def _known(node: TorchNode, args: Any, kwargs: Any) -> Any:
     return [Value(dims_of(m), m.dtype, None, m.cpu()) for m in made]
 
 
-def _plain(leaf: Any) -> Any:
+def _plain(leaf: object) -> Any:
     return leaf.tensor.clone() if isinstance(leaf, Value) and leaf.tensor is not None else leaf
 
 
-def _is_constant(leaf: Any) -> bool:
+def _is_constant(leaf: object) -> bool:
     if isinstance(leaf, Value):
         return leaf.tensor is not None
     return not hasattr(leaf, "free_symbols") or is_number(leaf)
@@ -469,7 +484,7 @@ def _stack(node: TorchNode) -> list[tuple[str, str]]:
     return [(path, str(kind)) for path, kind in pairs]
 
 
-def _names(nodes: Any) -> dict[TorchNode, str]:
+def _names(nodes: Reversible[TorchNode]) -> dict[TorchNode, str]:
     """Return what the symbol's nodes are to be called: after the module, and the operator where it has several."""
     calls = [n for n in nodes if n.op == "call_function" and not _is_plumbing(n) and not _counts(n)]
     paths = {n: (_stack(n) or [("", "")])[-1][0] for n in calls}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..base import ArgumentError, dtype_name
 from ..graph import Node
@@ -12,11 +12,14 @@ from ..ops.torch_slots import Slot
 from .compose import apply_op
 from .symbol import Symbol
 
+if TYPE_CHECKING:
+    import torch
+
 __all__ = ["held_names", "torch_calls", "torch_module", "write_back"]
 
 
 def torch_module(
-    module: Any,
+    module: torch.nn.Module,
     *inputs: Symbol,
     name: str | None = None,
     attr: Mapping[str, str] | None = None,

@@ -5,7 +5,7 @@ Apart, they take long to export, and the number of their steps is fixed.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import torch
@@ -37,7 +37,7 @@ def _output(data: torch.Tensor, state: torch.Tensor, bidirectional: bool) -> tor
 
 def _empty(
     data: torch.Tensor,
-    states: Any,
+    states: torch.Tensor | Sequence[torch.Tensor],
     params: Sequence[torch.Tensor],
     has_biases: bool,
     num_layers: int,
@@ -47,7 +47,7 @@ def _empty(
     batch_first: bool,
 ) -> Any:
     """Return empty arrays of the results' shapes."""
-    given = states if isinstance(states, (list, tuple)) else [states]
+    given = [states] if isinstance(states, torch.Tensor) else states
     return (_output(data, given[0], bidirectional), *(torch.empty_like(s) for s in given))
 
 
@@ -69,7 +69,11 @@ class WholeNetworks(TorchFunctionMode):
     """While it is active, torch's recurrent networks over padded sequences are single operators."""
 
     def __torch_function__(
-        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+        self,
+        func: Callable[..., Any],
+        types: Iterable[type],
+        args: tuple[Any, ...] = (),
+        kwargs: dict[str, Any] | None = None,
     ) -> Any:
         """Call a function of torch, or what stands for it.
 

@@ -82,6 +82,11 @@ _OPAQUE = frozenset(each.name for each in PASSES if not each.compiled)
 
 
 def _checked(names: Iterable[str], what: str) -> set[str]:
+    """Return names of passes, stripped.
+
+    Raises:
+        ArgumentError: there is no pass of a name.
+    """
     found = {name.strip() for name in names} - {""}
     if found - _NAMES:
         raise ArgumentError(

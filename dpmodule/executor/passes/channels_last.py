@@ -28,6 +28,9 @@ def restride(x: torch.Tensor) -> torch.Tensor:
 
     With one channel, both layouts describe the same memory; torch then goes by the strides, which are set so
     that they say channels_last.
+
+    Shape:
+        x, returns: (N, C, H, W).
     """
     if not likes_channels_last(x):
         return x

@@ -16,12 +16,20 @@ __all__ = ["fresh_heads"]
 
 
 def clone(value: Any) -> Any:
-    """Return a copy of a tensor or sparse value."""
+    """Return a copy of a tensor or sparse value.
+
+    Shape:
+        returns: as the value.
+    """
     return value.clone()
 
 
 def apart(value: torch.Tensor) -> torch.Tensor:
-    """Return a copy of a tensor, laid out as outputs are."""
+    """Return a copy of a tensor, laid out as outputs are.
+
+    Shape:
+        returns: as the value.
+    """
     return value.clone(memory_format=torch.contiguous_format)
 
 

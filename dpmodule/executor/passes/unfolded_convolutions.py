@@ -39,6 +39,12 @@ def _pair(values: tuple[int, ...], default: int) -> tuple[int, int]:
 class UnfoldedConvolution:
     """A 2-D convolution without groups, as a matrix product where that is faster.
 
+    Shape:
+        data: (N, C, H, W).
+        weight: (F, C, kernel height, kernel width).
+        bias: (F,).
+        result: (N, F, H', W').
+
     Args:
         plain: the convolution; takes data, weight and, if there is one, bias.
         a: its attributes.

@@ -152,7 +152,7 @@ for _name in ("softmax", "log_softmax"):
 
 
 @translates("dropout", "native_dropout")
-def _dropout(b: Builder, value: Value, p: float, train: Any = None) -> Any:
+def _dropout(b: Builder, value: Value, p: float, train: bool | None = None) -> Any:
     made = _dropped(b, value, p, train, ())
     return made if isinstance(b.result, torch.Tensor) else [made, None]
 
@@ -178,7 +178,7 @@ def _alpha_dropout(b: Builder, value: Value, p: float, train: bool) -> Any:
     return b.op("where", b.op("_equal_scalar", kept, scalar=1.0), value, moved)
 
 
-def _dropped(b: Builder, value: Value, p: float, train: Any, axes: tuple[int, ...]) -> Any:
+def _dropped(b: Builder, value: Value, p: float, train: bool | None, axes: tuple[int, ...]) -> Any:
     """Drop in training; where the module is in training and this part of it is not, never."""
     if not p or (b.training and not train):
         return value

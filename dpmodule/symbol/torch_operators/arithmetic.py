@@ -9,14 +9,11 @@ import torch
 
 from ..symbol import Symbol
 from .builder import Builder
-from .sizes import dims_of, same
+from .sizes import Dims, dims_of, same
 from .table import TABLE, translates
-from .value import Untranslatable, Value
+from .value import Operand, Untranslatable, Value
 
 __all__: list[str] = []
-
-Operand = Any
-"""A value, a number, or a size that is known by name only."""
 
 
 def _value(b: Builder, operand: Operand, dtype: torch.dtype) -> Value:
@@ -28,7 +25,7 @@ def _value(b: Builder, operand: Operand, dtype: torch.dtype) -> Value:
     return b.size(operand, dtype)
 
 
-def _alone(operand: Operand, other: Operand, dims: Any) -> Any:
+def _alone(operand: Operand, other: Operand, dims: Dims) -> Any:
     """Return the number that an operand stands for, if the other one has the shape of the result already."""
     if isinstance(operand, (bool, int, float)):
         return operand
@@ -66,7 +63,7 @@ def binary(
     return b.pair(names[0], _value(b, left, dtype), _value(b, right, dtype))
 
 
-def _scaled(b: Builder, operand: Operand, factor: Any) -> Operand:
+def _scaled(b: Builder, operand: Operand, factor: float) -> Operand:
     """Return an operand times a number."""
     if factor == 1:
         return operand
@@ -77,17 +74,17 @@ def _scaled(b: Builder, operand: Operand, factor: Any) -> Operand:
 
 
 @translates("add")
-def _add(b: Builder, left: Operand, right: Operand, alpha: Any = 1) -> Symbol:
+def _add(b: Builder, left: Operand, right: Operand, alpha: float = 1) -> Symbol:
     return binary(b, ("add", "plus", "plus"), left, _scaled(b, right, alpha))
 
 
 @translates("sub", "subtract")
-def _sub(b: Builder, left: Operand, right: Operand, alpha: Any = 1) -> Symbol:
+def _sub(b: Builder, left: Operand, right: Operand, alpha: float = 1) -> Symbol:
     return binary(b, ("sub", "minus", "rminus"), left, _scaled(b, right, alpha))
 
 
 @translates("rsub")
-def _rsub(b: Builder, left: Operand, right: Operand, alpha: Any = 1) -> Symbol:
+def _rsub(b: Builder, left: Operand, right: Operand, alpha: float = 1) -> Symbol:
     return binary(b, ("sub", "minus", "rminus"), right, _scaled(b, left, alpha))
 
 
@@ -149,13 +146,13 @@ def _hypot(b: Builder, left: Operand, right: Operand) -> Symbol:
 
 
 @translates("addcmul")
-def _addcmul(b: Builder, base: Value, left: Value, right: Value, value: Any = 1) -> Symbol:
+def _addcmul(b: Builder, base: Value, left: Value, right: Value, value: float = 1) -> Symbol:
     both = b.value(b.pair("mul", left, right), _joint(left, right), b.result.dtype)
     return _add(b, base, both, value)
 
 
 @translates("addcdiv")
-def _addcdiv(b: Builder, base: Value, left: Value, right: Value, value: Any = 1) -> Symbol:
+def _addcdiv(b: Builder, base: Value, left: Value, right: Value, value: float = 1) -> Symbol:
     both = b.value(b.pair("div", left, right), _joint(left, right), b.result.dtype)
     return _add(b, base, both, value)
 
@@ -251,7 +248,9 @@ def _masked_fill(b: Builder, value: Value, mask: Value, number: Operand) -> Symb
 
 
 @translates("clamp", "clip")
-def _clamp(b: Builder, value: Value, low: Operand = None, high: Operand = None, **named: Any) -> Any:
+def _clamp(
+    b: Builder, value: Value, low: Operand | None = None, high: Operand | None = None, **named: Any
+) -> Any:
     low, high = named.get("min", low), named.get("max", high)
     value = b.cast(value, b.result.dtype)
     if not isinstance(low, Value) and not isinstance(high, Value):

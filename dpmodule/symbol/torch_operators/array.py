@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..symbol import Symbol
 from .builder import Builder
-from .sizes import dims_of, is_number, same
+from .sizes import Size, dims_of, is_number, same
 from .table import translates
 from .value import Untranslatable, Value
+
+if TYPE_CHECKING:
+    from ...types import Ints
 
 __all__: list[str] = []
 
@@ -83,7 +86,7 @@ def _matrix_transpose(b: Builder, value: Value) -> Value:
 
 
 @translates("movedim", "moveaxis")
-def _movedim(b: Builder, value: Value, source: Any, destination: Any) -> Value:
+def _movedim(b: Builder, value: Value, source: Ints, destination: Ints) -> Value:
     sources = [value.axis(a) for a in ([source] if isinstance(source, int) else source)]
     targets = [value.axis(a) for a in ([destination] if isinstance(destination, int) else destination)]
     order: list[Any] = [None] * value.rank
@@ -108,7 +111,7 @@ def _repeat(b: Builder, value: Value, repeats: Sequence[Any]) -> Any:
     return value
 
 
-def _repeat_axis(b: Builder, value: Value, axis: int, times: Any) -> Value:
+def _repeat_axis(b: Builder, value: Value, axis: int, times: Size) -> Value:
     """Repeat an axis as often as a size says that is known by name only."""
     before, size, after = value.dims[:axis], value.dims[axis], value.dims[axis + 1 :]
     if same(size, 1):
@@ -123,7 +126,7 @@ def _tile(b: Builder, value: Value, repeats: Sequence[Any]) -> Any:
 
 
 @translates("repeat_interleave.self_int")
-def _repeat_interleave(b: Builder, value: Value, repeats: Any, dim: Any = None, **named: Any) -> Any:
+def _repeat_interleave(b: Builder, value: Value, repeats: Size, dim: int | None = None, **named: Any) -> Any:
     if not is_number(repeats):
         raise Untranslatable("repeats elements as often as a size that is not fixed says")
     axis = {} if dim is None else {"axis": value.axis(dim)}
@@ -149,7 +152,11 @@ def _stack(b: Builder, values: Sequence[Value], dim: int = 0) -> Any:
 
 
 def _cut(b: Builder, value: Value, axis: int, sizes: Sequence[Any]) -> list[Symbol]:
-    """Cut an axis into parts of the given sizes."""
+    """Cut an axis into parts of the given sizes.
+
+    Raises:
+        Untranslatable: a size is not fixed.
+    """
     if not all(is_number(n) for n in sizes):
         raise Untranslatable("splits an axis into parts whose sizes are not fixed")
     if len(sizes) > 1 and len(set(sizes)) == 1:
@@ -167,7 +174,7 @@ def _cut(b: Builder, value: Value, axis: int, sizes: Sequence[Any]) -> list[Symb
     "split_with_sizes_copy",
     "unsafe_split",
 )
-def _split(b: Builder, value: Value, parts: Any, dim: int = 0, **named: Any) -> list[Symbol]:
+def _split(b: Builder, value: Value, parts: Ints, dim: int = 0, **named: Any) -> list[Symbol]:
     axis = value.axis(dim)
     return _cut(b, value, axis, [dims_of(part)[axis] for part in b.result])
 

@@ -45,7 +45,11 @@ def _attention(
 
 
 def _repeated(b: Builder, value: Value, query: Value) -> Value:
-    """Repeat heads of keys or values, so that there are as many as of queries."""
+    """Repeat heads of keys or values, so that there are as many as of queries.
+
+    Raises:
+        Untranslatable: the number of heads is not fixed.
+    """
     have, want = value.dims[-3], query.dims[-3]
     if same(have, want):
         return value

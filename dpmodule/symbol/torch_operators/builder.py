@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
 from ...ndarray import NDArray
 from ...ndarray.creation import from_torch
 from ..symbol import Symbol, Variable, call
-from .sizes import Dims, dims_of, is_number, places, reshape_codes, same, spans
+from .sizes import Dims, Size, dims_of, is_number, places, reshape_codes, same, spans
 from .value import Untranslatable, Value, type_name
+
+if TYPE_CHECKING:
+    import sympy
 
 __all__ = ["Builder"]
 
@@ -97,6 +100,9 @@ class Builder:
         """Make the variable of a parameter, buffer or constant, with its value.
 
         Integers and truth values are kept as float32, which optimizers and files take, and cast where they are read.
+
+        Raises:
+            Untranslatable: it holds whole numbers that float32 cannot.
         """
         dtype = tensor.dtype
         if not dtype.is_floating_point:
@@ -119,7 +125,7 @@ class Builder:
         symbol = self.op("Cast", variable, dtype=type_name(dtype)) if whole else variable
         return Value(dims_of(tensor), dtype, symbol)
 
-    def input(self, name: str, example: Any) -> Value:
+    def input(self, name: str, example: torch.Tensor) -> Value:
         """Make the variable of an input; whole numbers may also come in another type, and are cast."""
         kind = type_name(example.dtype)
         symbol = Variable(name, dtype=None if kind == "float32" else kind)
@@ -129,7 +135,11 @@ class Builder:
         return self.value(symbol, dims_of(example), example.dtype)
 
     def sym(self, value: Value) -> Symbol:
-        """Return the symbol of a value; known elements become an operator or a variable."""
+        """Return the symbol of a value; known elements become an operator or a variable.
+
+        Raises:
+            Untranslatable: it has neither a symbol nor elements, or no elements at all.
+        """
         if value.symbol is None:
             if value.tensor is None:
                 raise Untranslatable("reads what could not be translated")
@@ -137,6 +147,11 @@ class Builder:
         return value.symbol
 
     def _constant(self, tensor: torch.Tensor, name: str) -> Symbol:
+        """Return the symbol of known elements.
+
+        Raises:
+            Untranslatable: there are none.
+        """
         number = Value((), tensor.dtype, None, tensor).number
         shape = tuple(tensor.shape) or (1,)
         if not tensor.numel():
@@ -172,7 +187,7 @@ class Builder:
         """Return answers of a comparison, which have the type of its operands, as truth values."""
         return answers if operand.type == "float32" else self.op("Cast", answers, dtype="float32")
 
-    def full(self, dims: Dims, number: Any, dtype: torch.dtype) -> Value:
+    def full(self, dims: Dims, number: float, dtype: torch.dtype) -> Value:
         """Return a value that holds one number everywhere."""
         if all(is_number(d) for d in dims):
             return Value(dims, dtype, None, torch.full(dims, number, dtype=dtype))
@@ -224,6 +239,11 @@ class Builder:
         return value
 
     def _reshape_like(self, value: Value, at: int, count: int, wanted: Dims) -> Symbol:
+        """Reshape axes to sizes that another value has side by side.
+
+        Raises:
+            Untranslatable: no value has.
+        """
         for other in self._seen:
             for start in places(other.dims, wanted):
                 return self.op(
@@ -250,7 +270,7 @@ class Builder:
             symbol = self._expand_axis(symbol, axis, dims[axis], axis + 1 < len(dims))
         return self.value(symbol, dims, value.dtype)
 
-    def _expand_axis(self, symbol: Symbol, axis: int, size: Any, goes_on: bool) -> Symbol:
+    def _expand_axis(self, symbol: Symbol, axis: int, size: Size, goes_on: bool) -> Symbol:
         """Repeat one axis as often as a size says that is known by name only.
 
         Args:
@@ -258,6 +278,9 @@ class Builder:
             axis: the axis.
             size: its new size.
             goes_on: whether there are axes after it.
+
+        Raises:
+            Untranslatable: no value has this size, nor what it is computed from.
         """
         if is_number(size):
             return self.op("broadcast_axis", symbol, axis=(axis,), size=(size,))
@@ -281,7 +304,7 @@ class Builder:
         symbol = self._expand_axis(symbol, axis, rest, True)
         return self.op("Reshape", symbol, shape=(*[0] * axis, -3, *after))
 
-    def find(self, size: Any) -> tuple[Value, int] | None:
+    def find(self, size: Size) -> tuple[Value, int] | None:
         """Return a value and an axis of it that has a size, None if there is none."""
         for other in self._seen:
             for axis, have in enumerate(other.dims):
@@ -289,13 +312,18 @@ class Builder:
                     return other, axis
         return None
 
-    def size(self, size: Any, dtype: torch.dtype) -> Value:
+    def size(self, size: Size, dtype: torch.dtype) -> Value:
         """Return a size as an array of one element."""
         if is_number(size):
             return Value((), dtype, None, torch.tensor(size, dtype=dtype))
         return self.value(self.op("Cast", self._size(size), dtype=type_name(dtype)), (), dtype)
 
-    def _size(self, size: Any) -> Symbol:
+    def _size(self, size: sympy.Expr) -> Symbol:
+        """Return the symbol of a size that is known by name only.
+
+        Raises:
+            Untranslatable: no value has this size, nor what it is computed from.
+        """
         found = self.find(size)
         if found is not None:
             other, axis = found
@@ -349,7 +377,11 @@ class Builder:
         return self.op(f"broadcast_{name}", left, right)
 
     def with_number(self, name: str, value: Value, number: float) -> Symbol:
-        """Apply an operator to a value and a number, such as "plus"."""
+        """Apply an operator to a value and a number, such as "plus".
+
+        Raises:
+            Untranslatable: the number is NaN.
+        """
         if math.isnan(number):
             raise Untranslatable("computes with NaN")
         return self.op(f"_{name}_scalar", value, scalar=float(number))

@@ -8,14 +8,14 @@ import torch
 
 from ..symbol import Symbol
 from .builder import Builder
-from .sizes import dims_of, is_number
+from .sizes import Size, dims_of, is_number
 from .table import translates
 from .value import Untranslatable, Value
 
 __all__: list[str] = []
 
 
-def _filled(b: Builder, number: Any) -> Value:
+def _filled(b: Builder, number: float) -> Value:
     return b.full(dims_of(b.result), number, b.result.dtype)
 
 
@@ -30,7 +30,7 @@ def _ones(b: Builder, *rest: Any, **named: Any) -> Value:
 
 
 @translates("full", "full_like", "new_full")
-def _full(b: Builder, given: Any, number: Any, *rest: Any, **named: Any) -> Value:
+def _full(b: Builder, given: object, number: Any, *rest: Any, **named: Any) -> Value:
     # new_full takes the size second
     number = rest[0] if rest and not isinstance(number, (bool, int, float, Value)) else number
     if isinstance(number, Value):
@@ -39,12 +39,14 @@ def _full(b: Builder, given: Any, number: Any, *rest: Any, **named: Any) -> Valu
 
 
 @translates("scalar_tensor")
-def _scalar_tensor(b: Builder, number: Any, **named: Any) -> Value:
+def _scalar_tensor(b: Builder, number: Size | float, **named: Any) -> Value:
     return b.size(number, b.result.dtype) if not isinstance(number, float) else _filled(b, number)
 
 
 @translates("arange")
-def _arange(b: Builder, start: Any, end: Any = None, step: Any = 1, **named: Any) -> Value:
+def _arange(
+    b: Builder, start: Size | float, end: Size | float | None = None, step: Size | float = 1, **named: Any
+) -> Value:
     start = 0 if end is None else start
     if not is_number(start) or not is_number(step):
         raise Untranslatable("counts from or by a number that is not fixed")
@@ -87,7 +89,7 @@ def _drawn(b: Builder, like: Value, dtype: torch.dtype) -> Value:
 
 
 @translates("bernoulli")
-def _bernoulli(b: Builder, value: Value, p: Any = None, **named: Any) -> Symbol:
+def _bernoulli(b: Builder, value: Value, p: float | Value | None = None, **named: Any) -> Symbol:
     kind = b.result.dtype
     if isinstance(p, float):
         return b.op("_lesser_scalar", _drawn(b, value, kind), scalar=p)

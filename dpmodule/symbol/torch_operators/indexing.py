@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
 from ..symbol import Symbol
 from .builder import Builder
-from .sizes import difference, dims_of, is_number, same
+from .sizes import Size, difference, dims_of, is_number, same
 from .table import translates
 from .value import Untranslatable, Value
+
+if TYPE_CHECKING:
+    from ...types import Ints
 
 __all__: list[str] = []
 
 _END = 2**63 - 1
 
 
-def _from_the_end(position: Any, size: Any) -> Any:
+def _from_the_end(position: Size, size: Size) -> Any:
     """Return a position as a number, counted from the end where it is known so only; None for the end itself."""
     if is_number(position):
         return None if position >= _END else position
@@ -28,14 +31,16 @@ def _from_the_end(position: Any, size: Any) -> Any:
     return None if rest == 0 else rest
 
 
-def _ranges(axis: int, begin: Any, end: Any, step: int) -> dict[str, Any]:
+def _ranges(axis: int, begin: Size | None, end: Size | None, step: int) -> dict[str, Any]:
     """Return the attributes of `slice` for one axis."""
     lead = (None,) * axis
     return {"begin": (*lead, begin), "end": (*lead, end), **({"step": (*lead, step)} if step != 1 else {})}
 
 
 @translates("slice", "slice_copy", "narrow")
-def _slice(b: Builder, value: Value, dim: int = 0, start: Any = None, end: Any = None, step: int = 1) -> Any:
+def _slice(
+    b: Builder, value: Value, dim: int = 0, start: Size | None = None, end: Size | None = None, step: int = 1
+) -> Any:
     axis = value.axis(dim)
     if same(dims_of(b.result)[axis], value.dims[axis]):
         return Value(value.dims, value.dtype, b.sym(value))
@@ -52,8 +57,12 @@ def _slice(b: Builder, value: Value, dim: int = 0, start: Any = None, end: Any =
     return _first_elements(b, value, axis, end)
 
 
-def _first_elements(b: Builder, value: Value, axis: int, size: Any) -> Symbol:
-    """Cut the beginning out of an axis, as long as a size says that is known by name only."""
+def _first_elements(b: Builder, value: Value, axis: int, size: Size) -> Symbol:
+    """Cut the beginning out of an axis, as long as a size says that is known by name only.
+
+    Raises:
+        Untranslatable: no value has that size.
+    """
     found = b.find(size)
     if found is None:
         raise Untranslatable(f"cuts up to position {size}: no array has that size")
@@ -65,7 +74,7 @@ def _first_elements(b: Builder, value: Value, axis: int, size: Any) -> Symbol:
 
 
 @translates("select", "select_copy")
-def _select(b: Builder, value: Value, dim: int, index: Any) -> Symbol:
+def _select(b: Builder, value: Value, dim: int, index: Size) -> Symbol:
     axis = value.axis(dim)
     index = _from_the_end(index, value.dims[axis])
     if index is None or not is_number(index):
@@ -150,7 +159,7 @@ def _copy(b: Builder, value: Value, source: Value, *rest: Any, **named: Any) -> 
 
 
 @translates("fill")
-def _fill(b: Builder, value: Value, number: Any) -> Value:
+def _fill(b: Builder, value: Value, number: Value | float) -> Value:
     if isinstance(number, Value):
         return _copy(b, value, number)
     return b.full(dims_of(b.result), number, b.result.dtype)
@@ -163,7 +172,13 @@ def _zero(b: Builder, value: Value) -> Value:
 
 @translates("slice_scatter")
 def _slice_scatter(
-    b: Builder, value: Value, source: Value, dim: int = 0, start: Any = None, end: Any = None, step: int = 1
+    b: Builder,
+    value: Value,
+    source: Value,
+    dim: int = 0,
+    start: Size | None = None,
+    end: Size | None = None,
+    step: int = 1,
 ) -> Any:
     axis = value.axis(dim)
     size = value.dims[axis]
@@ -178,7 +193,7 @@ def _slice_scatter(
 
 
 @translates("select_scatter")
-def _select_scatter(b: Builder, value: Value, source: Value, dim: int, index: Any) -> Any:
+def _select_scatter(b: Builder, value: Value, source: Value, dim: int, index: Size) -> Any:
     axis = value.axis(dim)
     part = (*value.dims[:axis], 1, *value.dims[axis + 1 :])
     end = _END if index == -1 else index + 1
@@ -212,7 +227,7 @@ def _flip(b: Builder, value: Value, dims: Sequence[int]) -> Symbol:
 
 
 @translates("roll")
-def _roll(b: Builder, value: Value, shifts: Any, dims: Any = ()) -> Any:
+def _roll(b: Builder, value: Value, shifts: Ints, dims: Ints = ()) -> Any:
     shifts = [shifts] if isinstance(shifts, int) else list(shifts)
     axes = [dims] if isinstance(dims, int) else list(dims)
     if not axes:

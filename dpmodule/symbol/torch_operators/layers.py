@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 
 from ..symbol import Symbol
 from .builder import Builder
-from .sizes import Dims, as_size, dims_of, is_number, same
+from .sizes import Dims, Size, as_size, dims_of, is_number, same
 from .table import TABLE, translates
 from .value import Untranslatable, Value
+
+if TYPE_CHECKING:
+    from ...types import Ints
 
 __all__: list[str] = []
 
 
-def _each(given: Any, rank: int) -> tuple[int, ...]:
+def _each(given: Ints, rank: int) -> tuple[int, ...]:
     """Return one number for each spatial axis."""
     values = (given,) if isinstance(given, int) else tuple(given)
     return values * rank if len(values) == 1 else values
@@ -87,16 +90,16 @@ def _many(b: Builder, rows: Value, columns: Value, lead: Dims) -> Symbol:
 
 
 @translates("addmm", "addbmm", "addmv")
-def _addmm(b: Builder, base: Value, left: Value, right: Value, beta: Any = 1, alpha: Any = 1) -> Symbol:
+def _addmm(b: Builder, base: Value, left: Value, right: Value, beta: float = 1, alpha: float = 1) -> Symbol:
     return _added(b, base, left, right, beta, alpha)
 
 
 @translates("baddbmm")
-def _baddbmm(b: Builder, base: Value, left: Value, right: Value, beta: Any = 1, alpha: Any = 1) -> Symbol:
+def _baddbmm(b: Builder, base: Value, left: Value, right: Value, beta: float = 1, alpha: float = 1) -> Symbol:
     return _added(b, base, left, right, beta, alpha)
 
 
-def _added(b: Builder, base: Value, left: Value, right: Value, beta: Any, alpha: Any) -> Symbol:
+def _added(b: Builder, base: Value, left: Value, right: Value, beta: float, alpha: float) -> Symbol:
     product = b.value(b.sym(matmul(b, left, right)), dims_of(b.result), b.result.dtype)
     if alpha != 1:
         product = b.value(b.with_number("mul", product, alpha), product.dims, product.dtype)
@@ -127,9 +130,9 @@ def _convolution(
     value: Value,
     weight: Value,
     bias: Value | None = None,
-    stride: Any = 1,
-    padding: Any = 0,
-    dilation: Any = 1,
+    stride: Ints = 1,
+    padding: Ints | str = 0,
+    dilation: Ints = 1,
     groups: int = 1,
 ) -> Any:
     rank = weight.rank - 2
@@ -166,11 +169,11 @@ def _transposed(
     value: Value,
     weight: Value,
     bias: Value | None = None,
-    stride: Any = 1,
-    padding: Any = 0,
-    output_padding: Any = 0,
+    stride: Ints = 1,
+    padding: Ints = 0,
+    output_padding: Ints = 0,
     groups: int = 1,
-    dilation: Any = 1,
+    dilation: Ints = 1,
 ) -> Any:
     rank = weight.rank - 2
     options: dict[str, Any] = {
@@ -196,11 +199,11 @@ def _any_convolution(
     value: Value,
     weight: Value,
     bias: Value | None,
-    stride: Any,
-    padding: Any,
-    dilation: Any,
+    stride: Ints,
+    padding: Ints,
+    dilation: Ints,
     transposed: bool,
-    output_padding: Any,
+    output_padding: Ints,
     groups: int,
 ) -> Any:
     if transposed:
@@ -232,10 +235,10 @@ def _max_pool(rank: int) -> Any:
     def translate(
         b: Builder,
         value: Value,
-        kernel_size: Any,
-        stride: Any = (),
-        padding: Any = 0,
-        dilation: Any = 1,
+        kernel_size: Ints,
+        stride: Ints = (),
+        padding: Ints = 0,
+        dilation: Ints = 1,
         ceil_mode: bool = False,
     ) -> Any:
         if any(n != 1 for n in _each(dilation, rank)):
@@ -256,9 +259,9 @@ def _avg_pool(rank: int) -> Any:
     def translate(
         b: Builder,
         value: Value,
-        kernel_size: Any,
-        stride: Any = (),
-        padding: Any = 0,
+        kernel_size: Ints,
+        stride: Ints = (),
+        padding: Ints = 0,
         ceil_mode: bool = False,
         count_include_pad: bool = True,
         divisor_override: int | None = None,
@@ -284,7 +287,7 @@ for _rank in (1, 2, 3):
 
 
 def _adaptive(kind: str, rank: int) -> Any:
-    def translate(b: Builder, value: Value, output_size: Any) -> Any:
+    def translate(b: Builder, value: Value, output_size: Ints) -> Any:
         made = _adaptive_pooled(b, value, kind, rank)
         return made if isinstance(b.result, torch.Tensor) else [made, None]
 
@@ -318,7 +321,7 @@ for _rank in (1, 2, 3):
 # normalisation
 
 
-def _vector(b: Builder, given: Value | None, size: Any, number: float, like: Value) -> Value:
+def _vector(b: Builder, given: Value | None, size: Size, number: float, like: Value) -> Value:
     """Return a parameter of a normalisation, or the constant that stands for one that the module does not have."""
     return given if given is not None else b.full((size,), number, like.dtype)
 
@@ -534,9 +537,15 @@ def _pairs(pad: Sequence[int], rank: int) -> list[tuple[int, int]]:
 
 
 @translates("pad", "constant_pad_nd")
-def _pad(b: Builder, value: Value, pad: Sequence[int], mode: Any = "constant", number: Any = None) -> Any:
+def _pad(
+    b: Builder,
+    value: Value,
+    pad: Sequence[int],
+    mode: str | float | None = "constant",
+    number: float | None = None,
+) -> Any:
     if not isinstance(mode, str):
-        mode, number = "constant", mode
+        number, mode = mode, "constant"
     if not all(is_number(n) for n in pad):
         raise Untranslatable("pads by widths that are not fixed")
     pairs = _pairs(pad, value.rank)
@@ -624,7 +633,7 @@ def _nearest(b: Builder, value: Value, *rest: Any, **named: Any) -> Any:
     return symbol
 
 
-def _factor(new: Any, old: Any) -> int | None:
+def _factor(new: Size, old: Size) -> int | None:
     """Return how many times as large the new size is, None if that is no whole number."""
     if is_number(new) and is_number(old):
         return int(new // old) if new % old == 0 else None
@@ -634,7 +643,7 @@ def _factor(new: Any, old: Any) -> int | None:
 
 @translates("upsample_bilinear2d")
 def _bilinear_resize(
-    b: Builder, value: Value, size: Any, align_corners: bool, *rest: Any, **named: Any
+    b: Builder, value: Value, size: Ints, align_corners: bool, *rest: Any, **named: Any
 ) -> Symbol:
     height, width = dims_of(b.result)[2:]
     if not is_number(height) or not is_number(width):
@@ -668,14 +677,14 @@ def _channel_shuffle(b: Builder, value: Value, groups: int) -> Value:
 
 
 @translates("im2col")
-def _im2col(b: Builder, value: Value, kernel: Any, dilation: Any, padding: Any, stride: Any) -> Symbol:
+def _im2col(b: Builder, value: Value, kernel: Ints, dilation: Ints, padding: Ints, stride: Ints) -> Symbol:
     options = {"kernel": _each(kernel, 2), "dilate": _each(dilation, 2), "pad": _each(padding, 2)}
     return b.op("im2col", value, stride=_each(stride, 2), **options)
 
 
 @translates("col2im")
 def _col2im(
-    b: Builder, value: Value, size: Any, kernel: Any, dilation: Any, padding: Any, stride: Any
+    b: Builder, value: Value, size: Ints, kernel: Ints, dilation: Ints, padding: Ints, stride: Ints
 ) -> Symbol:
     options = {"kernel": _each(kernel, 2), "dilate": _each(dilation, 2), "pad": _each(padding, 2)}
     return b.op("col2im", value, output_size=_each(size, 2), stride=_each(stride, 2), **options)

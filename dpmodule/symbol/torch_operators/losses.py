@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from ..symbol import Symbol
 from .builder import Builder
 from .table import translates
@@ -103,6 +101,6 @@ def _binary_of_chances(
     return _reduced(b, b.op("negative", both), reduction)
 
 
-def _log(b: Builder, chance: Any) -> Symbol:
+def _log(b: Builder, chance: Symbol | Value) -> Symbol:
     """Return a logarithm that is no smaller than -100, as torch limits it."""
     return b.op("_maximum_scalar", b.op("log", chance), scalar=-100.0)

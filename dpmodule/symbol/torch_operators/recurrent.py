@@ -55,7 +55,7 @@ def _network(mode: str) -> Any:
     def translate(
         b: Builder,
         value: Value,
-        states: Any,
+        states: Value | Sequence[Value],
         weights: Sequence[Value],
         has_biases: bool,
         num_layers: int,
@@ -66,7 +66,7 @@ def _network(mode: str) -> Any:
     ) -> list[Symbol]:
         if not isinstance(has_biases, bool):
             raise Untranslatable("reads packed sequences, whose lengths are not known before it runs")
-        given = states if isinstance(states, (list, tuple)) else [states]
+        given = [states] if isinstance(states, Value) else states
         drop = 0.0 if b.training and not train else dropout
         data = b.transpose(value, (1, 0, 2)) if batch_first else value
         out, *last = _run(b, mode, data, given, weights, has_biases, num_layers, drop, bidirectional)
@@ -76,8 +76,8 @@ def _network(mode: str) -> Any:
 
 
 def _cell(mode: str) -> Any:
-    def translate(b: Builder, value: Value, states: Any, *weights: Value | None) -> Any:
-        given = states if isinstance(states, (list, tuple)) else [states]
+    def translate(b: Builder, value: Value, states: Value | Sequence[Value], *weights: Value | None) -> Any:
+        given = [states] if isinstance(states, Value) else states
         step = b.reshape(value, (1, *value.dims))
         first = [b.reshape(s, (1, *s.dims)) for s in given]
         known = [w for w in weights if w is not None]

@@ -3,27 +3,34 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import torch
 
 from ..symbol import Symbol
 from .builder import Builder
-from .sizes import is_number
+from .sizes import Size, is_number
 from .table import TABLE, translates
 from .value import Untranslatable, Value
 
+if TYPE_CHECKING:
+    from ...types import Ints
+
 __all__ = ["mean_of", "reduce"]
 
+Axes: TypeAlias = "Ints | None"
+"""One axis, several, or all."""
 
-def _axes(value: Value, axes: Any) -> tuple[int, ...]:
+
+def _axes(value: Value, axes: Axes) -> tuple[int, ...]:
     """Return axes counted from the front; none given means all."""
     if axes is None or (isinstance(axes, (list, tuple)) and not axes):
         return tuple(range(max(value.rank, 1)))
     return tuple(value.axis(a) for a in ([axes] if isinstance(axes, int) else axes))
 
 
-def reduce(b: Builder, name: str, value: Value, axes: Any = None, keep: bool = False) -> Symbol:
+def reduce(b: Builder, name: str, value: Value, axes: Axes = None, keep: bool = False) -> Symbol:
     """Apply an operator that takes one element for many."""
     found = _axes(value, axes)
     every = len(found) == max(value.rank, 1)
@@ -32,7 +39,7 @@ def reduce(b: Builder, name: str, value: Value, axes: Any = None, keep: bool = F
 
 def _reduction(name: str) -> Any:
     def translate(
-        b: Builder, value: Value, dim: Any = None, keepdim: bool = False, dtype: Any = None
+        b: Builder, value: Value, dim: Axes = None, keepdim: bool = False, dtype: torch.dtype | None = None
     ) -> Symbol:
         return reduce(b, name, b.cast(value, b.result.dtype), dim, keepdim)
 
@@ -66,7 +73,7 @@ TABLE["max.dim"], TABLE["min.dim"] = _with_places("max"), _with_places("min")
 
 
 def _place(name: str) -> Any:
-    def translate(b: Builder, value: Value, dim: Any = None, keepdim: bool = False) -> Symbol:
+    def translate(b: Builder, value: Value, dim: int | None = None, keepdim: bool = False) -> Symbol:
         if dim is None:
             value, dim = b.reshape(value, (_count(value, range(value.rank)),)), 0
         return b.op("Cast", b.op(name, value, axis=value.axis(dim), keepdims=keepdim), dtype="int64")
@@ -78,30 +85,30 @@ TABLE["argmax"], TABLE["argmin"] = _place("argmax"), _place("argmin")
 
 
 @translates("any")
-def _any(b: Builder, value: Value, dim: Any = None, keepdim: bool = False) -> Symbol:
+def _any(b: Builder, value: Value, dim: Axes = None, keepdim: bool = False) -> Symbol:
     return reduce(b, "max", b.cast(value, torch.bool), dim, keepdim)
 
 
 @translates("all")
-def _all(b: Builder, value: Value, dim: Any = None, keepdim: bool = False) -> Symbol:
+def _all(b: Builder, value: Value, dim: Axes = None, keepdim: bool = False) -> Symbol:
     return reduce(b, "min", b.cast(value, torch.bool), dim, keepdim)
 
 
-def _count(value: Value, axes: Any) -> Any:
+def _count(value: Value, axes: Iterable[int]) -> Any:
     total: Any = 1
     for axis in axes:
         total = total * value.dims[axis]
     return total
 
 
-def mean_of(b: Builder, value: Value, axes: Any) -> Value:
+def mean_of(b: Builder, value: Value, axes: Axes) -> Value:
     """Return means with the axes left in with size 1."""
     found = _axes(value, axes)
     dims = tuple(1 if i in found else d for i, d in enumerate(value.dims))
     return b.value(reduce(b, "mean", value, found, True), dims, value.dtype)
 
 
-def _variance(b: Builder, value: Value, axes: Any, correction: Any, keep: bool) -> Symbol:
+def _variance(b: Builder, value: Value, axes: Axes, correction: float | None, keep: bool) -> Symbol:
     found = _axes(value, axes)
     centred = b.value(b.pair("sub", value, mean_of(b, value, found)), value.dims, value.dtype)
     squares = b.value(b.op("square", centred), value.dims, value.dtype)
@@ -117,7 +124,7 @@ def _variance(b: Builder, value: Value, axes: Any, correction: Any, keep: bool) 
     )
 
 
-def _correction(options: dict[str, Any], dim: Any, unbiased: Any) -> tuple[Any, Any]:
+def _correction(options: dict[str, Any], dim: Axes, unbiased: bool | None) -> tuple[Any, Any]:
     """Return axes and correction under any of the overloads of var and std."""
     if isinstance(dim, bool):
         dim, unbiased = None, dim
@@ -128,7 +135,12 @@ def _correction(options: dict[str, Any], dim: Any, unbiased: Any) -> tuple[Any, 
 
 @translates("var")
 def _var(
-    b: Builder, value: Value, dim: Any = None, unbiased: Any = None, keepdim: bool = False, **rest: Any
+    b: Builder,
+    value: Value,
+    dim: Axes = None,
+    unbiased: bool | None = None,
+    keepdim: bool = False,
+    **rest: Any,
 ) -> Symbol:
     axes, correction = _correction(rest, dim, unbiased)
     return _variance(b, value, axes, correction, keepdim)
@@ -136,14 +148,24 @@ def _var(
 
 @translates("std")
 def _std(
-    b: Builder, value: Value, dim: Any = None, unbiased: Any = None, keepdim: bool = False, **rest: Any
+    b: Builder,
+    value: Value,
+    dim: Axes = None,
+    unbiased: bool | None = None,
+    keepdim: bool = False,
+    **rest: Any,
 ) -> Symbol:
     return b.op("sqrt", _var(b, value, dim, unbiased, keepdim, **rest))
 
 
 @translates("var_mean")
 def _var_mean(
-    b: Builder, value: Value, dim: Any = None, unbiased: Any = None, keepdim: bool = False, **rest: Any
+    b: Builder,
+    value: Value,
+    dim: Axes = None,
+    unbiased: bool | None = None,
+    keepdim: bool = False,
+    **rest: Any,
 ) -> list[Symbol]:
     axes, correction = _correction(rest, dim, unbiased)
     return [_variance(b, value, axes, correction, keepdim), reduce(b, "mean", value, axes, keepdim)]
@@ -151,7 +173,12 @@ def _var_mean(
 
 @translates("linalg_vector_norm", "norm")
 def _norm(
-    b: Builder, value: Value, ord: Any = 2, dim: Any = None, keepdim: bool = False, dtype: Any = None
+    b: Builder,
+    value: Value,
+    ord: float | None = 2,
+    dim: Axes = None,
+    keepdim: bool = False,
+    dtype: torch.dtype | None = None,
 ) -> Symbol:
     value = b.cast(value, b.result.dtype)
     ord = 2 if ord is None else ord
@@ -169,7 +196,7 @@ def _norm(
 
 
 @translates("logsumexp")
-def _logsumexp(b: Builder, value: Value, dim: Any, keepdim: bool = False) -> Symbol:
+def _logsumexp(b: Builder, value: Value, dim: Axes, keepdim: bool = False) -> Symbol:
     axes = _axes(value, dim)
     dims = tuple(1 if i in axes else d for i, d in enumerate(value.dims))
     top = b.value(b.op("BlockGrad", reduce(b, "max", value, axes, True)), dims, value.dtype)
@@ -181,13 +208,13 @@ def _logsumexp(b: Builder, value: Value, dim: Any, keepdim: bool = False) -> Sym
 
 
 @translates("cumsum")
-def _cumsum(b: Builder, value: Value, dim: int, dtype: Any = None) -> Symbol:
+def _cumsum(b: Builder, value: Value, dim: int, dtype: torch.dtype | None = None) -> Symbol:
     return b.op("cumsum", b.cast(value, b.result.dtype), axis=value.axis(dim))
 
 
 @translates("topk")
 def _topk(
-    b: Builder, value: Value, k: Any, dim: int = -1, largest: bool = True, sorted: bool = True
+    b: Builder, value: Value, k: Size, dim: int = -1, largest: bool = True, sorted: bool = True
 ) -> list[Any]:
     if not is_number(k):
         raise Untranslatable("takes a number of elements that is not fixed")

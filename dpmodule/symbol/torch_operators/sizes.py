@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import torch
 
+if TYPE_CHECKING:
+    import sympy
+    from typing_extensions import TypeIs
+
 __all__ = [
     "Dims",
+    "Size",
     "as_size",
     "difference",
     "dims_of",
@@ -23,8 +28,11 @@ __all__ = [
 Dims = tuple[Any, ...]
 """A shape: integers, and expressions of SymPy where a size is known by name only."""
 
+Size: TypeAlias = "int | sympy.Expr"
+"""One size of a shape."""
 
-def as_size(value: Any) -> Any:
+
+def as_size(value: Size | torch.SymInt) -> Any:
     """Return a size as an integer where it is one, else as an expression."""
     if isinstance(value, torch.SymInt):
         value = value.node.expr
@@ -33,23 +41,24 @@ def as_size(value: Any) -> Any:
     return int(value) if getattr(value, "is_Integer", False) else value
 
 
-def dims_of(tensor: Any) -> Dims:
+def dims_of(tensor: torch.Tensor) -> Dims:
     """Return the shape of a tensor, real or fake."""
     return tuple(as_size(d) for d in tensor.shape)
 
 
-def is_number(size: Any) -> bool:
+def is_number(size: object) -> TypeIs[int]:
     """Say whether a size is an integer."""
     return isinstance(size, int)
 
 
-def difference(left: Any, right: Any) -> int | None:
+def difference(left: Size, right: Size) -> int | None:
     """Return how much two sizes differ; None where that depends on what is not known."""
-    rest = as_size((left - right).expand() if not (is_number(left) and is_number(right)) else left - right)
+    gap: Any = left - right
+    rest = as_size(gap if is_number(gap) else gap.expand())
     return rest if is_number(rest) else None
 
 
-def same(left: Any, right: Any) -> bool:
+def same(left: Size, right: Size) -> bool:
     """Say whether two sizes are equal whatever the unknown ones are."""
     return left is right or difference(left, right) == 0
 

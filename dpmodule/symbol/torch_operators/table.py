@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
 
 __all__ = ["TABLE", "find", "known_overloads", "translates"]
 
 Translator = Callable[..., Any]
-"""``(builder, *arguments of torch's operator) -> symbol or value``, or a list of them where torch returns several."""
+"""``(builder, *arguments of torch's operator) -> symbol or value``, or a list of them where torch returns several.
+
+Raises `Untranslatable` for arguments that have no counterpart.
+"""
 
 _NAMESPACES = ("aten::", "dpmodule::")
 """Torch's own operators, and those of `torch_recurrent`, which stand for some of them."""
@@ -30,7 +33,7 @@ def translates(*names: str) -> Callable[[Given], Given]:
     return enter
 
 
-def find(target: Any) -> Translator | None:
+def find(target: object) -> Translator | None:
     """Return the translator of an operator of torch, None if there is none.
 
     An operator that writes into its first argument, with an underscore at the end, goes by the one that does not.
@@ -44,6 +47,6 @@ def find(target: Any) -> Translator | None:
     return TABLE.get(f"{name}.{schema.overload_name or 'default'}", TABLE.get(name))
 
 
-def known_overloads(table: Any) -> list[Any]:
+def known_overloads(table: Iterable[object]) -> list[Any]:
     """Return the operators in a table of decompositions that need none, since there are translators."""
     return [target for target in table if find(target) is not None]

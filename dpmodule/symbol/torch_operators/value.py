@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypeAlias
 
 import torch
 
 from ...ops.dtypes import name_of
 from ..symbol import Symbol
-from .sizes import Dims
+from .sizes import Dims, Size
 
-__all__ = ["Untranslatable", "Value", "type_name"]
+__all__ = ["Operand", "Untranslatable", "Value", "type_name"]
 
 
 class Untranslatable(Exception):
@@ -78,3 +78,7 @@ class Value:
     def axis(self, axis: int) -> int:
         """Return the number of an axis counted from the front."""
         return axis % max(self.rank, 1)
+
+
+Operand: TypeAlias = "Value | Size | float"
+"""A value, a number, or a size that is known by name only."""

@@ -66,6 +66,12 @@ class FusedConvolution:
     summand. Returns the result, then what the normalisation writes back. Where oneDNN cannot do it (other types than
     float32, other devices than the CPU, a summand of another shape) the operators run one by one.
 
+    Shape:
+        data: (N, C, H, W).
+        weight: (F, C / groups, kernel height, kernel width).
+        bias, vectors of the normalisation: (F,).
+        other summand, result: (N, F, H', W').
+
     Args:
         a: attributes of the convolution.
         function: the convolution itself.

@@ -22,7 +22,11 @@ _FEWEST = 3
 
 
 def draw(a: Any, env: Env, like: torch.Tensor) -> torch.Tensor:
-    """Return ones for elements that are kept and zeros for others; nothing at all if no element is dropped."""
+    """Return ones for elements that are kept and zeros for others; nothing at all if no element is dropped.
+
+    Shape:
+        like, returns: of any one shape; (0,) if no element is dropped.
+    """
     if not env.is_train:
         return like.new_empty(0)
     return kept(1.0 - a.p, list(env.out_shapes[0]), like.detach(), env.generator)
@@ -31,6 +35,9 @@ def draw(a: Any, env: Env, like: torch.Tensor) -> torch.Tensor:
 @dataclass(frozen=True, slots=True)
 class Dropped:
     """Set elements to zero and scale the others, as `Dropout` does, by what has been drawn.
+
+    Shape:
+        x, mask, result: of one shape; mask (0,) if no element is dropped.
 
     Attributes:
         p: share that is dropped.

@@ -192,14 +192,20 @@ def plain(
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Run a plain network.
 
-    Args:
-        x: data, (T, N, K), with at least one step.
-        begin: state before the first step, (N, H).
+    Shape:
+        x: (T, N, K), T from 1.
+        begin: (N, H).
         weights: (H, K), (H, H), and no biases or both, (H,).
+        returns: (T, N, H), (1, N, H).
+
+    Args:
+        x: data.
+        begin: state before the first step.
+        weights: of the data, of the state; then the biases.
         with_relu: whether the activation is relu; else it is tanh.
 
     Returns:
-        (all states (T, N, H), the last one (1, N, H))
+        All states, and the last one.
     """
     given = (*weights, None, None)[:4]
     found: tuple[torch.Tensor, torch.Tensor] = _Plain.apply(x, begin, *given, with_relu)  # type: ignore[no-untyped-call]
@@ -211,13 +217,19 @@ def gru(
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Run a GRU.
 
+    Shape:
+        x: (T, N, K), T from 1.
+        begin: (N, H).
+        weights: (3H, K), (3H, H), and no biases or both, (3H,).
+        returns: (T, N, H), (1, N, H).
+
     Args:
-        x: data, (T, N, K), with at least one step.
-        begin: state before the first step, (N, H).
-        weights: (3H, K), (3H, H), rows in the order reset, update, new; and no biases or both, (3H,).
+        x: data.
+        begin: state before the first step.
+        weights: of the data, of the state, rows in the order reset, update, new; then the biases.
 
     Returns:
-        (all states (T, N, H), the last one (1, N, H))
+        All states, and the last one.
     """
     given = (*weights, None, None)[:4]
     found: tuple[torch.Tensor, torch.Tensor] = _Gru.apply(x, begin, *given)  # type: ignore[no-untyped-call]

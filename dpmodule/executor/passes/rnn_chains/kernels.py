@@ -42,9 +42,15 @@ Found = tuple[torch.Tensor, ...]
 class Recurrence:
     """A recurrent network of one layer over a whole sequence.
 
-    Called with the sequence (T, N, K), or (T, N) for K = 1, the begin state (N, H), that of the cell for an LSTM, the
-    weights (G * H, K) and (G * H, H), and those biases (G * H,) that there are; returns the states (T, N, H), and the
-    last one, of the cell too for an LSTM, as (1, N, H).
+    Called with the sequence, the begin state, that of the cell for an LSTM, the weights, and those biases that there
+    are; returns the states, and the last one, of the cell too for an LSTM.
+
+    Shape:
+        x: (T, N, K), or (T, N) for K = 1.
+        begin states: (N, H).
+        weights: (G * H, K), (G * H, H).
+        biases: (G * H,).
+        returns: (T, N, H), then (1, N, H) for each last state.
 
     Attributes:
         makes_memory: no result is a view of another one or of an argument.
@@ -91,7 +97,11 @@ class Recurrence:
         return torch.is_grad_enabled() or x.numel() * weights[0].shape[0] >= LARGE
 
     def weights(self, *given: torch.Tensor) -> list[torch.Tensor]:
-        """Return two weights, or these and two biases, with torch's order of gates."""
+        """Return two weights, or these and two biases, with torch's order of gates.
+
+        Shape:
+            given, returns: (G * H, K), (G * H, H), biases (G * H,).
+        """
         weights = list(given)
         if self.orders in _AS_THEY_ARE and all(self.biases) and given[2].dim() == given[3].dim() == 1:
             return weights
@@ -145,6 +155,9 @@ def _has_kernel(x: torch.Tensor, begin: Found, weights: list[torch.Tensor]) -> b
 def in_one_piece(weights: list[torch.Tensor]) -> list[torch.Tensor]:
     """Return weights that lie behind each other in memory, as cuDNN wants them; it warns of others.
 
+    Shape:
+        weights, returns: (G * H, K), (G * H, H), biases (G * H,).
+
     Args:
         weights: of one layer: both weights, then both biases if there are any.
     """
@@ -178,8 +191,11 @@ _STEPS: dict[str, Callable[[torch.Tensor, torch.Tensor, Found], Found]] = {
 class CellStates:
     """The states of an LSTM's cell after every step, which torch's kernel keeps to itself.
 
-    Called with the hidden states (T, N, H) in front of what `Recurrence` takes. As all hidden states are known, the
+    Called with the hidden states in front of what `Recurrence` takes. As all hidden states are known, the
     gates of all steps are computed at once, and only two products a step are left.
+
+    Shape:
+        hidden, returns: (T, N, H); the others as for `Recurrence`.
 
     Attributes:
         makes_memory: the result is no view.

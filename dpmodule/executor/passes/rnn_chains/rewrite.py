@@ -36,12 +36,22 @@ def rnn_chains(low: Lowered) -> int:
 
 
 def unbind(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
-    """Return the steps of a sequence (T, ...)."""
+    """Return the steps of a sequence (T, ...).
+
+    Shape:
+        x: (T, ...).
+        returns: T times (...).
+    """
     return x.unbind(0)
 
 
 def only(x: torch.Tensor) -> torch.Tensor:
-    """Return a state without its axis of layers."""
+    """Return a state without its axis of layers.
+
+    Shape:
+        x: (1, N, H).
+        returns: (N, H).
+    """
     return x[0]
 
 

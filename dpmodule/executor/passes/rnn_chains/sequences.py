@@ -28,6 +28,10 @@ _DEEPEST = 50
 class TimeFirst:
     """Bring the axis that was cut to the front, as stacking the pieces would.
 
+    Shape:
+        x: (N, T * k, ...), or with the two axes changed.
+        returns: (T, N, k, ...); without k if pieces lack the axis.
+
     Attributes:
         axis: 0 or 1.
         count: number of pieces.
@@ -50,6 +54,10 @@ class TimeFirst:
 class Part:
     """Take steps out of a sequence, in their order or turned round.
 
+    Shape:
+        x: (T, ...).
+        returns: (stop - start, ...).
+
     Attributes:
         start: first step.
         stop: behind the last one.
@@ -71,6 +79,9 @@ class Part:
 class Joined:
     """Join sequences along an axis.
 
+    Shape:
+        parts: alike but for the axis.
+
     Attributes:
         dim: the axis.
     """
@@ -85,6 +96,10 @@ class Joined:
 @dataclass(frozen=True, slots=True)
 class Rows:
     """Do to all steps of a sequence at once what a function does to the rows of one.
+
+    Shape:
+        x: (T, N, ...).
+        returns: (T, N, ...).
 
     Attributes:
         function: the function; its first argument is data.
@@ -102,6 +117,10 @@ class Rows:
 class Merged:
     """Bring a sequence into the form in which a list was put together.
 
+    Shape:
+        x: (T, N, ...).
+        returns: (T, N, ...) or (N, T, ...), or the same with these two axes as one.
+
     Attributes:
         axis: where the time steps go.
         flat: whether they are one behind the other along that axis, instead of having one of their own.
@@ -118,7 +137,12 @@ class Merged:
 
 
 def stacked(*steps: torch.Tensor) -> torch.Tensor:
-    """Return steps as one sequence; their rows become flat where steps are not of one shape."""
+    """Return steps as one sequence; their rows become flat where steps are not of one shape.
+
+    Shape:
+        steps: (...) each.
+        returns: (T, ...).
+    """
     if any(step.shape != steps[0].shape for step in steps):
         steps = tuple(flat_from(step, 1) for step in steps)
     return torch.stack(steps)
