@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
-__all__ = ["BatchEndParam", "Callback", "as_list"]
+__all__ = ["BatchEndParam", "Callback", "RunLike", "as_list"]
 
 
 class BatchEndParam(NamedTuple):
@@ -19,6 +19,47 @@ class BatchEndParam(NamedTuple):
     """The EvalMetric being kept, or None."""
     locals: Any
     """Local variables of the loop that calls."""
+
+
+class RunLike(Protocol):
+    """A call of `fit`, as those see it who are told of it: a `TrainingRun`."""
+
+    @property
+    def module(self) -> Any:
+        """What is trained."""
+
+    @property
+    def epoch(self) -> int:
+        """Number of the epoch, from 0."""
+
+    @property
+    def nbatch(self) -> int:
+        """How many of its batches have been trained on."""
+
+    @property
+    def num_batches(self) -> int:
+        """How many batches have been trained on in all epochs."""
+
+    @property
+    def num_updates(self) -> int:
+        """How often the parameters have been updated."""
+
+    @property
+    def metric(self) -> Any:
+        """The metric of training."""
+
+    @property
+    def history(self) -> Any:
+        """What was measured, a `History`."""
+
+    def check_measured(self, name: str) -> None:
+        """Refuse the name of a metric that no epoch will measure."""
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return what the run needs to go on."""
+
+    def stop(self, why: str) -> None:
+        """End training when the batch, or what follows the epoch, is over."""
 
 
 class Callback:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -41,6 +41,23 @@ from .fit import pad_of
 from .group_contexts import contexts_of, distinct
 from .stage import Stage, needs
 from .updates import Updates, check_compression
+
+if TYPE_CHECKING:
+    from ..metric import EvalMetric
+    from ..symbol import Symbol
+    from .types import (
+        ArrayLike,
+        BatchLike,
+        CollectionLike,
+        CompressionLike,
+        ContextLike,
+        DataLike,
+        Labels,
+        LoggerLike,
+        MonitorLike,
+        OutGrads,
+        RowIdFunction,
+    )
 
 __all__ = ["AutobatchModule"]
 
@@ -108,19 +125,19 @@ class AutobatchModule(BaseModule):
     def __init__(
         self,
         function: Callable[..., Any],
-        params: Any,
+        params: CollectionLike,
         data_names: Sequence[str] = ("data",),
         label_names: Sequence[str] | None = ("softmax_label",),
-        logger: Any = logging,
-        context: Any = None,
+        logger: LoggerLike = logging,
+        context: ContextLike = None,
         work_load_list: Sequence[float] | None = None,
         fixed_param_names: Sequence[str] | None = None,
         *,
         output_names: Sequence[str] = ("output",),
-        symbol: Any = None,
+        symbol: Symbol | None = None,
         autobatch: bool = True,
         stack: bool | None = None,
-        compression_params: Any = None,
+        compression_params: CompressionLike = None,
     ) -> None:
         super().__init__(logger)
         check_compression(compression_params)
@@ -159,7 +176,7 @@ class AutobatchModule(BaseModule):
         prefix: str,
         epoch: int,
         function: Callable[..., Any],
-        params: Any,
+        params: CollectionLike,
         load_optimizer_states: bool = False,
         **kwargs: Any,
     ) -> AutobatchModule:
@@ -172,6 +189,9 @@ class AutobatchModule(BaseModule):
             params: as for the constructor; the file has a value for each of them.
             load_optimizer_states: also read ``prefix-NNNN.states`` once the optimizer is installed.
             kwargs: further arguments of the constructor.
+
+        Raises:
+            ArgumentError: an argument does not fit.
         """
         from ..checkpoint import load_params
 
@@ -240,7 +260,11 @@ class AutobatchModule(BaseModule):
 
     @property
     def output_shapes(self) -> list[tuple[str, tuple[int, ...]]]:
-        """(name, shape) of the outputs of the last forward; they may change from batch to batch."""
+        """(name, shape) of the outputs of the last forward; they may change from batch to batch.
+
+        Raises:
+            StateError: nothing has been run forward.
+        """
         return [(name, output.shape) for name, output in zip(self.output_names, self.get_outputs())]
 
     # binding
@@ -251,6 +275,9 @@ class AutobatchModule(BaseModule):
 
         Of the shapes only the axis of the examples of the first input counts, their number in a batch, by which
         gradients are divided. A module that is shared has the same collection; copies and optimizer are shared, too.
+
+        Raises:
+            ArgumentError: an argument asks for what a collection cannot give, or `shared_module` has another one.
         """
         if self._stays_bound(wanted):
             return
@@ -394,7 +421,7 @@ class AutobatchModule(BaseModule):
     # computing
 
     @needs(Stage.INITIALIZED)
-    def forward(self, data_batch: Any, is_train: bool | None = None) -> None:
+    def forward(self, data_batch: BatchLike, is_train: bool | None = None) -> None:
         """Build the graphs of a batch, one on every context, and compute them; in training, the gradients as well.
 
         Args:
@@ -425,7 +452,7 @@ class AutobatchModule(BaseModule):
         self._has_gradients = is_train
 
     @needs(Stage.INITIALIZED)
-    def backward(self, out_grads: Any = None) -> None:
+    def backward(self, out_grads: OutGrads = None) -> None:
         """Do nothing: `forward` in training mode has computed the gradients.
 
         Raises:
@@ -444,7 +471,11 @@ class AutobatchModule(BaseModule):
         return found
 
     def get_outputs(self, merge_multi_context: bool = True) -> list[Any]:
-        """Return the outputs of the last forward; per device if `merge_multi_context` is off."""
+        """Return the outputs of the last forward; per device if `merge_multi_context` is off.
+
+        Raises:
+            StateError: nothing has been run forward.
+        """
         parts = self._parts()
         if not merge_multi_context:
             columns = [[part.outputs[k] for part in parts] for k in range(len(parts[0].outputs))]
@@ -466,19 +497,23 @@ class AutobatchModule(BaseModule):
         return [*_joined(parts), losses]
 
     def nan_rows(self) -> tuple[list[int], int]:
-        """Return the numbers of the examples whose outputs are NaN in part, and how many examples there are."""
+        """Return the numbers of the examples whose outputs are NaN in part, and how many examples there are.
+
+        Raises:
+            StateError: nothing has been run forward.
+        """
         columns = _joined(self._parts())
         count = len(columns[0]) if columns else 0
         return [i for i in range(count) if any(bool(column[i].isnan().any()) for column in columns)], count
 
     def predict(
         self,
-        eval_data: Any,
+        eval_data: DataLike | ArrayLike,
         num_batch: int | None = None,
         merge_batches: bool = True,
         reset: bool = True,
         always_output_list: bool = False,
-        sparse_row_id_fn: Any = None,
+        sparse_row_id_fn: RowIdFunction = None,
         *,
         on_nonfinite: str = "warn",
     ) -> Any:
@@ -492,6 +527,10 @@ class AutobatchModule(BaseModule):
             always_output_list: return a list also for a single output.
             sparse_row_id_fn: unused.
             on_nonfinite: see `BaseModule.predict`.
+
+        Raises:
+            NonFiniteError: a row is NaN, and `on_nonfinite` is "raise".
+            StateError: the module has no parameters yet.
         """
         if isinstance(eval_data, (NDArray, np.ndarray, torch.Tensor)):
             return super().predict(
@@ -510,7 +549,9 @@ class AutobatchModule(BaseModule):
         return found[0] if len(found) == 1 and not always_output_list else found
 
     @needs(Stage.BOUND)
-    def update_metric(self, eval_metric: Any, labels: Any, pre_sliced: bool = False, pad: int = 0) -> None:
+    def update_metric(
+        self, eval_metric: EvalMetric, labels: Labels, pre_sliced: bool = False, pad: int = 0
+    ) -> None:
         """Show a metric the outputs of the last forward.
 
         Args:
@@ -521,6 +562,7 @@ class AutobatchModule(BaseModule):
 
         Raises:
             ArgumentError: labels are given per device.
+            StateError: nothing has been run forward.
         """
         if pre_sliced:
             raise ArgumentError("update_metric: pre_sliced: labels are given for the whole batch here")
@@ -542,7 +584,7 @@ class AutobatchModule(BaseModule):
         """
         return explain()
 
-    def install_monitor(self, mon: Any) -> None:
+    def install_monitor(self, mon: MonitorLike) -> None:
         """Refuse: there are no executors.
 
         Raises:
@@ -606,7 +648,11 @@ class AutobatchModule(BaseModule):
 
     @needs(Stage.READY)
     def save_optimizer_states(self, fname: str) -> None:
-        """Write the optimizer's states to a file, atomically."""
+        """Write the optimizer's states to a file, atomically.
+
+        Raises:
+            StateError: there is no optimizer.
+        """
         from ..atomic import write_atomically
 
         write_atomically(fname, self._optimizer_states())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -18,6 +18,11 @@ from ..base import ArgumentError, ShapeError
 from ..context import cpu
 from ..io import DataDesc
 from ..ndarray import NDArray
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from .types import ArrayLike
 
 __all__ = [
     "Ran",
@@ -70,17 +75,17 @@ def columns_of(batch: Any, num_data: int, num_labels: int, axes: Sequence[int]) 
     return list(zip(*columns))
 
 
-def batch_axis(desc: Any) -> int:
+def batch_axis(desc: object) -> int:
     """Return the axis of the examples in an array, from its (name, shape) or `DataDesc`: 0 if it does not tell."""
     return max(DataDesc.get_batch_axis(getattr(desc, "layout", None)), 0)
 
 
-def axes_of(described: Any, count: int) -> list[int]:
+def axes_of(described: Iterable[object] | None, count: int) -> list[int]:
     """Return the axis of the examples for each of `count` columns, of which some are described."""
     return [*[batch_axis(desc) for desc in described or ()], *[0] * count][:count]
 
 
-def _rows(column: Any, axis: int = 0) -> Sequence[Any]:
+def _rows(column: ArrayLike, axis: int = 0) -> Sequence[Any]:
     if isinstance(column, (list, tuple)):
         return column
     if isinstance(column, NDArray):
@@ -118,7 +123,7 @@ def run_examples(
     return Ran(found, None if total is None else total.scalar_value())
 
 
-def _result(result: Any) -> tuple[Expression | None, list[Expression]]:
+def _result(result: object) -> tuple[Expression | None, list[Expression]]:
     """Split what the function returned into loss and outputs.
 
     Raises:
@@ -191,7 +196,7 @@ def merged(examples: Sequence[torch.Tensor], stack: bool | None = None) -> NDArr
     return NDArray(torch.stack(tensors) if stack else torch.cat(tensors), home)
 
 
-def array_of_labels(column: Any, count: int, stack: bool | None = None, axis: int = 0) -> NDArray:
+def array_of_labels(column: ArrayLike, count: int, stack: bool | None = None, axis: int = 0) -> NDArray:
     """Return the labels of the first examples as one array.
 
     Args:
@@ -199,6 +204,10 @@ def array_of_labels(column: Any, count: int, stack: bool | None = None, axis: in
         count: of how many examples.
         stack: as for `merged`.
         axis: the axis of the examples, in an array.
+
+    Raises:
+        ArgumentError: `column` is neither an array nor a list.
+        ShapeError: labels are to be stacked, and have different shapes.
     """
     if isinstance(column, NDArray) and stack is not False and not axis:
         return NDArray(column.raw[:count], column.context)
@@ -210,8 +219,12 @@ def _tensor(label: Any) -> torch.Tensor:
     return torch.from_numpy(array.reshape(-1) if array.ndim < 2 else np.ascontiguousarray(array))
 
 
-def are_sequences(outputs: Sequence[torch.Tensor], column: Any, axis: int) -> bool:
-    """Say whether every example has a label for each of its output's vectors, as a tagger has for each word."""
+def are_sequences(outputs: Sequence[torch.Tensor], column: ArrayLike, axis: int) -> bool:
+    """Say whether every example has a label for each of its output's vectors, as a tagger has for each word.
+
+    Raises:
+        ArgumentError: `column` is neither an array nor a list.
+    """
     labels = _rows(column, axis)
     return all(
         0 < np.ndim(label) == output.dim() - 1 and np.shape(label) == output.shape[:-1]

@@ -6,7 +6,7 @@ import logging
 import math
 import sys
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -27,6 +27,26 @@ from .stage import Stage
 from .summary import describe
 from .updates import Updates
 
+if TYPE_CHECKING:
+    from ..io import DataIter
+    from ..metric import EvalMetric
+    from .types import (
+        BatchLike,
+        DynamicAxes,
+        GradReqLike,
+        InitializerLike,
+        KVStoreLike,
+        Labels,
+        LoggerLike,
+        MonitorLike,
+        OptimizerLike,
+        OptimizerParams,
+        OutGrads,
+        PathLike,
+        RowIdFunction,
+        StatesLike,
+    )
+
 __all__ = ["BaseModule"]
 
 later.publish(__name__, __all__)
@@ -45,7 +65,7 @@ class BaseModule:
     Source: MXNet 1.9.1 `BaseModule`.
     """
 
-    def __init__(self, logger: Any = logging) -> None:
+    def __init__(self, logger: LoggerLike = logging) -> None:
         self.logger = logger
         self.for_training = False
         self.inputs_need_grad = False
@@ -137,8 +157,8 @@ class BaseModule:
         for_training: bool = True,
         inputs_need_grad: bool = False,
         force_rebind: bool = False,
-        shared_module: Any = None,
-        grad_req: Any = "write",
+        shared_module: BaseModule | None = None,
+        grad_req: GradReqLike = "write",
         store: ParamStore | None = None,
     ) -> None:
         """Allocate everything for some input shapes.
@@ -189,7 +209,7 @@ class BaseModule:
 
     def init_params(
         self,
-        initializer: Any = Uniform(0.01),
+        initializer: InitializerLike = Uniform(0.01),
         arg_params: Mapping[str, NDArray] | None = None,
         aux_params: Mapping[str, NDArray] | None = None,
         allow_missing: bool = False,
@@ -247,7 +267,7 @@ class BaseModule:
         save(fname, named)
 
     def to_onnx(
-        self, path: Any, opset: int = 17, dynamic: Any = None, *, fold_batchnorm: bool = False
+        self, path: PathLike, opset: int = 17, dynamic: DynamicAxes = None, *, fold_batchnorm: bool = False
     ) -> Any:
         """Write the network as an ONNX file; see `Module.to_onnx`.
 
@@ -281,9 +301,9 @@ class BaseModule:
 
     def init_optimizer(
         self,
-        kvstore: Any = "local",
-        optimizer: Any = "sgd",
-        optimizer_params: Any = (("learning_rate", 0.01),),
+        kvstore: KVStoreLike = "local",
+        optimizer: OptimizerLike = "sgd",
+        optimizer_params: OptimizerParams = (("learning_rate", 0.01),),
         force_init: bool = False,
     ) -> None:
         """Install an optimizer.
@@ -314,20 +334,20 @@ class BaseModule:
 
     # computing
 
-    def forward(self, data_batch: Any, is_train: bool | None = None) -> None:
+    def forward(self, data_batch: BatchLike, is_train: bool | None = None) -> None:
         """Run forward on a batch."""
         raise self._not_here()
 
-    def backward(self, out_grads: Any = None) -> None:
+    def backward(self, out_grads: OutGrads = None) -> None:
         """Run backward."""
         raise self._not_here()
 
-    def forward_backward(self, data_batch: Any) -> None:
+    def forward_backward(self, data_batch: BatchLike) -> None:
         """Run forward and backward on a batch."""
         self.forward(data_batch, is_train=True)
         self.backward()
 
-    def evaluate(self, data_batch: Any) -> None:
+    def evaluate(self, data_batch: BatchLike) -> None:
         """Run forward in prediction mode, reading the batch where it lies; used by `score` and `predict`."""
         self.forward(data_batch, is_train=False)
 
@@ -384,7 +404,9 @@ class BaseModule:
             self.scale_gradients(max_norm / norm)
         return norm
 
-    def update_metric(self, eval_metric: Any, labels: Any, pre_sliced: bool = False, pad: int = 0) -> None:
+    def update_metric(
+        self, eval_metric: EvalMetric, labels: Labels, pre_sliced: bool = False, pad: int = 0
+    ) -> None:
         """Show a metric the outputs of the last forward."""
         raise self._not_here()
 
@@ -442,7 +464,7 @@ class BaseModule:
         """Return the states; none here."""
         return []
 
-    def set_states(self, states: Any = None, value: float | None = None) -> None:
+    def set_states(self, states: StatesLike = None, value: float | None = None) -> None:
         """Set the states; there are none to set.
 
         Raises:
@@ -451,11 +473,11 @@ class BaseModule:
         if states or value is not None:
             raise ArgumentError(f"set_states: {type(self).__name__} has no states")
 
-    def install_monitor(self, mon: Any) -> None:
+    def install_monitor(self, mon: MonitorLike) -> None:
         """Install a monitor on every executor."""
         raise self._not_here()
 
-    def prepare(self, data_batch: Any, sparse_row_id_fn: Any = None) -> None:
+    def prepare(self, data_batch: BatchLike, sparse_row_id_fn: RowIdFunction = None) -> None:
         """Get ready for the batch that comes next.
 
         Args:
@@ -463,7 +485,7 @@ class BaseModule:
             sparse_row_id_fn: ``(batch) -> {parameter: row numbers}``, which rows of row-sparse parameters it needs.
         """
 
-    def start_epoch(self, epoch: int, train_data: Any) -> None:
+    def start_epoch(self, epoch: int, train_data: DataIter) -> None:
         """Get ready for an epoch of `fit`.
 
         Args:

@@ -54,7 +54,12 @@ class BatchBoundary:
 
     @contextmanager
     def at_once(self) -> Iterator[None]:
-        """Put nothing off within this context, nor what was put off before it."""
+        """Put nothing off within this context, nor what was put off before it.
+
+        Raises:
+            KeyboardInterrupt: Ctrl-C was put off, or comes.
+            SystemExit: SIGTERM was put off, or comes.
+        """
         self._waits = False
         try:
             if self.asked:

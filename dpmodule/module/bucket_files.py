@@ -7,7 +7,7 @@ import io
 import json
 import os
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -18,12 +18,15 @@ from ..commit import read_settled
 from ..ndarray import NDArray, array, serial
 from ..symbol import Symbol, load_json
 
+if TYPE_CHECKING:
+    from .types import BucketKey
+
 __all__ = ["as_sym_gen", "load", "load_params", "save"]
 
 Bucket = tuple[Symbol, list[str], list[str]]
 
 
-def _symbol_file(prefix: str, key: Any) -> str:
+def _symbol_file(prefix: str, key: BucketKey) -> str:
     return f"{prefix}-{key}-symbol.json"
 
 
@@ -35,7 +38,7 @@ def save(
     prefix: str,
     epoch: int,
     buckets: Mapping[Any, Bucket],
-    default: Any,
+    default: BucketKey,
     params: tuple[Mapping[str, NDArray], Mapping[str, NDArray]],
     states: bytes | None,
     remove_amp_cast: bool,
@@ -102,7 +105,7 @@ def load(prefix: str) -> tuple[dict[Any, Bucket], Any]:
         ) from error
 
 
-def _symbol(prefix: str, key: Any) -> Symbol:
+def _symbol(prefix: str, key: BucketKey) -> Symbol:
     return load_json(read_settled(_symbol_file(prefix, key)).decode("utf-8"))
 
 
@@ -112,9 +115,12 @@ def as_sym_gen(saved: Mapping[Any, Bucket], sym_gen: Callable[[Any], Any] | None
     Args:
         saved: buckets by key.
         sym_gen: makes the others; None = there are no others.
+
+    Raises:
+        ArgumentError: (in the function) there is no symbol for a key.
     """
 
-    def generate(key: Any) -> tuple[Symbol, Sequence[str], Sequence[str] | None]:
+    def generate(key: BucketKey) -> tuple[Symbol, Sequence[str], Sequence[str] | None]:
         if key in saved:
             return saved[key]
         if sym_gen is None:

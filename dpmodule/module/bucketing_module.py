@@ -30,6 +30,22 @@ from .updates import Updates
 
 if TYPE_CHECKING:
     from ..executor.explanation import Explanation
+    from ..io import DataIter
+    from ..metric import EvalMetric
+    from .types import (
+        AmpLike,
+        BatchLike,
+        BucketKey,
+        CompileLike,
+        CompressionLike,
+        GroupContextsLike,
+        Labels,
+        LoggerLike,
+        MonitorLike,
+        OutGrads,
+        RowIdFunction,
+        StatesLike,
+    )
 
 __all__ = ["BucketingModule"]
 
@@ -74,18 +90,18 @@ class BucketingModule(BaseModule):
     def __init__(
         self,
         sym_gen: SymGen,
-        default_bucket_key: Any = None,
-        logger: Any = logging,
+        default_bucket_key: BucketKey = None,
+        logger: LoggerLike = logging,
         context: Context | Sequence[Context] | None = None,
         work_load_list: Sequence[float] | None = None,
         fixed_param_names: Sequence[str] | None = None,
         state_names: Sequence[str] | None = None,
-        group2ctxs: Any = None,
-        compression_params: Any = None,
+        group2ctxs: GroupContextsLike = None,
+        compression_params: CompressionLike = None,
         *,
         max_buckets: int | None = None,
-        compile: Any = None,
-        amp: Any = None,
+        compile: CompileLike = None,
+        amp: AmpLike = None,
         cuda_graphs: bool | None = None,
         mirror: bool | int | None = None,
     ) -> None:
@@ -174,7 +190,11 @@ class BucketingModule(BaseModule):
 
     @override
     def _bind(self, wanted: BindArguments) -> None:
-        """Allocate the default bucket; the others follow when their first batch comes."""
+        """Allocate the default bucket; the others follow when their first batch comes.
+
+        Raises:
+            ArgumentError: memory is to be shared with another module.
+        """
         if wanted.shared_module is not None:
             raise ArgumentError("bind: BucketingModule shares among its buckets and takes no shared_module")
         if self._stays_bound(wanted):
@@ -214,7 +234,9 @@ class BucketingModule(BaseModule):
         self._bound_as(BindArguments(data_shapes, label_shapes, True, self.inputs_need_grad))
         self._leave_buckets()
 
-    def _bucket(self, key: Any, data_shapes: Sequence[Any], label_shapes: Sequence[Any] | None) -> Module:
+    def _bucket(
+        self, key: BucketKey, data_shapes: Sequence[Any], label_shapes: Sequence[Any] | None
+    ) -> Module:
         """Return a bucket's module, bound; make it if it is new.
 
         Raises:
@@ -245,7 +267,7 @@ class BucketingModule(BaseModule):
         self._buckets.move_to_end(key)
         return module
 
-    def _check_parameters(self, key: Any, module: Module) -> None:
+    def _check_parameters(self, key: BucketKey, module: Module) -> None:
         extra = [name for name in module.param_names if name not in self._default.param_names]
         if extra:
             raise ArgumentError(
@@ -255,7 +277,7 @@ class BucketingModule(BaseModule):
 
     @needs(Stage.BOUND)
     def switch_bucket(
-        self, bucket_key: Any, data_shapes: Sequence[Any], label_shapes: Sequence[Any] | None = None
+        self, bucket_key: BucketKey, data_shapes: Sequence[Any], label_shapes: Sequence[Any] | None = None
     ) -> None:
         """Make a bucket the current one.
 
@@ -292,9 +314,10 @@ class BucketingModule(BaseModule):
 
     @override
     @needs(Stage.INITIALIZED)
-    def prepare(self, data_batch: Any, sparse_row_id_fn: Any = None) -> None:
-        if data_batch.bucket_key is not None:
-            self._bucket(data_batch.bucket_key, *shapes_of(data_batch))
+    def prepare(self, data_batch: BatchLike, sparse_row_id_fn: RowIdFunction = None) -> None:
+        batch: Any = data_batch  # one with all attributes of a DataBatch
+        if batch.bucket_key is not None:
+            self._bucket(batch.bucket_key, *shapes_of(batch))
             self._buckets.move_to_end(self._key)
         self._default.prepare(data_batch, sparse_row_id_fn)
 
@@ -353,7 +376,7 @@ class BucketingModule(BaseModule):
     # computing
 
     @needs(Stage.INITIALIZED)
-    def forward(self, data_batch: Any, is_train: bool | None = None) -> None:
+    def forward(self, data_batch: BatchLike, is_train: bool | None = None) -> None:
         """Switch to the batch's bucket and run forward.
 
         Raises:
@@ -364,7 +387,7 @@ class BucketingModule(BaseModule):
 
     @override
     @needs(Stage.INITIALIZED)
-    def forward_backward(self, data_batch: Any) -> None:
+    def forward_backward(self, data_batch: BatchLike) -> None:
         self._follow(data_batch, lambda: self._announced().forward_backward(data_batch))
 
     def _announced(self) -> Module:
@@ -382,11 +405,16 @@ class BucketingModule(BaseModule):
 
     @override
     @needs(Stage.INITIALIZED)
-    def evaluate(self, data_batch: Any) -> None:
+    def evaluate(self, data_batch: BatchLike) -> None:
         self._follow(data_batch, lambda: self._curr_module.evaluate(data_batch))
 
     def _follow(self, batch: Any, compute: Callable[[], None]) -> None:
-        """Switch to a batch's bucket and compute; shape errors name the bucket."""
+        """Switch to a batch's bucket and compute; shape errors name the bucket.
+
+        Raises:
+            ArgumentError: the batch has no bucket key, or there is no symbol for it.
+            ShapeError: its arrays do not fit its bucket.
+        """
         key = getattr(batch, "bucket_key", None)
         if key is None:
             raise ArgumentError(
@@ -403,7 +431,7 @@ class BucketingModule(BaseModule):
 
     @override
     @needs(Stage.INITIALIZED)
-    def backward(self, out_grads: Any = None) -> None:
+    def backward(self, out_grads: OutGrads = None) -> None:
         self._curr_module.backward(out_grads)
 
     @override
@@ -451,12 +479,14 @@ class BucketingModule(BaseModule):
 
     @override
     @needs(Stage.INITIALIZED)
-    def set_states(self, states: Any = None, value: float | None = None) -> None:
+    def set_states(self, states: StatesLike = None, value: float | None = None) -> None:
         self._curr_module.set_states(states, value)
 
     @override
     @needs(Stage.INITIALIZED)
-    def update_metric(self, eval_metric: Any, labels: Any, pre_sliced: bool = False, pad: int = 0) -> None:
+    def update_metric(
+        self, eval_metric: EvalMetric, labels: Labels, pre_sliced: bool = False, pad: int = 0
+    ) -> None:
         self._curr_module.update_metric(eval_metric, labels, pre_sliced, pad)
 
     @needs(Stage.BOUND)
@@ -466,7 +496,7 @@ class BucketingModule(BaseModule):
         """Return what the current bucket runs, and what it costs; see `Module.explain`."""
         return self._curr_module.explain(is_train, times, measure_memory)
 
-    def start_epoch(self, epoch: int, train_data: Any) -> None:
+    def start_epoch(self, epoch: int, train_data: DataIter) -> None:
         """Get ready for an epoch of `fit`, within which freed memory is kept."""
         self._default.start_epoch(epoch, train_data)
         self._in_epoch = True
@@ -482,7 +512,7 @@ class BucketingModule(BaseModule):
         self._default.sync_contexts()
 
     @needs(Stage.BOUND)
-    def install_monitor(self, mon: Any) -> None:
+    def install_monitor(self, mon: MonitorLike) -> None:
         """Install a monitor on every bucket, those to come too."""
         self._monitor = mon
         for module in self._buckets.values():
@@ -574,7 +604,7 @@ class BucketingModule(BaseModule):
         prefix: str,
         epoch: int,
         sym_gen: SymGen | None = None,
-        default_bucket_key: Any = None,
+        default_bucket_key: BucketKey = None,
         load_optimizer_states: bool = False,
         **kwargs: Any,
     ) -> BucketingModule:
@@ -609,7 +639,7 @@ class BucketingModule(BaseModule):
     def load_dict(
         sym_dict: Mapping[Any, Symbol] | None = None,
         sym_gen: SymGen | None = None,
-        default_bucket_key: Any = None,
+        default_bucket_key: BucketKey = None,
         arg_params: Mapping[str, NDArray] | None = None,
         aux_params: Mapping[str, NDArray] | None = None,
         **kwargs: Any,

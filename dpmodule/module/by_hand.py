@@ -11,13 +11,19 @@ import os
 import warnings
 from collections.abc import Mapping, Sequence
 from fnmatch import fnmatchcase
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .. import kvstore as kv
 from ..base import ArgumentError, did_you_mean
 from ..io import DataDesc
 from ..ndarray import NDArray, concatenate
 from ..ndarray import op as array_ops
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ..symbol import Symbol
+    from .types import BatchLike, KVStoreLike
 
 __all__ = [
     "check_input_names",
@@ -82,7 +88,7 @@ def matching(method: str, patterns: Sequence[str], names: Sequence[str]) -> list
     return [name for name in names if any(fnmatchcase(name, pattern) for pattern in patterns)]
 
 
-def check_input_names(symbol: Any, names: Sequence[str], typename: str, throw: bool) -> None:
+def check_input_names(symbol: Symbol, names: Sequence[str], typename: str, throw: bool) -> None:
     """Complain about inputs that the symbol does not have.
 
     Args:
@@ -103,7 +109,7 @@ def check_input_names(symbol: Any, names: Sequence[str], typename: str, throw: b
             _complain(f"{typename}_names holds {name!r}, which is no argument of the symbol{hint}", throw)
 
 
-def check_descriptions(shapes: Any, argument: str) -> None:
+def check_descriptions(shapes: object, argument: str) -> None:
     """Refuse a single description of an array where a list of them is expected.
 
     Raises:
@@ -190,7 +196,7 @@ def load_general(data: Sequence[Any], targets: Sequence[Any], major_axis: Sequen
                 _copy_part(source, part, array, axis)
 
 
-def _load_part(batch: Any, part: str, targets: Sequence[Any], major_axis: Sequence[int]) -> None:
+def _load_part(batch: BatchLike, part: str, targets: Sequence[Any], major_axis: Sequence[int]) -> None:
     if not isinstance(batch, list):
         load_general(getattr(batch, part), targets, major_axis)
         return
@@ -198,12 +204,12 @@ def _load_part(batch: Any, part: str, targets: Sequence[Any], major_axis: Sequen
     load_general(columns, [[array for _, array in target] for target in targets], major_axis)
 
 
-def load_data(batch: Any, targets: Sequence[Any], major_axis: Sequence[int]) -> None:
+def load_data(batch: BatchLike, targets: Sequence[Any], major_axis: Sequence[int]) -> None:
     """Copy the inputs of a batch, or of a list of one batch for each device; see `load_general`."""
     _load_part(batch, "data", targets, major_axis)
 
 
-def load_label(batch: Any, targets: Sequence[Any], major_axis: Sequence[int]) -> None:
+def load_label(batch: BatchLike, targets: Sequence[Any], major_axis: Sequence[int]) -> None:
     """Copy the labels of a batch, or of a list of one batch for each device; see `load_general`."""
     _load_part(batch, "label", targets, major_axis)
 
@@ -225,7 +231,7 @@ def merge_multi_context(outputs: Columns, major_axis: Sequence[int]) -> list[NDA
 
 
 def create_kvstore(
-    kvstore: Any, num_device: int, arg_params: Mapping[str, NDArray]
+    kvstore: KVStoreLike, num_device: int, arg_params: Mapping[str, NDArray]
 ) -> tuple[kv.KVStoreBase | None, bool]:
     """Return the store, None if one device needs none, and whether the optimizer runs inside it.
 
@@ -254,7 +260,7 @@ def create_kvstore(
 
 
 def initialize_kvstore(
-    kvstore: Any,
+    kvstore: kv.KVStore,
     param_arrays: Columns,
     arg_params: Mapping[str, NDArray],
     param_names: Sequence[str],
@@ -276,7 +282,9 @@ def initialize_kvstore(
             kvstore.init(name, arg_params[name])
 
 
-def _exchange(kvstore: Any, name: str, grads: Sequence[Any], targets: Sequence[Any], priority: int) -> None:
+def _exchange(
+    kvstore: kv.KVStore, name: str, grads: Sequence[Any], targets: Sequence[Any], priority: int
+) -> None:
     """Push gradients and pull what the store makes of them."""
     if grads[0].stype == "default" and targets[0].stype == "default":
         kvstore.pushpull(name, grads, out=targets, priority=priority)
@@ -286,7 +294,7 @@ def _exchange(kvstore: Any, name: str, grads: Sequence[Any], targets: Sequence[A
 
 
 def update_params_on_kvstore(
-    param_arrays: Columns, grad_arrays: Columns, kvstore: Any, param_names: Sequence[str]
+    param_arrays: Columns, grad_arrays: Columns, kvstore: kv.KVStore, param_names: Sequence[str]
 ) -> None:
     """Update parameters inside a store.
 
@@ -304,9 +312,9 @@ def update_params_on_kvstore(
 def update_params(
     param_arrays: Columns,
     grad_arrays: Columns,
-    updater: Any,
+    updater: Callable[..., Any],
     num_device: int,
-    kvstore: Any = None,
+    kvstore: kv.KVStore | None = None,
     param_names: Sequence[str] | None = None,
 ) -> None:
     """Update parameters device by device; a store, if given, adds up the gradients before.

@@ -6,7 +6,7 @@ import logging
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .. import later
 from ..base import ArgumentError, ShapeError, StateError
@@ -30,6 +30,20 @@ from .feed import Feed, describe, is_per_context
 from .group_contexts import distinct, per_context
 from .workers import run_parallel
 
+if TYPE_CHECKING:
+    from ..metric import EvalMetric
+    from ..symbol import Symbol
+    from .types import (
+        BatchLike,
+        GradReqLike,
+        GroupContextsLike,
+        Labels,
+        LoggerLike,
+        MonitorLike,
+        OutGrads,
+        StatesLike,
+    )
+
 __all__ = ["DataParallelExecutorGroup"]
 
 later.publish(__name__, __all__)
@@ -41,11 +55,11 @@ _MAX_SHAPES = 8
 class _Silent:
     """Swallows the warning about growing memory, which only concerns sharing between groups."""
 
-    def warning(self, *args: Any) -> None:
+    def warning(self, *args: object) -> None:
         """Drop a message."""
 
 
-def _whole_numbers(symbol: Any) -> set[str]:
+def _whole_numbers(symbol: Symbol) -> set[str]:
     """Return the names of arguments that are declared as integers, which no optimizer can train."""
     types = {node.name: variable_dtype(node) or "" for node in symbol.graph.arguments}
     return {name for name, dtype in types.items() if dtype.startswith(("int", "uint", "bool"))}
@@ -87,7 +101,7 @@ class DataParallelExecutorGroup:
 
     def __init__(
         self,
-        symbol: Any,
+        symbol: Symbol,
         contexts: Sequence[Context],
         workload: Sequence[float] | None,
         data_shapes: Sequence[Any],
@@ -96,11 +110,11 @@ class DataParallelExecutorGroup:
         for_training: bool,
         inputs_need_grad: bool,
         shared_group: DataParallelExecutorGroup | None = None,
-        logger: Any = logging,
+        logger: LoggerLike = logging,
         fixed_param_names: Sequence[str] | None = None,
-        grad_req: Any = "write",
+        grad_req: GradReqLike = "write",
         state_names: Sequence[str] | None = None,
-        group2ctxs: Any = None,
+        group2ctxs: GroupContextsLike = None,
         options: RunOptions = PLAIN,
         store: ParamStore | None = None,
     ) -> None:
@@ -163,7 +177,7 @@ class DataParallelExecutorGroup:
             )
         return given
 
-    def _requirements(self, grad_req: Any) -> dict[str, str]:
+    def _requirements(self, grad_req: GradReqLike) -> dict[str, str]:
         """Return the requirement of every argument: parameters as asked, data only with `inputs_need_grad`."""
         if not self.for_training:
             return dict.fromkeys(self.arg_names, "null")
@@ -413,12 +427,16 @@ class DataParallelExecutorGroup:
                     target[name] = value
 
     def get_states(self, merge_multi_context: bool = True) -> list[Any]:
-        """Return the states, a list over contexts for each; merged ones are refused, as in MXNet."""
+        """Return the states, a list over contexts for each; merged ones are refused, as in MXNet.
+
+        Raises:
+            ArgumentError: `merge_multi_context` is True.
+        """
         if merge_multi_context:
             raise ArgumentError("get_states: merge_multi_context=True is not supported; pass False")
         return self.state_arrays
 
-    def set_states(self, states: Any = None, value: float | None = None) -> None:
+    def set_states(self, states: StatesLike = None, value: float | None = None) -> None:
         """Set the states.
 
         Args:
@@ -441,7 +459,7 @@ class DataParallelExecutorGroup:
             if source is not target:
                 target.raw.copy_(source.raw)
 
-    def _matched_states(self, states: Any) -> list[tuple[NDArray, NDArray]]:
+    def _matched_states(self, states: StatesLike) -> list[tuple[NDArray, NDArray]]:
         """Return each given state with the array it goes to.
 
         Raises:
@@ -467,8 +485,13 @@ class DataParallelExecutorGroup:
 
     # running
 
-    def _loaded(self, batch: Any, train: bool, borrow: bool) -> list[dict[str, Any]]:
-        """Copy a batch into the executors' arrays; return, for each, what it may read in place instead."""
+    def _loaded(self, batch: BatchLike, train: bool, borrow: bool) -> list[dict[str, Any]]:
+        """Copy a batch into the executors' arrays; return, for each, what it may read in place instead.
+
+        Raises:
+            ArgumentError: arrays are missing.
+            ShapeError: an array has another shape than was bound.
+        """
         pieces = self.feed.split(batch, train)
         found = []
         for executor, inputs in zip(self.execs, pieces):
@@ -490,7 +513,7 @@ class DataParallelExecutorGroup:
             found.append(kept)
         return found
 
-    def forward(self, data_batch: Any, is_train: bool | None = None, borrow: bool = False) -> None:
+    def forward(self, data_batch: BatchLike, is_train: bool | None = None, borrow: bool = False) -> None:
         """Feed a batch and run forward on every context.
 
         Args:
@@ -511,12 +534,17 @@ class DataParallelExecutorGroup:
             jobs = [partial(e.run, train, own) for e, own in zip(self.execs, loaded)]
             run_parallel(self.active_contexts, jobs)
 
-    def forward_backward(self, data_batch: Any, listener: Listener | None = None) -> None:
+    def forward_backward(self, data_batch: BatchLike, listener: Listener | None = None) -> None:
         """Feed a batch, run forward and backward on every context; the outputs must be losses.
 
         Args:
             data_batch: as in `forward`; its arrays are read in place and must not change during the call.
             listener: called with the name of each gradient and its tensor as soon as it is there, on one context.
+
+        Raises:
+            StateError: the group was bound for prediction.
+            ArgumentError: arrays are missing.
+            ShapeError: shapes are not those that were bound.
         """
         if not self.for_training:
             raise _bound_for_prediction("forward_backward")
@@ -526,7 +554,7 @@ class DataParallelExecutorGroup:
         else:
             run_parallel(self.active_contexts, [partial(e.step, own) for e, own in zip(self.execs, loaded)])
 
-    def backward(self, out_grads: Any = None) -> None:
+    def backward(self, out_grads: OutGrads = None) -> None:
         """Run backward on every context.
 
         Args:
@@ -543,7 +571,7 @@ class DataParallelExecutorGroup:
         grads = self._split_out_grads(out_grads)
         run_parallel(self.active_contexts, [partial(e.backward, own) for e, own in zip(self.execs, grads)])
 
-    def _split_out_grads(self, out_grads: Any) -> list[Any]:
+    def _split_out_grads(self, out_grads: OutGrads) -> list[Any]:
         if out_grads is None or (isinstance(out_grads, (list, tuple)) and not out_grads):
             return [None] * len(self.execs)
         if self.per_context:
@@ -598,7 +626,9 @@ class DataParallelExecutorGroup:
             raise StateError("get_input_grads: bind with inputs_need_grad=True")
         return _merge_multi_context(arrays, self.data_layouts) if merge_multi_context else arrays
 
-    def update_metric(self, eval_metric: Any, labels: Any, pre_sliced: bool = False, pad: int = 0) -> None:
+    def update_metric(
+        self, eval_metric: EvalMetric, labels: Labels, pre_sliced: bool = False, pad: int = 0
+    ) -> None:
         """Show a metric each context's outputs and labels.
 
         Args:
@@ -623,7 +653,7 @@ class DataParallelExecutorGroup:
                 outputs = feed.without_padding(outputs, self.output_layouts, k, pad)
             eval_metric.update_dict(shown, outputs)
 
-    def install_monitor(self, mon: Any) -> None:
+    def install_monitor(self, mon: MonitorLike) -> None:
         """Install a monitor on every executor."""
         for executor in self.execs:
             mon.install(executor)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..base import ArgumentError, ShapeError, dtype_name
 from ..context import Context
@@ -15,6 +15,11 @@ from ..graph import infer_shapes, infer_types
 from ..io import DataDesc
 from ..ndarray import NDArray
 from ..params import ParamStore
+
+if TYPE_CHECKING:
+    from ..graph import Node
+    from ..symbol import Symbol
+    from .types import LoggerLike
 
 __all__ = ["ExecutorMaker"]
 
@@ -38,7 +43,7 @@ class ExecutorMaker:
 
     def __init__(
         self,
-        symbol: Any,
+        symbol: Symbol,
         contexts: Sequence[Context],
         param_names: Sequence[str],
         grad_req: Mapping[str, str],
@@ -54,7 +59,7 @@ class ExecutorMaker:
         self._declared = False
         self.stypes = declared_storage(symbol.graph)
 
-    def make(self, i: int, inputs: Sequence[DataDesc], logger: Any) -> Executor:
+    def make(self, i: int, inputs: Sequence[DataDesc], logger: LoggerLike) -> Executor:
         """Make the executor of one context.
 
         Args:
@@ -112,8 +117,12 @@ class ExecutorMaker:
             )
         return shapes, types
 
-    def _parameter(self, i: int, node: Any, shapes: Mapping[Any, Any]) -> tuple[NDArray, NDArray | None]:
-        """Return the array of a parameter on one context, and that of its gradient if there is one."""
+    def _parameter(self, i: int, node: Node, shapes: Mapping[Any, Any]) -> tuple[NDArray, NDArray | None]:
+        """Return the array of a parameter on one context, and that of its gradient if there is one.
+
+        Raises:
+            ShapeError: the parameter exists with another shape.
+        """
         array = self._store.array(node.name, i)
         if array.shape != shapes[node][0]:
             raise ShapeError(
@@ -122,7 +131,7 @@ class ExecutorMaker:
         return array, self._store.grad(node.name, i)
 
     def _input(
-        self, i: int, node: Any, shapes: Mapping[Any, Any], types: Mapping[Any, Any], logger: Any
+        self, i: int, node: Node, shapes: Mapping[Any, Any], types: Mapping[Any, Any], logger: LoggerLike
     ) -> tuple[NDArray, NDArray | None]:
         """Return an array for an input, label or state on one context, and one for its gradient if it has one."""
         name, pool, where = node.name, self._pools[i], self._places[i].get(node, self._contexts[i])
@@ -158,10 +167,10 @@ class ExecutorMaker:
             self._store.declare_aux(node.name, tuple(shapes[node][0]), types[node][0], self._places_of(node))
         self._declared = True
 
-    def _places_of(self, node: Any) -> list[Context]:
+    def _places_of(self, node: Node) -> list[Context]:
         """Return where a variable lies for each of the contexts."""
         return [places.get(node, ctx) for places, ctx in zip(self._places, self._contexts)]
 
 
-def _known(shape: Any) -> bool:
+def _known(shape: Sequence[int] | None) -> bool:
     return shape is not None and 0 not in shape

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -19,6 +19,11 @@ from ..ops.exposure import expose
 from ..ops.sparse import Csr, Ragged, row_range
 from ..slicing import split_batch
 from ..staging import on_device
+
+if TYPE_CHECKING:
+    from typing_extensions import TypeIs
+
+    from .types import ArrayLike, Batch, BatchLike
 
 __all__ = ["Feed", "describe", "is_batch_list", "is_per_context", "redescribe", "resized"]
 
@@ -36,7 +41,7 @@ def is_per_context(data_shapes: Sequence[Any]) -> bool:
     return isinstance(first, (list, tuple)) and bool(first) and not isinstance(first[0], str)
 
 
-def is_batch_list(batch: Any) -> bool:
+def is_batch_list(batch: BatchLike) -> TypeIs[Sequence[Batch]]:
     """Say whether this is a list of batches, one per context; a named tuple with a field `data` is one batch."""
     return isinstance(batch, (list, tuple)) and not hasattr(batch, "data")
 
@@ -70,7 +75,7 @@ def resized(labels: Sequence[DataDesc], data: DataDesc) -> list[DataDesc]:
     return found
 
 
-def _tensor(array: Any) -> Any:
+def _tensor(array: ArrayLike) -> Any:
     """Return a batch's array as what programs read: a tensor, or a record of a CSR matrix or ragged array."""
     if isinstance(array, (CSRNDArray, RaggedNDArray)):
         return array.record()
@@ -81,7 +86,7 @@ def _tensor(array: Any) -> Any:
     return torch.as_tensor(array)
 
 
-def _moved(value: Any, ctx: Context) -> Any:
+def _moved(value: torch.Tensor | Csr | Ragged, ctx: Context) -> Any:
     """Return a tensor, or a record of a CSR matrix or ragged array, on a context's device."""
     return (
         on_device(value, ctx.torch_device) if isinstance(value, torch.Tensor) else value.to(ctx.torch_device)
@@ -104,6 +109,7 @@ class Feed:
 
     Raises:
         ShapeError: two inputs disagree about the batch size, or it is 0.
+        ArgumentError: there are not as many lists as contexts.
     """
 
     def __init__(
@@ -141,7 +147,11 @@ class Feed:
             self._cut([*data, *labels])
 
     def _cut(self, descs: Sequence[DataDesc]) -> None:
-        """Find the batch size and each context's share."""
+        """Find the batch size and each context's share.
+
+        Raises:
+            ShapeError: two inputs disagree about the batch size, or it is 0.
+        """
         for desc, axis in zip(descs, (*self.data_layouts, *self.label_layouts)):
             if axis < 0:
                 continue
@@ -199,7 +209,7 @@ class Feed:
             else tuple(d.shape for d in (*self.data_shapes, *(self.label_shapes or ())))
         )
 
-    def takes(self, batch: Any) -> bool:
+    def takes(self, batch: BatchLike) -> bool:
         """Say whether a batch has the shapes of this feed; one that comes cut is looked at when it is loaded.
 
         Raises:
@@ -222,7 +232,7 @@ class Feed:
 
     # cutting
 
-    def split(self, batch: Any, needs_label: bool) -> list[dict[str, Any]]:
+    def split(self, batch: BatchLike, needs_label: bool) -> list[dict[str, Any]]:
         """Return the inputs of every active context by name.
 
         Args:
@@ -293,8 +303,12 @@ class Feed:
         if len(arrays) != len(names):
             raise ArgumentError(f"{what}, bound were {len(names)}: {', '.join(names)}")
 
-    def _narrow(self, tensor: Any, axis: int, name: str) -> list[Any]:
-        """Return each active context's slice of a tensor."""
+    def _narrow(self, tensor: torch.Tensor | Csr | Ragged, axis: int, name: str) -> list[Any]:
+        """Return each active context's slice of a tensor.
+
+        Raises:
+            ShapeError: the tensor has another size on the batch axis than was bound.
+        """
         if axis < 0:
             return [tensor] * len(self.active)
         if len(tensor.shape) <= axis or tensor.shape[axis] != self.batch_size:
@@ -308,7 +322,11 @@ class Feed:
         return [tensor.narrow(axis, part.start, part.stop - part.start) for part in parts]
 
     def split_labels(self, labels: Sequence[Any], k: int, ctx: Context) -> list[NDArray]:
-        """Return the `k`-th active context's slice of every label, on that context's device."""
+        """Return the `k`-th active context's slice of every label, on that context's device.
+
+        Raises:
+            ShapeError: a label has another batch size than was bound.
+        """
         own = []
         for label, axis, name in zip(labels, self.label_layouts, self.label_names):
             own.append(array_of(_moved(self._narrow(_tensor(label), axis, name)[k], ctx), ctx))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -14,6 +14,9 @@ from ..executor import Executor
 from ..executor.sparse_arrays import is_sparse
 from ..ndarray import NDArray
 from .protocol import Trainable
+
+if TYPE_CHECKING:
+    from .types import BatchLike
 
 __all__ = [
     "GradientCheck",
@@ -30,7 +33,7 @@ __all__ = [
 _CHOICES = ("raise", "warn", "ignore")
 
 
-def check_choice(what: str, on_nonfinite: Any, *more: str) -> None:
+def check_choice(what: str, on_nonfinite: str, *more: str) -> None:
     """Refuse anything that `on_nonfinite` cannot be.
 
     Args:
@@ -104,7 +107,7 @@ def first_bad_node(executor: Executor) -> str | None:
 _SHOWN_SAMPLES = 8
 
 
-def samples_in(module: Trainable, batch: Any, data: Any) -> str:
+def samples_in(module: Trainable, batch: BatchLike, data: object) -> str:
     """Return words about the samples of a batch, by the numbers that its iterator gives them; "" where it gives none.
 
     Args:

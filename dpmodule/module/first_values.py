@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING
 
 from ..base import ArgumentError, dtype_name
 from ..context import cpu
@@ -11,13 +11,16 @@ from ..executor import allocate
 from ..initializer import InitDesc, create
 from ..ndarray import NDArray
 
+if TYPE_CHECKING:
+    from .types import InitializerLike
+
 __all__ = ["first_values"]
 
 
 def first_values(
     arrays: Mapping[str, NDArray],
     given: Mapping[str, NDArray] | None,
-    initializer: Any,
+    initializer: InitializerLike,
     attributes: Mapping[str, Mapping[str, str]],
     allow_missing: bool,
     allow_extra: bool,

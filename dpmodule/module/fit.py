@@ -10,7 +10,7 @@ from copy import deepcopy
 from dataclasses import dataclass
 from functools import partial
 from numbers import Integral
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -29,6 +29,26 @@ from .protocol import Trainable
 from .step_clock import StepClock, repeatable
 from .training_data import bindable, labelled_iter
 
+if TYPE_CHECKING:
+    from ..io import DataIter
+    from ..metric import EvalMetric
+    from .protocol import ModuleLike
+    from .types import (
+        BatchLike,
+        CallbackLike,
+        CheckpointLike,
+        DataLike,
+        EvalDataLike,
+        InitializerLike,
+        KVStoreLike,
+        Labels,
+        MetricLike,
+        MonitorLike,
+        OptimizerLike,
+        OptimizerParams,
+        RowIdFunction,
+    )
+
 __all__ = ["FitOptions", "TrainingRun", "fit", "pad_of", "show_metric", "update_metric"]
 
 
@@ -36,17 +56,17 @@ __all__ = ["FitOptions", "TrainingRun", "fit", "pad_of", "show_metric", "update_
 class FitOptions:
     """The arguments of `fit`; see there."""
 
-    train_data: Any
-    eval_data: Any
-    eval_metric: Any
-    epoch_end_callback: Any
-    batch_end_callback: Any
-    kvstore: Any
-    optimizer: Any
-    optimizer_params: Any
-    eval_end_callback: Any
-    eval_batch_end_callback: Any
-    initializer: Any
+    train_data: DataLike
+    eval_data: EvalDataLike
+    eval_metric: MetricLike
+    epoch_end_callback: CallbackLike
+    batch_end_callback: CallbackLike
+    kvstore: KVStoreLike
+    optimizer: OptimizerLike
+    optimizer_params: OptimizerParams
+    eval_end_callback: CallbackLike
+    eval_batch_end_callback: CallbackLike
+    initializer: InitializerLike
     arg_params: Mapping[str, NDArray] | None
     aux_params: Mapping[str, NDArray] | None
     allow_missing: bool
@@ -54,14 +74,14 @@ class FitOptions:
     force_init: bool
     begin_epoch: int
     num_epoch: int | None
-    validation_metric: Any
-    monitor: Any
-    sparse_row_id_fn: Any
+    validation_metric: MetricLike | None
+    monitor: MonitorLike | None
+    sparse_row_id_fn: RowIdFunction
     contexts: Sequence[Any] | None
     workload: Sequence[float] | None
     count_padding: bool
     on_nonfinite: str
-    callbacks: Any
+    callbacks: CallbackLike
     training_step: Callable[[Any, Any], Any] | None
     accumulate: int
     clip_global_norm: float | None
@@ -69,14 +89,14 @@ class FitOptions:
     max_batches: int | None
     max_time_s: float | None
     dry_run: bool
-    checkpoint: Any
+    checkpoint: CheckpointLike
     resume: str | None
     shard: bool
     profile: bool
     deterministic: bool
 
 
-def _nonfinite(module: Trainable, options: FitOptions, batch: Any, run: TrainingRun) -> str | None:
+def _nonfinite(module: Trainable, options: FitOptions, batch: BatchLike, run: TrainingRun) -> str | None:
     """Say what is NaN or infinite in outputs and gradients and forbids to apply them; None if nothing is."""
     what = None if options.on_nonfinite == "ignore" else first_nonfinite(module)
     if what is None:
@@ -115,7 +135,7 @@ def _state_of(module: Trainable) -> str:
     return f"before this batch, too, there were numbers that are not finite in {names}"
 
 
-def _first_batch(data: Any, epoch: int) -> tuple[Any, Iterator[Any]]:
+def _first_batch(data: DataIter, epoch: int) -> tuple[Any, Iterator[Any]]:
     """Return the first batch and what gives the others; an iterator that is at its end begins anew.
 
     Raises:
@@ -135,8 +155,12 @@ def _first_batch(data: Any, epoch: int) -> tuple[Any, Iterator[Any]]:
     return batch, batches
 
 
-def _prepare_module(module: Trainable, options: FitOptions, data: Any) -> None:
-    """Bind, initialize parameters and install the optimizer, as far as that is still to do."""
+def _prepare_module(module: Trainable, options: FitOptions, data: DataIter) -> None:
+    """Bind, initialize parameters and install the optimizer, as far as that is still to do.
+
+    Raises:
+        ArgumentError: contexts are given to a module that cannot change them.
+    """
     rebind: Any = getattr(module, "rebind", None)
     shapes = bindable(module, data.provide_data)
     if (options.contexts is not None or options.workload is not None) and rebind is None:
@@ -164,33 +188,34 @@ def _prepare_module(module: Trainable, options: FitOptions, data: Any) -> None:
     _install_optimizer(module, options, False)
 
 
-def _install_optimizer(module: Any, options: FitOptions, anew: bool) -> None:
+def _install_optimizer(module: ModuleLike, options: FitOptions, anew: bool) -> None:
     if anew and not isinstance(options.kvstore, str) and hasattr(options.kvstore, "replace"):
         # it has these keys, and goes on with them
         for each in module.all_updates():
             each.refill(options.kvstore)
         return
-    given = {
-        "kvstore": options.kvstore,
-        "optimizer": options.optimizer,
-        "optimizer_params": options.optimizer_params,
-    }
-    module.init_optimizer(**given, **({"force_init": True} if anew else {}))
+    given: dict[str, Any] = {"force_init": True} if anew else {}  # which modules of the user's own need not know
+    module.init_optimizer(
+        kvstore=options.kvstore,
+        optimizer=options.optimizer,
+        optimizer_params=options.optimizer_params,
+        **given,
+    )
 
 
 def fit(
     module: Trainable,
-    train_data: Any,
-    eval_data: Any = None,
-    eval_metric: Any = "acc",
-    epoch_end_callback: Any = None,
-    batch_end_callback: Any = None,
-    kvstore: Any = "local",
-    optimizer: Any = "sgd",
-    optimizer_params: Any = (("learning_rate", 0.01),),
-    eval_end_callback: Any = None,
-    eval_batch_end_callback: Any = None,
-    initializer: Any = Uniform(0.01),
+    train_data: DataLike,
+    eval_data: EvalDataLike = None,
+    eval_metric: MetricLike = "acc",
+    epoch_end_callback: CallbackLike = None,
+    batch_end_callback: CallbackLike = None,
+    kvstore: KVStoreLike = "local",
+    optimizer: OptimizerLike = "sgd",
+    optimizer_params: OptimizerParams = (("learning_rate", 0.01),),
+    eval_end_callback: CallbackLike = None,
+    eval_batch_end_callback: CallbackLike = None,
+    initializer: InitializerLike = Uniform(0.01),
     arg_params: Mapping[str, NDArray] | None = None,
     aux_params: Mapping[str, NDArray] | None = None,
     allow_missing: bool = False,
@@ -198,15 +223,15 @@ def fit(
     force_init: bool = False,
     begin_epoch: int = 0,
     num_epoch: int | None = None,
-    validation_metric: Any = None,
-    monitor: Any = None,
-    sparse_row_id_fn: Any = None,
+    validation_metric: MetricLike | None = None,
+    monitor: MonitorLike | None = None,
+    sparse_row_id_fn: RowIdFunction = None,
     *,
     contexts: Sequence[Context] | None = None,
     workload: Sequence[float] | None = None,
     count_padding: bool = False,
     on_nonfinite: str = "raise",
-    callbacks: Any = None,
+    callbacks: CallbackLike = None,
     training_step: Callable[[Any, Any], Any] | None = None,
     accumulate: int = 1,
     clip_global_norm: float | None = None,
@@ -214,7 +239,7 @@ def fit(
     max_batches: int | None = None,
     max_time_s: float | None = None,
     dry_run: bool = False,
-    checkpoint: Any = None,
+    checkpoint: CheckpointLike = None,
     resume: str | None = None,
     shard: bool = False,
     profile: bool = False,
@@ -287,6 +312,7 @@ def fit(
         LostWorkerError: a process that trains with this one is gone or stopped.
         KeyboardInterrupt: Ctrl-C, raised after the batch that was running; the module stays usable.
         SystemExit: SIGTERM, likewise; its status is 143.
+        StateError: an epoch has no batch, or another run is being saved under the prefix.
 
     Source: MXNet 1.9.1 `BaseModule.fit`, including the order of its steps.
     """
@@ -299,7 +325,11 @@ _ELSEWHERE = "another process ended training"
 
 
 def _lockstep(module: Trainable, options: FitOptions, data: Sequence[Any]) -> Lockstep:
-    """Begin to keep step with the processes that train the same module, from the same parameters."""
+    """Begin to keep step with the processes that train the same module, from the same parameters.
+
+    Raises:
+        ArgumentError: several processes cannot run a training step, or an iterator cannot read a part.
+    """
     found = Lockstep(module)
     if found.several and options.training_step is not None:
         raise ArgumentError(
@@ -328,10 +358,10 @@ class _NotSaving:
     def wants_end(self, asked: bool) -> bool:
         return False
 
-    def found(self, resume: None, here: Any) -> None:
+    def found(self, resume: None, here: object) -> None:
         return None
 
-    def begin(self, run: Any) -> None:
+    def begin(self, run: TrainingRun) -> None:
         pass
 
     def begin_epoch(self) -> None:
@@ -340,11 +370,11 @@ class _NotSaving:
     def note_position(self, nbatch: int) -> None:
         pass
 
-    def after_epoch(self, run: Any, ends: bool) -> None:
+    def after_epoch(self, run: TrainingRun, ends: bool) -> None:
         pass
 
 
-def _saving(options: FitOptions, data: Any, lockstep: Lockstep) -> Any:
+def _saving(options: FitOptions, data: DataIter, lockstep: Lockstep) -> Any:
     """Return what saves a run; most are not saved, and need not import what does that."""
     if options.dry_run or (options.checkpoint is None and options.resume is None):
         return _NotSaving()
@@ -510,12 +540,17 @@ class TrainingRun:
         self._stopped = True
         self.history.ended = self.history.ended or why
 
-    def samples_in(self, batch: Any) -> str:
+    def samples_in(self, batch: BatchLike) -> str:
         """Return words about the samples of the batch that has just been read; "" if nobody gives them numbers."""
         return samples_in(self.module, batch, self._data)
 
     def train(self) -> History:
-        """Run all epochs that are left."""
+        """Run all epochs that are left.
+
+        Raises:
+            StateError: an epoch has no batch.
+            NonFiniteError: an output or a gradient is not finite, and `on_nonfinite` is "raise".
+        """
         with self._saving, BatchBoundary() as boundary:
             self._resumed = self._saving.found(self._options.resume, self._facts)
             self._begin()
@@ -608,7 +643,7 @@ class TrainingRun:
         if self._lockstep.any(self._stopped):
             self.stop(_ELSEWHERE)
 
-    def _log(self, text: str, *values: Any) -> None:
+    def _log(self, text: str, *values: object) -> None:
         if not self._lockstep.rank:
             self.module.logger.info(text, *values)
 
@@ -632,7 +667,7 @@ class TrainingRun:
             if callback(self.epoch, self.module.symbol, arg_params, aux_params) is True:
                 self.stop(f"epoch_end_callback after epoch {self.epoch}")
 
-    def _evaluate(self, metric: Any, batch: int | None = None) -> dict[str, float]:
+    def _evaluate(self, metric: MetricLike, batch: int | None = None) -> dict[str, float]:
         """Measure a metric on all evaluation data, and return the values by name."""
         options, found = self._options, {}
         where = f"Epoch[{self.epoch}]" + ("" if batch is None else f" Batch[{batch}]")
@@ -779,7 +814,7 @@ class TrainingRun:
                 self.module.prepare(found, sparse_row_id_fn=self._options.sparse_row_id_fn)
         return found
 
-    def _after(self, batch: Any, is_last: bool) -> None:
+    def _after(self, batch: BatchLike, is_last: bool) -> None:
         """Count a batch, call whoever wants to hear of it, and see whether to go on."""
         options = self._options
         self.nbatch += 1
@@ -800,7 +835,7 @@ class TrainingRun:
         elif self._late:
             self.stop(f"max_time_s={options.max_time_s}")
 
-    def _call_after_batch(self, batch: Any, is_last: bool) -> None:
+    def _call_after_batch(self, batch: BatchLike, is_last: bool) -> None:
         seen = {
             "self": self.module,
             "module": self.module,
@@ -834,7 +869,7 @@ class _Steps:
         updates: how often the parameters have been updated.
     """
 
-    def __init__(self, module: Any, options: FitOptions, lockstep: Lockstep, clock: StepClock) -> None:
+    def __init__(self, module: ModuleLike, options: FitOptions, lockstep: Lockstep, clock: StepClock) -> None:
         self._lockstep = lockstep
         self._module = module
         self._clock = clock
@@ -847,8 +882,13 @@ class _Steps:
         self._sums: dict[str, tuple[float, int]] = {}
         self.updates = 0
 
-    def train(self, batch: Any, run: TrainingRun) -> None:
-        """Train on a batch, and show the metric what came out."""
+    def train(self, batch: BatchLike, run: TrainingRun) -> None:
+        """Train on a batch, and show the metric what came out.
+
+        Raises:
+            NonFiniteError: an output or a gradient is not finite, and `on_nonfinite` is "raise".
+            ArgumentError: a training step returned something else than numbers by name.
+        """
         if self._options.training_step is not None:
             with self._clock.compute:
                 self._by_hand(batch, self._options.training_step, run)
@@ -877,7 +917,7 @@ class _Steps:
                 self._update()
         update_metric(module, run.metric, batch, options.count_padding)
 
-    def _train_together(self, batch: Any, run: TrainingRun) -> bool:
+    def _train_together(self, batch: BatchLike, run: TrainingRun) -> bool:
         """Do with the gradients of a batch what all processes do; return whether it counts."""
         module, lockstep, options = self._module, self._lockstep, self._options
         if not lockstep.adds_up and module.overflowed():  # of no concern to the others
@@ -919,7 +959,11 @@ class _Steps:
             each.clear()
 
     def idle(self, run: TrainingRun) -> bool:
-        """Take part in the update of other processes, adding nothing, and say whether there was one."""
+        """Take part in the update of other processes, adding nothing, and say whether there was one.
+
+        Raises:
+            NonFiniteError: something is not finite in another process, and `on_nonfinite` is "raise".
+        """
         self._lockstep.say_idle()
         if self._many:
             self._module.scale_gradients(self._base * self._lockstep.size / max(self._lockstep.total(0), 1))
@@ -992,7 +1036,7 @@ class _Steps:
         if self._lockstep.several:
             self._lockstep.hush()
 
-    def _by_hand(self, batch: Any, step: Callable[[Any, Any], Any], run: TrainingRun) -> None:
+    def _by_hand(self, batch: BatchLike, step: Callable[[Any, Any], Any], run: TrainingRun) -> None:
         found = step(self._module, batch)
         self.updates += 1
         if found is None:
@@ -1006,7 +1050,7 @@ class _Steps:
             total, count = self._sums.get(name, (0.0, 0))
             self._sums[name] = total + float(value), count + 1
 
-    def values(self, metric: Any) -> list[tuple[str, float]]:
+    def values(self, metric: EvalMetric) -> list[tuple[str, float]]:
         """Return the metrics of the epoch, and begin anew."""
         if not self._sums:
             self._lockstep.merge(metric)
@@ -1017,13 +1061,13 @@ class _Steps:
         return means
 
 
-def pad_of(batch: Any) -> int:
+def pad_of(batch: BatchLike) -> int:
     """Return how many rows at the end of a batch only fill it up."""
     padding = getattr(batch, "num_padding", None)
     return int((getattr(batch, "pad", None) or 0) if padding is None else padding)
 
 
-def update_metric(module: Trainable, eval_metric: Any, batch: Any, count_padding: bool) -> None:
+def update_metric(module: Trainable, eval_metric: EvalMetric, batch: BatchLike, count_padding: bool) -> None:
     """Show a metric the outputs for a batch, or for its parts on several devices."""
     if isinstance(batch, list):
         module.update_metric(eval_metric, [b.label for b in batch], pre_sliced=True)
@@ -1033,7 +1077,7 @@ def update_metric(module: Trainable, eval_metric: Any, batch: Any, count_padding
         show_metric(module, eval_metric, batch.label, pad)
 
 
-def show_metric(module: Trainable, eval_metric: Any, labels: Any, pad: int) -> None:
+def show_metric(module: Trainable, eval_metric: EvalMetric, labels: Labels, pad: int) -> None:
     """Show a metric a module's outputs; modules written for MXNet do not know `pad` and count padding.
 
     Args:
@@ -1084,12 +1128,12 @@ def _callbacks(options: FitOptions) -> list[Callback]:
     return found
 
 
-def _plain(callbacks: Any) -> list[Callable[..., Any]]:
+def _plain(callbacks: CallbackLike) -> list[Callable[..., Any]]:
     """Return the callbacks that are plain functions of what they are called with."""
     return [each for each in as_list(callbacks) if not isinstance(each, Callback)]
 
 
-def _evaluations(module: Trainable, data: Any) -> dict[str, Any]:
+def _evaluations(module: Trainable, data: EvalDataLike) -> dict[str, Any]:
     """Return evaluation data by name."""
     if data is None:
         return {}

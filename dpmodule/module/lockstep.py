@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 from collections.abc import Sequence
 from copy import deepcopy
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -13,6 +13,11 @@ from ..base import ArgumentError
 from ..kvstore import KVStoreBase
 from ..ndarray import NDArray
 from .boundary import BatchBoundary
+
+if TYPE_CHECKING:
+    from ..io import DataIter
+    from ..metric import EvalMetric
+    from .protocol import Trainable
 
 __all__ = ["Lockstep", "shard"]
 
@@ -33,7 +38,7 @@ class Lockstep:
         size: number of processes.
     """
 
-    def __init__(self, module: Any) -> None:
+    def __init__(self, module: Trainable) -> None:
         stores = _stores_of(module)
         self._ranks = stores[0].ranks if stores else None
         self.several = self._ranks is not None
@@ -42,14 +47,14 @@ class Lockstep:
         self.size = 1 if self._ranks is None else self._ranks.size
         self._alone: dict[str, float] = {}  # what is said and heard without others
 
-    def align(self, module: Any) -> None:
+    def align(self, module: Trainable) -> None:
         """Give a module the parameters and auxiliary states of rank 0."""
         if self._ranks is not None:
             tensors = [array.raw for array in _arrays(module, True)]
             for tensor, first in zip(tensors, self._ranks.spread(tensors)):
                 tensor.copy_(first)
 
-    def average_states(self, module: Any) -> None:
+    def average_states(self, module: Trainable) -> None:
         """Give a module the means of all processes' auxiliary states, such as moving statistics."""
         if self._ranks is None:
             return
@@ -59,7 +64,7 @@ class Lockstep:
 
     # words that go along with gradients
 
-    def say(self, **words: Any) -> None:
+    def say(self, **words: float) -> None:
         """Tell the others with the next update; what is said twice before it is said if it was true once."""
         said = self._alone if self._ranks is None else self._ranks.say
         for word, value in words.items():
@@ -111,7 +116,7 @@ class Lockstep:
         """Return plain data and arrays of all processes, in the order of their numbers."""
         return [thing] if self._ranks is None else self._ranks.gather(thing)
 
-    def merge(self, metric: Any) -> None:
+    def merge(self, metric: EvalMetric) -> None:
         """Let a metric have seen what those of all processes have seen.
 
         Raises:
@@ -145,11 +150,11 @@ class Lockstep:
 
     # what each process has of its own
 
-    def own_state(self, module: Any) -> list[torch.Tensor]:
+    def own_state(self, module: Trainable) -> list[torch.Tensor]:
         """Return the auxiliary states, which differ between processes within an epoch."""
         return [array.raw.clone() for array in _arrays(module, False)] if self.several else []
 
-    def load_own_state(self, module: Any, states: Sequence[torch.Tensor]) -> None:
+    def load_own_state(self, module: Trainable, states: Sequence[torch.Tensor]) -> None:
         """Put back what `own_state` returned."""
         for array, state in zip(_arrays(module, False), states):
             array.raw.copy_(state)
@@ -175,7 +180,7 @@ def _arrays(module: Any, all_of_them: bool) -> list[NDArray]:
     return found
 
 
-def _with(metric: Any, state: Any) -> Any:
+def _with(metric: EvalMetric, state: Any) -> Any:
     made = deepcopy(metric)
     made.load_state_dict(state)
     return made
@@ -191,7 +196,7 @@ def _interleaved(parts: Sequence[tuple[int, torch.Tensor]], like: NDArray) -> ND
     return NDArray(joined.flatten(0, 1).to(like.raw.device), like.context)
 
 
-def shard(data: Any, lockstep: Lockstep) -> None:
+def shard(data: DataIter, lockstep: Lockstep) -> None:
     """Let an iterator read this process's part of the examples.
 
     Raises:

@@ -44,6 +44,27 @@ if TYPE_CHECKING:
     from torch.fx import GraphModule
 
     from ..executor.explanation import Explanation
+    from ..metric import EvalMetric
+    from .types import (
+        AmpLike,
+        Batch,
+        BatchLike,
+        CompileLike,
+        CompressionLike,
+        ContextLike,
+        DataLike,
+        GroupContextsLike,
+        InitializerLike,
+        Labels,
+        LoggerLike,
+        MetricLike,
+        MonitorLike,
+        OptimizerLike,
+        OptimizerParams,
+        OutGrads,
+        RowIdFunction,
+        StatesLike,
+    )
 
 __all__ = ["Module"]
 
@@ -116,26 +137,28 @@ class Module(BaseModule):
 
     def __init__(
         self,
-        symbol: Any,
+        symbol: Symbol,
         data_names: Sequence[str] = ("data",),
         label_names: Sequence[str] | None = ("softmax_label",),
-        logger: Any = logging,
-        context: Any = None,
+        logger: LoggerLike = logging,
+        context: ContextLike = None,
         work_load_list: Sequence[float] | None = None,
         fixed_param_names: Sequence[str] | None = None,
         state_names: Sequence[str] | None = None,
-        group2ctxs: Any = None,
-        compression_params: Any = None,
+        group2ctxs: GroupContextsLike = None,
+        compression_params: CompressionLike = None,
         *,
-        compile: Any = None,
+        compile: CompileLike = None,
         cuda_graphs: bool | None = None,
         mirror: bool | int | None = None,
-        amp: Any = None,
+        amp: AmpLike = None,
     ) -> None:
         super().__init__(logger)
         if not isinstance(symbol, Symbol):
-            hint = "; sym.load_json reads JSON" if isinstance(symbol, str) else ""
-            raise ArgumentError(f"symbol is of type {type(symbol).__name__}, expected a Symbol{hint}")
+            raise ArgumentError(
+                f"symbol is of type {type(symbol).__name__}, expected a Symbol"
+                + ("; sym.load_json reads JSON" if isinstance(symbol, str) else "")
+            )
         self._run_options = run_options(compile, cuda_graphs, mirror)
         check_compression(compression_params)
         self._compression_params = compression_params
@@ -191,6 +214,11 @@ class Module(BaseModule):
             epoch: number of the epoch, or `checkpoint.INTERRUPTED`.
             load_optimizer_states: also read ``prefix-NNNN.states`` once the optimizer is installed.
             kwargs: arguments of the constructor.
+
+        Raises:
+            ArgumentError: an argument of the constructor does not fit.
+            FileError: a file cannot be read.
+            FileFormatError: a file is damaged or foreign.
         """
         from ..checkpoint import load_checkpoint, states_file
 
@@ -215,6 +243,7 @@ class Module(BaseModule):
             FileError: there is no such folder, a file is missing, or the repository cannot be fetched.
             FileFormatError: a file is damaged, or parameters do not fit the graph.
             MissingPackageError: it is an id, and `huggingface_hub` is not installed.
+            ArgumentError: an argument of the constructor does not fit.
         """
         from ..interop import load_pretrained
 
@@ -234,7 +263,7 @@ class Module(BaseModule):
     def from_torch(
         module: torch.nn.Module,
         *example: Any,
-        context: Any = None,
+        context: ContextLike = None,
         dynamic: Mapping[str, Mapping[int, str]] | None = None,
         head: Callable[[Symbol], Symbol] | None = None,
         **named: Any,
@@ -281,7 +310,7 @@ class Module(BaseModule):
     @staticmethod
     def from_onnx(
         file: str | os.PathLike[str],
-        context: Any = None,
+        context: ContextLike = None,
         shapes: Mapping[str, Sequence[int]] | None = None,
         **kwargs: Any,
     ) -> Module:
@@ -299,6 +328,7 @@ class Module(BaseModule):
         Raises:
             FileError: the file cannot be opened.
             FileFormatError: it is no ONNX file, or holds what cannot be translated.
+            ArgumentError: an argument of the constructor does not fit.
         """
         from ..onnx.load import described_inputs, import_model
 
@@ -601,12 +631,20 @@ class Module(BaseModule):
         Args:
             data_shapes: as in `bind`.
             label_shapes: as in `bind`.
+
+        Raises:
+            ArgumentError: `label_shapes` has a label that is none of the module's.
+            ShapeError: shapes contradict the symbol or each other.
         """
         labels = self._known_labels(label_shapes) if label_shapes else None
         self.group.reshape(list(data_shapes), labels)
 
     def _known_labels(self, label_shapes: Sequence[Any]) -> list[Any]:
-        """Return the label shapes that the symbol has a use for; an iterator may offer more."""
+        """Return the label shapes that the symbol has a use for; an iterator may offer more.
+
+        Raises:
+            ArgumentError: one is neither in the symbol nor among the module's label names.
+        """
         arguments = self._symbol.list_arguments()
         known = [s for s in label_shapes if s[0] in arguments]
         unknown = [s[0] for s in label_shapes if s[0] not in arguments]
@@ -822,14 +860,14 @@ class Module(BaseModule):
 
     def lr_find(
         self,
-        train_data: Any,
+        train_data: DataLike,
         start_lr: float = 1e-5,
         end_lr: float = 10.0,
         num_batches: int = 100,
-        optimizer: Any = None,
-        optimizer_params: Any = None,
-        initializer: Any = None,
-        metric: Any = None,
+        optimizer: OptimizerLike | None = None,
+        optimizer_params: OptimizerParams | None = None,
+        initializer: InitializerLike = None,
+        metric: MetricLike | None = None,
     ) -> RateSearch:
         """Find a learning rate: train a copy of the module on some batches, with a rate that grows with each of them.
 
@@ -889,7 +927,7 @@ class Module(BaseModule):
 
     # computing
 
-    def prepare(self, data_batch: Any, sparse_row_id_fn: Any = None) -> None:
+    def prepare(self, data_batch: BatchLike, sparse_row_id_fn: RowIdFunction = None) -> None:
         """Get ready for the batch that comes next.
 
         The devices keep all rows of row-sparse parameters up to date, so that none have to be fetched; what the
@@ -907,8 +945,13 @@ class Module(BaseModule):
             self._check_rows(sparse_row_id_fn(data_batch))
 
     @needs(Stage.BOUND)
-    def _check_rows(self, wanted: Any) -> None:
-        """Refuse row numbers that are none of a parameter's."""
+    def _check_rows(self, wanted: object) -> None:
+        """Refuse row numbers that are none of a parameter's.
+
+        Raises:
+            ArgumentError: these are not row numbers by parameter.
+            BoundsError: there is no such row.
+        """
         if not isinstance(wanted, Mapping):
             raise ArgumentError(f"sparse_row_id_fn returned {type(wanted).__name__}, expected a dict")
         for name, rows in wanted.items():
@@ -919,7 +962,7 @@ class Module(BaseModule):
             row_numbers(rows, self.group.store.array(name, 0).shape[0])
 
     @needs(Stage.INITIALIZED)
-    def forward(self, data_batch: Any, is_train: bool | None = None) -> None:
+    def forward(self, data_batch: BatchLike, is_train: bool | None = None) -> None:
         """Run forward on a batch.
 
         Args:
@@ -937,7 +980,7 @@ class Module(BaseModule):
         self.group.forward(data_batch, is_train)
 
     @override
-    def forward_backward(self, data_batch: Any) -> None:
+    def forward_backward(self, data_batch: BatchLike) -> None:
         group = self._group
         if self._stage < Stage.INITIALIZED or group is None:
             raise too_early(self, "forward_backward")
@@ -959,12 +1002,12 @@ class Module(BaseModule):
 
     @override
     @needs(Stage.INITIALIZED)
-    def evaluate(self, data_batch: Any) -> None:
+    def evaluate(self, data_batch: BatchLike) -> None:
         if not self.group.feed.takes(data_batch):
             self._fit_shapes(data_batch)
         self.group.forward(data_batch, False, borrow=True)
 
-    def _fit_shapes(self, batch: Any) -> None:
+    def _fit_shapes(self, batch: Batch) -> None:
         """Bind again for the shapes of a batch."""
         group = self.group
         labels = (getattr(batch, "label", None) or ()) if group.label_names else ()
@@ -978,7 +1021,7 @@ class Module(BaseModule):
 
     @override
     @needs(Stage.INITIALIZED)
-    def backward(self, out_grads: Any = None) -> None:
+    def backward(self, out_grads: OutGrads = None) -> None:
         self.group.backward(out_grads)
 
     @override
@@ -1006,19 +1049,21 @@ class Module(BaseModule):
         return self.group.get_states(merge_multi_context)
 
     @needs(Stage.INITIALIZED)
-    def set_states(self, states: Any = None, value: float | None = None) -> None:
+    def set_states(self, states: StatesLike = None, value: float | None = None) -> None:
         """Set the states to arrays, as `get_states` gives them, or to a number."""
         self.group.set_states(states, value)
 
     @override
-    def update_metric(self, eval_metric: Any, labels: Any, pre_sliced: bool = False, pad: int = 0) -> None:
+    def update_metric(
+        self, eval_metric: EvalMetric, labels: Labels, pre_sliced: bool = False, pad: int = 0
+    ) -> None:
         if self._group is None:
             raise too_early(self, "update_metric")
         self._group.update_metric(eval_metric, labels, pre_sliced, pad)
 
     @override
     @needs(Stage.BOUND)
-    def install_monitor(self, mon: Any) -> None:
+    def install_monitor(self, mon: MonitorLike) -> None:
         self.group.install_monitor(mon)
 
     @needs(Stage.BOUND)
@@ -1236,7 +1281,12 @@ class Module(BaseModule):
 
     @needs(Stage.READY)
     def save_optimizer_states(self, fname: str) -> None:
-        """Write the optimizer's states to a file, atomically."""
+        """Write the optimizer's states to a file, atomically.
+
+        Raises:
+            StateError: there is no optimizer.
+            FileError: the file cannot be written.
+        """
         from ..atomic import write_atomically
 
         write_atomically(fname, self._optimizer_states())

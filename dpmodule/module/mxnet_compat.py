@@ -10,12 +10,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from operator import attrgetter
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from ..context import current_context
 from ..executor.sparse_arrays import stored_bytes
 from ..ndarray import NDArray
 from .stage import Stage
+
+if TYPE_CHECKING:
+    from ..optimizer import Optimizer
 
 __all__ = ["BUCKETING_MODULE", "MODULE", "also_named"]
 
@@ -70,7 +73,7 @@ def _of_updates(name: str) -> property:
     return property(lambda module: None if module.optimizer is None else getattr(module.updates, name))
 
 
-def _set_optimizer(module: Any, optimizer: Any) -> None:
+def _set_optimizer(module: Any, optimizer: Optimizer) -> None:
     if module.optimizer is not None:
         module.updates.optimizer = optimizer
 
@@ -99,7 +102,7 @@ def _options(name: str) -> property:
     return property(lambda module: list(module.options[name] or ()))
 
 
-def _nothing(module: Any, *given: Any) -> None:
+def _nothing(module: object, *given: object) -> None:
     """Do nothing: there is nothing to bring in step."""
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..base import ArgumentError
 from ..graph import Graph
@@ -12,6 +12,9 @@ from ..io import DataDesc
 from ..onnx.export import make_model, write_models
 from ..onnx.inputs import described_inputs, input_names
 from ..symbol import Symbol
+
+if TYPE_CHECKING:
+    from .types import BucketKey, PathLike
 
 __all__ = ["Bound", "write_buckets", "write_one", "write_one_for_all"]
 
@@ -94,7 +97,7 @@ def _grown(desc: DataDesc) -> tuple[int, ...]:
     return tuple(3 * size if i == axis else size for i, size in enumerate(desc.shape))
 
 
-def write_one(bound: Bound, path: Any, opset: int, dynamic: Dynamic, fold_batchnorm: bool) -> str:
+def write_one(bound: Bound, path: PathLike, opset: int, dynamic: Dynamic, fold_batchnorm: bool) -> str:
     """Write one network, and return the file's path."""
     name: str = os.fspath(path)
     write_models({name: bound.model(opset, dynamic, fold_batchnorm)})
@@ -102,7 +105,7 @@ def write_one(bound: Bound, path: Any, opset: int, dynamic: Dynamic, fold_batchn
 
 
 def write_buckets(
-    bound: Mapping[Any, Bound], path: Any, opset: int, dynamic: Dynamic, fold_batchnorm: bool
+    bound: Mapping[Any, Bound], path: PathLike, opset: int, dynamic: Dynamic, fold_batchnorm: bool
 ) -> list[str]:
     """Write a file for each bucket, all or none, and return their paths.
 
@@ -128,7 +131,12 @@ def _tried(bound: Bound, opset: int, dynamic: Dynamic, fold_batchnorm: bool) -> 
 
 
 def write_one_for_all(
-    bound: Mapping[Any, Bound], default: Any, path: Any, opset: int, dynamic: Dynamic, fold_batchnorm: bool
+    bound: Mapping[Any, Bound],
+    default: BucketKey,
+    path: PathLike,
+    opset: int,
+    dynamic: Dynamic,
+    fold_batchnorm: bool,
 ) -> str:
     """Write one file for all buckets, and return its path.
 

@@ -67,7 +67,11 @@ class RunLock:
         os.close(self._number)
 
     def _locked(self) -> int:
-        """Return the descriptor of the locked file; -1 if there can be none."""
+        """Return the descriptor of the locked file; -1 if there can be none.
+
+        Raises:
+            StateError: another run has the lock.
+        """
         while True:
             try:
                 number = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)

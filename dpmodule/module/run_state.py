@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -18,6 +18,12 @@ from ..ops.nn.linear import onednn_pays
 from ..optimizer.states import load_states
 from ..symbol import Symbol
 from .updates import Updates
+
+if TYPE_CHECKING:
+    from ..optimizer import Optimizer
+    from ..params import ParamStore
+    from .protocol import ModuleLike
+    from .types import Params
 
 __all__ = [
     "differences",
@@ -34,7 +40,11 @@ __all__ = [
 
 
 def facts(
-    module: Any, data: Any, workers: int = 1, how: Mapping[str, Any] | None = None, params: Any = None
+    module: ModuleLike,
+    data: object,
+    workers: int = 1,
+    how: Mapping[str, Any] | None = None,
+    params: Params | None = None,
 ) -> dict[str, Any]:
     """Return what has to be the same for a run to go on: the network, the optimizer, the data's form, the steps.
 
@@ -69,7 +79,7 @@ def facts(
     }
 
 
-def _half_types(symbol: Any) -> list[str]:
+def _half_types(symbol: object) -> list[str]:
     """Return the types to which a network casts for the sake of speed."""
     graph = getattr(symbol, "graph", None)
     nodes = graph.nodes if isinstance(graph, Graph) else ()
@@ -77,7 +87,7 @@ def _half_types(symbol: Any) -> list[str]:
     return sorted(found - {"float32"})
 
 
-def _compression(store: Any) -> list[Any] | None:
+def _compression(store: object) -> list[Any] | None:
     found = getattr(store, "compression", None)
     return None if found is None else [found.type, found.threshold]
 
@@ -126,7 +136,7 @@ def _shown(value: Any) -> Any:
     return value[0] if isinstance(value, list) and len(value) == 1 else value
 
 
-def _named(optimizer: Any) -> str:
+def _named(optimizer: Optimizer) -> str:
     """Return an optimizer's class and the settings that no schedule changes."""
     plain = {
         key: value
@@ -219,7 +229,7 @@ def other_bits(state: Mapping[str, Any]) -> list[str]:
     return [f"with {what}: {then[what]}, here {now[what]}" for what in then if then[what] != now.get(what)]
 
 
-def module_state(module: Any) -> dict[str, Any]:
+def module_state(module: ModuleLike) -> dict[str, Any]:
     """Return what `load_module` puts back beyond parameters: what differs from context to context, gradients kept."""
     chain = module.all_updates()
     return {
@@ -235,7 +245,7 @@ def _compressions(chain: Sequence[Updates]) -> list[Any]:
     return [each for each in found if each is not None]
 
 
-def load_module(module: Any, state: Mapping[str, Any]) -> None:
+def load_module(module: ModuleLike, state: Mapping[str, Any]) -> None:
     """Put back what `module_state` returned."""
     chain = module.all_updates()
     for each, kept in zip(chain, state["kept"], strict=True):
@@ -251,7 +261,7 @@ def load_module(module: Any, state: Mapping[str, Any]) -> None:
                 target[:] = array.as_in_context(target.context)
 
 
-def _by_context(store: Any) -> list[dict[str, NDArray]]:
+def _by_context(store: ParamStore) -> list[dict[str, NDArray]]:
     """Return the arrays of each context where several differ; nothing where there is one context."""
     count = len(store.contexts)
     if count == 1:

@@ -8,7 +8,7 @@ import os
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .. import checkpoint as files
 from .. import commit, generators, run_file
@@ -18,6 +18,12 @@ from ..symbol import Symbol
 from .lockstep import Lockstep
 from .run_lock import RunLock
 from .run_state import differences, load_optimizer_bytes, optimizer_bytes
+
+if TYPE_CHECKING:
+    from ..callback.base import RunLike
+    from ..io import DataIter
+    from .protocol import ModuleLike
+    from .types import CheckpointLike
 
 __all__ = ["Saving"]
 
@@ -31,9 +37,12 @@ class Saving:
         checkpoint: the rules, their prefix, or None: nothing is saved.
         data: the iterator that the run reads.
         lockstep: the processes that train together; the first one saves for all.
+
+    Raises:
+        ArgumentError: `checkpoint` is something else.
     """
 
-    def __init__(self, checkpoint: Any, data: Any, lockstep: Lockstep) -> None:
+    def __init__(self, checkpoint: CheckpointLike, data: DataIter, lockstep: Lockstep) -> None:
         if isinstance(checkpoint, (str, os.PathLike)):
             checkpoint = Checkpoint(checkpoint)
         if checkpoint is not None and not isinstance(checkpoint, Checkpoint):
@@ -81,7 +90,7 @@ class Saving:
         """Say whether to save because the run ends, if somebody wants it to."""
         return asked and self._rules is not None and self._rules.save_on_interrupt
 
-    def begin(self, run: Any) -> None:
+    def begin(self, run: RunLike) -> None:
         """Let the rules look at a run that begins."""
         if self._rules is not None:
             self._rules.on_fit_begin(run)
@@ -105,7 +114,7 @@ class Saving:
 
     # saving
 
-    def within_epoch(self, run: Any, over: bool) -> None:
+    def within_epoch(self, run: RunLike, over: bool) -> None:
         """Save after a batch, at the position that was noted.
 
         Args:
@@ -115,7 +124,7 @@ class Saving:
         if self._rules is not None:
             self._save(run, files.LAST, {**run.state_dict(over), **self._position})
 
-    def after_epoch(self, run: Any, ends: bool) -> None:
+    def after_epoch(self, run: RunLike, ends: bool) -> None:
         """Save after an epoch, if it is due, at the beginning of the next one.
 
         Args:
@@ -136,7 +145,7 @@ class Saving:
         if is_due and not self._lockstep.rank:
             rules.tidy(run.epoch + 1)
 
-    def _save(self, run: Any, epoch: Any, state: Mapping[str, Any]) -> None:
+    def _save(self, run: RunLike, epoch: int | str, state: Mapping[str, Any]) -> None:
         module = run.module
         own = self._lockstep.own_state(module)
         first, *others = self._lockstep.gather({**state, **self._facts, "own": own})
@@ -204,7 +213,11 @@ class Saving:
         return state
 
     def _own_part(self, state: dict[str, Any] | None, prefix: str) -> dict[str, Any] | None:
-        """Return what a state, None if there is none, has of this process."""
+        """Return what a state, None if there is none, has of this process.
+
+        Raises:
+            ArgumentError: not all processes see the run, or it was another one.
+        """
         missing = self._lockstep.any(state is None)
         if state is None:
             return None
@@ -218,7 +231,7 @@ class Saving:
             raise ArgumentError(f"fit: the run under {prefix!r} was another one: {'; '.join(wrong)}")
         return own
 
-    def load_parameters(self, module: Any, install: Callable[[], None]) -> None:
+    def load_parameters(self, module: ModuleLike, install: Callable[[], None]) -> None:
         """Give a module the parameters, and its optimizer the states, that were saved with the state found.
 
         Args:
@@ -305,7 +318,11 @@ def _place(path: str) -> tuple[float, int, int]:
 
 @contextmanager
 def _advised(path: str) -> Iterator[None]:
-    """Let an error about a file say how to go on without it."""
+    """Let an error about a file say how to go on without it.
+
+    Raises:
+        FileFormatError: the block raised one.
+    """
     try:
         yield
     except FileFormatError as error:

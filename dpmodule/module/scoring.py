@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -20,6 +20,10 @@ from .lockstep import Lockstep
 from .protocol import Trainable
 from .training_data import as_iter, labelled_iter
 
+if TYPE_CHECKING:
+    from ..metric import EvalMetric
+    from .types import ArrayLike, BatchLike, CallbackLike, DataLike, MetricLike, RowIdFunction
+
 __all__ = [
     "batches_of",
     "call_back",
@@ -31,14 +35,14 @@ __all__ = [
 
 def score(
     module: Trainable,
-    eval_data: Any,
-    eval_metric: Any,
+    eval_data: DataLike,
+    eval_metric: MetricLike,
     num_batch: int | None = None,
-    batch_end_callback: Any = None,
-    score_end_callback: Any = None,
+    batch_end_callback: CallbackLike = None,
+    score_end_callback: CallbackLike = None,
     reset: bool = True,
     epoch: int = 0,
-    sparse_row_id_fn: Any = None,
+    sparse_row_id_fn: RowIdFunction = None,
     *,
     count_padding: bool = False,
     on_nonfinite: str = "warn",
@@ -84,7 +88,11 @@ def score(
 
 
 def call_back(
-    callbacks: Sequence[Callable[..., Any]], epoch: int, nbatch: int, eval_metric: Any, local: dict[str, Any]
+    callbacks: Sequence[Callable[..., Any]],
+    epoch: int,
+    nbatch: int,
+    eval_metric: EvalMetric,
+    local: dict[str, Any],
 ) -> None:
     """Call callbacks with what a `BatchEndParam` tells."""
     for callback in callbacks:
@@ -92,7 +100,7 @@ def call_back(
 
 
 def batches_of(
-    module: Trainable, data: Any, num_batch: int | None, reset: bool, sparse_row_id_fn: Any
+    module: Trainable, data: DataLike, num_batch: int | None, reset: bool, sparse_row_id_fn: RowIdFunction
 ) -> Iterator[Any]:
     """Yield the batches of data, after `prepare`; see `predict` for the arguments."""
     data = as_iter(module, data)
@@ -105,11 +113,11 @@ def batches_of(
         yield batch
 
 
-def _pad(batch: Any) -> int:
+def _pad(batch: BatchLike) -> int:
     return 0 if isinstance(batch, list) else pad_of(batch)
 
 
-def _unpadded(output: NDArray, batch: Any, axis: int = 0) -> NDArray:
+def _unpadded(output: NDArray, batch: BatchLike, axis: int = 0) -> NDArray:
     """Return a copy of an output without padding rows."""
     rows = output.shape[axis] - _pad(batch)
     if isinstance(output, RaggedNDArray):
@@ -119,10 +127,10 @@ def _unpadded(output: NDArray, batch: Any, axis: int = 0) -> NDArray:
 
 def iter_predict(
     module: Trainable,
-    eval_data: Any,
+    eval_data: DataLike,
     num_batch: int | None = None,
     reset: bool = True,
-    sparse_row_id_fn: Any = None,
+    sparse_row_id_fn: RowIdFunction = None,
     *,
     on_nonfinite: str = "warn",
 ) -> Iterator[tuple[list[NDArray], int, Any]]:
@@ -137,12 +145,12 @@ def iter_predict(
 
 def predict(
     module: Trainable,
-    eval_data: Any,
+    eval_data: DataLike | ArrayLike,
     num_batch: int | None = None,
     merge_batches: bool = True,
     reset: bool = True,
     always_output_list: bool = False,
-    sparse_row_id_fn: Any = None,
+    sparse_row_id_fn: RowIdFunction = None,
     *,
     on_nonfinite: str = "warn",
 ) -> Any:
@@ -164,6 +172,7 @@ def predict(
 
     Raises:
         NonFiniteError: a row is NaN, and `on_nonfinite` is "raise".
+        ArgumentError: outputs are to be joined, and batches have different numbers of them.
     """
     if isinstance(eval_data, (NDArray, np.ndarray, torch.Tensor)):
         single = eval_data if isinstance(eval_data, NDArray) else array(eval_data)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Collection, Mapping, Sequence
 from copy import deepcopy
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from .. import kvstore as kv
 from .. import optimizer as opt
@@ -18,6 +18,9 @@ from .accumulation import GradientSum, squared_norm
 from .arguments import OptimizerArguments
 from .by_hand import create_kvstore
 from .finite import GradientCheck
+
+if TYPE_CHECKING:
+    from .types import CompressionLike, KVStoreLike, OptimizerLike, OptimizerParams
 
 __all__ = ["ParameterGroup", "Updates", "check_compression", "make_optimizer", "make_store"]
 
@@ -65,7 +68,7 @@ class ParameterGroup(Protocol):
         """Samples in a whole batch."""
 
 
-def check_compression(params: Any) -> None:
+def check_compression(params: CompressionLike) -> None:
     """Complain about wrong compression parameters now, before there is a store.
 
     Raises:
@@ -78,7 +81,7 @@ def check_compression(params: Any) -> None:
 
 
 def make_store(
-    kvstore: Any, group: ParameterGroup, compression_params: Any = None
+    kvstore: KVStoreLike, group: ParameterGroup, compression_params: CompressionLike = None
 ) -> tuple[kv.KVStoreBase | None, bool]:
     """Return the store, None if one device needs none, and whether the optimizer runs inside it.
 
@@ -100,7 +103,11 @@ def make_store(
 
 
 def make_optimizer(
-    optimizer: Any, params: Any, group: ParameterGroup, on_store: bool, num_workers: int = 1
+    optimizer: OptimizerLike,
+    params: OptimizerParams,
+    group: ParameterGroup,
+    on_store: bool,
+    num_workers: int = 1,
 ) -> opt.Optimizer:
     """Return an optimizer that knows the parameters' names.
 
@@ -138,7 +145,7 @@ def make_optimizer(
     return optimizer
 
 
-def _num_summed(store: Any) -> int:
+def _num_summed(store: object) -> int:
     """Return how many processes add up their gradients in a store."""
     return store.num_workers if getattr(store, "adds_up", False) else 1
 
@@ -205,7 +212,7 @@ class Updates:
         cls,
         wanted: OptimizerArguments,
         group: ParameterGroup,
-        compression_params: Any,
+        compression_params: CompressionLike,
         may_be_inside: bool = True,
     ) -> Updates:
         """Make the optimizer and the store that the arguments of `init_optimizer` ask for.
@@ -399,11 +406,19 @@ class Updates:
         return found
 
     def saved_states(self) -> bytes:
-        """Return the optimizer's states as files hold them."""
+        """Return the optimizer's states as files hold them.
+
+        Raises:
+            StateError: a store of another kind holds them.
+        """
         return self.active_updater().get_states(dump_optimizer=False)
 
     def states_by_name(self) -> dict[str, Any]:
-        """Return the optimizer's states by parameter name, those of the first device."""
+        """Return the optimizer's states by parameter name, those of the first device.
+
+        Raises:
+            StateError: a store of another kind holds them.
+        """
         updater = self.active_updater()
         found: dict[str, Any] = {}
         for index, state in updater.states.items():
@@ -411,7 +426,11 @@ class Updates:
         return found
 
     def restore_states(self, states: Mapping[str, Any]) -> None:
-        """Put states that `states_by_name` returned into this updater, for every device."""
+        """Put states that `states_by_name` returned into this updater, for every device.
+
+        Raises:
+            StateError: a store of another kind holds them.
+        """
         updater = self.active_updater()
         if self.updater is None:
             found = dict(states)
