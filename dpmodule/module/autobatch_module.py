@@ -50,7 +50,7 @@ if TYPE_CHECKING:
         BatchLike,
         CollectionLike,
         CompressionLike,
-        ContextLike,
+        ContextsLike,
         DataLike,
         Labels,
         LoggerLike,
@@ -129,7 +129,7 @@ class AutobatchModule(BaseModule):
         data_names: Sequence[str] = ("data",),
         label_names: Sequence[str] | None = ("softmax_label",),
         logger: LoggerLike = logging,
-        context: ContextLike = None,
+        context: ContextsLike = None,
         work_load_list: Sequence[float] | None = None,
         fixed_param_names: Sequence[str] | None = None,
         *,
@@ -262,6 +262,10 @@ class AutobatchModule(BaseModule):
     def output_shapes(self) -> list[tuple[str, tuple[int, ...]]]:
         """(name, shape) of the outputs of the last forward; they may change from batch to batch.
 
+        Shape:
+            result[i]: (N, ...) if the outputs of N examples are stacked; else the sum of their lengths takes the place
+                of N.
+
         Raises:
             StateError: nothing has been run forward.
         """
@@ -325,6 +329,10 @@ class AutobatchModule(BaseModule):
             workload: share of each device; None = equal if devices are given, else as before.
             data_shapes: as in `bind`.
             label_shapes: as in `bind`.
+
+        Shape:
+            data_shapes[i], label_shapes[i]: (N, ...), N samples on the axis that the layout calls "N", the first by
+                default.
         """
         self.sync_contexts()
         if contexts is not None:
@@ -428,6 +436,10 @@ class AutobatchModule(BaseModule):
             data_batch: a `DataBatch`; see the class for what it holds.
             is_train: None = as the module was bound.
 
+        Shape:
+            data_batch.data[i], data_batch.label[i]: arrays with N examples on the batch axis, or lists of N examples
+                of any kind.
+
         Raises:
             ArgumentError: columns differ in length, or the function returned something else than expressions.
         """
@@ -472,6 +484,9 @@ class AutobatchModule(BaseModule):
 
     def get_outputs(self, merge_multi_context: bool = True) -> list[Any]:
         """Return the outputs of the last forward; per device if `merge_multi_context` is off.
+
+        Shape:
+            result[i]: see `output_shapes`; for each device a list of them with its part of the examples.
 
         Raises:
             StateError: nothing has been run forward.
@@ -528,6 +543,9 @@ class AutobatchModule(BaseModule):
             sparse_row_id_fn: unused.
             on_nonfinite: see `BaseModule.predict`.
 
+        Shape:
+            result[i]: see `output_shapes`, for the examples of all batches.
+
         Raises:
             NonFiniteError: a row is NaN, and `on_nonfinite` is "raise".
             StateError: the module has no parameters yet.
@@ -559,6 +577,9 @@ class AutobatchModule(BaseModule):
             labels: the batch's labels.
             pre_sliced: must be False.
             pad: how many examples at the end are padding that must not count.
+
+        Shape:
+            labels[i]: an array with N examples on the batch axis, or a list of N.
 
         Raises:
             ArgumentError: labels are given per device.
@@ -603,6 +624,9 @@ class AutobatchModule(BaseModule):
             arg_params: parameters by name.
             aux_params: auxiliary states by name.
             states: file with the optimizer's states, read once the optimizer is installed.
+
+        Shape:
+            arg_params[name], aux_params[name]: that of the parameter or state.
         """
         self._preloaded = arg_params, aux_params
         self._preloaded_states = states

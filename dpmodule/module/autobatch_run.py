@@ -180,6 +180,10 @@ def merged(examples: Sequence[torch.Tensor], stack: bool | None = None) -> NDArr
         stack: whether to stack them along a new first axis, or to join them along their own; None = to stack them if
             they are alike.
 
+    Shape:
+        examples[i]: any; a number is (1,).
+        result: (N, ...) if they are stacked, or numbers; else the sum of their lengths takes the place of N.
+
     Raises:
         ShapeError: they are to be stacked, and have different shapes.
     """
@@ -205,6 +209,10 @@ def array_of_labels(column: ArrayLike, count: int, stack: bool | None = None, ax
         stack: as for `merged`.
         axis: the axis of the examples, in an array.
 
+    Shape:
+        column: N examples on `axis`, or a list of them.
+        result: see `merged`, for the first `count` examples.
+
     Raises:
         ArgumentError: `column` is neither an array nor a list.
         ShapeError: labels are to be stacked, and have different shapes.
@@ -221,6 +229,10 @@ def _tensor(label: Any) -> torch.Tensor:
 
 def are_sequences(outputs: Sequence[torch.Tensor], column: ArrayLike, axis: int) -> bool:
     """Say whether every example has a label for each of its output's vectors, as a tagger has for each word.
+
+    Shape:
+        outputs[i]: (T, ..., K), vectors of K numbers.
+        column[i]: (T, ...), a label for each vector.
 
     Raises:
         ArgumentError: `column` is neither an array nor a list.

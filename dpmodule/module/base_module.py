@@ -175,6 +175,10 @@ class BaseModule:
             store: where the parameters are, such as a `ParamStore` that came from another process: the module trains
                 those, and `init_optimizer` goes on with the states shared there. Parameters that have values keep them.
 
+        Shape:
+            data_shapes[i], label_shapes[i]: (N, ...), N samples on the axis that the layout calls "N", the first by
+                default.
+
         Raises:
             ArgumentError: names do not fit, or the module cannot do what an argument asks for.
             ShapeError: shapes contradict the module or each other, or some cannot be inferred.
@@ -204,7 +208,11 @@ class BaseModule:
         return stays
 
     def get_params(self) -> tuple[dict[str, NDArray], dict[str, NDArray]]:
-        """Return parameters and auxiliary states as CPU arrays."""
+        """Return parameters and auxiliary states as CPU arrays.
+
+        Shape:
+            result[0][name], result[1][name]: that of the parameter or state.
+        """
         raise self._not_here()
 
     def init_params(
@@ -226,6 +234,9 @@ class BaseModule:
             force_init: initialize again although values exist.
             allow_extra: pass over names the module does not have even where they are refused: with `allow_missing`
                 and no initializer, as ``set_params(..., allow_missing=True)`` calls this.
+
+        Shape:
+            arg_params[name], aux_params[name]: that of the parameter or state.
 
         Raises:
             ArgumentError: a value is missing, or unknown where that is refused.
@@ -254,6 +265,9 @@ class BaseModule:
             allow_missing: leave those not given as they are.
             force_init: replace values that exist.
             allow_extra: pass over names the module does not have; they are refused only with `allow_missing`.
+
+        Shape:
+            arg_params[name], aux_params[name]: that of the parameter or state.
         """
         self.init_params(None, arg_params, aux_params, allow_missing, force_init, allow_extra)
 
@@ -335,20 +349,39 @@ class BaseModule:
     # computing
 
     def forward(self, data_batch: BatchLike, is_train: bool | None = None) -> None:
-        """Run forward on a batch."""
+        """Run forward on a batch.
+
+        Shape:
+            data_batch.data[i], data_batch.label[i]: those bound for inputs and labels, N samples each; N may be
+                another.
+        """
         raise self._not_here()
 
     def backward(self, out_grads: OutGrads = None) -> None:
-        """Run backward."""
+        """Run backward.
+
+        Shape:
+            out_grads[i]: that of the output.
+        """
         raise self._not_here()
 
     def forward_backward(self, data_batch: BatchLike) -> None:
-        """Run forward and backward on a batch."""
+        """Run forward and backward on a batch.
+
+        Shape:
+            data_batch.data[i], data_batch.label[i]: those bound for inputs and labels, N samples each; N may be
+                another.
+        """
         self.forward(data_batch, is_train=True)
         self.backward()
 
     def evaluate(self, data_batch: BatchLike) -> None:
-        """Run forward in prediction mode, reading the batch where it lies; used by `score` and `predict`."""
+        """Run forward in prediction mode, reading the batch where it lies; used by `score` and `predict`.
+
+        Shape:
+            data_batch.data[i], data_batch.label[i]: those bound for inputs and labels, N samples each; N may be
+                another.
+        """
         self.forward(data_batch, is_train=False)
 
     def update(self) -> None:
@@ -407,19 +440,35 @@ class BaseModule:
     def update_metric(
         self, eval_metric: EvalMetric, labels: Labels, pre_sliced: bool = False, pad: int = 0
     ) -> None:
-        """Show a metric the outputs of the last forward."""
+        """Show a metric the outputs of the last forward.
+
+        Shape:
+            labels[i]: (N, ...), as bound; for each context a list of them, with its part of N, if `pre_sliced`.
+        """
         raise self._not_here()
 
     def get_outputs(self, merge_multi_context: bool = True) -> list[Any]:
-        """Return the outputs of the last forward."""
+        """Return the outputs of the last forward.
+
+        Shape:
+            result[i]: that of `output_shapes[i]`; a list of the contexts' parts of it if they are not merged.
+        """
         raise self._not_here()
 
     def get_input_grads(self, merge_multi_context: bool = True) -> list[Any]:
-        """Return the gradients of the inputs."""
+        """Return the gradients of the inputs.
+
+        Shape:
+            result[i]: that of the input; a list of the contexts' parts of it if they are not merged.
+        """
         raise self._not_here()
 
     def output_probes(self) -> list[list[torch.Tensor]]:
-        """Return, for every output of the last forward, tensors that are finite only if all of it is."""
+        """Return, for every output of the last forward, tensors that are finite only if all of it is.
+
+        Shape:
+            result[i][k]: any, such as the sum of output i on context k, or all of it.
+        """
         try:
             outputs = self.get_outputs()
         except NotImplementedError:  # by a subclass that is trained for its effects alone
@@ -461,11 +510,18 @@ class BaseModule:
         """Put auxiliary states back to what they were before the last backward; there are none here."""
 
     def get_states(self, merge_multi_context: bool = True) -> list[Any]:
-        """Return the states; none here."""
+        """Return the states; none here.
+
+        Shape:
+            result[i][k]: that of the state on context k.
+        """
         return []
 
     def set_states(self, states: StatesLike = None, value: float | None = None) -> None:
         """Set the states; there are none to set.
+
+        Shape:
+            states[i][k]: that of the state on context k.
 
         Raises:
             ArgumentError: states are given.

@@ -56,8 +56,13 @@ def save(
         remove_amp_cast: leave `amp_cast` operators out of the graphs.
         format: that of the parameters, see `checkpoint.save_checkpoint`.
 
+    Shape:
+        params[0][name], params[1][name]: that of the parameter or state.
+
     Raises:
         ArgumentError: a bucket key cannot be written as Python text, or the format is unknown.
+
+    Source: MXNet 1.9.1 `BucketingModule.save_checkpoint`, whose files these are but for ``prefix-buckets.json``.
     """
     files: dict[str, bytes] = {}
     rows = []

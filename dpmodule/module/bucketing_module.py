@@ -224,7 +224,12 @@ class BucketingModule(BaseModule):
         data_shapes: Sequence[Any],
         label_shapes: Sequence[Any] | None,
     ) -> None:
-        """Bind for training over other devices, keeping parameters and the optimizer's states; see `Module.rebind`."""
+        """Bind for training over other devices, keeping parameters and the optimizer's states; see `Module.rebind`.
+
+        Shape:
+            data_shapes[i], label_shapes[i]: (N, ...), N samples on the axis that the layout calls "N", the first by
+                default.
+        """
         self._default.rebind(contexts, workload, data_shapes, label_shapes)
         if contexts is not None:
             self.options["context"] = list(contexts)
@@ -285,6 +290,10 @@ class BucketingModule(BaseModule):
             bucket_key: its key.
             data_shapes: (name, shape) or `DataDesc` of its inputs; used when it is new.
             label_shapes: the same for labels.
+
+        Shape:
+            data_shapes[i], label_shapes[i]: (N, ...), N samples on the axis that the layout calls "N", the first by
+                default.
 
         Raises:
             ArgumentError: there is no symbol for the key, or it needs other parameters.
@@ -378,6 +387,9 @@ class BucketingModule(BaseModule):
     @needs(Stage.INITIALIZED)
     def forward(self, data_batch: BatchLike, is_train: bool | None = None) -> None:
         """Switch to the batch's bucket and run forward.
+
+        Shape:
+            data_batch.data[i], data_batch.label[i]: those of the batch's `provide_data` and `provide_label`.
 
         Raises:
             ArgumentError: the batch has no bucket key, or there is no symbol for it.
@@ -646,6 +658,9 @@ class BucketingModule(BaseModule):
     ) -> BucketingModule:
         """Make a module from symbols by bucket key and parameters; `sym_gen` names their inputs.
 
+        Shape:
+            arg_params[name], aux_params[name]: that of the parameter or state.
+
         Raises:
             ArgumentError: an argument is missing.
         """
@@ -669,6 +684,9 @@ class BucketingModule(BaseModule):
             convert: from the symbol of a bucket to the one to use.
             arg_params: parameters of the new module.
             aux_params: auxiliary states of the new module.
+
+        Shape:
+            arg_params[name], aux_params[name]: that of the parameter or state.
         """
         return BucketingModule.load_dict(
             {},
@@ -683,6 +701,9 @@ class BucketingModule(BaseModule):
 
 def shapes_of(batch: Any) -> tuple[Any, Any]:
     """Return the descriptions a batch brings, checked against its arrays.
+
+    Shape:
+        batch.data[i], batch.label[i]: those of the descriptions.
 
     Raises:
         ShapeError: an array has another shape than its description.

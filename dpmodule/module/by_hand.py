@@ -99,6 +99,8 @@ def check_input_names(symbol: Symbol, names: Sequence[str], typename: str, throw
 
     Raises:
         ArgumentError: one is missing and `throw` is set.
+
+    Source: MXNet 1.9.1 `module.base_module._check_input_names`.
     """
     arguments = symbol.list_arguments()
     for name in names:
@@ -130,6 +132,8 @@ def check_names_match(data_names: Sequence[str], data_shapes: Sequence[Any], nam
 
     Raises:
         ArgumentError: they differ and `throw` is set.
+
+    Source: MXNet 1.9.1 `module.base_module._check_names_match`.
     """
     given = [each[0] for each in data_shapes]
     if sorted(data_names) != sorted(given):
@@ -156,6 +160,8 @@ def parse_data_desc(
 
     Raises:
         ArgumentError: `data_shapes` are not those of `data_names`.
+
+    Source: MXNet 1.9.1 `module.base_module._parse_data_desc`.
     """
     data = [d if isinstance(d, DataDesc) else DataDesc(*d) for d in data_shapes]
     check_names_match(data_names, data, "data", True)
@@ -184,6 +190,12 @@ def load_general(data: Sequence[Any], targets: Sequence[Any], major_axis: Sequen
         data: for each input an array, or a list of one for each device.
         targets: for each input an array, a list of one for each device, or a list of (slice of the batch, array).
         major_axis: each input's batch axis, negative if it has none.
+
+    Shape:
+        data[i]: (N, ...), N samples on the axis `major_axis[i]`.
+        targets[i]: the same, or a device's part of N on that axis.
+
+    Source: MXNet 1.9.1 `module.executor_group._load_general`.
     """
     for source, target, axis in zip(data, targets, major_axis):
         if isinstance(target, NDArray):
@@ -205,12 +217,24 @@ def _load_part(batch: BatchLike, part: str, targets: Sequence[Any], major_axis: 
 
 
 def load_data(batch: BatchLike, targets: Sequence[Any], major_axis: Sequence[int]) -> None:
-    """Copy the inputs of a batch, or of a list of one batch for each device; see `load_general`."""
+    """Copy the inputs of a batch, or of a list of one batch for each device; see `load_general`.
+
+    Shape:
+        batch.data[i]: as `data[i]` of `load_general`.
+
+    Source: MXNet 1.9.1 `module.executor_group._load_data`.
+    """
     _load_part(batch, "data", targets, major_axis)
 
 
 def load_label(batch: BatchLike, targets: Sequence[Any], major_axis: Sequence[int]) -> None:
-    """Copy the labels of a batch, or of a list of one batch for each device; see `load_general`."""
+    """Copy the labels of a batch, or of a list of one batch for each device; see `load_general`.
+
+    Shape:
+        batch.label[i]: as `data[i]` of `load_general`.
+
+    Source: MXNet 1.9.1 `module.executor_group._load_label`.
+    """
     _load_part(batch, "label", targets, major_axis)
 
 
@@ -220,6 +244,12 @@ def merge_multi_context(outputs: Columns, major_axis: Sequence[int]) -> list[NDA
     Args:
         outputs: for each output, the arrays of all devices.
         major_axis: each output's batch axis, negative if it has none.
+
+    Shape:
+        outputs[i][k]: (n, ...), the samples of device k on the axis `major_axis[i]`.
+        result[i]: (N, ...), those of all devices.
+
+    Source: MXNet 1.9.1 `module.executor_group._merge_multi_context`.
     """
     merged = []
     for arrays, axis in zip(outputs, major_axis):
@@ -245,6 +275,8 @@ def create_kvstore(
 
     Raises:
         ArgumentError: there is no such store.
+
+    Source: MXNet 1.9.1 `model._create_kvstore`.
     """
     store, on_store = None, os.environ.get("MXNET_UPDATE_ON_KVSTORE", "1") != "0"
     if isinstance(kvstore, str):
@@ -274,6 +306,12 @@ def initialize_kvstore(
         arg_params: values by name.
         param_names: names in the order of `param_arrays`.
         update_on_kvstore: whether the optimizer runs inside the store.
+
+    Shape:
+        param_arrays[i][k]: that of the parameter, as all of these.
+        arg_params[name]: the same.
+
+    Source: MXNet 1.9.1 `model._initialize_kvstore`.
     """
     for name, arrays in zip(param_names, param_arrays):
         if update_on_kvstore and arg_params[name].stype == "default":
@@ -303,6 +341,11 @@ def update_params_on_kvstore(
         grad_arrays: their gradients; a parameter whose first one is None is left alone.
         kvstore: the store, with its optimizer set.
         param_names: names in the order of `param_arrays`.
+
+    Shape:
+        param_arrays[i][k], grad_arrays[i][k]: that of the parameter.
+
+    Source: MXNet 1.9.1 `model._update_params_on_kvstore`.
     """
     for i, (weights, grads) in enumerate(zip(param_arrays, grad_arrays)):
         if grads[0] is not None:
@@ -327,8 +370,13 @@ def update_params(
         kvstore: the store; None = every device for itself.
         param_names: names in the order of `param_arrays`; a store needs them.
 
+    Shape:
+        param_arrays[i][k], grad_arrays[i][k]: that of the parameter.
+
     Raises:
         ArgumentError: there is a store but no `param_names`.
+
+    Source: MXNet 1.9.1 `model._update_params`, including the numbering of parameters.
     """
     if kvstore is not None and param_names is None:
         raise ArgumentError(

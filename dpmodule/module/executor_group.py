@@ -91,6 +91,10 @@ class DataParallelExecutorGroup:
         options: how executors run their programs.
         store: where the parameters are; None = where `shared_group` has them, or in a store of the group's own.
 
+    Shape:
+        data_shapes[i], label_shapes[i]: (N, ...), N samples on the axis that the layout calls "N", the first by
+            default.
+
     Raises:
         ArgumentError: names, sizes or options do not fit.
         ShapeError: shapes contradict the symbol or each other.
@@ -222,6 +226,10 @@ class DataParallelExecutorGroup:
             label_shapes: as in the constructor.
             shared_group: group to share with; None when reshaping.
             reshape: whether executors exist and only shapes change.
+
+        Shape:
+            data_shapes[i], label_shapes[i]: (N, ...), N samples on the axis that the layout calls "N", the first by
+                default.
         """
         self.feed = Feed(data_shapes, label_shapes, self.workload)
         execs = self._bound.get(self.feed.key)
@@ -246,6 +254,10 @@ class DataParallelExecutorGroup:
         Args:
             data_shapes: as in the constructor.
             label_shapes: as in the constructor.
+
+        Shape:
+            data_shapes[i], label_shapes[i]: (N, ...), N samples on the axis that the layout calls "N", the first by
+                default.
         """
         self.bind_exec(data_shapes, label_shapes, reshape=True)
 
@@ -354,13 +366,21 @@ class DataParallelExecutorGroup:
 
     @property
     def param_arrays(self) -> list[list[NDArray]]:
-        """For each parameter its array on every context."""
+        """For each parameter its array on every context.
+
+        Shape:
+            result[i][k]: that of the parameter.
+        """
         used = [name for name in self.arg_names if name in self.param_names]
         return [[self.store.array(name, i) for i in range(len(self.contexts))] for name in used]
 
     @property
     def grad_arrays(self) -> list[list[NDArray | None]] | None:
-        """For each parameter its gradient on every context; None when not training."""
+        """For each parameter its gradient on every context; None when not training.
+
+        Shape:
+            result[i][k]: that of the parameter.
+        """
         if not self.for_training:
             return None
         used = [name for name in self.arg_names if name in self.param_names]
@@ -368,7 +388,11 @@ class DataParallelExecutorGroup:
 
     @property
     def aux_arrays(self) -> list[list[NDArray]]:
-        """For each auxiliary state its array on every context."""
+        """For each auxiliary state its array on every context.
+
+        Shape:
+            result[i][k]: that of the state.
+        """
         return [[self.store.aux(name, i) for i in range(len(self.contexts))] for name in self.aux_names]
 
     def _input_arrays(self, names: Sequence[str]) -> list[Any]:
@@ -381,7 +405,11 @@ class DataParallelExecutorGroup:
 
     @property
     def data_arrays(self) -> list[Any]:
-        """For each input its (slice, array) on every active context; per context a list of arrays if fed so."""
+        """For each input its (slice, array) on every active context; per context a list of arrays if fed so.
+
+        Shape:
+            result[i][k][1]: (n, ...), the samples of context k.
+        """
         return self._input_arrays(self.data_names)
 
     @property
@@ -391,12 +419,20 @@ class DataParallelExecutorGroup:
 
     @property
     def state_arrays(self) -> list[list[NDArray]]:
-        """For each state its array on every active context."""
+        """For each state its array on every active context.
+
+        Shape:
+            result[i][k]: that of the state on context k.
+        """
         return [[e.arg_dict[name] for e in self.execs] for name in self.state_names]
 
     @property
     def input_grad_arrays(self) -> list[list[NDArray | None]] | None:
-        """For each input its gradient on every active context; None unless `inputs_need_grad`."""
+        """For each input its gradient on every active context; None unless `inputs_need_grad`.
+
+        Shape:
+            result[i][k]: (n, ...), the samples of context k.
+        """
         if not self.inputs_need_grad:
             return None
         return [[e.grad_dict[name] for e in self.execs] for name in self.data_names]
@@ -409,7 +445,11 @@ class DataParallelExecutorGroup:
         aux_params: Mapping[str, NDArray] | None,
         allow_extra: bool = False,
     ) -> None:
-        """Copy parameters and states to every context; see `ParamStore.load`."""
+        """Copy parameters and states to every context; see `ParamStore.load`.
+
+        Shape:
+            arg_params[name], aux_params[name]: that of the parameter or state.
+        """
         self.store.load(arg_params, aux_params or {}, allow_extra)
 
     def get_params(self, arg_params: dict[str, NDArray], aux_params: dict[str, NDArray]) -> None:
@@ -418,6 +458,9 @@ class DataParallelExecutorGroup:
         Args:
             arg_params: arrays by parameter name; those that exist are written in place, others are added.
             aux_params: the same for states.
+
+        Shape:
+            arg_params[name], aux_params[name]: that of the parameter or state.
         """
         for averages, target in zip(self.store.average(), (arg_params, aux_params)):
             for name, value in averages.items():
@@ -428,6 +471,9 @@ class DataParallelExecutorGroup:
 
     def get_states(self, merge_multi_context: bool = True) -> list[Any]:
         """Return the states, a list over contexts for each; merged ones are refused, as in MXNet.
+
+        Shape:
+            result[i][k]: that of the state on context k.
 
         Raises:
             ArgumentError: `merge_multi_context` is True.
@@ -442,6 +488,9 @@ class DataParallelExecutorGroup:
         Args:
             states: a list over contexts of arrays for each state, as `get_states` gives.
             value: one number for all.
+
+        Shape:
+            states[i][k]: that of the state on context k.
 
         Raises:
             ArgumentError: both or neither are given, or the lists have other lengths.
@@ -522,6 +571,9 @@ class DataParallelExecutorGroup:
             borrow: read the batch's arrays in place where their type and device fit. They must stay unchanged
                 until the following backward.
 
+        Shape:
+            data_batch.data[i], data_batch.label[i]: those bound for inputs and labels.
+
         Raises:
             ArgumentError: arrays are missing.
             ShapeError: shapes are not those that were bound.
@@ -540,6 +592,9 @@ class DataParallelExecutorGroup:
         Args:
             data_batch: as in `forward`; its arrays are read in place and must not change during the call.
             listener: called with the name of each gradient and its tensor as soon as it is there, on one context.
+
+        Shape:
+            data_batch.data[i], data_batch.label[i]: those bound for inputs and labels.
 
         Raises:
             StateError: the group was bound for prediction.
@@ -560,6 +615,9 @@ class DataParallelExecutorGroup:
         Args:
             out_grads: gradients of the merged outputs; needed for outputs that are no losses, so a list may end
                 before outputs that are. With inputs given per context, a list of such lists.
+
+        Shape:
+            out_grads[i]: (N, ...), that of the merged output; per context that of its own output.
 
         Raises:
             StateError: the group was bound for prediction, or nothing has been run.
@@ -599,6 +657,9 @@ class DataParallelExecutorGroup:
             merge_multi_context: join the contexts' outputs along the batch axis; else a list per output.
             begin: first output.
             end: output after the last.
+
+        Shape:
+            result[i]: (N, ...), see `get_output_shapes`; else result[i][k]: (n, ...), the samples of context k.
         """
         outputs = [[e.outputs[k] for e in self.execs] for k in range(self.num_outputs)][begin:end]
         return (
@@ -618,6 +679,9 @@ class DataParallelExecutorGroup:
     def get_input_grads(self, merge_multi_context: bool = True) -> list[Any]:
         """Return the gradients of the inputs, merged like outputs.
 
+        Shape:
+            result[i]: (N, ...), that of the input; else result[i][k]: (n, ...), the samples of context k.
+
         Raises:
             StateError: the group was bound without `inputs_need_grad`.
         """
@@ -636,6 +700,9 @@ class DataParallelExecutorGroup:
             labels: arrays of the whole batch; per context a list of them if `pre_sliced` or fed so.
             pre_sliced: whether labels are given per context.
             pad: how many samples at the end of the batch are padding that must not count.
+
+        Shape:
+            labels[i]: (N, ...), as bound; for each context a list of them, with its part of N, if `pre_sliced`.
         """
         feed = self.feed
         for k, executor in enumerate(self.execs):

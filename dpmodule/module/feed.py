@@ -51,6 +51,9 @@ def redescribe(
 ) -> list[DataDesc]:
     """Describe the arrays of a batch: as the batch itself does, or like those bound with the arrays' shapes.
 
+    Shape:
+        arrays[i]: (N, ...), of as many axes as `descs[i]` has.
+
     Raises:
         ArgumentError: the batch has another number of arrays than was bound.
     """
@@ -101,6 +104,10 @@ class Feed:
         label_shapes: the same for labels, or None.
         workload: a positive number per context.
 
+    Shape:
+        data_shapes[i], label_shapes[i]: (N, ...), N samples on the axis that the layout calls "N", the first by
+            default.
+
     Attributes:
         per_context: whether a batch comes cut already.
         batch_size: samples in a whole batch; number of contexts if it comes cut; None if no input has a batch axis.
@@ -110,6 +117,8 @@ class Feed:
     Raises:
         ShapeError: two inputs disagree about the batch size, or it is 0.
         ArgumentError: there are not as many lists as contexts.
+
+    Source: MXNet 1.9.1 `executor_manager._split_input_slice`; lists for each context are those of Deformable ConvNets.
     """
 
     def __init__(
@@ -239,6 +248,10 @@ class Feed:
             batch: anything with `data` and `label`, or a list of one per context.
             needs_label: whether a batch without label is an error.
 
+        Shape:
+            batch.data[i], batch.label[i]: those of `data_shapes` and `label_shapes`.
+            result[k][name]: (n, ...), the samples of active context k.
+
         Raises:
             ArgumentError: arrays are missing.
             ShapeError: the batch has another size than was bound.
@@ -324,6 +337,10 @@ class Feed:
     def split_labels(self, labels: Sequence[Any], k: int, ctx: Context) -> list[NDArray]:
         """Return the `k`-th active context's slice of every label, on that context's device.
 
+        Shape:
+            labels[i]: (N, ...).
+            result[i]: (n, ...), the samples of active context `k`.
+
         Raises:
             ShapeError: a label has another batch size than was bound.
         """
@@ -341,6 +358,10 @@ class Feed:
             k: position among the active contexts.
             rows: size of the context's own output on that axis.
             ctx: the context.
+
+        Shape:
+            grad: N samples, or a fixed number of rows for each, on `axis`.
+            result: `rows` of these on that axis.
         """
         if grad is None or axis < 0:
             return grad
@@ -366,7 +387,12 @@ class Feed:
     def without_padding(
         self, arrays: Mapping[str, NDArray], axes: Sequence[int], k: int, pad: int
     ) -> dict[str, NDArray]:
-        """Cut padding off arrays whose batch axis holds one row, or a fixed number of rows, per sample."""
+        """Cut padding off arrays whose batch axis holds one row, or a fixed number of rows, per sample.
+
+        Shape:
+            arrays[name]: (n, ...), or a multiple of n rows, on its batch axis.
+            result[name]: the same without the rows of padding.
+        """
         size, valid = self.size(k), self.valid(k, pad)
         cut = {}
         for (name, array), axis in zip(arrays.items(), axes):

@@ -50,7 +50,11 @@ def check_choice(what: str, on_nonfinite: str, *more: str) -> None:
 
 
 def are_finite(tensor: torch.Tensor) -> bool:
-    """Say whether every element is finite; without the extension the sum tells in one pass unless it overflows."""
+    """Say whether every element is finite; without the extension the sum tells in one pass unless it overflows.
+
+    Shape:
+        tensor: any.
+    """
     if not tensor.is_floating_point():
         return True
     if native.core is not None and tensor.dtype is torch.float32 and tensor.is_cpu and tensor.is_contiguous():
@@ -66,7 +70,11 @@ def _stored(array: Any) -> torch.Tensor:
 
 
 def names_of_nonfinite(arrays: Mapping[str, NDArray]) -> list[str]:
-    """Return the names of the arrays in which some element is not finite."""
+    """Return the names of the arrays in which some element is not finite.
+
+    Shape:
+        arrays[name]: any.
+    """
     return [name for name, array in arrays.items() if not are_finite(_stored(array))]
 
 
@@ -134,6 +142,9 @@ class GradientCheck:
     Args:
         names: of the parameters.
         grads: for each parameter its gradient on every context.
+
+    Shape:
+        grads[i][k]: that of the parameter.
     """
 
     __slots__ = ("_plain", "_plain_names", "_rest", "_sizes")

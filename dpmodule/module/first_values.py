@@ -37,8 +37,13 @@ def first_values(
         allow_missing: initialize what is not given.
         allow_extra: pass over names that `arrays` lacks.
 
+    Shape:
+        arrays[name], given[name], result[name]: that of the parameter.
+
     Raises:
         ArgumentError: a value is missing, has no array or is none, or `initializer` is none.
+
+    Source: MXNet 1.9.1 `Module.init_params`, including the order by names, in which random numbers are drawn.
     """
     if given is not None and not allow_extra:
         extra = [name for name in given if name not in arrays]

@@ -194,7 +194,9 @@ def _install_optimizer(module: ModuleLike, options: FitOptions, anew: bool) -> N
         for each in module.all_updates():
             each.refill(options.kvstore)
         return
-    given: dict[str, Any] = {"force_init": True} if anew else {}  # which modules of the user's own need not know
+    given: dict[str, Any] = (
+        {"force_init": True} if anew else {}
+    )  # which modules of the user's own need not know
     module.init_optimizer(
         kvstore=options.kvstore,
         optimizer=options.optimizer,
@@ -301,6 +303,10 @@ def fit(
         deterministic: use only algorithms that give the same bits every time, as GPUs do not by themselves; some are
             slower, and torch complains of operators that have none. It holds until `fit` returns. For equal runs also
             call `mx.random.seed_all` before the module is made.
+
+    Shape:
+        arg_params[name], aux_params[name]: that of the parameter or state.
+        batch.data[i], batch.label[i] of `train_data`: (N, ...), N samples on the axis that the layout calls "N".
 
     Returns:
         The metrics of every epoch.
@@ -1085,6 +1091,9 @@ def show_metric(module: Trainable, eval_metric: EvalMetric, labels: Labels, pad:
         eval_metric: the metric.
         labels: the batch's labels.
         pad: how many samples at the end are padding.
+
+    Shape:
+        labels[i]: (N, ...), as bound.
     """
     if pad and "pad" in inspect.signature(module.update_metric).parameters:
         module.update_metric(eval_metric, labels, pad=pad)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -11,12 +11,12 @@ from ..base import ArgumentError
 from ..context import Context, context_of, cpu
 
 if TYPE_CHECKING:
-    from .types import ContextLike, GroupContextsLike
+    from .types import ContextsLike, GroupContextsLike
 
 __all__ = ["contexts_of", "distinct", "per_context"]
 
 
-def contexts_of(context: ContextLike) -> list[Context]:
+def contexts_of(context: ContextsLike) -> list[Context]:
     """Return one context or several as a list.
 
     Args:

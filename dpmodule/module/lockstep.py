@@ -140,6 +140,10 @@ class Lockstep:
         Args:
             outputs: for the examples of this process; each may have several rows for an example.
             count: how many examples these are.
+
+        Shape:
+            outputs[i]: (n * r, ...), r rows for each of n = `count` examples of this process.
+            result[i]: (N * r, ...), those of the N examples of all processes.
         """
         if self._ranks is None:
             return list(outputs)
@@ -151,11 +155,19 @@ class Lockstep:
     # what each process has of its own
 
     def own_state(self, module: Trainable) -> list[torch.Tensor]:
-        """Return the auxiliary states, which differ between processes within an epoch."""
+        """Return the auxiliary states, which differ between processes within an epoch.
+
+        Shape:
+            result[i]: that of the state.
+        """
         return [array.raw.clone() for array in _arrays(module, False)] if self.several else []
 
     def load_own_state(self, module: Trainable, states: Sequence[torch.Tensor]) -> None:
-        """Put back what `own_state` returned."""
+        """Put back what `own_state` returned.
+
+        Shape:
+            states[i]: that of the state.
+        """
         for array, state in zip(_arrays(module, False), states):
             array.raw.copy_(state)
 

@@ -51,7 +51,7 @@ if TYPE_CHECKING:
         BatchLike,
         CompileLike,
         CompressionLike,
-        ContextLike,
+        ContextsLike,
         DataLike,
         GroupContextsLike,
         InitializerLike,
@@ -141,7 +141,7 @@ class Module(BaseModule):
         data_names: Sequence[str] = ("data",),
         label_names: Sequence[str] | None = ("softmax_label",),
         logger: LoggerLike = logging,
-        context: ContextLike = None,
+        context: ContextsLike = None,
         work_load_list: Sequence[float] | None = None,
         fixed_param_names: Sequence[str] | None = None,
         state_names: Sequence[str] | None = None,
@@ -263,7 +263,7 @@ class Module(BaseModule):
     def from_torch(
         module: torch.nn.Module,
         *example: Any,
-        context: ContextLike = None,
+        context: ContextsLike = None,
         dynamic: Mapping[str, Mapping[int, str]] | None = None,
         head: Callable[[Symbol], Symbol] | None = None,
         **named: Any,
@@ -282,6 +282,9 @@ class Module(BaseModule):
             head: puts a loss on the network's symbol; what it adds is a label if its name ends in "label" or a loss
                 reads it so, else a parameter.
             named: examples for parameters of forward by name.
+
+        Shape:
+            example[i], named[name]: (N, ...), as forward takes it.
 
         Raises:
             ArgumentError: the module cannot be translated; see `sym.from_torch`.
@@ -310,7 +313,7 @@ class Module(BaseModule):
     @staticmethod
     def from_onnx(
         file: str | os.PathLike[str],
-        context: ContextLike = None,
+        context: ContextsLike = None,
         shapes: Mapping[str, Sequence[int]] | None = None,
         **kwargs: Any,
     ) -> Module:
@@ -602,6 +605,10 @@ class Module(BaseModule):
             data_shapes: as in `bind`.
             label_shapes: as in `bind`.
 
+        Shape:
+            data_shapes[i], label_shapes[i]: (N, ...), N samples on the axis that the layout calls "N", the first by
+                default.
+
         Raises:
             StateError: the parameters are in a store that others use, too, on other devices.
         """
@@ -632,6 +639,10 @@ class Module(BaseModule):
             data_shapes: as in `bind`.
             label_shapes: as in `bind`.
 
+        Shape:
+            data_shapes[i], label_shapes[i]: (N, ...), N samples on the axis that the layout calls "N", the first by
+                default.
+
         Raises:
             ArgumentError: `label_shapes` has a label that is none of the module's.
             ShapeError: shapes contradict the symbol or each other.
@@ -661,6 +672,9 @@ class Module(BaseModule):
         """Return copies of parameters and auxiliary states, averaged over devices, as CPU arrays.
 
         Parameters declared ``stype="row_sparse"`` come as row-sparse arrays; the devices' own are dense.
+
+        Shape:
+            result[0][name], result[1][name]: that of the parameter or state.
         """
         arg_params, aux_params = self.group.store.average()
         for name in self._row_sparse:
@@ -969,6 +983,10 @@ class Module(BaseModule):
             data_batch: a `DataBatch`; its arrays may have other shapes than were bound, which binds again.
             is_train: None = as the module was bound.
 
+        Shape:
+            data_batch.data[i], data_batch.label[i]: those bound for inputs and labels, N samples each; N may be
+                another.
+
         Raises:
             ArgumentError: arrays are missing.
             ShapeError: the shapes contradict the symbol.
@@ -1045,12 +1063,20 @@ class Module(BaseModule):
 
     @needs(Stage.INITIALIZED)
     def get_states(self, merge_multi_context: bool = True) -> list[Any]:
-        """Return the states, a list over devices for each."""
+        """Return the states, a list over devices for each.
+
+        Shape:
+            result[i][k]: that of the state on context k.
+        """
         return self.group.get_states(merge_multi_context)
 
     @needs(Stage.INITIALIZED)
     def set_states(self, states: StatesLike = None, value: float | None = None) -> None:
-        """Set the states to arrays, as `get_states` gives them, or to a number."""
+        """Set the states to arrays, as `get_states` gives them, or to a number.
+
+        Shape:
+            states[i][k]: that of the state on context k.
+        """
         self.group.set_states(states, value)
 
     @override
@@ -1153,6 +1179,9 @@ class Module(BaseModule):
             arg_params: parameters by name.
             aux_params: auxiliary states by name.
             states: file with the optimizer's states, read once the optimizer is installed.
+
+        Shape:
+            arg_params[name], aux_params[name]: that of the parameter or state.
         """
         self.preloaded = arg_params, aux_params
         self.preloaded_states = states

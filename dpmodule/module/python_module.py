@@ -175,6 +175,9 @@ class PythonModule(BaseModule):
             pre_sliced: refused; the module does not know contexts.
             pad: how many samples at the end are padding that must not count.
 
+        Shape:
+            labels[i]: (N, ...), as bound.
+
         Raises:
             ArgumentError: labels come sliced.
         """
@@ -207,6 +210,10 @@ class PythonLossModule(PythonModule):
         logger: where progress is logged.
         grad_func: ``(scores, labels) -> gradient of the scores``, both NDArrays, the result an NDArray, a tensor or a
             NumPy array of the scores' shape. A subclass may define ``_backward_impl()`` instead.
+
+    Shape:
+        scores, labels: as bound for the input and the label.
+        gradient: that of the scores.
 
     Raises:
         ArgumentError: more than one name, or `grad_func` is no function.
@@ -253,6 +260,9 @@ class PythonLossModule(PythonModule):
         Args:
             data_batch: a `DataBatch`.
             is_train: None = as the module was bound.
+
+        Shape:
+            data_batch.data[0], data_batch.label[0]: as bound; any that `grad_func` takes.
 
         Raises:
             ArgumentError: the batch has no label, which training needs.
@@ -303,6 +313,9 @@ class PythonLossModule(PythonModule):
     def get_outputs(self, merge_multi_context: bool = True) -> list[Any]:
         """Return the scores; in a list of one if `merge_multi_context` is off.
 
+        Shape:
+            result[0]: that of the scores.
+
         Raises:
             StateError: nothing has been run forward.
         """
@@ -312,6 +325,9 @@ class PythonLossModule(PythonModule):
 
     def get_input_grads(self, merge_multi_context: bool = True) -> list[Any]:
         """Return the gradient of the scores; in a list of one if `merge_multi_context` is off.
+
+        Shape:
+            result[0]: that of the scores.
 
         Raises:
             StateError: nothing has been run backward.

@@ -68,6 +68,8 @@ def score(
 
     Raises:
         NonFiniteError: a row is NaN, and `on_nonfinite` is "raise".
+
+    Source: MXNet 1.9.1 `BaseModule.score`, which counts rows of padding.
     """
     watch = RowWatch(module, "score", on_nonfinite)
     eval_metric = metrics.create(eval_metric)
@@ -134,7 +136,13 @@ def iter_predict(
     *,
     on_nonfinite: str = "warn",
 ) -> Iterator[tuple[list[NDArray], int, Any]]:
-    """Yield (outputs, number of the batch, batch) for data, padding rows cut off; see `predict`."""
+    """Yield (outputs, number of the batch, batch) for data, padding rows cut off; see `predict`.
+
+    Shape:
+        result[0][i]: (n, ...), that of the output without the rows of padding.
+
+    Source: MXNet 1.9.1 `BaseModule.iter_predict`.
+    """
     watch = RowWatch(module, "predict", on_nonfinite)
     for nbatch, batch in enumerate(batches_of(module, eval_data, num_batch, reset, sparse_row_id_fn)):
         module.evaluate(batch)
@@ -170,9 +178,16 @@ def predict(
         on_nonfinite: what to do about rows whose outputs are NaN: "warn" of all of them at the end, "raise" at the
             first, or "ignore".
 
+    Shape:
+        eval_data: (N, ...), if it is one array, as bound for the only input; N may be another.
+        result[i]: (M, ...), the outputs for the M samples of all batches; result[b][i]: (n, ...), if they are not
+            merged.
+
     Raises:
         NonFiniteError: a row is NaN, and `on_nonfinite` is "raise".
         ArgumentError: outputs are to be joined, and batches have different numbers of them.
+
+    Source: MXNet 1.9.1 `BaseModule.predict`.
     """
     if isinstance(eval_data, (NDArray, np.ndarray, torch.Tensor)):
         single = eval_data if isinstance(eval_data, NDArray) else array(eval_data)

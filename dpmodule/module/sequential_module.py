@@ -283,6 +283,9 @@ class SequentialModule(BaseModule):
             data_batch: a `DataBatch`; modules that take labels get its labels.
             is_train: None = as the chain was bound.
 
+        Shape:
+            data_batch.data[i], data_batch.label[i]: those bound for the first module's inputs, and for labels.
+
         Raises:
             ShapeError: a module does not take what the one before it made; the text names both.
             ArgumentError: the batch is a list, or a module does not take the number of outputs before it.
@@ -320,6 +323,9 @@ class SequentialModule(BaseModule):
 
         Args:
             out_grads: gradients of the last module's outputs; needed for outputs that are no losses.
+
+        Shape:
+            out_grads[i]: that of the last module's output.
         """
         for number in reversed(range(len(self._modules))):
             module = self._modules[number]
@@ -368,6 +374,9 @@ class SequentialModule(BaseModule):
     def get_input_grads(self, merge_multi_context: bool = True) -> list[Any]:
         """Return the gradients of the first module's inputs; needs ``bind(inputs_need_grad=True)``.
 
+        Shape:
+            result[i]: that of the first module's input.
+
         Raises:
             StateError: the chain was bound without `inputs_need_grad`.
         """
@@ -379,7 +388,11 @@ class SequentialModule(BaseModule):
     def update_metric(
         self, eval_metric: EvalMetric, labels: Labels, pre_sliced: bool = False, pad: int = 0
     ) -> None:
-        """Show a metric the outputs of the modules that take labels; see `Module.update_metric`."""
+        """Show a metric the outputs of the modules that take labels; see `Module.update_metric`.
+
+        Shape:
+            labels[i]: (N, ...), as bound; for each context a list of them, with its part of N, if `pre_sliced`.
+        """
         takers = self._labelled()
         if not takers:
             warnings.warn(

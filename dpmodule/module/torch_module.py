@@ -18,7 +18,7 @@ from .module import Module
 from .stage import Stage, needs
 
 if TYPE_CHECKING:
-    from .types import BatchLike, ContextLike, LoggerLike
+    from .types import BatchLike, ContextsLike, LoggerLike
 
 __all__ = ["TorchModule"]
 
@@ -65,7 +65,7 @@ class TorchModule(Module):
         module: torch.nn.Module,
         data_names: Sequence[str] = ("data",),
         logger: LoggerLike = logging,
-        context: ContextLike = None,
+        context: ContextsLike = None,
         work_load_list: Sequence[float] | None = None,
         fixed_param_names: Sequence[str] | None = None,
         *,
@@ -128,6 +128,9 @@ class TorchModule(Module):
     @needs(Stage.INITIALIZED)
     def forward(self, data_batch: BatchLike, is_train: bool | None = None) -> None:
         """Run forward on a batch; see `Module.forward`.
+
+        Shape:
+            data_batch.data[i]: (N, ...), as the torch module's forward takes it.
 
         Raises:
             StateError: the torch module's parameters have been moved to other memory.

@@ -53,11 +53,19 @@ class ParameterGroup(Protocol):
 
     @property
     def param_arrays(self) -> list[list[NDArray]]:
-        """For each parameter its array on every context."""
+        """For each parameter its array on every context.
+
+        Shape:
+            result[i][k]: that of the parameter.
+        """
 
     @property
     def grad_arrays(self) -> Sequence[Sequence[NDArray | None]] | None:
-        """For each parameter its gradient on every context."""
+        """For each parameter its gradient on every context.
+
+        Shape:
+            result[i][k]: that of the parameter.
+        """
 
     @property
     def row_sparse_names(self) -> Collection[str]:
@@ -120,6 +128,8 @@ def make_optimizer(
 
     Raises:
         ArgumentError: there is no such optimizer, or `params` are no arguments.
+
+    Source: MXNet 1.9.1 `Module.init_optimizer`, including `rescale_grad` and the warning about it.
     """
     devices = 1 if on_store else len(group.contexts)
     names = {i * devices + k: name for i, name in enumerate(group.param_names) for k in range(devices)}
