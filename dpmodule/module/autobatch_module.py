@@ -361,7 +361,9 @@ class AutobatchModule(BaseModule):
             arg_params, aux_params = self._preloaded
         self._preloaded = None
         held = self.held
-        drawn = None if any(given.initializer is each for each in _defaults()) else given.initializer
+        drawn = (
+            None if any(given.initializer is each for each in _default_initializers()) else given.initializer
+        )
         arrays = {name: held.store.array(name, 0) for name in held.parameters}
         states = {name: held.store.aux(name, 0) for name in held.states}
         held.store.load(
@@ -476,7 +478,7 @@ class AutobatchModule(BaseModule):
         if not self._has_gradients:
             raise StateError("AutobatchModule.backward: call forward(batch, is_train=True) first")
 
-    def _parts(self) -> list[Ran]:
+    def _nonempty_results(self) -> list[Ran]:
         found = [ran for ran in self._ran if ran is not None]
         if not found:
             raise StateError("AutobatchModule: call forward() first")
@@ -491,11 +493,11 @@ class AutobatchModule(BaseModule):
         Raises:
             StateError: nothing has been run forward.
         """
-        parts = self._parts()
+        parts = self._nonempty_results()
         if not merge_multi_context:
             columns = [[part.outputs[k] for part in parts] for k in range(len(parts[0].outputs))]
             return [[merged(each, self._stack) for each in column] for column in columns]
-        return [merged(column, self._stack) for column in _joined(parts)]
+        return [merged(column, self._stack) for column in _columns(parts)]
 
     def get_input_grads(self, merge_multi_context: bool = True) -> list[Any]:
         """Refuse: inputs are examples of any kind.
@@ -507,9 +509,9 @@ class AutobatchModule(BaseModule):
 
     @override
     def output_probes(self) -> list[list[torch.Tensor]]:
-        parts = self._parts()
+        parts = self._nonempty_results()
         losses = [torch.tensor(part.loss) for part in parts if part.loss is not None]
-        return [*_joined(parts), losses]
+        return [*_columns(parts), losses]
 
     def nan_rows(self) -> tuple[list[int], int]:
         """Return the numbers of the examples whose outputs are NaN in part, and how many examples there are.
@@ -517,7 +519,7 @@ class AutobatchModule(BaseModule):
         Raises:
             StateError: nothing has been run forward.
         """
-        columns = _joined(self._parts())
+        columns = _columns(self._nonempty_results())
         count = len(columns[0]) if columns else 0
         return [i for i in range(count) if any(bool(column[i].isnan().any()) for column in columns)], count
 
@@ -559,7 +561,7 @@ class AutobatchModule(BaseModule):
             self.evaluate(batch)
             pad = pad_of(batch)
             watch.look(number, pad)
-            batches.append([column[: len(column) - pad] for column in _joined(self._parts())])
+            batches.append([column[: len(column) - pad] for column in _columns(self._nonempty_results())])
         watch.tell()
         if not merge_batches:
             return [[merged(column, self._stack) for column in batch] for batch in batches]
@@ -587,7 +589,7 @@ class AutobatchModule(BaseModule):
         """
         if pre_sliced:
             raise ArgumentError("update_metric: pre_sliced: labels are given for the whole batch here")
-        columns = [column[: len(column) - pad] for column in _joined(self._parts())]
+        columns = [column[: len(column) - pad] for column in _columns(self._nonempty_results())]
         count, given, stacks = len(columns[0]), {}, [self._stack] * len(columns)
         for k, (name, label) in enumerate(zip(self._label_names, labels or ())):
             axis = self._label_axes[k]
@@ -692,12 +694,12 @@ class AutobatchModule(BaseModule):
         self.updates.active_updater().load_states(fname)
 
 
-def _joined(parts: Sequence[Ran]) -> list[list[Any]]:
+def _columns(parts: Sequence[Ran]) -> list[list[Any]]:
     """Return, for every output, the tensors of all examples."""
     return [[each for part in parts for each in part.outputs[k]] for k in range(len(parts[0].outputs))]
 
 
-def _defaults() -> tuple[Any, ...]:
+def _default_initializers() -> tuple[Any, ...]:
     """Return the initializers that `fit` and `set_params` pass when the user gives none."""
     names = (BaseModule.fit, BaseModule.init_params)
     return (None, *(inspect.signature(each).parameters["initializer"].default for each in names))

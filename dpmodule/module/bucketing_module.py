@@ -200,19 +200,19 @@ class BucketingModule(BaseModule):
         if self._stays_bound(wanted):
             return
         wanted.bind(self._default)
-        self._bound_as(wanted)
-        self._leave_buckets()
+        self._note_binding(wanted)
+        self._reset_to_default_bucket()
 
     @property
     def store(self) -> ParamStore:
         """Parameters, gradients and auxiliary states of all buckets; see `Module.store`."""
         return self._default.store
 
-    def _bound_as(self, wanted: BindArguments) -> None:
+    def _note_binding(self, wanted: BindArguments) -> None:
         self._binding, self._grad_req = wanted, wanted.grad_req
         self.for_training, self.inputs_need_grad = wanted.for_training, wanted.inputs_need_grad
 
-    def _leave_buckets(self) -> None:
+    def _reset_to_default_bucket(self) -> None:
         """Go back to the default bucket, and drop the others."""
         self._buckets.drop_others(self._default_bucket_key)
         self._key, self._curr_module = self._default_bucket_key, self._default
@@ -236,8 +236,8 @@ class BucketingModule(BaseModule):
             self.options["work_load_list"] = None
         if workload is not None:
             self.options["work_load_list"] = list(workload)
-        self._bound_as(BindArguments(data_shapes, label_shapes, True, self.inputs_need_grad))
-        self._leave_buckets()
+        self._note_binding(BindArguments(data_shapes, label_shapes, True, self.inputs_need_grad))
+        self._reset_to_default_bucket()
 
     def _bucket(
         self, key: BucketKey, data_shapes: Sequence[Any], label_shapes: Sequence[Any] | None
@@ -302,12 +302,12 @@ class BucketingModule(BaseModule):
         module = self._bucket(bucket_key, data_shapes, label_shapes)
         if module is not self._curr_module:
             if self._curr_module.group.release():
-                self._give_back()
+                self._return_memory()
             module.group.refresh()
             self._key, self._curr_module = bucket_key, module
         self._buckets.evict((self._default_bucket_key, self._key))
 
-    def _give_back(self) -> None:
+    def _return_memory(self) -> None:
         """Return what the current bucket's run has left free to the system, if there are other buckets.
 
         They need blocks of other sizes. Freed ones would stay beside each other instead of taking each other's place.
@@ -358,7 +358,7 @@ class BucketingModule(BaseModule):
     @needs(Stage.READY)
     def update(self) -> None:
         self._curr_module.update()
-        self._give_back()
+        self._return_memory()
 
     @override
     def stores(self) -> list[Any]:
@@ -366,16 +366,16 @@ class BucketingModule(BaseModule):
 
     def freeze(self, *patterns: str) -> list[str]:
         """Train some parameters no more, in any bucket; see `Module.freeze`."""
-        return self._refixed(self._default.freeze(*patterns))
+        return self._apply_fixed_params(self._default.freeze(*patterns))
 
     def unfreeze(self, *patterns: str) -> list[str]:
         """Train parameters again, in every bucket; see `Module.unfreeze`."""
-        return self._refixed(self._default.unfreeze(*patterns))
+        return self._apply_fixed_params(self._default.unfreeze(*patterns))
 
-    def _refixed(self, changed: list[str]) -> list[str]:
+    def _apply_fixed_params(self, changed: list[str]) -> list[str]:
         """Let buckets to come train what the default bucket does, and forget the others."""
         self.options["fixed_param_names"] = self._default.fixed_param_names
-        self._leave_buckets()
+        self._reset_to_default_bucket()
         return changed
 
     @override
@@ -395,14 +395,14 @@ class BucketingModule(BaseModule):
             ArgumentError: the batch has no bucket key, or there is no symbol for it.
             ShapeError: its arrays do not fit its bucket.
         """
-        self._follow(data_batch, lambda: self._curr_module.forward(data_batch, is_train))
+        self._compute_in_bucket(data_batch, lambda: self._curr_module.forward(data_batch, is_train))
 
     @override
     @needs(Stage.INITIALIZED)
     def forward_backward(self, data_batch: BatchLike) -> None:
-        self._follow(data_batch, lambda: self._announced().forward_backward(data_batch))
+        self._compute_in_bucket(data_batch, lambda: self._module_for_step().forward_backward(data_batch))
 
-    def _announced(self) -> Module:
+    def _module_for_step(self) -> Module:
         """Return the module of the batch's bucket, which knows whether an update follows."""
         if self._is_announced:
             self._is_announced = False
@@ -418,9 +418,9 @@ class BucketingModule(BaseModule):
     @override
     @needs(Stage.INITIALIZED)
     def evaluate(self, data_batch: BatchLike) -> None:
-        self._follow(data_batch, lambda: self._curr_module.evaluate(data_batch))
+        self._compute_in_bucket(data_batch, lambda: self._curr_module.evaluate(data_batch))
 
-    def _follow(self, batch: Any, compute: Callable[[], None]) -> None:
+    def _compute_in_bucket(self, batch: Any, compute: Callable[[], None]) -> None:
         """Switch to a batch's bucket and compute; shape errors name the bucket.
 
         Raises:
@@ -517,7 +517,7 @@ class BucketingModule(BaseModule):
         """Return free memory after an epoch of `fit`, also after one that was broken off by an error."""
         self._default.end_epoch()
         self._in_epoch = False
-        self._give_back()
+        self._return_memory()
 
     @override
     def sync_contexts(self) -> None:

@@ -48,11 +48,11 @@ Columns = Sequence[Sequence[Any]]
 """For each parameter, its arrays on all devices."""
 
 
-_PARAMETERS = ("_weight", "_bias", "_gamma", "_beta")
+_PARAMETER_ENDINGS = ("_weight", "_bias", "_gamma", "_beta")
 """Endings of names of parameters; all others may be inputs."""
 
 
-def _complain(text: str, throw: bool) -> None:
+def _raise_or_warn(text: str, throw: bool) -> None:
     if throw:
         raise ArgumentError(text)
     warnings.warn(text, stacklevel=5)
@@ -106,9 +106,11 @@ def check_input_names(symbol: Symbol, names: Sequence[str], typename: str, throw
     for name in names:
         if name not in arguments:
             are_parameters = typename == "fixed_param"
-            alike = [each for each in arguments if each.endswith(_PARAMETERS) == are_parameters]
+            alike = [each for each in arguments if each.endswith(_PARAMETER_ENDINGS) == are_parameters]
             hint = did_you_mean(name, arguments) or f"; it has {', '.join(alike) or 'none of this kind'}"
-            _complain(f"{typename}_names holds {name!r}, which is no argument of the symbol{hint}", throw)
+            _raise_or_warn(
+                f"{typename}_names holds {name!r}, which is no argument of the symbol{hint}", throw
+            )
 
 
 def check_descriptions(shapes: object, argument: str) -> None:
@@ -137,7 +139,7 @@ def check_names_match(data_names: Sequence[str], data_shapes: Sequence[Any], nam
     """
     given = [each[0] for each in data_shapes]
     if sorted(data_names) != sorted(given):
-        _complain(
+        _raise_or_warn(
             f"{name}_shapes describe {', '.join(given) or 'nothing'}, but {name}_names are "
             f"{', '.join(data_names) or 'empty'}",
             throw,
@@ -172,7 +174,7 @@ def parse_data_desc(
     return data, labels
 
 
-def _copy_part(source: NDArray, part: slice, target: NDArray, axis: int) -> None:
+def _copy_slice(source: NDArray, part: slice, target: NDArray, axis: int) -> None:
     """Copy a slice of a batch; without a batch axis, all of it."""
     if axis < 0 or (part.start == 0 and source.shape[axis] == part.stop):
         source.copyto(target)
@@ -205,10 +207,10 @@ def load_general(data: Sequence[Any], targets: Sequence[Any], major_axis: Sequen
                 own.copyto(array)
         else:
             for part, array in target:
-                _copy_part(source, part, array, axis)
+                _copy_slice(source, part, array, axis)
 
 
-def _load_part(batch: BatchLike, part: str, targets: Sequence[Any], major_axis: Sequence[int]) -> None:
+def _load_field(batch: BatchLike, part: str, targets: Sequence[Any], major_axis: Sequence[int]) -> None:
     if not isinstance(batch, list):
         load_general(getattr(batch, part), targets, major_axis)
         return
@@ -224,7 +226,7 @@ def load_data(batch: BatchLike, targets: Sequence[Any], major_axis: Sequence[int
 
     Source: MXNet 1.9.1 `module.executor_group._load_data`.
     """
-    _load_part(batch, "data", targets, major_axis)
+    _load_field(batch, "data", targets, major_axis)
 
 
 def load_label(batch: BatchLike, targets: Sequence[Any], major_axis: Sequence[int]) -> None:
@@ -235,7 +237,7 @@ def load_label(batch: BatchLike, targets: Sequence[Any], major_axis: Sequence[in
 
     Source: MXNet 1.9.1 `module.executor_group._load_label`.
     """
-    _load_part(batch, "label", targets, major_axis)
+    _load_field(batch, "label", targets, major_axis)
 
 
 def merge_multi_context(outputs: Columns, major_axis: Sequence[int]) -> list[NDArray]:
@@ -320,7 +322,7 @@ def initialize_kvstore(
             kvstore.init(name, arg_params[name])
 
 
-def _exchange(
+def _push_and_pull(
     kvstore: kv.KVStore, name: str, grads: Sequence[Any], targets: Sequence[Any], priority: int
 ) -> None:
     """Push gradients and pull what the store makes of them."""
@@ -349,7 +351,7 @@ def update_params_on_kvstore(
     """
     for i, (weights, grads) in enumerate(zip(param_arrays, grad_arrays)):
         if grads[0] is not None:
-            _exchange(kvstore, param_names[i], grads, weights, -i)
+            _push_and_pull(kvstore, param_names[i], grads, weights, -i)
 
 
 def update_params(
@@ -385,7 +387,7 @@ def update_params(
     used = [i for i, grads in enumerate(grad_arrays) if grads[0] is not None]
     for i in used:
         if kvstore is not None and param_names is not None:
-            _exchange(kvstore, param_names[i], grad_arrays[i], grad_arrays[i], -i)
+            _push_and_pull(kvstore, param_names[i], grad_arrays[i], grad_arrays[i], -i)
     for k in range(num_device if used else 0):
         updater(
             [i * num_device + k for i in used],

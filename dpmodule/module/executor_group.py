@@ -59,7 +59,7 @@ class _Silent:
         """Drop a message."""
 
 
-def _whole_numbers(symbol: Symbol) -> set[str]:
+def _integer_arguments(symbol: Symbol) -> set[str]:
     """Return the names of arguments that are declared as integers, which no optimizer can train."""
     types = {node.name: variable_dtype(node) or "" for node in symbol.graph.arguments}
     return {name for name, dtype in types.items() if dtype.startswith(("int", "uint", "bool"))}
@@ -145,12 +145,12 @@ class DataParallelExecutorGroup:
         self.output_layouts = [DataDesc.get_batch_axis(out.attr("__layout__")) for out in symbol]
         first = data_shapes[0] if is_per_context(data_shapes) else data_shapes
         self.data_names = [d.name for d in describe(first)]
-        self.grad_req = self._requirements(grad_req)
+        self.grad_req = self._grad_requirements(grad_req)
         self.store: ParamStore = self._store_of(store, shared_group)
         self.shared_data_arrays: list[dict[str, NDArray]] = (
             [{} for _ in self.contexts] if shared_group is None else shared_group.shared_data_arrays
         )
-        self._maker = ExecutorMaker(
+        self._executor_maker = ExecutorMaker(
             symbol,
             self.contexts,
             self.param_names,
@@ -161,7 +161,7 @@ class DataParallelExecutorGroup:
             options,
         )
         self.execs: list[Executor] = []
-        self._bound: OrderedDict[Any, list[Executor]] = OrderedDict()
+        self._executors_by_shapes: OrderedDict[Any, list[Executor]] = OrderedDict()
         self.bind_exec(data_shapes, label_shapes, shared_group)
 
     def _store_of(
@@ -181,12 +181,12 @@ class DataParallelExecutorGroup:
             )
         return given
 
-    def _requirements(self, grad_req: GradReqLike) -> dict[str, str]:
+    def _grad_requirements(self, grad_req: GradReqLike) -> dict[str, str]:
         """Return the requirement of every argument: parameters as asked, data only with `inputs_need_grad`."""
         if not self.for_training:
             return dict.fromkeys(self.arg_names, "null")
         usual = grad_req if isinstance(grad_req, str) else "write"
-        fixed = {*self.fixed_param_names, *_whole_numbers(self.symbol)}
+        fixed = {*self.fixed_param_names, *_integer_arguments(self.symbol)}
         found = {}
         for name in self.arg_names:
             if name in self.param_names:
@@ -232,21 +232,21 @@ class DataParallelExecutorGroup:
                 default.
         """
         self.feed = Feed(data_shapes, label_shapes, self.workload)
-        execs = self._bound.get(self.feed.key)
+        execs = self._executors_by_shapes.get(self.feed.key)
         if execs is None:
             logger = _Silent() if reshape or shared_group is None else self.logger
-            execs = [self._maker.make(i, self.feed.shapes[i], logger) for i in self.feed.active]
-            self._bound[self.feed.key] = execs
-            if len(self._bound) > _MAX_SHAPES:
-                self._bound.popitem(last=False)
-        self._bound.move_to_end(self.feed.key)
+            execs = [self._executor_maker.make(i, self.feed.shapes[i], logger) for i in self.feed.active]
+            self._executors_by_shapes[self.feed.key] = execs
+            if len(self._executors_by_shapes) > _MAX_SHAPES:
+                self._executors_by_shapes.popitem(last=False)
+        self._executors_by_shapes.move_to_end(self.feed.key)
         if reshape:
             for former, now in zip(self.execs, execs):
                 now.watch_as(former)
                 if now is not former:
                     former.set_aside()
         self.execs = execs
-        self._silence_idle()
+        self._clear_idle_gradients()
 
     def reshape(self, data_shapes: Sequence[Any], label_shapes: Sequence[Any] | None) -> None:
         """Change the input shapes; parameters stay.
@@ -267,7 +267,7 @@ class DataParallelExecutorGroup:
         Returns:
             Whether there was something to give up.
         """
-        released = [executor.release() for execs in self._bound.values() for executor in execs]
+        released = [executor.release() for execs in self._executors_by_shapes.values() for executor in execs]
         return any(released)
 
     def refresh(self) -> None:
@@ -275,12 +275,12 @@ class DataParallelExecutorGroup:
         names = [d.name for d in self.feed.shapes[0]]
         for i, executor in zip(self.feed.active, self.execs):
             pool = self.shared_data_arrays[i]
-            if any(_memory(pool[name]) != _memory(executor.input_array(name)) for name in names):
-                self._bound.clear()
+            if any(_address(pool[name]) != _address(executor.input_array(name)) for name in names):
+                self._executors_by_shapes.clear()
                 self.bind_exec(self.data_shapes, self.label_shapes, reshape=True)
                 return
 
-    def _silence_idle(self) -> None:
+    def _clear_idle_gradients(self) -> None:
         """Make sure that contexts without samples add nothing to gradients."""
         for i in range(len(self.contexts)):
             if i not in self.feed.active:
@@ -304,7 +304,7 @@ class DataParallelExecutorGroup:
     @property
     def row_sparse_names(self) -> set[str]:
         """Names of the parameters that are declared row-sparse; devices keep all their rows, in dense arrays."""
-        return {n for n in self.param_names if self._maker.stypes.get(n) == "row_sparse"}
+        return {n for n in self.param_names if self._executor_maker.stypes.get(n) == "row_sparse"}
 
     @property
     def per_context(self) -> bool:
@@ -503,12 +503,12 @@ class DataParallelExecutorGroup:
                 for target in targets:
                     target.raw.fill_(value)
             return
-        pairs = self._matched_states(states)
+        pairs = self._pairs_of_states(states)
         for source, target in pairs:
             if source is not target:
                 target.raw.copy_(source.raw)
 
-    def _matched_states(self, states: StatesLike) -> list[tuple[NDArray, NDArray]]:
+    def _pairs_of_states(self, states: StatesLike) -> list[tuple[NDArray, NDArray]]:
         """Return each given state with the array it goes to.
 
         Raises:
@@ -730,7 +730,7 @@ def _bound_for_prediction(what: str) -> StateError:
     return StateError(f"{what}: bound with for_training=False; bind again with for_training=True")
 
 
-def _memory(array: NDArray) -> int:
+def _address(array: NDArray) -> int:
     if array.stype != "default":  # each executor has one of its own
         return 0
     return array.raw.untyped_storage().data_ptr()

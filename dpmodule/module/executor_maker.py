@@ -54,7 +54,7 @@ class ExecutorMaker:
     ) -> None:
         self._symbol, self._contexts, self._options = symbol, contexts, options
         self._param_names, self._grad_req = param_names, grad_req
-        self._places = [placement(symbol.graph, ctx, g) for ctx, g in zip(contexts, group2ctxs)]
+        self._placements = [placement(symbol.graph, ctx, g) for ctx, g in zip(contexts, group2ctxs)]
         self._store, self._pools = store, pools
         self._declared = False
         self.stypes = declared_storage(symbol.graph)
@@ -89,7 +89,16 @@ class ExecutorMaker:
         aux = {name: self._store.aux(name, i) for name in graph.auxiliary_names}
         known = {name: stype for name, stype in self.stypes.items() if name in self._param_names}
         binding = Binding(
-            graph, self._contexts[i], args, grads, self._grad_req, aux, shapes, types, self._places[i], known
+            graph,
+            self._contexts[i],
+            args,
+            grads,
+            self._grad_req,
+            aux,
+            shapes,
+            types,
+            self._placements[i],
+            known,
         )
         return Executor(binding, self._symbol, self._options)
 
@@ -108,7 +117,7 @@ class ExecutorMaker:
             raise ArgumentError(f"{', '.join(unknown)} is no argument of the symbol; it has {has}")
         types = infer_types(graph, {d.name: dtype_name(d.dtype) for d in inputs}, default="float32")
         shapes = infer_shapes(graph, {d.name: d.shape for d in inputs})
-        unknown = [n.name for n in graph.nodes if n.op is None and not _known(shapes[n][0])]
+        unknown = [n.name for n in graph.nodes if n.op is None and not _is_known(shapes[n][0])]
         if unknown:
             given = ", ".join(f"{d.name} {d.shape}" for d in inputs)
             raise ShapeError(
@@ -134,7 +143,7 @@ class ExecutorMaker:
         self, i: int, node: Node, shapes: Mapping[Any, Any], types: Mapping[Any, Any], logger: LoggerLike
     ) -> tuple[NDArray, NDArray | None]:
         """Return an array for an input, label or state on one context, and one for its gradient if it has one."""
-        name, pool, where = node.name, self._pools[i], self._places[i].get(node, self._contexts[i])
+        name, pool, where = node.name, self._pools[i], self._placements[i].get(node, self._contexts[i])
         shape, dtype = tuple(shapes[node][0] or ()), types[node][0] or "float32"
         stype = self.stypes.get(name, "default")
         if stype == "default":
@@ -160,17 +169,19 @@ class ExecutorMaker:
                     tuple(shapes[node][0]),
                     types[node][0],
                     needs_grad,
-                    self._places_of(node),
+                    self._contexts_of(node),
                     grad_stypes.get(node.name, "default"),
                 )
         for node in graph.auxiliary:
-            self._store.declare_aux(node.name, tuple(shapes[node][0]), types[node][0], self._places_of(node))
+            self._store.declare_aux(
+                node.name, tuple(shapes[node][0]), types[node][0], self._contexts_of(node)
+            )
         self._declared = True
 
-    def _places_of(self, node: Node) -> list[Context]:
+    def _contexts_of(self, node: Node) -> list[Context]:
         """Return where a variable lies for each of the contexts."""
-        return [places.get(node, ctx) for places, ctx in zip(self._places, self._contexts)]
+        return [places.get(node, ctx) for places, ctx in zip(self._placements, self._contexts)]
 
 
-def _known(shape: Sequence[int] | None) -> bool:
+def _is_known(shape: Sequence[int] | None) -> bool:
     return shape is not None and 0 not in shape

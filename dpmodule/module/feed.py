@@ -89,7 +89,7 @@ def _tensor(array: ArrayLike) -> Any:
     return torch.as_tensor(array)
 
 
-def _moved(value: torch.Tensor | Csr | Ragged, ctx: Context) -> Any:
+def _on_context(value: torch.Tensor | Csr | Ragged, ctx: Context) -> Any:
     """Return a tensor, or a record of a CSR matrix or ragged array, on a context's device."""
     return (
         on_device(value, ctx.torch_device) if isinstance(value, torch.Tensor) else value.to(ctx.torch_device)
@@ -153,9 +153,9 @@ class Feed:
         if self.per_context:
             self.batch_size = len(data_shapes)
         else:
-            self._cut([*data, *labels])
+            self._find_slices([*data, *labels])
 
-    def _cut(self, descs: Sequence[DataDesc]) -> None:
+    def _find_slices(self, descs: Sequence[DataDesc]) -> None:
         """Find the batch size and each context's share.
 
         Raises:
@@ -346,7 +346,7 @@ class Feed:
         """
         own = []
         for label, axis, name in zip(labels, self.label_layouts, self.label_names):
-            own.append(array_of(_moved(self._narrow(_tensor(label), axis, name)[k], ctx), ctx))
+            own.append(array_of(_on_context(self._narrow(_tensor(label), axis, name)[k], ctx), ctx))
         return own
 
     def split_head(self, grad: NDArray | None, axis: int, k: int, rows: int, ctx: Context) -> NDArray | None:
@@ -368,7 +368,7 @@ class Feed:
         part = self.slices[self.active[k]]
         per_sample = rows // (part.stop - part.start)
         if isinstance(grad, RaggedNDArray):
-            return array_of(_moved(grad.record().range(part.start, part.stop), ctx), ctx)
+            return array_of(_on_context(grad.record().range(part.start, part.stop), ctx), ctx)
         tensor = grad.raw.narrow(axis, part.start * per_sample, rows)
         return NDArray(on_device(tensor, ctx.torch_device), ctx)
 

@@ -120,12 +120,12 @@ def _leave_out(module: Trainable, options: FitOptions, text: str) -> None:
         module.logger.warning("%s; the batch is left out", text)
         return
     raise NonFiniteError(
-        f"{text}; {_state_of(module)}. A smaller learning rate, clip_gradient or a look at the data may help; "
+        f"{text}; {_params_state(module)}. A smaller learning rate, clip_gradient or a look at the data may help; "
         'on_nonfinite="skip" leaves such batches out, "warn" or "ignore" goes on'
     )
 
 
-def _state_of(module: Trainable) -> str:
+def _params_state(module: Trainable) -> str:
     """Say what can be said of the parameters of a module that is not updated."""
     arg_params, aux_params = module.get_params()
     spoilt = names_of_nonfinite({**arg_params, **aux_params})
@@ -327,7 +327,7 @@ def fit(
         return TrainingRun(module, options).train()
 
 
-_ELSEWHERE = "another process ended training"
+_ENDED_BY_OTHERS = "another process ended training"
 
 
 def _lockstep(module: Trainable, options: FitOptions, data: Sequence[Any]) -> Lockstep:
@@ -422,22 +422,24 @@ class TrainingRun:
         self.metric = metrics.create(options.eval_metric)
         self._validation = self.metric if options.validation_metric is None else options.validation_metric
         # one metric cannot be kept for an epoch and begun anew within it
-        self._between = deepcopy(self._validation) if options.eval_every_n_batches else None
+        self._metric_within_epoch = deepcopy(self._validation) if options.eval_every_n_batches else None
         self._callbacks: list[Any] = _callbacks(options)
-        self._after_batch = _plain(options.batch_end_callback)
-        self._after_epoch = _plain(options.epoch_end_callback)
+        self._batch_callbacks = _plain_functions(options.batch_end_callback)
+        self._epoch_callbacks = _plain_functions(options.epoch_end_callback)
         self._clock = StepClock(self.module, options.profile)
         self._steps = _Steps(self.module, options, self._lockstep, self._clock)
         self._begun = self._epoch_begun = time.monotonic()
-        self._stopped = self._late = False
+        self._stopped = self._is_out_of_time = False
         self._saving = _saving(options, self._data, self._lockstep)
-        self._has_plans = (
-            self._lockstep.several or self._between is not None or not isinstance(self._saving, _NotSaving)
+        self._has_scheduled_work = (
+            self._lockstep.several
+            or self._metric_within_epoch is not None
+            or not isinstance(self._saving, _NotSaving)
         )
         self._resumed: dict[str, Any] | None = None
         # of an epoch whose batches are done: its metrics, and whether contexts have been averaged
-        self._found: list[tuple[str, float]] | None = None
-        self._averaged = False
+        self._epoch_metrics: list[tuple[str, float]] | None = None
+        self._contexts_averaged = False
 
     def _facts(self) -> dict[str, Any]:
         from .run_state import facts
@@ -466,8 +468,8 @@ class TrainingRun:
             "num_batches": self.num_batches,
             "over": over,
             "metric": self.metric.state_dict(),
-            "found": self._found if over else None,
-            "averaged": self._averaged,
+            "found": self._epoch_metrics if over else None,
+            "averaged": self._contexts_averaged,
             "steps": self._steps.state_dict(),
             "module": module_state(self.module),
             "optimizers": [optimizer_state(each) for each in chain] if len(chain) > 1 else [],
@@ -495,8 +497,8 @@ class TrainingRun:
             load_optimizer_state(each, data)
         self.metric.load_state_dict(state["metric"])
         found = state.get("found")
-        self._found = found and [(name, value) for name, value in found]
-        self._averaged = state.get("averaged", False)
+        self._epoch_metrics = found and [(name, value) for name, value in found]
+        self._contexts_averaged = state.get("averaged", False)
         self._steps.load_state_dict(state["steps"])
         self.history.rows = list(state["history"])
         self._load_callbacks(state["callbacks"])
@@ -601,21 +603,21 @@ class TrainingRun:
             found = self._train_epoch(boundary)
         finally:
             module.end_epoch()
-        self._tell(found)
-        if not self._averaged:
+        self._log_epoch(found)
+        if not self._contexts_averaged:
             module.sync_contexts()
             self._lockstep.average_states(module)
-        self._averaged = True
+        self._contexts_averaged = True
         row = {f"train-{name}": value for name, value in found}
         if self._stopped and not self._options.dry_run:  # within the epoch
-            self._note(row)
+            self._add_to_history(row)
             return
         if not self._options.dry_run:
-            self._call_after_epoch()
+            self._call_epoch_callbacks()
         row.update(self._evaluate_epoch(boundary))
-        self._note(row)
+        self._add_to_history(row)
         if not self._options.dry_run:
-            self._tell_of_epoch()
+            self._call_on_epoch_end()
         self._saving.begin_epoch()
         self._data.reset()
         if not self._options.dry_run:
@@ -639,7 +641,7 @@ class TrainingRun:
                 self._saving.within_epoch(self, True)
             raise
 
-    def _tell_of_epoch(self) -> None:
+    def _call_on_epoch_end(self) -> None:
         """Call whoever wants to hear of the end of an epoch."""
         for each in self._callbacks:
             if each.on_epoch_end(self) is True:
@@ -647,13 +649,13 @@ class TrainingRun:
         for scheduler in _schedulers(self.module):
             scheduler.on_epoch_end(self)
         if self._lockstep.any(self._stopped):
-            self.stop(_ELSEWHERE)
+            self.stop(_ENDED_BY_OTHERS)
 
     def _log(self, text: str, *values: object) -> None:
         if not self._lockstep.rank:
             self.module.logger.info(text, *values)
 
-    def _tell(self, found: list[tuple[str, float]]) -> None:
+    def _log_epoch(self, found: list[tuple[str, float]]) -> None:
         """Log the metrics of an epoch, and how long it took."""
         epoch, time_s = self.epoch, time.monotonic() - self._epoch_begun
         for name, value in found:
@@ -662,14 +664,14 @@ class TrainingRun:
         for line in self._clock.lines(time_s):
             self._log("Epoch[%d] %s", epoch, line)
 
-    def _note(self, row: dict[str, float]) -> None:
+    def _add_to_history(self, row: dict[str, float]) -> None:
         self.history.add(self.epoch, self.nbatch, time.monotonic() - self._epoch_begun, row)
 
-    def _call_after_epoch(self) -> None:
-        if not self._after_epoch:
+    def _call_epoch_callbacks(self) -> None:
+        if not self._epoch_callbacks:
             return
         arg_params, aux_params = self.module.get_params()
-        for callback in self._after_epoch:
+        for callback in self._epoch_callbacks:
             if callback(self.epoch, self.module.symbol, arg_params, aux_params) is True:
                 self.stop(f"epoch_end_callback after epoch {self.epoch}")
 
@@ -683,7 +685,7 @@ class TrainingRun:
                 metric,
                 num_batch=1 if options.dry_run else None,
                 score_end_callback=[
-                    partial(self._listen, each) for each in as_list(options.eval_end_callback)
+                    partial(self._call_batch_callback, each) for each in as_list(options.eval_end_callback)
                 ],
                 batch_end_callback=options.eval_batch_end_callback,
                 epoch=self.epoch,
@@ -703,7 +705,7 @@ class TrainingRun:
         ):  # broken off between the last batch and the end of the epoch, where iterators keep their rest
             next(self._data, None)
         else:
-            self._found, self._averaged = None, False
+            self._epoch_metrics, self._contexts_averaged = None, False
             seen = self._train_batches(boundary)
         if self._lockstep.several:
             self._wait_for_others(boundary)
@@ -712,7 +714,7 @@ class TrainingRun:
                 self._saving.note_position(self.nbatch)
                 self._saving.within_epoch(self, True)
             boundary.end()
-        return self._steps.values(seen) if self._found is None else self._found
+        return self._steps.values(seen) if self._epoch_metrics is None else self._epoch_metrics
 
     def _train_batches(self, boundary: BatchBoundary) -> Any:
         """Train on the epoch's batches; return what measures them as long as others may still train."""
@@ -724,22 +726,22 @@ class TrainingRun:
         while batch is not None:
             if monitor is not None:
                 monitor.tic()
-            if self._has_plans:
-                self._say_what_is_due(boundary)
+            if self._has_scheduled_work:
+                self._announce_scheduled_work(boundary)
             try:
                 self._steps.train(batch, self)
             except NonFiniteError:
-                self._save_without(batches)
+                self._save_before_bad_batch(batches)
                 raise
             asked = lockstep.asked(boundary) if lockstep.several else boundary.asked
-            self._late = limit is not None and time.monotonic() - self._begun >= limit
-            ends = asked or (self._late and not lockstep.several)
-            due = self._has_plans and (lockstep.take("due") or saving.wants_end(ends))
+            self._is_out_of_time = limit is not None and time.monotonic() - self._begun >= limit
+            ends = asked or (self._is_out_of_time and not lockstep.several)
+            due = self._has_scheduled_work and (lockstep.take("due") or saving.wants_end(ends))
             if due:  # what is read from now on belongs to the rest of the run
                 saving.note_position(self.nbatch + 1)
             following = self._next(batches)
             if following is None:
-                seen = self._measured()
+                seen = self._finish_epoch_metrics()
             if monitor is not None:
                 monitor.toc_print()
             self._after(batch, following is None)
@@ -751,15 +753,15 @@ class TrainingRun:
             batch = None if self._stopped else following
         return seen
 
-    def _measured(self) -> Any:
+    def _finish_epoch_metrics(self) -> Any:
         """Finish the last update of an epoch, and note its metrics if they are known; return what measures them."""
         self._steps.finish(self)
         if self._lockstep.several:  # the others may go on, and callbacks begin the metric anew
             return deepcopy(self.metric)
-        self._found = self._steps.values(self.metric)
+        self._epoch_metrics = self._steps.values(self.metric)
         return self.metric
 
-    def _say_what_is_due(self, boundary: BatchBoundary) -> None:
+    def _announce_scheduled_work(self, boundary: BatchBoundary) -> None:
         """Tell the processes that train together what is to be done after the batch that comes."""
         count, every, limit = self.nbatch + 1, self._options.eval_every_n_batches, self._options.max_batches
         is_last = limit is not None and self.num_batches + 1 >= limit
@@ -769,7 +771,7 @@ class TrainingRun:
             evaluate=every is not None and count % every == 0,
         )
 
-    def _save_without(self, batches: Iterator[Any]) -> None:
+    def _save_before_bad_batch(self, batches: Iterator[Any]) -> None:
         """Save the state before a batch in which something is not finite, as that of a run that has left it out.
 
         Args:
@@ -788,7 +790,7 @@ class TrainingRun:
         saving.note_position(self.nbatch)
         is_last = self._next(batches) is None
         if is_last and not lockstep.several:
-            self._measured()
+            self._finish_epoch_metrics()
         saving.within_epoch(self, is_last)
 
     def _wait_for_others(self, boundary: BatchBoundary) -> None:
@@ -798,9 +800,9 @@ class TrainingRun:
             lockstep.pass_on(boundary)
             lockstep.say(stop=self._stopped)
             goes_on = self._steps.idle(self)
-            self._hear_of_end()
+            self._stop_with_others()
             if lockstep.take("evaluate"):
-                self._note(self._evaluate(self._between, self.nbatch))
+                self._add_to_history(self._evaluate(self._metric_within_epoch, self.nbatch))
             asked = lockstep.asked(boundary)
             if lockstep.take("due") or self._saving.wants_end(asked):
                 self._saving.note_position(self.nbatch)
@@ -808,9 +810,9 @@ class TrainingRun:
             if asked:
                 boundary.end()
 
-    def _hear_of_end(self) -> None:
+    def _stop_with_others(self) -> None:
         if self._lockstep.take("stop"):
-            self.stop(_ELSEWHERE)
+            self.stop(_ENDED_BY_OTHERS)
 
     def _next(self, batches: Iterator[Any]) -> Any:
         """Return the next batch, prepared; None if there is none."""
@@ -825,23 +827,23 @@ class TrainingRun:
         options = self._options
         self.nbatch += 1
         self.num_batches += 1
-        if self._after_batch:
-            self._call_after_batch(batch, is_last)
+        if self._batch_callbacks:
+            self._call_batch_callbacks(batch, is_last)
         for each in self._callbacks:
             if each.on_batch_end(self) is True:
                 self.stop(f"{type(each).__name__} after batch {self.nbatch - 1} of epoch {self.epoch}")
-        if self._has_plans:
+        if self._has_scheduled_work:
             if self._lockstep.take("evaluate") and (self._lockstep.several or not is_last):
-                self._note(self._evaluate(self._between, self.nbatch))
-            self._hear_of_end()
+                self._add_to_history(self._evaluate(self._metric_within_epoch, self.nbatch))
+            self._stop_with_others()
         if options.dry_run:
             self.stop("dry_run")
         elif options.max_batches is not None and self.num_batches >= options.max_batches:
             self.stop(f"max_batches={options.max_batches}")
-        elif self._late:
+        elif self._is_out_of_time:
             self.stop(f"max_time_s={options.max_time_s}")
 
-    def _call_after_batch(self, batch: BatchLike, is_last: bool) -> None:
+    def _call_batch_callbacks(self, batch: BatchLike, is_last: bool) -> None:
         seen = {
             "self": self.module,
             "module": self.module,
@@ -854,10 +856,10 @@ class TrainingRun:
             "run": self,
         }
         param = BatchEndParam(self.epoch, self.nbatch - 1, self.metric, seen)
-        for callback in self._after_batch:
-            self._listen(callback, param)
+        for callback in self._batch_callbacks:
+            self._call_batch_callback(callback, param)
 
-    def _listen(self, callback: Callable[..., Any], param: BatchEndParam) -> None:
+    def _call_batch_callback(self, callback: Callable[..., Any], param: BatchEndParam) -> None:
         if callback(param) is True:
             self.stop(f"a callback after batch {param.nbatch} of epoch {param.epoch}")
 
@@ -880,11 +882,13 @@ class _Steps:
         self._module = module
         self._clock = clock
         self._options = options
-        self._many = options.accumulate > 1
-        self._announces = lockstep.several and not self._many and hasattr(module, "announce_update")
-        self._pending = False  # the last gradients wait for others
-        self._rows = self._batches = 0
-        self._base = module.all_updates()[0].group.num_samples if self._many else 1
+        self._accumulates = options.accumulate > 1
+        self._announces_updates = (
+            lockstep.several and not self._accumulates and hasattr(module, "announce_update")
+        )
+        self._has_pending_gradients = False  # the last gradients wait for others
+        self._pending_samples = self._pending_batches = 0
+        self._samples_per_batch = module.all_updates()[0].group.num_samples if self._accumulates else 1
         self._sums: dict[str, tuple[float, int]] = {}
         self.updates = 0
 
@@ -897,14 +901,14 @@ class _Steps:
         """
         if self._options.training_step is not None:
             with self._clock.compute:
-                self._by_hand(batch, self._options.training_step, run)
+                self._run_training_step(batch, self._options.training_step, run)
             return
         module, options = self._module, self._options
         with self._clock.compute:
-            if self._pending:
+            if self._has_pending_gradients:
                 module.keep_gradients()
-                self._pending = False
-            if self._announces:
+                self._has_pending_gradients = False
+            if self._announces_updates:
                 module.announce_update()
             module.forward_backward(batch)
         if self._lockstep.several:
@@ -917,8 +921,8 @@ class _Steps:
             if bad is not None:
                 _leave_out(module, options, bad)
                 return
-            if self._many:
-                self._gather(run)
+            if self._accumulates:
+                self._accumulate(run)
             else:
                 self._update()
         update_metric(module, run.metric, batch, options.count_padding)
@@ -930,18 +934,18 @@ class _Steps:
             return False
         is_over = module.overflows()
         bad = None if is_over else _nonfinite(module, options, batch, run)
-        if bad is not None and self._many and options.on_nonfinite == "skip":
+        if bad is not None and self._accumulates and options.on_nonfinite == "skip":
             _leave_out(module, options, bad)  # others need not lose theirs
             return False
         lockstep.say(bad=bad is not None, overflow=is_over)
         is_used = not is_over and bad is None
         if not is_used:
             self._clear()
-        if not self._many:
+        if not self._accumulates:
             return self._update_together(run, bad)
         if is_over:
             module.take_back()
-        return self._gather(run, is_used, bad) and is_used
+        return self._accumulate(run, is_used, bad) and is_used
 
     def _update_together(self, run: TrainingRun, bad: str | None = None) -> bool:
         """Update with the gradients of all processes; return whether that has not been dropped.
@@ -971,13 +975,15 @@ class _Steps:
             NonFiniteError: something is not finite in another process, and `on_nonfinite` is "raise".
         """
         self._lockstep.say_idle()
-        if self._many:
-            self._module.scale_gradients(self._base * self._lockstep.size / max(self._lockstep.total(0), 1))
+        if self._accumulates:
+            self._module.scale_gradients(
+                self._samples_per_batch * self._lockstep.size / max(self._lockstep.total(0), 1)
+            )
         self._clear()
         self._update_together(run)
         return self._lockstep.take("active")
 
-    def _gather(self, run: TrainingRun, is_used: bool = True, bad: str | None = None) -> bool:
+    def _accumulate(self, run: TrainingRun, is_used: bool = True, bad: str | None = None) -> bool:
         """Let the gradients wait for those of further batches, unless these are enough.
 
         Args:
@@ -985,29 +991,33 @@ class _Steps:
             is_used: whether they are to be applied; if not, only the batch counts.
             bad: what is not finite, so that no more are waited for.
         """
-        self._batches += 1
+        self._pending_batches += 1
         if is_used:
-            self._pending = True
-            self._rows += self._module.all_updates()[0].group.num_samples
-        if bad is None and self._batches < self._options.accumulate:
+            self._has_pending_gradients = True
+            self._pending_samples += self._module.all_updates()[0].group.num_samples
+        if bad is None and self._pending_batches < self._options.accumulate:
             return True
         return self.finish(run, bad)
 
     def state_dict(self) -> dict[str, Any]:
         """Return what waits, after having the module keep gradients that do."""
-        if self._pending:
+        if self._has_pending_gradients:
             self._module.keep_gradients()
-            self._pending = False
+            self._has_pending_gradients = False
         return {
-            "batches": self._batches,
-            "rows": self._rows,
+            "batches": self._pending_batches,
+            "rows": self._pending_samples,
             "sums": {k: list(v) for k, v in self._sums.items()},
             "updates": self.updates,
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go on from what `state_dict` returned."""
-        self._batches, self._rows, self.updates = state["batches"], state["rows"], state["updates"]
+        self._pending_batches, self._pending_samples, self.updates = (
+            state["batches"],
+            state["rows"],
+            state["updates"],
+        )
         self._sums = {name: (total, count) for name, (total, count) in state["sums"].items()}
 
     def finish(self, run: TrainingRun, bad: str | None = None) -> bool:
@@ -1020,14 +1030,14 @@ class _Steps:
         Raises:
             NonFiniteError: something is not finite in some process, and `on_nonfinite` is "raise".
         """
-        if not self._batches:
+        if not self._pending_batches:
             return True
-        if not self._pending:  # those of the last batch are not to be used
+        if not self._has_pending_gradients:  # those of the last batch are not to be used
             self._clear()
-        rows = max(self._lockstep.total(self._rows), 1)
-        self._module.scale_gradients(self._base * self._lockstep.size / rows)
-        self._pending = False
-        self._batches = self._rows = 0
+        rows = max(self._lockstep.total(self._pending_samples), 1)
+        self._module.scale_gradients(self._samples_per_batch * self._lockstep.size / rows)
+        self._has_pending_gradients = False
+        self._pending_batches = self._pending_samples = 0
         if self._lockstep.several:
             return self._update_together(run, bad)
         self._update()
@@ -1042,7 +1052,7 @@ class _Steps:
         if self._lockstep.several:
             self._lockstep.hush()
 
-    def _by_hand(self, batch: BatchLike, step: Callable[[Any, Any], Any], run: TrainingRun) -> None:
+    def _run_training_step(self, batch: BatchLike, step: Callable[[Any, Any], Any], run: TrainingRun) -> None:
         found = step(self._module, batch)
         self.updates += 1
         if found is None:
@@ -1137,7 +1147,7 @@ def _callbacks(options: FitOptions) -> list[Callback]:
     return found
 
 
-def _plain(callbacks: CallbackLike) -> list[Callable[..., Any]]:
+def _plain_functions(callbacks: CallbackLike) -> list[Callable[..., Any]]:
     """Return the callbacks that are plain functions of what they are called with."""
     return [each for each in as_list(callbacks) if not isinstance(each, Callback)]
 

@@ -45,12 +45,12 @@ class Lockstep:
         self.adds_up = all(store.adds_up for store in stores) and self.several
         self.rank = 0 if self._ranks is None else self._ranks.rank
         self.size = 1 if self._ranks is None else self._ranks.size
-        self._alone: dict[str, float] = {}  # what is said and heard without others
+        self._own_words: dict[str, float] = {}  # what is said and heard without others
 
     def align(self, module: Trainable) -> None:
         """Give a module the parameters and auxiliary states of rank 0."""
         if self._ranks is not None:
-            tensors = [array.raw for array in _arrays(module, True)]
+            tensors = [array.raw for array in _arrays_of(module, True)]
             for tensor, first in zip(tensors, self._ranks.spread(tensors)):
                 tensor.copy_(first)
 
@@ -58,7 +58,7 @@ class Lockstep:
         """Give a module the means of all processes' auxiliary states, such as moving statistics."""
         if self._ranks is None:
             return
-        arrays = [array.raw for array in _arrays(module, False) if array.raw.is_floating_point()]
+        arrays = [array.raw for array in _arrays_of(module, False) if array.raw.is_floating_point()]
         for tensor, mean in zip(arrays, self._ranks.mean(arrays)):
             tensor.copy_(mean)
 
@@ -66,7 +66,7 @@ class Lockstep:
 
     def say(self, **words: float) -> None:
         """Tell the others with the next update; what is said twice before it is said if it was true once."""
-        said = self._alone if self._ranks is None else self._ranks.say
+        said = self._own_words if self._ranks is None else self._ranks.say
         for word, value in words.items():
             said[word] = max(float(value), said.get(word, 0.0))
 
@@ -82,7 +82,7 @@ class Lockstep:
 
     def take(self, word: str) -> bool:
         """Return whether some process said a word along with the last update, and forget it."""
-        heard = self._alone if self._ranks is None else self._ranks.heard
+        heard = self._own_words if self._ranks is None else self._ranks.heard
         found = bool(heard.get(word))
         heard[word] = 0.0
         return found
@@ -129,7 +129,7 @@ class Lockstep:
                 f"the metric {type(metric).__name__} cannot be measured over several processes: it needs the methods "
                 "state_dict, load_state_dict and merge of EvalMetric"
             )
-        first, *rest = (_with(metric, state) for state in self._ranks.gather(metric.state_dict()))
+        first, *rest = (_copy_with_state(metric, state) for state in self._ranks.gather(metric.state_dict()))
         for other in rest:
             first.merge(other)
         metric.load_state_dict(first.state_dict())
@@ -160,7 +160,7 @@ class Lockstep:
         Shape:
             result[i]: that of the state.
         """
-        return [array.raw.clone() for array in _arrays(module, False)] if self.several else []
+        return [array.raw.clone() for array in _arrays_of(module, False)] if self.several else []
 
     def load_own_state(self, module: Trainable, states: Sequence[torch.Tensor]) -> None:
         """Put back what `own_state` returned.
@@ -168,7 +168,7 @@ class Lockstep:
         Shape:
             states[i]: that of the state.
         """
-        for array, state in zip(_arrays(module, False), states):
+        for array, state in zip(_arrays_of(module, False), states):
             array.raw.copy_(state)
 
 
@@ -182,7 +182,7 @@ def _stores_of(module: Any) -> list[Any]:
     return found if found and found[0].ranks.size > 1 else []
 
 
-def _arrays(module: Any, all_of_them: bool) -> list[NDArray]:
+def _arrays_of(module: Any, all_of_them: bool) -> list[NDArray]:
     """Return a module's auxiliary states, and its parameters, on all contexts."""
     found = []
     for store in module.stores():
@@ -192,7 +192,7 @@ def _arrays(module: Any, all_of_them: bool) -> list[NDArray]:
     return found
 
 
-def _with(metric: EvalMetric, state: Any) -> Any:
+def _copy_with_state(metric: EvalMetric, state: Any) -> Any:
     made = deepcopy(metric)
     made.load_state_dict(state)
     return made

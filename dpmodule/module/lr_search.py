@@ -32,7 +32,7 @@ _WINDOW = 11
 _DIVERGED = 4.0
 """The search ends where the mean of the last losses is so many times the smallest such mean."""
 
-_FALLEN = 0.9
+_SHARE_OF_FALL = 0.9
 """Share of the whole fall of the loss that is behind it at the suggestion: at the minimum itself rates hurt already,
 and behind it there may be others by chance."""
 
@@ -155,7 +155,7 @@ def _usual_loss(symbol: Symbol | None) -> str:
     return _LOSSES[name]
 
 
-def _batches(data: DataIter) -> Iterator[Any]:
+def _endless_batches(data: DataIter) -> Iterator[Any]:
     """Yield batches, epoch after epoch.
 
     Raises:
@@ -176,7 +176,7 @@ def _search(module: Any, data: DataIter, rates: list[float], loss: EvalMetric) -
     updates.lr_scheduler = None
     found: list[float] = []
     least = math.inf
-    for rate, batch in zip(rates, _batches(data)):
+    for rate, batch in zip(rates, _endless_batches(data)):
         updates.set_learning_rate(float(rate))
         module.forward_backward(batch)
         loss.reset()
@@ -195,7 +195,7 @@ def _search(module: Any, data: DataIter, rates: list[float], loss: EvalMetric) -
         )
     losses = _smooth(found)
     tried = [float(rate) for rate in rates[: len(found)]]
-    enough = losses[0] - _FALLEN * (losses[0] - min(losses))
+    enough = losses[0] - _SHARE_OF_FALL * (losses[0] - min(losses))
     return RateSearch(tried, losses, next(rate for rate, loss in zip(tried, losses) if loss <= enough))
 
 

@@ -192,7 +192,7 @@ class Module(BaseModule):
         self._grad_req: Any = "write"
         self._group: DataParallelExecutorGroup | None = None
         self._updates: Updates | None = None
-        self._is_announced = False  # an update follows the next backward
+        self._is_announced = False  # an update comes with the gradients of the next backward
         self.preloaded: tuple[Mapping[str, NDArray], Mapping[str, NDArray]] | None = None
         self.preloaded_states: str | None = None
 
@@ -459,9 +459,9 @@ class Module(BaseModule):
             self._scale = shared._scale if self._scale is not None else None
         store, before = self._store_for(wanted), self._group
         joins = store is not None and (before is None or before.store is not store)
-        keep = frozenset() if store is None else store.filled & self._all_names()
-        saved = self._carried(joins and bool(keep)) if joins or store is None else None
-        group = self._made_group(wanted, labels, store)
+        keep = frozenset() if store is None else store.filled & self._param_and_aux_names()
+        saved = self._values_to_carry_over(joins and bool(keep)) if joins or store is None else None
+        group = self._make_group(wanted, labels, store)
         self.for_training, self.inputs_need_grad = wanted.for_training, wanted.inputs_need_grad
         self._grad_req = wanted.grad_req
         self._group, self._valued = group, keep if joins else frozenset()
@@ -470,26 +470,26 @@ class Module(BaseModule):
         self._stage = Stage.BOUND if joins else max(self._stage, Stage.BOUND)
         if saved is not None:
             group.set_params(*saved)
-        if shared is not None or saved is not None or (joins and keep >= self._all_names()):
+        if shared is not None or saved is not None or (joins and keep >= self._param_and_aux_names()):
             self._stage = max(self._stage, Stage.INITIALIZED)
         if shared is not None and shared.stage >= Stage.READY:
             self.borrow_optimizer(shared)
         elif shared is None and self._updates is not None and self._stage >= Stage.READY:
             self._install(Updates.borrow(self._updates, group))
 
-    def _all_names(self) -> set[str]:
+    def _param_and_aux_names(self) -> set[str]:
         """Return the names of parameters and auxiliary states."""
         return {*self._param_names, *self._symbol.list_auxiliary_states()}
 
-    def _carried(self, stays: bool) -> Any:
+    def _values_to_carry_over(self, stays: bool) -> Any:
         """Return the values that binding carries over, None where those of a store stay."""
-        saved = self._saved_params()
+        saved = self._present_values()
         if saved is not None and stays:
-            self._drop_values()
+            self._warn_of_dropped_values()
             return None
         return saved
 
-    def _drop_values(self) -> None:
+    def _warn_of_dropped_values(self) -> None:
         """Warn that values which the module has, or a checkpoint brought, do not replace those of a store."""
         warnings.warn(
             "bind: the store's parameters have values; those that the module had are ignored, with the optimizer's "
@@ -514,7 +514,7 @@ class Module(BaseModule):
             group.store if group is not None and (self._store_is_given or group.store.is_shared) else None
         )
         if present is None:
-            return given if given is None or group is None else self._joined(given)
+            return given if given is None or group is None else self._store_to_join(given)
         other = given if wanted.shared_module is None else wanted.shared_module.group.store
         if other is not None and other is not present:
             raise StateError(
@@ -523,7 +523,7 @@ class Module(BaseModule):
         self._check_contexts(self._context)
         return None if wanted.shared_module is not None else present
 
-    def _joined(self, given: ParamStore) -> ParamStore:
+    def _store_to_join(self, given: ParamStore) -> ParamStore:
         """Return a store for a module that has been bound without one.
 
         Raises:
@@ -551,7 +551,7 @@ class Module(BaseModule):
                 "and set_params of this one's values"
             )
 
-    def _made_group(
+    def _make_group(
         self, wanted: BindArguments, labels: list[Any] | None, store: ParamStore | None
     ) -> DataParallelExecutorGroup:
         differentiated = [*self._param_names, *(self._data_names if wanted.inputs_need_grad else ())]
@@ -581,14 +581,14 @@ class Module(BaseModule):
         group.output_names = list(self._symbol.list_outputs())
         return group
 
-    def _saved_params(self) -> Any:
+    def _present_values(self) -> Any:
         """Return values that binding must carry over: present ones, or those a checkpoint brought."""
         if self._stage >= Stage.INITIALIZED:
             return self.group.store.average()
         if self.preloaded is None:
             return None
         have = {*self.preloaded[0], *self.preloaded[1]}
-        return self.preloaded if have == self._all_names() else None
+        return self.preloaded if have == self._param_and_aux_names() else None
 
     def rebind(
         self,
@@ -702,7 +702,8 @@ class Module(BaseModule):
         self.preloaded = None
         store = self.group.store
         attributes = self._symbol.attr_dict()
-        keep = frozenset() if given.force_init else self._valued  # what a given store had values of before
+        # what a given store had values of before
+        keep = frozenset() if given.force_init else self._valued
         arrays = {name: store.array(name, 0) for name in self._param_names if name not in keep}
         states = {name: store.aux(name, 0) for name in self.group.aux_names if name not in keep}
         # MXNet passes over names that the module lacks, but for those of a set_params that need not name all
@@ -752,30 +753,30 @@ class Module(BaseModule):
         if self._stage < Stage.READY or updates is None:
             raise too_early(self, "update")
         scale = self._scale
-        if scale is not None and self._is_dropped(updates):
+        if scale is not None and self._skips_update(updates):
             return
         if len(self._context) == 1:
             updates.apply()
         else:
             run_between(self.group.active_contexts, updates.apply)
         if scale is not None:
-            self._note_update(scale, updates)
+            self._adapt_loss_scale(scale, updates)
 
-    def _is_dropped(self, updates: Updates) -> bool:
+    def _skips_update(self, updates: Updates) -> bool:
         """Say whether to leave an update out, as gradients are too large; other processes are told instead."""
         if not updates.is_shared:
             return self.overflowed()
         updates.say_overflow(self.overflows())
         return False
 
-    def _note_update(self, scale: LossScale, updates: Updates) -> None:
+    def _adapt_loss_scale(self, scale: LossScale, updates: Updates) -> None:
         """Change the scale of the loss by what has become of an update: in all processes alike."""
         if updates.is_shared and updates.hear_overflow():
-            self._shrink(scale)
+            self._shrink_loss_scale(scale)
         elif not updates.is_held:
             scale.note_update()
 
-    def _shrink(self, scale: LossScale) -> None:
+    def _shrink_loss_scale(self, scale: LossScale) -> None:
         scale.note_overflow()
         self.take_back()
         self.logger.info("a gradient is too large for float16: the loss scale is now %g", scale.value)
@@ -794,7 +795,7 @@ class Module(BaseModule):
         scale = self._scale
         if scale is None or not self.overflows():
             return False
-        self._shrink(scale)
+        self._shrink_loss_scale(scale)
         return True
 
     @override
@@ -839,7 +840,7 @@ class Module(BaseModule):
             ['fc_weight']
         """
         found = matching("freeze", patterns, self._param_names)
-        self._train_all_but(
+        self._set_fixed_params(
             [*self._fixed_param_names, *(n for n in found if n not in self._fixed_param_names)]
         )
         return found
@@ -859,10 +860,10 @@ class Module(BaseModule):
         found = matching("unfreeze", patterns or ("*",), self._param_names)
         kept = [name for name in self._fixed_param_names if name not in found]
         freed = [name for name in self._fixed_param_names if name in found]
-        self._train_all_but(kept)
+        self._set_fixed_params(kept)
         return freed
 
-    def _train_all_but(self, fixed: list[str]) -> None:
+    def _set_fixed_params(self, fixed: list[str]) -> None:
         self._fixed_param_names = fixed
         if self._group is None or not self.for_training:
             return
@@ -909,7 +910,7 @@ class Module(BaseModule):
 
         Source: Smith, "Cyclical learning rates for training neural networks", 2017, section 3.3.
         """
-        copy = self._copy_to_try()
+        copy = self._unbound_copy()
         if optimizer is None:
             optimizer = "sgd" if self.optimizer is None else self.optimizer
         optimizer = deepcopy(optimizer)
@@ -917,7 +918,7 @@ class Module(BaseModule):
             copy, train_data, start_lr, end_lr, num_batches, optimizer, optimizer_params, initializer, metric
         )
 
-    def _copy_to_try(self) -> Module:
+    def _unbound_copy(self) -> Module:
         """Return a module that is not bound, with a copy of this one's parameters if it has some."""
         made = Module(
             self._symbol,
@@ -992,7 +993,7 @@ class Module(BaseModule):
             ShapeError: the shapes contradict the symbol.
         """
         if not self.group.feed.takes(data_batch):
-            self._fit_shapes(data_batch)
+            self._rebind_for(data_batch)
         if self._scale is not None:
             self._scale.write(self.group.execs)
         self.group.forward(data_batch, is_train)
@@ -1004,7 +1005,7 @@ class Module(BaseModule):
             raise too_early(self, "forward_backward")
         listener = None
         if not group.feed.takes(data_batch):
-            self._fit_shapes(data_batch)
+            self._rebind_for(data_batch)
         if self._scale is not None:
             self._scale.write(group.execs)
         if self._is_announced:
@@ -1022,10 +1023,10 @@ class Module(BaseModule):
     @needs(Stage.INITIALIZED)
     def evaluate(self, data_batch: BatchLike) -> None:
         if not self.group.feed.takes(data_batch):
-            self._fit_shapes(data_batch)
+            self._rebind_for(data_batch)
         self.group.forward(data_batch, False, borrow=True)
 
-    def _fit_shapes(self, batch: Batch) -> None:
+    def _rebind_for(self, batch: Batch) -> None:
         """Bind again for the shapes of a batch."""
         group = self.group
         labels = (getattr(batch, "label", None) or ()) if group.label_names else ()

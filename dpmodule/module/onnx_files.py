@@ -83,7 +83,7 @@ def _states(symbol: Symbol, described: Sequence[DataDesc], names: Sequence[str])
         dict(zip(symbol.list_arguments(), symbol.infer_shape_partial(**shapes)[0]))
         for shapes in (
             {desc.name: desc.shape for desc in described},
-            {desc.name: _grown(desc) for desc in described},
+            {desc.name: _grown_shape(desc) for desc in described},
         )
     )
     marks = {
@@ -92,7 +92,7 @@ def _states(symbol: Symbol, described: Sequence[DataDesc], names: Sequence[str])
     return {name: DataDesc(name, now[name], layout=marks[name]) for name in names}
 
 
-def _grown(desc: DataDesc) -> tuple[int, ...]:
+def _grown_shape(desc: DataDesc) -> tuple[int, ...]:
     axis = DataDesc.get_batch_axis(desc.layout)
     return tuple(3 * size if i == axis else size for i, size in enumerate(desc.shape))
 
@@ -113,7 +113,7 @@ def write_buckets(
         ArgumentError: lists what is wrong with every bucket.
     """
     stem, ending = os.path.splitext(os.fspath(path))
-    found = {key: _tried(each, opset, dynamic, fold_batchnorm) for key, each in bound.items()}
+    found = {key: _model_or_error(each, opset, dynamic, fold_batchnorm) for key, each in bound.items()}
     wrong = [f"bucket {key!r}: {each}" for key, each in found.items() if isinstance(each, ArgumentError)]
     if wrong:
         raise ArgumentError("\n".join(wrong))
@@ -122,7 +122,7 @@ def write_buckets(
     return list(models)
 
 
-def _tried(bound: Bound, opset: int, dynamic: Dynamic, fold_batchnorm: bool) -> Any:
+def _model_or_error(bound: Bound, opset: int, dynamic: Dynamic, fold_batchnorm: bool) -> Any:
     """Return the model of a bucket, or what is wrong with it."""
     try:
         return bound.model(opset, dynamic, fold_batchnorm)

@@ -56,7 +56,7 @@ class Saving:
         self._facts: dict[str, Any] = {"started": time.time()}
         # where random numbers stood before the epoch's order was drawn
         self._before_reset: dict[str, Any] | None = None
-        self._from: tuple[str, Any] | None = None
+        self._found_at: tuple[str, Any] | None = None
         self._lock = None if checkpoint is None else RunLock(checkpoint.prefix)
 
     def __enter__(self) -> None:
@@ -191,7 +191,7 @@ class Saving:
         best = self._newest(prefix)
         if best is None and resume != "auto":
             raise FileError(2, "no run has been saved under this prefix; resume='auto' begins one", prefix)
-        return self._own_part(best, prefix)
+        return self._state_of_this_process(best, prefix)
 
     def _newest(self, prefix: str) -> dict[str, Any] | None:
         """Return the newest state of the run that was begun last; None if nothing is saved."""
@@ -201,18 +201,18 @@ class Saving:
             path = files.run_file(prefix, epoch)
             commit.settle(path)
             if os.path.exists(path):
-                known[epoch] = _place(path)
+                known[epoch] = _sort_key(path)
         if not known:
             return None
         epoch = max(known, key=lambda each: known[each])
-        self._from = prefix, epoch
+        self._found_at = prefix, epoch
         path = files.run_file(prefix, epoch)
-        with _advised(path):
+        with _with_advice(path):
             state = run_file.read(path)
         self._facts["started"] = state["started"]
         return state
 
-    def _own_part(self, state: dict[str, Any] | None, prefix: str) -> dict[str, Any] | None:
+    def _state_of_this_process(self, state: dict[str, Any] | None, prefix: str) -> dict[str, Any] | None:
         """Return what a state, None if there is none, has of this process.
 
         Raises:
@@ -238,15 +238,15 @@ class Saving:
             module: what is trained.
             install: installs its optimizer anew.
         """
-        if self._from is None:
+        if self._found_at is None:
             return
-        module.set_params(*files.load_params(*self._from))
+        module.set_params(*files.load_params(*self._found_at))
         # the store has copies of the parameters
         if any(each.updater is None for each in module.all_updates()):
             install()
         chain = module.all_updates()
         if len(chain) == 1:
-            load_optimizer_bytes(chain[0], files.load_states(*self._from))
+            load_optimizer_bytes(chain[0], files.load_states(*self._found_at))
 
     def load_position(self, state: Mapping[str, Any]) -> None:
         """Bring the data and all random numbers to where they stood."""
@@ -254,7 +254,7 @@ class Saving:
             self._rules.load_state_dict(state["rules"])
         iterator = state["iterator"]
         if "state" not in iterator:
-            self._skip(iterator["skip"], iterator["generators"])
+            self._skip_batches(iterator["skip"], iterator["generators"])
         elif not hasattr(self._data, "load_state_dict"):
             raise self._cannot_go_on("has no load_state_dict")
         else:
@@ -264,7 +264,7 @@ class Saving:
                 raise self._cannot_go_on(str(error)) from error
         generators.load_state_dict(state["generators"])
 
-    def _skip(self, count: int, before: Mapping[str, Any] | None) -> None:
+    def _skip_batches(self, count: int, before: Mapping[str, Any] | None) -> None:
         """Read and drop batches of an iterator that cannot say where it stands."""
         _logger.info(
             "%s does not say where it stands: %d batches are read again, to go on behind them",
@@ -281,14 +281,14 @@ class Saving:
                 )
 
     def _cannot_go_on(self, why: str) -> StateError:
-        prefix = None if self._from is None else self._from[0]
+        prefix = None if self._found_at is None else self._found_at[0]
         return StateError(
             f"fit: the run under {prefix!r} cannot go on with this {type(self._data).__name__}: {why}; give the data "
             "that it was trained on, or begin anew under another prefix"
         )
 
 
-_PARTS = {
+_REQUIRED_KEYS = {
     "epoch",
     "nbatch",
     "num_batches",
@@ -300,24 +300,24 @@ _PARTS = {
     "optimizers",
     "history",
 }
-_PARTS |= {"callbacks", "threads", "kernels", "iterator", "generators", "started"}
+_REQUIRED_KEYS |= {"callbacks", "threads", "kernels", "iterator", "generators", "started"}
 
 
-def _place(path: str) -> tuple[float, int, int]:
+def _sort_key(path: str) -> tuple[float, int, int]:
     """Return what orders saved states: when their run was begun, and where it stood.
 
     Raises:
         FileFormatError: the file holds no state; says how to go on without it.
     """
-    with _advised(path):
+    with _with_advice(path):
         state = run_file.peek(path)
-        if missing := sorted(_PARTS - state.keys()):
+        if missing := sorted(_REQUIRED_KEYS - state.keys()):
             raise FileFormatError(f"{path}: the state of a run without {', '.join(missing)}")
     return state["started"], state["epoch"], state["nbatch"]
 
 
 @contextmanager
-def _advised(path: str) -> Iterator[None]:
+def _with_advice(path: str) -> Iterator[None]:
     """Let an error about a file say how to go on without it.
 
     Raises:

@@ -78,7 +78,7 @@ def score(
     callbacks, nbatch = as_list(batch_end_callback), 0
     for nbatch, batch in enumerate(batches_of(module, eval_data, num_batch, reset, sparse_row_id_fn), 1):
         module.evaluate(batch)
-        watch.look(nbatch - 1, _pad(batch))
+        watch.look(nbatch - 1, _padding_of(batch))
         update_metric(module, eval_metric, batch, count_padding)
         call_back(callbacks, epoch, nbatch - 1, eval_metric, locals())
     watch.tell()
@@ -115,13 +115,13 @@ def batches_of(
         yield batch
 
 
-def _pad(batch: BatchLike) -> int:
+def _padding_of(batch: BatchLike) -> int:
     return 0 if isinstance(batch, list) else pad_of(batch)
 
 
-def _unpadded(output: NDArray, batch: BatchLike, axis: int = 0) -> NDArray:
+def _without_padding(output: NDArray, batch: BatchLike, axis: int = 0) -> NDArray:
     """Return a copy of an output without padding rows."""
-    rows = output.shape[axis] - _pad(batch)
+    rows = output.shape[axis] - _padding_of(batch)
     if isinstance(output, RaggedNDArray):
         return output[:rows].copy()
     return NDArray(output.raw.narrow(axis, 0, rows).clone(), output.context)
@@ -146,8 +146,8 @@ def iter_predict(
     watch = RowWatch(module, "predict", on_nonfinite)
     for nbatch, batch in enumerate(batches_of(module, eval_data, num_batch, reset, sparse_row_id_fn)):
         module.evaluate(batch)
-        watch.look(nbatch, _pad(batch))
-        yield [_unpadded(out, batch) for out in module.get_outputs()], nbatch, batch
+        watch.look(nbatch, _padding_of(batch))
+        yield [_without_padding(out, batch) for out in module.get_outputs()], nbatch, batch
     watch.tell()
 
 

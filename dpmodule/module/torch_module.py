@@ -135,7 +135,7 @@ class TorchModule(Module):
         Raises:
             StateError: the torch module's parameters have been moved to other memory.
         """
-        self._check_place()
+        self._check_memory()
         super().forward(data_batch, is_train)
 
     @needs(Stage.INITIALIZED)
@@ -153,10 +153,10 @@ class TorchModule(Module):
     @override
     @needs(Stage.INITIALIZED)
     def evaluate(self, data_batch: BatchLike) -> None:
-        self._check_place()
+        self._check_memory()
         super().evaluate(data_batch)
 
-    def _check_place(self) -> None:
+    def _check_memory(self) -> None:
         """Notice when the torch module has got other memory, as ``module.to(...)`` gives it.
 
         Raises:

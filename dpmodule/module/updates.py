@@ -211,11 +211,11 @@ class Updates:
             for k in range(devices)
         ]
         self._row_sparse = [i for i, name in enumerate(self.names) if name in group.row_sparse_names]
-        self._check: GradientCheck | None = None
+        self._gradient_check: GradientCheck | None = None
         self.kept = GradientSum()
         self.scale = 1.0
         self._in_store: set[str] = set()
-        self._said = 0.0
+        self._overflow_before = 0.0
 
     @classmethod
     def install(
@@ -275,7 +275,7 @@ class Updates:
 
     def _start(self, store: kv.KVStoreBase, writes: bool) -> None:
         """Put the parameters into the store, and bring those of the first device to all unless others write them."""
-        firsts = self._declared([weights[0] for weights in self._weights])
+        firsts = self._as_declared([weights[0] for weights in self._weights])
         rows = [
             (name, first, weights if writes else [array.copy() for array in weights])
             for name, first, weights in zip(self.names, firsts, self._weights)
@@ -291,14 +291,14 @@ class Updates:
 
     def refill(self, store: kv.KVStore) -> None:
         """Put the parameters into the store again, in place of what it has."""
-        store.replace(self.names, self._declared([weights[0] for weights in self._weights]))
+        store.replace(self.names, self._as_declared([weights[0] for weights in self._weights]))
 
     def take_in(self) -> None:
         """Put parameters into the store that were not trained when it was made."""
         if self.store is not None:
             self._start(self.store, self.updater is None)
 
-    def _declared(self, weights: Sequence[NDArray]) -> Sequence[NDArray]:
+    def _as_declared(self, weights: Sequence[NDArray]) -> Sequence[NDArray]:
         """Return parameters as they are declared: row-sparse ones store all rows, in the memory of the dense ones."""
         found = list(weights)
         for i in self._row_sparse:
@@ -342,13 +342,13 @@ class Updates:
             overflows: whether they are.
         """
         say = self.store.ranks.say  # type: ignore[union-attr]
-        self._said = say["overflow"]
-        say["overflow"] = max(self._said, float(overflows))
+        self._overflow_before = say["overflow"]
+        say["overflow"] = max(self._overflow_before, float(overflows))
 
     def hear_overflow(self) -> bool:
         """Return whether gradients of the last `apply` were too large in some process, after `say_overflow`."""
         ranks = self.store.ranks  # type: ignore[union-attr]
-        ranks.say["overflow"] = self._said
+        ranks.say["overflow"] = self._overflow_before
         return bool(ranks.heard["overflow"])
 
     def listener(self) -> Listener | None:
@@ -392,7 +392,7 @@ class Updates:
         if self.updater is not None:
             for indices, grads, weights in self._by_device:
                 self.updater.update_all(
-                    indices, grads, self._declared(weights) if self._row_sparse else weights
+                    indices, grads, self._as_declared(weights) if self._row_sparse else weights
                 )
 
     def bad_gradient(self) -> str | None:
@@ -400,9 +400,11 @@ class Updates:
 
         An optimizer that clips gradients takes infinite ones.
         """
-        if self._check is None:
-            self._check = GradientCheck(self.names, self._grads)
-        return self._check.first(may_be_infinite=(getattr(self.optimizer, "clip_gradient", None) or 0) > 0)
+        if self._gradient_check is None:
+            self._gradient_check = GradientCheck(self.names, self._grads)
+        return self._gradient_check.first(
+            may_be_infinite=(getattr(self.optimizer, "clip_gradient", None) or 0) > 0
+        )
 
     def active_updater(self) -> opt.Updater:
         """Return the updater that holds the optimizer's states, in the store or outside.
