@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, NamedTuple, Protocol
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, Protocol, TypeAlias
 
-__all__ = ["BatchEndParam", "Callback", "RunLike", "as_list"]
+__all__ = ["BatchEndParam", "Callback", "CallbackLike", "RunLike", "as_list"]
+
+
+CallbackLike: TypeAlias = "Callback | Callable[..., Any] | Sequence[Callback | Callable[..., Any]] | None"
+"""What is told how training goes: one, several, or none."""
 
 
 class BatchEndParam(NamedTuple):
@@ -77,24 +81,24 @@ class Callback:
     saves_runs = False
     """Whether this is a `Checkpoint`, which `fit` asks when to save."""
 
-    def on_fit_begin(self, run: Any) -> None:
+    def on_fit_begin(self, run: RunLike) -> None:
         """Hear that training begins; what was saved with a run is loaded afterwards."""
 
-    def on_batch_end(self, run: Any) -> bool | None:
+    def on_batch_end(self, run: RunLike) -> bool | None:
         """Hear that a batch has been trained on; True ends training."""
 
-    def on_epoch_end(self, run: Any) -> bool | None:
+    def on_epoch_end(self, run: RunLike) -> bool | None:
         """Hear that an epoch is over and evaluated; True ends training."""
 
     def has_ended(self) -> bool:
         """Say, of a run that goes on, whether this had ended it already; then nothing more is trained."""
         return False
 
-    def on_fit_end(self, run: Any) -> None:
+    def on_fit_end(self, run: RunLike) -> None:
         """Hear that training is over, but for errors."""
 
 
-def as_list(callbacks: Any) -> list[Callable[..., Any]]:
+def as_list(callbacks: CallbackLike) -> list[Callable[..., Any]]:
     """Return callbacks as a list: none, one, or several."""
     if callbacks is None:
         return []

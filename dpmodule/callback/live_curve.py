@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..base import MissingPackageError
 from .base import Callback
+
+if TYPE_CHECKING:
+    from .base import RunLike
 
 __all__ = ["LiveCurve"]
 
@@ -24,7 +27,7 @@ class LiveCurve(Callback):
         self._metrics = metrics
         self._shown: Any = None
 
-    def on_fit_begin(self, run: Any) -> None:
+    def on_fit_begin(self, run: RunLike) -> None:
         """Begin another picture; look whether the metrics will be measured.
 
         Raises:
@@ -34,7 +37,7 @@ class LiveCurve(Callback):
         for name in self._metrics:
             run.check_measured(name)
 
-    def on_epoch_end(self, run: Any) -> None:
+    def on_epoch_end(self, run: RunLike) -> None:
         """Draw the curves."""
         display = _notebook_display()
         if display is None:

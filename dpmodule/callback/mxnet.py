@@ -8,11 +8,15 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, Protocol
 
 from ..base import ArgumentError
 from .base import BatchEndParam
+
+if TYPE_CHECKING:
+    from ..ndarray import NDArray
+    from ..symbol import Symbol
 
 __all__ = [
     "LogValidationMetricsCallback",
@@ -28,12 +32,20 @@ EpochCallback = Callable[..., None]
 BatchCallback = Callable[[BatchEndParam], None]
 
 
+class Savable(Protocol):
+    """A module that writes checkpoints."""
+
+    @property
+    def save_checkpoint(self) -> Callable[..., Any]:
+        """Called with a prefix, the number of an epoch, and whether to write the optimizer's states."""
+
+
 def _is_due(epoch: int, period: int) -> bool:
     return (epoch + 1) % period == 0
 
 
 def module_checkpoint(
-    mod: Any,
+    mod: Savable,
     prefix: str,
     period: int = 1,
     save_optimizer_states: bool = False,
@@ -63,7 +75,7 @@ def module_checkpoint(
     period = max(1, int(period))
     more = {} if format == "params" else {"format": format}
 
-    def save(epoch: int, sym: Any = None, arg: Any = None, aux: Any = None) -> None:
+    def save(epoch: int, sym: object = None, arg: object = None, aux: object = None) -> None:
         if _is_due(epoch, period):
             mod.save_checkpoint(prefix, epoch + 1, save_optimizer_states, **more)
 
@@ -98,7 +110,7 @@ def do_checkpoint(
     """
     period = max(1, int(period))
 
-    def save(epoch: int, sym: Any, arg: Any, aux: Any) -> None:
+    def save(epoch: int, sym: Symbol | None, arg: Mapping[str, NDArray], aux: Mapping[str, NDArray]) -> None:
         if _is_due(epoch, period):
             from ..checkpoint import save_checkpoint
 
@@ -303,7 +315,7 @@ class TqdmBar:
         if last:
             self.close()
 
-    def close(self, *_: Any) -> None:
+    def close(self, *_: object) -> None:
         """Close the bar, if one is open; takes and ignores what epoch callbacks are given."""
         if self._bar is not None:
             self._bar.close()

@@ -30,12 +30,12 @@ from .step_clock import StepClock, repeatable
 from .training_data import bindable, labelled_iter
 
 if TYPE_CHECKING:
+    from ..callback.base import CallbackLike
     from ..io import DataIter
     from ..metric import EvalMetric
     from .protocol import ModuleLike
     from .types import (
         BatchLike,
-        CallbackLike,
         CheckpointLike,
         DataLike,
         EvalDataLike,

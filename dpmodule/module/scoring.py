@@ -21,8 +21,9 @@ from .protocol import Trainable
 from .training_data import as_iter, labelled_iter
 
 if TYPE_CHECKING:
+    from ..callback.base import CallbackLike
     from ..metric import EvalMetric
-    from .types import ArrayLike, BatchLike, CallbackLike, DataLike, MetricLike, RowIdFunction
+    from .types import ArrayLike, BatchLike, DataLike, MetricLike, RowIdFunction
 
 __all__ = [
     "batches_of",

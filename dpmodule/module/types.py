@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     import torch
 
     from ..autobatch.collection import ParameterCollection
-    from ..callback import Callback
     from ..callback.checkpoint import Checkpoint
     from ..context import Context
     from ..initializer import InitDesc, Initializer
@@ -32,7 +31,6 @@ __all__ = [
     "Batch",
     "BatchLike",
     "BucketKey",
-    "CallbackLike",
     "CheckpointLike",
     "CollectionLike",
     "CompileLike",
@@ -196,9 +194,6 @@ KVStoreLike: TypeAlias = "KVStoreBase | str | None"
 
 MetricLike: TypeAlias = "EvalMetric | str | Callable[..., Any] | OutsideLike | Sequence[Any]"
 """A metric: an `EvalMetric`, its name, a function of label and prediction, one of TorchMetrics, or a list of these."""
-
-CallbackLike: TypeAlias = "Callback | Callable[..., Any] | Sequence[Callback | Callable[..., Any]] | None"
-"""What is told how training goes: one, several, or none."""
 
 CheckpointLike: TypeAlias = "Checkpoint | str | os.PathLike[str] | None"
 """What saves a run: a `callback.Checkpoint`, or the prefix of its files; None = nothing."""
