@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from .. import checkpoint as files
@@ -11,8 +11,6 @@ from .base import Callback
 from .keep_rules import KeepRules
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from ..ndarray import NDArray
     from ..symbol import Symbol
     from .base import RunLike

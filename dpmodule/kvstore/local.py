@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -18,6 +18,9 @@ from .base import KVStoreBase
 from .compress import Compression
 from .keys import Key, KeysError, grouped, paired
 from .reduce import total
+
+if TYPE_CHECKING:
+    from .keys import ArraysLike, KeysLike
 
 __all__ = ["KVStore"]
 
@@ -80,7 +83,7 @@ class KVStore(KVStoreBase):
 
     # values
 
-    def init(self, key: Any, value: Any) -> None:
+    def init(self, key: KeysLike, value: ArraysLike) -> None:
         """Store a copy of a value under a new key.
 
         Args:
@@ -139,7 +142,7 @@ class KVStore(KVStoreBase):
             return where
         return stored.context
 
-    def replace(self, key: Any, value: Any) -> None:
+    def replace(self, key: KeysLike, value: ArraysLike) -> None:
         """Store other values under known keys, past the optimizer.
 
         Args:
@@ -153,7 +156,7 @@ class KVStore(KVStoreBase):
             self._get(one)
             self._replace(one, arrays[0])
 
-    def push(self, key: Any, value: Any, priority: int = 0) -> None:
+    def push(self, key: KeysLike, value: ArraysLike, priority: int = 0) -> None:
         """Sum values over devices; hand the sum to the optimizer or updater, or store it in place of the old value.
 
         Args:
@@ -189,7 +192,9 @@ class KVStore(KVStoreBase):
         else:
             self._stored[key] = value.astype(kept.dtype).as_in_context(kept.context)
 
-    def pull(self, key: Any, out: Any = None, priority: int = 0, ignore_sparse: bool = True) -> None:
+    def pull(
+        self, key: KeysLike, out: ArraysLike | None = None, priority: int = 0, ignore_sparse: bool = True
+    ) -> None:
         """Copy stored values to all devices of `out`.
 
         Args:
@@ -223,7 +228,13 @@ class KVStore(KVStoreBase):
             with torch.no_grad():
                 private.foreach_copy(targets, sources)
 
-    def row_sparse_pull(self, key: Any, out: Any = None, priority: int = 0, row_ids: Any = None) -> None:
+    def row_sparse_pull(
+        self,
+        key: KeysLike,
+        out: ArraysLike | None = None,
+        priority: int = 0,
+        row_ids: ArraysLike | None = None,
+    ) -> None:
         """Copy some rows of stored row-sparse values to row-sparse arrays, which then store just these.
 
         Dense arrays, as which `Module` keeps row-sparse parameters on the devices, get these rows and keep the others.
@@ -270,12 +281,14 @@ class KVStore(KVStoreBase):
                 else:
                     array[:] = kept
 
-    def pushpull(self, key: Any, value: Any, out: Any = None, priority: int = 0) -> None:
+    def pushpull(
+        self, key: KeysLike, value: ArraysLike, out: ArraysLike | None = None, priority: int = 0
+    ) -> None:
         """Push, then pull into `out` (into `value` without one), also into row-sparse arrays."""
         self.push(key, value, priority)
         self.pull(key, value if out is None else out, priority, ignore_sparse=False)
 
-    def broadcast(self, key: Any, value: Any, out: Any, priority: int = 0) -> None:
+    def broadcast(self, key: KeysLike, value: ArraysLike, out: ArraysLike, priority: int = 0) -> None:
         """Store `value` under a new key and copy it to `out`."""
         self.init(key, value)
         self.pull(key, out, priority)
@@ -290,7 +303,7 @@ class KVStore(KVStoreBase):
         """Call ``updater(key, pushed, stored)`` on every push (MXNet's name of this hook)."""
         self._updater = updater
 
-    def set_gradient_compression(self, compression_params: Any) -> None:
+    def set_gradient_compression(self, compression_params: Mapping[str, Any]) -> None:
         """Compress gradients between the devices and the place where they are added up.
 
         Args:

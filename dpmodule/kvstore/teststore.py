@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 from ..ndarray import NDArray
 from .base import KVStoreBase
 
+if TYPE_CHECKING:
+    from .keys import ArraysLike, KeysLike
+
 __all__ = ["TestStore"]
 
 
-def _listed(arrays: Any) -> list[NDArray]:
+def _listed(arrays: ArraysLike) -> list[NDArray]:
     return list(arrays) if isinstance(arrays, (list, tuple)) else [arrays]
 
 
@@ -23,12 +26,14 @@ class TestStore(KVStoreBase):
 
     __test__ = False  # not a test class, whatever pytest makes of the name
 
-    def broadcast(self, key: Any, value: Any, out: Any, priority: int = 0) -> None:
+    def broadcast(self, key: KeysLike, value: ArraysLike, out: ArraysLike, priority: int = 0) -> None:
         """Copy `value` to `out`."""
         for array in _listed(out):
             array[:] = value
 
-    def pushpull(self, key: Any, value: Any, out: Any = None, priority: int = 0) -> None:
+    def pushpull(
+        self, key: KeysLike, value: ArraysLike, out: ArraysLike | None = None, priority: int = 0
+    ) -> None:
         """Sum `value` over devices and copy the result to `out` (to `value` without one)."""
         first, *rest = _listed(value)
         summed = first.copy()

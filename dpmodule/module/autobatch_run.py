@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -20,8 +20,6 @@ from ..io import DataDesc
 from ..ndarray import NDArray
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from .types import ArrayLike
 
 __all__ = [

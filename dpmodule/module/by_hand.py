@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any
 
@@ -20,8 +20,6 @@ from ..ndarray import NDArray, concatenate
 from ..ndarray import op as array_ops
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from ..symbol import Symbol
     from .types import BatchLike, KVStoreLike
 
