@@ -59,7 +59,7 @@ class RunLike(Protocol):
     def check_measured(self, name: str) -> None:
         """Refuse the name of a metric that no epoch will measure."""
 
-    def state_dict(self) -> dict[str, Any]:
+    def state_dict(self, over: bool = False) -> dict[str, Any]:
         """Return what the run needs to go on."""
 
     def stop(self, why: str) -> None:
@@ -102,4 +102,5 @@ def as_list(callbacks: CallbackLike) -> list[Callable[..., Any]]:
     """Return callbacks as a list: none, one, or several."""
     if callbacks is None:
         return []
-    return list(callbacks) if isinstance(callbacks, (list, tuple)) else [callbacks]
+    found: list[Any] = list(callbacks) if isinstance(callbacks, (list, tuple)) else [callbacks]
+    return found

@@ -135,7 +135,7 @@ class Compression:
         return known
 
 
-def _positive(given: object) -> float:
+def _positive(given: Any) -> float:
     try:
         number = float(given)
     except (TypeError, ValueError):

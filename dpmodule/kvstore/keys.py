@@ -58,8 +58,8 @@ def paired(key: KeysLike, value: ArraysLike) -> list[tuple[Key, list[NDArray]]]:
     return pairs
 
 
-def _arrays(key: KeyLike, value: ArraysLike) -> list[NDArray]:
-    arrays = list(value) if isinstance(value, (list, tuple)) else [value]
+def _arrays(key: object, value: ArraysLike) -> list[NDArray]:
+    arrays: list[Any] = list(value) if isinstance(value, (list, tuple)) else [value]
     for array in arrays:
         if not isinstance(array, NDArray):
             raise ArgumentError(

@@ -255,9 +255,9 @@ class KVStore(KVStoreBase):
         targets = paired(key, out)
         if single:
             ids = row_ids if isinstance(row_ids, NDArray) else row_ids[0]
-            numbers = [[ids] * len(arrays) for _, arrays in targets]
+            numbers: list[list[Any]] = [[ids] * len(arrays) for _, arrays in targets]
         else:
-            numbers = [given for _, given in paired(key, row_ids)]
+            numbers = [list(given) for _, given in paired(key, row_ids)]
         for (one, arrays), rows in zip(targets, numbers, strict=True):
             stored = self._get(one)
             if len(arrays) != len(rows):

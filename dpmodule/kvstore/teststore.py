@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ..ndarray import NDArray
 from .base import KVStoreBase
@@ -14,7 +14,8 @@ __all__ = ["TestStore"]
 
 
 def _listed(arrays: ArraysLike) -> list[NDArray]:
-    return list(arrays) if isinstance(arrays, (list, tuple)) else [arrays]
+    found: list[Any] = list(arrays) if isinstance(arrays, (list, tuple)) else [arrays]
+    return found
 
 
 @KVStoreBase.register

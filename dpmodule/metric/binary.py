@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 
 from ..base import ArgumentError, ShapeError
-from .base import EvalMetric, pairs, register
+from .base import Arrays, EvalMetric, pairs, register
 from .tally import Total
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
 
 __all__ = ["AUC", "LogLoss"]
 
@@ -79,7 +83,7 @@ class AUC(EvalMetric):
         )
         self._tally = Total()
 
-    def update(self, labels: Any, preds: Any) -> None:
+    def update(self, labels: Arrays, preds: Arrays) -> None:
         """Add a batch.
 
         Raises:
@@ -122,7 +126,7 @@ class AUC(EvalMetric):
         """Return the area, which is not a mean."""
         return total
 
-    def merge(self, other: Any) -> None:
+    def merge(self, other: Self) -> None:
         """Add what another AUC has seen; see `EvalMetric.merge`."""
         super().merge(other)
         self._add(other._local, other._global)
@@ -184,7 +188,7 @@ class LogLoss(EvalMetric):
         super().__init__(name, output_names, label_names, eps=eps, has_global_stats=True)
         self.eps = eps
 
-    def update(self, labels: Any, preds: Any) -> None:
+    def update(self, labels: Arrays, preds: Arrays) -> None:
         """Add a batch.
 
         Raises:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 import torch
 
 from ..base import ArgumentError, BoundsError, ShapeError
-from .base import EvalMetric, alias, aligned, pairs
+from .base import Arrays, EvalMetric, alias, aligned, pairs
 
 __all__ = ["Accuracy", "CrossEntropy", "NegativeLogLikelihood", "TopKAccuracy"]
 
@@ -64,7 +63,7 @@ class Accuracy(EvalMetric):
         super().__init__(name, output_names, label_names, axis=axis, has_global_stats=True)
         self.axis = axis
 
-    def update(self, labels: Any, preds: Any) -> None:
+    def update(self, labels: Arrays, preds: Arrays) -> None:
         """Add a batch.
 
         Raises:
@@ -115,7 +114,7 @@ class TopKAccuracy(EvalMetric):
         self.top_k = top_k
         self.name += f"_{top_k}"
 
-    def update(self, labels: Any, preds: Any) -> None:
+    def update(self, labels: Arrays, preds: Arrays) -> None:
         """Add a batch.
 
         Raises:
@@ -144,7 +143,7 @@ class _LossOfLabels(EvalMetric):
         super().__init__(name, output_names, label_names, eps=eps, has_global_stats=True)
         self.eps = eps
 
-    def update(self, labels: Any, preds: Any) -> None:
+    def update(self, labels: Arrays, preds: Arrays) -> None:
         """Add a batch.
 
         Raises:

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import torch
 
 from ..base import ArgumentError, ShapeError
-from .base import EvalMetric, aligned, pairs, register
+from .base import Arrays, EvalMetric, aligned, pairs, register
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
 
 __all__ = ["F1", "MCC", "PCC", "check_average", "f1_score", "matthews"]
 
@@ -58,7 +62,7 @@ class _Binary(EvalMetric):
         """Return the score of (hits, false alarms, misses, rejections)."""
         raise NotImplementedError
 
-    def update(self, labels: Any, preds: Any) -> None:
+    def update(self, labels: Arrays, preds: Arrays) -> None:
         """Add a batch; several pairs of arrays count as one batch.
 
         Shape:
@@ -113,7 +117,7 @@ class _Binary(EvalMetric):
             self.score(self._global) * self._global_num,
         )
 
-    def merge(self, other: Any) -> None:
+    def merge(self, other: Self) -> None:
         """Add what another metric of this class has seen; see `EvalMetric.merge`."""
         super().merge(other)
         if self.average == "micro":
@@ -207,7 +211,7 @@ class PCC(EvalMetric):
     ) -> None:
         super().__init__(name, output_names, label_names, has_global_stats=has_global_stats)
 
-    def update(self, labels: Any, preds: Any) -> None:
+    def update(self, labels: Arrays, preds: Arrays) -> None:
         """Add a batch.
 
         Shape:
@@ -236,7 +240,7 @@ class PCC(EvalMetric):
         self._sum = _correlation(self._local) * self._num
         self._global_sum = _correlation(self._global) * self._global_num
 
-    def merge(self, other: Any) -> None:
+    def merge(self, other: Self) -> None:
         """Add what another PCC has seen; see `EvalMetric.merge`."""
         super().merge(other)
         self._add(other._local, other._global)

@@ -9,7 +9,7 @@ import numpy
 import torch
 
 from ..base import StateError
-from .base import EvalMetric, check_label_shapes, register, tensor_of
+from .base import Arrays, EvalMetric, check_label_shapes, register, tensor_of
 
 __all__ = ["Caffe", "CustomMetric", "Loss", "Torch", "np"]
 
@@ -30,7 +30,7 @@ class Loss(EvalMetric):
     def __init__(self, name: str = "loss", output_names: Names = None, label_names: Names = None) -> None:
         super().__init__(name, output_names, label_names, has_global_stats=True)
 
-    def update(self, labels: Any, preds: Any) -> None:
+    def update(self, labels: Arrays, preds: Arrays) -> None:
         """Add a batch; labels are not looked at."""
         for pred in preds if isinstance(preds, (list, tuple)) else [preds]:
             losses = tensor_of(pred)
@@ -102,7 +102,7 @@ class CustomMetric(EvalMetric):
         self._feval = feval
         self._allow_extra_outputs = allow_extra_outputs
 
-    def update(self, labels: Any, preds: Any) -> None:
+    def update(self, labels: Arrays, preds: Arrays) -> None:
         """Add a batch.
 
         Raises:
@@ -133,7 +133,7 @@ class _NoConfig(StateError, NotImplementedError):
     """A metric that cannot be described; also what MXNet raises there."""
 
 
-def _host(value: Any) -> numpy.ndarray[Any, Any]:
+def _host(value: Arrays) -> numpy.ndarray[Any, Any]:
     found: numpy.ndarray[Any, Any] = tensor_of(value).cpu().numpy()
     return found
 

@@ -46,7 +46,6 @@ if TYPE_CHECKING:
     from ..metric import EvalMetric
     from ..symbol import Symbol
     from .types import (
-        ArrayLike,
         BatchLike,
         CollectionLike,
         CompressionLike,
@@ -525,7 +524,7 @@ class AutobatchModule(BaseModule):
 
     def predict(
         self,
-        eval_data: DataLike | ArrayLike,
+        eval_data: DataLike | NDArray | np.ndarray[Any, Any] | torch.Tensor,
         num_batch: int | None = None,
         merge_batches: bool = True,
         reset: bool = True,

@@ -541,7 +541,7 @@ class BaseModule:
             sparse_row_id_fn: ``(batch) -> {parameter: row numbers}``, which rows of row-sparse parameters it needs.
         """
 
-    def start_epoch(self, epoch: int, train_data: DataIter) -> None:
+    def start_epoch(self, epoch: int, train_data: DataIter | None) -> None:
         """Get ready for an epoch of `fit`.
 
         Args:

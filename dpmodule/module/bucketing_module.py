@@ -508,7 +508,7 @@ class BucketingModule(BaseModule):
         """Return what the current bucket runs, and what it costs; see `Module.explain`."""
         return self._curr_module.explain(is_train, times, measure_memory)
 
-    def start_epoch(self, epoch: int, train_data: DataIter) -> None:
+    def start_epoch(self, epoch: int, train_data: DataIter | None) -> None:
         """Get ready for an epoch of `fit`, within which freed memory is kept."""
         self._default.start_epoch(epoch, train_data)
         self._in_epoch = True

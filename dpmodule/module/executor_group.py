@@ -181,7 +181,7 @@ class DataParallelExecutorGroup:
             )
         return given
 
-    def _grad_requirements(self, grad_req: GradReqLike) -> dict[str, str]:
+    def _grad_requirements(self, grad_req: Any) -> dict[str, str]:
         """Return the requirement of every argument: parameters as asked, data only with `inputs_need_grad`."""
         if not self.for_training:
             return dict.fromkeys(self.arg_names, "null")
@@ -508,7 +508,7 @@ class DataParallelExecutorGroup:
             if source is not target:
                 target.raw.copy_(source.raw)
 
-    def _pairs_of_states(self, states: StatesLike) -> list[tuple[NDArray, NDArray]]:
+    def _pairs_of_states(self, states: Any) -> list[tuple[NDArray, NDArray]]:
         """Return each given state with the array it goes to.
 
         Raises:

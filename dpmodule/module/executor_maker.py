@@ -19,7 +19,6 @@ from ..params import ParamStore
 if TYPE_CHECKING:
     from ..graph import Node
     from ..symbol import Symbol
-    from .types import LoggerLike
 
 __all__ = ["ExecutorMaker"]
 
@@ -59,7 +58,7 @@ class ExecutorMaker:
         self._declared = False
         self.stypes = declared_storage(symbol.graph)
 
-    def make(self, i: int, inputs: Sequence[DataDesc], logger: LoggerLike) -> Executor:
+    def make(self, i: int, inputs: Sequence[DataDesc], logger: Any) -> Executor:
         """Make the executor of one context.
 
         Args:
@@ -140,7 +139,7 @@ class ExecutorMaker:
         return array, self._store.grad(node.name, i)
 
     def _input(
-        self, i: int, node: Node, shapes: Mapping[Any, Any], types: Mapping[Any, Any], logger: LoggerLike
+        self, i: int, node: Node, shapes: Mapping[Any, Any], types: Mapping[Any, Any], logger: Any
     ) -> tuple[NDArray, NDArray | None]:
         """Return an array for an input, label or state on one context, and one for its gradient if it has one."""
         name, pool, where = node.name, self._pools[i], self._placements[i].get(node, self._contexts[i])

@@ -259,8 +259,9 @@ class Feed:
         data: Any
         label: Any
         if is_batch_list(batch):
-            data, label, cut = [b.data for b in batch], [b.label for b in batch], True
-            has_label = bool(batch) and bool(batch[0].label)
+            parts: Any = batch
+            data, label, cut = [b.data for b in parts], [b.label for b in parts], True
+            has_label = bool(parts) and bool(parts[0].label)
         else:
             data, label, cut = batch.data, getattr(batch, "label", None), self.per_context
             has_label = label is not None and len(label) > 0

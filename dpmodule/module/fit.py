@@ -31,9 +31,9 @@ from .training_data import bindable, labelled_iter
 
 if TYPE_CHECKING:
     from ..callback.base import CallbackLike
-    from ..io import DataIter
+    from ..io import DataBatch, DataIter
     from ..metric import EvalMetric
-    from .protocol import ModuleLike
+    from ..metric.composite import MetricLike
     from .types import (
         BatchLike,
         CheckpointLike,
@@ -42,7 +42,6 @@ if TYPE_CHECKING:
         InitializerLike,
         KVStoreLike,
         Labels,
-        MetricLike,
         MonitorLike,
         OptimizerLike,
         OptimizerParams,
@@ -89,7 +88,7 @@ class FitOptions:
     max_batches: int | None
     max_time_s: float | None
     dry_run: bool
-    checkpoint: CheckpointLike
+    checkpoint: Any
     resume: str | None
     shard: bool
     profile: bool
@@ -188,7 +187,7 @@ def _prepare_module(module: Trainable, options: FitOptions, data: DataIter) -> N
     _install_optimizer(module, options, False)
 
 
-def _install_optimizer(module: ModuleLike, options: FitOptions, anew: bool) -> None:
+def _install_optimizer(module: Any, options: FitOptions, anew: bool) -> None:
     if anew and not isinstance(options.kvstore, str) and hasattr(options.kvstore, "replace"):
         # it has these keys, and goes on with them
         for each in module.all_updates():
@@ -422,7 +421,7 @@ class TrainingRun:
         self.metric = metrics.create(options.eval_metric)
         self._validation = self.metric if options.validation_metric is None else options.validation_metric
         # one metric cannot be kept for an epoch and begun anew within it
-        self._metric_within_epoch = deepcopy(self._validation) if options.eval_every_n_batches else None
+        self._metric_within_epoch: Any = deepcopy(self._validation) if options.eval_every_n_batches else None
         self._callbacks: list[Any] = _callbacks(options)
         self._batch_callbacks = _plain_functions(options.batch_end_callback)
         self._epoch_callbacks = _plain_functions(options.epoch_end_callback)
@@ -877,7 +876,7 @@ class _Steps:
         updates: how often the parameters have been updated.
     """
 
-    def __init__(self, module: ModuleLike, options: FitOptions, lockstep: Lockstep, clock: StepClock) -> None:
+    def __init__(self, module: Any, options: FitOptions, lockstep: Lockstep, clock: StepClock) -> None:
         self._lockstep = lockstep
         self._module = module
         self._clock = clock
@@ -892,7 +891,7 @@ class _Steps:
         self._sums: dict[str, tuple[float, int]] = {}
         self.updates = 0
 
-    def train(self, batch: BatchLike, run: TrainingRun) -> None:
+    def train(self, batch: Any, run: TrainingRun) -> None:
         """Train on a batch, and show the metric what came out.
 
         Raises:
@@ -927,7 +926,7 @@ class _Steps:
                 self._update()
         update_metric(module, run.metric, batch, options.count_padding)
 
-    def _train_together(self, batch: BatchLike, run: TrainingRun) -> bool:
+    def _train_together(self, batch: Any, run: TrainingRun) -> bool:
         """Do with the gradients of a batch what all processes do; return whether it counts."""
         module, lockstep, options = self._module, self._lockstep, self._options
         if not lockstep.adds_up and module.overflowed():  # of no concern to the others
@@ -1052,7 +1051,7 @@ class _Steps:
         if self._lockstep.several:
             self._lockstep.hush()
 
-    def _run_training_step(self, batch: BatchLike, step: Callable[[Any, Any], Any], run: TrainingRun) -> None:
+    def _run_training_step(self, batch: Any, step: Callable[[Any, Any], Any], run: TrainingRun) -> None:
         found = step(self._module, batch)
         self.updates += 1
         if found is None:
@@ -1083,7 +1082,9 @@ def pad_of(batch: BatchLike) -> int:
     return int((getattr(batch, "pad", None) or 0) if padding is None else padding)
 
 
-def update_metric(module: Trainable, eval_metric: EvalMetric, batch: BatchLike, count_padding: bool) -> None:
+def update_metric(
+    module: Trainable, eval_metric: EvalMetric, batch: DataBatch | list[DataBatch], count_padding: bool
+) -> None:
     """Show a metric the outputs for a batch, or for its parts on several devices."""
     if isinstance(batch, list):
         module.update_metric(eval_metric, [b.label for b in batch], pre_sliced=True)
@@ -1093,7 +1094,7 @@ def update_metric(module: Trainable, eval_metric: EvalMetric, batch: BatchLike, 
         show_metric(module, eval_metric, batch.label, pad)
 
 
-def show_metric(module: Trainable, eval_metric: EvalMetric, labels: Labels, pad: int) -> None:
+def show_metric(module: Trainable, eval_metric: EvalMetric, labels: Labels | None, pad: int) -> None:
     """Show a metric a module's outputs; modules written for MXNet do not know `pad` and count padding.
 
     Args:

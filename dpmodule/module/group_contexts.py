@@ -27,8 +27,7 @@ def contexts_of(context: ContextsLike) -> list[Context]:
     """
     if context is None:
         return [cpu()]
-    is_one = isinstance(context, str) or not isinstance(context, Iterable)
-    found: list[Any] = [context] if is_one else list(context)
+    found: list[Any] = list(context) if isinstance(context, Iterable) else [context]
     if not found or not all(isinstance(each, (Context, torch.device)) for each in found):
         raise ArgumentError(
             f"context is {context!r}, expected a Context or a list such as [mx.cpu(0), mx.cpu(1)]"
@@ -59,7 +58,9 @@ def per_context(group2ctxs: GroupContextsLike, count: int) -> list[dict[str, Con
     if not group2ctxs:
         return [{}] * count
     if isinstance(group2ctxs, Mapping):
-        lists = {k: list(v) if isinstance(v, (list, tuple)) else [v] for k, v in group2ctxs.items()}
+        lists: dict[str, list[Any]] = {
+            k: list(v) if isinstance(v, (list, tuple)) else [v] for k, v in group2ctxs.items()
+        }
         lists = {k: v * count if len(v) == 1 else v for k, v in lists.items()}
         wrong = [k for k, v in lists.items() if len(v) != count]
         if wrong:

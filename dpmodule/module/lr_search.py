@@ -22,7 +22,8 @@ from .training_data import bindable, labelled_iter
 if TYPE_CHECKING:
     from ..io import DataIter
     from ..metric import EvalMetric
-    from .types import DataLike, InitializerLike, MetricLike, OptimizerLike, OptimizerParams
+    from ..metric.composite import MetricLike
+    from .types import DataLike, InitializerLike, OptimizerLike, OptimizerParams
 
 __all__ = ["RateSearch", "find_rate"]
 

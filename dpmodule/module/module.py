@@ -45,9 +45,9 @@ if TYPE_CHECKING:
 
     from ..executor.explanation import Explanation
     from ..metric import EvalMetric
+    from ..metric.composite import MetricLike
     from .types import (
         AmpLike,
-        Batch,
         BatchLike,
         CompileLike,
         CompressionLike,
@@ -57,7 +57,6 @@ if TYPE_CHECKING:
         InitializerLike,
         Labels,
         LoggerLike,
-        MetricLike,
         MonitorLike,
         OptimizerLike,
         OptimizerParams,
@@ -1026,7 +1025,7 @@ class Module(BaseModule):
             self._rebind_for(data_batch)
         self.group.forward(data_batch, False, borrow=True)
 
-    def _rebind_for(self, batch: Batch) -> None:
+    def _rebind_for(self, batch: Any) -> None:
         """Bind again for the shapes of a batch."""
         group = self.group
         labels = (getattr(batch, "label", None) or ()) if group.label_names else ()

@@ -1,4 +1,4 @@
-"""`Trainable`: what loops over batches want of a module; `ModuleLike`: what else saving and several processes do."""
+"""`Trainable`: what loops over batches want of a module; `Resumable`: what saving a run does."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
         ShapesLike,
     )
 
-__all__ = ["ModuleLike", "Trainable"]
+__all__ = ["Resumable", "Trainable"]
 
 
 class Trainable(Protocol):
@@ -136,7 +136,7 @@ class Trainable(Protocol):
 
     # an epoch
 
-    def start_epoch(self, epoch: int, train_data: DataIter) -> None:
+    def start_epoch(self, epoch: int, train_data: DataIter | None) -> None:
         """Get ready for an epoch."""
 
     def end_epoch(self) -> None:
@@ -150,8 +150,15 @@ class Trainable(Protocol):
         """What measures metrics on data; see `BaseModule.score`."""
 
 
-class ModuleLike(Trainable, Protocol):
-    """A `Trainable` whose optimizers and stores can be reached, as those of every module of this package can."""
+class Resumable(Protocol):
+    """A module as saving sees it: its parameters, stores and optimizers. `BaseModule` says what the methods do."""
+
+    @property
+    def symbol(self) -> Any:
+        """The symbol that is run, if it is made of one."""
+
+    def get_params(self) -> tuple[dict[str, NDArray], dict[str, NDArray]]:
+        """Return parameters and auxiliary states as CPU arrays."""
 
     def set_params(self, arg_params: Mapping[str, NDArray], aux_params: Mapping[str, NDArray]) -> None:
         """Set parameters and auxiliary states."""
@@ -164,15 +171,3 @@ class ModuleLike(Trainable, Protocol):
 
     def loss_scales(self) -> list[Any]:
         """Return the scales of losses that are trained on in float16."""
-
-    def announce_update(self) -> None:
-        """Say that `update` will follow the next `forward_backward`, with its gradients as they are."""
-
-    def keep_gradients(self) -> None:
-        """Keep the gradients of the last backward, which the next `update` adds to its own."""
-
-    def scale_gradients(self, factor: float) -> None:
-        """Multiply the gradients of the next `update` by a number."""
-
-    def clip_by_global_norm(self, max_norm: float) -> float:
-        """Shrink the gradients of the next `update` to a length, and return the length before."""

@@ -267,7 +267,8 @@ class PythonLossModule(PythonModule):
         Raises:
             ArgumentError: the batch has no label, which training needs.
         """
-        self._scores = data_batch.data[0]
+        batch: Any = data_batch  # a whole one
+        self._scores = batch.data[0]
         if self.for_training if is_train is None else is_train:
             label = getattr(data_batch, "label", None)
             if not label:

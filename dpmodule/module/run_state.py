@@ -22,7 +22,7 @@ from .updates import Updates
 if TYPE_CHECKING:
     from ..optimizer import Optimizer
     from ..params import ParamStore
-    from .protocol import ModuleLike
+    from .protocol import Resumable
     from .types import Params
 
 __all__ = [
@@ -40,7 +40,7 @@ __all__ = [
 
 
 def facts(
-    module: ModuleLike,
+    module: Resumable,
     data: object,
     workers: int = 1,
     how: Mapping[str, Any] | None = None,
@@ -229,7 +229,7 @@ def other_bits(state: Mapping[str, Any]) -> list[str]:
     return [f"with {what}: {then[what]}, here {now[what]}" for what in then if then[what] != now.get(what)]
 
 
-def module_state(module: ModuleLike) -> dict[str, Any]:
+def module_state(module: Resumable) -> dict[str, Any]:
     """Return what `load_module` puts back beyond parameters: what differs from context to context, gradients kept."""
     chain = module.all_updates()
     return {
@@ -245,7 +245,7 @@ def _compressions(chain: Sequence[Updates]) -> list[Any]:
     return [each for each in found if each is not None]
 
 
-def load_module(module: ModuleLike, state: Mapping[str, Any]) -> None:
+def load_module(module: Resumable, state: Mapping[str, Any]) -> None:
     """Put back what `module_state` returned."""
     chain = module.all_updates()
     for each, kept in zip(chain, state["kept"], strict=True):

@@ -22,7 +22,7 @@ from .run_state import differences, load_optimizer_bytes, optimizer_bytes
 if TYPE_CHECKING:
     from ..callback.base import RunLike
     from ..io import DataIter
-    from .protocol import ModuleLike
+    from .protocol import Resumable
     from .types import CheckpointLike
 
 __all__ = ["Saving"]
@@ -107,7 +107,7 @@ class Saving:
             nbatch: how many batches of the epoch have been read.
         """
         try:
-            iterator = {"state": self._data.state_dict()}
+            iterator: dict[str, Any] = {"state": self._data.state_dict()}
         except (NotImplementedError, AttributeError):
             iterator = {"skip": nbatch, "generators": self._before_reset}
         self._position = {"iterator": iterator, "generators": generators.state_dict()}
@@ -231,7 +231,7 @@ class Saving:
             raise ArgumentError(f"fit: the run under {prefix!r} was another one: {'; '.join(wrong)}")
         return own
 
-    def load_parameters(self, module: ModuleLike, install: Callable[[], None]) -> None:
+    def load_parameters(self, module: Resumable, install: Callable[[], None]) -> None:
         """Give a module the parameters, and its optimizer the states, that were saved with the state found.
 
         Args:

@@ -23,7 +23,8 @@ from .training_data import as_iter, labelled_iter
 if TYPE_CHECKING:
     from ..callback.base import CallbackLike
     from ..metric import EvalMetric
-    from .types import ArrayLike, BatchLike, DataLike, MetricLike, RowIdFunction
+    from ..metric.composite import MetricLike
+    from .types import BatchLike, DataLike, RowIdFunction
 
 __all__ = [
     "batches_of",
@@ -106,10 +107,10 @@ def batches_of(
     module: Trainable, data: DataLike, num_batch: int | None, reset: bool, sparse_row_id_fn: RowIdFunction
 ) -> Iterator[Any]:
     """Yield the batches of data, after `prepare`; see `predict` for the arguments."""
-    data = as_iter(module, data)
+    batches = as_iter(module, data)
     if reset:
-        data.reset()
-    for number, batch in enumerate(data):
+        batches.reset()
+    for number, batch in enumerate(batches):
         if number == num_batch:
             return
         module.prepare(batch, sparse_row_id_fn=sparse_row_id_fn)
@@ -154,7 +155,7 @@ def iter_predict(
 
 def predict(
     module: Trainable,
-    eval_data: DataLike | ArrayLike,
+    eval_data: DataLike | NDArray | np.ndarray[Any, Any] | torch.Tensor,
     num_batch: int | None = None,
     merge_batches: bool = True,
     reset: bool = True,
@@ -198,8 +199,8 @@ def predict(
         watch.tell()
         outputs = [out.copy() for out in module.get_outputs()]
         return outputs if always_output_list or len(outputs) > 1 else outputs[0]
-    eval_data = as_iter(module, eval_data)
-    found = iter_predict(module, eval_data, num_batch, reset, sparse_row_id_fn, on_nonfinite=on_nonfinite)
+    data = as_iter(module, eval_data)
+    found = iter_predict(module, data, num_batch, reset, sparse_row_id_fn, on_nonfinite=on_nonfinite)
     rows = [outputs for outputs, _, _ in found]
     if not rows or not merge_batches:
         return rows
@@ -209,6 +210,6 @@ def predict(
             f"predict: batches have {sorted(counts)} outputs (bucketing?); call with merge_batches=False"
         )
     merged = [concatenate([outputs[k] for outputs in rows]) for k in range(counts.pop())]
-    if getattr(eval_data, "num_parts", 1) > 1:
-        merged = Lockstep(module).join_rows(merged, eval_data.num_data)
+    if getattr(data, "num_parts", 1) > 1:
+        merged = Lockstep(module).join_rows(merged, data.num_data)
     return merged[0] if len(merged) == 1 and not always_output_list else merged

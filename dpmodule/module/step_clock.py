@@ -14,7 +14,7 @@ import torch.utils.deterministic
 from ..base import MXNetError
 
 if TYPE_CHECKING:
-    from .protocol import ModuleLike
+    from .protocol import Trainable
 
 __all__ = ["Part", "StepClock", "repeatable"]
 
@@ -60,7 +60,7 @@ class StepClock:
         update: the optimizer.
     """
 
-    def __init__(self, module: ModuleLike, active: bool) -> None:
+    def __init__(self, module: Trainable, active: bool) -> None:
         devices = _gpus(module) if active else []
         self._parts = {name: Part(devices) for name in ("data", "compute", "update") if active}
         self.data, self.compute, self.update = (

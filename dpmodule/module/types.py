@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from ..initializer import InitDesc, Initializer
     from ..io import DataDesc
     from ..kvstore import KVStoreBase
-    from ..metric import EvalMetric
     from ..ndarray import NDArray
     from ..optimizer import Optimizer
     from ..symbol.half import HalfRules
@@ -49,13 +48,11 @@ __all__ = [
     "KVStoreLike",
     "Labels",
     "LoggerLike",
-    "MetricLike",
     "MonitorLike",
     "Number",
     "OptimizerLike",
     "OptimizerParams",
     "OutGrads",
-    "OutsideLike",
     "Params",
     "PathLike",
     "RowIdFunction",
@@ -112,16 +109,6 @@ class HasCollection(Protocol):
     @property
     def collection(self) -> ParameterCollection:
         """The parameters."""
-
-
-class OutsideLike(Protocol):
-    """A metric of another library."""
-
-    def reset(self) -> Any:
-        """Forget what it has seen."""
-
-    def compute(self) -> Any:
-        """Return the value."""
 
 
 BatchLike: TypeAlias = "Batch | Sequence[Batch]"
@@ -191,9 +178,6 @@ OptimizerParams: TypeAlias = "Mapping[str, Any] | Sequence[tuple[str, Any]]"
 
 KVStoreLike: TypeAlias = "KVStoreBase | str | None"
 """What adds gradients up over devices: a store, its name, or None: every device is by itself."""
-
-MetricLike: TypeAlias = "EvalMetric | str | Callable[..., Any] | OutsideLike | Sequence[Any]"
-"""A metric: an `EvalMetric`, its name, a function of label and prediction, one of TorchMetrics, or a list of these."""
 
 CheckpointLike: TypeAlias = "Checkpoint | str | os.PathLike[str] | None"
 """What saves a run: a `callback.Checkpoint`, or the prefix of its files; None = nothing."""

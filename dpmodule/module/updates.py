@@ -155,7 +155,7 @@ def make_optimizer(
     return optimizer
 
 
-def _num_summed(store: object) -> int:
+def _num_summed(store: Any) -> int:
     """Return how many processes add up their gradients in a store."""
     return store.num_workers if getattr(store, "adds_up", False) else 1
 
