@@ -269,7 +269,7 @@ def _check_iterable(data: Any) -> None:
         raise ArgumentError(f"data is a tuple of {len(data)} arrays, expected an iterable of batches; {hint}")
 
 
-def _is_group(value: Any) -> bool:
+def _is_group(value: object) -> bool:
     """Say whether `value` is several arrays rather than one, or a list of plain numbers."""
     return isinstance(value, (tuple, list)) and any(is_array(part) for part in value)
 

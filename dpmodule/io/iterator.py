@@ -362,7 +362,7 @@ class ResizeIter(CurrentBatch):
         return batch
 
 
-def _kind(value: Any) -> str:
+def _kind(value: object) -> str:
     """Name the type of a value, with its shape if it has one."""
     shape = getattr(value, "shape", None)
     return type(value).__name__ + ("" if shape is None else f" of shape {tuple(shape)}")

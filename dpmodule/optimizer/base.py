@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import inspect
 import warnings
-from collections.abc import Iterable, Mapping, MutableMapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, MutableMapping, Sequence
 from fnmatch import fnmatchcase
-from typing import Any, ClassVar, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 import torch
 
@@ -14,13 +14,13 @@ from ..base import ArgumentError, SignatureError, StateError, did_you_mean
 from ..lr_scheduler import LRScheduler
 from ..ndarray import NDArray
 from ..registry import Registry
-from .counts import CommonCounts
+from .counts import CommonCounts, Key
 from .group import HALF
 
-__all__ = ["Optimizer", "create", "is_half", "register", "registry"]
+if TYPE_CHECKING:
+    from ..symbol import Symbol
 
-Key = Any
-"""What tells parameters apart: a position (Module), or a name (kvstore)."""
+__all__ = ["Optimizer", "create", "is_half", "register", "registry"]
 
 
 class _SchedulerInCharge(StateError, UserWarning):
@@ -72,7 +72,7 @@ class Optimizer:
         clip_gradient: float | None = None,
         learning_rate: float | None = None,
         lr_scheduler: LRScheduler | None = None,
-        sym: Any = None,
+        sym: Symbol | None = None,
         begin_num_update: int = 0,
         multi_precision: bool = False,
         param_dict: Mapping[Key, Any] | None = None,
@@ -109,7 +109,7 @@ class Optimizer:
         return register(klass)
 
     @staticmethod
-    def create_optimizer(name: Any, **kwargs: Any) -> Optimizer:
+    def create_optimizer(name: str | Optimizer | Callable[..., Any], **kwargs: Any) -> Optimizer:
         """Make an optimizer by name; see `create`."""
         return create(name, **kwargs)
 
@@ -124,7 +124,7 @@ class Optimizer:
         """
         return None
 
-    def update(self, index: Any, weight: Any, grad: Any, state: Any) -> None:
+    def update(self, index: Key, weight: NDArray, grad: NDArray, state: Any) -> None:
         """Update a parameter in place.
 
         Args:
@@ -148,7 +148,7 @@ class Optimizer:
             )
         return self.create_state(index, weight)
 
-    def update_multi_precision(self, index: Any, weight: Any, grad: Any, state: Any) -> None:
+    def update_multi_precision(self, index: Key, weight: NDArray, grad: NDArray, state: Any) -> None:
         """Update a parameter in place, through its float32 copy where `create_state_multi_precision` made one."""
         if not (self.multi_precision and is_half(weight)):
             self.update(index, weight, grad, state)
@@ -179,7 +179,7 @@ class Optimizer:
             )
         self.lr = lr
 
-    def set_lr_scale(self, args_lrscale: Any) -> None:
+    def set_lr_scale(self, args_lrscale: object) -> None:
         """Refuse: MXNet dropped this in favour of `set_lr_mult`."""
         raise DeprecationWarning("set_lr_scale is gone; use set_lr_mult")
 
@@ -380,7 +380,7 @@ def register(klass: type[OptimizerT]) -> type[OptimizerT]:
     return klass
 
 
-def create(name: Any, **kwargs: Any) -> Optimizer:
+def create(name: str | Optimizer | Callable[..., Any], **kwargs: Any) -> Optimizer:
     """Make an optimizer by name (in any case) or from a torch class, or pass one through.
 
     Args:

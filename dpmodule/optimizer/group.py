@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from operator import attrgetter, is_
-from typing import Any, ClassVar, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol
 
 import torch
 
@@ -14,6 +14,9 @@ from ..base import ArgumentError, DTypeError, ShapeError
 from ..context import Context, cpu
 from ..ndarray import NDArray
 from ..ops.exposure import written
+
+if TYPE_CHECKING:
+    from .counts import Key
 
 __all__ = ["HALF", "Group", "Plan", "Scratch", "are_dense", "is_fusable", "slots_of"]
 
@@ -256,7 +259,7 @@ class UpdateRule(Protocol):
     def advance(self, indices: Sequence[Any]) -> list[int]:
         """Count an update of each parameter and return the new counts."""
 
-    def multipliers(self, index: Any) -> tuple[float, float]:
+    def multipliers(self, index: Key) -> tuple[float, float]:
         """Return what a parameter's rate and decay are multiplied by."""
 
     def master_of(self, state: Any) -> tuple[NDArray, Any]:

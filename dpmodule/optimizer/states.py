@@ -89,7 +89,7 @@ def _write_array(array: NDArray, out: bytearray) -> None:
     out += b"tRsb"
 
 
-def _write_object(value: Any, out: bytearray) -> None:
+def _write_object(value: object, out: bytearray) -> None:
     """Write an optimizer or schedule as ``cls.__new__(cls)`` and its attributes."""
     kind = type(value)
     module = kind.__module__
@@ -164,7 +164,7 @@ class _Record:
         made.args = args
         return made
 
-    def __setstate__(self, state: Any) -> None:
+    def __setstate__(self, state: object) -> None:
         self.state = state
 
 
@@ -234,7 +234,7 @@ class _Builder:
         return made
 
 
-def _attributes(origin: str, state: Any) -> dict[str, Any]:
+def _attributes(origin: str, state: object) -> dict[str, Any]:
     if not (isinstance(state, dict) and all(isinstance(key, str) for key in state)):
         raise FileFormatError(f"{origin} has attributes {state!r}, expected a dict")
     return state
@@ -273,7 +273,7 @@ def _subclasses(kind: type[Any]) -> Iterator[type[Any]]:
         yield from _subclasses(sub)
 
 
-def _make_array(args: tuple[Any, ...], state: Any) -> NDArray:
+def _make_array(args: tuple[Any, ...], state: object) -> NDArray:
     payload = state.get("handle") if isinstance(state, dict) else None
     if isinstance(payload, str):  # written by Python 2
         payload = payload.encode("latin1")
@@ -286,7 +286,7 @@ def _make_array(args: tuple[Any, ...], state: Any) -> NDArray:
     return densified(array)
 
 
-def _make_bytes(args: tuple[Any, ...], state: Any) -> bytes:
+def _make_bytes(args: tuple[Any, ...], state: object) -> bytes:
     """Make bytes of ``bytearray(b"...")``, ``bytearray("...", "latin-1")`` or ``encode("...", "latin1")``."""
     content = args[0] if args else b""
     if isinstance(content, str):
@@ -296,7 +296,7 @@ def _make_bytes(args: tuple[Any, ...], state: Any) -> bytes:
     return bytes(content)
 
 
-def _make_dtype(args: tuple[Any, ...], state: Any) -> np.dtype[Any]:
+def _make_dtype(args: tuple[Any, ...], state: object) -> np.dtype[Any]:
     dtype = np.dtype(str(args[0]))
     if dtype.kind not in "biufc":
         raise FileFormatError(
@@ -305,7 +305,7 @@ def _make_dtype(args: tuple[Any, ...], state: Any) -> np.dtype[Any]:
     return dtype.newbyteorder(">" if isinstance(state, tuple) and ">" in state else "<")
 
 
-def _make_numpy(args: tuple[Any, ...], state: Any) -> np.ndarray[Any, Any]:
+def _make_numpy(args: tuple[Any, ...], state: object) -> np.ndarray[Any, Any]:
     """Make an array of NumPy's own pickle state: version, shape, type, order, values."""
     if not (isinstance(state, tuple) and len(state) == 5 and isinstance(state[2], np.dtype)):
         raise FileFormatError("a NumPy array among the optimizer states is damaged")
@@ -314,13 +314,13 @@ def _make_numpy(args: tuple[Any, ...], state: Any) -> np.ndarray[Any, Any]:
     return np.frombuffer(raw, dtype).reshape(shape, order="F" if is_fortran else "C").copy()
 
 
-def _make_from_buffer(args: tuple[Any, ...], state: Any) -> np.ndarray[Any, Any]:
+def _make_from_buffer(args: tuple[Any, ...], state: object) -> np.ndarray[Any, Any]:
     """Make an array of the arguments that NumPy writes with protocol 5."""
     content, dtype, shape, order = args
     return np.frombuffer(content, dtype).reshape(shape, order=order).copy()
 
 
-def _make_number(args: tuple[Any, ...], state: Any) -> Any:
+def _make_number(args: tuple[Any, ...], state: object) -> Any:
     dtype, content = args
     raw = content.encode("latin1") if isinstance(content, str) else content
     return np.frombuffer(raw, dtype)[0]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -15,6 +15,9 @@ from ..ops.exposure import written
 from .base import Optimizer, register
 from .group import Group
 from .grouped import GroupedOptimizer
+
+if TYPE_CHECKING:
+    from .counts import Key
 
 __all__ = ["TorchOptimizer"]
 
@@ -75,7 +78,7 @@ class TorchOptimizer(GroupedOptimizer):
         super().__init__(**ours)
         self._owners: dict[Any, _Engine] = {}
 
-    def create_state(self, index: Any, weight: NDArray) -> State:
+    def create_state(self, index: Key, weight: NDArray) -> State:
         """Return an empty dict; torch's arrays are put into it by name at the first update."""
         return {}
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from ..base import ArgumentError, FileFormatError, StateError
 from ..context import Context
@@ -13,6 +13,9 @@ from .base import Optimizer
 from .group import Plan, are_dense
 from .grouped import GroupedOptimizer
 from .shared_states import SharedStates, StateKey, outline
+
+if TYPE_CHECKING:
+    from .counts import Key, KeyOrList
 
 __all__ = ["Updater", "get_updater"]
 
@@ -48,7 +51,7 @@ class Updater:
         self.shared: SharedStates | None = None
         self._retired: Any = None
 
-    def __call__(self, index: Any, grad: Any, weight: Any) -> None:
+    def __call__(self, index: KeyOrList, grad: Any, weight: Any) -> None:
         """Update one parameter, or a list of them, in place.
 
         Args:
@@ -149,7 +152,8 @@ class Updater:
         _check_lengths(indices, weights, "weights")
         _check_lengths(indices, grads, "gradients")
         states = [self.state_of(index, weight) for index, weight in zip(indices, weights)]
-        update, width = self.optimizer.update_multi_precision, self.optimizer.aggregate_num
+        update: Callable[..., None] = self.optimizer.update_multi_precision
+        width = self.optimizer.aggregate_num
         if width <= 0:
             for index, weight, grad, state in zip(indices, weights, grads, states):
                 update(index, weight, grad, state)
@@ -162,7 +166,7 @@ class Updater:
                 chosen = positions[start : start + width]
                 update(*([column[p] for p in chosen] for column in (indices, weights, grads, states)))
 
-    def state_of(self, index: Any, weight: NDArray) -> Any:
+    def state_of(self, index: Key, weight: NDArray) -> Any:
         """Return a parameter's state, made on first use, and brought to its context after loading."""
         if index not in self.states:
             if self.shared is not None:
@@ -292,7 +296,7 @@ def _check_lengths(indices: Sequence[Any], arrays: Sequence[NDArray], what: str)
         raise ArgumentError(f"update: {len(indices)} indices, but {len(arrays)} {what}")
 
 
-def _check_kind(index: Any, state: Any, optimizer: GroupedOptimizer, weight: NDArray) -> None:
+def _check_kind(index: Key, state: Any, optimizer: GroupedOptimizer, weight: NDArray) -> None:
     """Compare a loaded state with one that the optimizer would make.
 
     Raises:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -23,6 +23,9 @@ from .options import DETECT
 from .pipeline import ImageSource
 from .records import ImageList, Records
 
+if TYPE_CHECKING:
+    from ..options import OptionValues
+
 __all__ = ["ImageDetRecordIter"]
 
 _logger = logging.getLogger(__name__)
@@ -35,7 +38,7 @@ _HEAD = 4
 class _Detector:
     """What `ImageDetRecordIter` does with one record."""
 
-    def __init__(self, o: Any, labels: ImageList | None, mean: MeanImage) -> None:
+    def __init__(self, o: OptionValues, labels: ImageList | None, mean: MeanImage) -> None:
         self._o, self._labels, self._mean = o, labels, mean
         channels = o.data_shape[0]
         means, deviations = (
@@ -143,7 +146,7 @@ class ImageDetRecordIter(MXDataIter):
 describe(ImageDetRecordIter, DETECT)
 
 
-def _label_width(owner: str, o: Any, labels: ImageList | None, records: Records) -> int:
+def _label_width(owner: str, o: OptionValues, labels: ImageList | None, records: Records) -> int:
     """Return how many labels each image is filled up to."""
     most = records.most_labels() if labels is None else labels.most_labels()
     if 0 < o.label_pad_width < most:
@@ -153,7 +156,7 @@ def _label_width(owner: str, o: Any, labels: ImageList | None, records: Records)
     return max(most, int(o.label_pad_width))
 
 
-def _compute_mean(mean: MeanImage, records: Records, work: _Detector, o: Any, width: int) -> None:
+def _compute_mean(mean: MeanImage, records: Records, work: _Detector, o: OptionValues, width: int) -> None:
     """Take the mean of all images, as they come into a batch."""
     total, count = torch.zeros(o.data_shape, dtype=torch.float64), 0
     label = torch.empty(width)

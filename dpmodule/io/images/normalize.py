@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -13,6 +13,9 @@ from ... import native
 from ...base import FileFormatError
 from ...ndarray import NDArray, load, save
 from ..draws import StandardDraws
+
+if TYPE_CHECKING:
+    from ..options import OptionValues
 
 __all__ = ["MeanImage", "Normalizer"]
 
@@ -65,7 +68,7 @@ class Normalizer:
         mean: the mean image.
     """
 
-    def __init__(self, o: Any, mean: MeanImage) -> None:
+    def __init__(self, o: OptionValues, mean: MeanImage) -> None:
         self._o, self._mean = o, mean
         channels = o.data_shape[0]
         means, deviations = (
