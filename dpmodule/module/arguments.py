@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +12,7 @@ from ..params import ParamStore
 
 if TYPE_CHECKING:
     from .protocol import Trainable
-    from .types import GradReqLike, InitializerLike, KVStoreLike, OptimizerLike, OptimizerParams
+    from .types import GradReqLike, InitializerLike, KVStoreLike, OptimizerLike, OptimizerParams, ShapesLike
 
 __all__ = ["BindArguments", "OptimizerArguments", "ParamArguments"]
 
@@ -21,8 +21,8 @@ __all__ = ["BindArguments", "OptimizerArguments", "ParamArguments"]
 class BindArguments:
     """The arguments of `BaseModule.bind`; see there."""
 
-    data_shapes: Sequence[Any]
-    label_shapes: Sequence[Any] | None = None
+    data_shapes: ShapesLike
+    label_shapes: ShapesLike | None = None
     for_training: bool = True
     inputs_need_grad: bool = False
     force_rebind: bool = False

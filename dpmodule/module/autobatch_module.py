@@ -56,6 +56,7 @@ if TYPE_CHECKING:
         MonitorLike,
         OutGrads,
         RowIdFunction,
+        ShapesLike,
     )
 
 __all__ = ["AutobatchModule"]
@@ -318,8 +319,8 @@ class AutobatchModule(BaseModule):
         self,
         contexts: Sequence[Context] | None,
         workload: Sequence[float] | None,
-        data_shapes: Sequence[Any],
-        label_shapes: Sequence[Any] | None,
+        data_shapes: ShapesLike,
+        label_shapes: ShapesLike | None,
     ) -> None:
         """Bind for training over other devices, keeping parameters and the optimizer's states.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import math
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -44,6 +44,7 @@ if TYPE_CHECKING:
         OutGrads,
         PathLike,
         RowIdFunction,
+        ShapesLike,
         StatesLike,
     )
 
@@ -152,8 +153,8 @@ class BaseModule:
 
     def bind(
         self,
-        data_shapes: Sequence[Any],
-        label_shapes: Sequence[Any] | None = None,
+        data_shapes: ShapesLike,
+        label_shapes: ShapesLike | None = None,
         for_training: bool = True,
         inputs_need_grad: bool = False,
         force_rebind: bool = False,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -38,12 +37,15 @@ if TYPE_CHECKING:
         BucketKey,
         CompileLike,
         CompressionLike,
+        DynamicAxes,
         GroupContextsLike,
         Labels,
         LoggerLike,
         MonitorLike,
         OutGrads,
+        PathLike,
         RowIdFunction,
+        ShapesLike,
         StatesLike,
     )
 
@@ -221,8 +223,8 @@ class BucketingModule(BaseModule):
         self,
         contexts: Sequence[Context] | None,
         workload: Sequence[float] | None,
-        data_shapes: Sequence[Any],
-        label_shapes: Sequence[Any] | None,
+        data_shapes: ShapesLike,
+        label_shapes: ShapesLike | None,
     ) -> None:
         """Bind for training over other devices, keeping parameters and the optimizer's states; see `Module.rebind`.
 
@@ -239,9 +241,7 @@ class BucketingModule(BaseModule):
         self._note_binding(BindArguments(data_shapes, label_shapes, True, self.inputs_need_grad))
         self._reset_to_default_bucket()
 
-    def _bucket(
-        self, key: BucketKey, data_shapes: Sequence[Any], label_shapes: Sequence[Any] | None
-    ) -> Module:
+    def _bucket(self, key: BucketKey, data_shapes: ShapesLike, label_shapes: ShapesLike | None) -> Module:
         """Return a bucket's module, bound; make it if it is new.
 
         Raises:
@@ -282,7 +282,7 @@ class BucketingModule(BaseModule):
 
     @needs(Stage.BOUND)
     def switch_bucket(
-        self, bucket_key: BucketKey, data_shapes: Sequence[Any], label_shapes: Sequence[Any] | None = None
+        self, bucket_key: BucketKey, data_shapes: ShapesLike, label_shapes: ShapesLike | None = None
     ) -> None:
         """Make a bucket the current one.
 
@@ -579,9 +579,9 @@ class BucketingModule(BaseModule):
     @needs(Stage.INITIALIZED)
     def to_onnx(
         self,
-        path: str | os.PathLike[str],
+        path: PathLike,
         opset: int = 17,
-        dynamic: bool | Mapping[str, Mapping[int, str]] | None = None,
+        dynamic: DynamicAxes = None,
         *,
         fold_batchnorm: bool = False,
         one_file: bool = False,

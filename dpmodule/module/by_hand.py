@@ -21,7 +21,7 @@ from ..ndarray import op as array_ops
 
 if TYPE_CHECKING:
     from ..symbol import Symbol
-    from .types import BatchLike, KVStoreLike
+    from .types import BatchLike, KVStoreLike, ShapesLike
 
 __all__ = [
     "check_input_names",
@@ -121,7 +121,7 @@ def check_descriptions(shapes: object, argument: str) -> None:
         raise ArgumentError(f"{argument} is {shapes!r}, expected a list: [(name, shape), ...]")
 
 
-def check_names_match(data_names: Sequence[str], data_shapes: Sequence[Any], name: str, throw: bool) -> None:
+def check_names_match(data_names: Sequence[str], data_shapes: ShapesLike, name: str, throw: bool) -> None:
     """Complain if descriptions of inputs are not those of the module's inputs, in any order.
 
     Args:
@@ -147,8 +147,8 @@ def check_names_match(data_names: Sequence[str], data_shapes: Sequence[Any], nam
 def parse_data_desc(
     data_names: Sequence[str],
     label_names: Sequence[str],
-    data_shapes: Sequence[Any],
-    label_shapes: Sequence[Any] | None,
+    data_shapes: ShapesLike,
+    label_shapes: ShapesLike | None,
 ) -> tuple[list[DataDesc], list[DataDesc] | None]:
     """Turn descriptions of inputs and labels into `DataDesc` records.
 

@@ -41,6 +41,7 @@ if TYPE_CHECKING:
         LoggerLike,
         MonitorLike,
         OutGrads,
+        ShapesLike,
         StatesLike,
     )
 
@@ -108,8 +109,8 @@ class DataParallelExecutorGroup:
         symbol: Symbol,
         contexts: Sequence[Context],
         workload: Sequence[float] | None,
-        data_shapes: Sequence[Any],
-        label_shapes: Sequence[Any] | None,
+        data_shapes: ShapesLike,
+        label_shapes: ShapesLike | None,
         param_names: Sequence[str],
         for_training: bool,
         inputs_need_grad: bool,
@@ -201,7 +202,7 @@ class DataParallelExecutorGroup:
 
     # binding
 
-    def decide_slices(self, data_shapes: Sequence[Any]) -> list[int]:
+    def decide_slices(self, data_shapes: ShapesLike) -> list[int]:
         """Return the batch axis of each input.
 
         Args:
@@ -214,8 +215,8 @@ class DataParallelExecutorGroup:
 
     def bind_exec(
         self,
-        data_shapes: Sequence[Any],
-        label_shapes: Sequence[Any] | None,
+        data_shapes: ShapesLike,
+        label_shapes: ShapesLike | None,
         shared_group: DataParallelExecutorGroup | None = None,
         reshape: bool = False,
     ) -> None:
@@ -248,7 +249,7 @@ class DataParallelExecutorGroup:
         self.execs = execs
         self._clear_idle_gradients()
 
-    def reshape(self, data_shapes: Sequence[Any], label_shapes: Sequence[Any] | None) -> None:
+    def reshape(self, data_shapes: ShapesLike, label_shapes: ShapesLike | None) -> None:
         """Change the input shapes; parameters stay.
 
         Args:

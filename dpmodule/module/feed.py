@@ -23,7 +23,7 @@ from ..staging import on_device
 if TYPE_CHECKING:
     from typing_extensions import TypeIs
 
-    from .types import ArrayLike, Batch, BatchLike
+    from .types import ArrayLike, Batch, BatchLike, ShapesLike
 
 __all__ = ["Feed", "describe", "is_batch_list", "is_per_context", "redescribe", "resized"]
 
@@ -33,7 +33,7 @@ def describe(shapes: Iterable[Any] | None) -> list[DataDesc]:
     return [s if isinstance(s, DataDesc) else DataDesc(*s) for s in shapes or ()]
 
 
-def is_per_context(data_shapes: Sequence[Any]) -> bool:
+def is_per_context(data_shapes: ShapesLike) -> bool:
     """Say whether shapes are given as one list per context, as Deformable ConvNets does."""
     first = data_shapes[0] if len(data_shapes) else None
     if isinstance(first, DataDesc):
@@ -122,7 +122,7 @@ class Feed:
     """
 
     def __init__(
-        self, data_shapes: Sequence[Any], label_shapes: Sequence[Any] | None, workload: Sequence[float]
+        self, data_shapes: ShapesLike, label_shapes: ShapesLike | None, workload: Sequence[float]
     ) -> None:
         self.per_context = is_per_context(data_shapes)
         self._workload = list(workload)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import os
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
@@ -53,6 +52,7 @@ if TYPE_CHECKING:
         CompressionLike,
         ContextsLike,
         DataLike,
+        DynamicAxes,
         GroupContextsLike,
         InitializerLike,
         Labels,
@@ -61,7 +61,9 @@ if TYPE_CHECKING:
         OptimizerLike,
         OptimizerParams,
         OutGrads,
+        PathLike,
         RowIdFunction,
+        ShapesLike,
         StatesLike,
     )
 
@@ -227,7 +229,7 @@ class Module(BaseModule):
         return module
 
     @staticmethod
-    def from_pretrained(folder: str | os.PathLike[str], revision: str | None = None, **kwargs: Any) -> Module:
+    def from_pretrained(folder: PathLike, revision: str | None = None, **kwargs: Any) -> Module:
         """Make a module from a folder that `save_pretrained` wrote, ready for `predict` and `fit`.
 
         It is bound for prediction at the saved shapes; `forward` binds anew for batches of other sizes.
@@ -311,7 +313,7 @@ class Module(BaseModule):
 
     @staticmethod
     def from_onnx(
-        file: str | os.PathLike[str],
+        file: PathLike,
         context: ContextsLike = None,
         shapes: Mapping[str, Sequence[int]] | None = None,
         **kwargs: Any,
@@ -593,8 +595,8 @@ class Module(BaseModule):
         self,
         contexts: Sequence[Context] | None,
         workload: Sequence[float] | None,
-        data_shapes: Sequence[Any],
-        label_shapes: Sequence[Any] | None,
+        data_shapes: ShapesLike,
+        label_shapes: ShapesLike | None,
     ) -> None:
         """Bind for training over other devices, keeping parameters and the optimizer's states.
 
@@ -631,7 +633,7 @@ class Module(BaseModule):
             self.updates.restore_states(states)
 
     @needs(Stage.BOUND)
-    def reshape(self, data_shapes: Sequence[Any], label_shapes: Sequence[Any] | None = None) -> None:
+    def reshape(self, data_shapes: ShapesLike, label_shapes: ShapesLike | None = None) -> None:
         """Change the input shapes; parameters stay.
 
         Args:
@@ -649,7 +651,7 @@ class Module(BaseModule):
         labels = self._known_labels(label_shapes) if label_shapes else None
         self.group.reshape(list(data_shapes), labels)
 
-    def _known_labels(self, label_shapes: Sequence[Any]) -> list[Any]:
+    def _known_labels(self, label_shapes: ShapesLike) -> list[Any]:
         """Return the label shapes that the symbol has a use for; an iterator may offer more.
 
         Raises:
@@ -1223,7 +1225,7 @@ class Module(BaseModule):
     @needs(Stage.INITIALIZED)
     def save_pretrained(
         self,
-        folder: str | os.PathLike[str],
+        folder: PathLike,
         preprocessor: Mapping[str, Any] | None = None,
         card: str | None = None,
         max_shard_bytes: int | None = None,
@@ -1269,9 +1271,9 @@ class Module(BaseModule):
     @needs(Stage.INITIALIZED)
     def to_onnx(
         self,
-        path: str | os.PathLike[str],
+        path: PathLike,
         opset: int = 17,
-        dynamic: bool | Mapping[str, Mapping[int, str]] | None = None,
+        dynamic: DynamicAxes = None,
         *,
         fold_batchnorm: bool = False,
     ) -> str:

@@ -14,12 +14,9 @@ from ..onnx.inputs import described_inputs, input_names
 from ..symbol import Symbol
 
 if TYPE_CHECKING:
-    from .types import BucketKey, PathLike
+    from .types import BucketKey, DynamicAxes, PathLike
 
 __all__ = ["Bound", "write_buckets", "write_one", "write_one_for_all"]
-
-Dynamic = bool | Mapping[str, Mapping[int, str]] | None
-"""Which lengths are dynamic, by input and axis; None = the axis of the batch, False = none."""
 
 
 class Bound:
@@ -38,7 +35,7 @@ class Bound:
         self.inputs: dict[str, DataDesc] = {desc.name: desc for desc in described if desc.name in own}
         self.inputs.update(_states(self.symbol, described, module.group.state_names))
 
-    def model(self, opset: int, dynamic: Dynamic, fold_batchnorm: bool) -> Any:
+    def model(self, opset: int, dynamic: DynamicAxes, fold_batchnorm: bool) -> Any:
         """Return the ONNX model.
 
         Raises:
@@ -97,7 +94,7 @@ def _grown_shape(desc: DataDesc) -> tuple[int, ...]:
     return tuple(3 * size if i == axis else size for i, size in enumerate(desc.shape))
 
 
-def write_one(bound: Bound, path: PathLike, opset: int, dynamic: Dynamic, fold_batchnorm: bool) -> str:
+def write_one(bound: Bound, path: PathLike, opset: int, dynamic: DynamicAxes, fold_batchnorm: bool) -> str:
     """Write one network, and return the file's path."""
     name: str = os.fspath(path)
     write_models({name: bound.model(opset, dynamic, fold_batchnorm)})
@@ -105,7 +102,7 @@ def write_one(bound: Bound, path: PathLike, opset: int, dynamic: Dynamic, fold_b
 
 
 def write_buckets(
-    bound: Mapping[Any, Bound], path: PathLike, opset: int, dynamic: Dynamic, fold_batchnorm: bool
+    bound: Mapping[Any, Bound], path: PathLike, opset: int, dynamic: DynamicAxes, fold_batchnorm: bool
 ) -> list[str]:
     """Write a file for each bucket, all or none, and return their paths.
 
@@ -122,7 +119,7 @@ def write_buckets(
     return list(models)
 
 
-def _model_or_error(bound: Bound, opset: int, dynamic: Dynamic, fold_batchnorm: bool) -> Any:
+def _model_or_error(bound: Bound, opset: int, dynamic: DynamicAxes, fold_batchnorm: bool) -> Any:
     """Return the model of a bucket, or what is wrong with it."""
     try:
         return bound.model(opset, dynamic, fold_batchnorm)
@@ -135,7 +132,7 @@ def write_one_for_all(
     default: BucketKey,
     path: PathLike,
     opset: int,
-    dynamic: Dynamic,
+    dynamic: DynamicAxes,
     fold_batchnorm: bool,
 ) -> str:
     """Write one file for all buckets, and return its path.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Protocol
 
 import torch
@@ -58,7 +58,7 @@ class Trainable(Protocol):
 
     def bind(
         self,
-        data_shapes: Sequence[Any],
+        data_shapes: ShapesLike,
         label_shapes: ShapesLike | None,
         for_training: bool,
         *,
