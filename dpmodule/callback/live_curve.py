@@ -38,7 +38,11 @@ class LiveCurve(Callback):
             run.check_measured(name)
 
     def on_epoch_end(self, run: RunLike) -> None:
-        """Draw the curves."""
+        """Draw the curves.
+
+        Raises:
+            MissingPackageError: Matplotlib is not installed.
+        """
         display = _notebook_display()
         if display is None:
             return
@@ -50,7 +54,11 @@ class LiveCurve(Callback):
 
 
 def _axes() -> Any:
-    """Return axes of a figure that pyplot does not know, which would show it once more after the cell."""
+    """Return axes of a figure that pyplot does not know, which would show it once more after the cell.
+
+    Raises:
+        MissingPackageError: Matplotlib is not installed.
+    """
     try:
         from matplotlib.figure import Figure
     except ImportError as error:

@@ -215,7 +215,11 @@ class _Layout:
         return data, label
 
     def _split(self, item: Any) -> tuple[list[Any], list[Any]]:
-        """Split an array or a tuple of arrays into data and labels."""
+        """Split an array or a tuple of arrays into data and labels.
+
+        Raises:
+            ArgumentError: a batch has not the arrays that the network takes.
+        """
         if not isinstance(item, (tuple, list)):
             return [item], []
         num_data = 1 if self._data_names is None else len(self._data_names)
@@ -233,7 +237,11 @@ class _Layout:
         )
 
     def _split_dict(self, item: Mapping[str, Any]) -> tuple[list[Any], list[Any]]:
-        """Pick data and labels out of a dict by name."""
+        """Pick data and labels out of a dict by name.
+
+        Raises:
+            ArgumentError: a batch has not the arrays that the network takes.
+        """
         if self._label_names is None:
             self._label_names = [name for name in item if name.endswith("label")]
         if self._data_names is None:

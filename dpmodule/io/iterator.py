@@ -252,19 +252,35 @@ class CurrentBatch(DataIter):
         return self._current()
 
     def getdata(self) -> Any:
-        """Return the arrays of the current batch."""
+        """Return the arrays of the current batch.
+
+        Raises:
+            StateError: there is no current batch.
+        """
         return self._current().data
 
     def getlabel(self) -> Any:
-        """Return the labels of the current batch."""
+        """Return the labels of the current batch.
+
+        Raises:
+            StateError: there is no current batch.
+        """
         return self._current().label
 
     def getindex(self) -> Any:
-        """Return the example numbers of the current batch."""
+        """Return the example numbers of the current batch.
+
+        Raises:
+            StateError: there is no current batch.
+        """
         return self._current().index
 
     def getpad(self) -> int | None:
-        """Return the `pad` of the current batch."""
+        """Return the `pad` of the current batch.
+
+        Raises:
+            StateError: there is no current batch.
+        """
         return self._current().pad
 
 
@@ -333,7 +349,11 @@ class ResizeIter(CurrentBatch):
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on from where another iterator like this stood; see `DataIter.load_state_dict`."""
+        """Go on from where another iterator like this stood; see `DataIter.load_state_dict`.
+
+        Raises:
+            ArgumentError: the state is that of an iterator over something else.
+        """
         check_state(self, state, size=self.size)
         self.data_iter.load_state_dict(state["inner"])
         self.cur = state["cur"]

@@ -71,7 +71,12 @@ def _arrays(key: object, value: ArraysLike) -> list[NDArray]:
 
 
 def grouped(key: KeysLike, value: ArraysLike) -> dict[Key, list[NDArray]]:
-    """Return the arrays of each key; those of a key given twice come together. See `paired`."""
+    """Return the arrays of each key; those of a key given twice come together. See `paired`.
+
+    Raises:
+        KeysError: keys and values differ in number, or a key is of another kind.
+        ArgumentError: a value is no NDArray.
+    """
     pairs = paired(key, value)
     groups = dict(pairs)
     if len(groups) == len(pairs):

@@ -120,7 +120,11 @@ class KVStore(KVStoreBase):
         return found
 
     def _sums(self, groups: dict[Key, list[NDArray]]) -> list[NDArray]:
-        """Add up every key's arrays over devices."""
+        """Add up every key's arrays over devices.
+
+        Raises:
+            ShapeError: an array has not the stored value's shape.
+        """
         for key, arrays in groups.items():
             wanted = _dims(self._get(key))
             for array in arrays:
@@ -151,6 +155,7 @@ class KVStore(KVStoreBase):
 
         Raises:
             ArgumentError: a key is unknown.
+            KeysError: keys and values differ in number, or a key is of another kind.
         """
         for one, arrays in paired(key, value):
             self._get(one)
@@ -167,6 +172,7 @@ class KVStore(KVStoreBase):
         Raises:
             ArgumentError: a key is unknown, or values are CSR arrays.
             ShapeError: a value has not the stored value's shape.
+            KeysError: keys and values differ in number, or a key is of another kind.
         """
         groups = grouped(key, value)
         with torch.no_grad():
@@ -206,6 +212,7 @@ class KVStore(KVStoreBase):
         Raises:
             ArgumentError: a key is unknown, or `out` is missing.
             ShapeError: an array of `out` has not the stored value's shape.
+            KeysError: keys and values differ in number, or a key is of another kind.
         """
         if out is None:
             raise KeysError("kvstore.pull: out is missing; give the arrays to write to")
@@ -248,6 +255,8 @@ class KVStore(KVStoreBase):
         Raises:
             ArgumentError: the stored value is not row-sparse, `out` is CSR, or row_ids do not match `out`.
             BoundsError: there is no such row.
+            KeysError: keys and values differ in number, or a key is of another kind.
+            ShapeError: an array of `out` has not the stored value's shape.
         """
         if out is None or row_ids is None:
             raise KeysError("kvstore.row_sparse_pull: give out and row_ids")
@@ -284,12 +293,24 @@ class KVStore(KVStoreBase):
     def pushpull(
         self, key: KeysLike, value: ArraysLike, out: ArraysLike | None = None, priority: int = 0
     ) -> None:
-        """Push, then pull into `out` (into `value` without one), also into row-sparse arrays."""
+        """Push, then pull into `out` (into `value` without one), also into row-sparse arrays.
+
+        Raises:
+            KeysError: keys and values differ in number, or a key is of another kind.
+            ArgumentError: a key is unknown, or values are CSR arrays.
+            ShapeError: an array has not the stored value's shape.
+        """
         self.push(key, value, priority)
         self.pull(key, value if out is None else out, priority, ignore_sparse=False)
 
     def broadcast(self, key: KeysLike, value: ArraysLike, out: ArraysLike, priority: int = 0) -> None:
-        """Store `value` under a new key and copy it to `out`."""
+        """Store `value` under a new key and copy it to `out`.
+
+        Raises:
+            KeysError: keys and values differ in number, or a key is of another kind.
+            ArgumentError: a key exists, or has more than one value.
+            ShapeError: an array of `out` has not the value's shape.
+        """
         self.init(key, value)
         self.pull(key, out, priority)
 

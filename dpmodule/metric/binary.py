@@ -23,7 +23,11 @@ Names = Sequence[str] | None
 
 
 def _column(metric: str, label: torch.Tensor, pred: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return label and probability of class 1, both (N,)."""
+    """Return label and probability of class 1, both (N,).
+
+    Raises:
+        ShapeError: these are no probabilities for each label.
+    """
     chosen = pred[:, 1] if pred.dim() == 2 and pred.shape[1] == 2 else pred
     if chosen.numel() != label.numel() or chosen.dim() > 1 and chosen.shape[1:].numel() != 1:
         raise ShapeError(
@@ -111,7 +115,11 @@ class AUC(EvalMetric):
             )
 
     def absorb(self, rows: np.ndarray[Any, Any]) -> None:
-        """Add recorded counts."""
+        """Add recorded counts.
+
+        Raises:
+            ArgumentError: a label is neither 0 nor 1, or a score not from 0 to 1.
+        """
         counts = rows.sum(0).astype(np.int64)
         self._check(int(counts[-1]))
         table = counts[:-1].reshape(2, -1)
@@ -206,7 +214,11 @@ class LogLoss(EvalMetric):
             self.record(torch.stack([losses.sum(), odd.double()]), target.numel())
 
     def absorb(self, rows: np.ndarray[Any, Any]) -> None:
-        """Add recorded losses."""
+        """Add recorded losses.
+
+        Raises:
+            ArgumentError: a label or a probability is not from 0 to 1.
+        """
         self._check(int(rows[:, 1].sum()))
         super().absorb(rows[:, :1])
 

@@ -123,7 +123,11 @@ class CompositeEvalMetric(EvalMetric):
             metric.update(labels, preds)
 
     def merge(self, other: Self) -> None:
-        """Merge every metric with the one at its place in another composite; see `EvalMetric.merge`."""
+        """Merge every metric with the one at its place in another composite; see `EvalMetric.merge`.
+
+        Raises:
+            ArgumentError: one cannot be merged, or there are not as many.
+        """
         self.check_merge(other)
         for mine, theirs in zip(self.metrics, other.metrics):
             mine.merge(theirs)

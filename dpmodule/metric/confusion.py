@@ -95,7 +95,11 @@ class _Binary(EvalMetric):
             )
 
     def absorb(self, rows: np.ndarray[Any, Any]) -> None:
-        """Add recorded counts: the scores of batches for "macro", the counts themselves for "micro"."""
+        """Add recorded counts: the scores of batches for "macro", the counts themselves for "micro".
+
+        Raises:
+            ArgumentError: there are labels of more than two classes.
+        """
         self._check_two(int(rows[:, 4].sum()))
         hits, said, true, false = rows[:, 0], rows[:, 1], rows[:, 2], rows[:, 3]
         counts = np.stack([hits, said - hits, true - hits, false - (said - hits)], axis=1)

@@ -110,7 +110,11 @@ class Optimizer:
 
     @staticmethod
     def create_optimizer(name: str | Optimizer | Callable[..., Any], **kwargs: Any) -> Optimizer:
-        """Make an optimizer by name; see `create`."""
+        """Make an optimizer by name; see `create`.
+
+        Raises:
+            ArgumentError: nothing has this name.
+        """
         return create(name, **kwargs)
 
     # to be given by subclasses
@@ -180,7 +184,11 @@ class Optimizer:
         self.lr = lr
 
     def set_lr_scale(self, args_lrscale: object) -> None:
-        """Refuse: MXNet dropped this in favour of `set_lr_mult`."""
+        """Refuse: MXNet dropped this in favour of `set_lr_mult`.
+
+        Raises:
+            DeprecationWarning: always.
+        """
         raise DeprecationWarning("set_lr_scale is gone; use set_lr_mult")
 
     def set_lr_mult(self, args_lr_mult: Mapping[Key, float]) -> None:
@@ -424,7 +432,11 @@ def is_half(weight: NDArray) -> bool:
 
 
 def _starting_rate(rate: float | None, scheduler: LRScheduler | None) -> float | None:
-    """Return the rate to keep; a rate given beside a scheduler goes into the scheduler."""
+    """Return the rate to keep; a rate given beside a scheduler goes into the scheduler.
+
+    Raises:
+        ArgumentError: `scheduler` is none, or has no rate that could be replaced.
+    """
     if scheduler is None:
         return 0.01 if rate is None else rate
     if isinstance(scheduler, type) or not callable(scheduler):

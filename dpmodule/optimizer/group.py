@@ -287,6 +287,9 @@ class Plan:
         weights: the parameters.
         states: their states, as `create_state_multi_precision` made them.
         halves: whether 16-bit parameters have float32 copies.
+
+    Raises:
+        ArgumentError: there are not as many indices, weights and states.
     """
 
     __slots__ = (
@@ -342,7 +345,11 @@ class Plan:
         return same_tensors and all(map(is_, map(states.get, self._indices), self._states))
 
     def run(self, grads: Sequence[NDArray]) -> None:
-        """Count the update and apply the rule to every group."""
+        """Count the update and apply the rule to every group.
+
+        Raises:
+            ArgumentError: there are not as many gradients as parameters.
+        """
         if len(grads) != len(self._tensors):
             raise ArgumentError(f"update: {len(grads)} gradients for {len(self._tensors)} parameters")
         optimizer = self._optimizer

@@ -111,7 +111,11 @@ class GroupedOptimizer(Optimizer):
         grad: ArrayOrList,
         state: Any,
     ) -> None:
-        """Update one parameter, or lists of them, in place."""
+        """Update one parameter, or lists of them, in place.
+
+        Raises:
+            ShapeError: a gradient has not its parameter's shape.
+        """
         self._update(index, weight, grad, state, halves=False)
 
     def update_multi_precision(
@@ -121,7 +125,11 @@ class GroupedOptimizer(Optimizer):
         grad: ArrayOrList,
         state: Any,
     ) -> None:
-        """Update one parameter, or lists of them, in place, 16-bit ones through their float32 copies."""
+        """Update one parameter, or lists of them, in place, 16-bit ones through their float32 copies.
+
+        Raises:
+            ShapeError: a gradient has not its parameter's shape.
+        """
         if type(self).update is GroupedOptimizer.update:
             self._update(index, weight, grad, state, halves=self.multi_precision)
         else:

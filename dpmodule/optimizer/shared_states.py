@@ -144,7 +144,11 @@ def outline(state: object) -> str:
 
 
 def _form(state: object, arrays: list[NDArray], rule: str, name: str) -> Any:
-    """Return a state with numbers in the place of its arrays, which are added to a list."""
+    """Return a state with numbers in the place of its arrays, which are added to a list.
+
+    Raises:
+        StateError: the state holds something else than dense arrays.
+    """
     if state is None:
         return None
     if isinstance(state, NDArray) and not is_sparse(state):

@@ -54,7 +54,11 @@ def dump_states(states: dict[Any, Any], optimizer: Optimizer | None = None) -> b
 
 
 def _write(value: Any, out: bytearray) -> None:
-    """Append the pickle operations that push a value."""
+    """Append the pickle operations that push a value.
+
+    Raises:
+        ArgumentError: the value is code.
+    """
     if isinstance(value, NDArray):
         _write_array(value, out)
     elif isinstance(value, (Optimizer, LRScheduler)):
@@ -196,7 +200,11 @@ class _Builder:
         self._open: set[int] = set()
 
     def build(self, value: Any) -> Any:
-        """Return a value with every record in it made into what it describes."""
+        """Return a value with every record in it made into what it describes.
+
+        Raises:
+            FileFormatError: the states contain themselves, a class, or what is not read.
+        """
         if isinstance(value, type):
             return self._build_name(value)
         if not isinstance(value, (dict, list, tuple, _Record)):
@@ -211,7 +219,11 @@ class _Builder:
         return self._made[key]
 
     def _build_name(self, kind: type[Any]) -> None:
-        """Accept a bare name only where NumPy writes one, as an argument that says nothing new."""
+        """Accept a bare name only where NumPy writes one, as an argument that says nothing new.
+
+        Raises:
+            FileFormatError: the states contain themselves, a class, or what is not read.
+        """
         if getattr(kind, "origin", None) != "numpy ndarray":
             raise FileFormatError("optimizer states hold a class, expected arrays and numbers")
 
@@ -241,7 +253,11 @@ def _attributes(origin: str, state: object) -> dict[str, Any]:
 
 
 def _check_attributes(origin: str, found: dict[str, Any]) -> None:
-    """Refuse an optimizer that lacks what every optimizer has, or holds something else in its place."""
+    """Refuse an optimizer that lacks what every optimizer has, or holds something else in its place.
+
+    Raises:
+        FileFormatError: an attribute is missing.
+    """
     for key, usual in vars(Optimizer()).items():
         kind = (
             (int, float) if isinstance(usual, (int, float)) else dict if isinstance(usual, dict) else object
@@ -287,7 +303,11 @@ def _make_array(args: tuple[Any, ...], state: object) -> NDArray:
 
 
 def _make_bytes(args: tuple[Any, ...], state: object) -> bytes:
-    """Make bytes of ``bytearray(b"...")``, ``bytearray("...", "latin-1")`` or ``encode("...", "latin1")``."""
+    """Make bytes of ``bytearray(b"...")``, ``bytearray("...", "latin-1")`` or ``encode("...", "latin1")``.
+
+    Raises:
+        FileFormatError: they are made of something else.
+    """
     content = args[0] if args else b""
     if isinstance(content, str):
         return content.encode("latin1")
@@ -306,7 +326,11 @@ def _make_dtype(args: tuple[Any, ...], state: object) -> np.dtype[Any]:
 
 
 def _make_numpy(args: tuple[Any, ...], state: object) -> np.ndarray[Any, Any]:
-    """Make an array of NumPy's own pickle state: version, shape, type, order, values."""
+    """Make an array of NumPy's own pickle state: version, shape, type, order, values.
+
+    Raises:
+        FileFormatError: the state is no array's.
+    """
     if not (isinstance(state, tuple) and len(state) == 5 and isinstance(state[2], np.dtype)):
         raise FileFormatError("a NumPy array among the optimizer states is damaged")
     _, shape, dtype, is_fortran, content = state

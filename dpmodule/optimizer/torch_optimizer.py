@@ -214,7 +214,11 @@ def _from_torch(value: Any, context: Context) -> Any:
 
 
 def _split(kwargs: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return the arguments of `Optimizer` and those of torch; the two rates under both names if given at all."""
+    """Return the arguments of `Optimizer` and those of torch; the two rates under both names if given at all.
+
+    Raises:
+        ArgumentError: a rate is given under both names, with two values.
+    """
     ours = {key: value for key, value in kwargs.items() if key in _OURS}
     options = {key: value for key, value in kwargs.items() if key not in _OURS}
     for mine, theirs in (("learning_rate", "lr"), ("wd", "weight_decay")):
@@ -228,7 +232,11 @@ def _split(kwargs: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
 
 
 def _probe(factory: Any, options: dict[str, Any], ours: Mapping[str, Any]) -> torch.optim.Optimizer:
-    """Make an optimizer of a parameter that nobody needs, to check the arguments and to learn the defaults."""
+    """Make an optimizer of a parameter that nobody needs, to check the arguments and to learn the defaults.
+
+    Raises:
+        ArgumentError: it makes no optimizer, does not take the options, or calls a closure for gradients.
+    """
     name = getattr(factory, "__name__", repr(factory))
     if isinstance(factory, torch.optim.Optimizer) or not callable(factory):
         raise ArgumentError(

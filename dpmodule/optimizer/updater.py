@@ -84,6 +84,7 @@ class Updater:
             ArgumentError: lists of different lengths.
             ShapeError: a gradient has not its parameter's shape.
             DTypeError: a gradient has not its parameter's type or device.
+            StateError: the shared states were replaced, or lack those of a parameter.
         """
         if not indices:
             return
@@ -167,7 +168,11 @@ class Updater:
                 update(*([column[p] for p in chosen] for column in (indices, weights, grads, states)))
 
     def state_of(self, index: Key, weight: NDArray) -> Any:
-        """Return a parameter's state, made on first use, and brought to its context after loading."""
+        """Return a parameter's state, made on first use, and brought to its context after loading.
+
+        Raises:
+            StateError: there is no state in the shared store, or the loaded one is another optimizer's.
+        """
         if index not in self.states:
             if self.shared is not None:
                 raise StateError(
@@ -253,7 +258,11 @@ class Updater:
         self._plans.clear()
 
     def _overwrite(self, states: Mapping[Any, Any], optimizer: Optimizer | None) -> None:
-        """Write states, and the counts of an optimizer, into the shared memory."""
+        """Write states, and the counts of an optimizer, into the shared memory.
+
+        Raises:
+            StateError: the loaded state is another optimizer's.
+        """
         for index, state in states.items():
             here, given = outline(self.states.get(index)), outline(state)
             if here != given:
@@ -273,6 +282,7 @@ class Updater:
         Raises:
             FileError: the file cannot be read.
             FileFormatError: it is damaged, or another kind of file; the text names it.
+            StateError: the states are those of another optimizer or network than the shared ones.
         """
         from ..commit import read_settled
 

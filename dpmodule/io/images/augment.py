@@ -67,6 +67,9 @@ def augment(image: torch.Tensor, o: OptionValues, draws: StandardDraws) -> torch
         image: (H, W, C), uint8, red, green, blue.
         returns: (o.data_shape[1], o.data_shape[2], C), uint8.
 
+    Raises:
+        ArgumentError: the image is smaller than `max_crop_size`.
+
     Source: MXNet 1.9.1's default augmenter, with its draws in its order.
     """
     if o.resize != -1:

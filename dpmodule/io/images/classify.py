@@ -81,7 +81,12 @@ class _Classifier:
         self.image(header, body, number, data)
 
     def image(self, header: IRHeader, body: bytes, number: int, data: torch.Tensor) -> None:
-        """Decode and change an image and write it into its place."""
+        """Decode and change an image and write it into its place.
+
+        Raises:
+            FileFormatError: the image has other channels.
+            ShapeError: it has another size without `aug_seq`, or other labels than `label_width`.
+        """
         o = self._o
         image = decode_for(header, body, o.data_shape[0], self._only_cuts)
         seed = o.seed if o.seed_aug is None else o.seed_aug

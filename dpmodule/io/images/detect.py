@@ -60,7 +60,12 @@ class _Detector:
     def image(
         self, header: IRHeader, body: bytes, number: int, data: torch.Tensor, label: torch.Tensor
     ) -> np.ndarray[Any, Any]:
-        """Decode and change an image, write it into its place, and return its labels."""
+        """Decode and change an image, write it into its place, and return its labels.
+
+        Raises:
+            FileFormatError: the image has no objects, or the mean image another shape.
+            ShapeError: it has another number of labels than `label_width`.
+        """
         o = self._o
         objects = Objects(self._label_of(header))
         image = decode_for(header, body, o.data_shape[0])
@@ -147,7 +152,11 @@ describe(ImageDetRecordIter, DETECT)
 
 
 def _label_width(owner: str, o: OptionValues, labels: ImageList | None, records: Records) -> int:
-    """Return how many labels each image is filled up to."""
+    """Return how many labels each image is filled up to.
+
+    Raises:
+        ArgumentError: an image has more labels than `label_pad_width`.
+    """
     most = records.most_labels() if labels is None else labels.most_labels()
     if 0 < o.label_pad_width < most:
         raise ArgumentError(

@@ -30,6 +30,9 @@ class MeanImage:
 
     Attributes:
         values: (C, H, W), or None while it does not exist.
+
+    Raises:
+        FileFormatError: the file holds no array of three axes.
     """
 
     def __init__(self, path: str) -> None:
