@@ -542,26 +542,26 @@ class DataParallelExecutorGroup:
             ArgumentError: arrays are missing.
             ShapeError: an array has another shape than was bound.
         """
-        pieces = self.feed.split(batch, train)
-        found = []
-        for executor, inputs in zip(self.execs, pieces):
-            kept = {}
+        inputs_by_context = self.feed.split(batch, train)
+        borrowed = []
+        for executor, inputs in zip(self.execs, inputs_by_context):
+            in_place = {}
             for name, tensor in inputs.items():
                 array = executor.input_array(name)
                 if array.stype != "default" or isinstance(tensor, Sparse):
                     value = load_stored(name, array, tensor, borrow)
                     if value is not None:
-                        kept[name] = value
+                        in_place[name] = value
                     continue
                 own = array.raw
                 if tensor.shape != own.shape:
                     raise ShapeError(f"{name} has shape {tuple(tensor.shape)}, expected {tuple(own.shape)}")
                 if borrow and tensor.dtype == own.dtype and tensor.device == own.device:
-                    kept[name] = tensor
+                    in_place[name] = tensor
                 elif tensor is not own:
                     send(own, tensor)
-            found.append(kept)
-        return found
+            borrowed.append(in_place)
+        return borrowed
 
     def forward(self, data_batch: BatchLike, is_train: bool | None = None, borrow: bool = False) -> None:
         """Feed a batch and run forward on every context.

@@ -260,44 +260,44 @@ class Feed:
         label: Any
         if is_batch_list(batch):
             parts: Any = batch
-            data, label, cut = [b.data for b in parts], [b.label for b in parts], True
+            data, label, is_split = [b.data for b in parts], [b.label for b in parts], True
             has_label = bool(parts) and bool(parts[0].label)
         else:
-            data, label, cut = batch.data, getattr(batch, "label", None), self.per_context
+            data, label, is_split = batch.data, getattr(batch, "label", None), self.per_context
             has_label = label is not None and len(label) > 0
         if needs_label and self.label_names and not has_label:
             raise ArgumentError(
                 f"the batch has no label, but {', '.join(self.label_names)} is needed in training; "
                 "give DataBatch(label=[...]) or run forward(is_train=False)"
             )
-        pieces: list[dict[str, Any]] = [{} for _ in self.active] if len(self._workload) > 1 else [{}]
-        self._fill(pieces, data, self.data_names, self.data_layouts, "data", cut)
+        inputs: list[dict[str, Any]] = [{} for _ in self.active] if len(self._workload) > 1 else [{}]
+        self._fill(inputs, data, self.data_names, self.data_layouts, "data", is_split)
         if has_label and self.label_names:
-            self._fill(pieces, label, self.label_names, self.label_layouts, "label", cut)
-        return pieces
+            self._fill(inputs, label, self.label_names, self.label_layouts, "label", is_split)
+        return inputs
 
     def _fill(
         self,
-        pieces: list[dict[str, Any]],
+        inputs: list[dict[str, Any]],
         arrays: Sequence[Any],
         names: Sequence[str],
         axes: Sequence[int],
         kind: str,
-        cut: bool,
+        is_split: bool,
     ) -> None:
         """Put every active context's part of some arrays into its inputs."""
-        if not cut and len(arrays) == len(names) and len(self._workload) == 1:
-            own = pieces[0]
+        if not is_split and len(arrays) == len(names) and len(self._workload) == 1:
+            own = inputs[0]
             for name, array in zip(names, arrays):
                 own[name] = array.raw if type(array) is NDArray else _tensor(array)
             return
-        for own, more in zip(pieces, self._parts(arrays, names, axes, kind, cut)):
+        for own, more in zip(inputs, self._parts(arrays, names, axes, kind, is_split)):
             own.update(more)
 
     def _parts(
-        self, arrays: Sequence[Any], names: Sequence[str], axes: Sequence[int], kind: str, cut: bool
+        self, arrays: Sequence[Any], names: Sequence[str], axes: Sequence[int], kind: str, is_split: bool
     ) -> list[dict[str, Any]]:
-        if not cut:
+        if not is_split:
             self._check_count(arrays, names, f"the batch has {len(arrays)} {kind} arrays")
             columns = [self._narrow(_tensor(a), axis, name) for a, name, axis in zip(arrays, names, axes)]
             return [dict(zip(names, row)) for row in zip(*columns)]

@@ -697,15 +697,15 @@ class TrainingRun:
 
     def _train_epoch(self, boundary: BatchBoundary) -> list[tuple[str, float]]:
         """Train on every batch once, unless it ends before, and return the epoch's metrics."""
-        over, self._resumed = self._resumed is not None and self._resumed["over"], None
-        seen = self.metric
+        is_over, self._resumed = self._resumed is not None and self._resumed["over"], None
+        metric = self.metric
         if (
-            over
+            is_over
         ):  # broken off between the last batch and the end of the epoch, where iterators keep their rest
             next(self._data, None)
         else:
             self._epoch_metrics, self._contexts_averaged = None, False
-            seen = self._train_batches(boundary)
+            metric = self._train_batches(boundary)
         if self._lockstep.several:
             self._wait_for_others(boundary)
         elif boundary.asked and not self._stopped:
@@ -713,13 +713,13 @@ class TrainingRun:
                 self._saving.note_position(self.nbatch)
                 self._saving.within_epoch(self, True)
             boundary.end()
-        return self._steps.values(seen) if self._epoch_metrics is None else self._epoch_metrics
+        return self._steps.values(metric) if self._epoch_metrics is None else self._epoch_metrics
 
     def _train_batches(self, boundary: BatchBoundary) -> Any:
         """Train on the epoch's batches; return what measures them as long as others may still train."""
         monitor, limit = self._options.monitor, self._options.max_time_s
         saving, lockstep = self._saving, self._lockstep
-        seen = self.metric
+        metric = self.metric
         with self._clock.data:
             batch, batches = _first_batch(self._data, self.epoch)
         while batch is not None:
@@ -735,22 +735,22 @@ class TrainingRun:
             asked = lockstep.asked(boundary) if lockstep.several else boundary.asked
             self._is_out_of_time = limit is not None and time.monotonic() - self._begun >= limit
             ends = asked or (self._is_out_of_time and not lockstep.several)
-            due = self._has_scheduled_work and (lockstep.take("due") or saving.wants_end(ends))
-            if due:  # what is read from now on belongs to the rest of the run
+            saves = self._has_scheduled_work and (lockstep.take("due") or saving.wants_end(ends))
+            if saves:  # what is read from now on belongs to the rest of the run
                 saving.note_position(self.nbatch + 1)
             following = self._next(batches)
             if following is None:
-                seen = self._finish_epoch_metrics()
+                metric = self._finish_epoch_metrics()
             if monitor is not None:
                 monitor.toc_print()
             self._after(batch, following is None)
-            if due:
+            if saves:
                 saving.within_epoch(self, following is None)
             # what comes in a callback is heard of at the next batch only if it is to be passed on or saved
             if asked or (boundary.asked and not lockstep.several and not saving.wants_end(True)):
                 boundary.end()
             batch = None if self._stopped else following
-        return seen
+        return metric
 
     def _finish_epoch_metrics(self) -> Any:
         """Finish the last update of an epoch, and note its metrics if they are known; return what measures them."""
@@ -916,9 +916,9 @@ class _Steps:
         else:
             if module.overflowed():
                 return
-            bad = _nonfinite(module, options, batch, run)
-            if bad is not None:
-                _leave_out(module, options, bad)
+            nonfinite = _nonfinite(module, options, batch, run)
+            if nonfinite is not None:
+                _leave_out(module, options, nonfinite)
                 return
             if self._accumulates:
                 self._accumulate(run)
@@ -931,18 +931,18 @@ class _Steps:
         module, lockstep, options = self._module, self._lockstep, self._options
         if not lockstep.adds_up and module.overflowed():  # of no concern to the others
             return False
-        is_over = module.overflows()
-        bad = None if is_over else _nonfinite(module, options, batch, run)
+        overflows = module.overflows()
+        bad = None if overflows else _nonfinite(module, options, batch, run)
         if bad is not None and self._accumulates and options.on_nonfinite == "skip":
             _leave_out(module, options, bad)  # others need not lose theirs
             return False
-        lockstep.say(bad=bad is not None, overflow=is_over)
-        is_used = not is_over and bad is None
+        lockstep.say(bad=bad is not None, overflow=overflows)
+        is_used = not overflows and bad is None
         if not is_used:
             self._clear()
         if not self._accumulates:
             return self._update_together(run, bad)
-        if is_over:
+        if overflows:
             module.take_back()
         return self._accumulate(run, is_used, bad) and is_used
 

@@ -147,9 +147,10 @@ class Lockstep:
         """
         if self._ranks is None:
             return list(outputs)
-        every = self._ranks.gather((count, [output.raw.cpu() for output in outputs]))
+        parts_by_rank = self._ranks.gather((count, [output.raw.cpu() for output in outputs]))
         return [
-            _interleaved([(n, parts[i]) for n, parts in every], output) for i, output in enumerate(outputs)
+            _interleaved([(n, parts[i]) for n, parts in parts_by_rank], output)
+            for i, output in enumerate(outputs)
         ]
 
     # what each process has of its own

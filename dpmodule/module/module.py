@@ -459,19 +459,19 @@ class Module(BaseModule):
         if shared is not None:
             self._scale = shared._scale if self._scale is not None else None
         store, before = self._store_for(wanted), self._group
-        joins = store is not None and (before is None or before.store is not store)
-        keep = frozenset() if store is None else store.filled & self._param_and_aux_names()
-        saved = self._values_to_carry_over(joins and bool(keep)) if joins or store is None else None
+        joins = store is not None and (before is None or before.store is not store)  # one that is new to it
+        valued = frozenset() if store is None else store.filled & self._param_and_aux_names()
+        carried = self._values_to_carry_over(joins and bool(valued)) if joins or store is None else None
         group = self._make_group(wanted, labels, store)
         self.for_training, self.inputs_need_grad = wanted.for_training, wanted.inputs_need_grad
         self._grad_req = wanted.grad_req
-        self._group, self._valued = group, keep if joins else frozenset()
+        self._group, self._valued = group, valued if joins else frozenset()
         self._store_is_given = self._store_is_given or store is not None
         self._binds_anew = False
         self._stage = Stage.BOUND if joins else max(self._stage, Stage.BOUND)
-        if saved is not None:
-            group.set_params(*saved)
-        if shared is not None or saved is not None or (joins and keep >= self._param_and_aux_names()):
+        if carried is not None:
+            group.set_params(*carried)
+        if shared is not None or carried is not None or (joins and valued >= self._param_and_aux_names()):
             self._stage = max(self._stage, Stage.INITIALIZED)
         if shared is not None and shared.stage >= Stage.READY:
             self.borrow_optimizer(shared)
@@ -482,10 +482,10 @@ class Module(BaseModule):
         """Return the names of parameters and auxiliary states."""
         return {*self._param_names, *self._symbol.list_auxiliary_states()}
 
-    def _values_to_carry_over(self, stays: bool) -> Any:
+    def _values_to_carry_over(self, store_has_values: bool) -> Any:
         """Return the values that binding carries over, None where those of a store stay."""
         saved = self._present_values()
-        if saved is not None and stays:
+        if saved is not None and store_has_values:
             self._warn_of_dropped_values()
             return None
         return saved
@@ -621,8 +621,8 @@ class Module(BaseModule):
             return
         self._check_contexts(wanted)
         before = self._updates if self._stage >= Stage.READY else None
-        stays = self._store_is_given or (self._group is not None and self._group.store.is_shared)
-        states = None if before is None or stays else before.states_by_name()
+        store_stays = self._store_is_given or (self._group is not None and self._group.store.is_shared)
+        states = None if before is None or store_stays else before.states_by_name()
         self._context = wanted
         if workload is not None:
             self._work_load_list = list(workload)
@@ -704,14 +704,14 @@ class Module(BaseModule):
         store = self.group.store
         attributes = self._symbol.attr_dict()
         # what a given store had values of before
-        keep = frozenset() if given.force_init else self._valued
-        arrays = {name: store.array(name, 0) for name in self._param_names if name not in keep}
-        states = {name: store.aux(name, 0) for name in self.group.aux_names if name not in keep}
+        keeps_value = frozenset() if given.force_init else self._valued
+        arrays = {name: store.array(name, 0) for name in self._param_names if name not in keeps_value}
+        states = {name: store.aux(name, 0) for name in self.group.aux_names if name not in keeps_value}
         # MXNet passes over names that the module lacks, but for those of a set_params that need not name all
-        passes = given.allow_extra or not allow_missing or given.initializer is not None
+        passes_over_extra = given.allow_extra or not allow_missing or given.initializer is not None
         store.load(
-            first_values(arrays, arg_params, given.initializer, attributes, allow_missing, passes),
-            first_values(states, aux_params, given.initializer, attributes, allow_missing, passes),
+            first_values(arrays, arg_params, given.initializer, attributes, allow_missing, passes_over_extra),
+            first_values(states, aux_params, given.initializer, attributes, allow_missing, passes_over_extra),
         )
         self._valued = frozenset()
         self._stage = max(self._stage, Stage.INITIALIZED)
@@ -723,8 +723,8 @@ class Module(BaseModule):
     def _init_optimizer(self, wanted: OptimizerArguments) -> None:
         if self._keeps_optimizer(wanted):
             return
-        inside = not self.group.store.is_shared
-        made = Updates.install(wanted, self.group, self._compression_params, inside)
+        may_be_inside = not self.group.store.is_shared
+        made = Updates.install(wanted, self.group, self._compression_params, may_be_inside)
         self._install(made, wanted.force_init and self._stage >= Stage.READY)
         if self.preloaded_states is not None:
             self.load_optimizer_states(self.preloaded_states)

@@ -225,8 +225,8 @@ class Saving:
             raise ArgumentError(
                 f"fit: not all processes see the run under {prefix!r}; they have to share its folder, or have copies"
             )
-        every = [state, *state.get("ranks", [])]
-        own: dict[str, Any] = every[self._lockstep.rank] if len(every) == self._lockstep.size else state
+        states = [state, *state.get("ranks", [])]
+        own: dict[str, Any] = states[self._lockstep.rank] if len(states) == self._lockstep.size else state
         if wrong := differences(own["facts"], self._facts["facts"]):
             raise ArgumentError(f"fit: the run under {prefix!r} was another one: {'; '.join(wrong)}")
         return own
