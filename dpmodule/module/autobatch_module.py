@@ -263,7 +263,7 @@ class AutobatchModule(BaseModule):
         """(name, shape) of the outputs of the last forward; they may change from batch to batch.
 
         Shape:
-            result[i]: (N, ...) if the outputs of N examples are stacked; else the sum of their lengths takes the place
+            returns[i]: (N, ...) if the outputs of N examples are stacked; else the sum of their lengths takes the place
                 of N.
 
         Raises:
@@ -488,7 +488,7 @@ class AutobatchModule(BaseModule):
         """Return the outputs of the last forward; per device if `merge_multi_context` is off.
 
         Shape:
-            result[i]: see `output_shapes`; for each device a list of them with its part of the examples.
+            returns[i]: see `output_shapes`; for each device a list of them with its part of the examples.
 
         Raises:
             StateError: nothing has been run forward.
@@ -546,7 +546,7 @@ class AutobatchModule(BaseModule):
             on_nonfinite: see `BaseModule.predict`.
 
         Shape:
-            result[i]: see `output_shapes`, for the examples of all batches.
+            returns[i]: see `output_shapes`, for the examples of all batches.
 
         Raises:
             NonFiniteError: a row is NaN, and `on_nonfinite` is "raise".

@@ -180,7 +180,7 @@ def merged(examples: Sequence[torch.Tensor], stack: bool | None = None) -> NDArr
 
     Shape:
         examples[i]: any; a number is (1,).
-        result: (N, ...) if they are stacked, or numbers; else the sum of their lengths takes the place of N.
+        returns: (N, ...) if they are stacked, or numbers; else the sum of their lengths takes the place of N.
 
     Raises:
         ShapeError: they are to be stacked, and have different shapes.
@@ -209,7 +209,7 @@ def array_of_labels(column: ArrayLike, count: int, stack: bool | None = None, ax
 
     Shape:
         column: N examples on `axis`, or a list of them.
-        result: see `merged`, for the first `count` examples.
+        returns: see `merged`, for the first `count` examples.
 
     Raises:
         ArgumentError: `column` is neither an array nor a list.

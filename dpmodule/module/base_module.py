@@ -212,7 +212,7 @@ class BaseModule:
         """Return parameters and auxiliary states as CPU arrays.
 
         Shape:
-            result[0][name], result[1][name]: that of the parameter or state.
+            returns[0][name], returns[1][name]: that of the parameter or state.
         """
         raise self._not_here()
 
@@ -452,7 +452,7 @@ class BaseModule:
         """Return the outputs of the last forward.
 
         Shape:
-            result[i]: that of `output_shapes[i]`; a list of the contexts' parts of it if they are not merged.
+            returns[i]: that of `output_shapes[i]`; a list of the contexts' parts of it if they are not merged.
         """
         raise self._not_here()
 
@@ -460,7 +460,7 @@ class BaseModule:
         """Return the gradients of the inputs.
 
         Shape:
-            result[i]: that of the input; a list of the contexts' parts of it if they are not merged.
+            returns[i]: that of the input; a list of the contexts' parts of it if they are not merged.
         """
         raise self._not_here()
 
@@ -468,7 +468,7 @@ class BaseModule:
         """Return, for every output of the last forward, tensors that are finite only if all of it is.
 
         Shape:
-            result[i][k]: any, such as the sum of output i on context k, or all of it.
+            returns[i][k]: any, such as the sum of output i on context k, or all of it.
         """
         try:
             outputs = self.get_outputs()
@@ -514,7 +514,7 @@ class BaseModule:
         """Return the states; none here.
 
         Shape:
-            result[i][k]: that of the state on context k.
+            returns[i][k]: that of the state on context k.
         """
         return []
 

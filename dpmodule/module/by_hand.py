@@ -247,7 +247,7 @@ def merge_multi_context(outputs: Columns, major_axis: Sequence[int]) -> list[NDA
 
     Shape:
         outputs[i][k]: (n, ...), the samples of device k on the axis `major_axis[i]`.
-        result[i]: (N, ...), those of all devices.
+        returns[i]: (N, ...), those of all devices.
 
     Source: MXNet 1.9.1 `module.executor_group._merge_multi_context`.
     """

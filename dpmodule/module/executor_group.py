@@ -370,7 +370,7 @@ class DataParallelExecutorGroup:
         """For each parameter its array on every context.
 
         Shape:
-            result[i][k]: that of the parameter.
+            returns[i][k]: that of the parameter.
         """
         used = [name for name in self.arg_names if name in self.param_names]
         return [[self.store.array(name, i) for i in range(len(self.contexts))] for name in used]
@@ -380,7 +380,7 @@ class DataParallelExecutorGroup:
         """For each parameter its gradient on every context; None when not training.
 
         Shape:
-            result[i][k]: that of the parameter.
+            returns[i][k]: that of the parameter.
         """
         if not self.for_training:
             return None
@@ -392,7 +392,7 @@ class DataParallelExecutorGroup:
         """For each auxiliary state its array on every context.
 
         Shape:
-            result[i][k]: that of the state.
+            returns[i][k]: that of the state.
         """
         return [[self.store.aux(name, i) for i in range(len(self.contexts))] for name in self.aux_names]
 
@@ -409,7 +409,7 @@ class DataParallelExecutorGroup:
         """For each input its (slice, array) on every active context; per context a list of arrays if fed so.
 
         Shape:
-            result[i][k][1]: (n, ...), the samples of context k.
+            returns[i][k][1]: (n, ...), the samples of context k.
         """
         return self._input_arrays(self.data_names)
 
@@ -423,7 +423,7 @@ class DataParallelExecutorGroup:
         """For each state its array on every active context.
 
         Shape:
-            result[i][k]: that of the state on context k.
+            returns[i][k]: that of the state on context k.
         """
         return [[e.arg_dict[name] for e in self.execs] for name in self.state_names]
 
@@ -432,7 +432,7 @@ class DataParallelExecutorGroup:
         """For each input its gradient on every active context; None unless `inputs_need_grad`.
 
         Shape:
-            result[i][k]: (n, ...), the samples of context k.
+            returns[i][k]: (n, ...), the samples of context k.
         """
         if not self.inputs_need_grad:
             return None
@@ -474,7 +474,7 @@ class DataParallelExecutorGroup:
         """Return the states, a list over contexts for each; merged ones are refused, as in MXNet.
 
         Shape:
-            result[i][k]: that of the state on context k.
+            returns[i][k]: that of the state on context k.
 
         Raises:
             ArgumentError: `merge_multi_context` is True.
@@ -660,7 +660,7 @@ class DataParallelExecutorGroup:
             end: output after the last.
 
         Shape:
-            result[i]: (N, ...), see `get_output_shapes`; else result[i][k]: (n, ...), the samples of context k.
+            returns[i]: (N, ...), see `get_output_shapes`; else returns[i][k]: (n, ...), the samples of context k.
         """
         outputs = [[e.outputs[k] for e in self.execs] for k in range(self.num_outputs)][begin:end]
         return (
@@ -681,7 +681,7 @@ class DataParallelExecutorGroup:
         """Return the gradients of the inputs, merged like outputs.
 
         Shape:
-            result[i]: (N, ...), that of the input; else result[i][k]: (n, ...), the samples of context k.
+            returns[i]: (N, ...), that of the input; else returns[i][k]: (n, ...), the samples of context k.
 
         Raises:
             StateError: the group was bound without `inputs_need_grad`.

@@ -250,7 +250,7 @@ class Feed:
 
         Shape:
             batch.data[i], batch.label[i]: those of `data_shapes` and `label_shapes`.
-            result[k][name]: (n, ...), the samples of active context k.
+            returns[k][name]: (n, ...), the samples of active context k.
 
         Raises:
             ArgumentError: arrays are missing.
@@ -340,7 +340,7 @@ class Feed:
 
         Shape:
             labels[i]: (N, ...).
-            result[i]: (n, ...), the samples of active context `k`.
+            returns[i]: (n, ...), the samples of active context `k`.
 
         Raises:
             ShapeError: a label has another batch size than was bound.
@@ -362,7 +362,7 @@ class Feed:
 
         Shape:
             grad: N samples, or a fixed number of rows for each, on `axis`.
-            result: `rows` of these on that axis.
+            returns: `rows` of these on that axis.
         """
         if grad is None or axis < 0:
             return grad
@@ -392,7 +392,7 @@ class Feed:
 
         Shape:
             arrays[name]: (n, ...), or a multiple of n rows, on its batch axis.
-            result[name]: the same without the rows of padding.
+            returns[name]: the same without the rows of padding.
         """
         size, valid = self.size(k), self.valid(k, pad)
         cut = {}

@@ -38,7 +38,7 @@ def first_values(
         allow_extra: pass over names that `arrays` lacks.
 
     Shape:
-        arrays[name], given[name], result[name]: that of the parameter.
+        arrays[name], given[name], returns[name]: that of the parameter.
 
     Raises:
         ArgumentError: a value is missing, has no array or is none, or `initializer` is none.

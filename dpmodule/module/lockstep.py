@@ -143,7 +143,7 @@ class Lockstep:
 
         Shape:
             outputs[i]: (n * r, ...), r rows for each of n = `count` examples of this process.
-            result[i]: (N * r, ...), those of the N examples of all processes.
+            returns[i]: (N * r, ...), those of the N examples of all processes.
         """
         if self._ranks is None:
             return list(outputs)
@@ -159,7 +159,7 @@ class Lockstep:
         """Return the auxiliary states, which differ between processes within an epoch.
 
         Shape:
-            result[i]: that of the state.
+            returns[i]: that of the state.
         """
         return [array.raw.clone() for array in _arrays_of(module, False)] if self.several else []
 

@@ -675,7 +675,7 @@ class Module(BaseModule):
         Parameters declared ``stype="row_sparse"`` come as row-sparse arrays; the devices' own are dense.
 
         Shape:
-            result[0][name], result[1][name]: that of the parameter or state.
+            returns[0][name], returns[1][name]: that of the parameter or state.
         """
         arg_params, aux_params = self.group.store.average()
         for name in self._row_sparse:
@@ -1068,7 +1068,7 @@ class Module(BaseModule):
         """Return the states, a list over devices for each.
 
         Shape:
-            result[i][k]: that of the state on context k.
+            returns[i][k]: that of the state on context k.
         """
         return self.group.get_states(merge_multi_context)
 

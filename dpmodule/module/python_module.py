@@ -315,7 +315,7 @@ class PythonLossModule(PythonModule):
         """Return the scores; in a list of one if `merge_multi_context` is off.
 
         Shape:
-            result[0]: that of the scores.
+            returns[0]: that of the scores.
 
         Raises:
             StateError: nothing has been run forward.
@@ -328,7 +328,7 @@ class PythonLossModule(PythonModule):
         """Return the gradient of the scores; in a list of one if `merge_multi_context` is off.
 
         Shape:
-            result[0]: that of the scores.
+            returns[0]: that of the scores.
 
         Raises:
             StateError: nothing has been run backward.

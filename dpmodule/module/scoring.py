@@ -141,7 +141,7 @@ def iter_predict(
     """Yield (outputs, number of the batch, batch) for data, padding rows cut off; see `predict`.
 
     Shape:
-        result[0][i]: (n, ...), that of the output without the rows of padding.
+        returns[0][i]: (n, ...), that of the output without the rows of padding.
 
     Source: MXNet 1.9.1 `BaseModule.iter_predict`.
     """
@@ -182,7 +182,7 @@ def predict(
 
     Shape:
         eval_data: (N, ...), if it is one array, as bound for the only input; N may be another.
-        result[i]: (M, ...), the outputs for the M samples of all batches; result[b][i]: (n, ...), if they are not
+        returns[i]: (M, ...), the outputs for the M samples of all batches; returns[b][i]: (n, ...), if they are not
             merged.
 
     Raises:

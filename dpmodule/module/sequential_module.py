@@ -375,7 +375,7 @@ class SequentialModule(BaseModule):
         """Return the gradients of the first module's inputs; needs ``bind(inputs_need_grad=True)``.
 
         Shape:
-            result[i]: that of the first module's input.
+            returns[i]: that of the first module's input.
 
         Raises:
             StateError: the chain was bound without `inputs_need_grad`.

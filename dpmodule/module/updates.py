@@ -56,7 +56,7 @@ class ParameterGroup(Protocol):
         """For each parameter its array on every context.
 
         Shape:
-            result[i][k]: that of the parameter.
+            returns[i][k]: that of the parameter.
         """
 
     @property
@@ -64,7 +64,7 @@ class ParameterGroup(Protocol):
         """For each parameter its gradient on every context.
 
         Shape:
-            result[i][k]: that of the parameter.
+            returns[i][k]: that of the parameter.
         """
 
     @property
