@@ -540,6 +540,10 @@ class BaseModule:
         Args:
             data_batch: the batch.
             sparse_row_id_fn: ``(batch) -> {parameter: row numbers}``, which rows of row-sparse parameters it needs.
+
+        Shape:
+            data_batch.data[i], data_batch.label[i]: those bound for inputs and labels, N samples each; N may be
+                another.
         """
 
     def start_epoch(self, epoch: int, train_data: DataIter | None) -> None:

@@ -208,6 +208,9 @@ class DataParallelExecutorGroup:
         Args:
             data_shapes: descriptions of inputs that share one batch size.
 
+        Shape:
+            data_shapes[i]: (N, ...), N samples on the axis that the layout calls "N".
+
         Raises:
             ShapeError: two inputs disagree about the batch size.
         """
@@ -668,7 +671,11 @@ class DataParallelExecutorGroup:
         )
 
     def get_output_shapes(self) -> list[tuple[str, tuple[int, ...]]]:
-        """Return (name, shape) of the merged outputs."""
+        """Return (name, shape) of the merged outputs.
+
+        Shape:
+            returns[i][1]: (N, ...), the samples of all contexts on the output's batch axis.
+        """
         found = []
         for k, (name, axis) in enumerate(zip(self.output_names, self.output_layouts)):
             shape = list(self.execs[0].outputs[k].shape)

@@ -66,6 +66,9 @@ class ExecutorMaker:
             inputs: descriptions of its inputs and labels.
             logger: gets a warning when the pool's memory is too small and is replaced.
 
+        Shape:
+            inputs[i]: (n, ...), the samples of this context.
+
         Raises:
             ArgumentError: an input is no argument of the symbol.
             ShapeError: shapes contradict the symbol, each other or a parameter that exists.

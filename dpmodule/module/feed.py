@@ -67,7 +67,11 @@ def redescribe(
 
 
 def resized(labels: Sequence[DataDesc], data: DataDesc) -> list[DataDesc]:
-    """Give bound labels the batch size of new data, for a batch that comes without labels."""
+    """Give bound labels the batch size of new data, for a batch that comes without labels.
+
+    Shape:
+        labels[i], returns[i]: N samples on the batch axis; those of `returns` are as many as those of `data`.
+    """
     axis = DataDesc.get_batch_axis(data.layout)
     found = []
     for desc in labels:

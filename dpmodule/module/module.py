@@ -329,6 +329,9 @@ class Module(BaseModule):
             shapes: shapes of inputs, where they are to be others than the file says or it does not say them.
             kwargs: further arguments of the constructor.
 
+        Shape:
+            shapes[name]: (N, ...), as the network takes the input.
+
         Raises:
             FileError: the file cannot be opened.
             FileFormatError: it is no ONNX file, or holds what cannot be translated.
@@ -952,6 +955,10 @@ class Module(BaseModule):
         Args:
             data_batch: the batch.
             sparse_row_id_fn: ``(batch) -> {parameter: row numbers}``, which rows of row-sparse parameters it needs.
+
+        Shape:
+            data_batch.data[i], data_batch.label[i]: those bound for inputs and labels, N samples each; N may be
+                another.
 
         Raises:
             ArgumentError: the function returns something else, or names what is no parameter.
