@@ -104,13 +104,7 @@ class GroupedOptimizer(Optimizer):
             buffer.flat.clamp_(-limit, limit)
         return buffer
 
-    def update(
-        self,
-        index: KeyOrList,
-        weight: ArrayOrList,
-        grad: ArrayOrList,
-        state: Any,
-    ) -> None:
+    def update(self, index: KeyOrList, weight: ArrayOrList, grad: ArrayOrList, state: Any) -> None:
         """Update one parameter, or lists of them, in place.
 
         Raises:
@@ -119,11 +113,7 @@ class GroupedOptimizer(Optimizer):
         self._update(index, weight, grad, state, halves=False)
 
     def update_multi_precision(
-        self,
-        index: KeyOrList,
-        weight: ArrayOrList,
-        grad: ArrayOrList,
-        state: Any,
+        self, index: KeyOrList, weight: ArrayOrList, grad: ArrayOrList, state: Any
     ) -> None:
         """Update one parameter, or lists of them, in place, 16-bit ones through their float32 copies.
 
@@ -137,12 +127,7 @@ class GroupedOptimizer(Optimizer):
                 super().update_multi_precision(*one)
 
     def _update(
-        self,
-        index: KeyOrList,
-        weight: ArrayOrList,
-        grad: ArrayOrList,
-        state: Any,
-        halves: bool,
+        self, index: KeyOrList, weight: ArrayOrList, grad: ArrayOrList, state: Any, halves: bool
     ) -> None:
         columns = _listed(index, weight, grad, state)
         if not are_dense([*columns[1], *columns[2]]):
