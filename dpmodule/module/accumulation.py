@@ -57,7 +57,7 @@ class GradientSum:
             for k, grad in enumerate(row):
                 known = self.sums.pop((name, k), None)
                 if known is not None and grad is not None:
-                    grad += known  # in its own memory
+                    grad += known  # in place
 
     def state_dict(self) -> dict[str, list[Any]]:
         """Return the sums by the name of their parameter, with the numbers of their devices."""

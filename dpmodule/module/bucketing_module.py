@@ -130,7 +130,7 @@ class BucketingModule(BaseModule):
         self._buckets = Buckets(sym_gen, self.options, max_buckets)
         self._default = self._buckets.make(default_bucket_key)
         self._key, self._curr_module = default_bucket_key, self._default
-        self._is_announced = False  # an update follows the next backward
+        self._is_announced = False  # whether `update` follows the next backward
         self._binding: BindArguments | None = None
         self._grad_req: Any = None
         self._monitor: Any = None
@@ -324,7 +324,7 @@ class BucketingModule(BaseModule):
     @override
     @needs(Stage.INITIALIZED)
     def prepare(self, data_batch: BatchLike, sparse_row_id_fn: RowIdFunction = None) -> None:
-        batch: Any = data_batch  # one with all attributes of a DataBatch
+        batch: Any = data_batch  # has all attributes of a DataBatch
         if batch.bucket_key is not None:
             self._bucket(batch.bucket_key, *shapes_of(batch))
             self._buckets.move_to_end(self._key)
@@ -411,9 +411,8 @@ class BucketingModule(BaseModule):
 
     @override
     def announce_update(self) -> None:
-        self._is_announced = (
-            type(self).update is BucketingModule.update
-        )  # a subclass may change gradients there
+        # a subclass may change gradients in an `update` of its own
+        self._is_announced = type(self).update is BucketingModule.update
 
     @override
     @needs(Stage.INITIALIZED)

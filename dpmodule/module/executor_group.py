@@ -739,6 +739,6 @@ def _bound_for_prediction(what: str) -> StateError:
 
 
 def _address(array: NDArray) -> int:
-    if array.stype != "default":  # each executor has one of its own
+    if array.stype != "default":  # sparse memory is never shared
         return 0
     return array.raw.untyped_storage().data_ptr()

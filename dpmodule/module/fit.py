@@ -142,7 +142,7 @@ def _first_batch(data: DataIter, epoch: int) -> tuple[Any, Iterator[Any]]:
     """
     batches = iter(data)
     batch = next(batches, None)
-    if batch is None:  # somebody has read it to its end, as `score` does
+    if batch is None:  # the iterator is exhausted, as after `score`
         data.reset()
         batches = iter(data)
         batch = next(batches, None)
@@ -189,13 +189,12 @@ def _prepare_module(module: Trainable, options: FitOptions, data: DataIter) -> N
 
 def _install_optimizer(module: Any, options: FitOptions, anew: bool) -> None:
     if anew and not isinstance(options.kvstore, str) and hasattr(options.kvstore, "replace"):
-        # it has these keys, and goes on with them
+        # the store has these keys already
         for each in module.all_updates():
             each.refill(options.kvstore)
         return
-    given: dict[str, Any] = (
-        {"force_init": True} if anew else {}
-    )  # which modules of the user's own need not know
+    # modules that were written for MXNet may lack this argument
+    given: dict[str, Any] = {"force_init": True} if anew else {}
     module.init_optimizer(
         kvstore=options.kvstore,
         optimizer=options.optimizer,
@@ -420,7 +419,7 @@ class TrainingRun:
         self._lockstep = _lockstep(module, options, [self._data, *self._evaluations.values()])
         self.metric = metrics.create(options.eval_metric)
         self._validation = self.metric if options.validation_metric is None else options.validation_metric
-        # one metric cannot be kept for an epoch and begun anew within it
+        # evaluations within an epoch reset their metric, which must not be that of the whole epoch
         self._metric_within_epoch: Any = deepcopy(self._validation) if options.eval_every_n_batches else None
         self._callbacks: list[Any] = _callbacks(options)
         self._batch_callbacks = _plain_functions(options.batch_end_callback)
@@ -436,7 +435,7 @@ class TrainingRun:
             or not isinstance(self._saving, _NotSaving)
         )
         self._resumed: dict[str, Any] | None = None
-        # of an epoch whose batches are done: its metrics, and whether contexts have been averaged
+        # after the last batch of an epoch: its metrics, and whether parameters have been averaged over contexts
         self._epoch_metrics: list[tuple[str, float]] | None = None
         self._contexts_averaged = False
 
@@ -608,7 +607,7 @@ class TrainingRun:
             self._lockstep.average_states(module)
         self._contexts_averaged = True
         row = {f"train-{name}": value for name, value in found}
-        if self._stopped and not self._options.dry_run:  # within the epoch
+        if self._stopped and not self._options.dry_run:  # before the end of the epoch
             self._add_to_history(row)
             return
         if not self._options.dry_run:
@@ -621,7 +620,7 @@ class TrainingRun:
         self._data.reset()
         if not self._options.dry_run:
             self._saving.after_epoch(self, boundary.asked)
-        if boundary.asked and not self._lockstep.several:  # else it is heard of with the next batch
+        if boundary.asked and not self._lockstep.several:  # else all processes end after the next batch
             boundary.end()
 
     def _evaluate_epoch(self, boundary: BatchBoundary) -> dict[str, float]:
@@ -699,9 +698,8 @@ class TrainingRun:
         """Train on every batch once, unless it ends before, and return the epoch's metrics."""
         is_over, self._resumed = self._resumed is not None and self._resumed["over"], None
         metric = self.metric
-        if (
-            is_over
-        ):  # broken off between the last batch and the end of the epoch, where iterators keep their rest
+        if is_over:
+            # saved between the last batch and the end of the epoch, at which an iterator keeps what rolls over
             next(self._data, None)
         else:
             self._epoch_metrics, self._contexts_averaged = None, False
@@ -736,7 +734,7 @@ class TrainingRun:
             self._is_out_of_time = limit is not None and time.monotonic() - self._begun >= limit
             ends = asked or (self._is_out_of_time and not lockstep.several)
             saves = self._has_scheduled_work and (lockstep.take("due") or saving.wants_end(ends))
-            if saves:  # what is read from now on belongs to the rest of the run
+            if saves:  # the batch read next is not part of the saved state
                 saving.note_position(self.nbatch + 1)
             following = self._next(batches)
             if following is None:
@@ -746,7 +744,7 @@ class TrainingRun:
             self._after(batch, following is None)
             if saves:
                 saving.within_epoch(self, following is None)
-            # what comes in a callback is heard of at the next batch only if it is to be passed on or saved
+            # a signal that comes in a callback waits for the next batch only if other processes or a save need it
             if asked or (boundary.asked and not lockstep.several and not saving.wants_end(True)):
                 boundary.end()
             batch = None if self._stopped else following
@@ -755,7 +753,7 @@ class TrainingRun:
     def _finish_epoch_metrics(self) -> Any:
         """Finish the last update of an epoch, and note its metrics if they are known; return what measures them."""
         self._steps.finish(self)
-        if self._lockstep.several:  # the others may go on, and callbacks begin the metric anew
+        if self._lockstep.several:  # other processes may have batches left, and callbacks reset the metric
             return deepcopy(self.metric)
         self._epoch_metrics = self._steps.values(self.metric)
         return self.metric
@@ -779,7 +777,7 @@ class TrainingRun:
         options, saving, lockstep = self._options, self._saving, self._lockstep
         if options.training_step is not None or not saving.wants_end(True):
             return
-        if lockstep.several and options.accumulate > 1:  # others do not know of it
+        if lockstep.several and options.accumulate > 1:  # the other processes do not learn of the error
             return
         arg_params, aux_params = self.module.get_params()
         if lockstep.any(bool(names_of_nonfinite({**arg_params, **aux_params}))):
@@ -885,7 +883,7 @@ class _Steps:
         self._announces_updates = (
             lockstep.several and not self._accumulates and hasattr(module, "announce_update")
         )
-        self._has_pending_gradients = False  # the last gradients wait for others
+        self._has_pending_gradients = False  # the last gradients are not added to the sum yet
         self._pending_samples = self._pending_batches = 0
         self._samples_per_batch = module.all_updates()[0].group.num_samples if self._accumulates else 1
         self._sums: dict[str, tuple[float, int]] = {}
@@ -929,12 +927,12 @@ class _Steps:
     def _train_together(self, batch: Any, run: TrainingRun) -> bool:
         """Do with the gradients of a batch what all processes do; return whether it counts."""
         module, lockstep, options = self._module, self._lockstep, self._options
-        if not lockstep.adds_up and module.overflowed():  # of no concern to the others
+        if not lockstep.adds_up and module.overflowed():  # "dist_async": processes update on their own
             return False
         overflows = module.overflows()
         bad = None if overflows else _nonfinite(module, options, batch, run)
         if bad is not None and self._accumulates and options.on_nonfinite == "skip":
-            _leave_out(module, options, bad)  # others need not lose theirs
+            _leave_out(module, options, bad)  # the other processes keep their batches
             return False
         lockstep.say(bad=bad is not None, overflow=overflows)
         is_used = not overflows and bad is None
@@ -1031,7 +1029,7 @@ class _Steps:
         """
         if not self._pending_batches:
             return True
-        if not self._has_pending_gradients:  # those of the last batch are not to be used
+        if not self._has_pending_gradients:  # the gradients of the last batch were dropped
             self._clear()
         rows = max(self._lockstep.total(self._pending_samples), 1)
         self._module.scale_gradients(self._samples_per_batch * self._lockstep.size / rows)

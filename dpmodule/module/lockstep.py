@@ -45,7 +45,7 @@ class Lockstep:
         self.adds_up = all(store.adds_up for store in stores) and self.several
         self.rank = 0 if self._ranks is None else self._ranks.rank
         self.size = 1 if self._ranks is None else self._ranks.size
-        self._own_words: dict[str, float] = {}  # what is said and heard without others
+        self._own_words: dict[str, float] = {}  # messages of a process that trains alone
 
     def align(self, module: Trainable) -> None:
         """Give a module the parameters and auxiliary states of rank 0."""
@@ -62,7 +62,7 @@ class Lockstep:
         for tensor, mean in zip(arrays, self._ranks.mean(arrays)):
             tensor.copy_(mean)
 
-    # words that go along with gradients
+    # messages sent along with gradients
 
     def say(self, **words: float) -> None:
         """Tell the others with the next update; what is said twice before it is said if it was true once."""
@@ -153,7 +153,7 @@ class Lockstep:
             for i, output in enumerate(outputs)
         ]
 
-    # what each process has of its own
+    # state that differs between processes
 
     def own_state(self, module: Trainable) -> list[torch.Tensor]:
         """Return the auxiliary states, which differ between processes within an epoch.

@@ -193,7 +193,7 @@ class Module(BaseModule):
         self._grad_req: Any = "write"
         self._group: DataParallelExecutorGroup | None = None
         self._updates: Updates | None = None
-        self._is_announced = False  # an update comes with the gradients of the next backward
+        self._is_announced = False  # whether `update` follows the next backward
         self.preloaded: tuple[Mapping[str, NDArray], Mapping[str, NDArray]] | None = None
         self.preloaded_states: str | None = None
 
@@ -297,7 +297,7 @@ class Module(BaseModule):
             >>> mod.data_names, sorted(mod.get_params()[0])
             (['input'], ['bias', 'weight'])
         """
-        from ..symbol.torch_import import imported  # which imports torch.export, and that takes long
+        from ..symbol.torch_import import imported  # imports torch.export, which takes long
 
         found = imported(module, example, named, dynamic)
         symbol = found.symbol if head is None else head(found.symbol)
@@ -462,7 +462,8 @@ class Module(BaseModule):
         if shared is not None:
             self._scale = shared._scale if self._scale is not None else None
         store, before = self._store_for(wanted), self._group
-        joins = store is not None and (before is None or before.store is not store)  # one that is new to it
+        # whether the parameters move into a store that others use, too
+        joins = store is not None and (before is None or before.store is not store)
         valued = frozenset() if store is None else store.filled & self._param_and_aux_names()
         carried = self._values_to_carry_over(joins and bool(valued)) if joins or store is None else None
         group = self._make_group(wanted, labels, store)
@@ -706,11 +707,11 @@ class Module(BaseModule):
         self.preloaded = None
         store = self.group.store
         attributes = self._symbol.attr_dict()
-        # what a given store had values of before
+        # names that have values in the given store
         keeps_value = frozenset() if given.force_init else self._valued
         arrays = {name: store.array(name, 0) for name in self._param_names if name not in keeps_value}
         states = {name: store.aux(name, 0) for name in self.group.aux_names if name not in keeps_value}
-        # MXNet passes over names that the module lacks, but for those of a set_params that need not name all
+        # as in MXNet, unknown names are an error only in set_params(..., allow_missing=True)
         passes_over_extra = given.allow_extra or not allow_missing or given.initializer is not None
         store.load(
             first_values(arrays, arg_params, given.initializer, attributes, allow_missing, passes_over_extra),

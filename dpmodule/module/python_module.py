@@ -267,7 +267,7 @@ class PythonLossModule(PythonModule):
         Raises:
             ArgumentError: the batch has no label, which training needs.
         """
-        batch: Any = data_batch  # a whole one
+        batch: Any = data_batch  # not a list of one for each context
         self._scores = batch.data[0]
         if self.for_training if is_train is None else is_train:
             label = getattr(data_batch, "label", None)

@@ -18,7 +18,8 @@ try:
 except ImportError:  # not a POSIX system: runs are not kept apart
     fcntl = None
 
-_descriptors: dict[tuple[int, str], int] = {}  # by process and path: the system keeps only processes apart
+_descriptors: dict[tuple[int, str], int] = {}
+"""Locked files by process and path: the system's locks hold between processes only."""
 
 
 class RunLock:
@@ -54,7 +55,7 @@ class RunLock:
         if number >= 0:
             self._key, self._descriptor = key, number
             _descriptors[key] = number
-            with suppress(OSError):  # the lock counts, not what is said about it
+            with suppress(OSError):  # the text is only for messages
                 os.ftruncate(number, 0)
                 os.pwrite(number, f"process {key[0]} on {platform.node()}".encode(), 0)
 
@@ -75,7 +76,7 @@ class RunLock:
         while True:
             try:
                 number = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
-            except OSError:  # what is wrong with the folder is told by whoever saves there
+            except OSError:  # saving reports what is wrong with the folder
                 return -1
             try:
                 fcntl.lockf(number, fcntl.LOCK_EX | fcntl.LOCK_NB)

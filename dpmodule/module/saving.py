@@ -54,7 +54,7 @@ class Saving:
         self._lockstep = lockstep
         self._position: dict[str, Any] = {}
         self._facts: dict[str, Any] = {"started": time.time()}
-        # where random numbers stood before the epoch's order was drawn
+        # states of the random generators before the epoch was shuffled
         self._before_reset: dict[str, Any] | None = None
         self._found_at: tuple[str, Any] | None = None
         self._lock = None if checkpoint is None else RunLock(checkpoint.prefix)

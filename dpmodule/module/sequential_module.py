@@ -358,7 +358,7 @@ class SequentialModule(BaseModule):
 
     @override
     def overflowed(self) -> bool:
-        found = [module.overflowed() for module in self._modules]  # all of them are to notice
+        found = [module.overflowed() for module in self._modules]  # no short cut: every module has to notice
         return any(found)
 
     @override

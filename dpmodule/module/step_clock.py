@@ -114,7 +114,7 @@ def repeatable(active: bool) -> Iterator[None]:
         memory.fill_uninitialized_memory,
     )
     torch.use_deterministic_algorithms(True)
-    # searching the fastest kernel finds another one now and then; memory is never read before it is written here
+    # cuDNN's benchmark mode does not always choose the same kernel; memory is never read uninitialized here
     backend.benchmark = memory.fill_uninitialized_memory = False
     try:
         yield

@@ -140,7 +140,7 @@ def make_optimizer(
             raise ArgumentError(
                 f"optimizer_params is {params!r}, expected a dict or pairs of a name and a value"
             )
-        arguments = {} if is_default else dict(params)  # a class of torch has a rate of its own
+        arguments = {} if is_default else dict(params)  # a class of torch.optim has a default rate
         arguments.setdefault("rescale_grad", rescale)
         return opt.create(optimizer, sym=group.symbol, param_idx2name=names, **arguments)
     if not isinstance(optimizer, opt.Optimizer):
@@ -450,5 +450,5 @@ class Updates:
             names = updater.optimizer.idx2name
             found = {i: deepcopy(states[n]) for i, n in names.items() if n in states}
         updater.states.update(found)
-        # to be checked, and brought to their devices
+        # the updater checks them, and moves them to their devices
         updater.states_synced.update(dict.fromkeys(found, False))

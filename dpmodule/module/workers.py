@@ -42,7 +42,7 @@ def _renew_engine() -> None:
     global _forked
     with torch.enable_grad():
         one = torch.ones((), requires_grad=True)
-        one * one  # saves itself
+        one * one  # saves a tensor for backward
     _forked = False
 
 
