@@ -13,7 +13,10 @@ CallbackLike: TypeAlias = "Callback | Callable[..., Any] | Sequence[Callback | C
 
 
 class BatchEndParam(NamedTuple):
-    """What a batch callback gets."""
+    """What a batch callback gets.
+
+    Source: MXNet 1.9.1 `model.BatchEndParam`.
+    """
 
     epoch: int
     """Number of the epoch, from 0."""

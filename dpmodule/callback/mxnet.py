@@ -71,6 +71,8 @@ def module_checkpoint(
 
     Raises:
         ArgumentError: as from `do_checkpoint`.
+
+    Source: MXNet 1.9.1 `callback.module_checkpoint`, which keeps all files.
     """
     period = max(1, int(period))
     more = {} if format == "params" else {"format": format}
@@ -107,6 +109,8 @@ def do_checkpoint(
     Raises:
         ArgumentError: a number to keep is below 1, the mode is unknown, or `keep_best` comes without `metric`; in
             `fit`: nothing of that name is measured.
+
+    Source: MXNet 1.9.1 `callback.do_checkpoint`, which keeps all files.
     """
     period = max(1, int(period))
 
@@ -143,6 +147,8 @@ def log_train_metric(period: int, auto_reset: bool = False) -> BatchCallback:
 
     Raises:
         ArgumentError: `period` is below 1.
+
+    Source: MXNet 1.9.1 `callback.log_train_metric`.
     """
     _check_period("log_train_metric", "period", period)
 
@@ -172,6 +178,8 @@ class Speedometer:
         >>> report = mx.callback.Speedometer(batch_size=32, frequent=50)
         >>> report.frequent
         50
+
+    Source: MXNet 1.9.1 `callback.Speedometer`.
     """
 
     def __init__(self, batch_size: int, frequent: int = 50, auto_reset: bool = True) -> None:
@@ -225,6 +233,8 @@ class ProgressBar:
 
     Raises:
         ArgumentError: `total` is below 1.
+
+    Source: MXNet 1.9.1 `callback.ProgressBar`.
     """
 
     def __init__(self, total: int, length: int = 80) -> None:
@@ -245,7 +255,10 @@ class ProgressBar:
 
 
 class LogValidationMetricsCallback:
-    """Log every metric at the end of an evaluation."""
+    """Log every metric at the end of an evaluation.
+
+    Source: MXNet 1.9.1 `callback.LogValidationMetricsCallback`.
+    """
 
     def __call__(self, param: BatchEndParam) -> None:
         """Write one line per metric.

@@ -27,6 +27,8 @@ class DataBatch:
 
     Raises:
         ArgumentError: `data` or `label` is neither a list, a tuple nor None.
+
+    Source: MXNet 1.9.1 `io.DataBatch`.
     """
 
     rolled_over = False
@@ -90,6 +92,8 @@ class DataIter:
         ...         return mx.io.DataBatch([mx.nd.ones((2, 3))])
         ...     def reset(self):
         ...         self.left = 4
+
+    Source: MXNet 1.9.1 `io.DataIter`.
     """
 
     num_parts = 1
@@ -297,6 +301,8 @@ class ResizeIter(CurrentBatch):
 
     Raises:
         ArgumentError: `size` is not a positive number.
+
+    Source: MXNet 1.9.1 `io.ResizeIter`.
     """
 
     def __init__(self, data_iter: DataIter, size: int, reset_internal: bool = True) -> None:

@@ -54,6 +54,8 @@ def check_label_shapes(labels: Any, preds: Any, wrap: bool = False, shape: bool 
 
     Raises:
         ShapeError: they differ.
+
+    Source: MXNet 1.9.1 `metric.check_label_shapes`.
     """
     here, there = (labels.shape, preds.shape) if shape else (len(labels), len(preds))
     if here != there:
@@ -85,6 +87,8 @@ class EvalMetric:
         output_names: names of the outputs that `update_dict` picks, in this order; None takes all.
         label_names: names of the labels likewise.
         **kwargs: kept for `get_config`; `has_global_stats=True` says that `update` feeds the global sums too.
+
+    Source: MXNet 1.9.1 `EvalMetric`.
     """
 
     # on the class, so that a subclass whose `reset` sets only what it knows reads as empty

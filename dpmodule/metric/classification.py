@@ -55,6 +55,8 @@ class Accuracy(EvalMetric):
         >>> metric.update([mx.nd.array([0, 1])], [mx.nd.array([[0.9, 0.1], [0.8, 0.2]])])
         >>> metric.get()
         ('accuracy', 0.5)
+
+    Source: MXNet 1.9.1 `Accuracy`.
     """
 
     def __init__(
@@ -97,6 +99,8 @@ class TopKAccuracy(EvalMetric):
 
     Raises:
         ArgumentError: `top_k` is below 2.
+
+    Source: MXNet 1.9.1 `TopKAccuracy`.
     """
 
     def __init__(
@@ -180,6 +184,8 @@ class CrossEntropy(_LossOfLabels):
         name: what the value is called.
         output_names: see `EvalMetric`.
         label_names: see `EvalMetric`.
+
+    Source: MXNet 1.9.1 `CrossEntropy`.
     """
 
     def __init__(
@@ -201,6 +207,8 @@ class NegativeLogLikelihood(_LossOfLabels):
         name: what the value is called.
         output_names: see `EvalMetric`.
         label_names: see `EvalMetric`.
+
+    Source: MXNet 1.9.1 `NegativeLogLikelihood`.
     """
 
     def __init__(

@@ -78,6 +78,8 @@ class CompositeEvalMetric(EvalMetric):
         name: what the whole is called.
         output_names: if set, only these outputs are passed on by `update_dict`.
         label_names: if set, only these labels are passed on.
+
+    Source: MXNet 1.9.1 `CompositeEvalMetric`.
     """
 
     def __init__(

@@ -150,6 +150,8 @@ class F1(_Binary):
 
     Raises:
         ArgumentError: unknown `average`.
+
+    Source: MXNet 1.9.1 `F1`.
     """
 
     def __init__(
@@ -174,6 +176,8 @@ class MCC(_Binary):
 
     Raises:
         ArgumentError: unknown `average`.
+
+    Source: MXNet 1.9.1 `MCC`.
     """
 
     def __init__(

@@ -25,6 +25,8 @@ class Loss(EvalMetric):
         name: what the value is called.
         output_names: see `EvalMetric`.
         label_names: see `EvalMetric`.
+
+    Source: MXNet 1.9.1 `Loss`.
     """
 
     def __init__(self, name: str = "loss", output_names: Names = None, label_names: Names = None) -> None:
@@ -45,6 +47,8 @@ class Torch(Loss):
         name: what the value is called.
         output_names: see `EvalMetric`.
         label_names: see `EvalMetric`.
+
+    Source: MXNet 1.9.1 `Torch`.
     """
 
     def __init__(self, name: str = "torch", output_names: Names = None, label_names: Names = None) -> None:
@@ -59,6 +63,8 @@ class Caffe(Loss):
         name: what the value is called.
         output_names: see `EvalMetric`.
         label_names: see `EvalMetric`.
+
+    Source: MXNet 1.9.1 `Caffe`.
     """
 
     def __init__(self, name: str = "caffe", output_names: Names = None, label_names: Names = None) -> None:
@@ -78,6 +84,8 @@ class CustomMetric(EvalMetric):
 
     Example:
         >>> metric = CustomMetric(lambda label, pred: abs(label - pred).max(), name="worst")
+
+    Source: MXNet 1.9.1 `CustomMetric`.
     """
 
     def __init__(
@@ -145,5 +153,7 @@ def np(numpy_feval: Feval, name: str | None = None, allow_extra_outputs: bool = 
         numpy_feval: called with label and prediction; returns a number, or (sum, count).
         name: what the value is called; by default the function's name.
         allow_extra_outputs: there may be more outputs than labels.
+
+    Source: MXNet 1.9.1 `metric.np`.
     """
     return CustomMetric(numpy_feval, name, allow_extra_outputs)

@@ -62,6 +62,8 @@ class MAE(_MeanError):
         name: what the value is called.
         output_names: see `EvalMetric`.
         label_names: see `EvalMetric`.
+
+    Source: MXNet 1.9.1 `MAE`.
     """
 
     def __init__(self, name: str = "mae", output_names: Names = None, label_names: Names = None) -> None:
@@ -80,6 +82,8 @@ class MSE(_MeanError):
         name: what the value is called.
         output_names: see `EvalMetric`.
         label_names: see `EvalMetric`.
+
+    Source: MXNet 1.9.1 `MSE`.
     """
 
     def __init__(self, name: str = "mse", output_names: Names = None, label_names: Names = None) -> None:
@@ -98,6 +102,8 @@ class RMSE(_MeanError):
         name: what the value is called.
         output_names: see `EvalMetric`.
         label_names: see `EvalMetric`.
+
+    Source: MXNet 1.9.1 `RMSE`.
     """
 
     def __init__(self, name: str = "rmse", output_names: Names = None, label_names: Names = None) -> None:

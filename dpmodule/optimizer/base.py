@@ -56,6 +56,8 @@ class Optimizer:
     Raises:
         ArgumentError: `param_idx2name` is no dict, or `lr_scheduler` no schedule.
         SignatureError: there is an argument beside these; the text names what may have been meant.
+
+    Source: MXNet 1.9.1 `Optimizer`.
     """
 
     opt_registry: ClassVar[Mapping[str, type[Optimizer]]]
@@ -196,6 +198,8 @@ class Optimizer:
 
         Args:
             args_lr_mult: multipliers; "*" in a name stands for any text, as in ``{"conv*": 0.1}``.
+
+        Source: MXNet 1.9.1 `Optimizer.set_lr_mult`, which knows no patterns.
         """
         self.lr_mult = {**self._symbol_multipliers("__lr_mult__"), **self._spread(args_lr_mult)}
 
@@ -204,6 +208,8 @@ class Optimizer:
 
         Unnamed parameters fall back to their Symbol's, then to 0 if the name ends neither in ``_weight`` nor in
         ``_gamma`` (see `decayed`), else 1.
+
+        Source: MXNet 1.9.1 `Optimizer.set_wd_mult`.
         """
         bare = {name: 0.0 for name in self.idx2name.values() if not name.endswith(self.decayed)}
         self.wd_mult = {**bare, **self._symbol_multipliers("__wd_mult__"), **self._spread(args_wd_mult)}

@@ -40,6 +40,8 @@ class Updater:
         >>> update(0, mx.nd.ones((2,)), weight)
         >>> weight.asnumpy()
         array([0.9, 0.9], dtype=float32)
+
+    Source: MXNet 1.9.1 `optimizer.Updater`.
     """
 
     def __init__(self, optimizer: Optimizer) -> None:
@@ -297,7 +299,10 @@ class Updater:
 
 
 def get_updater(optimizer: Optimizer) -> Updater:
-    """Return an `Updater` of an optimizer."""
+    """Return an `Updater` of an optimizer.
+
+    Source: MXNet 1.9.1 `optimizer.get_updater`.
+    """
     return Updater(optimizer)
 
 
