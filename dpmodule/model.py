@@ -364,7 +364,8 @@ class FeedForward:
                 break
             module.forward(batch, is_train=False)
             watch.look(number, batch.pad or 0)
-            measure.update(batch.label, module.get_outputs())
+            labels: Any = batch.label
+            measure.update(labels, module.get_outputs())
             for call in filter(None, callbacks):
                 call(BatchEndParam(epoch=0, nbatch=number, eval_metric=measure, locals=locals()))
         watch.tell()

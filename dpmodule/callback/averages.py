@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -10,6 +10,9 @@ from ..base import ArgumentError
 from ..context import cpu
 from ..ndarray import NDArray
 from .base import Callback
+
+if TYPE_CHECKING:
+    from .base import RunLike
 
 __all__ = ["EMA"]
 
@@ -48,7 +51,7 @@ class EMA(Callback):
         self._updates = 0
 
     @torch.no_grad()
-    def on_batch_end(self, run: Any) -> None:
+    def on_batch_end(self, run: RunLike) -> None:
         """Move the average towards the parameters."""
         if run.num_batches % self._every or run.num_updates == self._updates:
             return
@@ -66,7 +69,7 @@ class EMA(Callback):
         """The averages by name of their parameter; empty before the first update."""
         return {name: NDArray(value.clone(), cpu()) for name, value in self._averages.items()}
 
-    def on_fit_end(self, run: Any) -> None:
+    def on_fit_end(self, run: RunLike) -> None:
         """Give the module the average, if that is wanted."""
         if self._use and self._averages:
             params, states = run.module.get_params()

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, NamedTuple
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, Protocol, TypeAlias
 
-__all__ = ["BatchEndParam", "Callback", "as_list"]
+__all__ = ["BatchEndParam", "Callback", "CallbackLike", "RunLike", "as_list"]
+
+
+CallbackLike: TypeAlias = "Callback | Callable[..., Any] | Sequence[Callback | Callable[..., Any]] | None"
+"""What is told how training goes: one, several, or none."""
 
 
 class BatchEndParam(NamedTuple):
-    """What a batch callback gets."""
+    """What a batch callback gets.
+
+    Source: MXNet 1.9.1 `model.BatchEndParam`.
+    """
 
     epoch: int
     """Number of the epoch, from 0."""
@@ -19,6 +26,47 @@ class BatchEndParam(NamedTuple):
     """The EvalMetric being kept, or None."""
     locals: Any
     """Local variables of the loop that calls."""
+
+
+class RunLike(Protocol):
+    """A call of `fit`, as those see it who are told of it: a `TrainingRun`."""
+
+    @property
+    def module(self) -> Any:
+        """What is trained."""
+
+    @property
+    def epoch(self) -> int:
+        """Number of the epoch, from 0."""
+
+    @property
+    def nbatch(self) -> int:
+        """How many of its batches have been trained on."""
+
+    @property
+    def num_batches(self) -> int:
+        """How many batches have been trained on in all epochs."""
+
+    @property
+    def num_updates(self) -> int:
+        """How often the parameters have been updated."""
+
+    @property
+    def metric(self) -> Any:
+        """The metric of training."""
+
+    @property
+    def history(self) -> Any:
+        """What was measured, a `History`."""
+
+    def check_measured(self, name: str) -> None:
+        """Refuse the name of a metric that no epoch will measure."""
+
+    def state_dict(self, over: bool = False) -> dict[str, Any]:
+        """Return what the run needs to go on."""
+
+    def stop(self, why: str) -> None:
+        """End training when the batch, or what follows the epoch, is over."""
 
 
 class Callback:
@@ -36,25 +84,26 @@ class Callback:
     saves_runs = False
     """Whether this is a `Checkpoint`, which `fit` asks when to save."""
 
-    def on_fit_begin(self, run: Any) -> None:
+    def on_fit_begin(self, run: RunLike) -> None:
         """Hear that training begins; what was saved with a run is loaded afterwards."""
 
-    def on_batch_end(self, run: Any) -> bool | None:
+    def on_batch_end(self, run: RunLike) -> bool | None:
         """Hear that a batch has been trained on; True ends training."""
 
-    def on_epoch_end(self, run: Any) -> bool | None:
+    def on_epoch_end(self, run: RunLike) -> bool | None:
         """Hear that an epoch is over and evaluated; True ends training."""
 
     def has_ended(self) -> bool:
         """Say, of a run that goes on, whether this had ended it already; then nothing more is trained."""
         return False
 
-    def on_fit_end(self, run: Any) -> None:
+    def on_fit_end(self, run: RunLike) -> None:
         """Hear that training is over, but for errors."""
 
 
-def as_list(callbacks: Any) -> list[Callable[..., Any]]:
+def as_list(callbacks: CallbackLike) -> list[Callable[..., Any]]:
     """Return callbacks as a list: none, one, or several."""
     if callbacks is None:
         return []
-    return list(callbacks) if isinstance(callbacks, (list, tuple)) else [callbacks]
+    found: list[Any] = list(callbacks) if isinstance(callbacks, (list, tuple)) else [callbacks]
+    return found

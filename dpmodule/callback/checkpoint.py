@@ -5,11 +5,14 @@ from __future__ import annotations
 import glob
 import os
 import re
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..base import ArgumentError
 from .base import Callback
 from .keep_rules import KeepRules
+
+if TYPE_CHECKING:
+    from .base import RunLike
 
 __all__ = ["Checkpoint"]
 
@@ -66,7 +69,7 @@ class Checkpoint(Callback):
         self.every_n_batches = every_n_batches
         self.save_on_interrupt = save_on_interrupt
 
-    def on_fit_begin(self, run: Any) -> None:
+    def on_fit_begin(self, run: RunLike) -> None:
         """Look whether the metric will be measured.
 
         Raises:
@@ -82,7 +85,7 @@ class Checkpoint(Callback):
         """Say whether to save after so many batches of an epoch."""
         return self.every_n_batches is not None and nbatch % self.every_n_batches == 0
 
-    def note(self, run: Any) -> None:
+    def note(self, run: RunLike) -> None:
         """Keep the metric of an epoch that is to be saved.
 
         Raises:

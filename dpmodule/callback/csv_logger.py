@@ -5,10 +5,13 @@ from __future__ import annotations
 import csv
 import io
 import os
-from typing import Any
+from typing import TYPE_CHECKING
 
 from ..atomic import write_atomically
 from .base import Callback
+
+if TYPE_CHECKING:
+    from .base import RunLike
 
 __all__ = ["CSVLogger"]
 
@@ -29,7 +32,7 @@ class CSVLogger(Callback):
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self._path = path
 
-    def on_epoch_end(self, run: Any) -> None:
+    def on_epoch_end(self, run: RunLike) -> None:
         """Write the table.
 
         Raises:
@@ -37,11 +40,11 @@ class CSVLogger(Callback):
         """
         self._write(run)
 
-    def on_fit_end(self, run: Any) -> None:
+    def on_fit_end(self, run: RunLike) -> None:
         """Write the table, which may have got rows since."""
         self._write(run)
 
-    def _write(self, run: Any) -> None:
+    def _write(self, run: RunLike) -> None:
         text = io.StringIO()
         table = csv.DictWriter(text, ["epoch", "batch", "time_s", *run.history.names], lineterminator="\n")
         table.writeheader()

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import logging
 import math
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..base import ArgumentError
 from .base import Callback
+
+if TYPE_CHECKING:
+    from .base import RunLike
 
 __all__ = ["Best", "EarlyStopping"]
 
@@ -100,7 +103,7 @@ class EarlyStopping(Callback):
         self._waited = 0
         self._params: Any = None
 
-    def on_fit_begin(self, run: Any) -> None:
+    def on_fit_begin(self, run: RunLike) -> None:
         """Look whether the metric will be measured.
 
         Raises:
@@ -108,7 +111,7 @@ class EarlyStopping(Callback):
         """
         run.check_measured(self._best.metric)
 
-    def on_epoch_end(self, run: Any) -> bool:
+    def on_epoch_end(self, run: RunLike) -> bool:
         """Look at the metric; True ends training."""
         value = run.history[self._best.metric][-1]
         if self._best.beaten_by(value):
@@ -123,7 +126,7 @@ class EarlyStopping(Callback):
         """Say whether the metric has got no better for too long."""
         return self._waited > self._patience
 
-    def on_fit_end(self, run: Any) -> None:
+    def on_fit_end(self, run: RunLike) -> None:
         """Give the module the best epoch's parameters, if that is wanted."""
         if self._params is not None:
             run.module.set_params(*self._params)

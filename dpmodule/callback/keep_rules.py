@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING
 
 from .. import checkpoint as files
 from ..base import ArgumentError
 from .early_stopping import Best
+
+if TYPE_CHECKING:
+    from .base import RunLike
 
 __all__ = ["KeepRules"]
 
@@ -44,7 +47,7 @@ class KeepRules:
         self._order = Best(metric or "", mode)
         self.values: dict[int, float] = {}
 
-    def check(self, run: Any) -> None:
+    def check(self, run: RunLike) -> None:
         """Look, before a run begins, whether the metric will be measured.
 
         Raises:
@@ -53,7 +56,7 @@ class KeepRules:
         if self._metric is not None:
             run.check_measured(self._metric)
 
-    def note(self, run: Any) -> None:
+    def note(self, run: RunLike) -> None:
         """Keep the metric of an epoch that is to be saved.
 
         Args:

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
 
 from .. import checkpoint as files
 from .base import Callback
 from .keep_rules import KeepRules
+
+if TYPE_CHECKING:
+    from ..ndarray import NDArray
+    from ..symbol import Symbol
+    from .base import RunLike
 
 __all__ = ["KeepingSaver"]
 
@@ -41,7 +46,11 @@ class KeepingSaver(Callback):
         self._rules = KeepRules(what, *keep)
 
     def __call__(
-        self, epoch: int, symbol: Any = None, arg_params: Any = None, aux_params: Any = None
+        self,
+        epoch: int,
+        symbol: Symbol | None = None,
+        arg_params: Mapping[str, NDArray] | None = None,
+        aux_params: Mapping[str, NDArray] | None = None,
     ) -> None:
         """Save an epoch, and remove what is not to be kept; a loop of one's own calls it so.
 
@@ -55,11 +64,11 @@ class KeepingSaver(Callback):
         if (epoch + 1) % self._period == 0:
             self._rules.tidy(self._prefix, files.epochs(self._prefix), epoch + 1)
 
-    def on_fit_begin(self, run: Any) -> None:
+    def on_fit_begin(self, run: RunLike) -> None:
         """Look whether the metric will be measured."""
         self._rules.check(run)
 
-    def on_epoch_end(self, run: Any) -> None:
+    def on_epoch_end(self, run: RunLike) -> None:
         """Save an epoch that has been evaluated."""
         if (run.epoch + 1) % self._period == 0:
             self._rules.note(run)

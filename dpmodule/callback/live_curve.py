@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..base import MissingPackageError
 from .base import Callback
+
+if TYPE_CHECKING:
+    from .base import RunLike
 
 __all__ = ["LiveCurve"]
 
@@ -24,7 +27,7 @@ class LiveCurve(Callback):
         self._metrics = metrics
         self._shown: Any = None
 
-    def on_fit_begin(self, run: Any) -> None:
+    def on_fit_begin(self, run: RunLike) -> None:
         """Begin another picture; look whether the metrics will be measured.
 
         Raises:
@@ -34,8 +37,12 @@ class LiveCurve(Callback):
         for name in self._metrics:
             run.check_measured(name)
 
-    def on_epoch_end(self, run: Any) -> None:
-        """Draw the curves."""
+    def on_epoch_end(self, run: RunLike) -> None:
+        """Draw the curves.
+
+        Raises:
+            MissingPackageError: Matplotlib is not installed.
+        """
         display = _notebook_display()
         if display is None:
             return
@@ -47,7 +54,11 @@ class LiveCurve(Callback):
 
 
 def _axes() -> Any:
-    """Return axes of a figure that pyplot does not know, which would show it once more after the cell."""
+    """Return axes of a figure that pyplot does not know, which would show it once more after the cell.
+
+    Raises:
+        MissingPackageError: Matplotlib is not installed.
+    """
     try:
         from matplotlib.figure import Figure
     except ImportError as error:

@@ -8,11 +8,15 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, Protocol
 
 from ..base import ArgumentError
 from .base import BatchEndParam
+
+if TYPE_CHECKING:
+    from ..ndarray import NDArray
+    from ..symbol import Symbol
 
 __all__ = [
     "LogValidationMetricsCallback",
@@ -28,12 +32,20 @@ EpochCallback = Callable[..., None]
 BatchCallback = Callable[[BatchEndParam], None]
 
 
+class Savable(Protocol):
+    """A module that writes checkpoints."""
+
+    @property
+    def save_checkpoint(self) -> Callable[..., Any]:
+        """Called with a prefix, the number of an epoch, and whether to write the optimizer's states."""
+
+
 def _is_due(epoch: int, period: int) -> bool:
     return (epoch + 1) % period == 0
 
 
 def module_checkpoint(
-    mod: Any,
+    mod: Savable,
     prefix: str,
     period: int = 1,
     save_optimizer_states: bool = False,
@@ -59,11 +71,13 @@ def module_checkpoint(
 
     Raises:
         ArgumentError: as from `do_checkpoint`.
+
+    Source: MXNet 1.9.1 `callback.module_checkpoint`, which keeps all files.
     """
     period = max(1, int(period))
     more = {} if format == "params" else {"format": format}
 
-    def save(epoch: int, sym: Any = None, arg: Any = None, aux: Any = None) -> None:
+    def save(epoch: int, sym: object = None, arg: object = None, aux: object = None) -> None:
         if _is_due(epoch, period):
             mod.save_checkpoint(prefix, epoch + 1, save_optimizer_states, **more)
 
@@ -95,10 +109,12 @@ def do_checkpoint(
     Raises:
         ArgumentError: a number to keep is below 1, the mode is unknown, or `keep_best` comes without `metric`; in
             `fit`: nothing of that name is measured.
+
+    Source: MXNet 1.9.1 `callback.do_checkpoint`, which keeps all files.
     """
     period = max(1, int(period))
 
-    def save(epoch: int, sym: Any, arg: Any, aux: Any) -> None:
+    def save(epoch: int, sym: Symbol | None, arg: Mapping[str, NDArray], aux: Mapping[str, NDArray]) -> None:
         if _is_due(epoch, period):
             from ..checkpoint import save_checkpoint
 
@@ -131,6 +147,8 @@ def log_train_metric(period: int, auto_reset: bool = False) -> BatchCallback:
 
     Raises:
         ArgumentError: `period` is below 1.
+
+    Source: MXNet 1.9.1 `callback.log_train_metric`.
     """
     _check_period("log_train_metric", "period", period)
 
@@ -160,6 +178,8 @@ class Speedometer:
         >>> report = mx.callback.Speedometer(batch_size=32, frequent=50)
         >>> report.frequent
         50
+
+    Source: MXNet 1.9.1 `callback.Speedometer`.
     """
 
     def __init__(self, batch_size: int, frequent: int = 50, auto_reset: bool = True) -> None:
@@ -213,6 +233,8 @@ class ProgressBar:
 
     Raises:
         ArgumentError: `total` is below 1.
+
+    Source: MXNet 1.9.1 `callback.ProgressBar`.
     """
 
     def __init__(self, total: int, length: int = 80) -> None:
@@ -233,7 +255,10 @@ class ProgressBar:
 
 
 class LogValidationMetricsCallback:
-    """Log every metric at the end of an evaluation."""
+    """Log every metric at the end of an evaluation.
+
+    Source: MXNet 1.9.1 `callback.LogValidationMetricsCallback`.
+    """
 
     def __call__(self, param: BatchEndParam) -> None:
         """Write one line per metric.
@@ -303,7 +328,7 @@ class TqdmBar:
         if last:
             self.close()
 
-    def close(self, *_: Any) -> None:
+    def close(self, *_: object) -> None:
         """Close the bar, if one is open; takes and ignores what epoch callbacks are given."""
         if self._bar is not None:
             self._bar.close()

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import os
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..base import MissingPackageError
 from .base import BatchEndParam, Callback
+
+if TYPE_CHECKING:
+    from .base import RunLike
 
 __all__ = ["LogMetricsCallback", "TensorBoard", "make_writer"]
 
@@ -41,11 +44,11 @@ class TensorBoard(Callback):
         self._writer = make_writer(logdir)
         self._written = 0
 
-    def on_fit_begin(self, run: Any) -> None:
+    def on_fit_begin(self, run: RunLike) -> None:
         """Begin with the first row of a history."""
         self._written = 0
 
-    def on_epoch_end(self, run: Any) -> None:
+    def on_epoch_end(self, run: RunLike) -> None:
         """Write the rows that are new."""
         before = run.num_batches - run.nbatch  # batches of former epochs: new rows are of this one
         for row in run.history.rows[self._written :]:
@@ -55,7 +58,7 @@ class TensorBoard(Callback):
         self._written = len(run.history)
         self._writer.flush()
 
-    def on_fit_end(self, run: Any) -> None:
+    def on_fit_end(self, run: RunLike) -> None:
         """Write the rest, and close the file; a further `fit` begins another one in the folder."""
         self.on_epoch_end(run)
         self._writer.close()

@@ -175,7 +175,12 @@ class NDArrayIter(DataIter):
         self.cursor = -self.batch_size
 
     def take_part(self, num_parts: int, part_index: int) -> None:
-        """Read only every num_parts-th example from now on, and begin an epoch; see `DataIter.take_part`."""
+        """Read only every num_parts-th example from now on, and begin an epoch; see `DataIter.take_part`.
+
+        Raises:
+            ArgumentError: there is no such part, or it has no examples.
+            StateError: the iterator reads a part already.
+        """
         check_part("NDArrayIter", num_parts, part_index)
         if self._part[1] > 1:
             raise StateError(f"NDArrayIter: it reads part {self._part[0]} of {self._part[1]} already")
@@ -192,6 +197,7 @@ class NDArrayIter(DataIter):
 
         Raises:
             ShapeError: set to arrays without examples, or with different numbers of them.
+            ShapeError: the arrays are empty, or differ in their number of examples.
         """
         return [(each.name, each.array) for each in self._data]
 
@@ -201,7 +207,11 @@ class NDArrayIter(DataIter):
 
     @property
     def label(self) -> list[tuple[str, NDArray]]:
-        """Names and arrays of the labels, in their own order even under `shuffle`; may be set as `data`."""
+        """Names and arrays of the labels, in their own order even under `shuffle`; may be set as `data`.
+
+        Raises:
+            ShapeError: the arrays are empty, or differ in their number of examples.
+        """
         return [(each.name, each.array) for each in self._label]
 
     @label.setter
@@ -328,11 +338,19 @@ class NDArrayIter(DataIter):
         return batch
 
     def getdata(self) -> list[NDArray]:
-        """Return the arrays of the current batch."""
+        """Return the arrays of the current batch.
+
+        Raises:
+            StateError: there is no current batch.
+        """
         return self._parts(self._data)
 
     def getlabel(self) -> list[NDArray]:
-        """Return the labels of the current batch."""
+        """Return the labels of the current batch.
+
+        Raises:
+            StateError: there is no current batch.
+        """
         return self._parts(self._label)
 
     def getpad(self) -> int:
@@ -342,7 +360,11 @@ class NDArrayIter(DataIter):
         return max(0, -self.cursor)
 
     def getindex(self) -> np.ndarray[Any, Any]:
-        """Return the numbers of the current batch's rows, those that fill it up included."""
+        """Return the numbers of the current batch's rows, those that fill it up included.
+
+        Raises:
+            StateError: there is no current batch.
+        """
         return self._batch_rows().numpy()
 
     def _parts(self, sources: list[_Source]) -> list[NDArray]:
@@ -353,7 +375,11 @@ class NDArrayIter(DataIter):
         return [each.gather(rows) for each in sources]
 
     def _batch_rows(self) -> torch.Tensor:
-        """Return which rows of the arrays make up the current batch."""
+        """Return which rows of the arrays make up the current batch.
+
+        Raises:
+            StateError: there is no current batch.
+        """
         start, size = self.cursor, self.batch_size
         if -len(self._carried) <= start <= self._last_start:
             return self._rows(start, size)
@@ -421,7 +447,11 @@ def _watched(sources: list[_Source]) -> list[torch.Tensor]:
 
 
 def _common_size(sources: list[_Source]) -> int:
-    """Return how many examples there are, after checking that all arrays agree."""
+    """Return how many examples there are, after checking that all arrays agree.
+
+    Raises:
+        ShapeError: there are no examples, or the arrays differ in their number.
+    """
     sizes = {each.name: each.size for each in sources}
     if len(set(sizes.values())) > 1:
         listed = ", ".join(f"{each.name!r} {each.array.shape}" for each in sources)

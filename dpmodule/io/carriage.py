@@ -24,7 +24,7 @@ class _Splitter(pickle.Pickler):
         self._places: dict[int, int] = {}
         self._held: list[Any] = []
 
-    def persistent_id(self, obj: Any) -> Any:
+    def persistent_id(self, obj: object) -> Any:
         if isinstance(obj, torch.Tensor):
             if obj.layout != torch.strided or obj.is_quantized or obj.device.type != "cpu":
                 return None

@@ -215,7 +215,11 @@ class _Layout:
         return data, label
 
     def _split(self, item: Any) -> tuple[list[Any], list[Any]]:
-        """Split an array or a tuple of arrays into data and labels."""
+        """Split an array or a tuple of arrays into data and labels.
+
+        Raises:
+            ArgumentError: a batch has not the arrays that the network takes.
+        """
         if not isinstance(item, (tuple, list)):
             return [item], []
         num_data = 1 if self._data_names is None else len(self._data_names)
@@ -233,7 +237,11 @@ class _Layout:
         )
 
     def _split_dict(self, item: Mapping[str, Any]) -> tuple[list[Any], list[Any]]:
-        """Pick data and labels out of a dict by name."""
+        """Pick data and labels out of a dict by name.
+
+        Raises:
+            ArgumentError: a batch has not the arrays that the network takes.
+        """
         if self._label_names is None:
             self._label_names = [name for name in item if name.endswith("label")]
         if self._data_names is None:
@@ -269,7 +277,7 @@ def _check_iterable(data: Any) -> None:
         raise ArgumentError(f"data is a tuple of {len(data)} arrays, expected an iterable of batches; {hint}")
 
 
-def _is_group(value: Any) -> bool:
+def _is_group(value: object) -> bool:
     """Say whether `value` is several arrays rather than one, or a list of plain numbers."""
     return isinstance(value, (tuple, list)) and any(is_array(part) for part in value)
 

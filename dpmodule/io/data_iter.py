@@ -138,22 +138,38 @@ class MXDataIter(DataIter):
         return self._current
 
     def getdata(self) -> Any:
-        """Return the array of the current batch."""
+        """Return the array of the current batch.
+
+        Raises:
+            StateError: there is no current batch.
+        """
         data = self._batch().data
         return data[0] if data else None
 
     def getlabel(self) -> Any:
-        """Return the labels of the current batch."""
+        """Return the labels of the current batch.
+
+        Raises:
+            StateError: there is no current batch.
+        """
         label = self._batch().label
         return label[0] if label else None
 
     def getindex(self) -> np.ndarray[Any, Any] | None:
-        """Return the numbers of the current batch's examples, uint64."""
+        """Return the numbers of the current batch's examples, uint64.
+
+        Raises:
+            StateError: there is no current batch.
+        """
         index: np.ndarray[Any, Any] | None = self._batch().index
         return index
 
     def getpad(self) -> int | None:
-        """Return how many examples at the end of the current batch only fill it up."""
+        """Return how many examples at the end of the current batch only fill it up.
+
+        Raises:
+            StateError: there is no current batch.
+        """
         return self._batch().pad
 
 

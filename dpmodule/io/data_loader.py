@@ -137,7 +137,11 @@ class DataLoaderIter(CurrentBatch):
         return plan.batch_size
 
     def take_part(self, num_parts: int, part_index: int) -> None:
-        """Read only one of several parts from now on, with workers started anew; see `DataIter.take_part`."""
+        """Read only one of several parts from now on, with workers started anew; see `DataIter.take_part`.
+
+        Raises:
+            StateError: the iterator reads a part already, or its loader can be read only once.
+        """
         self._check_open()
         check_part("DataLoaderIter", num_parts, part_index)
         if self._plan.num_parts > 1:

@@ -33,6 +33,8 @@ class DataDesc(NamedTuple("DataDesc", [("name", str), ("shape", tuple[int, ...])
     Example:
         >>> mx.io.DataDesc("data", (32, 784))
         DataDesc[data,(32, 784),<class 'numpy.float32'>,NCHW]
+
+    Source: MXNet 1.9.1 `io.DataDesc`.
     """
 
     dtype: Any = np.float32

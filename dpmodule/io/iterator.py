@@ -27,6 +27,8 @@ class DataBatch:
 
     Raises:
         ArgumentError: `data` or `label` is neither a list, a tuple nor None.
+
+    Source: MXNet 1.9.1 `io.DataBatch`.
     """
 
     rolled_over = False
@@ -90,6 +92,8 @@ class DataIter:
         ...         return mx.io.DataBatch([mx.nd.ones((2, 3))])
         ...     def reset(self):
         ...         self.left = 4
+
+    Source: MXNet 1.9.1 `io.DataIter`.
     """
 
     num_parts = 1
@@ -252,19 +256,35 @@ class CurrentBatch(DataIter):
         return self._current()
 
     def getdata(self) -> Any:
-        """Return the arrays of the current batch."""
+        """Return the arrays of the current batch.
+
+        Raises:
+            StateError: there is no current batch.
+        """
         return self._current().data
 
     def getlabel(self) -> Any:
-        """Return the labels of the current batch."""
+        """Return the labels of the current batch.
+
+        Raises:
+            StateError: there is no current batch.
+        """
         return self._current().label
 
     def getindex(self) -> Any:
-        """Return the example numbers of the current batch."""
+        """Return the example numbers of the current batch.
+
+        Raises:
+            StateError: there is no current batch.
+        """
         return self._current().index
 
     def getpad(self) -> int | None:
-        """Return the `pad` of the current batch."""
+        """Return the `pad` of the current batch.
+
+        Raises:
+            StateError: there is no current batch.
+        """
         return self._current().pad
 
 
@@ -281,6 +301,8 @@ class ResizeIter(CurrentBatch):
 
     Raises:
         ArgumentError: `size` is not a positive number.
+
+    Source: MXNet 1.9.1 `io.ResizeIter`.
     """
 
     def __init__(self, data_iter: DataIter, size: int, reset_internal: bool = True) -> None:
@@ -333,7 +355,11 @@ class ResizeIter(CurrentBatch):
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on from where another iterator like this stood; see `DataIter.load_state_dict`."""
+        """Go on from where another iterator like this stood; see `DataIter.load_state_dict`.
+
+        Raises:
+            ArgumentError: the state is that of an iterator over something else.
+        """
         check_state(self, state, size=self.size)
         self.data_iter.load_state_dict(state["inner"])
         self.cur = state["cur"]
@@ -362,7 +388,7 @@ class ResizeIter(CurrentBatch):
         return batch
 
 
-def _kind(value: Any) -> str:
+def _kind(value: object) -> str:
     """Name the type of a value, with its shape if it has one."""
     shape = getattr(value, "shape", None)
     return type(value).__name__ + ("" if shape is None else f" of shape {tuple(shape)}")

@@ -10,7 +10,7 @@ import struct
 import zlib
 from collections.abc import Iterator, Mapping
 from contextlib import nullcontext
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -25,6 +25,9 @@ from .desc import DataDesc
 from .draws import StandardDraws
 from .iterator import DataBatch
 from .options import BATCH, NAMES, PARTS, PREFETCH, check_parts, describe, parse_options
+
+if TYPE_CHECKING:
+    from .options import OptionValues
 
 __all__ = ["MNISTIter", "read_idx"]
 
@@ -103,7 +106,7 @@ describe(MNISTIter, _OPTIONS)
 class _Digits:
     """Batches of images that lie in memory as bytes."""
 
-    def __init__(self, images: np.ndarray[Any, Any], labels: np.ndarray[Any, Any], o: Any) -> None:
+    def __init__(self, images: np.ndarray[Any, Any], labels: np.ndarray[Any, Any], o: OptionValues) -> None:
         self._images, self._labels = torch.from_numpy(images.copy()), torch.from_numpy(labels.copy())
         self._size, self._at = o.batch_size, 0
         self.data_desc = DataDesc(o.data_name, (o.batch_size, *images.shape[1:]))

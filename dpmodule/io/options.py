@@ -19,6 +19,7 @@ __all__ = [
     "PARTS",
     "PREFETCH",
     "THREADS",
+    "OptionValues",
     "Options",
     "check_parts",
     "describe",
@@ -27,10 +28,13 @@ __all__ = [
 
 Options = Mapping[str, Attr]
 
+OptionValues = SimpleNamespace
+"""Options as `parse_options` returns them, one attribute each."""
+
 positive = integer(low=1)
 
 
-def parse_options(owner: str, options: Options, given: Mapping[str, Any]) -> Any:
+def parse_options(owner: str, options: Options, given: Mapping[str, Any]) -> OptionValues:
     """Return an object with one attribute per option.
 
     Options that the iterator does not have are named in a warning and otherwise ignored, since programs
@@ -107,7 +111,7 @@ NAMES = {
 }
 
 
-def check_parts(owner: str, o: Any) -> None:
+def check_parts(owner: str, o: OptionValues) -> None:
     """Refuse a part that does not exist.
 
     Raises:

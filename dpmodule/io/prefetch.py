@@ -92,12 +92,20 @@ class PrefetchingIter(CurrentBatch):
         self._begin(lambda each: each.reset())
 
     def take_part(self, num_parts: int, part_index: int) -> None:
-        """Read only a part of the examples of all iterators from now on; see `DataIter.take_part`."""
+        """Read only a part of the examples of all iterators from now on; see `DataIter.take_part`.
+
+        Raises:
+            StateError: the iterator is closed.
+        """
         self._begin(lambda each: each.take_part(num_parts, part_index))
         self.num_parts = num_parts
 
     def _begin(self, change: Callable[[DataIter], None]) -> None:
-        """Begin to read anew after a change of the iterators, while no thread reads."""
+        """Begin to read anew after a change of the iterators, while no thread reads.
+
+        Raises:
+            StateError: the iterator is closed.
+        """
         if not self._finalizer.alive:
             raise StateError("PrefetchingIter is closed; make a new one")
         try:
@@ -160,7 +168,12 @@ class PrefetchingIter(CurrentBatch):
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on from where another iterator like this stood; batches it has given are read once more, and left out."""
+        """Go on from where another iterator like this stood; batches it has given are read once more, and left out.
+
+        Raises:
+            ArgumentError: the state has another number of iterators.
+            StateError: the iterator is closed.
+        """
         check_state(self, state)
         if len(state["iters"]) != self.n_iter:
             raise ArgumentError(

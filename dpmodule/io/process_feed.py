@@ -194,7 +194,11 @@ class Feed:
             raise StateError(f"{self._name} is closed; make a new one")
 
     def begin(self) -> None:
-        """Begin a new epoch: drop what the workers have ready, and replace those that have died."""
+        """Begin a new epoch: drop what the workers have ready, and replace those that have died.
+
+        Raises:
+            StateError: it is closed, or belongs to the process that this one was forked from.
+        """
         self._begin(self._number + 1, self._seed, [None] * len(self._makes))
 
     def begin_again(self, epoch: Mapping[str, Any], states: Sequence[Any] | None = None) -> None:
@@ -203,6 +207,9 @@ class Feed:
         Args:
             epoch: what its `epoch_dict` returned.
             states: how its workers' sources stood when they began it.
+
+        Raises:
+            StateError: it is closed, or belongs to the process that this one was forked from.
         """
         none = [None] * len(self._makes)
         self._begin(epoch["number"], epoch["seed"], none if states is None else states)
@@ -216,6 +223,7 @@ class Feed:
 
         Raises:
             WorkerDied: a worker has died before that.
+            StateError: it is closed, or belongs to the process that this one was forked from.
         """
         self.check()
         for worker in self._workers:
@@ -237,7 +245,11 @@ class Feed:
                 self._workers[index] = self._start(index, states[index])
 
     def work(self, index: int, work: Any) -> None:
-        """Give a worker a piece of work for this epoch; what became of a dead one `take` tells."""
+        """Give a worker a piece of work for this epoch; what became of a dead one `take` tells.
+
+        Raises:
+            StateError: it is closed, or belongs to the process that this one was forked from.
+        """
         self.check()
         self._order(index, WORK, work)
 
@@ -255,6 +267,7 @@ class Feed:
             WorkerDied: a worker died.
             WorkerStuck: a worker did not make an item in time.
             BaseException: whatever a worker's source raised.
+            StateError: it is closed, or belongs to the process that this one was forked from.
         """
         self.check()
         if self._error is not None:

@@ -133,6 +133,10 @@ class ProcessPrefetchingIter(CurrentBatch):
         """Read only one of several parts from now on, with workers started anew; see `DataIter.take_part`.
 
         The factory is called with numbers of the parts of a part: of `num_workers` times `num_parts`.
+
+        Raises:
+            ArgumentError: the workers' iterators differ.
+            StateError: the iterator reads a part already, or is closed.
         """
         self._feed.check()
         check_part("ProcessPrefetchingIter", num_parts, part_index)
@@ -234,7 +238,11 @@ def drawn_seed() -> int:
 def _makes(
     factory: Factory | Sequence[Factory], num_workers: int | None
 ) -> list[Callable[[Orders], IterSource]]:
-    """Return what makes each worker's source."""
+    """Return what makes each worker's source.
+
+    Raises:
+        ArgumentError: these are no functions, or not one for each worker.
+    """
     if callable(factory):
         count = 1 if num_workers is None else num_workers
         check_count("ProcessPrefetchingIter", "num_workers", count)
@@ -254,7 +262,11 @@ def _makes(
 
 
 def _agreed(descriptions: list[dict[str, Any]]) -> dict[str, Any]:
-    """Return what the workers' iterators have in common."""
+    """Return what the workers' iterators have in common.
+
+    Raises:
+        ArgumentError: the workers' iterators differ.
+    """
     first = descriptions[0]
     for i, each in enumerate(descriptions):
         if each != first:
@@ -273,6 +285,9 @@ class IterSource:
         factory: makes the iterator.
         part: what it is called with.
         orders: what the parent wants; such a source needs none.
+
+    Raises:
+        ArgumentError: the factory returns no iterator.
     """
 
     def __init__(self, factory: Factory, part: dict[str, int], orders: Orders) -> None:

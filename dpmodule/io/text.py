@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -20,6 +20,9 @@ from .desc import DataDesc
 from .iterator import DataBatch
 from .options import BATCH, NAMES, PARTS, PREFETCH, THREADS, check_parts, describe, parse_options
 from .parsing import Rows, read_csv, read_libsvm
+
+if TYPE_CHECKING:
+    from .options import OptionValues
 
 __all__ = ["CSVIter", "LibSVMIter"]
 
@@ -204,7 +207,7 @@ class LibSVMIter(MXDataIter):
 describe(LibSVMIter, _LIBSVM)
 
 
-def _check_libsvm(o: Any) -> None:
+def _check_libsvm(o: OptionValues) -> None:
     if len(o.data_shape) != 1:
         raise ArgumentError(f"LibSVMIter: data_shape is {o.data_shape}, expected (number of columns,)")
     if not o.round_batch:

@@ -19,12 +19,12 @@ from ..ops.exposure import expose
 __all__ = ["is_array", "named_arrays", "numbered_names", "shares_read_only", "wrap"]
 
 
-def is_array(value: Any) -> bool:
+def is_array(value: object) -> bool:
     """Say whether `value` is one array: an NDArray, a tensor, or something NumPy takes for one."""
     return isinstance(value, (NDArray, torch.Tensor, np.ndarray)) or hasattr(value, "__array__")
 
 
-def shares_read_only(value: Any) -> bool:
+def shares_read_only(value: object) -> bool:
     """Say whether `wrap` would share memory that must not be written, such as a file mapped for reading."""
     return isinstance(value, np.ndarray) and value.dtype == np.float32 and not value.flags.writeable
 

@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 import warnings
-from typing import Any, ClassVar, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from .. import later
 from ..base import ArgumentError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from ..optimizer import Optimizer
+    from .keys import ArraysLike, KeysLike
 
 __all__ = ["KVStoreBase"]
 
@@ -63,7 +69,7 @@ class KVStoreBase:
         KVStoreBase.kv_registry[name] = klass
         return klass
 
-    def broadcast(self, key: Any, value: Any, out: Any, priority: int = 0) -> None:
+    def broadcast(self, key: KeysLike, value: ArraysLike, out: ArraysLike, priority: int = 0) -> None:
         """Store the value of worker 0 under a new key and copy it to `out` everywhere.
 
         Args:
@@ -74,7 +80,9 @@ class KVStoreBase:
         """
         raise NotImplementedError(f"{type(self).__name__} has no broadcast")
 
-    def pushpull(self, key: Any, value: Any, out: Any = None, priority: int = 0) -> None:
+    def pushpull(
+        self, key: KeysLike, value: ArraysLike, out: ArraysLike | None = None, priority: int = 0
+    ) -> None:
         """Sum `value` over devices and workers and copy the result to `out`.
 
         Args:
@@ -85,11 +93,11 @@ class KVStoreBase:
         """
         raise NotImplementedError(f"{type(self).__name__} has no pushpull")
 
-    def set_optimizer(self, optimizer: Any) -> None:
+    def set_optimizer(self, optimizer: Optimizer) -> None:
         """Apply an optimizer to what is pushed from now on."""
         raise NotImplementedError(f"{type(self).__name__} runs no optimizer")
 
-    def set_gradient_compression(self, compression_params: Any) -> None:
+    def set_gradient_compression(self, compression_params: Mapping[str, Any]) -> None:
         """Compress what is sent between devices or workers from now on."""
         raise NotImplementedError(f"{type(self).__name__} compresses no gradients")
 

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
 from ..base import ArgumentError, DTypeError
 from ..context import cpu
 from ..ndarray import NDArray
+
+if TYPE_CHECKING:
+    from .keys import Key
 
 __all__ = ["Compression", "pack", "quantize", "unpack"]
 
@@ -78,7 +81,7 @@ class Compression:
         ArgumentError: the type is missing or unknown, the threshold is no positive number, or there is another key.
     """
 
-    def __init__(self, params: Any) -> None:
+    def __init__(self, params: Mapping[str, Any]) -> None:
         if not isinstance(params, Mapping) or "type" not in params:
             raise ArgumentError(
                 f"compression_params is {params!r}, expected a dict such as {{'type': '2bit', 'threshold': 0.5}}"
@@ -92,7 +95,7 @@ class Compression:
         self.threshold = _positive(params.get("threshold", 0.5))
         self._residuals: dict[tuple[Any, int], torch.Tensor] = {}
 
-    def compressed(self, key: Any, arrays: Sequence[NDArray]) -> list[NDArray]:
+    def compressed(self, key: Key, arrays: Sequence[NDArray]) -> list[NDArray]:
         """Return what arrives of the arrays of a key, and keep what does not for the next call.
 
         Args:
@@ -120,7 +123,7 @@ class Compression:
         """Owe what `state_dict` returned."""
         self._residuals = {(key, position): owed.raw.clone() for key, position, owed in state.values()}
 
-    def _residual(self, key: Any, position: int, array: NDArray) -> torch.Tensor:
+    def _residual(self, key: Key, position: int, array: NDArray) -> torch.Tensor:
         like = array.raw
         if not like.is_floating_point():
             raise DTypeError(f"kvstore: key {key!r}: only floats are compressed, got {array.describe()}")

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -17,6 +17,9 @@ from .compress import Compression, pack, unpack
 from .keys import Key, grouped, paired
 from .local import KVStore
 from .ranks import Ranks, join
+
+if TYPE_CHECKING:
+    from .keys import ArraysLike, KeysLike
 
 __all__ = ["DistKVStore"]
 
@@ -94,7 +97,7 @@ class DistKVStore(KVStore):
         """Whether a push adds up over processes at once."""
         return not self._every
 
-    def init(self, key: Any, value: Any) -> None:
+    def init(self, key: KeysLike, value: ArraysLike) -> None:
         """Store copies of the values of rank 0 under new keys, in every process.
 
         Args:
@@ -215,7 +218,7 @@ class DistKVStore(KVStore):
             total += unpack(each, sent, codes.threshold)
         return NDArray(total, array.context)
 
-    def sum_up(self, key: Any, value: Any) -> None:
+    def sum_up(self, key: KeysLike, value: ArraysLike) -> None:
         """Add up arrays over devices and processes ahead of the push, which then sends nothing.
 
         Args:
@@ -233,7 +236,7 @@ class DistKVStore(KVStore):
                     other[:] = 0
         self._is_summed = True
 
-    def push(self, key: Any, value: Any, priority: int = 0) -> None:
+    def push(self, key: KeysLike, value: ArraysLike, priority: int = 0) -> None:
         """Sum values over devices and processes; hand the sum to the optimizer or updater, or store it.
 
         "dist_async" sums over devices only, and takes the mean of what is stored every so many pushes.
@@ -259,7 +262,7 @@ class DistKVStore(KVStore):
             for tensor, total in zip(memory, self.ranks.sum(memory)):
                 tensor.copy_(total / self.num_workers)
 
-    def set_gradient_compression(self, compression_params: Any) -> None:
+    def set_gradient_compression(self, compression_params: Mapping[str, Any]) -> None:
         """Compress what a process sends: four numbers to a byte.
 
         Args:

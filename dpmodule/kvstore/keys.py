@@ -2,23 +2,33 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, TypeAlias
 
 import numpy as np
 
 from ..base import ArgumentError
 from ..ndarray import NDArray
 
-__all__ = ["KeysError", "grouped", "paired"]
+__all__ = ["ArraysLike", "Key", "KeyLike", "KeysError", "KeysLike", "grouped", "paired"]
 
 Key = int | str
+
+KeyLike: TypeAlias = "int | str | np.integer[Any]"
+"""What a value is stored under."""
+
+KeysLike: TypeAlias = "KeyLike | Sequence[KeyLike]"
+"""A key, or a list of them."""
+
+ArraysLike: TypeAlias = "NDArray | Sequence[NDArray] | Sequence[NDArray | Sequence[NDArray]]"
+"""For one key an array, or a list with one for each device; for a list of keys a list of these."""
 
 
 class KeysError(ArgumentError, AssertionError):
     """Keys of the wrong type or number; also what MXNet raises there."""
 
 
-def _checked(key: Any) -> Key:
+def _checked(key: object) -> Key:
     if isinstance(key, str):
         return key
     if isinstance(key, (int, np.integer)):
@@ -26,7 +36,7 @@ def _checked(key: Any) -> Key:
     raise KeysError(f"kvstore: key {key!r} is a {type(key).__name__}, expected a string or an integer")
 
 
-def paired(key: Any, value: Any) -> list[tuple[Key, list[NDArray]]]:
+def paired(key: KeysLike, value: ArraysLike) -> list[tuple[Key, list[NDArray]]]:
     """Return each key with its arrays.
 
     Args:
@@ -48,8 +58,8 @@ def paired(key: Any, value: Any) -> list[tuple[Key, list[NDArray]]]:
     return pairs
 
 
-def _arrays(key: Any, value: Any) -> list[NDArray]:
-    arrays = list(value) if isinstance(value, (list, tuple)) else [value]
+def _arrays(key: object, value: ArraysLike) -> list[NDArray]:
+    arrays: list[Any] = list(value) if isinstance(value, (list, tuple)) else [value]
     for array in arrays:
         if not isinstance(array, NDArray):
             raise ArgumentError(
@@ -60,8 +70,13 @@ def _arrays(key: Any, value: Any) -> list[NDArray]:
     return arrays
 
 
-def grouped(key: Any, value: Any) -> dict[Key, list[NDArray]]:
-    """Return the arrays of each key; those of a key given twice come together. See `paired`."""
+def grouped(key: KeysLike, value: ArraysLike) -> dict[Key, list[NDArray]]:
+    """Return the arrays of each key; those of a key given twice come together. See `paired`.
+
+    Raises:
+        KeysError: keys and values differ in number, or a key is of another kind.
+        ArgumentError: a value is no NDArray.
+    """
     pairs = paired(key, value)
     groups = dict(pairs)
     if len(groups) == len(pairs):

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -18,6 +18,9 @@ from .base import KVStoreBase
 from .compress import Compression
 from .keys import Key, KeysError, grouped, paired
 from .reduce import total
+
+if TYPE_CHECKING:
+    from .keys import ArraysLike, KeysLike
 
 __all__ = ["KVStore"]
 
@@ -80,7 +83,7 @@ class KVStore(KVStoreBase):
 
     # values
 
-    def init(self, key: Any, value: Any) -> None:
+    def init(self, key: KeysLike, value: ArraysLike) -> None:
         """Store a copy of a value under a new key.
 
         Args:
@@ -135,7 +138,11 @@ class KVStore(KVStoreBase):
         return found
 
     def _sums(self, groups: dict[Key, list[NDArray]]) -> list[NDArray]:
-        """Add up every key's arrays over devices."""
+        """Add up every key's arrays over devices.
+
+        Raises:
+            ShapeError: an array has not the stored value's shape.
+        """
         for key, arrays in groups.items():
             wanted = _dims(self._get(key))
             for array in arrays:
@@ -157,7 +164,7 @@ class KVStore(KVStoreBase):
             return where
         return stored.context
 
-    def replace(self, key: Any, value: Any) -> None:
+    def replace(self, key: KeysLike, value: ArraysLike) -> None:
         """Store other values under known keys, past the optimizer.
 
         Args:
@@ -166,12 +173,13 @@ class KVStore(KVStoreBase):
 
         Raises:
             ArgumentError: a key is unknown.
+            KeysError: keys and values differ in number, or a key is of another kind.
         """
         for one, arrays in paired(key, value):
             self._get(one)
             self._replace(one, arrays[0])
 
-    def push(self, key: Any, value: Any, priority: int = 0) -> None:
+    def push(self, key: KeysLike, value: ArraysLike, priority: int = 0) -> None:
         """Sum values over devices; hand the sum to the optimizer or updater, or store it in place of the old value.
 
         Args:
@@ -182,6 +190,7 @@ class KVStore(KVStoreBase):
         Raises:
             ArgumentError: a key is unknown, or values are CSR arrays.
             ShapeError: a value has not the stored value's shape.
+            KeysError: keys and values differ in number, or a key is of another kind.
         """
         groups = grouped(key, value)
         with torch.no_grad():
@@ -209,7 +218,9 @@ class KVStore(KVStoreBase):
         else:
             self._stored[key] = value.astype(kept.dtype).as_in_context(kept.context)
 
-    def pull(self, key: Any, out: Any = None, priority: int = 0, ignore_sparse: bool = True) -> None:
+    def pull(
+        self, key: KeysLike, out: ArraysLike | None = None, priority: int = 0, ignore_sparse: bool = True
+    ) -> None:
         """Copy stored values to all devices of `out`.
 
         Args:
@@ -221,6 +232,7 @@ class KVStore(KVStoreBase):
         Raises:
             ArgumentError: a key is unknown, or `out` is missing.
             ShapeError: an array of `out` has not the stored value's shape.
+            KeysError: keys and values differ in number, or a key is of another kind.
         """
         if out is None:
             raise KeysError("kvstore.pull: out is missing; give the arrays to write to")
@@ -245,7 +257,13 @@ class KVStore(KVStoreBase):
             with torch.no_grad():
                 private.foreach_copy(targets, sources)
 
-    def row_sparse_pull(self, key: Any, out: Any = None, priority: int = 0, row_ids: Any = None) -> None:
+    def row_sparse_pull(
+        self,
+        key: KeysLike,
+        out: ArraysLike | None = None,
+        priority: int = 0,
+        row_ids: ArraysLike | None = None,
+    ) -> None:
         """Copy some rows of stored row-sparse values to row-sparse arrays, which then store just these.
 
         Dense arrays, as which `Module` keeps row-sparse parameters on the devices, get these rows and keep the others.
@@ -259,6 +277,8 @@ class KVStore(KVStoreBase):
         Raises:
             ArgumentError: the stored value is not row-sparse, `out` is CSR, or row_ids do not match `out`.
             BoundsError: there is no such row.
+            KeysError: keys and values differ in number, or a key is of another kind.
+            ShapeError: an array of `out` has not the stored value's shape.
         """
         if out is None or row_ids is None:
             raise KeysError("kvstore.row_sparse_pull: give out and row_ids")
@@ -266,9 +286,9 @@ class KVStore(KVStoreBase):
         targets = paired(key, out)
         if single:
             ids = row_ids if isinstance(row_ids, NDArray) else row_ids[0]
-            numbers = [[ids] * len(arrays) for _, arrays in targets]
+            numbers: list[list[Any]] = [[ids] * len(arrays) for _, arrays in targets]
         else:
-            numbers = [given for _, given in paired(key, row_ids)]
+            numbers = [list(given) for _, given in paired(key, row_ids)]
         for (one, arrays), rows in zip(targets, numbers, strict=True):
             stored = self._get(one)
             if len(arrays) != len(rows):
@@ -292,13 +312,27 @@ class KVStore(KVStoreBase):
                 else:
                     array[:] = kept
 
-    def pushpull(self, key: Any, value: Any, out: Any = None, priority: int = 0) -> None:
-        """Push, then pull into `out` (into `value` without one), also into row-sparse arrays."""
+    def pushpull(
+        self, key: KeysLike, value: ArraysLike, out: ArraysLike | None = None, priority: int = 0
+    ) -> None:
+        """Push, then pull into `out` (into `value` without one), also into row-sparse arrays.
+
+        Raises:
+            KeysError: keys and values differ in number, or a key is of another kind.
+            ArgumentError: a key is unknown, or values are CSR arrays.
+            ShapeError: an array has not the stored value's shape.
+        """
         self.push(key, value, priority)
         self.pull(key, value if out is None else out, priority, ignore_sparse=False)
 
-    def broadcast(self, key: Any, value: Any, out: Any, priority: int = 0) -> None:
-        """Store `value` under a new key and copy it to `out`."""
+    def broadcast(self, key: KeysLike, value: ArraysLike, out: ArraysLike, priority: int = 0) -> None:
+        """Store `value` under a new key and copy it to `out`.
+
+        Raises:
+            KeysError: keys and values differ in number, or a key is of another kind.
+            ArgumentError: a key exists, or has more than one value.
+            ShapeError: an array of `out` has not the value's shape.
+        """
         self.init(key, value)
         self.pull(key, out, priority)
 
@@ -312,7 +346,7 @@ class KVStore(KVStoreBase):
         """Call ``updater(key, pushed, stored)`` on every push (MXNet's name of this hook)."""
         self._updater = updater
 
-    def set_gradient_compression(self, compression_params: Any) -> None:
+    def set_gradient_compression(self, compression_params: Mapping[str, Any]) -> None:
         """Compress gradients between the devices and the place where they are added up.
 
         Args:

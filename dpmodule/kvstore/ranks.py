@@ -106,13 +106,21 @@ class Ranks:
         self.say = _silence()
 
     def total(self, number: float) -> float:
-        """Return the sum of a number over all processes."""
+        """Return the sum of a number over all processes.
+
+        Raises:
+            LostWorkerError: a process is gone, stopped, or broke the group off.
+        """
         return (
             number if self.size == 1 else self._reduced([torch.tensor(number, dtype=torch.float64)])[0].item()
         )
 
     def mean(self, tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-        """Return the means of tensors over all processes."""
+        """Return the means of tensors over all processes.
+
+        Raises:
+            LostWorkerError: a process is gone, stopped, or broke the group off.
+        """
         return [each / self.size for each in self._reduced(tensors)] if self.size > 1 else list(tensors)
 
     def _reduced(self, tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
@@ -128,7 +136,11 @@ class Ranks:
         return found
 
     def sum_rows(self, arrays: Sequence[RowSparseNDArray]) -> list[RowSparseNDArray]:
-        """Return the sums of row-sparse arrays over all processes; each is sent with the rows that it stores."""
+        """Return the sums of row-sparse arrays over all processes; each is sent with the rows that it stores.
+
+        Raises:
+            LostWorkerError: a process is gone, stopped, or broke the group off.
+        """
         if self.size == 1 or not arrays:
             return list(arrays)
         counts = self._gathered(torch.tensor([array.parts()[0].numel() for array in arrays]))
@@ -145,7 +157,11 @@ class Ranks:
         return found
 
     def gather_tensor(self, tensor: torch.Tensor) -> list[torch.Tensor]:
-        """Return the tensor of every process, in the order of their numbers; all have one shape."""
+        """Return the tensor of every process, in the order of their numbers; all have one shape.
+
+        Raises:
+            LostWorkerError: a process is gone, stopped, or broke the group off.
+        """
         return [tensor] if self.size == 1 else self._gathered(tensor)
 
     def _gathered(self, tensor: torch.Tensor) -> list[torch.Tensor]:
@@ -155,7 +171,11 @@ class Ranks:
         return found
 
     def gather(self, thing: Any) -> list[Any]:
-        """Return plain data and arrays of every process, in the order of their numbers."""
+        """Return plain data and arrays of every process, in the order of their numbers.
+
+        Raises:
+            LostWorkerError: a process is gone, stopped, or broke the group off.
+        """
         if self.size == 1:
             return [thing]
         found: list[Any] = [None] * self.size
@@ -164,7 +184,11 @@ class Ranks:
         return found
 
     def spread(self, tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-        """Return the tensors of process 0, which may share memory."""
+        """Return the tensors of process 0, which may share memory.
+
+        Raises:
+            LostWorkerError: a process is gone, stopped, or broke the group off.
+        """
         found = list(tensors)
         if self.size == 1:
             return found
@@ -176,12 +200,20 @@ class Ranks:
         return found
 
     def barrier(self) -> None:
-        """Wait until every process calls this."""
+        """Wait until every process calls this.
+
+        Raises:
+            LostWorkerError: a process is gone, stopped, or broke the group off.
+        """
         self.total(0.0)
 
     @contextlib.contextmanager
     def _watched(self) -> Iterator[None]:
-        """Turn what goes wrong between processes into an error that names the lost one."""
+        """Turn what goes wrong between processes into an error that names the lost one.
+
+        Raises:
+            LostWorkerError: a process is gone, stopped, or broke the group off.
+        """
         if self._group is None:
             raise LostWorkerError(
                 f"rank {self.rank}: the group of processes has been broken off by an earlier error"

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..ndarray import NDArray
 from .base import KVStoreBase
 
+if TYPE_CHECKING:
+    from .keys import ArraysLike, KeysLike
+
 __all__ = ["TestStore"]
 
 
-def _listed(arrays: Any) -> list[NDArray]:
-    return list(arrays) if isinstance(arrays, (list, tuple)) else [arrays]
+def _listed(arrays: ArraysLike) -> list[NDArray]:
+    found: list[Any] = list(arrays) if isinstance(arrays, (list, tuple)) else [arrays]
+    return found
 
 
 @KVStoreBase.register
@@ -23,12 +27,14 @@ class TestStore(KVStoreBase):
 
     __test__ = False  # not a test class, whatever pytest makes of the name
 
-    def broadcast(self, key: Any, value: Any, out: Any, priority: int = 0) -> None:
+    def broadcast(self, key: KeysLike, value: ArraysLike, out: ArraysLike, priority: int = 0) -> None:
         """Copy `value` to `out`."""
         for array in _listed(out):
             array[:] = value
 
-    def pushpull(self, key: Any, value: Any, out: Any = None, priority: int = 0) -> None:
+    def pushpull(
+        self, key: KeysLike, value: ArraysLike, out: ArraysLike | None = None, priority: int = 0
+    ) -> None:
         """Sum `value` over devices and copy the result to `out` (to `value` without one)."""
         first, *rest = _listed(value)
         summed = first.copy()

@@ -6,7 +6,7 @@ import copy
 import math
 import pickle
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import numpy as np
 import torch
@@ -18,7 +18,12 @@ from ..registry import Registry
 from ..staging import on_device
 from .tally import Tally
 
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+
 __all__ = [
+    "Arrays",
     "EvalMetric",
     "alias",
     "aligned",
@@ -29,6 +34,10 @@ __all__ = [
     "registry",
     "tensor_of",
 ]
+
+
+Arrays: TypeAlias = "NDArray | np.ndarray[Any, Any] | torch.Tensor | Sequence[Any]"
+"""An array of this package, NumPy or torch, or a list of them."""
 
 
 def check_label_shapes(labels: Any, preds: Any, wrap: bool = False, shape: bool = False) -> tuple[Any, Any]:
@@ -45,6 +54,8 @@ def check_label_shapes(labels: Any, preds: Any, wrap: bool = False, shape: bool 
 
     Raises:
         ShapeError: they differ.
+
+    Source: MXNet 1.9.1 `metric.check_label_shapes`.
     """
     here, there = (labels.shape, preds.shape) if shape else (len(labels), len(preds))
     if here != there:
@@ -55,7 +66,7 @@ def check_label_shapes(labels: Any, preds: Any, wrap: bool = False, shape: bool 
     return labels, preds
 
 
-def plain_number(value: Any) -> Any:
+def plain_number(value: object) -> Any:
     """Return a Python number for a NumPy number or an array of one element; leave anything else."""
     if isinstance(value, (np.generic, np.ndarray, torch.Tensor, NDArray)):
         tensor = tensor_of(value)
@@ -76,6 +87,8 @@ class EvalMetric:
         output_names: names of the outputs that `update_dict` picks, in this order; None takes all.
         label_names: names of the labels likewise.
         **kwargs: kept for `get_config`; `has_global_stats=True` says that `update` feeds the global sums too.
+
+    Source: MXNet 1.9.1 `EvalMetric`.
     """
 
     # on the class, so that a subclass whose `reset` sets only what it knows reads as empty
@@ -126,7 +139,7 @@ class EvalMetric:
         labels = list(label.values()) if self.label_names is None else [label[n] for n in self.label_names]
         self.update(labels, preds)
 
-    def update(self, labels: Any, preds: Any) -> None:
+    def update(self, labels: Arrays, preds: Arrays) -> None:
         """Add a batch.
 
         Args:
@@ -244,7 +257,7 @@ class EvalMetric:
 
     # merging
 
-    def merge(self, other: Any) -> None:
+    def merge(self, other: Self) -> None:
         """Add what another metric like this one has seen, as if this one had seen its batches as well.
 
         Sums and counts are added, both those since `reset_local` and those since `reset`. A subclass that keeps more
@@ -276,7 +289,7 @@ class EvalMetric:
         for name, value in merged.items():
             setattr(self, name, value)
 
-    def check_merge(self, other: Any) -> None:
+    def check_merge(self, other: Self) -> None:
         """Check that `merge` can add another metric to this one.
 
         Raises:
@@ -364,7 +377,7 @@ def _added(total: Any, more: Any) -> Any:
     return total + more
 
 
-def _alike(first: Any, second: Any) -> bool:
+def _alike(first: object, second: object) -> bool:
     """Whether two values of attributes are equal, also arrays and objects that compare by identity."""
     if first is second:
         return True
@@ -380,14 +393,14 @@ def _are_several(sums: Any) -> bool:
     return isinstance(sums, (list, tuple, dict)) or np.size(sums) > 1
 
 
-def _as_pairs(name: Any, value: Any) -> list[tuple[str, Any]]:
+def _as_pairs(name: str | Sequence[str], value: Any) -> list[tuple[str, Any]]:
     several = isinstance(name, (list, tuple))
-    names = list(name) if several else [name]
+    names: list[Any] = list(name) if several else [name]
     values = list(value) if isinstance(value, (list, tuple)) or several and np.ndim(value) else [value]
     return [(each, plain_number(number)) for each, number in zip(names, values)]
 
 
-def tensor_of(value: Any) -> torch.Tensor:
+def tensor_of(value: Arrays | np.generic) -> torch.Tensor:
     """Return the tensor of an NDArray, a torch tensor, or anything that NumPy takes; without copying the first two."""
     if isinstance(value, NDArray):
         return numbers_of(value)
@@ -397,7 +410,7 @@ def tensor_of(value: Any) -> torch.Tensor:
     return torch.from_numpy(np.array(array) if not array.flags.writeable else array)
 
 
-def pairs(labels: Any, preds: Any) -> list[tuple[torch.Tensor, torch.Tensor]]:
+def pairs(labels: Arrays, preds: Arrays) -> list[tuple[torch.Tensor, torch.Tensor]]:
     """Return (label, prediction) tensors of one batch, on the predictions' devices.
 
     Args:

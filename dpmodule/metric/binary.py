@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 
 from ..base import ArgumentError, ShapeError
-from .base import EvalMetric, pairs, register
+from .base import Arrays, EvalMetric, pairs, register
 from .tally import Total
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
 
 __all__ = ["AUC", "LogLoss"]
 
@@ -19,7 +23,11 @@ Names = Sequence[str] | None
 
 
 def _column(metric: str, label: torch.Tensor, pred: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return label and probability of class 1, both (N,)."""
+    """Return label and probability of class 1, both (N,).
+
+    Raises:
+        ShapeError: these are no probabilities for each label.
+    """
     chosen = pred[:, 1] if pred.dim() == 2 and pred.shape[1] == 2 else pred
     if chosen.numel() != label.numel() or chosen.dim() > 1 and chosen.shape[1:].numel() != 1:
         raise ShapeError(
@@ -79,7 +87,7 @@ class AUC(EvalMetric):
         )
         self._tally = Total()
 
-    def update(self, labels: Any, preds: Any) -> None:
+    def update(self, labels: Arrays, preds: Arrays) -> None:
         """Add a batch.
 
         Raises:
@@ -107,7 +115,11 @@ class AUC(EvalMetric):
             )
 
     def absorb(self, rows: np.ndarray[Any, Any]) -> None:
-        """Add recorded counts."""
+        """Add recorded counts.
+
+        Raises:
+            ArgumentError: a label is neither 0 nor 1, or a score not from 0 to 1.
+        """
         counts = rows.sum(0).astype(np.int64)
         self._check(int(counts[-1]))
         table = counts[:-1].reshape(2, -1)
@@ -122,7 +134,7 @@ class AUC(EvalMetric):
         """Return the area, which is not a mean."""
         return total
 
-    def merge(self, other: Any) -> None:
+    def merge(self, other: Self) -> None:
         """Add what another AUC has seen; see `EvalMetric.merge`."""
         super().merge(other)
         self._add(other._local, other._global)
@@ -184,7 +196,7 @@ class LogLoss(EvalMetric):
         super().__init__(name, output_names, label_names, eps=eps, has_global_stats=True)
         self.eps = eps
 
-    def update(self, labels: Any, preds: Any) -> None:
+    def update(self, labels: Arrays, preds: Arrays) -> None:
         """Add a batch.
 
         Raises:
@@ -202,7 +214,11 @@ class LogLoss(EvalMetric):
             self.record(torch.stack([losses.sum(), odd.double()]), target.numel())
 
     def absorb(self, rows: np.ndarray[Any, Any]) -> None:
-        """Add recorded losses."""
+        """Add recorded losses.
+
+        Raises:
+            ArgumentError: a label or a probability is not from 0 to 1.
+        """
         self._check(int(rows[:, 1].sum()))
         super().absorb(rows[:, :1])
 

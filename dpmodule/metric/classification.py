@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 import torch
 
 from ..base import ArgumentError, BoundsError, ShapeError
-from .base import EvalMetric, alias, aligned, pairs
+from .base import Arrays, EvalMetric, alias, aligned, pairs
 
 __all__ = ["Accuracy", "CrossEntropy", "NegativeLogLikelihood", "TopKAccuracy"]
 
@@ -56,6 +55,8 @@ class Accuracy(EvalMetric):
         >>> metric.update([mx.nd.array([0, 1])], [mx.nd.array([[0.9, 0.1], [0.8, 0.2]])])
         >>> metric.get()
         ('accuracy', 0.5)
+
+    Source: MXNet 1.9.1 `Accuracy`.
     """
 
     def __init__(
@@ -64,7 +65,7 @@ class Accuracy(EvalMetric):
         super().__init__(name, output_names, label_names, axis=axis, has_global_stats=True)
         self.axis = axis
 
-    def update(self, labels: Any, preds: Any) -> None:
+    def update(self, labels: Arrays, preds: Arrays) -> None:
         """Add a batch.
 
         Raises:
@@ -98,6 +99,8 @@ class TopKAccuracy(EvalMetric):
 
     Raises:
         ArgumentError: `top_k` is below 2.
+
+    Source: MXNet 1.9.1 `TopKAccuracy`.
     """
 
     def __init__(
@@ -115,7 +118,7 @@ class TopKAccuracy(EvalMetric):
         self.top_k = top_k
         self.name += f"_{top_k}"
 
-    def update(self, labels: Any, preds: Any) -> None:
+    def update(self, labels: Arrays, preds: Arrays) -> None:
         """Add a batch.
 
         Raises:
@@ -144,7 +147,7 @@ class _LossOfLabels(EvalMetric):
         super().__init__(name, output_names, label_names, eps=eps, has_global_stats=True)
         self.eps = eps
 
-    def update(self, labels: Any, preds: Any) -> None:
+    def update(self, labels: Arrays, preds: Arrays) -> None:
         """Add a batch.
 
         Raises:
@@ -181,6 +184,8 @@ class CrossEntropy(_LossOfLabels):
         name: what the value is called.
         output_names: see `EvalMetric`.
         label_names: see `EvalMetric`.
+
+    Source: MXNet 1.9.1 `CrossEntropy`.
     """
 
     def __init__(
@@ -202,6 +207,8 @@ class NegativeLogLikelihood(_LossOfLabels):
         name: what the value is called.
         output_names: see `EvalMetric`.
         label_names: see `EvalMetric`.
+
+    Source: MXNet 1.9.1 `NegativeLogLikelihood`.
     """
 
     def __init__(

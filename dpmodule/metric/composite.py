@@ -2,19 +2,41 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from ..base import ArgumentError
-from .base import EvalMetric, alias, registry
+from .base import Arrays, EvalMetric, alias, registry
 from .outside import OutsideMetric, is_outside
 
-__all__ = ["CompositeEvalMetric", "create"]
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+
+__all__ = ["CompositeEvalMetric", "MetricLike", "OutsideLike", "create"]
 
 Names = Sequence[str] | None
 
+MetricLike: TypeAlias = (
+    "EvalMetric | type[EvalMetric] | str | Callable[..., Any] | OutsideLike | Sequence[Any]"
+)
+"""A metric: an `EvalMetric`, its name, a function of label and prediction, one of TorchMetrics, or a list of these."""
 
-def create(metric: Any, *args: Any, **kwargs: Any) -> EvalMetric:
+
+class OutsideLike(Protocol):
+    """A metric of another library."""
+
+    def update(self, preds: Any, target: Any, /) -> Any:
+        """Take a batch."""
+
+    def compute(self) -> Any:
+        """Return the value."""
+
+    def reset(self) -> Any:
+        """Forget what it has seen."""
+
+
+def create(metric: MetricLike, *args: Any, **kwargs: Any) -> EvalMetric:
     """Make a metric.
 
     Args:
@@ -56,6 +78,8 @@ class CompositeEvalMetric(EvalMetric):
         name: what the whole is called.
         output_names: if set, only these outputs are passed on by `update_dict`.
         label_names: if set, only these labels are passed on.
+
+    Source: MXNet 1.9.1 `CompositeEvalMetric`.
     """
 
     def __init__(
@@ -68,7 +92,7 @@ class CompositeEvalMetric(EvalMetric):
         self.metrics: list[EvalMetric] = [create(metric) for metric in metrics or ()]
         super().__init__(name, output_names, label_names, has_global_stats=True)
 
-    def add(self, metric: Any) -> None:
+    def add(self, metric: MetricLike) -> None:
         """Add a metric, or what `create` makes one of."""
         self.metrics.append(create(metric))
 
@@ -95,18 +119,22 @@ class CompositeEvalMetric(EvalMetric):
         for metric in self.metrics:
             metric.update_dict(labels, preds)
 
-    def update(self, labels: Any, preds: Any) -> None:
+    def update(self, labels: Arrays, preds: Arrays) -> None:
         """Add a batch to every metric."""
         for metric in self.metrics:
             metric.update(labels, preds)
 
-    def merge(self, other: Any) -> None:
-        """Merge every metric with the one at its place in another composite; see `EvalMetric.merge`."""
+    def merge(self, other: Self) -> None:
+        """Merge every metric with the one at its place in another composite; see `EvalMetric.merge`.
+
+        Raises:
+            ArgumentError: one cannot be merged, or there are not as many.
+        """
         self.check_merge(other)
         for mine, theirs in zip(self.metrics, other.metrics):
             mine.merge(theirs)
 
-    def check_merge(self, other: Any) -> None:
+    def check_merge(self, other: Self) -> None:
         """Check that every metric can be merged.
 
         Raises:

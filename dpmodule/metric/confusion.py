@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import torch
 
 from ..base import ArgumentError, ShapeError
-from .base import EvalMetric, aligned, pairs, register
+from .base import Arrays, EvalMetric, aligned, pairs, register
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
 
 __all__ = ["F1", "MCC", "PCC", "check_average", "f1_score", "matthews"]
 
@@ -58,7 +62,7 @@ class _Binary(EvalMetric):
         """Return the score of (hits, false alarms, misses, rejections)."""
         raise NotImplementedError
 
-    def update(self, labels: Any, preds: Any) -> None:
+    def update(self, labels: Arrays, preds: Arrays) -> None:
         """Add a batch; several pairs of arrays count as one batch.
 
         Shape:
@@ -91,7 +95,11 @@ class _Binary(EvalMetric):
             )
 
     def absorb(self, rows: np.ndarray[Any, Any]) -> None:
-        """Add recorded counts: the scores of batches for "macro", the counts themselves for "micro"."""
+        """Add recorded counts: the scores of batches for "macro", the counts themselves for "micro".
+
+        Raises:
+            ArgumentError: there are labels of more than two classes.
+        """
         self._check_two(int(rows[:, 4].sum()))
         hits, said, true, false = rows[:, 0], rows[:, 1], rows[:, 2], rows[:, 3]
         counts = np.stack([hits, said - hits, true - hits, false - (said - hits)], axis=1)
@@ -113,7 +121,7 @@ class _Binary(EvalMetric):
             self.score(self._global) * self._global_num,
         )
 
-    def merge(self, other: Any) -> None:
+    def merge(self, other: Self) -> None:
         """Add what another metric of this class has seen; see `EvalMetric.merge`."""
         super().merge(other)
         if self.average == "micro":
@@ -142,6 +150,8 @@ class F1(_Binary):
 
     Raises:
         ArgumentError: unknown `average`.
+
+    Source: MXNet 1.9.1 `F1`.
     """
 
     def __init__(
@@ -166,6 +176,8 @@ class MCC(_Binary):
 
     Raises:
         ArgumentError: unknown `average`.
+
+    Source: MXNet 1.9.1 `MCC`.
     """
 
     def __init__(
@@ -207,7 +219,7 @@ class PCC(EvalMetric):
     ) -> None:
         super().__init__(name, output_names, label_names, has_global_stats=has_global_stats)
 
-    def update(self, labels: Any, preds: Any) -> None:
+    def update(self, labels: Arrays, preds: Arrays) -> None:
         """Add a batch.
 
         Shape:
@@ -236,7 +248,7 @@ class PCC(EvalMetric):
         self._sum = _correlation(self._local) * self._num
         self._global_sum = _correlation(self._global) * self._global_num
 
-    def merge(self, other: Any) -> None:
+    def merge(self, other: Self) -> None:
         """Add what another PCC has seen; see `EvalMetric.merge`."""
         super().merge(other)
         self._add(other._local, other._global)

@@ -9,7 +9,7 @@ import numpy
 import torch
 
 from ..base import StateError
-from .base import EvalMetric, check_label_shapes, register, tensor_of
+from .base import Arrays, EvalMetric, check_label_shapes, register, tensor_of
 
 __all__ = ["Caffe", "CustomMetric", "Loss", "Torch", "np"]
 
@@ -25,12 +25,14 @@ class Loss(EvalMetric):
         name: what the value is called.
         output_names: see `EvalMetric`.
         label_names: see `EvalMetric`.
+
+    Source: MXNet 1.9.1 `Loss`.
     """
 
     def __init__(self, name: str = "loss", output_names: Names = None, label_names: Names = None) -> None:
         super().__init__(name, output_names, label_names, has_global_stats=True)
 
-    def update(self, labels: Any, preds: Any) -> None:
+    def update(self, labels: Arrays, preds: Arrays) -> None:
         """Add a batch; labels are not looked at."""
         for pred in preds if isinstance(preds, (list, tuple)) else [preds]:
             losses = tensor_of(pred)
@@ -45,6 +47,8 @@ class Torch(Loss):
         name: what the value is called.
         output_names: see `EvalMetric`.
         label_names: see `EvalMetric`.
+
+    Source: MXNet 1.9.1 `Torch`.
     """
 
     def __init__(self, name: str = "torch", output_names: Names = None, label_names: Names = None) -> None:
@@ -59,6 +63,8 @@ class Caffe(Loss):
         name: what the value is called.
         output_names: see `EvalMetric`.
         label_names: see `EvalMetric`.
+
+    Source: MXNet 1.9.1 `Caffe`.
     """
 
     def __init__(self, name: str = "caffe", output_names: Names = None, label_names: Names = None) -> None:
@@ -78,6 +84,8 @@ class CustomMetric(EvalMetric):
 
     Example:
         >>> metric = CustomMetric(lambda label, pred: abs(label - pred).max(), name="worst")
+
+    Source: MXNet 1.9.1 `CustomMetric`.
     """
 
     def __init__(
@@ -102,7 +110,7 @@ class CustomMetric(EvalMetric):
         self._feval = feval
         self._allow_extra_outputs = allow_extra_outputs
 
-    def update(self, labels: Any, preds: Any) -> None:
+    def update(self, labels: Arrays, preds: Arrays) -> None:
         """Add a batch.
 
         Raises:
@@ -133,7 +141,7 @@ class _NoConfig(StateError, NotImplementedError):
     """A metric that cannot be described; also what MXNet raises there."""
 
 
-def _host(value: Any) -> numpy.ndarray[Any, Any]:
+def _host(value: Arrays) -> numpy.ndarray[Any, Any]:
     found: numpy.ndarray[Any, Any] = tensor_of(value).cpu().numpy()
     return found
 
@@ -145,5 +153,7 @@ def np(numpy_feval: Feval, name: str | None = None, allow_extra_outputs: bool = 
         numpy_feval: called with label and prediction; returns a number, or (sum, count).
         name: what the value is called; by default the function's name.
         allow_extra_outputs: there may be more outputs than labels.
+
+    Source: MXNet 1.9.1 `metric.np`.
     """
     return CustomMetric(numpy_feval, name, allow_extra_outputs)

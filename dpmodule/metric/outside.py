@@ -9,14 +9,14 @@ from typing import Any
 import numpy as np
 import torch
 
-from .base import EvalMetric, tensor_of
+from .base import Arrays, EvalMetric, tensor_of
 
 __all__ = ["OutsideMetric", "is_outside"]
 
 _METHODS = ("update", "compute", "reset")
 
 
-def is_outside(metric: Any) -> bool:
+def is_outside(metric: object) -> bool:
     """Say whether an object is a metric of the form that TorchMetrics has."""
     return not isinstance(metric, type) and all(callable(getattr(metric, name, None)) for name in _METHODS)
 
@@ -55,7 +55,7 @@ class OutsideMetric(EvalMetric):
         self._batches = 0
         super().__init__(name or type(metric).__name__.lower(), output_names, label_names)
 
-    def update(self, labels: Any, preds: Any) -> None:
+    def update(self, labels: Arrays, preds: Arrays) -> None:
         """Add a batch; of several outputs each is shown with the label at its place."""
         labels = labels if isinstance(labels, (list, tuple)) else [labels]
         preds = preds if isinstance(preds, (list, tuple)) else [preds]
@@ -98,7 +98,7 @@ class OutsideMetric(EvalMetric):
             setattr(self._metric, name, value)
 
 
-def _number(value: Any) -> Any:
+def _number(value: object) -> Any:
     """Return a Python number for a tensor or array of one element, a list for several."""
     if isinstance(value, (torch.Tensor, np.ndarray, np.generic)):
         return value.tolist()
@@ -110,7 +110,7 @@ def _plain(values: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in values.items() if _is_plain(value)}
 
 
-def _is_plain(value: Any) -> bool:
+def _is_plain(value: object) -> bool:
     if isinstance(value, list):
         return all(map(_is_plain, value))
     return isinstance(value, (bool, int, float, np.ndarray, torch.Tensor))

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 
 from ..base import ShapeError
-from .base import EvalMetric, alias, pairs, register
+from .base import Arrays, EvalMetric, alias, pairs, register
 from .confusion import check_average
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
 
 __all__ = ["MAE", "MSE", "RMSE", "PearsonCorrelation"]
 
@@ -31,7 +35,7 @@ class _MeanError(EvalMetric):
         """Return the error of one batch from label minus prediction."""
         raise NotImplementedError
 
-    def update(self, labels: Any, preds: Any) -> None:
+    def update(self, labels: Arrays, preds: Arrays) -> None:
         """Add a batch.
 
         Raises:
@@ -58,6 +62,8 @@ class MAE(_MeanError):
         name: what the value is called.
         output_names: see `EvalMetric`.
         label_names: see `EvalMetric`.
+
+    Source: MXNet 1.9.1 `MAE`.
     """
 
     def __init__(self, name: str = "mae", output_names: Names = None, label_names: Names = None) -> None:
@@ -76,6 +82,8 @@ class MSE(_MeanError):
         name: what the value is called.
         output_names: see `EvalMetric`.
         label_names: see `EvalMetric`.
+
+    Source: MXNet 1.9.1 `MSE`.
     """
 
     def __init__(self, name: str = "mse", output_names: Names = None, label_names: Names = None) -> None:
@@ -94,6 +102,8 @@ class RMSE(_MeanError):
         name: what the value is called.
         output_names: see `EvalMetric`.
         label_names: see `EvalMetric`.
+
+    Source: MXNet 1.9.1 `RMSE`.
     """
 
     def __init__(self, name: str = "rmse", output_names: Names = None, label_names: Names = None) -> None:
@@ -143,7 +153,7 @@ class PearsonCorrelation(EvalMetric):
         self.average = check_average("PearsonCorrelation", average)
         super().__init__(name, output_names, label_names, average=average, has_global_stats=True)
 
-    def update(self, labels: Any, preds: Any) -> None:
+    def update(self, labels: Arrays, preds: Arrays) -> None:
         """Add a batch.
 
         Raises:
@@ -177,7 +187,7 @@ class PearsonCorrelation(EvalMetric):
         self._sum = _correlation(self._local) * self._num
         self._global_sum = _correlation(self._global) * self._global_num
 
-    def merge(self, other: Any) -> None:
+    def merge(self, other: Self) -> None:
         """Add what another metric of this class has seen; see `EvalMetric.merge`."""
         super().merge(other)
         if self.average == "micro":

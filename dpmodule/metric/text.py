@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from ..base import ShapeError
-from .base import EvalMetric, pairs, register
+from .base import Arrays, EvalMetric, pairs, register
 
 __all__ = ["Perplexity"]
 
@@ -48,7 +48,7 @@ class Perplexity(EvalMetric):
         self.ignore_label = ignore_label
         self.axis = axis
 
-    def update(self, labels: Any, preds: Any) -> None:
+    def update(self, labels: Arrays, preds: Arrays) -> None:
         """Add a batch.
 
         Raises:

@@ -34,6 +34,9 @@ class GradientSum:
         Args:
             names: names of the parameters.
             grads: for each its gradient on every device; they are read, and may be written by the next batch.
+
+        Shape:
+            grads[i][k]: that of the parameter.
         """
         for name, row in zip(names, grads, strict=True):
             for k, grad in enumerate(row):
@@ -45,12 +48,16 @@ class GradientSum:
                     self.sums[name, k] = grad.copy()
 
     def give(self, names: Sequence[str], grads: Grads) -> None:
-        """Add what has been kept to the gradients of the last batch, and forget it."""
+        """Add what has been kept to the gradients of the last batch, and forget it.
+
+        Shape:
+            grads[i][k]: that of the parameter.
+        """
         for name, row in zip(names, grads, strict=True):
             for k, grad in enumerate(row):
                 known = self.sums.pop((name, k), None)
                 if known is not None and grad is not None:
-                    grad += known  # in its own memory
+                    grad += known  # in place
 
     def state_dict(self) -> dict[str, list[Any]]:
         """Return the sums by the name of their parameter, with the numbers of their devices."""
@@ -66,6 +73,9 @@ def squared_norm(grads: Grads) -> float:
 
     Args:
         grads: for each parameter its gradient on every device.
+
+    Shape:
+        grads[i][k]: that of the parameter.
     """
     by_device: dict[torch.device, list[torch.Tensor]] = {}
     for row in grads:

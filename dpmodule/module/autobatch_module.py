@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -41,6 +41,23 @@ from .fit import pad_of
 from .group_contexts import contexts_of, distinct
 from .stage import Stage, needs
 from .updates import Updates, check_compression
+
+if TYPE_CHECKING:
+    from ..metric import EvalMetric
+    from ..symbol import Symbol
+    from .types import (
+        BatchLike,
+        CollectionLike,
+        CompressionLike,
+        ContextsLike,
+        DataLike,
+        Labels,
+        LoggerLike,
+        MonitorLike,
+        OutGrads,
+        RowIdFunction,
+        ShapesLike,
+    )
 
 __all__ = ["AutobatchModule"]
 
@@ -108,19 +125,19 @@ class AutobatchModule(BaseModule):
     def __init__(
         self,
         function: Callable[..., Any],
-        params: Any,
+        params: CollectionLike,
         data_names: Sequence[str] = ("data",),
         label_names: Sequence[str] | None = ("softmax_label",),
-        logger: Any = logging,
-        context: Any = None,
+        logger: LoggerLike = logging,
+        context: ContextsLike = None,
         work_load_list: Sequence[float] | None = None,
         fixed_param_names: Sequence[str] | None = None,
         *,
         output_names: Sequence[str] = ("output",),
-        symbol: Any = None,
+        symbol: Symbol | None = None,
         autobatch: bool = True,
         stack: bool | None = None,
-        compression_params: Any = None,
+        compression_params: CompressionLike = None,
     ) -> None:
         super().__init__(logger)
         check_compression(compression_params)
@@ -159,7 +176,7 @@ class AutobatchModule(BaseModule):
         prefix: str,
         epoch: int,
         function: Callable[..., Any],
-        params: Any,
+        params: CollectionLike,
         load_optimizer_states: bool = False,
         **kwargs: Any,
     ) -> AutobatchModule:
@@ -172,6 +189,9 @@ class AutobatchModule(BaseModule):
             params: as for the constructor; the file has a value for each of them.
             load_optimizer_states: also read ``prefix-NNNN.states`` once the optimizer is installed.
             kwargs: further arguments of the constructor.
+
+        Raises:
+            ArgumentError: an argument does not fit.
         """
         from ..checkpoint import load_params
 
@@ -240,7 +260,15 @@ class AutobatchModule(BaseModule):
 
     @property
     def output_shapes(self) -> list[tuple[str, tuple[int, ...]]]:
-        """(name, shape) of the outputs of the last forward; they may change from batch to batch."""
+        """(name, shape) of the outputs of the last forward; they may change from batch to batch.
+
+        Shape:
+            returns[i]: (N, ...) if the outputs of N examples are stacked; else the sum of their lengths takes the place
+                of N.
+
+        Raises:
+            StateError: nothing has been run forward.
+        """
         return [(name, output.shape) for name, output in zip(self.output_names, self.get_outputs())]
 
     # binding
@@ -251,6 +279,9 @@ class AutobatchModule(BaseModule):
 
         Of the shapes only the axis of the examples of the first input counts, their number in a batch, by which
         gradients are divided. A module that is shared has the same collection; copies and optimizer are shared, too.
+
+        Raises:
+            ArgumentError: an argument asks for what a collection cannot give, or `shared_module` has another one.
         """
         if self._stays_bound(wanted):
             return
@@ -288,8 +319,8 @@ class AutobatchModule(BaseModule):
         self,
         contexts: Sequence[Context] | None,
         workload: Sequence[float] | None,
-        data_shapes: Sequence[Any],
-        label_shapes: Sequence[Any] | None,
+        data_shapes: ShapesLike,
+        label_shapes: ShapesLike | None,
     ) -> None:
         """Bind for training over other devices, keeping parameters and the optimizer's states.
 
@@ -298,6 +329,10 @@ class AutobatchModule(BaseModule):
             workload: share of each device; None = equal if devices are given, else as before.
             data_shapes: as in `bind`.
             label_shapes: as in `bind`.
+
+        Shape:
+            data_shapes[i], label_shapes[i]: (N, ...), N samples on the axis that the layout calls "N", the first by
+                default.
         """
         self.sync_contexts()
         if contexts is not None:
@@ -326,7 +361,9 @@ class AutobatchModule(BaseModule):
             arg_params, aux_params = self._preloaded
         self._preloaded = None
         held = self.held
-        drawn = None if any(given.initializer is each for each in _defaults()) else given.initializer
+        drawn = (
+            None if any(given.initializer is each for each in _default_initializers()) else given.initializer
+        )
         arrays = {name: held.store.array(name, 0) for name in held.parameters}
         states = {name: held.store.aux(name, 0) for name in held.states}
         held.store.load(
@@ -394,12 +431,16 @@ class AutobatchModule(BaseModule):
     # computing
 
     @needs(Stage.INITIALIZED)
-    def forward(self, data_batch: Any, is_train: bool | None = None) -> None:
+    def forward(self, data_batch: BatchLike, is_train: bool | None = None) -> None:
         """Build the graphs of a batch, one on every context, and compute them; in training, the gradients as well.
 
         Args:
             data_batch: a `DataBatch`; see the class for what it holds.
             is_train: None = as the module was bound.
+
+        Shape:
+            data_batch.data[i], data_batch.label[i]: arrays with N examples on the batch axis, or lists of N examples
+                of any kind.
 
         Raises:
             ArgumentError: columns differ in length, or the function returned something else than expressions.
@@ -425,7 +466,7 @@ class AutobatchModule(BaseModule):
         self._has_gradients = is_train
 
     @needs(Stage.INITIALIZED)
-    def backward(self, out_grads: Any = None) -> None:
+    def backward(self, out_grads: OutGrads = None) -> None:
         """Do nothing: `forward` in training mode has computed the gradients.
 
         Raises:
@@ -437,19 +478,26 @@ class AutobatchModule(BaseModule):
         if not self._has_gradients:
             raise StateError("AutobatchModule.backward: call forward(batch, is_train=True) first")
 
-    def _parts(self) -> list[Ran]:
+    def _nonempty_results(self) -> list[Ran]:
         found = [ran for ran in self._ran if ran is not None]
         if not found:
             raise StateError("AutobatchModule: call forward() first")
         return found
 
     def get_outputs(self, merge_multi_context: bool = True) -> list[Any]:
-        """Return the outputs of the last forward; per device if `merge_multi_context` is off."""
-        parts = self._parts()
+        """Return the outputs of the last forward; per device if `merge_multi_context` is off.
+
+        Shape:
+            returns[i]: see `output_shapes`; for each device a list of them with its part of the examples.
+
+        Raises:
+            StateError: nothing has been run forward.
+        """
+        parts = self._nonempty_results()
         if not merge_multi_context:
             columns = [[part.outputs[k] for part in parts] for k in range(len(parts[0].outputs))]
             return [[merged(each, self._stack) for each in column] for column in columns]
-        return [merged(column, self._stack) for column in _joined(parts)]
+        return [merged(column, self._stack) for column in _columns(parts)]
 
     def get_input_grads(self, merge_multi_context: bool = True) -> list[Any]:
         """Refuse: inputs are examples of any kind.
@@ -461,24 +509,28 @@ class AutobatchModule(BaseModule):
 
     @override
     def output_probes(self) -> list[list[torch.Tensor]]:
-        parts = self._parts()
+        parts = self._nonempty_results()
         losses = [torch.tensor(part.loss) for part in parts if part.loss is not None]
-        return [*_joined(parts), losses]
+        return [*_columns(parts), losses]
 
     def nan_rows(self) -> tuple[list[int], int]:
-        """Return the numbers of the examples whose outputs are NaN in part, and how many examples there are."""
-        columns = _joined(self._parts())
+        """Return the numbers of the examples whose outputs are NaN in part, and how many examples there are.
+
+        Raises:
+            StateError: nothing has been run forward.
+        """
+        columns = _columns(self._nonempty_results())
         count = len(columns[0]) if columns else 0
         return [i for i in range(count) if any(bool(column[i].isnan().any()) for column in columns)], count
 
     def predict(
         self,
-        eval_data: Any,
+        eval_data: DataLike | NDArray | np.ndarray[Any, Any] | torch.Tensor,
         num_batch: int | None = None,
         merge_batches: bool = True,
         reset: bool = True,
         always_output_list: bool = False,
-        sparse_row_id_fn: Any = None,
+        sparse_row_id_fn: RowIdFunction = None,
         *,
         on_nonfinite: str = "warn",
     ) -> Any:
@@ -492,6 +544,13 @@ class AutobatchModule(BaseModule):
             always_output_list: return a list also for a single output.
             sparse_row_id_fn: unused.
             on_nonfinite: see `BaseModule.predict`.
+
+        Shape:
+            returns[i]: see `output_shapes`, for the examples of all batches.
+
+        Raises:
+            NonFiniteError: a row is NaN, and `on_nonfinite` is "raise".
+            StateError: the module has no parameters yet.
         """
         if isinstance(eval_data, (NDArray, np.ndarray, torch.Tensor)):
             return super().predict(
@@ -502,7 +561,7 @@ class AutobatchModule(BaseModule):
             self.evaluate(batch)
             pad = pad_of(batch)
             watch.look(number, pad)
-            batches.append([column[: len(column) - pad] for column in _joined(self._parts())])
+            batches.append([column[: len(column) - pad] for column in _columns(self._nonempty_results())])
         watch.tell()
         if not merge_batches:
             return [[merged(column, self._stack) for column in batch] for batch in batches]
@@ -510,7 +569,9 @@ class AutobatchModule(BaseModule):
         return found[0] if len(found) == 1 and not always_output_list else found
 
     @needs(Stage.BOUND)
-    def update_metric(self, eval_metric: Any, labels: Any, pre_sliced: bool = False, pad: int = 0) -> None:
+    def update_metric(
+        self, eval_metric: EvalMetric, labels: Labels, pre_sliced: bool = False, pad: int = 0
+    ) -> None:
         """Show a metric the outputs of the last forward.
 
         Args:
@@ -519,12 +580,16 @@ class AutobatchModule(BaseModule):
             pre_sliced: must be False.
             pad: how many examples at the end are padding that must not count.
 
+        Shape:
+            labels[i]: an array with N examples on the batch axis, or a list of N.
+
         Raises:
             ArgumentError: labels are given per device.
+            StateError: nothing has been run forward.
         """
         if pre_sliced:
             raise ArgumentError("update_metric: pre_sliced: labels are given for the whole batch here")
-        columns = [column[: len(column) - pad] for column in _joined(self._parts())]
+        columns = [column[: len(column) - pad] for column in _columns(self._nonempty_results())]
         count, given, stacks = len(columns[0]), {}, [self._stack] * len(columns)
         for k, (name, label) in enumerate(zip(self._label_names, labels or ())):
             axis = self._label_axes[k]
@@ -542,7 +607,7 @@ class AutobatchModule(BaseModule):
         """
         return explain()
 
-    def install_monitor(self, mon: Any) -> None:
+    def install_monitor(self, mon: MonitorLike) -> None:
         """Refuse: there are no executors.
 
         Raises:
@@ -561,6 +626,9 @@ class AutobatchModule(BaseModule):
             arg_params: parameters by name.
             aux_params: auxiliary states by name.
             states: file with the optimizer's states, read once the optimizer is installed.
+
+        Shape:
+            arg_params[name], aux_params[name]: that of the parameter or state.
         """
         self._preloaded = arg_params, aux_params
         self._preloaded_states = states
@@ -606,7 +674,11 @@ class AutobatchModule(BaseModule):
 
     @needs(Stage.READY)
     def save_optimizer_states(self, fname: str) -> None:
-        """Write the optimizer's states to a file, atomically."""
+        """Write the optimizer's states to a file, atomically.
+
+        Raises:
+            StateError: there is no optimizer.
+        """
         from ..atomic import write_atomically
 
         write_atomically(fname, self._optimizer_states())
@@ -622,12 +694,12 @@ class AutobatchModule(BaseModule):
         self.updates.active_updater().load_states(fname)
 
 
-def _joined(parts: Sequence[Ran]) -> list[list[Any]]:
+def _columns(parts: Sequence[Ran]) -> list[list[Any]]:
     """Return, for every output, the tensors of all examples."""
     return [[each for part in parts for each in part.outputs[k]] for k in range(len(parts[0].outputs))]
 
 
-def _defaults() -> tuple[Any, ...]:
+def _default_initializers() -> tuple[Any, ...]:
     """Return the initializers that `fit` and `set_params` pass when the user gives none."""
     names = (BaseModule.fit, BaseModule.init_params)
     return (None, *(inspect.signature(each).parameters["initializer"].default for each in names))

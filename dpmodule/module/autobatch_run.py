@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -18,6 +18,9 @@ from ..base import ArgumentError, ShapeError
 from ..context import cpu
 from ..io import DataDesc
 from ..ndarray import NDArray
+
+if TYPE_CHECKING:
+    from .types import ArrayLike
 
 __all__ = [
     "Ran",
@@ -60,7 +63,7 @@ def columns_of(batch: Any, num_data: int, num_labels: int, axes: Sequence[int]) 
     data, labels = list(batch.data or ()), list(batch.label or ())
     if len(data) != num_data:
         raise ArgumentError(f"forward: the batch has {len(data)} columns of data, expected {num_data}")
-    columns = [_rows(column, axis) for column, axis in zip((*data, *labels[:num_labels]), axes)]
+    columns = [_examples_of(column, axis) for column, axis in zip((*data, *labels[:num_labels]), axes)]
     lengths = {len(column) for column in columns}
     if len(lengths) != 1:
         raise ArgumentError(f"forward: columns of {[len(c) for c in columns]} examples, expected equal ones")
@@ -70,17 +73,17 @@ def columns_of(batch: Any, num_data: int, num_labels: int, axes: Sequence[int]) 
     return list(zip(*columns))
 
 
-def batch_axis(desc: Any) -> int:
+def batch_axis(desc: object) -> int:
     """Return the axis of the examples in an array, from its (name, shape) or `DataDesc`: 0 if it does not tell."""
     return max(DataDesc.get_batch_axis(getattr(desc, "layout", None)), 0)
 
 
-def axes_of(described: Any, count: int) -> list[int]:
+def axes_of(described: Iterable[object] | None, count: int) -> list[int]:
     """Return the axis of the examples for each of `count` columns, of which some are described."""
     return [*[batch_axis(desc) for desc in described or ()], *[0] * count][:count]
 
 
-def _rows(column: Any, axis: int = 0) -> Sequence[Any]:
+def _examples_of(column: ArrayLike, axis: int = 0) -> Sequence[Any]:
     if isinstance(column, (list, tuple)):
         return column
     if isinstance(column, NDArray):
@@ -105,20 +108,20 @@ def run_examples(
     graph = state.graph
     graph.renew(autobatch=autobatch)
     with training(is_train):
-        results = [_result(function(*row)) for row in rows]
+        results = [_loss_and_outputs(function(*row)) for row in rows]
     counts = {len(outputs) for _, outputs in results}
     if len(counts) != 1:
         raise ArgumentError(f"the function returned {sorted(counts)} outputs for different examples")
-    total = _total(results, is_train)
+    total = _total_loss(results, is_train)
     wanted = [each for _, outputs in results for each in outputs]
     forward(wanted if total is None else [*wanted, total])
     if is_train and total is not None:
         total.backward()
-    found = [[_value(each) for each in column] for column in zip(*(outputs for _, outputs in results))]
+    found = [[_value_of(each) for each in column] for column in zip(*(outputs for _, outputs in results))]
     return Ran(found, None if total is None else total.scalar_value())
 
 
-def _result(result: Any) -> tuple[Expression | None, list[Expression]]:
+def _loss_and_outputs(result: object) -> tuple[Expression | None, list[Expression]]:
     """Split what the function returned into loss and outputs.
 
     Raises:
@@ -136,7 +139,7 @@ def _result(result: Any) -> tuple[Expression | None, list[Expression]]:
     )
 
 
-def _total(
+def _total_loss(
     results: Sequence[tuple[Expression | None, list[Expression]]], is_train: bool
 ) -> Expression | None:
     losses: list[Expression] = []
@@ -151,10 +154,10 @@ def _total(
                 " (loss, output, ...)"
             )
         losses.extend(heads if is_train else ())
-    return esum([_number(each) for each in losses]) if losses else None
+    return esum([_sum_of_loss(each) for each in losses]) if losses else None
 
 
-def _number(loss: Expression) -> Expression:
+def _sum_of_loss(loss: Expression) -> Expression:
     """Return the sum of all numbers of a loss."""
     d, batch = loss.dim()
     if d != (1,):
@@ -162,7 +165,7 @@ def _number(loss: Expression) -> Expression:
     return sum_batches(loss) if batch != 1 else loss
 
 
-def _value(output: Expression) -> torch.Tensor:
+def _value_of(output: Expression) -> torch.Tensor:
     found: torch.Tensor = state.graph.value(output.enter())
     return found[0].clone() if found.shape[0] == 1 else found.clone()
 
@@ -174,6 +177,10 @@ def merged(examples: Sequence[torch.Tensor], stack: bool | None = None) -> NDArr
         examples: the values.
         stack: whether to stack them along a new first axis, or to join them along their own; None = to stack them if
             they are alike.
+
+    Shape:
+        examples[i]: any; a number is (1,).
+        returns: (N, ...) if they are stacked, or numbers; else the sum of their lengths takes the place of N.
 
     Raises:
         ShapeError: they are to be stacked, and have different shapes.
@@ -191,7 +198,7 @@ def merged(examples: Sequence[torch.Tensor], stack: bool | None = None) -> NDArr
     return NDArray(torch.stack(tensors) if stack else torch.cat(tensors), home)
 
 
-def array_of_labels(column: Any, count: int, stack: bool | None = None, axis: int = 0) -> NDArray:
+def array_of_labels(column: ArrayLike, count: int, stack: bool | None = None, axis: int = 0) -> NDArray:
     """Return the labels of the first examples as one array.
 
     Args:
@@ -199,20 +206,36 @@ def array_of_labels(column: Any, count: int, stack: bool | None = None, axis: in
         count: of how many examples.
         stack: as for `merged`.
         axis: the axis of the examples, in an array.
+
+    Shape:
+        column: N examples on `axis`, or a list of them.
+        returns: see `merged`, for the first `count` examples.
+
+    Raises:
+        ArgumentError: `column` is neither an array nor a list.
+        ShapeError: labels are to be stacked, and have different shapes.
     """
     if isinstance(column, NDArray) and stack is not False and not axis:
         return NDArray(column.raw[:count], column.context)
-    return merged([_tensor(each) for each in _rows(column, axis)[:count]], stack)
+    return merged([_label_tensor(each) for each in _examples_of(column, axis)[:count]], stack)
 
 
-def _tensor(label: Any) -> torch.Tensor:
+def _label_tensor(label: Any) -> torch.Tensor:
     array = np.asarray(label, np.float32)
     return torch.from_numpy(array.reshape(-1) if array.ndim < 2 else np.ascontiguousarray(array))
 
 
-def are_sequences(outputs: Sequence[torch.Tensor], column: Any, axis: int) -> bool:
-    """Say whether every example has a label for each of its output's vectors, as a tagger has for each word."""
-    labels = _rows(column, axis)
+def are_sequences(outputs: Sequence[torch.Tensor], column: ArrayLike, axis: int) -> bool:
+    """Say whether every example has a label for each of its output's vectors, as a tagger has for each word.
+
+    Shape:
+        outputs[i]: (T, ..., K), vectors of K numbers.
+        column[i]: (T, ...), a label for each vector.
+
+    Raises:
+        ArgumentError: `column` is neither an array nor a list.
+    """
+    labels = _examples_of(column, axis)
     return all(
         0 < np.ndim(label) == output.dim() - 1 and np.shape(label) == output.shape[:-1]
         for label, output in zip(labels, outputs)

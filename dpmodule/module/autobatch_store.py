@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..autobatch.collection import ParameterCollection
 from ..autobatch.held import StateStorage, described
@@ -17,6 +17,9 @@ from ..generators import generator
 from ..ndarray import NDArray
 from ..ops.dtypes import name_of
 from ..params import ParamStore
+
+if TYPE_CHECKING:
+    from ..symbol import Symbol
 
 __all__ = ["CollectionGroup", "CollectionStore", "on_context", "public_name"]
 
@@ -103,7 +106,7 @@ class CollectionStore:
         pick = self.store.aux if name in self.states else self.store.array
         return [pick(name, i) for i in range(len(self.contexts))]
 
-    def group(self, symbol: Any, num_samples: int) -> CollectionGroup:
+    def group(self, symbol: Symbol | None, num_samples: int) -> CollectionGroup:
         """Return what optimizers and stores of `updates` want to know of an executor group."""
         names = list(self.parameters)
         grads = [

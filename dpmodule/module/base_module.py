@@ -5,8 +5,8 @@ from __future__ import annotations
 import logging
 import math
 import sys
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -27,6 +27,27 @@ from .stage import Stage
 from .summary import describe
 from .updates import Updates
 
+if TYPE_CHECKING:
+    from ..io import DataIter
+    from ..metric import EvalMetric
+    from .types import (
+        BatchLike,
+        DynamicAxes,
+        GradReqLike,
+        InitializerLike,
+        KVStoreLike,
+        Labels,
+        LoggerLike,
+        MonitorLike,
+        OptimizerLike,
+        OptimizerParams,
+        OutGrads,
+        PathLike,
+        RowIdFunction,
+        ShapesLike,
+        StatesLike,
+    )
+
 __all__ = ["BaseModule"]
 
 later.publish(__name__, __all__)
@@ -45,7 +66,7 @@ class BaseModule:
     Source: MXNet 1.9.1 `BaseModule`.
     """
 
-    def __init__(self, logger: Any = logging) -> None:
+    def __init__(self, logger: LoggerLike = logging) -> None:
         self.logger = logger
         self.for_training = False
         self.inputs_need_grad = False
@@ -132,13 +153,13 @@ class BaseModule:
 
     def bind(
         self,
-        data_shapes: Sequence[Any],
-        label_shapes: Sequence[Any] | None = None,
+        data_shapes: ShapesLike,
+        label_shapes: ShapesLike | None = None,
         for_training: bool = True,
         inputs_need_grad: bool = False,
         force_rebind: bool = False,
-        shared_module: Any = None,
-        grad_req: Any = "write",
+        shared_module: BaseModule | None = None,
+        grad_req: GradReqLike = "write",
         store: ParamStore | None = None,
     ) -> None:
         """Allocate everything for some input shapes.
@@ -154,6 +175,10 @@ class BaseModule:
             grad_req: "write", "add" or "null" for all parameters, or a list or dict per argument.
             store: where the parameters are, such as a `ParamStore` that came from another process: the module trains
                 those, and `init_optimizer` goes on with the states shared there. Parameters that have values keep them.
+
+        Shape:
+            data_shapes[i], label_shapes[i]: (N, ...), N samples on the axis that the layout calls "N", the first by
+                default.
 
         Raises:
             ArgumentError: names do not fit, or the module cannot do what an argument asks for.
@@ -184,12 +209,16 @@ class BaseModule:
         return stays
 
     def get_params(self) -> tuple[dict[str, NDArray], dict[str, NDArray]]:
-        """Return parameters and auxiliary states as CPU arrays."""
+        """Return parameters and auxiliary states as CPU arrays.
+
+        Shape:
+            returns[0][name], returns[1][name]: that of the parameter or state.
+        """
         raise self._not_here()
 
     def init_params(
         self,
-        initializer: Any = Uniform(0.01),
+        initializer: InitializerLike = Uniform(0.01),
         arg_params: Mapping[str, NDArray] | None = None,
         aux_params: Mapping[str, NDArray] | None = None,
         allow_missing: bool = False,
@@ -206,6 +235,9 @@ class BaseModule:
             force_init: initialize again although values exist.
             allow_extra: pass over names the module does not have even where they are refused: with `allow_missing`
                 and no initializer, as ``set_params(..., allow_missing=True)`` calls this.
+
+        Shape:
+            arg_params[name], aux_params[name]: that of the parameter or state.
 
         Raises:
             ArgumentError: a value is missing, or unknown where that is refused.
@@ -234,6 +266,9 @@ class BaseModule:
             allow_missing: leave those not given as they are.
             force_init: replace values that exist.
             allow_extra: pass over names the module does not have; they are refused only with `allow_missing`.
+
+        Shape:
+            arg_params[name], aux_params[name]: that of the parameter or state.
         """
         self.init_params(None, arg_params, aux_params, allow_missing, force_init, allow_extra)
 
@@ -247,7 +282,7 @@ class BaseModule:
         save(fname, named)
 
     def to_onnx(
-        self, path: Any, opset: int = 17, dynamic: Any = None, *, fold_batchnorm: bool = False
+        self, path: PathLike, opset: int = 17, dynamic: DynamicAxes = None, *, fold_batchnorm: bool = False
     ) -> Any:
         """Write the network as an ONNX file; see `Module.to_onnx`.
 
@@ -281,9 +316,9 @@ class BaseModule:
 
     def init_optimizer(
         self,
-        kvstore: Any = "local",
-        optimizer: Any = "sgd",
-        optimizer_params: Any = (("learning_rate", 0.01),),
+        kvstore: KVStoreLike = "local",
+        optimizer: OptimizerLike = "sgd",
+        optimizer_params: OptimizerParams = (("learning_rate", 0.01),),
         force_init: bool = False,
     ) -> None:
         """Install an optimizer.
@@ -314,21 +349,40 @@ class BaseModule:
 
     # computing
 
-    def forward(self, data_batch: Any, is_train: bool | None = None) -> None:
-        """Run forward on a batch."""
+    def forward(self, data_batch: BatchLike, is_train: bool | None = None) -> None:
+        """Run forward on a batch.
+
+        Shape:
+            data_batch.data[i], data_batch.label[i]: those bound for inputs and labels, N samples each; N may be
+                another.
+        """
         raise self._not_here()
 
-    def backward(self, out_grads: Any = None) -> None:
-        """Run backward."""
+    def backward(self, out_grads: OutGrads = None) -> None:
+        """Run backward.
+
+        Shape:
+            out_grads[i]: that of the output.
+        """
         raise self._not_here()
 
-    def forward_backward(self, data_batch: Any) -> None:
-        """Run forward and backward on a batch."""
+    def forward_backward(self, data_batch: BatchLike) -> None:
+        """Run forward and backward on a batch.
+
+        Shape:
+            data_batch.data[i], data_batch.label[i]: those bound for inputs and labels, N samples each; N may be
+                another.
+        """
         self.forward(data_batch, is_train=True)
         self.backward()
 
-    def evaluate(self, data_batch: Any) -> None:
-        """Run forward in prediction mode, reading the batch where it lies; used by `score` and `predict`."""
+    def evaluate(self, data_batch: BatchLike) -> None:
+        """Run forward in prediction mode, reading the batch where it lies; used by `score` and `predict`.
+
+        Shape:
+            data_batch.data[i], data_batch.label[i]: those bound for inputs and labels, N samples each; N may be
+                another.
+        """
         self.forward(data_batch, is_train=False)
 
     def update(self) -> None:
@@ -384,20 +438,38 @@ class BaseModule:
             self.scale_gradients(max_norm / norm)
         return norm
 
-    def update_metric(self, eval_metric: Any, labels: Any, pre_sliced: bool = False, pad: int = 0) -> None:
-        """Show a metric the outputs of the last forward."""
+    def update_metric(
+        self, eval_metric: EvalMetric, labels: Labels, pre_sliced: bool = False, pad: int = 0
+    ) -> None:
+        """Show a metric the outputs of the last forward.
+
+        Shape:
+            labels[i]: (N, ...), as bound; for each context a list of them, with its part of N, if `pre_sliced`.
+        """
         raise self._not_here()
 
     def get_outputs(self, merge_multi_context: bool = True) -> list[Any]:
-        """Return the outputs of the last forward."""
+        """Return the outputs of the last forward.
+
+        Shape:
+            returns[i]: that of `output_shapes[i]`; a list of the contexts' parts of it if they are not merged.
+        """
         raise self._not_here()
 
     def get_input_grads(self, merge_multi_context: bool = True) -> list[Any]:
-        """Return the gradients of the inputs."""
+        """Return the gradients of the inputs.
+
+        Shape:
+            returns[i]: that of the input; a list of the contexts' parts of it if they are not merged.
+        """
         raise self._not_here()
 
     def output_probes(self) -> list[list[torch.Tensor]]:
-        """Return, for every output of the last forward, tensors that are finite only if all of it is."""
+        """Return, for every output of the last forward, tensors that are finite only if all of it is.
+
+        Shape:
+            returns[i][k]: any, such as the sum of output i on context k, or all of it.
+        """
         try:
             outputs = self.get_outputs()
         except NotImplementedError:  # by a subclass that is trained for its effects alone
@@ -439,11 +511,18 @@ class BaseModule:
         """Put auxiliary states back to what they were before the last backward; there are none here."""
 
     def get_states(self, merge_multi_context: bool = True) -> list[Any]:
-        """Return the states; none here."""
+        """Return the states; none here.
+
+        Shape:
+            returns[i][k]: that of the state on context k.
+        """
         return []
 
-    def set_states(self, states: Any = None, value: float | None = None) -> None:
+    def set_states(self, states: StatesLike = None, value: float | None = None) -> None:
         """Set the states; there are none to set.
+
+        Shape:
+            states[i][k]: that of the state on context k.
 
         Raises:
             ArgumentError: states are given.
@@ -451,19 +530,23 @@ class BaseModule:
         if states or value is not None:
             raise ArgumentError(f"set_states: {type(self).__name__} has no states")
 
-    def install_monitor(self, mon: Any) -> None:
+    def install_monitor(self, mon: MonitorLike) -> None:
         """Install a monitor on every executor."""
         raise self._not_here()
 
-    def prepare(self, data_batch: Any, sparse_row_id_fn: Any = None) -> None:
+    def prepare(self, data_batch: BatchLike, sparse_row_id_fn: RowIdFunction = None) -> None:
         """Get ready for the batch that comes next.
 
         Args:
             data_batch: the batch.
             sparse_row_id_fn: ``(batch) -> {parameter: row numbers}``, which rows of row-sparse parameters it needs.
+
+        Shape:
+            data_batch.data[i], data_batch.label[i]: those bound for inputs and labels, N samples each; N may be
+                another.
         """
 
-    def start_epoch(self, epoch: int, train_data: Any) -> None:
+    def start_epoch(self, epoch: int, train_data: DataIter | None) -> None:
         """Get ready for an epoch of `fit`.
 
         Args:

@@ -27,7 +27,7 @@ class BatchBoundary:
         self.asked = False
         self.number = 0
         self._on_ask = on_ask
-        self._waits = True
+        self._defers = True
         self._previous: dict[int, Any] = {}
 
     def __enter__(self) -> BatchBoundary:
@@ -54,14 +54,19 @@ class BatchBoundary:
 
     @contextmanager
     def at_once(self) -> Iterator[None]:
-        """Put nothing off within this context, nor what was put off before it."""
-        self._waits = False
+        """Put nothing off within this context, nor what was put off before it.
+
+        Raises:
+            KeyboardInterrupt: Ctrl-C was put off, or comes.
+            SystemExit: SIGTERM was put off, or comes.
+        """
+        self._defers = False
         try:
             if self.asked:
                 self.end()
             yield
         finally:
-            self._waits = True
+            self._defers = True
 
     def ask(self, number: int) -> None:
         """Act as if a signal had come, as it did to a process that trains with this one."""
@@ -70,7 +75,7 @@ class BatchBoundary:
     def _ask(self, number: int, frame: FrameType | None) -> None:
         is_second = self.asked
         self.ask(number)
-        if is_second or not self._waits:
+        if is_second or not self._defers:
             self.end()
         if self._on_ask is not None:
             self._on_ask()

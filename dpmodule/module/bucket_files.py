@@ -7,7 +7,7 @@ import io
 import json
 import os
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -18,12 +18,15 @@ from ..commit import read_settled
 from ..ndarray import NDArray, array, serial
 from ..symbol import Symbol, load_json
 
+if TYPE_CHECKING:
+    from .types import BucketKey
+
 __all__ = ["as_sym_gen", "load", "load_params", "save"]
 
 Bucket = tuple[Symbol, list[str], list[str]]
 
 
-def _symbol_file(prefix: str, key: Any) -> str:
+def _symbol_file(prefix: str, key: BucketKey) -> str:
     return f"{prefix}-{key}-symbol.json"
 
 
@@ -35,7 +38,7 @@ def save(
     prefix: str,
     epoch: int,
     buckets: Mapping[Any, Bucket],
-    default: Any,
+    default: BucketKey,
     params: tuple[Mapping[str, NDArray], Mapping[str, NDArray]],
     states: bytes | None,
     remove_amp_cast: bool,
@@ -53,8 +56,13 @@ def save(
         remove_amp_cast: leave `amp_cast` operators out of the graphs.
         format: that of the parameters, see `checkpoint.save_checkpoint`.
 
+    Shape:
+        params[0][name], params[1][name]: that of the parameter or state.
+
     Raises:
         ArgumentError: a bucket key cannot be written as Python text, or the format is unknown.
+
+    Source: MXNet 1.9.1 `BucketingModule.save_checkpoint`, whose files these are but for ``prefix-buckets.json``.
     """
     files: dict[str, bytes] = {}
     rows = []
@@ -102,7 +110,7 @@ def load(prefix: str) -> tuple[dict[Any, Bucket], Any]:
         ) from error
 
 
-def _symbol(prefix: str, key: Any) -> Symbol:
+def _symbol(prefix: str, key: BucketKey) -> Symbol:
     return load_json(read_settled(_symbol_file(prefix, key)).decode("utf-8"))
 
 
@@ -112,9 +120,12 @@ def as_sym_gen(saved: Mapping[Any, Bucket], sym_gen: Callable[[Any], Any] | None
     Args:
         saved: buckets by key.
         sym_gen: makes the others; None = there are no others.
+
+    Raises:
+        ArgumentError: (in the function) there is no symbol for a key.
     """
 
-    def generate(key: Any) -> tuple[Symbol, Sequence[str], Sequence[str] | None]:
+    def generate(key: BucketKey) -> tuple[Symbol, Sequence[str], Sequence[str] | None]:
         if key in saved:
             return saved[key]
         if sym_gen is None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -30,6 +29,25 @@ from .updates import Updates
 
 if TYPE_CHECKING:
     from ..executor.explanation import Explanation
+    from ..io import DataIter
+    from ..metric import EvalMetric
+    from .types import (
+        AmpLike,
+        BatchLike,
+        BucketKey,
+        CompileLike,
+        CompressionLike,
+        DynamicAxes,
+        GroupContextsLike,
+        Labels,
+        LoggerLike,
+        MonitorLike,
+        OutGrads,
+        PathLike,
+        RowIdFunction,
+        ShapesLike,
+        StatesLike,
+    )
 
 __all__ = ["BucketingModule"]
 
@@ -74,18 +92,18 @@ class BucketingModule(BaseModule):
     def __init__(
         self,
         sym_gen: SymGen,
-        default_bucket_key: Any = None,
-        logger: Any = logging,
+        default_bucket_key: BucketKey = None,
+        logger: LoggerLike = logging,
         context: Context | Sequence[Context] | None = None,
         work_load_list: Sequence[float] | None = None,
         fixed_param_names: Sequence[str] | None = None,
         state_names: Sequence[str] | None = None,
-        group2ctxs: Any = None,
-        compression_params: Any = None,
+        group2ctxs: GroupContextsLike = None,
+        compression_params: CompressionLike = None,
         *,
         max_buckets: int | None = None,
-        compile: Any = None,
-        amp: Any = None,
+        compile: CompileLike = None,
+        amp: AmpLike = None,
         cuda_graphs: bool | None = None,
         mirror: bool | int | None = None,
     ) -> None:
@@ -112,7 +130,7 @@ class BucketingModule(BaseModule):
         self._buckets = Buckets(sym_gen, self.options, max_buckets)
         self._default = self._buckets.make(default_bucket_key)
         self._key, self._curr_module = default_bucket_key, self._default
-        self._is_announced = False  # an update follows the next backward
+        self._is_announced = False  # whether `update` follows the next backward
         self._binding: BindArguments | None = None
         self._grad_req: Any = None
         self._monitor: Any = None
@@ -174,25 +192,29 @@ class BucketingModule(BaseModule):
 
     @override
     def _bind(self, wanted: BindArguments) -> None:
-        """Allocate the default bucket; the others follow when their first batch comes."""
+        """Allocate the default bucket; the others follow when their first batch comes.
+
+        Raises:
+            ArgumentError: memory is to be shared with another module.
+        """
         if wanted.shared_module is not None:
             raise ArgumentError("bind: BucketingModule shares among its buckets and takes no shared_module")
         if self._stays_bound(wanted):
             return
         wanted.bind(self._default)
-        self._bound_as(wanted)
-        self._leave_buckets()
+        self._note_binding(wanted)
+        self._reset_to_default_bucket()
 
     @property
     def store(self) -> ParamStore:
         """Parameters, gradients and auxiliary states of all buckets; see `Module.store`."""
         return self._default.store
 
-    def _bound_as(self, wanted: BindArguments) -> None:
+    def _note_binding(self, wanted: BindArguments) -> None:
         self._binding, self._grad_req = wanted, wanted.grad_req
         self.for_training, self.inputs_need_grad = wanted.for_training, wanted.inputs_need_grad
 
-    def _leave_buckets(self) -> None:
+    def _reset_to_default_bucket(self) -> None:
         """Go back to the default bucket, and drop the others."""
         self._buckets.drop_others(self._default_bucket_key)
         self._key, self._curr_module = self._default_bucket_key, self._default
@@ -201,20 +223,25 @@ class BucketingModule(BaseModule):
         self,
         contexts: Sequence[Context] | None,
         workload: Sequence[float] | None,
-        data_shapes: Sequence[Any],
-        label_shapes: Sequence[Any] | None,
+        data_shapes: ShapesLike,
+        label_shapes: ShapesLike | None,
     ) -> None:
-        """Bind for training over other devices, keeping parameters and the optimizer's states; see `Module.rebind`."""
+        """Bind for training over other devices, keeping parameters and the optimizer's states; see `Module.rebind`.
+
+        Shape:
+            data_shapes[i], label_shapes[i]: (N, ...), N samples on the axis that the layout calls "N", the first by
+                default.
+        """
         self._default.rebind(contexts, workload, data_shapes, label_shapes)
         if contexts is not None:
             self.options["context"] = list(contexts)
             self.options["work_load_list"] = None
         if workload is not None:
             self.options["work_load_list"] = list(workload)
-        self._bound_as(BindArguments(data_shapes, label_shapes, True, self.inputs_need_grad))
-        self._leave_buckets()
+        self._note_binding(BindArguments(data_shapes, label_shapes, True, self.inputs_need_grad))
+        self._reset_to_default_bucket()
 
-    def _bucket(self, key: Any, data_shapes: Sequence[Any], label_shapes: Sequence[Any] | None) -> Module:
+    def _bucket(self, key: BucketKey, data_shapes: ShapesLike, label_shapes: ShapesLike | None) -> Module:
         """Return a bucket's module, bound; make it if it is new.
 
         Raises:
@@ -245,7 +272,7 @@ class BucketingModule(BaseModule):
         self._buckets.move_to_end(key)
         return module
 
-    def _check_parameters(self, key: Any, module: Module) -> None:
+    def _check_parameters(self, key: BucketKey, module: Module) -> None:
         extra = [name for name in module.param_names if name not in self._default.param_names]
         if extra:
             raise ArgumentError(
@@ -255,7 +282,7 @@ class BucketingModule(BaseModule):
 
     @needs(Stage.BOUND)
     def switch_bucket(
-        self, bucket_key: Any, data_shapes: Sequence[Any], label_shapes: Sequence[Any] | None = None
+        self, bucket_key: BucketKey, data_shapes: ShapesLike, label_shapes: ShapesLike | None = None
     ) -> None:
         """Make a bucket the current one.
 
@@ -264,6 +291,10 @@ class BucketingModule(BaseModule):
             data_shapes: (name, shape) or `DataDesc` of its inputs; used when it is new.
             label_shapes: the same for labels.
 
+        Shape:
+            data_shapes[i], label_shapes[i]: (N, ...), N samples on the axis that the layout calls "N", the first by
+                default.
+
         Raises:
             ArgumentError: there is no symbol for the key, or it needs other parameters.
             ShapeError: shapes contradict its symbol.
@@ -271,12 +302,12 @@ class BucketingModule(BaseModule):
         module = self._bucket(bucket_key, data_shapes, label_shapes)
         if module is not self._curr_module:
             if self._curr_module.group.release():
-                self._give_back()
+                self._return_memory()
             module.group.refresh()
             self._key, self._curr_module = bucket_key, module
         self._buckets.evict((self._default_bucket_key, self._key))
 
-    def _give_back(self) -> None:
+    def _return_memory(self) -> None:
         """Return what the current bucket's run has left free to the system, if there are other buckets.
 
         They need blocks of other sizes. Freed ones would stay beside each other instead of taking each other's place.
@@ -292,9 +323,10 @@ class BucketingModule(BaseModule):
 
     @override
     @needs(Stage.INITIALIZED)
-    def prepare(self, data_batch: Any, sparse_row_id_fn: Any = None) -> None:
-        if data_batch.bucket_key is not None:
-            self._bucket(data_batch.bucket_key, *shapes_of(data_batch))
+    def prepare(self, data_batch: BatchLike, sparse_row_id_fn: RowIdFunction = None) -> None:
+        batch: Any = data_batch  # has all attributes of a DataBatch
+        if batch.bucket_key is not None:
+            self._bucket(batch.bucket_key, *shapes_of(batch))
             self._buckets.move_to_end(self._key)
         self._default.prepare(data_batch, sparse_row_id_fn)
 
@@ -326,7 +358,7 @@ class BucketingModule(BaseModule):
     @needs(Stage.READY)
     def update(self) -> None:
         self._curr_module.update()
-        self._give_back()
+        self._return_memory()
 
     @override
     def stores(self) -> list[Any]:
@@ -334,16 +366,16 @@ class BucketingModule(BaseModule):
 
     def freeze(self, *patterns: str) -> list[str]:
         """Train some parameters no more, in any bucket; see `Module.freeze`."""
-        return self._refixed(self._default.freeze(*patterns))
+        return self._apply_fixed_params(self._default.freeze(*patterns))
 
     def unfreeze(self, *patterns: str) -> list[str]:
         """Train parameters again, in every bucket; see `Module.unfreeze`."""
-        return self._refixed(self._default.unfreeze(*patterns))
+        return self._apply_fixed_params(self._default.unfreeze(*patterns))
 
-    def _refixed(self, changed: list[str]) -> list[str]:
+    def _apply_fixed_params(self, changed: list[str]) -> list[str]:
         """Let buckets to come train what the default bucket does, and forget the others."""
         self.options["fixed_param_names"] = self._default.fixed_param_names
-        self._leave_buckets()
+        self._reset_to_default_bucket()
         return changed
 
     @override
@@ -353,21 +385,24 @@ class BucketingModule(BaseModule):
     # computing
 
     @needs(Stage.INITIALIZED)
-    def forward(self, data_batch: Any, is_train: bool | None = None) -> None:
+    def forward(self, data_batch: BatchLike, is_train: bool | None = None) -> None:
         """Switch to the batch's bucket and run forward.
+
+        Shape:
+            data_batch.data[i], data_batch.label[i]: those of the batch's `provide_data` and `provide_label`.
 
         Raises:
             ArgumentError: the batch has no bucket key, or there is no symbol for it.
             ShapeError: its arrays do not fit its bucket.
         """
-        self._follow(data_batch, lambda: self._curr_module.forward(data_batch, is_train))
+        self._compute_in_bucket(data_batch, lambda: self._curr_module.forward(data_batch, is_train))
 
     @override
     @needs(Stage.INITIALIZED)
-    def forward_backward(self, data_batch: Any) -> None:
-        self._follow(data_batch, lambda: self._announced().forward_backward(data_batch))
+    def forward_backward(self, data_batch: BatchLike) -> None:
+        self._compute_in_bucket(data_batch, lambda: self._module_for_step().forward_backward(data_batch))
 
-    def _announced(self) -> Module:
+    def _module_for_step(self) -> Module:
         """Return the module of the batch's bucket, which knows whether an update follows."""
         if self._is_announced:
             self._is_announced = False
@@ -376,17 +411,21 @@ class BucketingModule(BaseModule):
 
     @override
     def announce_update(self) -> None:
-        self._is_announced = (
-            type(self).update is BucketingModule.update
-        )  # a subclass may change gradients there
+        # a subclass may change gradients in an `update` of its own
+        self._is_announced = type(self).update is BucketingModule.update
 
     @override
     @needs(Stage.INITIALIZED)
-    def evaluate(self, data_batch: Any) -> None:
-        self._follow(data_batch, lambda: self._curr_module.evaluate(data_batch))
+    def evaluate(self, data_batch: BatchLike) -> None:
+        self._compute_in_bucket(data_batch, lambda: self._curr_module.evaluate(data_batch))
 
-    def _follow(self, batch: Any, compute: Callable[[], None]) -> None:
-        """Switch to a batch's bucket and compute; shape errors name the bucket."""
+    def _compute_in_bucket(self, batch: Any, compute: Callable[[], None]) -> None:
+        """Switch to a batch's bucket and compute; shape errors name the bucket.
+
+        Raises:
+            ArgumentError: the batch has no bucket key, or there is no symbol for it.
+            ShapeError: its arrays do not fit its bucket.
+        """
         key = getattr(batch, "bucket_key", None)
         if key is None:
             raise ArgumentError(
@@ -403,7 +442,7 @@ class BucketingModule(BaseModule):
 
     @override
     @needs(Stage.INITIALIZED)
-    def backward(self, out_grads: Any = None) -> None:
+    def backward(self, out_grads: OutGrads = None) -> None:
         self._curr_module.backward(out_grads)
 
     @override
@@ -451,12 +490,14 @@ class BucketingModule(BaseModule):
 
     @override
     @needs(Stage.INITIALIZED)
-    def set_states(self, states: Any = None, value: float | None = None) -> None:
+    def set_states(self, states: StatesLike = None, value: float | None = None) -> None:
         self._curr_module.set_states(states, value)
 
     @override
     @needs(Stage.INITIALIZED)
-    def update_metric(self, eval_metric: Any, labels: Any, pre_sliced: bool = False, pad: int = 0) -> None:
+    def update_metric(
+        self, eval_metric: EvalMetric, labels: Labels, pre_sliced: bool = False, pad: int = 0
+    ) -> None:
         self._curr_module.update_metric(eval_metric, labels, pre_sliced, pad)
 
     @needs(Stage.BOUND)
@@ -466,7 +507,7 @@ class BucketingModule(BaseModule):
         """Return what the current bucket runs, and what it costs; see `Module.explain`."""
         return self._curr_module.explain(is_train, times, measure_memory)
 
-    def start_epoch(self, epoch: int, train_data: Any) -> None:
+    def start_epoch(self, epoch: int, train_data: DataIter | None) -> None:
         """Get ready for an epoch of `fit`, within which freed memory is kept."""
         self._default.start_epoch(epoch, train_data)
         self._in_epoch = True
@@ -475,14 +516,14 @@ class BucketingModule(BaseModule):
         """Return free memory after an epoch of `fit`, also after one that was broken off by an error."""
         self._default.end_epoch()
         self._in_epoch = False
-        self._give_back()
+        self._return_memory()
 
     @override
     def sync_contexts(self) -> None:
         self._default.sync_contexts()
 
     @needs(Stage.BOUND)
-    def install_monitor(self, mon: Any) -> None:
+    def install_monitor(self, mon: MonitorLike) -> None:
         """Install a monitor on every bucket, those to come too."""
         self._monitor = mon
         for module in self._buckets.values():
@@ -537,9 +578,9 @@ class BucketingModule(BaseModule):
     @needs(Stage.INITIALIZED)
     def to_onnx(
         self,
-        path: str | os.PathLike[str],
+        path: PathLike,
         opset: int = 17,
-        dynamic: bool | Mapping[str, Mapping[int, str]] | None = None,
+        dynamic: DynamicAxes = None,
         *,
         fold_batchnorm: bool = False,
         one_file: bool = False,
@@ -574,7 +615,7 @@ class BucketingModule(BaseModule):
         prefix: str,
         epoch: int,
         sym_gen: SymGen | None = None,
-        default_bucket_key: Any = None,
+        default_bucket_key: BucketKey = None,
         load_optimizer_states: bool = False,
         **kwargs: Any,
     ) -> BucketingModule:
@@ -609,12 +650,15 @@ class BucketingModule(BaseModule):
     def load_dict(
         sym_dict: Mapping[Any, Symbol] | None = None,
         sym_gen: SymGen | None = None,
-        default_bucket_key: Any = None,
+        default_bucket_key: BucketKey = None,
         arg_params: Mapping[str, NDArray] | None = None,
         aux_params: Mapping[str, NDArray] | None = None,
         **kwargs: Any,
     ) -> BucketingModule:
         """Make a module from symbols by bucket key and parameters; `sym_gen` names their inputs.
+
+        Shape:
+            arg_params[name], aux_params[name]: that of the parameter or state.
 
         Raises:
             ArgumentError: an argument is missing.
@@ -639,6 +683,9 @@ class BucketingModule(BaseModule):
             convert: from the symbol of a bucket to the one to use.
             arg_params: parameters of the new module.
             aux_params: auxiliary states of the new module.
+
+        Shape:
+            arg_params[name], aux_params[name]: that of the parameter or state.
         """
         return BucketingModule.load_dict(
             {},
@@ -653,6 +700,9 @@ class BucketingModule(BaseModule):
 
 def shapes_of(batch: Any) -> tuple[Any, Any]:
     """Return the descriptions a batch brings, checked against its arrays.
+
+    Shape:
+        batch.data[i], batch.label[i]: those of the descriptions.
 
     Raises:
         ShapeError: an array has another shape than its description.

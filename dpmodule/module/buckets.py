@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..base import ArgumentError
 from ..symbol import Symbol
 from .module import Module
+
+if TYPE_CHECKING:
+    from .types import BucketKey
 
 __all__ = ["Buckets", "SymGen", "with_symbols"]
 
@@ -36,7 +39,7 @@ class Buckets(OrderedDict[Any, Module]):
         self._options = options
         self.max_buckets = max_buckets
 
-    def make(self, key: Any) -> Module:
+    def make(self, key: BucketKey) -> Module:
         """Make the module of a bucket and keep it.
 
         Args:
@@ -57,7 +60,7 @@ class Buckets(OrderedDict[Any, Module]):
         module = self[key] = Module(symbol, data_names, label_names, **self._options)
         return module
 
-    def drop_others(self, key: Any) -> None:
+    def drop_others(self, key: BucketKey) -> None:
         """Drop all buckets but one."""
         for other in [k for k in self if k != key]:
             del self[other]
@@ -89,7 +92,7 @@ def with_symbols(sym_gen: SymGen, change: Callable[[Any, Symbol], Symbol]) -> Sy
         change: ``(bucket_key, symbol) -> symbol``.
     """
 
-    def generate(key: Any) -> tuple[Symbol, Sequence[str], Sequence[str] | None]:
+    def generate(key: BucketKey) -> tuple[Symbol, Sequence[str], Sequence[str] | None]:
         symbol, data_names, label_names = sym_gen(key)
         return change(key, symbol), data_names, label_names
 

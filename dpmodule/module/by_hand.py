@@ -9,15 +9,19 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from fnmatch import fnmatchcase
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .. import kvstore as kv
 from ..base import ArgumentError, did_you_mean
 from ..io import DataDesc
 from ..ndarray import NDArray, concatenate
 from ..ndarray import op as array_ops
+
+if TYPE_CHECKING:
+    from ..symbol import Symbol
+    from .types import BatchLike, KVStoreLike, ShapesLike
 
 __all__ = [
     "check_input_names",
@@ -42,11 +46,11 @@ Columns = Sequence[Sequence[Any]]
 """For each parameter, its arrays on all devices."""
 
 
-_PARAMETERS = ("_weight", "_bias", "_gamma", "_beta")
+_PARAMETER_ENDINGS = ("_weight", "_bias", "_gamma", "_beta")
 """Endings of names of parameters; all others may be inputs."""
 
 
-def _complain(text: str, throw: bool) -> None:
+def _raise_or_warn(text: str, throw: bool) -> None:
     if throw:
         raise ArgumentError(text)
     warnings.warn(text, stacklevel=5)
@@ -82,7 +86,7 @@ def matching(method: str, patterns: Sequence[str], names: Sequence[str]) -> list
     return [name for name in names if any(fnmatchcase(name, pattern) for pattern in patterns)]
 
 
-def check_input_names(symbol: Any, names: Sequence[str], typename: str, throw: bool) -> None:
+def check_input_names(symbol: Symbol, names: Sequence[str], typename: str, throw: bool) -> None:
     """Complain about inputs that the symbol does not have.
 
     Args:
@@ -93,17 +97,21 @@ def check_input_names(symbol: Any, names: Sequence[str], typename: str, throw: b
 
     Raises:
         ArgumentError: one is missing and `throw` is set.
+
+    Source: MXNet 1.9.1 `module.base_module._check_input_names`.
     """
     arguments = symbol.list_arguments()
     for name in names:
         if name not in arguments:
             are_parameters = typename == "fixed_param"
-            alike = [each for each in arguments if each.endswith(_PARAMETERS) == are_parameters]
+            alike = [each for each in arguments if each.endswith(_PARAMETER_ENDINGS) == are_parameters]
             hint = did_you_mean(name, arguments) or f"; it has {', '.join(alike) or 'none of this kind'}"
-            _complain(f"{typename}_names holds {name!r}, which is no argument of the symbol{hint}", throw)
+            _raise_or_warn(
+                f"{typename}_names holds {name!r}, which is no argument of the symbol{hint}", throw
+            )
 
 
-def check_descriptions(shapes: Any, argument: str) -> None:
+def check_descriptions(shapes: object, argument: str) -> None:
     """Refuse a single description of an array where a list of them is expected.
 
     Raises:
@@ -113,7 +121,7 @@ def check_descriptions(shapes: Any, argument: str) -> None:
         raise ArgumentError(f"{argument} is {shapes!r}, expected a list: [(name, shape), ...]")
 
 
-def check_names_match(data_names: Sequence[str], data_shapes: Sequence[Any], name: str, throw: bool) -> None:
+def check_names_match(data_names: Sequence[str], data_shapes: ShapesLike, name: str, throw: bool) -> None:
     """Complain if descriptions of inputs are not those of the module's inputs, in any order.
 
     Args:
@@ -124,10 +132,12 @@ def check_names_match(data_names: Sequence[str], data_shapes: Sequence[Any], nam
 
     Raises:
         ArgumentError: they differ and `throw` is set.
+
+    Source: MXNet 1.9.1 `module.base_module._check_names_match`.
     """
     given = [each[0] for each in data_shapes]
     if sorted(data_names) != sorted(given):
-        _complain(
+        _raise_or_warn(
             f"{name}_shapes describe {', '.join(given) or 'nothing'}, but {name}_names are "
             f"{', '.join(data_names) or 'empty'}",
             throw,
@@ -137,8 +147,8 @@ def check_names_match(data_names: Sequence[str], data_shapes: Sequence[Any], nam
 def parse_data_desc(
     data_names: Sequence[str],
     label_names: Sequence[str],
-    data_shapes: Sequence[Any],
-    label_shapes: Sequence[Any] | None,
+    data_shapes: ShapesLike,
+    label_shapes: ShapesLike | None,
 ) -> tuple[list[DataDesc], list[DataDesc] | None]:
     """Turn descriptions of inputs and labels into `DataDesc` records.
 
@@ -150,6 +160,8 @@ def parse_data_desc(
 
     Raises:
         ArgumentError: `data_shapes` are not those of `data_names`.
+
+    Source: MXNet 1.9.1 `module.base_module._parse_data_desc`.
     """
     data = [d if isinstance(d, DataDesc) else DataDesc(*d) for d in data_shapes]
     check_names_match(data_names, data, "data", True)
@@ -160,7 +172,7 @@ def parse_data_desc(
     return data, labels
 
 
-def _copy_part(source: NDArray, part: slice, target: NDArray, axis: int) -> None:
+def _copy_slice(source: NDArray, part: slice, target: NDArray, axis: int) -> None:
     """Copy a slice of a batch; without a batch axis, all of it."""
     if axis < 0 or (part.start == 0 and source.shape[axis] == part.stop):
         source.copyto(target)
@@ -178,6 +190,12 @@ def load_general(data: Sequence[Any], targets: Sequence[Any], major_axis: Sequen
         data: for each input an array, or a list of one for each device.
         targets: for each input an array, a list of one for each device, or a list of (slice of the batch, array).
         major_axis: each input's batch axis, negative if it has none.
+
+    Shape:
+        data[i]: (N, ...), N samples on the axis `major_axis[i]`.
+        targets[i]: the same, or a device's part of N on that axis.
+
+    Source: MXNet 1.9.1 `module.executor_group._load_general`.
     """
     for source, target, axis in zip(data, targets, major_axis):
         if isinstance(target, NDArray):
@@ -187,10 +205,10 @@ def load_general(data: Sequence[Any], targets: Sequence[Any], major_axis: Sequen
                 own.copyto(array)
         else:
             for part, array in target:
-                _copy_part(source, part, array, axis)
+                _copy_slice(source, part, array, axis)
 
 
-def _load_part(batch: Any, part: str, targets: Sequence[Any], major_axis: Sequence[int]) -> None:
+def _load_field(batch: BatchLike, part: str, targets: Sequence[Any], major_axis: Sequence[int]) -> None:
     if not isinstance(batch, list):
         load_general(getattr(batch, part), targets, major_axis)
         return
@@ -198,14 +216,26 @@ def _load_part(batch: Any, part: str, targets: Sequence[Any], major_axis: Sequen
     load_general(columns, [[array for _, array in target] for target in targets], major_axis)
 
 
-def load_data(batch: Any, targets: Sequence[Any], major_axis: Sequence[int]) -> None:
-    """Copy the inputs of a batch, or of a list of one batch for each device; see `load_general`."""
-    _load_part(batch, "data", targets, major_axis)
+def load_data(batch: BatchLike, targets: Sequence[Any], major_axis: Sequence[int]) -> None:
+    """Copy the inputs of a batch, or of a list of one batch for each device; see `load_general`.
+
+    Shape:
+        batch.data[i]: as `data[i]` of `load_general`.
+
+    Source: MXNet 1.9.1 `module.executor_group._load_data`.
+    """
+    _load_field(batch, "data", targets, major_axis)
 
 
-def load_label(batch: Any, targets: Sequence[Any], major_axis: Sequence[int]) -> None:
-    """Copy the labels of a batch, or of a list of one batch for each device; see `load_general`."""
-    _load_part(batch, "label", targets, major_axis)
+def load_label(batch: BatchLike, targets: Sequence[Any], major_axis: Sequence[int]) -> None:
+    """Copy the labels of a batch, or of a list of one batch for each device; see `load_general`.
+
+    Shape:
+        batch.label[i]: as `data[i]` of `load_general`.
+
+    Source: MXNet 1.9.1 `module.executor_group._load_label`.
+    """
+    _load_field(batch, "label", targets, major_axis)
 
 
 def merge_multi_context(outputs: Columns, major_axis: Sequence[int]) -> list[NDArray]:
@@ -214,6 +244,12 @@ def merge_multi_context(outputs: Columns, major_axis: Sequence[int]) -> list[NDA
     Args:
         outputs: for each output, the arrays of all devices.
         major_axis: each output's batch axis, negative if it has none.
+
+    Shape:
+        outputs[i][k]: (n, ...), the samples of device k on the axis `major_axis[i]`.
+        returns[i]: (N, ...), those of all devices.
+
+    Source: MXNet 1.9.1 `module.executor_group._merge_multi_context`.
     """
     merged = []
     for arrays, axis in zip(outputs, major_axis):
@@ -225,7 +261,7 @@ def merge_multi_context(outputs: Columns, major_axis: Sequence[int]) -> list[NDA
 
 
 def create_kvstore(
-    kvstore: Any, num_device: int, arg_params: Mapping[str, NDArray]
+    kvstore: KVStoreLike, num_device: int, arg_params: Mapping[str, NDArray]
 ) -> tuple[kv.KVStoreBase | None, bool]:
     """Return the store, None if one device needs none, and whether the optimizer runs inside it.
 
@@ -239,6 +275,8 @@ def create_kvstore(
 
     Raises:
         ArgumentError: there is no such store.
+
+    Source: MXNet 1.9.1 `model._create_kvstore`.
     """
     store, on_store = None, os.environ.get("MXNET_UPDATE_ON_KVSTORE", "1") != "0"
     if isinstance(kvstore, str):
@@ -254,7 +292,7 @@ def create_kvstore(
 
 
 def initialize_kvstore(
-    kvstore: Any,
+    kvstore: kv.KVStore,
     param_arrays: Columns,
     arg_params: Mapping[str, NDArray],
     param_names: Sequence[str],
@@ -268,6 +306,12 @@ def initialize_kvstore(
         arg_params: values by name.
         param_names: names in the order of `param_arrays`.
         update_on_kvstore: whether the optimizer runs inside the store.
+
+    Shape:
+        param_arrays[i][k]: that of the parameter, as all of these.
+        arg_params[name]: the same.
+
+    Source: MXNet 1.9.1 `model._initialize_kvstore`.
     """
     for name, arrays in zip(param_names, param_arrays):
         if update_on_kvstore and arg_params[name].stype == "default":
@@ -276,7 +320,9 @@ def initialize_kvstore(
             kvstore.init(name, arg_params[name])
 
 
-def _exchange(kvstore: Any, name: str, grads: Sequence[Any], targets: Sequence[Any], priority: int) -> None:
+def _push_and_pull(
+    kvstore: kv.KVStore, name: str, grads: Sequence[Any], targets: Sequence[Any], priority: int
+) -> None:
     """Push gradients and pull what the store makes of them."""
     if grads[0].stype == "default" and targets[0].stype == "default":
         kvstore.pushpull(name, grads, out=targets, priority=priority)
@@ -286,7 +332,7 @@ def _exchange(kvstore: Any, name: str, grads: Sequence[Any], targets: Sequence[A
 
 
 def update_params_on_kvstore(
-    param_arrays: Columns, grad_arrays: Columns, kvstore: Any, param_names: Sequence[str]
+    param_arrays: Columns, grad_arrays: Columns, kvstore: kv.KVStore, param_names: Sequence[str]
 ) -> None:
     """Update parameters inside a store.
 
@@ -295,18 +341,23 @@ def update_params_on_kvstore(
         grad_arrays: their gradients; a parameter whose first one is None is left alone.
         kvstore: the store, with its optimizer set.
         param_names: names in the order of `param_arrays`.
+
+    Shape:
+        param_arrays[i][k], grad_arrays[i][k]: that of the parameter.
+
+    Source: MXNet 1.9.1 `model._update_params_on_kvstore`.
     """
     for i, (weights, grads) in enumerate(zip(param_arrays, grad_arrays)):
         if grads[0] is not None:
-            _exchange(kvstore, param_names[i], grads, weights, -i)
+            _push_and_pull(kvstore, param_names[i], grads, weights, -i)
 
 
 def update_params(
     param_arrays: Columns,
     grad_arrays: Columns,
-    updater: Any,
+    updater: Callable[..., Any],
     num_device: int,
-    kvstore: Any = None,
+    kvstore: kv.KVStore | None = None,
     param_names: Sequence[str] | None = None,
 ) -> None:
     """Update parameters device by device; a store, if given, adds up the gradients before.
@@ -319,8 +370,13 @@ def update_params(
         kvstore: the store; None = every device for itself.
         param_names: names in the order of `param_arrays`; a store needs them.
 
+    Shape:
+        param_arrays[i][k], grad_arrays[i][k]: that of the parameter.
+
     Raises:
         ArgumentError: there is a store but no `param_names`.
+
+    Source: MXNet 1.9.1 `model._update_params`, including the numbering of parameters.
     """
     if kvstore is not None and param_names is None:
         raise ArgumentError(
@@ -329,7 +385,7 @@ def update_params(
     used = [i for i, grads in enumerate(grad_arrays) if grads[0] is not None]
     for i in used:
         if kvstore is not None and param_names is not None:
-            _exchange(kvstore, param_names[i], grad_arrays[i], grad_arrays[i], -i)
+            _push_and_pull(kvstore, param_names[i], grad_arrays[i], grad_arrays[i], -i)
     for k in range(num_device if used else 0):
         updater(
             [i * num_device + k for i in used],

@@ -6,7 +6,7 @@ import logging
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .. import later
 from ..base import ArgumentError, ShapeError, StateError
@@ -30,6 +30,21 @@ from .feed import Feed, describe, is_per_context
 from .group_contexts import distinct, per_context
 from .workers import run_parallel
 
+if TYPE_CHECKING:
+    from ..metric import EvalMetric
+    from ..symbol import Symbol
+    from .types import (
+        BatchLike,
+        GradReqLike,
+        GroupContextsLike,
+        Labels,
+        LoggerLike,
+        MonitorLike,
+        OutGrads,
+        ShapesLike,
+        StatesLike,
+    )
+
 __all__ = ["DataParallelExecutorGroup"]
 
 later.publish(__name__, __all__)
@@ -41,11 +56,11 @@ _MAX_SHAPES = 8
 class _Silent:
     """Swallows the warning about growing memory, which only concerns sharing between groups."""
 
-    def warning(self, *args: Any) -> None:
+    def warning(self, *args: object) -> None:
         """Drop a message."""
 
 
-def _whole_numbers(symbol: Any) -> set[str]:
+def _integer_arguments(symbol: Symbol) -> set[str]:
     """Return the names of arguments that are declared as integers, which no optimizer can train."""
     types = {node.name: variable_dtype(node) or "" for node in symbol.graph.arguments}
     return {name for name, dtype in types.items() if dtype.startswith(("int", "uint", "bool"))}
@@ -77,6 +92,10 @@ class DataParallelExecutorGroup:
         options: how executors run their programs.
         store: where the parameters are; None = where `shared_group` has them, or in a store of the group's own.
 
+    Shape:
+        data_shapes[i], label_shapes[i]: (N, ...), N samples on the axis that the layout calls "N", the first by
+            default.
+
     Raises:
         ArgumentError: names, sizes or options do not fit.
         ShapeError: shapes contradict the symbol or each other.
@@ -87,20 +106,20 @@ class DataParallelExecutorGroup:
 
     def __init__(
         self,
-        symbol: Any,
+        symbol: Symbol,
         contexts: Sequence[Context],
         workload: Sequence[float] | None,
-        data_shapes: Sequence[Any],
-        label_shapes: Sequence[Any] | None,
+        data_shapes: ShapesLike,
+        label_shapes: ShapesLike | None,
         param_names: Sequence[str],
         for_training: bool,
         inputs_need_grad: bool,
         shared_group: DataParallelExecutorGroup | None = None,
-        logger: Any = logging,
+        logger: LoggerLike = logging,
         fixed_param_names: Sequence[str] | None = None,
-        grad_req: Any = "write",
+        grad_req: GradReqLike = "write",
         state_names: Sequence[str] | None = None,
-        group2ctxs: Any = None,
+        group2ctxs: GroupContextsLike = None,
         options: RunOptions = PLAIN,
         store: ParamStore | None = None,
     ) -> None:
@@ -127,12 +146,12 @@ class DataParallelExecutorGroup:
         self.output_layouts = [DataDesc.get_batch_axis(out.attr("__layout__")) for out in symbol]
         first = data_shapes[0] if is_per_context(data_shapes) else data_shapes
         self.data_names = [d.name for d in describe(first)]
-        self.grad_req = self._requirements(grad_req)
+        self.grad_req = self._grad_requirements(grad_req)
         self.store: ParamStore = self._store_of(store, shared_group)
         self.shared_data_arrays: list[dict[str, NDArray]] = (
             [{} for _ in self.contexts] if shared_group is None else shared_group.shared_data_arrays
         )
-        self._maker = ExecutorMaker(
+        self._executor_maker = ExecutorMaker(
             symbol,
             self.contexts,
             self.param_names,
@@ -143,7 +162,7 @@ class DataParallelExecutorGroup:
             options,
         )
         self.execs: list[Executor] = []
-        self._bound: OrderedDict[Any, list[Executor]] = OrderedDict()
+        self._executors_by_shapes: OrderedDict[Any, list[Executor]] = OrderedDict()
         self.bind_exec(data_shapes, label_shapes, shared_group)
 
     def _store_of(
@@ -163,12 +182,12 @@ class DataParallelExecutorGroup:
             )
         return given
 
-    def _requirements(self, grad_req: Any) -> dict[str, str]:
+    def _grad_requirements(self, grad_req: Any) -> dict[str, str]:
         """Return the requirement of every argument: parameters as asked, data only with `inputs_need_grad`."""
         if not self.for_training:
             return dict.fromkeys(self.arg_names, "null")
         usual = grad_req if isinstance(grad_req, str) else "write"
-        fixed = {*self.fixed_param_names, *_whole_numbers(self.symbol)}
+        fixed = {*self.fixed_param_names, *_integer_arguments(self.symbol)}
         found = {}
         for name in self.arg_names:
             if name in self.param_names:
@@ -183,11 +202,14 @@ class DataParallelExecutorGroup:
 
     # binding
 
-    def decide_slices(self, data_shapes: Sequence[Any]) -> list[int]:
+    def decide_slices(self, data_shapes: ShapesLike) -> list[int]:
         """Return the batch axis of each input.
 
         Args:
             data_shapes: descriptions of inputs that share one batch size.
+
+        Shape:
+            data_shapes[i]: (N, ...), N samples on the axis that the layout calls "N".
 
         Raises:
             ShapeError: two inputs disagree about the batch size.
@@ -196,8 +218,8 @@ class DataParallelExecutorGroup:
 
     def bind_exec(
         self,
-        data_shapes: Sequence[Any],
-        label_shapes: Sequence[Any] | None,
+        data_shapes: ShapesLike,
+        label_shapes: ShapesLike | None,
         shared_group: DataParallelExecutorGroup | None = None,
         reshape: bool = False,
     ) -> None:
@@ -208,30 +230,38 @@ class DataParallelExecutorGroup:
             label_shapes: as in the constructor.
             shared_group: group to share with; None when reshaping.
             reshape: whether executors exist and only shapes change.
+
+        Shape:
+            data_shapes[i], label_shapes[i]: (N, ...), N samples on the axis that the layout calls "N", the first by
+                default.
         """
         self.feed = Feed(data_shapes, label_shapes, self.workload)
-        execs = self._bound.get(self.feed.key)
+        execs = self._executors_by_shapes.get(self.feed.key)
         if execs is None:
             logger = _Silent() if reshape or shared_group is None else self.logger
-            execs = [self._maker.make(i, self.feed.shapes[i], logger) for i in self.feed.active]
-            self._bound[self.feed.key] = execs
-            if len(self._bound) > _MAX_SHAPES:
-                self._bound.popitem(last=False)
-        self._bound.move_to_end(self.feed.key)
+            execs = [self._executor_maker.make(i, self.feed.shapes[i], logger) for i in self.feed.active]
+            self._executors_by_shapes[self.feed.key] = execs
+            if len(self._executors_by_shapes) > _MAX_SHAPES:
+                self._executors_by_shapes.popitem(last=False)
+        self._executors_by_shapes.move_to_end(self.feed.key)
         if reshape:
             for former, now in zip(self.execs, execs):
                 now.watch_as(former)
                 if now is not former:
                     former.set_aside()
         self.execs = execs
-        self._silence_idle()
+        self._clear_idle_gradients()
 
-    def reshape(self, data_shapes: Sequence[Any], label_shapes: Sequence[Any] | None) -> None:
+    def reshape(self, data_shapes: ShapesLike, label_shapes: ShapesLike | None) -> None:
         """Change the input shapes; parameters stay.
 
         Args:
             data_shapes: as in the constructor.
             label_shapes: as in the constructor.
+
+        Shape:
+            data_shapes[i], label_shapes[i]: (N, ...), N samples on the axis that the layout calls "N", the first by
+                default.
         """
         self.bind_exec(data_shapes, label_shapes, reshape=True)
 
@@ -241,7 +271,7 @@ class DataParallelExecutorGroup:
         Returns:
             Whether there was something to give up.
         """
-        released = [executor.release() for execs in self._bound.values() for executor in execs]
+        released = [executor.release() for execs in self._executors_by_shapes.values() for executor in execs]
         return any(released)
 
     def refresh(self) -> None:
@@ -249,12 +279,12 @@ class DataParallelExecutorGroup:
         names = [d.name for d in self.feed.shapes[0]]
         for i, executor in zip(self.feed.active, self.execs):
             pool = self.shared_data_arrays[i]
-            if any(_memory(pool[name]) != _memory(executor.input_array(name)) for name in names):
-                self._bound.clear()
+            if any(_address(pool[name]) != _address(executor.input_array(name)) for name in names):
+                self._executors_by_shapes.clear()
                 self.bind_exec(self.data_shapes, self.label_shapes, reshape=True)
                 return
 
-    def _silence_idle(self) -> None:
+    def _clear_idle_gradients(self) -> None:
         """Make sure that contexts without samples add nothing to gradients."""
         for i in range(len(self.contexts)):
             if i not in self.feed.active:
@@ -278,7 +308,7 @@ class DataParallelExecutorGroup:
     @property
     def row_sparse_names(self) -> set[str]:
         """Names of the parameters that are declared row-sparse; devices keep all their rows, in dense arrays."""
-        return {n for n in self.param_names if self._maker.stypes.get(n) == "row_sparse"}
+        return {n for n in self.param_names if self._executor_maker.stypes.get(n) == "row_sparse"}
 
     @property
     def per_context(self) -> bool:
@@ -340,13 +370,21 @@ class DataParallelExecutorGroup:
 
     @property
     def param_arrays(self) -> list[list[NDArray]]:
-        """For each parameter its array on every context."""
+        """For each parameter its array on every context.
+
+        Shape:
+            returns[i][k]: that of the parameter.
+        """
         used = [name for name in self.arg_names if name in self.param_names]
         return [[self.store.array(name, i) for i in range(len(self.contexts))] for name in used]
 
     @property
     def grad_arrays(self) -> list[list[NDArray | None]] | None:
-        """For each parameter its gradient on every context; None when not training."""
+        """For each parameter its gradient on every context; None when not training.
+
+        Shape:
+            returns[i][k]: that of the parameter.
+        """
         if not self.for_training:
             return None
         used = [name for name in self.arg_names if name in self.param_names]
@@ -354,7 +392,11 @@ class DataParallelExecutorGroup:
 
     @property
     def aux_arrays(self) -> list[list[NDArray]]:
-        """For each auxiliary state its array on every context."""
+        """For each auxiliary state its array on every context.
+
+        Shape:
+            returns[i][k]: that of the state.
+        """
         return [[self.store.aux(name, i) for i in range(len(self.contexts))] for name in self.aux_names]
 
     def _input_arrays(self, names: Sequence[str]) -> list[Any]:
@@ -367,7 +409,11 @@ class DataParallelExecutorGroup:
 
     @property
     def data_arrays(self) -> list[Any]:
-        """For each input its (slice, array) on every active context; per context a list of arrays if fed so."""
+        """For each input its (slice, array) on every active context; per context a list of arrays if fed so.
+
+        Shape:
+            returns[i][k][1]: (n, ...), the samples of context k.
+        """
         return self._input_arrays(self.data_names)
 
     @property
@@ -377,12 +423,20 @@ class DataParallelExecutorGroup:
 
     @property
     def state_arrays(self) -> list[list[NDArray]]:
-        """For each state its array on every active context."""
+        """For each state its array on every active context.
+
+        Shape:
+            returns[i][k]: that of the state on context k.
+        """
         return [[e.arg_dict[name] for e in self.execs] for name in self.state_names]
 
     @property
     def input_grad_arrays(self) -> list[list[NDArray | None]] | None:
-        """For each input its gradient on every active context; None unless `inputs_need_grad`."""
+        """For each input its gradient on every active context; None unless `inputs_need_grad`.
+
+        Shape:
+            returns[i][k]: (n, ...), the samples of context k.
+        """
         if not self.inputs_need_grad:
             return None
         return [[e.grad_dict[name] for e in self.execs] for name in self.data_names]
@@ -395,7 +449,11 @@ class DataParallelExecutorGroup:
         aux_params: Mapping[str, NDArray] | None,
         allow_extra: bool = False,
     ) -> None:
-        """Copy parameters and states to every context; see `ParamStore.load`."""
+        """Copy parameters and states to every context; see `ParamStore.load`.
+
+        Shape:
+            arg_params[name], aux_params[name]: that of the parameter or state.
+        """
         self.store.load(arg_params, aux_params or {}, allow_extra)
 
     def get_params(self, arg_params: dict[str, NDArray], aux_params: dict[str, NDArray]) -> None:
@@ -404,6 +462,9 @@ class DataParallelExecutorGroup:
         Args:
             arg_params: arrays by parameter name; those that exist are written in place, others are added.
             aux_params: the same for states.
+
+        Shape:
+            arg_params[name], aux_params[name]: that of the parameter or state.
         """
         for averages, target in zip(self.store.average(), (arg_params, aux_params)):
             for name, value in averages.items():
@@ -413,17 +474,27 @@ class DataParallelExecutorGroup:
                     target[name] = value
 
     def get_states(self, merge_multi_context: bool = True) -> list[Any]:
-        """Return the states, a list over contexts for each; merged ones are refused, as in MXNet."""
+        """Return the states, a list over contexts for each; merged ones are refused, as in MXNet.
+
+        Shape:
+            returns[i][k]: that of the state on context k.
+
+        Raises:
+            ArgumentError: `merge_multi_context` is True.
+        """
         if merge_multi_context:
             raise ArgumentError("get_states: merge_multi_context=True is not supported; pass False")
         return self.state_arrays
 
-    def set_states(self, states: Any = None, value: float | None = None) -> None:
+    def set_states(self, states: StatesLike = None, value: float | None = None) -> None:
         """Set the states.
 
         Args:
             states: a list over contexts of arrays for each state, as `get_states` gives.
             value: one number for all.
+
+        Shape:
+            states[i][k]: that of the state on context k.
 
         Raises:
             ArgumentError: both or neither are given, or the lists have other lengths.
@@ -436,12 +507,12 @@ class DataParallelExecutorGroup:
                 for target in targets:
                     target.raw.fill_(value)
             return
-        pairs = self._matched_states(states)
+        pairs = self._pairs_of_states(states)
         for source, target in pairs:
             if source is not target:
                 target.raw.copy_(source.raw)
 
-    def _matched_states(self, states: Any) -> list[tuple[NDArray, NDArray]]:
+    def _pairs_of_states(self, states: Any) -> list[tuple[NDArray, NDArray]]:
         """Return each given state with the array it goes to.
 
         Raises:
@@ -467,30 +538,35 @@ class DataParallelExecutorGroup:
 
     # running
 
-    def _loaded(self, batch: Any, train: bool, borrow: bool) -> list[dict[str, Any]]:
-        """Copy a batch into the executors' arrays; return, for each, what it may read in place instead."""
-        pieces = self.feed.split(batch, train)
-        found = []
-        for executor, inputs in zip(self.execs, pieces):
-            kept = {}
+    def _loaded(self, batch: BatchLike, train: bool, borrow: bool) -> list[dict[str, Any]]:
+        """Copy a batch into the executors' arrays; return, for each, what it may read in place instead.
+
+        Raises:
+            ArgumentError: arrays are missing.
+            ShapeError: an array has another shape than was bound.
+        """
+        inputs_by_context = self.feed.split(batch, train)
+        borrowed = []
+        for executor, inputs in zip(self.execs, inputs_by_context):
+            in_place = {}
             for name, tensor in inputs.items():
                 array = executor.input_array(name)
                 if array.stype != "default" or isinstance(tensor, Sparse):
                     value = load_stored(name, array, tensor, borrow)
                     if value is not None:
-                        kept[name] = value
+                        in_place[name] = value
                     continue
                 own = array.raw
                 if tensor.shape != own.shape:
                     raise ShapeError(f"{name} has shape {tuple(tensor.shape)}, expected {tuple(own.shape)}")
                 if borrow and tensor.dtype == own.dtype and tensor.device == own.device:
-                    kept[name] = tensor
+                    in_place[name] = tensor
                 elif tensor is not own:
                     send(own, tensor)
-            found.append(kept)
-        return found
+            borrowed.append(in_place)
+        return borrowed
 
-    def forward(self, data_batch: Any, is_train: bool | None = None, borrow: bool = False) -> None:
+    def forward(self, data_batch: BatchLike, is_train: bool | None = None, borrow: bool = False) -> None:
         """Feed a batch and run forward on every context.
 
         Args:
@@ -498,6 +574,9 @@ class DataParallelExecutorGroup:
             is_train: None = as the group was bound.
             borrow: read the batch's arrays in place where their type and device fit. They must stay unchanged
                 until the following backward.
+
+        Shape:
+            data_batch.data[i], data_batch.label[i]: those bound for inputs and labels.
 
         Raises:
             ArgumentError: arrays are missing.
@@ -511,12 +590,20 @@ class DataParallelExecutorGroup:
             jobs = [partial(e.run, train, own) for e, own in zip(self.execs, loaded)]
             run_parallel(self.active_contexts, jobs)
 
-    def forward_backward(self, data_batch: Any, listener: Listener | None = None) -> None:
+    def forward_backward(self, data_batch: BatchLike, listener: Listener | None = None) -> None:
         """Feed a batch, run forward and backward on every context; the outputs must be losses.
 
         Args:
             data_batch: as in `forward`; its arrays are read in place and must not change during the call.
             listener: called with the name of each gradient and its tensor as soon as it is there, on one context.
+
+        Shape:
+            data_batch.data[i], data_batch.label[i]: those bound for inputs and labels.
+
+        Raises:
+            StateError: the group was bound for prediction.
+            ArgumentError: arrays are missing.
+            ShapeError: shapes are not those that were bound.
         """
         if not self.for_training:
             raise _bound_for_prediction("forward_backward")
@@ -526,12 +613,15 @@ class DataParallelExecutorGroup:
         else:
             run_parallel(self.active_contexts, [partial(e.step, own) for e, own in zip(self.execs, loaded)])
 
-    def backward(self, out_grads: Any = None) -> None:
+    def backward(self, out_grads: OutGrads = None) -> None:
         """Run backward on every context.
 
         Args:
             out_grads: gradients of the merged outputs; needed for outputs that are no losses, so a list may end
                 before outputs that are. With inputs given per context, a list of such lists.
+
+        Shape:
+            out_grads[i]: (N, ...), that of the merged output; per context that of its own output.
 
         Raises:
             StateError: the group was bound for prediction, or nothing has been run.
@@ -543,7 +633,7 @@ class DataParallelExecutorGroup:
         grads = self._split_out_grads(out_grads)
         run_parallel(self.active_contexts, [partial(e.backward, own) for e, own in zip(self.execs, grads)])
 
-    def _split_out_grads(self, out_grads: Any) -> list[Any]:
+    def _split_out_grads(self, out_grads: OutGrads) -> list[Any]:
         if out_grads is None or (isinstance(out_grads, (list, tuple)) and not out_grads):
             return [None] * len(self.execs)
         if self.per_context:
@@ -571,6 +661,9 @@ class DataParallelExecutorGroup:
             merge_multi_context: join the contexts' outputs along the batch axis; else a list per output.
             begin: first output.
             end: output after the last.
+
+        Shape:
+            returns[i]: (N, ...), see `get_output_shapes`; else returns[i][k]: (n, ...), the samples of context k.
         """
         outputs = [[e.outputs[k] for e in self.execs] for k in range(self.num_outputs)][begin:end]
         return (
@@ -578,7 +671,11 @@ class DataParallelExecutorGroup:
         )
 
     def get_output_shapes(self) -> list[tuple[str, tuple[int, ...]]]:
-        """Return (name, shape) of the merged outputs."""
+        """Return (name, shape) of the merged outputs.
+
+        Shape:
+            returns[i][1]: (N, ...), the samples of all contexts on the output's batch axis.
+        """
         found = []
         for k, (name, axis) in enumerate(zip(self.output_names, self.output_layouts)):
             shape = list(self.execs[0].outputs[k].shape)
@@ -590,6 +687,9 @@ class DataParallelExecutorGroup:
     def get_input_grads(self, merge_multi_context: bool = True) -> list[Any]:
         """Return the gradients of the inputs, merged like outputs.
 
+        Shape:
+            returns[i]: (N, ...), that of the input; else returns[i][k]: (n, ...), the samples of context k.
+
         Raises:
             StateError: the group was bound without `inputs_need_grad`.
         """
@@ -598,7 +698,9 @@ class DataParallelExecutorGroup:
             raise StateError("get_input_grads: bind with inputs_need_grad=True")
         return _merge_multi_context(arrays, self.data_layouts) if merge_multi_context else arrays
 
-    def update_metric(self, eval_metric: Any, labels: Any, pre_sliced: bool = False, pad: int = 0) -> None:
+    def update_metric(
+        self, eval_metric: EvalMetric, labels: Labels, pre_sliced: bool = False, pad: int = 0
+    ) -> None:
         """Show a metric each context's outputs and labels.
 
         Args:
@@ -606,6 +708,9 @@ class DataParallelExecutorGroup:
             labels: arrays of the whole batch; per context a list of them if `pre_sliced` or fed so.
             pre_sliced: whether labels are given per context.
             pad: how many samples at the end of the batch are padding that must not count.
+
+        Shape:
+            labels[i]: (N, ...), as bound; for each context a list of them, with its part of N, if `pre_sliced`.
         """
         feed = self.feed
         for k, executor in enumerate(self.execs):
@@ -623,7 +728,7 @@ class DataParallelExecutorGroup:
                 outputs = feed.without_padding(outputs, self.output_layouts, k, pad)
             eval_metric.update_dict(shown, outputs)
 
-    def install_monitor(self, mon: Any) -> None:
+    def install_monitor(self, mon: MonitorLike) -> None:
         """Install a monitor on every executor."""
         for executor in self.execs:
             mon.install(executor)
@@ -633,7 +738,7 @@ def _bound_for_prediction(what: str) -> StateError:
     return StateError(f"{what}: bound with for_training=False; bind again with for_training=True")
 
 
-def _memory(array: NDArray) -> int:
-    if array.stype != "default":  # each executor has one of its own
+def _address(array: NDArray) -> int:
+    if array.stype != "default":  # sparse memory is never shared
         return 0
     return array.raw.untyped_storage().data_ptr()

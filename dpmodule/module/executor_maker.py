@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..base import ArgumentError, ShapeError, dtype_name
 from ..context import Context
@@ -15,6 +15,10 @@ from ..graph import infer_shapes, infer_types
 from ..io import DataDesc
 from ..ndarray import NDArray
 from ..params import ParamStore
+
+if TYPE_CHECKING:
+    from ..graph import Node
+    from ..symbol import Symbol
 
 __all__ = ["ExecutorMaker"]
 
@@ -38,7 +42,7 @@ class ExecutorMaker:
 
     def __init__(
         self,
-        symbol: Any,
+        symbol: Symbol,
         contexts: Sequence[Context],
         param_names: Sequence[str],
         grad_req: Mapping[str, str],
@@ -61,6 +65,9 @@ class ExecutorMaker:
             i: the context's position.
             inputs: descriptions of its inputs and labels.
             logger: gets a warning when the pool's memory is too small and is replaced.
+
+        Shape:
+            inputs[i]: (n, ...), the samples of this context.
 
         Raises:
             ArgumentError: an input is no argument of the symbol.
@@ -103,7 +110,7 @@ class ExecutorMaker:
             raise ArgumentError(f"{', '.join(unknown)} is no argument of the symbol; it has {has}")
         types = infer_types(graph, {d.name: dtype_name(d.dtype) for d in inputs}, default="float32")
         shapes = infer_shapes(graph, {d.name: d.shape for d in inputs})
-        unknown = [n.name for n in graph.nodes if n.op is None and not _known(shapes[n][0])]
+        unknown = [n.name for n in graph.nodes if n.op is None and not _is_known(shapes[n][0])]
         if unknown:
             given = ", ".join(f"{d.name} {d.shape}" for d in inputs)
             raise ShapeError(
@@ -112,8 +119,12 @@ class ExecutorMaker:
             )
         return shapes, types
 
-    def _parameter(self, i: int, node: Any, shapes: Mapping[Any, Any]) -> tuple[NDArray, NDArray | None]:
-        """Return the array of a parameter on one context, and that of its gradient if there is one."""
+    def _parameter(self, i: int, node: Node, shapes: Mapping[Any, Any]) -> tuple[NDArray, NDArray | None]:
+        """Return the array of a parameter on one context, and that of its gradient if there is one.
+
+        Raises:
+            ShapeError: the parameter exists with another shape.
+        """
         array = self._store.array(node.name, i)
         if array.shape != shapes[node][0]:
             raise ShapeError(
@@ -122,7 +133,7 @@ class ExecutorMaker:
         return array, self._store.grad(node.name, i)
 
     def _input(
-        self, i: int, node: Any, shapes: Mapping[Any, Any], types: Mapping[Any, Any], logger: Any
+        self, i: int, node: Node, shapes: Mapping[Any, Any], types: Mapping[Any, Any], logger: Any
     ) -> tuple[NDArray, NDArray | None]:
         """Return an array for an input, label or state on one context, and one for its gradient if it has one."""
         name, pool, where = node.name, self._pools[i], self._places[i].get(node, self._contexts[i])
@@ -158,10 +169,10 @@ class ExecutorMaker:
             self._store.declare_aux(node.name, tuple(shapes[node][0]), types[node][0], self._places_of(node))
         self._declared = True
 
-    def _places_of(self, node: Any) -> list[Context]:
+    def _places_of(self, node: Node) -> list[Context]:
         """Return where a variable lies for each of the contexts."""
         return [places.get(node, ctx) for places, ctx in zip(self._places, self._contexts)]
 
 
-def _known(shape: Any) -> bool:
+def _is_known(shape: Sequence[int] | None) -> bool:
     return shape is not None and 0 not in shape

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -20,6 +20,11 @@ from ..ops.sparse import Csr, Ragged, row_range
 from ..slicing import split_batch
 from ..staging import on_device
 
+if TYPE_CHECKING:
+    from typing_extensions import TypeIs
+
+    from .types import ArrayLike, Batch, BatchLike, ShapesLike
+
 __all__ = ["Feed", "describe", "is_batch_list", "is_per_context", "redescribe", "resized"]
 
 
@@ -28,7 +33,7 @@ def describe(shapes: Iterable[Any] | None) -> list[DataDesc]:
     return [s if isinstance(s, DataDesc) else DataDesc(*s) for s in shapes or ()]
 
 
-def is_per_context(data_shapes: Sequence[Any]) -> bool:
+def is_per_context(data_shapes: ShapesLike) -> bool:
     """Say whether shapes are given as one list per context, as Deformable ConvNets does."""
     first = data_shapes[0] if len(data_shapes) else None
     if isinstance(first, DataDesc):
@@ -36,7 +41,7 @@ def is_per_context(data_shapes: Sequence[Any]) -> bool:
     return isinstance(first, (list, tuple)) and bool(first) and not isinstance(first[0], str)
 
 
-def is_batch_list(batch: Any) -> bool:
+def is_batch_list(batch: BatchLike) -> TypeIs[Sequence[Batch]]:
     """Say whether this is a list of batches, one per context; a named tuple with a field `data` is one batch."""
     return isinstance(batch, (list, tuple)) and not hasattr(batch, "data")
 
@@ -45,6 +50,9 @@ def redescribe(
     descs: Sequence[DataDesc], arrays: Sequence[Any], provided: Iterable[Any] | None
 ) -> list[DataDesc]:
     """Describe the arrays of a batch: as the batch itself does, or like those bound with the arrays' shapes.
+
+    Shape:
+        arrays[i]: (N, ...), of as many axes as `descs[i]` has.
 
     Raises:
         ArgumentError: the batch has another number of arrays than was bound.
@@ -59,7 +67,11 @@ def redescribe(
 
 
 def resized(labels: Sequence[DataDesc], data: DataDesc) -> list[DataDesc]:
-    """Give bound labels the batch size of new data, for a batch that comes without labels."""
+    """Give bound labels the batch size of new data, for a batch that comes without labels.
+
+    Shape:
+        labels[i], returns[i]: N samples on the batch axis; those of `returns` are as many as those of `data`.
+    """
     axis = DataDesc.get_batch_axis(data.layout)
     found = []
     for desc in labels:
@@ -70,7 +82,7 @@ def resized(labels: Sequence[DataDesc], data: DataDesc) -> list[DataDesc]:
     return found
 
 
-def _tensor(array: Any) -> Any:
+def _tensor(array: ArrayLike) -> Any:
     """Return a batch's array as what programs read: a tensor, or a record of a CSR matrix or ragged array."""
     if isinstance(array, (CSRNDArray, RaggedNDArray)):
         return array.record()
@@ -81,7 +93,7 @@ def _tensor(array: Any) -> Any:
     return torch.as_tensor(array)
 
 
-def _moved(value: Any, ctx: Context) -> Any:
+def _on_context(value: torch.Tensor | Csr | Ragged, ctx: Context) -> Any:
     """Return a tensor, or a record of a CSR matrix or ragged array, on a context's device."""
     return (
         on_device(value, ctx.torch_device) if isinstance(value, torch.Tensor) else value.to(ctx.torch_device)
@@ -96,6 +108,10 @@ class Feed:
         label_shapes: the same for labels, or None.
         workload: a positive number per context.
 
+    Shape:
+        data_shapes[i], label_shapes[i]: (N, ...), N samples on the axis that the layout calls "N", the first by
+            default.
+
     Attributes:
         per_context: whether a batch comes cut already.
         batch_size: samples in a whole batch; number of contexts if it comes cut; None if no input has a batch axis.
@@ -104,10 +120,13 @@ class Feed:
 
     Raises:
         ShapeError: two inputs disagree about the batch size, or it is 0.
+        ArgumentError: there are not as many lists as contexts.
+
+    Source: MXNet 1.9.1 `executor_manager._split_input_slice`; lists for each context are those of Deformable ConvNets.
     """
 
     def __init__(
-        self, data_shapes: Sequence[Any], label_shapes: Sequence[Any] | None, workload: Sequence[float]
+        self, data_shapes: ShapesLike, label_shapes: ShapesLike | None, workload: Sequence[float]
     ) -> None:
         self.per_context = is_per_context(data_shapes)
         self._workload = list(workload)
@@ -138,10 +157,14 @@ class Feed:
         if self.per_context:
             self.batch_size = len(data_shapes)
         else:
-            self._cut([*data, *labels])
+            self._find_slices([*data, *labels])
 
-    def _cut(self, descs: Sequence[DataDesc]) -> None:
-        """Find the batch size and each context's share."""
+    def _find_slices(self, descs: Sequence[DataDesc]) -> None:
+        """Find the batch size and each context's share.
+
+        Raises:
+            ShapeError: two inputs disagree about the batch size, or it is 0.
+        """
         for desc, axis in zip(descs, (*self.data_layouts, *self.label_layouts)):
             if axis < 0:
                 continue
@@ -199,7 +222,7 @@ class Feed:
             else tuple(d.shape for d in (*self.data_shapes, *(self.label_shapes or ())))
         )
 
-    def takes(self, batch: Any) -> bool:
+    def takes(self, batch: BatchLike) -> bool:
         """Say whether a batch has the shapes of this feed; one that comes cut is looked at when it is loaded.
 
         Raises:
@@ -222,12 +245,16 @@ class Feed:
 
     # cutting
 
-    def split(self, batch: Any, needs_label: bool) -> list[dict[str, Any]]:
+    def split(self, batch: BatchLike, needs_label: bool) -> list[dict[str, Any]]:
         """Return the inputs of every active context by name.
 
         Args:
             batch: anything with `data` and `label`, or a list of one per context.
             needs_label: whether a batch without label is an error.
+
+        Shape:
+            batch.data[i], batch.label[i]: those of `data_shapes` and `label_shapes`.
+            returns[k][name]: (n, ...), the samples of active context k.
 
         Raises:
             ArgumentError: arrays are missing.
@@ -236,44 +263,45 @@ class Feed:
         data: Any
         label: Any
         if is_batch_list(batch):
-            data, label, cut = [b.data for b in batch], [b.label for b in batch], True
-            has_label = bool(batch) and bool(batch[0].label)
+            parts: Any = batch
+            data, label, is_split = [b.data for b in parts], [b.label for b in parts], True
+            has_label = bool(parts) and bool(parts[0].label)
         else:
-            data, label, cut = batch.data, getattr(batch, "label", None), self.per_context
+            data, label, is_split = batch.data, getattr(batch, "label", None), self.per_context
             has_label = label is not None and len(label) > 0
         if needs_label and self.label_names and not has_label:
             raise ArgumentError(
                 f"the batch has no label, but {', '.join(self.label_names)} is needed in training; "
                 "give DataBatch(label=[...]) or run forward(is_train=False)"
             )
-        pieces: list[dict[str, Any]] = [{} for _ in self.active] if len(self._workload) > 1 else [{}]
-        self._fill(pieces, data, self.data_names, self.data_layouts, "data", cut)
+        inputs: list[dict[str, Any]] = [{} for _ in self.active] if len(self._workload) > 1 else [{}]
+        self._fill(inputs, data, self.data_names, self.data_layouts, "data", is_split)
         if has_label and self.label_names:
-            self._fill(pieces, label, self.label_names, self.label_layouts, "label", cut)
-        return pieces
+            self._fill(inputs, label, self.label_names, self.label_layouts, "label", is_split)
+        return inputs
 
     def _fill(
         self,
-        pieces: list[dict[str, Any]],
+        inputs: list[dict[str, Any]],
         arrays: Sequence[Any],
         names: Sequence[str],
         axes: Sequence[int],
         kind: str,
-        cut: bool,
+        is_split: bool,
     ) -> None:
         """Put every active context's part of some arrays into its inputs."""
-        if not cut and len(arrays) == len(names) and len(self._workload) == 1:
-            own = pieces[0]
+        if not is_split and len(arrays) == len(names) and len(self._workload) == 1:
+            own = inputs[0]
             for name, array in zip(names, arrays):
                 own[name] = array.raw if type(array) is NDArray else _tensor(array)
             return
-        for own, more in zip(pieces, self._parts(arrays, names, axes, kind, cut)):
+        for own, more in zip(inputs, self._parts(arrays, names, axes, kind, is_split)):
             own.update(more)
 
     def _parts(
-        self, arrays: Sequence[Any], names: Sequence[str], axes: Sequence[int], kind: str, cut: bool
+        self, arrays: Sequence[Any], names: Sequence[str], axes: Sequence[int], kind: str, is_split: bool
     ) -> list[dict[str, Any]]:
-        if not cut:
+        if not is_split:
             self._check_count(arrays, names, f"the batch has {len(arrays)} {kind} arrays")
             columns = [self._narrow(_tensor(a), axis, name) for a, name, axis in zip(arrays, names, axes)]
             return [dict(zip(names, row)) for row in zip(*columns)]
@@ -293,8 +321,12 @@ class Feed:
         if len(arrays) != len(names):
             raise ArgumentError(f"{what}, bound were {len(names)}: {', '.join(names)}")
 
-    def _narrow(self, tensor: Any, axis: int, name: str) -> list[Any]:
-        """Return each active context's slice of a tensor."""
+    def _narrow(self, tensor: torch.Tensor | Csr | Ragged, axis: int, name: str) -> list[Any]:
+        """Return each active context's slice of a tensor.
+
+        Raises:
+            ShapeError: the tensor has another size on the batch axis than was bound.
+        """
         if axis < 0:
             return [tensor] * len(self.active)
         if len(tensor.shape) <= axis or tensor.shape[axis] != self.batch_size:
@@ -308,10 +340,18 @@ class Feed:
         return [tensor.narrow(axis, part.start, part.stop - part.start) for part in parts]
 
     def split_labels(self, labels: Sequence[Any], k: int, ctx: Context) -> list[NDArray]:
-        """Return the `k`-th active context's slice of every label, on that context's device."""
+        """Return the `k`-th active context's slice of every label, on that context's device.
+
+        Shape:
+            labels[i]: (N, ...).
+            returns[i]: (n, ...), the samples of active context `k`.
+
+        Raises:
+            ShapeError: a label has another batch size than was bound.
+        """
         own = []
         for label, axis, name in zip(labels, self.label_layouts, self.label_names):
-            own.append(array_of(_moved(self._narrow(_tensor(label), axis, name)[k], ctx), ctx))
+            own.append(array_of(_on_context(self._narrow(_tensor(label), axis, name)[k], ctx), ctx))
         return own
 
     def split_head(self, grad: NDArray | None, axis: int, k: int, rows: int, ctx: Context) -> NDArray | None:
@@ -323,13 +363,17 @@ class Feed:
             k: position among the active contexts.
             rows: size of the context's own output on that axis.
             ctx: the context.
+
+        Shape:
+            grad: N samples, or a fixed number of rows for each, on `axis`.
+            returns: `rows` of these on that axis.
         """
         if grad is None or axis < 0:
             return grad
         part = self.slices[self.active[k]]
         per_sample = rows // (part.stop - part.start)
         if isinstance(grad, RaggedNDArray):
-            return array_of(_moved(grad.record().range(part.start, part.stop), ctx), ctx)
+            return array_of(_on_context(grad.record().range(part.start, part.stop), ctx), ctx)
         tensor = grad.raw.narrow(axis, part.start * per_sample, rows)
         return NDArray(on_device(tensor, ctx.torch_device), ctx)
 
@@ -348,7 +392,12 @@ class Feed:
     def without_padding(
         self, arrays: Mapping[str, NDArray], axes: Sequence[int], k: int, pad: int
     ) -> dict[str, NDArray]:
-        """Cut padding off arrays whose batch axis holds one row, or a fixed number of rows, per sample."""
+        """Cut padding off arrays whose batch axis holds one row, or a fixed number of rows, per sample.
+
+        Shape:
+            arrays[name]: (n, ...), or a multiple of n rows, on its batch axis.
+            returns[name]: the same without the rows of padding.
+        """
         size, valid = self.size(k), self.valid(k, pad)
         cut = {}
         for (name, array), axis in zip(arrays.items(), axes):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -14,6 +14,9 @@ from ..executor import Executor
 from ..executor.sparse_arrays import is_sparse
 from ..ndarray import NDArray
 from .protocol import Trainable
+
+if TYPE_CHECKING:
+    from .types import BatchLike
 
 __all__ = [
     "GradientCheck",
@@ -30,7 +33,7 @@ __all__ = [
 _CHOICES = ("raise", "warn", "ignore")
 
 
-def check_choice(what: str, on_nonfinite: Any, *more: str) -> None:
+def check_choice(what: str, on_nonfinite: str, *more: str) -> None:
     """Refuse anything that `on_nonfinite` cannot be.
 
     Args:
@@ -47,7 +50,11 @@ def check_choice(what: str, on_nonfinite: Any, *more: str) -> None:
 
 
 def are_finite(tensor: torch.Tensor) -> bool:
-    """Say whether every element is finite; without the extension the sum tells in one pass unless it overflows."""
+    """Say whether every element is finite; without the extension the sum tells in one pass unless it overflows.
+
+    Shape:
+        tensor: any.
+    """
     if not tensor.is_floating_point():
         return True
     if native.core is not None and tensor.dtype is torch.float32 and tensor.is_cpu and tensor.is_contiguous():
@@ -63,7 +70,11 @@ def _stored(array: Any) -> torch.Tensor:
 
 
 def names_of_nonfinite(arrays: Mapping[str, NDArray]) -> list[str]:
-    """Return the names of the arrays in which some element is not finite."""
+    """Return the names of the arrays in which some element is not finite.
+
+    Shape:
+        arrays[name]: any.
+    """
     return [name for name, array in arrays.items() if not are_finite(_stored(array))]
 
 
@@ -104,7 +115,7 @@ def first_bad_node(executor: Executor) -> str | None:
 _SHOWN_SAMPLES = 8
 
 
-def samples_in(module: Trainable, batch: Any, data: Any) -> str:
+def samples_in(module: Trainable, batch: BatchLike, data: object) -> str:
     """Return words about the samples of a batch, by the numbers that its iterator gives them; "" where it gives none.
 
     Args:
@@ -131,18 +142,21 @@ class GradientCheck:
     Args:
         names: of the parameters.
         grads: for each parameter its gradient on every context.
+
+    Shape:
+        grads[i][k]: that of the parameter.
     """
 
-    __slots__ = ("_plain", "_plain_names", "_rest", "_sizes")
+    __slots__ = ("_float32", "_float32_names", "_others", "_sizes")
 
     def __init__(self, names: Sequence[str], grads: Sequence[Sequence[NDArray]]) -> None:
         pairs = [(name, array) for name, arrays in zip(names, grads) for array in arrays]
         can_look = native.core is not None
-        plain = [pair for pair in pairs if can_look and _is_plain(pair[1])]
-        self._plain_names = [name for name, _ in plain]
-        self._plain = [array for _, array in plain]
-        self._sizes = [array.size for array in self._plain]
-        self._rest = [pair for pair in pairs if not (can_look and _is_plain(pair[1]))]
+        plain = [pair for pair in pairs if can_look and _is_float32(pair[1])]
+        self._float32_names = [name for name, _ in plain]
+        self._float32 = [array for _, array in plain]
+        self._sizes = [array.size for array in self._float32]
+        self._others = [pair for pair in pairs if not (can_look and _is_float32(pair[1]))]
 
     def first(self, may_be_infinite: bool) -> str | None:
         """Return the name of the first parameter whose gradient is not finite, None if there is none.
@@ -150,20 +164,22 @@ class GradientCheck:
         Args:
             may_be_infinite: only NaN counts, as the optimizer cuts infinite numbers down.
         """
-        if self._plain:
-            addresses = [array.raw.data_ptr() for array in self._plain]
+        if self._float32:
+            addresses = [array.raw.data_ptr() for array in self._float32]
             found = native.core.first_nonfinite(addresses, self._sizes)  # type: ignore[union-attr]
             if found >= 0 and not may_be_infinite:
-                return str(self._plain_names[found])
+                return str(self._float32_names[found])
             if found >= 0:
-                return next((n for n, array in zip(self._plain_names, self._plain) if _has_nan(array)), None)
-        for name, array in self._rest:
+                return next(
+                    (n for n, array in zip(self._float32_names, self._float32) if _has_nan(array)), None
+                )
+        for name, array in self._others:
             if not are_finite(_stored(array)) and (not may_be_infinite or _has_nan(array)):
                 return name
         return None
 
 
-def _is_plain(array: NDArray) -> bool:
+def _is_float32(array: NDArray) -> bool:
     """Say whether an array is float32 numbers of the CPU, which lie one behind the other as all gradients do."""
     return not is_sparse(array) and array.raw.is_cpu and array.raw.dtype is torch.float32
 
@@ -186,7 +202,7 @@ class RowWatch:
 
     def __init__(self, module: Trainable, what: str, on_nonfinite: str) -> None:
         check_choice(what, on_nonfinite)
-        self._module, self._what, self._choice = module, what, on_nonfinite
+        self._module, self._what, self._on_nonfinite = module, what, on_nonfinite
         self._count, self._first = 0, -1
 
     def look(self, number: int, pad: int) -> None:
@@ -199,22 +215,22 @@ class RowWatch:
         Raises:
             NonFiniteError: a row is NaN, and the choice is "raise".
         """
-        if self._choice == "ignore" or not any(map(_may_be_nan, self._module.output_probes())):
+        if self._on_nonfinite == "ignore" or not any(map(_may_be_nan, self._module.output_probes())):
             return
         found, rows = self._module.nan_rows()
         found = [row for row in found if row < rows - pad]
         if found and self._first < 0:
             self._first = number * rows + found[0]
         self._count += len(found)
-        if found and self._choice == "raise":
-            raise NonFiniteError(f"{self._text()}; it is in batch {number}")
+        if found and self._on_nonfinite == "raise":
+            raise NonFiniteError(f"{self._message()}; it is in batch {number}")
 
     def tell(self) -> None:
         """Warn if there were any."""
         if self._count:
-            self._module.logger.warning("%s", self._text())
+            self._module.logger.warning("%s", self._message())
 
-    def _text(self) -> str:
+    def _message(self) -> str:
         rows = "1 row of the outputs is" if self._count == 1 else f"{self._count} rows of the outputs are"
         return f"{self._what}: {rows} NaN, the first at index {self._first}"
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING
 
 from ..base import ArgumentError, dtype_name
 from ..context import cpu
@@ -11,13 +11,16 @@ from ..executor import allocate
 from ..initializer import InitDesc, create
 from ..ndarray import NDArray
 
+if TYPE_CHECKING:
+    from .types import InitializerLike
+
 __all__ = ["first_values"]
 
 
 def first_values(
     arrays: Mapping[str, NDArray],
     given: Mapping[str, NDArray] | None,
-    initializer: Any,
+    initializer: InitializerLike,
     attributes: Mapping[str, Mapping[str, str]],
     allow_missing: bool,
     allow_extra: bool,
@@ -34,8 +37,13 @@ def first_values(
         allow_missing: initialize what is not given.
         allow_extra: pass over names that `arrays` lacks.
 
+    Shape:
+        arrays[name], given[name], returns[name]: that of the parameter.
+
     Raises:
         ArgumentError: a value is missing, has no array or is none, or `initializer` is none.
+
+    Source: MXNet 1.9.1 `Module.init_params`, including the order by names, in which random numbers are drawn.
     """
     if given is not None and not allow_extra:
         extra = [name for name in given if name not in arrays]

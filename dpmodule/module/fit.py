@@ -10,7 +10,7 @@ from copy import deepcopy
 from dataclasses import dataclass
 from functools import partial
 from numbers import Integral
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -29,6 +29,25 @@ from .protocol import Trainable
 from .step_clock import StepClock, repeatable
 from .training_data import bindable, labelled_iter
 
+if TYPE_CHECKING:
+    from ..callback.base import CallbackLike
+    from ..io import DataBatch, DataIter
+    from ..metric import EvalMetric
+    from ..metric.composite import MetricLike
+    from .types import (
+        BatchLike,
+        CheckpointLike,
+        DataLike,
+        EvalDataLike,
+        InitializerLike,
+        KVStoreLike,
+        Labels,
+        MonitorLike,
+        OptimizerLike,
+        OptimizerParams,
+        RowIdFunction,
+    )
+
 __all__ = ["FitOptions", "TrainingRun", "fit", "pad_of", "show_metric", "update_metric"]
 
 
@@ -36,17 +55,17 @@ __all__ = ["FitOptions", "TrainingRun", "fit", "pad_of", "show_metric", "update_
 class FitOptions:
     """The arguments of `fit`; see there."""
 
-    train_data: Any
-    eval_data: Any
-    eval_metric: Any
-    epoch_end_callback: Any
-    batch_end_callback: Any
-    kvstore: Any
-    optimizer: Any
-    optimizer_params: Any
-    eval_end_callback: Any
-    eval_batch_end_callback: Any
-    initializer: Any
+    train_data: DataLike
+    eval_data: EvalDataLike
+    eval_metric: MetricLike
+    epoch_end_callback: CallbackLike
+    batch_end_callback: CallbackLike
+    kvstore: KVStoreLike
+    optimizer: OptimizerLike
+    optimizer_params: OptimizerParams
+    eval_end_callback: CallbackLike
+    eval_batch_end_callback: CallbackLike
+    initializer: InitializerLike
     arg_params: Mapping[str, NDArray] | None
     aux_params: Mapping[str, NDArray] | None
     allow_missing: bool
@@ -54,14 +73,14 @@ class FitOptions:
     force_init: bool
     begin_epoch: int
     num_epoch: int | None
-    validation_metric: Any
-    monitor: Any
-    sparse_row_id_fn: Any
+    validation_metric: MetricLike | None
+    monitor: MonitorLike | None
+    sparse_row_id_fn: RowIdFunction
     contexts: Sequence[Any] | None
     workload: Sequence[float] | None
     count_padding: bool
     on_nonfinite: str
-    callbacks: Any
+    callbacks: CallbackLike
     training_step: Callable[[Any, Any], Any] | None
     accumulate: int
     clip_global_norm: float | None
@@ -76,7 +95,7 @@ class FitOptions:
     deterministic: bool
 
 
-def _nonfinite(module: Trainable, options: FitOptions, batch: Any, run: TrainingRun) -> str | None:
+def _nonfinite(module: Trainable, options: FitOptions, batch: BatchLike, run: TrainingRun) -> str | None:
     """Say what is NaN or infinite in outputs and gradients and forbids to apply them; None if nothing is."""
     what = None if options.on_nonfinite == "ignore" else first_nonfinite(module)
     if what is None:
@@ -100,12 +119,12 @@ def _leave_out(module: Trainable, options: FitOptions, text: str) -> None:
         module.logger.warning("%s; the batch is left out", text)
         return
     raise NonFiniteError(
-        f"{text}; {_state_of(module)}. A smaller learning rate, clip_gradient or a look at the data may help; "
+        f"{text}; {_params_state(module)}. A smaller learning rate, clip_gradient or a look at the data may help; "
         'on_nonfinite="skip" leaves such batches out, "warn" or "ignore" goes on'
     )
 
 
-def _state_of(module: Trainable) -> str:
+def _params_state(module: Trainable) -> str:
     """Say what can be said of the parameters of a module that is not updated."""
     arg_params, aux_params = module.get_params()
     spoilt = names_of_nonfinite({**arg_params, **aux_params})
@@ -115,7 +134,7 @@ def _state_of(module: Trainable) -> str:
     return f"before this batch, too, there were numbers that are not finite in {names}"
 
 
-def _first_batch(data: Any, epoch: int) -> tuple[Any, Iterator[Any]]:
+def _first_batch(data: DataIter, epoch: int) -> tuple[Any, Iterator[Any]]:
     """Return the first batch and what gives the others; an iterator that is at its end begins anew.
 
     Raises:
@@ -123,7 +142,7 @@ def _first_batch(data: Any, epoch: int) -> tuple[Any, Iterator[Any]]:
     """
     batches = iter(data)
     batch = next(batches, None)
-    if batch is None:  # somebody has read it to its end, as `score` does
+    if batch is None:  # the iterator is exhausted, as after `score`
         data.reset()
         batches = iter(data)
         batch = next(batches, None)
@@ -135,8 +154,12 @@ def _first_batch(data: Any, epoch: int) -> tuple[Any, Iterator[Any]]:
     return batch, batches
 
 
-def _prepare_module(module: Trainable, options: FitOptions, data: Any) -> None:
-    """Bind, initialize parameters and install the optimizer, as far as that is still to do."""
+def _prepare_module(module: Trainable, options: FitOptions, data: DataIter) -> None:
+    """Bind, initialize parameters and install the optimizer, as far as that is still to do.
+
+    Raises:
+        ArgumentError: contexts are given to a module that cannot change them.
+    """
     rebind: Any = getattr(module, "rebind", None)
     shapes = bindable(module, data.provide_data)
     if (options.contexts is not None or options.workload is not None) and rebind is None:
@@ -166,31 +189,33 @@ def _prepare_module(module: Trainable, options: FitOptions, data: Any) -> None:
 
 def _install_optimizer(module: Any, options: FitOptions, anew: bool) -> None:
     if anew and not isinstance(options.kvstore, str) and hasattr(options.kvstore, "replace"):
-        # it has these keys, and goes on with them
+        # the store has these keys already
         for each in module.all_updates():
             each.refill(options.kvstore)
         return
-    given = {
-        "kvstore": options.kvstore,
-        "optimizer": options.optimizer,
-        "optimizer_params": options.optimizer_params,
-    }
-    module.init_optimizer(**given, **({"force_init": True} if anew else {}))
+    # modules that were written for MXNet may lack this argument
+    given: dict[str, Any] = {"force_init": True} if anew else {}
+    module.init_optimizer(
+        kvstore=options.kvstore,
+        optimizer=options.optimizer,
+        optimizer_params=options.optimizer_params,
+        **given,
+    )
 
 
 def fit(
     module: Trainable,
-    train_data: Any,
-    eval_data: Any = None,
-    eval_metric: Any = "acc",
-    epoch_end_callback: Any = None,
-    batch_end_callback: Any = None,
-    kvstore: Any = "local",
-    optimizer: Any = "sgd",
-    optimizer_params: Any = (("learning_rate", 0.01),),
-    eval_end_callback: Any = None,
-    eval_batch_end_callback: Any = None,
-    initializer: Any = Uniform(0.01),
+    train_data: DataLike,
+    eval_data: EvalDataLike = None,
+    eval_metric: MetricLike = "acc",
+    epoch_end_callback: CallbackLike = None,
+    batch_end_callback: CallbackLike = None,
+    kvstore: KVStoreLike = "local",
+    optimizer: OptimizerLike = "sgd",
+    optimizer_params: OptimizerParams = (("learning_rate", 0.01),),
+    eval_end_callback: CallbackLike = None,
+    eval_batch_end_callback: CallbackLike = None,
+    initializer: InitializerLike = Uniform(0.01),
     arg_params: Mapping[str, NDArray] | None = None,
     aux_params: Mapping[str, NDArray] | None = None,
     allow_missing: bool = False,
@@ -198,15 +223,15 @@ def fit(
     force_init: bool = False,
     begin_epoch: int = 0,
     num_epoch: int | None = None,
-    validation_metric: Any = None,
-    monitor: Any = None,
-    sparse_row_id_fn: Any = None,
+    validation_metric: MetricLike | None = None,
+    monitor: MonitorLike | None = None,
+    sparse_row_id_fn: RowIdFunction = None,
     *,
     contexts: Sequence[Context] | None = None,
     workload: Sequence[float] | None = None,
     count_padding: bool = False,
     on_nonfinite: str = "raise",
-    callbacks: Any = None,
+    callbacks: CallbackLike = None,
     training_step: Callable[[Any, Any], Any] | None = None,
     accumulate: int = 1,
     clip_global_norm: float | None = None,
@@ -214,7 +239,7 @@ def fit(
     max_batches: int | None = None,
     max_time_s: float | None = None,
     dry_run: bool = False,
-    checkpoint: Any = None,
+    checkpoint: CheckpointLike = None,
     resume: str | None = None,
     shard: bool = False,
     profile: bool = False,
@@ -277,6 +302,10 @@ def fit(
             slower, and torch complains of operators that have none. It holds until `fit` returns. For equal runs also
             call `mx.random.seed_all` before the module is made.
 
+    Shape:
+        arg_params[name], aux_params[name]: that of the parameter or state.
+        batch.data[i], batch.label[i] of `train_data`: (N, ...), N samples on the axis that the layout calls "N".
+
     Returns:
         The metrics of every epoch.
 
@@ -287,6 +316,7 @@ def fit(
         LostWorkerError: a process that trains with this one is gone or stopped.
         KeyboardInterrupt: Ctrl-C, raised after the batch that was running; the module stays usable.
         SystemExit: SIGTERM, likewise; its status is 143.
+        StateError: an epoch has no batch, or another run is being saved under the prefix.
 
     Source: MXNet 1.9.1 `BaseModule.fit`, including the order of its steps.
     """
@@ -295,11 +325,15 @@ def fit(
         return TrainingRun(module, options).train()
 
 
-_ELSEWHERE = "another process ended training"
+_ENDED_BY_OTHERS = "another process ended training"
 
 
 def _lockstep(module: Trainable, options: FitOptions, data: Sequence[Any]) -> Lockstep:
-    """Begin to keep step with the processes that train the same module, from the same parameters."""
+    """Begin to keep step with the processes that train the same module, from the same parameters.
+
+    Raises:
+        ArgumentError: several processes cannot run a training step, or an iterator cannot read a part.
+    """
     found = Lockstep(module)
     if found.several and options.training_step is not None:
         raise ArgumentError(
@@ -328,10 +362,10 @@ class _NotSaving:
     def wants_end(self, asked: bool) -> bool:
         return False
 
-    def found(self, resume: None, here: Any) -> None:
+    def found(self, resume: None, here: object) -> None:
         return None
 
-    def begin(self, run: Any) -> None:
+    def begin(self, run: TrainingRun) -> None:
         pass
 
     def begin_epoch(self) -> None:
@@ -340,11 +374,11 @@ class _NotSaving:
     def note_position(self, nbatch: int) -> None:
         pass
 
-    def after_epoch(self, run: Any, ends: bool) -> None:
+    def after_epoch(self, run: TrainingRun, ends: bool) -> None:
         pass
 
 
-def _saving(options: FitOptions, data: Any, lockstep: Lockstep) -> Any:
+def _saving(options: FitOptions, data: DataIter, lockstep: Lockstep) -> Any:
     """Return what saves a run; most are not saved, and need not import what does that."""
     if options.dry_run or (options.checkpoint is None and options.resume is None):
         return _NotSaving()
@@ -385,23 +419,25 @@ class TrainingRun:
         self._lockstep = _lockstep(module, options, [self._data, *self._evaluations.values()])
         self.metric = metrics.create(options.eval_metric)
         self._validation = self.metric if options.validation_metric is None else options.validation_metric
-        # one metric cannot be kept for an epoch and begun anew within it
-        self._between = deepcopy(self._validation) if options.eval_every_n_batches else None
+        # evaluations within an epoch reset their metric, which must not be that of the whole epoch
+        self._metric_within_epoch: Any = deepcopy(self._validation) if options.eval_every_n_batches else None
         self._callbacks: list[Any] = _callbacks(options)
-        self._after_batch = _plain(options.batch_end_callback)
-        self._after_epoch = _plain(options.epoch_end_callback)
+        self._batch_callbacks = _plain_functions(options.batch_end_callback)
+        self._epoch_callbacks = _plain_functions(options.epoch_end_callback)
         self._clock = StepClock(self.module, options.profile)
         self._steps = _Steps(self.module, options, self._lockstep, self._clock)
         self._begun = self._epoch_begun = time.monotonic()
-        self._stopped = self._late = False
+        self._stopped = self._is_out_of_time = False
         self._saving = _saving(options, self._data, self._lockstep)
-        self._has_plans = (
-            self._lockstep.several or self._between is not None or not isinstance(self._saving, _NotSaving)
+        self._has_scheduled_work = (
+            self._lockstep.several
+            or self._metric_within_epoch is not None
+            or not isinstance(self._saving, _NotSaving)
         )
         self._resumed: dict[str, Any] | None = None
-        # of an epoch whose batches are done: its metrics, and whether contexts have been averaged
-        self._found: list[tuple[str, float]] | None = None
-        self._averaged = False
+        # after the last batch of an epoch: its metrics, and whether parameters have been averaged over contexts
+        self._epoch_metrics: list[tuple[str, float]] | None = None
+        self._contexts_averaged = False
 
     def _facts(self) -> dict[str, Any]:
         from .run_state import facts
@@ -430,8 +466,8 @@ class TrainingRun:
             "num_batches": self.num_batches,
             "over": over,
             "metric": self.metric.state_dict(),
-            "found": self._found if over else None,
-            "averaged": self._averaged,
+            "found": self._epoch_metrics if over else None,
+            "averaged": self._contexts_averaged,
             "steps": self._steps.state_dict(),
             "module": module_state(self.module),
             "optimizers": [optimizer_state(each) for each in chain] if len(chain) > 1 else [],
@@ -459,8 +495,8 @@ class TrainingRun:
             load_optimizer_state(each, data)
         self.metric.load_state_dict(state["metric"])
         found = state.get("found")
-        self._found = found and [(name, value) for name, value in found]
-        self._averaged = state.get("averaged", False)
+        self._epoch_metrics = found and [(name, value) for name, value in found]
+        self._contexts_averaged = state.get("averaged", False)
         self._steps.load_state_dict(state["steps"])
         self.history.rows = list(state["history"])
         self._load_callbacks(state["callbacks"])
@@ -510,12 +546,17 @@ class TrainingRun:
         self._stopped = True
         self.history.ended = self.history.ended or why
 
-    def samples_in(self, batch: Any) -> str:
+    def samples_in(self, batch: BatchLike) -> str:
         """Return words about the samples of the batch that has just been read; "" if nobody gives them numbers."""
         return samples_in(self.module, batch, self._data)
 
     def train(self) -> History:
-        """Run all epochs that are left."""
+        """Run all epochs that are left.
+
+        Raises:
+            StateError: an epoch has no batch.
+            NonFiniteError: an output or a gradient is not finite, and `on_nonfinite` is "raise".
+        """
         with self._saving, BatchBoundary() as boundary:
             self._resumed = self._saving.found(self._options.resume, self._facts)
             self._begin()
@@ -560,26 +601,26 @@ class TrainingRun:
             found = self._train_epoch(boundary)
         finally:
             module.end_epoch()
-        self._tell(found)
-        if not self._averaged:
+        self._log_epoch(found)
+        if not self._contexts_averaged:
             module.sync_contexts()
             self._lockstep.average_states(module)
-        self._averaged = True
+        self._contexts_averaged = True
         row = {f"train-{name}": value for name, value in found}
-        if self._stopped and not self._options.dry_run:  # within the epoch
-            self._note(row)
+        if self._stopped and not self._options.dry_run:  # before the end of the epoch
+            self._add_to_history(row)
             return
         if not self._options.dry_run:
-            self._call_after_epoch()
+            self._call_epoch_callbacks()
         row.update(self._evaluate_epoch(boundary))
-        self._note(row)
+        self._add_to_history(row)
         if not self._options.dry_run:
-            self._tell_of_epoch()
+            self._call_on_epoch_end()
         self._saving.begin_epoch()
         self._data.reset()
         if not self._options.dry_run:
             self._saving.after_epoch(self, boundary.asked)
-        if boundary.asked and not self._lockstep.several:  # else it is heard of with the next batch
+        if boundary.asked and not self._lockstep.several:  # else all processes end after the next batch
             boundary.end()
 
     def _evaluate_epoch(self, boundary: BatchBoundary) -> dict[str, float]:
@@ -598,7 +639,7 @@ class TrainingRun:
                 self._saving.within_epoch(self, True)
             raise
 
-    def _tell_of_epoch(self) -> None:
+    def _call_on_epoch_end(self) -> None:
         """Call whoever wants to hear of the end of an epoch."""
         for each in self._callbacks:
             if each.on_epoch_end(self) is True:
@@ -606,13 +647,13 @@ class TrainingRun:
         for scheduler in _schedulers(self.module):
             scheduler.on_epoch_end(self)
         if self._lockstep.any(self._stopped):
-            self.stop(_ELSEWHERE)
+            self.stop(_ENDED_BY_OTHERS)
 
-    def _log(self, text: str, *values: Any) -> None:
+    def _log(self, text: str, *values: object) -> None:
         if not self._lockstep.rank:
             self.module.logger.info(text, *values)
 
-    def _tell(self, found: list[tuple[str, float]]) -> None:
+    def _log_epoch(self, found: list[tuple[str, float]]) -> None:
         """Log the metrics of an epoch, and how long it took."""
         epoch, time_s = self.epoch, time.monotonic() - self._epoch_begun
         for name, value in found:
@@ -621,18 +662,18 @@ class TrainingRun:
         for line in self._clock.lines(time_s):
             self._log("Epoch[%d] %s", epoch, line)
 
-    def _note(self, row: dict[str, float]) -> None:
+    def _add_to_history(self, row: dict[str, float]) -> None:
         self.history.add(self.epoch, self.nbatch, time.monotonic() - self._epoch_begun, row)
 
-    def _call_after_epoch(self) -> None:
-        if not self._after_epoch:
+    def _call_epoch_callbacks(self) -> None:
+        if not self._epoch_callbacks:
             return
         arg_params, aux_params = self.module.get_params()
-        for callback in self._after_epoch:
+        for callback in self._epoch_callbacks:
             if callback(self.epoch, self.module.symbol, arg_params, aux_params) is True:
                 self.stop(f"epoch_end_callback after epoch {self.epoch}")
 
-    def _evaluate(self, metric: Any, batch: int | None = None) -> dict[str, float]:
+    def _evaluate(self, metric: MetricLike, batch: int | None = None) -> dict[str, float]:
         """Measure a metric on all evaluation data, and return the values by name."""
         options, found = self._options, {}
         where = f"Epoch[{self.epoch}]" + ("" if batch is None else f" Batch[{batch}]")
@@ -642,7 +683,7 @@ class TrainingRun:
                 metric,
                 num_batch=1 if options.dry_run else None,
                 score_end_callback=[
-                    partial(self._listen, each) for each in as_list(options.eval_end_callback)
+                    partial(self._call_batch_callback, each) for each in as_list(options.eval_end_callback)
                 ],
                 batch_end_callback=options.eval_batch_end_callback,
                 epoch=self.epoch,
@@ -655,15 +696,14 @@ class TrainingRun:
 
     def _train_epoch(self, boundary: BatchBoundary) -> list[tuple[str, float]]:
         """Train on every batch once, unless it ends before, and return the epoch's metrics."""
-        over, self._resumed = self._resumed is not None and self._resumed["over"], None
-        seen = self.metric
-        if (
-            over
-        ):  # broken off between the last batch and the end of the epoch, where iterators keep their rest
+        is_over, self._resumed = self._resumed is not None and self._resumed["over"], None
+        metric = self.metric
+        if is_over:
+            # saved between the last batch and the end of the epoch, at which an iterator keeps what rolls over
             next(self._data, None)
         else:
-            self._found, self._averaged = None, False
-            seen = self._train_batches(boundary)
+            self._epoch_metrics, self._contexts_averaged = None, False
+            metric = self._train_batches(boundary)
         if self._lockstep.several:
             self._wait_for_others(boundary)
         elif boundary.asked and not self._stopped:
@@ -671,54 +711,54 @@ class TrainingRun:
                 self._saving.note_position(self.nbatch)
                 self._saving.within_epoch(self, True)
             boundary.end()
-        return self._steps.values(seen) if self._found is None else self._found
+        return self._steps.values(metric) if self._epoch_metrics is None else self._epoch_metrics
 
     def _train_batches(self, boundary: BatchBoundary) -> Any:
         """Train on the epoch's batches; return what measures them as long as others may still train."""
         monitor, limit = self._options.monitor, self._options.max_time_s
         saving, lockstep = self._saving, self._lockstep
-        seen = self.metric
+        metric = self.metric
         with self._clock.data:
             batch, batches = _first_batch(self._data, self.epoch)
         while batch is not None:
             if monitor is not None:
                 monitor.tic()
-            if self._has_plans:
-                self._say_what_is_due(boundary)
+            if self._has_scheduled_work:
+                self._announce_scheduled_work(boundary)
             try:
                 self._steps.train(batch, self)
             except NonFiniteError:
-                self._save_without(batches)
+                self._save_before_bad_batch(batches)
                 raise
             asked = lockstep.asked(boundary) if lockstep.several else boundary.asked
-            self._late = limit is not None and time.monotonic() - self._begun >= limit
-            ends = asked or (self._late and not lockstep.several)
-            due = self._has_plans and (lockstep.take("due") or saving.wants_end(ends))
-            if due:  # what is read from now on belongs to the rest of the run
+            self._is_out_of_time = limit is not None and time.monotonic() - self._begun >= limit
+            ends = asked or (self._is_out_of_time and not lockstep.several)
+            saves = self._has_scheduled_work and (lockstep.take("due") or saving.wants_end(ends))
+            if saves:  # the batch read next is not part of the saved state
                 saving.note_position(self.nbatch + 1)
             following = self._next(batches)
             if following is None:
-                seen = self._measured()
+                metric = self._finish_epoch_metrics()
             if monitor is not None:
                 monitor.toc_print()
             self._after(batch, following is None)
-            if due:
+            if saves:
                 saving.within_epoch(self, following is None)
-            # what comes in a callback is heard of at the next batch only if it is to be passed on or saved
+            # a signal that comes in a callback waits for the next batch only if other processes or a save need it
             if asked or (boundary.asked and not lockstep.several and not saving.wants_end(True)):
                 boundary.end()
             batch = None if self._stopped else following
-        return seen
+        return metric
 
-    def _measured(self) -> Any:
+    def _finish_epoch_metrics(self) -> Any:
         """Finish the last update of an epoch, and note its metrics if they are known; return what measures them."""
         self._steps.finish(self)
-        if self._lockstep.several:  # the others may go on, and callbacks begin the metric anew
+        if self._lockstep.several:  # other processes may have batches left, and callbacks reset the metric
             return deepcopy(self.metric)
-        self._found = self._steps.values(self.metric)
+        self._epoch_metrics = self._steps.values(self.metric)
         return self.metric
 
-    def _say_what_is_due(self, boundary: BatchBoundary) -> None:
+    def _announce_scheduled_work(self, boundary: BatchBoundary) -> None:
         """Tell the processes that train together what is to be done after the batch that comes."""
         count, every, limit = self.nbatch + 1, self._options.eval_every_n_batches, self._options.max_batches
         is_last = limit is not None and self.num_batches + 1 >= limit
@@ -728,7 +768,7 @@ class TrainingRun:
             evaluate=every is not None and count % every == 0,
         )
 
-    def _save_without(self, batches: Iterator[Any]) -> None:
+    def _save_before_bad_batch(self, batches: Iterator[Any]) -> None:
         """Save the state before a batch in which something is not finite, as that of a run that has left it out.
 
         Args:
@@ -737,7 +777,7 @@ class TrainingRun:
         options, saving, lockstep = self._options, self._saving, self._lockstep
         if options.training_step is not None or not saving.wants_end(True):
             return
-        if lockstep.several and options.accumulate > 1:  # others do not know of it
+        if lockstep.several and options.accumulate > 1:  # the other processes do not learn of the error
             return
         arg_params, aux_params = self.module.get_params()
         if lockstep.any(bool(names_of_nonfinite({**arg_params, **aux_params}))):
@@ -747,7 +787,7 @@ class TrainingRun:
         saving.note_position(self.nbatch)
         is_last = self._next(batches) is None
         if is_last and not lockstep.several:
-            self._measured()
+            self._finish_epoch_metrics()
         saving.within_epoch(self, is_last)
 
     def _wait_for_others(self, boundary: BatchBoundary) -> None:
@@ -757,9 +797,9 @@ class TrainingRun:
             lockstep.pass_on(boundary)
             lockstep.say(stop=self._stopped)
             goes_on = self._steps.idle(self)
-            self._hear_of_end()
+            self._stop_with_others()
             if lockstep.take("evaluate"):
-                self._note(self._evaluate(self._between, self.nbatch))
+                self._add_to_history(self._evaluate(self._metric_within_epoch, self.nbatch))
             asked = lockstep.asked(boundary)
             if lockstep.take("due") or self._saving.wants_end(asked):
                 self._saving.note_position(self.nbatch)
@@ -767,9 +807,9 @@ class TrainingRun:
             if asked:
                 boundary.end()
 
-    def _hear_of_end(self) -> None:
+    def _stop_with_others(self) -> None:
         if self._lockstep.take("stop"):
-            self.stop(_ELSEWHERE)
+            self.stop(_ENDED_BY_OTHERS)
 
     def _next(self, batches: Iterator[Any]) -> Any:
         """Return the next batch, prepared; None if there is none."""
@@ -779,28 +819,28 @@ class TrainingRun:
                 self.module.prepare(found, sparse_row_id_fn=self._options.sparse_row_id_fn)
         return found
 
-    def _after(self, batch: Any, is_last: bool) -> None:
+    def _after(self, batch: BatchLike, is_last: bool) -> None:
         """Count a batch, call whoever wants to hear of it, and see whether to go on."""
         options = self._options
         self.nbatch += 1
         self.num_batches += 1
-        if self._after_batch:
-            self._call_after_batch(batch, is_last)
+        if self._batch_callbacks:
+            self._call_batch_callbacks(batch, is_last)
         for each in self._callbacks:
             if each.on_batch_end(self) is True:
                 self.stop(f"{type(each).__name__} after batch {self.nbatch - 1} of epoch {self.epoch}")
-        if self._has_plans:
+        if self._has_scheduled_work:
             if self._lockstep.take("evaluate") and (self._lockstep.several or not is_last):
-                self._note(self._evaluate(self._between, self.nbatch))
-            self._hear_of_end()
+                self._add_to_history(self._evaluate(self._metric_within_epoch, self.nbatch))
+            self._stop_with_others()
         if options.dry_run:
             self.stop("dry_run")
         elif options.max_batches is not None and self.num_batches >= options.max_batches:
             self.stop(f"max_batches={options.max_batches}")
-        elif self._late:
+        elif self._is_out_of_time:
             self.stop(f"max_time_s={options.max_time_s}")
 
-    def _call_after_batch(self, batch: Any, is_last: bool) -> None:
+    def _call_batch_callbacks(self, batch: BatchLike, is_last: bool) -> None:
         seen = {
             "self": self.module,
             "module": self.module,
@@ -813,10 +853,10 @@ class TrainingRun:
             "run": self,
         }
         param = BatchEndParam(self.epoch, self.nbatch - 1, self.metric, seen)
-        for callback in self._after_batch:
-            self._listen(callback, param)
+        for callback in self._batch_callbacks:
+            self._call_batch_callback(callback, param)
 
-    def _listen(self, callback: Callable[..., Any], param: BatchEndParam) -> None:
+    def _call_batch_callback(self, callback: Callable[..., Any], param: BatchEndParam) -> None:
         if callback(param) is True:
             self.stop(f"a callback after batch {param.nbatch} of epoch {param.epoch}")
 
@@ -839,26 +879,33 @@ class _Steps:
         self._module = module
         self._clock = clock
         self._options = options
-        self._many = options.accumulate > 1
-        self._announces = lockstep.several and not self._many and hasattr(module, "announce_update")
-        self._pending = False  # the last gradients wait for others
-        self._rows = self._batches = 0
-        self._base = module.all_updates()[0].group.num_samples if self._many else 1
+        self._accumulates = options.accumulate > 1
+        self._announces_updates = (
+            lockstep.several and not self._accumulates and hasattr(module, "announce_update")
+        )
+        self._has_pending_gradients = False  # the last gradients are not added to the sum yet
+        self._pending_samples = self._pending_batches = 0
+        self._samples_per_batch = module.all_updates()[0].group.num_samples if self._accumulates else 1
         self._sums: dict[str, tuple[float, int]] = {}
         self.updates = 0
 
     def train(self, batch: Any, run: TrainingRun) -> None:
-        """Train on a batch, and show the metric what came out."""
+        """Train on a batch, and show the metric what came out.
+
+        Raises:
+            NonFiniteError: an output or a gradient is not finite, and `on_nonfinite` is "raise".
+            ArgumentError: a training step returned something else than numbers by name.
+        """
         if self._options.training_step is not None:
             with self._clock.compute:
-                self._by_hand(batch, self._options.training_step, run)
+                self._run_training_step(batch, self._options.training_step, run)
             return
         module, options = self._module, self._options
         with self._clock.compute:
-            if self._pending:
+            if self._has_pending_gradients:
                 module.keep_gradients()
-                self._pending = False
-            if self._announces:
+                self._has_pending_gradients = False
+            if self._announces_updates:
                 module.announce_update()
             module.forward_backward(batch)
         if self._lockstep.several:
@@ -867,12 +914,12 @@ class _Steps:
         else:
             if module.overflowed():
                 return
-            bad = _nonfinite(module, options, batch, run)
-            if bad is not None:
-                _leave_out(module, options, bad)
+            nonfinite = _nonfinite(module, options, batch, run)
+            if nonfinite is not None:
+                _leave_out(module, options, nonfinite)
                 return
-            if self._many:
-                self._gather(run)
+            if self._accumulates:
+                self._accumulate(run)
             else:
                 self._update()
         update_metric(module, run.metric, batch, options.count_padding)
@@ -880,22 +927,22 @@ class _Steps:
     def _train_together(self, batch: Any, run: TrainingRun) -> bool:
         """Do with the gradients of a batch what all processes do; return whether it counts."""
         module, lockstep, options = self._module, self._lockstep, self._options
-        if not lockstep.adds_up and module.overflowed():  # of no concern to the others
+        if not lockstep.adds_up and module.overflowed():  # "dist_async": processes update on their own
             return False
-        is_over = module.overflows()
-        bad = None if is_over else _nonfinite(module, options, batch, run)
-        if bad is not None and self._many and options.on_nonfinite == "skip":
-            _leave_out(module, options, bad)  # others need not lose theirs
+        overflows = module.overflows()
+        bad = None if overflows else _nonfinite(module, options, batch, run)
+        if bad is not None and self._accumulates and options.on_nonfinite == "skip":
+            _leave_out(module, options, bad)  # the other processes keep their batches
             return False
-        lockstep.say(bad=bad is not None, overflow=is_over)
-        is_used = not is_over and bad is None
+        lockstep.say(bad=bad is not None, overflow=overflows)
+        is_used = not overflows and bad is None
         if not is_used:
             self._clear()
-        if not self._many:
+        if not self._accumulates:
             return self._update_together(run, bad)
-        if is_over:
+        if overflows:
             module.take_back()
-        return self._gather(run, is_used, bad) and is_used
+        return self._accumulate(run, is_used, bad) and is_used
 
     def _update_together(self, run: TrainingRun, bad: str | None = None) -> bool:
         """Update with the gradients of all processes; return whether that has not been dropped.
@@ -919,15 +966,21 @@ class _Steps:
             each.clear()
 
     def idle(self, run: TrainingRun) -> bool:
-        """Take part in the update of other processes, adding nothing, and say whether there was one."""
+        """Take part in the update of other processes, adding nothing, and say whether there was one.
+
+        Raises:
+            NonFiniteError: something is not finite in another process, and `on_nonfinite` is "raise".
+        """
         self._lockstep.say_idle()
-        if self._many:
-            self._module.scale_gradients(self._base * self._lockstep.size / max(self._lockstep.total(0), 1))
+        if self._accumulates:
+            self._module.scale_gradients(
+                self._samples_per_batch * self._lockstep.size / max(self._lockstep.total(0), 1)
+            )
         self._clear()
         self._update_together(run)
         return self._lockstep.take("active")
 
-    def _gather(self, run: TrainingRun, is_used: bool = True, bad: str | None = None) -> bool:
+    def _accumulate(self, run: TrainingRun, is_used: bool = True, bad: str | None = None) -> bool:
         """Let the gradients wait for those of further batches, unless these are enough.
 
         Args:
@@ -935,29 +988,33 @@ class _Steps:
             is_used: whether they are to be applied; if not, only the batch counts.
             bad: what is not finite, so that no more are waited for.
         """
-        self._batches += 1
+        self._pending_batches += 1
         if is_used:
-            self._pending = True
-            self._rows += self._module.all_updates()[0].group.num_samples
-        if bad is None and self._batches < self._options.accumulate:
+            self._has_pending_gradients = True
+            self._pending_samples += self._module.all_updates()[0].group.num_samples
+        if bad is None and self._pending_batches < self._options.accumulate:
             return True
         return self.finish(run, bad)
 
     def state_dict(self) -> dict[str, Any]:
         """Return what waits, after having the module keep gradients that do."""
-        if self._pending:
+        if self._has_pending_gradients:
             self._module.keep_gradients()
-            self._pending = False
+            self._has_pending_gradients = False
         return {
-            "batches": self._batches,
-            "rows": self._rows,
+            "batches": self._pending_batches,
+            "rows": self._pending_samples,
             "sums": {k: list(v) for k, v in self._sums.items()},
             "updates": self.updates,
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go on from what `state_dict` returned."""
-        self._batches, self._rows, self.updates = state["batches"], state["rows"], state["updates"]
+        self._pending_batches, self._pending_samples, self.updates = (
+            state["batches"],
+            state["rows"],
+            state["updates"],
+        )
         self._sums = {name: (total, count) for name, (total, count) in state["sums"].items()}
 
     def finish(self, run: TrainingRun, bad: str | None = None) -> bool:
@@ -970,14 +1027,14 @@ class _Steps:
         Raises:
             NonFiniteError: something is not finite in some process, and `on_nonfinite` is "raise".
         """
-        if not self._batches:
+        if not self._pending_batches:
             return True
-        if not self._pending:  # those of the last batch are not to be used
+        if not self._has_pending_gradients:  # the gradients of the last batch were dropped
             self._clear()
-        rows = max(self._lockstep.total(self._rows), 1)
-        self._module.scale_gradients(self._base * self._lockstep.size / rows)
-        self._pending = False
-        self._batches = self._rows = 0
+        rows = max(self._lockstep.total(self._pending_samples), 1)
+        self._module.scale_gradients(self._samples_per_batch * self._lockstep.size / rows)
+        self._has_pending_gradients = False
+        self._pending_batches = self._pending_samples = 0
         if self._lockstep.several:
             return self._update_together(run, bad)
         self._update()
@@ -992,7 +1049,7 @@ class _Steps:
         if self._lockstep.several:
             self._lockstep.hush()
 
-    def _by_hand(self, batch: Any, step: Callable[[Any, Any], Any], run: TrainingRun) -> None:
+    def _run_training_step(self, batch: Any, step: Callable[[Any, Any], Any], run: TrainingRun) -> None:
         found = step(self._module, batch)
         self.updates += 1
         if found is None:
@@ -1006,7 +1063,7 @@ class _Steps:
             total, count = self._sums.get(name, (0.0, 0))
             self._sums[name] = total + float(value), count + 1
 
-    def values(self, metric: Any) -> list[tuple[str, float]]:
+    def values(self, metric: EvalMetric) -> list[tuple[str, float]]:
         """Return the metrics of the epoch, and begin anew."""
         if not self._sums:
             self._lockstep.merge(metric)
@@ -1017,13 +1074,15 @@ class _Steps:
         return means
 
 
-def pad_of(batch: Any) -> int:
+def pad_of(batch: BatchLike) -> int:
     """Return how many rows at the end of a batch only fill it up."""
     padding = getattr(batch, "num_padding", None)
     return int((getattr(batch, "pad", None) or 0) if padding is None else padding)
 
 
-def update_metric(module: Trainable, eval_metric: Any, batch: Any, count_padding: bool) -> None:
+def update_metric(
+    module: Trainable, eval_metric: EvalMetric, batch: DataBatch | list[DataBatch], count_padding: bool
+) -> None:
     """Show a metric the outputs for a batch, or for its parts on several devices."""
     if isinstance(batch, list):
         module.update_metric(eval_metric, [b.label for b in batch], pre_sliced=True)
@@ -1033,7 +1092,7 @@ def update_metric(module: Trainable, eval_metric: Any, batch: Any, count_padding
         show_metric(module, eval_metric, batch.label, pad)
 
 
-def show_metric(module: Trainable, eval_metric: Any, labels: Any, pad: int) -> None:
+def show_metric(module: Trainable, eval_metric: EvalMetric, labels: Labels | None, pad: int) -> None:
     """Show a metric a module's outputs; modules written for MXNet do not know `pad` and count padding.
 
     Args:
@@ -1041,6 +1100,9 @@ def show_metric(module: Trainable, eval_metric: Any, labels: Any, pad: int) -> N
         eval_metric: the metric.
         labels: the batch's labels.
         pad: how many samples at the end are padding.
+
+    Shape:
+        labels[i]: (N, ...), as bound.
     """
     if pad and "pad" in inspect.signature(module.update_metric).parameters:
         module.update_metric(eval_metric, labels, pad=pad)
@@ -1084,12 +1146,12 @@ def _callbacks(options: FitOptions) -> list[Callback]:
     return found
 
 
-def _plain(callbacks: Any) -> list[Callable[..., Any]]:
+def _plain_functions(callbacks: CallbackLike) -> list[Callable[..., Any]]:
     """Return the callbacks that are plain functions of what they are called with."""
     return [each for each in as_list(callbacks) if not isinstance(each, Callback)]
 
 
-def _evaluations(module: Trainable, data: Any) -> dict[str, Any]:
+def _evaluations(module: Trainable, data: EvalDataLike) -> dict[str, Any]:
     """Return evaluation data by name."""
     if data is None:
         return {}

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
 from ..base import ArgumentError
 from ..context import Context, context_of, cpu
 
+if TYPE_CHECKING:
+    from .types import ContextsLike, GroupContextsLike
+
 __all__ = ["contexts_of", "distinct", "per_context"]
 
 
-def contexts_of(context: Any) -> list[Context]:
+def contexts_of(context: ContextsLike) -> list[Context]:
     """Return one context or several as a list.
 
     Args:
@@ -24,8 +27,7 @@ def contexts_of(context: Any) -> list[Context]:
     """
     if context is None:
         return [cpu()]
-    several = isinstance(context, Iterable) and not isinstance(context, str)
-    found = list(context) if several else [context]
+    found: list[Any] = list(context) if isinstance(context, Iterable) else [context]
     if not found or not all(isinstance(each, (Context, torch.device)) for each in found):
         raise ArgumentError(
             f"context is {context!r}, expected a Context or a list such as [mx.cpu(0), mx.cpu(1)]"
@@ -47,7 +49,7 @@ def distinct(contexts: Sequence[Context]) -> list[Context]:
     return found
 
 
-def per_context(group2ctxs: Any, count: int) -> list[dict[str, Context]]:
+def per_context(group2ctxs: GroupContextsLike, count: int) -> list[dict[str, Context]]:
     """Return the contexts of groups for each context of a data-parallel group.
 
     Raises:
@@ -56,7 +58,9 @@ def per_context(group2ctxs: Any, count: int) -> list[dict[str, Context]]:
     if not group2ctxs:
         return [{}] * count
     if isinstance(group2ctxs, Mapping):
-        lists = {k: list(v) if isinstance(v, (list, tuple)) else [v] for k, v in group2ctxs.items()}
+        lists: dict[str, list[Any]] = {
+            k: list(v) if isinstance(v, (list, tuple)) else [v] for k, v in group2ctxs.items()
+        }
         lists = {k: v * count if len(v) == 1 else v for k, v in lists.items()}
         wrong = [k for k, v in lists.items() if len(v) != count]
         if wrong:

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from functools import cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
 from ..base import ArgumentError
 from ..context import Context
 from ..symbol.half import LOSS_SCALE, HalfRules
+
+if TYPE_CHECKING:
+    from .types import AmpLike
 
 __all__ = ["LossScale", "check_devices", "rules_of", "use_by_default"]
 
@@ -30,7 +33,7 @@ def use_by_default(rules: HalfRules | None) -> HalfRules | None:
     return before
 
 
-def rules_of(amp: Any) -> HalfRules | None:
+def rules_of(amp: AmpLike) -> HalfRules | None:
     """Return the rules that ``Module(amp=...)`` asks for, None for none.
 
     Raises:

@@ -89,13 +89,13 @@ class History:
         for name in names or self.names:
             values = self[name]
             rows = [row for row in self.rows if name in row]
-            ax.plot(_places(rows), values, marker="o" if len(values) < 20 else None, label=name)
+            ax.plot(_positions(rows), values, marker="o" if len(values) < 20 else None, label=name)
         ax.set_xlabel("epoch")
         ax.legend()
         return ax
 
 
-def _places(rows: list[dict[str, Any]]) -> list[float]:
+def _positions(rows: list[dict[str, Any]]) -> list[float]:
     """Return where rows stand on an axis of epochs: the end of epoch 0 is at 1."""
     longest = {row["epoch"]: row["batch"] for row in rows}
     return [row["epoch"] + row["batch"] / max(longest[row["epoch"]], 1) for row in rows]

@@ -47,7 +47,11 @@ def same_kind(error: MXNetError, text: str) -> MXNetError:
 
 
 def with_data(batch: Any, data: list[NDArray], bound: Sequence[Any]) -> Any:
-    """Return a copy of a batch with other data, described by the names of the module that reads it."""
+    """Return a copy of a batch with other data, described by the names of the module that reads it.
+
+    Shape:
+        data[i]: that of `bound[i]`, with any number of samples.
+    """
     if isinstance(batch, tuple):
         batch = DataBatch(None, getattr(batch, "label", None), getattr(batch, "pad", None))
     made = copy.copy(batch)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 from collections.abc import Sequence
 from copy import deepcopy
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -13,6 +13,11 @@ from ..base import ArgumentError
 from ..kvstore import KVStoreBase
 from ..ndarray import NDArray
 from .boundary import BatchBoundary
+
+if TYPE_CHECKING:
+    from ..io import DataIter
+    from ..metric import EvalMetric
+    from .protocol import Trainable
 
 __all__ = ["Lockstep", "shard"]
 
@@ -33,35 +38,35 @@ class Lockstep:
         size: number of processes.
     """
 
-    def __init__(self, module: Any) -> None:
+    def __init__(self, module: Trainable) -> None:
         stores = _stores_of(module)
         self._ranks = stores[0].ranks if stores else None
         self.several = self._ranks is not None
         self.adds_up = all(store.adds_up for store in stores) and self.several
         self.rank = 0 if self._ranks is None else self._ranks.rank
         self.size = 1 if self._ranks is None else self._ranks.size
-        self._alone: dict[str, float] = {}  # what is said and heard without others
+        self._own_words: dict[str, float] = {}  # messages of a process that trains alone
 
-    def align(self, module: Any) -> None:
+    def align(self, module: Trainable) -> None:
         """Give a module the parameters and auxiliary states of rank 0."""
         if self._ranks is not None:
-            tensors = [array.raw for array in _arrays(module, True)]
+            tensors = [array.raw for array in _arrays_of(module, True)]
             for tensor, first in zip(tensors, self._ranks.spread(tensors)):
                 tensor.copy_(first)
 
-    def average_states(self, module: Any) -> None:
+    def average_states(self, module: Trainable) -> None:
         """Give a module the means of all processes' auxiliary states, such as moving statistics."""
         if self._ranks is None:
             return
-        arrays = [array.raw for array in _arrays(module, False) if array.raw.is_floating_point()]
+        arrays = [array.raw for array in _arrays_of(module, False) if array.raw.is_floating_point()]
         for tensor, mean in zip(arrays, self._ranks.mean(arrays)):
             tensor.copy_(mean)
 
-    # words that go along with gradients
+    # messages sent along with gradients
 
-    def say(self, **words: Any) -> None:
+    def say(self, **words: float) -> None:
         """Tell the others with the next update; what is said twice before it is said if it was true once."""
-        said = self._alone if self._ranks is None else self._ranks.say
+        said = self._own_words if self._ranks is None else self._ranks.say
         for word, value in words.items():
             said[word] = max(float(value), said.get(word, 0.0))
 
@@ -77,7 +82,7 @@ class Lockstep:
 
     def take(self, word: str) -> bool:
         """Return whether some process said a word along with the last update, and forget it."""
-        heard = self._alone if self._ranks is None else self._ranks.heard
+        heard = self._own_words if self._ranks is None else self._ranks.heard
         found = bool(heard.get(word))
         heard[word] = 0.0
         return found
@@ -111,7 +116,7 @@ class Lockstep:
         """Return plain data and arrays of all processes, in the order of their numbers."""
         return [thing] if self._ranks is None else self._ranks.gather(thing)
 
-    def merge(self, metric: Any) -> None:
+    def merge(self, metric: EvalMetric) -> None:
         """Let a metric have seen what those of all processes have seen.
 
         Raises:
@@ -124,7 +129,7 @@ class Lockstep:
                 f"the metric {type(metric).__name__} cannot be measured over several processes: it needs the methods "
                 "state_dict, load_state_dict and merge of EvalMetric"
             )
-        first, *rest = (_with(metric, state) for state in self._ranks.gather(metric.state_dict()))
+        first, *rest = (_copy_with_state(metric, state) for state in self._ranks.gather(metric.state_dict()))
         for other in rest:
             first.merge(other)
         metric.load_state_dict(first.state_dict())
@@ -135,23 +140,36 @@ class Lockstep:
         Args:
             outputs: for the examples of this process; each may have several rows for an example.
             count: how many examples these are.
+
+        Shape:
+            outputs[i]: (n * r, ...), r rows for each of n = `count` examples of this process.
+            returns[i]: (N * r, ...), those of the N examples of all processes.
         """
         if self._ranks is None:
             return list(outputs)
-        every = self._ranks.gather((count, [output.raw.cpu() for output in outputs]))
+        parts_by_rank = self._ranks.gather((count, [output.raw.cpu() for output in outputs]))
         return [
-            _interleaved([(n, parts[i]) for n, parts in every], output) for i, output in enumerate(outputs)
+            _interleaved([(n, parts[i]) for n, parts in parts_by_rank], output)
+            for i, output in enumerate(outputs)
         ]
 
-    # what each process has of its own
+    # state that differs between processes
 
-    def own_state(self, module: Any) -> list[torch.Tensor]:
-        """Return the auxiliary states, which differ between processes within an epoch."""
-        return [array.raw.clone() for array in _arrays(module, False)] if self.several else []
+    def own_state(self, module: Trainable) -> list[torch.Tensor]:
+        """Return the auxiliary states, which differ between processes within an epoch.
 
-    def load_own_state(self, module: Any, states: Sequence[torch.Tensor]) -> None:
-        """Put back what `own_state` returned."""
-        for array, state in zip(_arrays(module, False), states):
+        Shape:
+            returns[i]: that of the state.
+        """
+        return [array.raw.clone() for array in _arrays_of(module, False)] if self.several else []
+
+    def load_own_state(self, module: Trainable, states: Sequence[torch.Tensor]) -> None:
+        """Put back what `own_state` returned.
+
+        Shape:
+            states[i]: that of the state.
+        """
+        for array, state in zip(_arrays_of(module, False), states):
             array.raw.copy_(state)
 
 
@@ -165,7 +183,7 @@ def _stores_of(module: Any) -> list[Any]:
     return found if found and found[0].ranks.size > 1 else []
 
 
-def _arrays(module: Any, all_of_them: bool) -> list[NDArray]:
+def _arrays_of(module: Any, all_of_them: bool) -> list[NDArray]:
     """Return a module's auxiliary states, and its parameters, on all contexts."""
     found = []
     for store in module.stores():
@@ -175,7 +193,7 @@ def _arrays(module: Any, all_of_them: bool) -> list[NDArray]:
     return found
 
 
-def _with(metric: Any, state: Any) -> Any:
+def _copy_with_state(metric: EvalMetric, state: Any) -> Any:
     made = deepcopy(metric)
     made.load_state_dict(state)
     return made
@@ -191,7 +209,7 @@ def _interleaved(parts: Sequence[tuple[int, torch.Tensor]], like: NDArray) -> ND
     return NDArray(joined.flatten(0, 1).to(like.raw.device), like.context)
 
 
-def shard(data: Any, lockstep: Lockstep) -> None:
+def shard(data: DataIter, lockstep: Lockstep) -> None:
     """Let an iterator read this process's part of the examples.
 
     Raises:

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator
 from copy import deepcopy
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -19,6 +19,12 @@ from .fit import update_metric
 from .history import new_axes
 from .training_data import bindable, labelled_iter
 
+if TYPE_CHECKING:
+    from ..io import DataIter
+    from ..metric import EvalMetric
+    from ..metric.composite import MetricLike
+    from .types import DataLike, InitializerLike, OptimizerLike, OptimizerParams
+
 __all__ = ["RateSearch", "find_rate"]
 
 _WINDOW = 11
@@ -27,7 +33,7 @@ _WINDOW = 11
 _DIVERGED = 4.0
 """The search ends where the mean of the last losses is so many times the smallest such mean."""
 
-_FALLEN = 0.9
+_SHARE_OF_FALL = 0.9
 """Share of the whole fall of the loss that is behind it at the suggestion: at the minimum itself rates hurt already,
 and behind it there may be others by chance."""
 
@@ -79,14 +85,14 @@ class RateSearch:
 
 def find_rate(
     module: Any,
-    train_data: Any,
+    train_data: DataLike,
     start_lr: float,
     end_lr: float,
     num_batches: int,
-    optimizer: Any,
-    optimizer_params: Any,
-    initializer: Any,
-    metric: Any,
+    optimizer: OptimizerLike,
+    optimizer_params: OptimizerParams | None,
+    initializer: InitializerLike,
+    metric: MetricLike | None,
 ) -> RateSearch:
     """Try learning rates on a module; see `Module.lr_find`.
 
@@ -100,6 +106,10 @@ def find_rate(
         optimizer_params: see there.
         initializer: see there.
         metric: see there.
+
+    Raises:
+        ArgumentError: the rates are in no order, too few batches, or the network ends in no loss.
+        StateError: there is no batch, or the loss grows without end at once.
     """
     if not 0 < start_lr < end_lr:
         raise ArgumentError(
@@ -123,7 +133,7 @@ def find_rate(
         generators.load_state_dict(random)
 
 
-def _position(data: Any) -> Any:
+def _position(data: DataIter) -> Any:
     """Return where an iterator stands, None if it does not say; then it only begins anew."""
     try:
         return deepcopy(data.state_dict())
@@ -131,7 +141,7 @@ def _position(data: Any) -> Any:
         return None
 
 
-def _usual_loss(symbol: Any) -> str:
+def _usual_loss(symbol: Symbol | None) -> str:
     """Return the metric that says what a network's first output learns.
 
     Raises:
@@ -146,7 +156,7 @@ def _usual_loss(symbol: Any) -> str:
     return _LOSSES[name]
 
 
-def _batches(data: Any) -> Iterator[Any]:
+def _endless_batches(data: DataIter) -> Iterator[Any]:
     """Yield batches, epoch after epoch.
 
     Raises:
@@ -162,12 +172,12 @@ def _batches(data: Any) -> Iterator[Any]:
             raise StateError("lr_find: train_data gave no batch")
 
 
-def _search(module: Any, data: Any, rates: list[float], loss: Any) -> RateSearch:
+def _search(module: Any, data: DataIter, rates: list[float], loss: EvalMetric) -> RateSearch:
     updates = module.updates.optimizer
     updates.lr_scheduler = None
     found: list[float] = []
     least = math.inf
-    for rate, batch in zip(rates, _batches(data)):
+    for rate, batch in zip(rates, _endless_batches(data)):
         updates.set_learning_rate(float(rate))
         module.forward_backward(batch)
         loss.reset()
@@ -186,7 +196,7 @@ def _search(module: Any, data: Any, rates: list[float], loss: Any) -> RateSearch
         )
     losses = _smooth(found)
     tried = [float(rate) for rate in rates[: len(found)]]
-    enough = losses[0] - _FALLEN * (losses[0] - min(losses))
+    enough = losses[0] - _SHARE_OF_FALL * (losses[0] - min(losses))
     return RateSearch(tried, losses, next(rate for rate, loss in zip(tried, losses) if loss <= enough))
 
 

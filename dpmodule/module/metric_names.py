@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..base import ArgumentError, did_you_mean
 from ..metric.outside import OutsideMetric
+
+if TYPE_CHECKING:
+    from ..metric import EvalMetric
 
 __all__ = ["check_measured"]
 
@@ -34,7 +37,7 @@ def check_measured(name: str, metrics: Mapping[str, Any]) -> None:
         )
 
 
-def _names(metric: Any) -> Iterable[str] | None:
+def _names(metric: EvalMetric) -> Iterable[str] | None:
     """Return the names of a metric's values; None where only a batch can tell."""
     if any(isinstance(each, OutsideMetric) for each in _parts(metric)):
         return None
@@ -44,5 +47,5 @@ def _names(metric: Any) -> Iterable[str] | None:
         return None  # one of the user's own that divides by what it has seen
 
 
-def _parts(metric: Any) -> list[Any]:
+def _parts(metric: EvalMetric) -> list[Any]:
     return [part for each in getattr(metric, "metrics", ()) for part in _parts(each)] or [metric]

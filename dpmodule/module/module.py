@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import os
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
@@ -44,6 +43,29 @@ if TYPE_CHECKING:
     from torch.fx import GraphModule
 
     from ..executor.explanation import Explanation
+    from ..metric import EvalMetric
+    from ..metric.composite import MetricLike
+    from .types import (
+        AmpLike,
+        BatchLike,
+        CompileLike,
+        CompressionLike,
+        ContextsLike,
+        DataLike,
+        DynamicAxes,
+        GroupContextsLike,
+        InitializerLike,
+        Labels,
+        LoggerLike,
+        MonitorLike,
+        OptimizerLike,
+        OptimizerParams,
+        OutGrads,
+        PathLike,
+        RowIdFunction,
+        ShapesLike,
+        StatesLike,
+    )
 
 __all__ = ["Module"]
 
@@ -116,26 +138,28 @@ class Module(BaseModule):
 
     def __init__(
         self,
-        symbol: Any,
+        symbol: Symbol,
         data_names: Sequence[str] = ("data",),
         label_names: Sequence[str] | None = ("softmax_label",),
-        logger: Any = logging,
-        context: Any = None,
+        logger: LoggerLike = logging,
+        context: ContextsLike = None,
         work_load_list: Sequence[float] | None = None,
         fixed_param_names: Sequence[str] | None = None,
         state_names: Sequence[str] | None = None,
-        group2ctxs: Any = None,
-        compression_params: Any = None,
+        group2ctxs: GroupContextsLike = None,
+        compression_params: CompressionLike = None,
         *,
-        compile: Any = None,
+        compile: CompileLike = None,
         cuda_graphs: bool | None = None,
         mirror: bool | int | None = None,
-        amp: Any = None,
+        amp: AmpLike = None,
     ) -> None:
         super().__init__(logger)
         if not isinstance(symbol, Symbol):
-            hint = "; sym.load_json reads JSON" if isinstance(symbol, str) else ""
-            raise ArgumentError(f"symbol is of type {type(symbol).__name__}, expected a Symbol{hint}")
+            raise ArgumentError(
+                f"symbol is of type {type(symbol).__name__}, expected a Symbol"
+                + ("; sym.load_json reads JSON" if isinstance(symbol, str) else "")
+            )
         self._run_options = run_options(compile, cuda_graphs, mirror)
         check_compression(compression_params)
         self._compression_params = compression_params
@@ -169,7 +193,7 @@ class Module(BaseModule):
         self._grad_req: Any = "write"
         self._group: DataParallelExecutorGroup | None = None
         self._updates: Updates | None = None
-        self._is_announced = False  # an update follows the next backward
+        self._is_announced = False  # whether `update` follows the next backward
         self.preloaded: tuple[Mapping[str, NDArray], Mapping[str, NDArray]] | None = None
         self.preloaded_states: str | None = None
 
@@ -191,6 +215,11 @@ class Module(BaseModule):
             epoch: number of the epoch, or `checkpoint.INTERRUPTED`.
             load_optimizer_states: also read ``prefix-NNNN.states`` once the optimizer is installed.
             kwargs: arguments of the constructor.
+
+        Raises:
+            ArgumentError: an argument of the constructor does not fit.
+            FileError: a file cannot be read.
+            FileFormatError: a file is damaged or foreign.
         """
         from ..checkpoint import load_checkpoint, states_file
 
@@ -200,7 +229,7 @@ class Module(BaseModule):
         return module
 
     @staticmethod
-    def from_pretrained(folder: str | os.PathLike[str], revision: str | None = None, **kwargs: Any) -> Module:
+    def from_pretrained(folder: PathLike, revision: str | None = None, **kwargs: Any) -> Module:
         """Make a module from a folder that `save_pretrained` wrote, ready for `predict` and `fit`.
 
         It is bound for prediction at the saved shapes; `forward` binds anew for batches of other sizes.
@@ -215,6 +244,7 @@ class Module(BaseModule):
             FileError: there is no such folder, a file is missing, or the repository cannot be fetched.
             FileFormatError: a file is damaged, or parameters do not fit the graph.
             MissingPackageError: it is an id, and `huggingface_hub` is not installed.
+            ArgumentError: an argument of the constructor does not fit.
         """
         from ..interop import load_pretrained
 
@@ -234,7 +264,7 @@ class Module(BaseModule):
     def from_torch(
         module: torch.nn.Module,
         *example: Any,
-        context: Any = None,
+        context: ContextsLike = None,
         dynamic: Mapping[str, Mapping[int, str]] | None = None,
         head: Callable[[Symbol], Symbol] | None = None,
         **named: Any,
@@ -254,6 +284,9 @@ class Module(BaseModule):
                 reads it so, else a parameter.
             named: examples for parameters of forward by name.
 
+        Shape:
+            example[i], named[name]: (N, ...), as forward takes it.
+
         Raises:
             ArgumentError: the module cannot be translated; see `sym.from_torch`.
 
@@ -264,7 +297,7 @@ class Module(BaseModule):
             >>> mod.data_names, sorted(mod.get_params()[0])
             (['input'], ['bias', 'weight'])
         """
-        from ..symbol.torch_import import imported  # which imports torch.export, and that takes long
+        from ..symbol.torch_import import imported  # imports torch.export, which takes long
 
         found = imported(module, example, named, dynamic)
         symbol = found.symbol if head is None else head(found.symbol)
@@ -280,8 +313,8 @@ class Module(BaseModule):
 
     @staticmethod
     def from_onnx(
-        file: str | os.PathLike[str],
-        context: Any = None,
+        file: PathLike,
+        context: ContextsLike = None,
         shapes: Mapping[str, Sequence[int]] | None = None,
         **kwargs: Any,
     ) -> Module:
@@ -296,9 +329,13 @@ class Module(BaseModule):
             shapes: shapes of inputs, where they are to be others than the file says or it does not say them.
             kwargs: further arguments of the constructor.
 
+        Shape:
+            shapes[name]: (N, ...), as the network takes the input.
+
         Raises:
             FileError: the file cannot be opened.
             FileFormatError: it is no ONNX file, or holds what cannot be translated.
+            ArgumentError: an argument of the constructor does not fit.
         """
         from ..onnx.load import described_inputs, import_model
 
@@ -425,38 +462,39 @@ class Module(BaseModule):
         if shared is not None:
             self._scale = shared._scale if self._scale is not None else None
         store, before = self._store_for(wanted), self._group
+        # whether the parameters move into a store that others use, too
         joins = store is not None and (before is None or before.store is not store)
-        keep = frozenset() if store is None else store.filled & self._all_names()
-        saved = self._carried(joins and bool(keep)) if joins or store is None else None
-        group = self._made_group(wanted, labels, store)
+        valued = frozenset() if store is None else store.filled & self._param_and_aux_names()
+        carried = self._values_to_carry_over(joins and bool(valued)) if joins or store is None else None
+        group = self._make_group(wanted, labels, store)
         self.for_training, self.inputs_need_grad = wanted.for_training, wanted.inputs_need_grad
         self._grad_req = wanted.grad_req
-        self._group, self._valued = group, keep if joins else frozenset()
+        self._group, self._valued = group, valued if joins else frozenset()
         self._store_is_given = self._store_is_given or store is not None
         self._binds_anew = False
         self._stage = Stage.BOUND if joins else max(self._stage, Stage.BOUND)
-        if saved is not None:
-            group.set_params(*saved)
-        if shared is not None or saved is not None or (joins and keep >= self._all_names()):
+        if carried is not None:
+            group.set_params(*carried)
+        if shared is not None or carried is not None or (joins and valued >= self._param_and_aux_names()):
             self._stage = max(self._stage, Stage.INITIALIZED)
         if shared is not None and shared.stage >= Stage.READY:
             self.borrow_optimizer(shared)
         elif shared is None and self._updates is not None and self._stage >= Stage.READY:
             self._install(Updates.borrow(self._updates, group))
 
-    def _all_names(self) -> set[str]:
+    def _param_and_aux_names(self) -> set[str]:
         """Return the names of parameters and auxiliary states."""
         return {*self._param_names, *self._symbol.list_auxiliary_states()}
 
-    def _carried(self, stays: bool) -> Any:
+    def _values_to_carry_over(self, store_has_values: bool) -> Any:
         """Return the values that binding carries over, None where those of a store stay."""
-        saved = self._saved_params()
-        if saved is not None and stays:
-            self._drop_values()
+        saved = self._present_values()
+        if saved is not None and store_has_values:
+            self._warn_of_dropped_values()
             return None
         return saved
 
-    def _drop_values(self) -> None:
+    def _warn_of_dropped_values(self) -> None:
         """Warn that values which the module has, or a checkpoint brought, do not replace those of a store."""
         warnings.warn(
             "bind: the store's parameters have values; those that the module had are ignored, with the optimizer's "
@@ -481,7 +519,7 @@ class Module(BaseModule):
             group.store if group is not None and (self._store_is_given or group.store.is_shared) else None
         )
         if present is None:
-            return given if given is None or group is None else self._joined(given)
+            return given if given is None or group is None else self._store_to_join(given)
         other = given if wanted.shared_module is None else wanted.shared_module.group.store
         if other is not None and other is not present:
             raise StateError(
@@ -490,7 +528,7 @@ class Module(BaseModule):
         self._check_contexts(self._context)
         return None if wanted.shared_module is not None else present
 
-    def _joined(self, given: ParamStore) -> ParamStore:
+    def _store_to_join(self, given: ParamStore) -> ParamStore:
         """Return a store for a module that has been bound without one.
 
         Raises:
@@ -518,7 +556,7 @@ class Module(BaseModule):
                 "and set_params of this one's values"
             )
 
-    def _made_group(
+    def _make_group(
         self, wanted: BindArguments, labels: list[Any] | None, store: ParamStore | None
     ) -> DataParallelExecutorGroup:
         differentiated = [*self._param_names, *(self._data_names if wanted.inputs_need_grad else ())]
@@ -548,21 +586,21 @@ class Module(BaseModule):
         group.output_names = list(self._symbol.list_outputs())
         return group
 
-    def _saved_params(self) -> Any:
+    def _present_values(self) -> Any:
         """Return values that binding must carry over: present ones, or those a checkpoint brought."""
         if self._stage >= Stage.INITIALIZED:
             return self.group.store.average()
         if self.preloaded is None:
             return None
         have = {*self.preloaded[0], *self.preloaded[1]}
-        return self.preloaded if have == self._all_names() else None
+        return self.preloaded if have == self._param_and_aux_names() else None
 
     def rebind(
         self,
         contexts: Sequence[Context] | None,
         workload: Sequence[float] | None,
-        data_shapes: Sequence[Any],
-        label_shapes: Sequence[Any] | None,
+        data_shapes: ShapesLike,
+        label_shapes: ShapesLike | None,
     ) -> None:
         """Bind for training over other devices, keeping parameters and the optimizer's states.
 
@@ -571,6 +609,10 @@ class Module(BaseModule):
             workload: share of each device; None = equal if devices are given, else as before.
             data_shapes: as in `bind`.
             label_shapes: as in `bind`.
+
+        Shape:
+            data_shapes[i], label_shapes[i]: (N, ...), N samples on the axis that the layout calls "N", the first by
+                default.
 
         Raises:
             StateError: the parameters are in a store that others use, too, on other devices.
@@ -583,8 +625,8 @@ class Module(BaseModule):
             return
         self._check_contexts(wanted)
         before = self._updates if self._stage >= Stage.READY else None
-        stays = self._store_is_given or (self._group is not None and self._group.store.is_shared)
-        states = None if before is None or stays else before.states_by_name()
+        store_stays = self._store_is_given or (self._group is not None and self._group.store.is_shared)
+        states = None if before is None or store_stays else before.states_by_name()
         self._context = wanted
         if workload is not None:
             self._work_load_list = list(workload)
@@ -595,18 +637,30 @@ class Module(BaseModule):
             self.updates.restore_states(states)
 
     @needs(Stage.BOUND)
-    def reshape(self, data_shapes: Sequence[Any], label_shapes: Sequence[Any] | None = None) -> None:
+    def reshape(self, data_shapes: ShapesLike, label_shapes: ShapesLike | None = None) -> None:
         """Change the input shapes; parameters stay.
 
         Args:
             data_shapes: as in `bind`.
             label_shapes: as in `bind`.
+
+        Shape:
+            data_shapes[i], label_shapes[i]: (N, ...), N samples on the axis that the layout calls "N", the first by
+                default.
+
+        Raises:
+            ArgumentError: `label_shapes` has a label that is none of the module's.
+            ShapeError: shapes contradict the symbol or each other.
         """
         labels = self._known_labels(label_shapes) if label_shapes else None
         self.group.reshape(list(data_shapes), labels)
 
-    def _known_labels(self, label_shapes: Sequence[Any]) -> list[Any]:
-        """Return the label shapes that the symbol has a use for; an iterator may offer more."""
+    def _known_labels(self, label_shapes: ShapesLike) -> list[Any]:
+        """Return the label shapes that the symbol has a use for; an iterator may offer more.
+
+        Raises:
+            ArgumentError: one is neither in the symbol nor among the module's label names.
+        """
         arguments = self._symbol.list_arguments()
         known = [s for s in label_shapes if s[0] in arguments]
         unknown = [s[0] for s in label_shapes if s[0] not in arguments]
@@ -623,6 +677,9 @@ class Module(BaseModule):
         """Return copies of parameters and auxiliary states, averaged over devices, as CPU arrays.
 
         Parameters declared ``stype="row_sparse"`` come as row-sparse arrays; the devices' own are dense.
+
+        Shape:
+            returns[0][name], returns[1][name]: that of the parameter or state.
         """
         arg_params, aux_params = self.group.store.average()
         for name in self._row_sparse:
@@ -650,14 +707,15 @@ class Module(BaseModule):
         self.preloaded = None
         store = self.group.store
         attributes = self._symbol.attr_dict()
-        keep = frozenset() if given.force_init else self._valued  # what a given store had values of before
-        arrays = {name: store.array(name, 0) for name in self._param_names if name not in keep}
-        states = {name: store.aux(name, 0) for name in self.group.aux_names if name not in keep}
-        # MXNet passes over names that the module lacks, but for those of a set_params that need not name all
-        passes = given.allow_extra or not allow_missing or given.initializer is not None
+        # names that have values in the given store
+        keeps_value = frozenset() if given.force_init else self._valued
+        arrays = {name: store.array(name, 0) for name in self._param_names if name not in keeps_value}
+        states = {name: store.aux(name, 0) for name in self.group.aux_names if name not in keeps_value}
+        # as in MXNet, unknown names are an error only in set_params(..., allow_missing=True)
+        passes_over_extra = given.allow_extra or not allow_missing or given.initializer is not None
         store.load(
-            first_values(arrays, arg_params, given.initializer, attributes, allow_missing, passes),
-            first_values(states, aux_params, given.initializer, attributes, allow_missing, passes),
+            first_values(arrays, arg_params, given.initializer, attributes, allow_missing, passes_over_extra),
+            first_values(states, aux_params, given.initializer, attributes, allow_missing, passes_over_extra),
         )
         self._valued = frozenset()
         self._stage = max(self._stage, Stage.INITIALIZED)
@@ -669,8 +727,8 @@ class Module(BaseModule):
     def _init_optimizer(self, wanted: OptimizerArguments) -> None:
         if self._keeps_optimizer(wanted):
             return
-        inside = not self.group.store.is_shared
-        made = Updates.install(wanted, self.group, self._compression_params, inside)
+        may_be_inside = not self.group.store.is_shared
+        made = Updates.install(wanted, self.group, self._compression_params, may_be_inside)
         self._install(made, wanted.force_init and self._stage >= Stage.READY)
         if self.preloaded_states is not None:
             self.load_optimizer_states(self.preloaded_states)
@@ -700,30 +758,30 @@ class Module(BaseModule):
         if self._stage < Stage.READY or updates is None:
             raise too_early(self, "update")
         scale = self._scale
-        if scale is not None and self._is_dropped(updates):
+        if scale is not None and self._skips_update(updates):
             return
         if len(self._context) == 1:
             updates.apply()
         else:
             run_between(self.group.active_contexts, updates.apply)
         if scale is not None:
-            self._note_update(scale, updates)
+            self._adapt_loss_scale(scale, updates)
 
-    def _is_dropped(self, updates: Updates) -> bool:
+    def _skips_update(self, updates: Updates) -> bool:
         """Say whether to leave an update out, as gradients are too large; other processes are told instead."""
         if not updates.is_shared:
             return self.overflowed()
         updates.say_overflow(self.overflows())
         return False
 
-    def _note_update(self, scale: LossScale, updates: Updates) -> None:
+    def _adapt_loss_scale(self, scale: LossScale, updates: Updates) -> None:
         """Change the scale of the loss by what has become of an update: in all processes alike."""
         if updates.is_shared and updates.hear_overflow():
-            self._shrink(scale)
+            self._shrink_loss_scale(scale)
         elif not updates.is_held:
             scale.note_update()
 
-    def _shrink(self, scale: LossScale) -> None:
+    def _shrink_loss_scale(self, scale: LossScale) -> None:
         scale.note_overflow()
         self.take_back()
         self.logger.info("a gradient is too large for float16: the loss scale is now %g", scale.value)
@@ -742,7 +800,7 @@ class Module(BaseModule):
         scale = self._scale
         if scale is None or not self.overflows():
             return False
-        self._shrink(scale)
+        self._shrink_loss_scale(scale)
         return True
 
     @override
@@ -787,7 +845,7 @@ class Module(BaseModule):
             ['fc_weight']
         """
         found = matching("freeze", patterns, self._param_names)
-        self._train_all_but(
+        self._set_fixed_params(
             [*self._fixed_param_names, *(n for n in found if n not in self._fixed_param_names)]
         )
         return found
@@ -807,10 +865,10 @@ class Module(BaseModule):
         found = matching("unfreeze", patterns or ("*",), self._param_names)
         kept = [name for name in self._fixed_param_names if name not in found]
         freed = [name for name in self._fixed_param_names if name in found]
-        self._train_all_but(kept)
+        self._set_fixed_params(kept)
         return freed
 
-    def _train_all_but(self, fixed: list[str]) -> None:
+    def _set_fixed_params(self, fixed: list[str]) -> None:
         self._fixed_param_names = fixed
         if self._group is None or not self.for_training:
             return
@@ -822,14 +880,14 @@ class Module(BaseModule):
 
     def lr_find(
         self,
-        train_data: Any,
+        train_data: DataLike,
         start_lr: float = 1e-5,
         end_lr: float = 10.0,
         num_batches: int = 100,
-        optimizer: Any = None,
-        optimizer_params: Any = None,
-        initializer: Any = None,
-        metric: Any = None,
+        optimizer: OptimizerLike | None = None,
+        optimizer_params: OptimizerParams | None = None,
+        initializer: InitializerLike = None,
+        metric: MetricLike | None = None,
     ) -> RateSearch:
         """Find a learning rate: train a copy of the module on some batches, with a rate that grows with each of them.
 
@@ -857,7 +915,7 @@ class Module(BaseModule):
 
         Source: Smith, "Cyclical learning rates for training neural networks", 2017, section 3.3.
         """
-        copy = self._copy_to_try()
+        copy = self._unbound_copy()
         if optimizer is None:
             optimizer = "sgd" if self.optimizer is None else self.optimizer
         optimizer = deepcopy(optimizer)
@@ -865,7 +923,7 @@ class Module(BaseModule):
             copy, train_data, start_lr, end_lr, num_batches, optimizer, optimizer_params, initializer, metric
         )
 
-    def _copy_to_try(self) -> Module:
+    def _unbound_copy(self) -> Module:
         """Return a module that is not bound, with a copy of this one's parameters if it has some."""
         made = Module(
             self._symbol,
@@ -889,7 +947,7 @@ class Module(BaseModule):
 
     # computing
 
-    def prepare(self, data_batch: Any, sparse_row_id_fn: Any = None) -> None:
+    def prepare(self, data_batch: BatchLike, sparse_row_id_fn: RowIdFunction = None) -> None:
         """Get ready for the batch that comes next.
 
         The devices keep all rows of row-sparse parameters up to date, so that none have to be fetched; what the
@@ -899,6 +957,10 @@ class Module(BaseModule):
             data_batch: the batch.
             sparse_row_id_fn: ``(batch) -> {parameter: row numbers}``, which rows of row-sparse parameters it needs.
 
+        Shape:
+            data_batch.data[i], data_batch.label[i]: those bound for inputs and labels, N samples each; N may be
+                another.
+
         Raises:
             ArgumentError: the function returns something else, or names what is no parameter.
             BoundsError: there is no such row.
@@ -907,8 +969,13 @@ class Module(BaseModule):
             self._check_rows(sparse_row_id_fn(data_batch))
 
     @needs(Stage.BOUND)
-    def _check_rows(self, wanted: Any) -> None:
-        """Refuse row numbers that are none of a parameter's."""
+    def _check_rows(self, wanted: object) -> None:
+        """Refuse row numbers that are none of a parameter's.
+
+        Raises:
+            ArgumentError: these are not row numbers by parameter.
+            BoundsError: there is no such row.
+        """
         if not isinstance(wanted, Mapping):
             raise ArgumentError(f"sparse_row_id_fn returned {type(wanted).__name__}, expected a dict")
         for name, rows in wanted.items():
@@ -919,31 +986,35 @@ class Module(BaseModule):
             row_numbers(rows, self.group.store.array(name, 0).shape[0])
 
     @needs(Stage.INITIALIZED)
-    def forward(self, data_batch: Any, is_train: bool | None = None) -> None:
+    def forward(self, data_batch: BatchLike, is_train: bool | None = None) -> None:
         """Run forward on a batch.
 
         Args:
             data_batch: a `DataBatch`; its arrays may have other shapes than were bound, which binds again.
             is_train: None = as the module was bound.
 
+        Shape:
+            data_batch.data[i], data_batch.label[i]: those bound for inputs and labels, N samples each; N may be
+                another.
+
         Raises:
             ArgumentError: arrays are missing.
             ShapeError: the shapes contradict the symbol.
         """
         if not self.group.feed.takes(data_batch):
-            self._fit_shapes(data_batch)
+            self._rebind_for(data_batch)
         if self._scale is not None:
             self._scale.write(self.group.execs)
         self.group.forward(data_batch, is_train)
 
     @override
-    def forward_backward(self, data_batch: Any) -> None:
+    def forward_backward(self, data_batch: BatchLike) -> None:
         group = self._group
         if self._stage < Stage.INITIALIZED or group is None:
             raise too_early(self, "forward_backward")
         listener = None
         if not group.feed.takes(data_batch):
-            self._fit_shapes(data_batch)
+            self._rebind_for(data_batch)
         if self._scale is not None:
             self._scale.write(group.execs)
         if self._is_announced:
@@ -959,12 +1030,12 @@ class Module(BaseModule):
 
     @override
     @needs(Stage.INITIALIZED)
-    def evaluate(self, data_batch: Any) -> None:
+    def evaluate(self, data_batch: BatchLike) -> None:
         if not self.group.feed.takes(data_batch):
-            self._fit_shapes(data_batch)
+            self._rebind_for(data_batch)
         self.group.forward(data_batch, False, borrow=True)
 
-    def _fit_shapes(self, batch: Any) -> None:
+    def _rebind_for(self, batch: Any) -> None:
         """Bind again for the shapes of a batch."""
         group = self.group
         labels = (getattr(batch, "label", None) or ()) if group.label_names else ()
@@ -978,7 +1049,7 @@ class Module(BaseModule):
 
     @override
     @needs(Stage.INITIALIZED)
-    def backward(self, out_grads: Any = None) -> None:
+    def backward(self, out_grads: OutGrads = None) -> None:
         self.group.backward(out_grads)
 
     @override
@@ -1002,23 +1073,33 @@ class Module(BaseModule):
 
     @needs(Stage.INITIALIZED)
     def get_states(self, merge_multi_context: bool = True) -> list[Any]:
-        """Return the states, a list over devices for each."""
+        """Return the states, a list over devices for each.
+
+        Shape:
+            returns[i][k]: that of the state on context k.
+        """
         return self.group.get_states(merge_multi_context)
 
     @needs(Stage.INITIALIZED)
-    def set_states(self, states: Any = None, value: float | None = None) -> None:
-        """Set the states to arrays, as `get_states` gives them, or to a number."""
+    def set_states(self, states: StatesLike = None, value: float | None = None) -> None:
+        """Set the states to arrays, as `get_states` gives them, or to a number.
+
+        Shape:
+            states[i][k]: that of the state on context k.
+        """
         self.group.set_states(states, value)
 
     @override
-    def update_metric(self, eval_metric: Any, labels: Any, pre_sliced: bool = False, pad: int = 0) -> None:
+    def update_metric(
+        self, eval_metric: EvalMetric, labels: Labels, pre_sliced: bool = False, pad: int = 0
+    ) -> None:
         if self._group is None:
             raise too_early(self, "update_metric")
         self._group.update_metric(eval_metric, labels, pre_sliced, pad)
 
     @override
     @needs(Stage.BOUND)
-    def install_monitor(self, mon: Any) -> None:
+    def install_monitor(self, mon: MonitorLike) -> None:
         self.group.install_monitor(mon)
 
     @needs(Stage.BOUND)
@@ -1108,6 +1189,9 @@ class Module(BaseModule):
             arg_params: parameters by name.
             aux_params: auxiliary states by name.
             states: file with the optimizer's states, read once the optimizer is installed.
+
+        Shape:
+            arg_params[name], aux_params[name]: that of the parameter or state.
         """
         self.preloaded = arg_params, aux_params
         self.preloaded_states = states
@@ -1149,7 +1233,7 @@ class Module(BaseModule):
     @needs(Stage.INITIALIZED)
     def save_pretrained(
         self,
-        folder: str | os.PathLike[str],
+        folder: PathLike,
         preprocessor: Mapping[str, Any] | None = None,
         card: str | None = None,
         max_shard_bytes: int | None = None,
@@ -1195,9 +1279,9 @@ class Module(BaseModule):
     @needs(Stage.INITIALIZED)
     def to_onnx(
         self,
-        path: str | os.PathLike[str],
+        path: PathLike,
         opset: int = 17,
-        dynamic: bool | Mapping[str, Mapping[int, str]] | None = None,
+        dynamic: DynamicAxes = None,
         *,
         fold_batchnorm: bool = False,
     ) -> str:
@@ -1236,7 +1320,12 @@ class Module(BaseModule):
 
     @needs(Stage.READY)
     def save_optimizer_states(self, fname: str) -> None:
-        """Write the optimizer's states to a file, atomically."""
+        """Write the optimizer's states to a file, atomically.
+
+        Raises:
+            StateError: there is no optimizer.
+            FileError: the file cannot be written.
+        """
         from ..atomic import write_atomically
 
         write_atomically(fname, self._optimizer_states())

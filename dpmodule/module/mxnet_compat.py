@@ -10,12 +10,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from operator import attrgetter
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from ..context import current_context
 from ..executor.sparse_arrays import stored_bytes
 from ..ndarray import NDArray
 from .stage import Stage
+
+if TYPE_CHECKING:
+    from ..optimizer import Optimizer
 
 __all__ = ["BUCKETING_MODULE", "MODULE", "also_named"]
 
@@ -37,12 +40,12 @@ def also_named(names: Mapping[str, Any]) -> Callable[[Class], Class]:
     return extended
 
 
-def _at(path: str) -> property:
+def _attribute(path: str) -> property:
     """Return a property that shows an attribute, or an attribute of one."""
     return property(attrgetter(path))
 
 
-def _values(part: int) -> property:
+def _params_property(part: int) -> property:
     """Return a property of parameters (part 0) or auxiliary states (1): present ones, or those that wait for `bind`."""
 
     def get(module: Any) -> Mapping[str, NDArray] | None:
@@ -70,12 +73,12 @@ def _of_updates(name: str) -> property:
     return property(lambda module: None if module.optimizer is None else getattr(module.updates, name))
 
 
-def _set_optimizer(module: Any, optimizer: Any) -> None:
+def _set_optimizer(module: Any, optimizer: Optimizer) -> None:
     if module.optimizer is not None:
         module.updates.optimizer = optimizer
 
 
-def _bound(name: str) -> property:
+def _after_bind(name: str) -> property:
     """Return a property that is None before `bind`."""
     return property(lambda module: getattr(module, name) if module.stage >= Stage.BOUND else None)
 
@@ -99,22 +102,22 @@ def _options(name: str) -> property:
     return property(lambda module: list(module.options[name] or ()))
 
 
-def _nothing(module: Any, *given: Any) -> None:
+def _nothing(module: object, *given: object) -> None:
     """Do nothing: there is nothing to bring in step."""
 
 
 _IN_STEP = property(lambda module: False, _nothing)
 
 MODULE: Mapping[str, Any] = {
-    "_arg_params": _values(0),
+    "_arg_params": _params_property(0),
     "_aux_names": property(lambda module: list(module.symbol.list_auxiliary_states())),
-    "_aux_params": _values(1),
-    "_data_shapes": _bound("data_shapes"),
-    "_exec_group": _at("group"),
+    "_aux_params": _params_property(1),
+    "_data_shapes": _after_bind("data_shapes"),
+    "_exec_group": _attribute("group"),
     "_kvstore": _of_updates("store"),
-    "_label_shapes": _bound("label_shapes"),
+    "_label_shapes": _after_bind("label_shapes"),
     "_optimizer": property(attrgetter("optimizer"), _set_optimizer),
-    "_output_names": _at("output_names"),
+    "_output_names": _attribute("output_names"),
     "_params_dirty": _IN_STEP,
     "_preload_opt_states": property(
         attrgetter("preloaded_states"), lambda module, path: setattr(module, "preloaded_states", path)
@@ -131,7 +134,7 @@ MODULE: Mapping[str, Any] = {
 BUCKETING_MODULE: Mapping[str, Any] = {
     "_compression_params": _option("compression_params"),
     "_context": property(_context),
-    "_curr_bucket_key": _at("bucket_key"),
+    "_curr_bucket_key": _attribute("bucket_key"),
     "_fixed_param_names": _options("fixed_param_names"),
     "_group2ctxs": _option("group2ctxs"),
     "_params_dirty": _IN_STEP,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..base import ArgumentError
 from ..graph import Graph
@@ -13,10 +13,10 @@ from ..onnx.export import make_model, write_models
 from ..onnx.inputs import described_inputs, input_names
 from ..symbol import Symbol
 
-__all__ = ["Bound", "write_buckets", "write_one", "write_one_for_all"]
+if TYPE_CHECKING:
+    from .types import BucketKey, DynamicAxes, PathLike
 
-Dynamic = bool | Mapping[str, Mapping[int, str]] | None
-"""Which lengths are dynamic, by input and axis; None = the axis of the batch, False = none."""
+__all__ = ["Bound", "write_buckets", "write_one", "write_one_for_all"]
 
 
 class Bound:
@@ -35,7 +35,7 @@ class Bound:
         self.inputs: dict[str, DataDesc] = {desc.name: desc for desc in described if desc.name in own}
         self.inputs.update(_states(self.symbol, described, module.group.state_names))
 
-    def model(self, opset: int, dynamic: Dynamic, fold_batchnorm: bool) -> Any:
+    def model(self, opset: int, dynamic: DynamicAxes, fold_batchnorm: bool) -> Any:
         """Return the ONNX model.
 
         Raises:
@@ -80,7 +80,7 @@ def _states(symbol: Symbol, described: Sequence[DataDesc], names: Sequence[str])
         dict(zip(symbol.list_arguments(), symbol.infer_shape_partial(**shapes)[0]))
         for shapes in (
             {desc.name: desc.shape for desc in described},
-            {desc.name: _grown(desc) for desc in described},
+            {desc.name: _grown_shape(desc) for desc in described},
         )
     )
     marks = {
@@ -89,12 +89,12 @@ def _states(symbol: Symbol, described: Sequence[DataDesc], names: Sequence[str])
     return {name: DataDesc(name, now[name], layout=marks[name]) for name in names}
 
 
-def _grown(desc: DataDesc) -> tuple[int, ...]:
+def _grown_shape(desc: DataDesc) -> tuple[int, ...]:
     axis = DataDesc.get_batch_axis(desc.layout)
     return tuple(3 * size if i == axis else size for i, size in enumerate(desc.shape))
 
 
-def write_one(bound: Bound, path: Any, opset: int, dynamic: Dynamic, fold_batchnorm: bool) -> str:
+def write_one(bound: Bound, path: PathLike, opset: int, dynamic: DynamicAxes, fold_batchnorm: bool) -> str:
     """Write one network, and return the file's path."""
     name: str = os.fspath(path)
     write_models({name: bound.model(opset, dynamic, fold_batchnorm)})
@@ -102,7 +102,7 @@ def write_one(bound: Bound, path: Any, opset: int, dynamic: Dynamic, fold_batchn
 
 
 def write_buckets(
-    bound: Mapping[Any, Bound], path: Any, opset: int, dynamic: Dynamic, fold_batchnorm: bool
+    bound: Mapping[Any, Bound], path: PathLike, opset: int, dynamic: DynamicAxes, fold_batchnorm: bool
 ) -> list[str]:
     """Write a file for each bucket, all or none, and return their paths.
 
@@ -110,7 +110,7 @@ def write_buckets(
         ArgumentError: lists what is wrong with every bucket.
     """
     stem, ending = os.path.splitext(os.fspath(path))
-    found = {key: _tried(each, opset, dynamic, fold_batchnorm) for key, each in bound.items()}
+    found = {key: _model_or_error(each, opset, dynamic, fold_batchnorm) for key, each in bound.items()}
     wrong = [f"bucket {key!r}: {each}" for key, each in found.items() if isinstance(each, ArgumentError)]
     if wrong:
         raise ArgumentError("\n".join(wrong))
@@ -119,7 +119,7 @@ def write_buckets(
     return list(models)
 
 
-def _tried(bound: Bound, opset: int, dynamic: Dynamic, fold_batchnorm: bool) -> Any:
+def _model_or_error(bound: Bound, opset: int, dynamic: DynamicAxes, fold_batchnorm: bool) -> Any:
     """Return the model of a bucket, or what is wrong with it."""
     try:
         return bound.model(opset, dynamic, fold_batchnorm)
@@ -128,7 +128,12 @@ def _tried(bound: Bound, opset: int, dynamic: Dynamic, fold_batchnorm: bool) -> 
 
 
 def write_one_for_all(
-    bound: Mapping[Any, Bound], default: Any, path: Any, opset: int, dynamic: Dynamic, fold_batchnorm: bool
+    bound: Mapping[Any, Bound],
+    default: BucketKey,
+    path: PathLike,
+    opset: int,
+    dynamic: DynamicAxes,
+    fold_batchnorm: bool,
 ) -> str:
     """Write one file for all buckets, and return its path.
 

@@ -1,16 +1,29 @@
-"""`Trainable`: what `fit`, `score` and `predict` want of a module."""
+"""`Trainable`: what loops over batches want of a module; `Resumable`: what saving a run does."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, Protocol
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Protocol
 
 import torch
 
 from ..ndarray import NDArray
 from .stage import Stage
 
-__all__ = ["Trainable"]
+if TYPE_CHECKING:
+    from ..io import DataIter
+    from .types import (
+        BatchLike,
+        InitializerLike,
+        KVStoreLike,
+        MonitorLike,
+        OptimizerLike,
+        OptimizerParams,
+        RowIdFunction,
+        ShapesLike,
+    )
+
+__all__ = ["Resumable", "Trainable"]
 
 
 class Trainable(Protocol):
@@ -44,13 +57,18 @@ class Trainable(Protocol):
     # getting ready
 
     def bind(
-        self, data_shapes: Sequence[Any], label_shapes: Any, for_training: bool, *, force_rebind: bool
+        self,
+        data_shapes: ShapesLike,
+        label_shapes: ShapesLike | None,
+        for_training: bool,
+        *,
+        force_rebind: bool,
     ) -> None:
         """Allocate everything for some input shapes."""
 
     def init_params(
         self,
-        initializer: Any,
+        initializer: InitializerLike,
         arg_params: Mapping[str, NDArray] | None,
         aux_params: Mapping[str, NDArray] | None,
         allow_missing: bool,
@@ -58,10 +76,12 @@ class Trainable(Protocol):
     ) -> None:
         """Give parameters and auxiliary states their first values."""
 
-    def init_optimizer(self, kvstore: Any, optimizer: Any, optimizer_params: Any) -> None:
+    def init_optimizer(
+        self, kvstore: KVStoreLike, optimizer: OptimizerLike, optimizer_params: OptimizerParams
+    ) -> None:
         """Install an optimizer."""
 
-    def install_monitor(self, mon: Any) -> None:
+    def install_monitor(self, mon: MonitorLike) -> None:
         """Install a monitor on every executor."""
 
     def get_params(self) -> tuple[dict[str, NDArray], dict[str, NDArray]]:
@@ -69,16 +89,16 @@ class Trainable(Protocol):
 
     # a batch
 
-    def prepare(self, data_batch: Any, sparse_row_id_fn: Any) -> None:
+    def prepare(self, data_batch: BatchLike, sparse_row_id_fn: RowIdFunction) -> None:
         """Get ready for the batch that comes next."""
 
-    def forward(self, data_batch: Any, is_train: bool | None) -> None:
+    def forward(self, data_batch: BatchLike, is_train: bool | None) -> None:
         """Run forward on a batch."""
 
-    def forward_backward(self, data_batch: Any) -> None:
+    def forward_backward(self, data_batch: BatchLike) -> None:
         """Run forward and backward on a batch."""
 
-    def evaluate(self, data_batch: Any) -> None:
+    def evaluate(self, data_batch: BatchLike) -> None:
         """Run forward in prediction mode."""
 
     def update(self) -> None:
@@ -116,7 +136,7 @@ class Trainable(Protocol):
 
     # an epoch
 
-    def start_epoch(self, epoch: int, train_data: Any) -> None:
+    def start_epoch(self, epoch: int, train_data: DataIter | None) -> None:
         """Get ready for an epoch."""
 
     def end_epoch(self) -> None:
@@ -128,3 +148,26 @@ class Trainable(Protocol):
     @property
     def score(self) -> Any:
         """What measures metrics on data; see `BaseModule.score`."""
+
+
+class Resumable(Protocol):
+    """A module as saving sees it: its parameters, stores and optimizers. `BaseModule` says what the methods do."""
+
+    @property
+    def symbol(self) -> Any:
+        """The symbol that is run, if it is made of one."""
+
+    def get_params(self) -> tuple[dict[str, NDArray], dict[str, NDArray]]:
+        """Return parameters and auxiliary states as CPU arrays."""
+
+    def set_params(self, arg_params: Mapping[str, NDArray], aux_params: Mapping[str, NDArray]) -> None:
+        """Set parameters and auxiliary states."""
+
+    def all_updates(self) -> list[Any]:
+        """Return what applies the gradients of the last backward."""
+
+    def stores(self) -> list[Any]:
+        """Return what holds the parameters on every context."""
+
+    def loss_scales(self) -> list[Any]:
+        """Return the scales of losses that are trained on in float16."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from typing_extensions import override
@@ -15,6 +15,10 @@ from ..ndarray import NDArray, array
 from .arguments import BindArguments, OptimizerArguments, ParamArguments
 from .base_module import BaseModule
 from .by_hand import names_of
+
+if TYPE_CHECKING:
+    from ..metric import EvalMetric
+    from .types import ArrayLike, BatchLike, Labels, LoggerLike, MonitorLike, OutGrads
 
 __all__ = ["PythonLossModule", "PythonModule"]
 
@@ -61,7 +65,7 @@ class PythonModule(BaseModule):
         data_names: Sequence[str],
         label_names: Sequence[str] | None,
         output_names: Sequence[str],
-        logger: Any = logging,
+        logger: LoggerLike = logging,
     ) -> None:
         super().__init__(logger)
         self._data_names = names_of(data_names, "data_names")
@@ -103,7 +107,11 @@ class PythonModule(BaseModule):
 
     @override
     def _bind(self, wanted: BindArguments) -> None:
-        """Take note of the shapes, with inputs in the order of `data_names`, and work out those of the outputs."""
+        """Take note of the shapes, with inputs in the order of `data_names`, and work out those of the outputs.
+
+        Raises:
+            ArgumentError: names are not the module's, or gradients are to be added up.
+        """
         if self._stays_bound(wanted):
             return
         wanted.refuse_store(self)
@@ -156,7 +164,9 @@ class PythonModule(BaseModule):
         """Return nothing: there are no parameters."""
         return []
 
-    def update_metric(self, eval_metric: Any, labels: Any, pre_sliced: bool = False, pad: int = 0) -> None:
+    def update_metric(
+        self, eval_metric: EvalMetric, labels: Labels, pre_sliced: bool = False, pad: int = 0
+    ) -> None:
         """Show a metric the outputs, taken for scores; nothing if the module was bound without labels.
 
         Args:
@@ -164,6 +174,9 @@ class PythonModule(BaseModule):
             labels: the batch's labels.
             pre_sliced: refused; the module does not know contexts.
             pad: how many samples at the end are padding that must not count.
+
+        Shape:
+            labels[i]: (N, ...), as bound.
 
         Raises:
             ArgumentError: labels come sliced.
@@ -178,7 +191,7 @@ class PythonModule(BaseModule):
             labels, outputs = _without_padding(labels, rows, pad), _without_padding(outputs, rows, pad)
         eval_metric.update(labels, outputs)
 
-    def install_monitor(self, mon: Any) -> None:
+    def install_monitor(self, mon: MonitorLike) -> None:
         """Install nothing: there is no executor to watch."""
 
 
@@ -197,6 +210,10 @@ class PythonLossModule(PythonModule):
         logger: where progress is logged.
         grad_func: ``(scores, labels) -> gradient of the scores``, both NDArrays, the result an NDArray, a tensor or a
             NumPy array of the scores' shape. A subclass may define ``_backward_impl()`` instead.
+
+    Shape:
+        scores, labels: as bound for the input and the label.
+        gradient: that of the scores.
 
     Raises:
         ArgumentError: more than one name, or `grad_func` is no function.
@@ -217,7 +234,7 @@ class PythonLossModule(PythonModule):
         name: str = "pyloss",
         data_names: Sequence[str] = ("data",),
         label_names: Sequence[str] = ("softmax_label",),
-        logger: Any = logging,
+        logger: LoggerLike = logging,
         grad_func: Callable[[NDArray, NDArray], Any] | None = None,
     ) -> None:
         super().__init__(data_names, label_names, [f"{name}_output"], logger)
@@ -237,17 +254,21 @@ class PythonLossModule(PythonModule):
     def _compute_output_shapes(self) -> list[tuple[str, tuple[int, ...]]]:
         return [(self._output_names[0], tuple(self._data_shapes[0][1]))]
 
-    def forward(self, data_batch: Any, is_train: bool | None = None) -> None:
+    def forward(self, data_batch: BatchLike, is_train: bool | None = None) -> None:
         """Take scores, and in training labels.
 
         Args:
             data_batch: a `DataBatch`.
             is_train: None = as the module was bound.
 
+        Shape:
+            data_batch.data[0], data_batch.label[0]: as bound; any that `grad_func` takes.
+
         Raises:
             ArgumentError: the batch has no label, which training needs.
         """
-        self._scores = data_batch.data[0]
+        batch: Any = data_batch  # not a list of one for each context
+        self._scores = batch.data[0]
         if self.for_training if is_train is None else is_train:
             label = getattr(data_batch, "label", None)
             if not label:
@@ -257,7 +278,7 @@ class PythonLossModule(PythonModule):
                 )
             self._labels = label[0]
 
-    def backward(self, out_grads: Any = None) -> None:
+    def backward(self, out_grads: OutGrads = None) -> None:
         """Compute the gradient of the scores.
 
         Raises:
@@ -276,7 +297,11 @@ class PythonLossModule(PythonModule):
         self._backward_impl()
 
     def _backward_impl(self) -> None:
-        """Set `_scores_grad` from `_scores` and `_labels`."""
+        """Set `_scores_grad` from `_scores` and `_labels`.
+
+        Raises:
+            ShapeError: `grad_func` returned another shape than that of the scores.
+        """
         if self._grad_func is None:
             raise NotImplementedError(f"{self._name}: give grad_func, or define _backward_impl in a subclass")
         grad = _as_array(self._grad_func(self._scores, self._labels), self._scores)
@@ -289,6 +314,9 @@ class PythonLossModule(PythonModule):
     def get_outputs(self, merge_multi_context: bool = True) -> list[Any]:
         """Return the scores; in a list of one if `merge_multi_context` is off.
 
+        Shape:
+            returns[0]: that of the scores.
+
         Raises:
             StateError: nothing has been run forward.
         """
@@ -299,6 +327,9 @@ class PythonLossModule(PythonModule):
     def get_input_grads(self, merge_multi_context: bool = True) -> list[Any]:
         """Return the gradient of the scores; in a list of one if `merge_multi_context` is off.
 
+        Shape:
+            returns[0]: that of the scores.
+
         Raises:
             StateError: nothing has been run backward.
         """
@@ -307,7 +338,7 @@ class PythonLossModule(PythonModule):
         return [self._scores_grad] if merge_multi_context else [[self._scores_grad]]
 
 
-def _as_array(value: Any, like: NDArray) -> NDArray:
+def _as_array(value: ArrayLike, like: NDArray) -> NDArray:
     """Return a gradient as an NDArray of the type and on the context of `like`."""
     if isinstance(value, NDArray):
         return value

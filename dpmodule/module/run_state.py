@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -18,6 +18,12 @@ from ..ops.nn.linear import onednn_pays
 from ..optimizer.states import load_states
 from ..symbol import Symbol
 from .updates import Updates
+
+if TYPE_CHECKING:
+    from ..optimizer import Optimizer
+    from ..params import ParamStore
+    from .protocol import Resumable
+    from .types import Params
 
 __all__ = [
     "differences",
@@ -34,7 +40,11 @@ __all__ = [
 
 
 def facts(
-    module: Any, data: Any, workers: int = 1, how: Mapping[str, Any] | None = None, params: Any = None
+    module: Resumable,
+    data: object,
+    workers: int = 1,
+    how: Mapping[str, Any] | None = None,
+    params: Params | None = None,
 ) -> dict[str, Any]:
     """Return what has to be the same for a run to go on: the network, the optimizer, the data's form, the steps.
 
@@ -54,7 +64,7 @@ def facts(
         if symbol is None
         else hashlib.sha256(repr(_structure(symbol.graph)).encode()).hexdigest(),
         "parameters": shapes,
-        "optimizer": [_named(each.optimizer) for each in chain],
+        "optimizer": [_optimizer_text(each.optimizer) for each in chain],
         "contexts": [[str(context) for context in each.group.contexts] for each in chain],
         "batch_size": getattr(data, "batch_size", None),
         "examples": getattr(data, "num_data", None),
@@ -69,7 +79,7 @@ def facts(
     }
 
 
-def _half_types(symbol: Any) -> list[str]:
+def _half_types(symbol: object) -> list[str]:
     """Return the types to which a network casts for the sake of speed."""
     graph = getattr(symbol, "graph", None)
     nodes = graph.nodes if isinstance(graph, Graph) else ()
@@ -77,7 +87,7 @@ def _half_types(symbol: Any) -> list[str]:
     return sorted(found - {"float32"})
 
 
-def _compression(store: Any) -> list[Any] | None:
+def _compression(store: object) -> list[Any] | None:
     found = getattr(store, "compression", None)
     return None if found is None else [found.type, found.threshold]
 
@@ -115,29 +125,29 @@ def differences(saved: Mapping[str, Any], here: Mapping[str, Any]) -> list[str]:
     ]
     there, now = saved["how"], here["how"]
     return found + [
-        f"{what} was {_shown(there.get(what))}, is {_shown(now.get(what))}"
+        f"{what} was {_plain_value(there.get(what))}, is {_plain_value(now.get(what))}"
         for what in dict.fromkeys([*there, *now])
         if there.get(what) != now.get(what)
     ]
 
 
-def _shown(value: Any) -> Any:
+def _plain_value(value: Any) -> Any:
     """Return a value as messages show it: that of a single module without the list around it."""
     return value[0] if isinstance(value, list) and len(value) == 1 else value
 
 
-def _named(optimizer: Any) -> str:
+def _optimizer_text(optimizer: Optimizer) -> str:
     """Return an optimizer's class and the settings that no schedule changes."""
     plain = {
         key: value
         for key, value in sorted(vars(optimizer).items())
-        if isinstance(value, (int, float, str, bool)) and not key.startswith("_") and key not in _CHANGING
+        if isinstance(value, (int, float, str, bool)) and not key.startswith("_") and key not in _SCHEDULED
     }
     return f"{type(optimizer).__name__}({', '.join(f'{key}={value}' for key, value in plain.items())})"
 
 
-_CHANGING = frozenset({"num_update", "begin_num_update", "lr", "aggregate_num", "m_schedule"})
-_CHANGING |= {"cur_lr", "last_lr", "skip", "lbmult", "admult"}
+_SCHEDULED = frozenset({"num_update", "begin_num_update", "lr", "aggregate_num", "m_schedule"})
+_SCHEDULED |= {"cur_lr", "last_lr", "skip", "lbmult", "admult"}
 
 
 def optimizer_bytes(updates: Updates) -> bytes:
@@ -159,7 +169,7 @@ def load_optimizer_bytes(updates: Updates, data: bytes) -> None:
             f"the saved optimizer is a {type(saved).__name__}, this one a {type(own).__name__}; resume with the same"
         )
     schedule = {} if saved.lr_scheduler is None else vars(saved.lr_scheduler)
-    _go_on(updates, vars(saved), schedule, states)
+    _restore_optimizer(updates, vars(saved), schedule, states)
 
 
 def optimizer_state(updates: Updates) -> dict[str, Any]:
@@ -167,7 +177,7 @@ def optimizer_state(updates: Updates) -> dict[str, Any]:
     updater, own = updates.active_updater(), updates.optimizer
     attributes = own.__getstate__()
     return {
-        "attributes": {key: value for key, value in attributes.items() if key not in _OWN},
+        "attributes": {key: value for key, value in attributes.items() if key not in _NOT_SAVED},
         "schedule": {} if own.lr_scheduler is None else vars(own.lr_scheduler),
         "states": updater.states,
     }
@@ -177,21 +187,21 @@ def load_optimizer_state(updates: Updates, state: Mapping[str, Any]) -> None:
     """Go on from what `optimizer_state` returned; the optimizer itself stays the object it is."""
     made = type(updates.optimizer).__new__(type(updates.optimizer))
     made.__setstate__({**updates.optimizer.__getstate__(), **state["attributes"]})
-    _go_on(updates, vars(made), state["schedule"], state["states"])
+    _restore_optimizer(updates, vars(made), state["schedule"], state["states"])
 
 
-_OWN = ("idx2name", "param_dict", "sym_info", "lr_scheduler")
+_NOT_SAVED = ("idx2name", "param_dict", "sym_info", "lr_scheduler")
 """What of an optimizer belongs to the program that made it."""
 
 
-def _go_on(
+def _restore_optimizer(
     updates: Updates, attributes: Mapping[str, Any], schedule: Mapping[str, Any], states: dict[Any, Any]
 ) -> None:
     """Give an optimizer the attributes, its schedule's, and the states that were saved."""
     updater, own = updates.active_updater(), updates.optimizer
     if own.lr_scheduler is not None:
         vars(own.lr_scheduler).update(schedule)
-    kept = {key: getattr(own, key) for key in _OWN if hasattr(own, key)}
+    kept = {key: getattr(own, key) for key in _NOT_SAVED if hasattr(own, key)}
     vars(own).update({**attributes, **kept})
     updater.states = states
     updater.states_synced = dict.fromkeys(states, False)
@@ -219,12 +229,12 @@ def other_bits(state: Mapping[str, Any]) -> list[str]:
     return [f"with {what}: {then[what]}, here {now[what]}" for what in then if then[what] != now.get(what)]
 
 
-def module_state(module: Any) -> dict[str, Any]:
+def module_state(module: Resumable) -> dict[str, Any]:
     """Return what `load_module` puts back beyond parameters: what differs from context to context, gradients kept."""
     chain = module.all_updates()
     return {
         "kept": [each.kept.state_dict() for each in chain],
-        "contexts": [_by_context(store) for store in module.stores()],
+        "contexts": [_differing_arrays(store) for store in module.stores()],
         "loss_scales": [each.state_dict() for each in module.loss_scales()],
         "owed": [each.state_dict() for each in _compressions(chain)],
     }
@@ -235,7 +245,7 @@ def _compressions(chain: Sequence[Updates]) -> list[Any]:
     return [each for each in found if each is not None]
 
 
-def load_module(module: Any, state: Mapping[str, Any]) -> None:
+def load_module(module: Resumable, state: Mapping[str, Any]) -> None:
     """Put back what `module_state` returned."""
     chain = module.all_updates()
     for each, kept in zip(chain, state["kept"], strict=True):
@@ -251,7 +261,7 @@ def load_module(module: Any, state: Mapping[str, Any]) -> None:
                 target[:] = array.as_in_context(target.context)
 
 
-def _by_context(store: Any) -> list[dict[str, NDArray]]:
+def _differing_arrays(store: ParamStore) -> list[dict[str, NDArray]]:
     """Return the arrays of each context where several differ; nothing where there is one context."""
     count = len(store.contexts)
     if count == 1:

@@ -8,7 +8,7 @@ import os
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .. import checkpoint as files
 from .. import commit, generators, run_file
@@ -18,6 +18,12 @@ from ..symbol import Symbol
 from .lockstep import Lockstep
 from .run_lock import RunLock
 from .run_state import differences, load_optimizer_bytes, optimizer_bytes
+
+if TYPE_CHECKING:
+    from ..callback.base import RunLike
+    from ..io import DataIter
+    from .protocol import Resumable
+    from .types import CheckpointLike
 
 __all__ = ["Saving"]
 
@@ -31,9 +37,12 @@ class Saving:
         checkpoint: the rules, their prefix, or None: nothing is saved.
         data: the iterator that the run reads.
         lockstep: the processes that train together; the first one saves for all.
+
+    Raises:
+        ArgumentError: `checkpoint` is something else.
     """
 
-    def __init__(self, checkpoint: Any, data: Any, lockstep: Lockstep) -> None:
+    def __init__(self, checkpoint: CheckpointLike, data: DataIter, lockstep: Lockstep) -> None:
         if isinstance(checkpoint, (str, os.PathLike)):
             checkpoint = Checkpoint(checkpoint)
         if checkpoint is not None and not isinstance(checkpoint, Checkpoint):
@@ -45,9 +54,9 @@ class Saving:
         self._lockstep = lockstep
         self._position: dict[str, Any] = {}
         self._facts: dict[str, Any] = {"started": time.time()}
-        # where random numbers stood before the epoch's order was drawn
+        # states of the random generators before the epoch was shuffled
         self._before_reset: dict[str, Any] | None = None
-        self._from: tuple[str, Any] | None = None
+        self._found_at: tuple[str, Any] | None = None
         self._lock = None if checkpoint is None else RunLock(checkpoint.prefix)
 
     def __enter__(self) -> None:
@@ -81,7 +90,7 @@ class Saving:
         """Say whether to save because the run ends, if somebody wants it to."""
         return asked and self._rules is not None and self._rules.save_on_interrupt
 
-    def begin(self, run: Any) -> None:
+    def begin(self, run: RunLike) -> None:
         """Let the rules look at a run that begins."""
         if self._rules is not None:
             self._rules.on_fit_begin(run)
@@ -98,14 +107,14 @@ class Saving:
             nbatch: how many batches of the epoch have been read.
         """
         try:
-            iterator = {"state": self._data.state_dict()}
+            iterator: dict[str, Any] = {"state": self._data.state_dict()}
         except (NotImplementedError, AttributeError):
             iterator = {"skip": nbatch, "generators": self._before_reset}
         self._position = {"iterator": iterator, "generators": generators.state_dict()}
 
     # saving
 
-    def within_epoch(self, run: Any, over: bool) -> None:
+    def within_epoch(self, run: RunLike, over: bool) -> None:
         """Save after a batch, at the position that was noted.
 
         Args:
@@ -115,7 +124,7 @@ class Saving:
         if self._rules is not None:
             self._save(run, files.LAST, {**run.state_dict(over), **self._position})
 
-    def after_epoch(self, run: Any, ends: bool) -> None:
+    def after_epoch(self, run: RunLike, ends: bool) -> None:
         """Save after an epoch, if it is due, at the beginning of the next one.
 
         Args:
@@ -136,7 +145,7 @@ class Saving:
         if is_due and not self._lockstep.rank:
             rules.tidy(run.epoch + 1)
 
-    def _save(self, run: Any, epoch: Any, state: Mapping[str, Any]) -> None:
+    def _save(self, run: RunLike, epoch: int | str, state: Mapping[str, Any]) -> None:
         module = run.module
         own = self._lockstep.own_state(module)
         first, *others = self._lockstep.gather({**state, **self._facts, "own": own})
@@ -182,7 +191,7 @@ class Saving:
         best = self._newest(prefix)
         if best is None and resume != "auto":
             raise FileError(2, "no run has been saved under this prefix; resume='auto' begins one", prefix)
-        return self._own_part(best, prefix)
+        return self._state_of_this_process(best, prefix)
 
     def _newest(self, prefix: str) -> dict[str, Any] | None:
         """Return the newest state of the run that was begun last; None if nothing is saved."""
@@ -192,19 +201,23 @@ class Saving:
             path = files.run_file(prefix, epoch)
             commit.settle(path)
             if os.path.exists(path):
-                known[epoch] = _place(path)
+                known[epoch] = _sort_key(path)
         if not known:
             return None
         epoch = max(known, key=lambda each: known[each])
-        self._from = prefix, epoch
+        self._found_at = prefix, epoch
         path = files.run_file(prefix, epoch)
-        with _advised(path):
+        with _with_advice(path):
             state = run_file.read(path)
         self._facts["started"] = state["started"]
         return state
 
-    def _own_part(self, state: dict[str, Any] | None, prefix: str) -> dict[str, Any] | None:
-        """Return what a state, None if there is none, has of this process."""
+    def _state_of_this_process(self, state: dict[str, Any] | None, prefix: str) -> dict[str, Any] | None:
+        """Return what a state, None if there is none, has of this process.
+
+        Raises:
+            ArgumentError: not all processes see the run, or it was another one.
+        """
         missing = self._lockstep.any(state is None)
         if state is None:
             return None
@@ -212,28 +225,28 @@ class Saving:
             raise ArgumentError(
                 f"fit: not all processes see the run under {prefix!r}; they have to share its folder, or have copies"
             )
-        every = [state, *state.get("ranks", [])]
-        own: dict[str, Any] = every[self._lockstep.rank] if len(every) == self._lockstep.size else state
+        states = [state, *state.get("ranks", [])]
+        own: dict[str, Any] = states[self._lockstep.rank] if len(states) == self._lockstep.size else state
         if wrong := differences(own["facts"], self._facts["facts"]):
             raise ArgumentError(f"fit: the run under {prefix!r} was another one: {'; '.join(wrong)}")
         return own
 
-    def load_parameters(self, module: Any, install: Callable[[], None]) -> None:
+    def load_parameters(self, module: Resumable, install: Callable[[], None]) -> None:
         """Give a module the parameters, and its optimizer the states, that were saved with the state found.
 
         Args:
             module: what is trained.
             install: installs its optimizer anew.
         """
-        if self._from is None:
+        if self._found_at is None:
             return
-        module.set_params(*files.load_params(*self._from))
+        module.set_params(*files.load_params(*self._found_at))
         # the store has copies of the parameters
         if any(each.updater is None for each in module.all_updates()):
             install()
         chain = module.all_updates()
         if len(chain) == 1:
-            load_optimizer_bytes(chain[0], files.load_states(*self._from))
+            load_optimizer_bytes(chain[0], files.load_states(*self._found_at))
 
     def load_position(self, state: Mapping[str, Any]) -> None:
         """Bring the data and all random numbers to where they stood."""
@@ -241,7 +254,7 @@ class Saving:
             self._rules.load_state_dict(state["rules"])
         iterator = state["iterator"]
         if "state" not in iterator:
-            self._skip(iterator["skip"], iterator["generators"])
+            self._skip_batches(iterator["skip"], iterator["generators"])
         elif not hasattr(self._data, "load_state_dict"):
             raise self._cannot_go_on("has no load_state_dict")
         else:
@@ -251,7 +264,7 @@ class Saving:
                 raise self._cannot_go_on(str(error)) from error
         generators.load_state_dict(state["generators"])
 
-    def _skip(self, count: int, before: Mapping[str, Any] | None) -> None:
+    def _skip_batches(self, count: int, before: Mapping[str, Any] | None) -> None:
         """Read and drop batches of an iterator that cannot say where it stands."""
         _logger.info(
             "%s does not say where it stands: %d batches are read again, to go on behind them",
@@ -268,14 +281,14 @@ class Saving:
                 )
 
     def _cannot_go_on(self, why: str) -> StateError:
-        prefix = None if self._from is None else self._from[0]
+        prefix = None if self._found_at is None else self._found_at[0]
         return StateError(
             f"fit: the run under {prefix!r} cannot go on with this {type(self._data).__name__}: {why}; give the data "
             "that it was trained on, or begin anew under another prefix"
         )
 
 
-_PARTS = {
+_REQUIRED_KEYS = {
     "epoch",
     "nbatch",
     "num_batches",
@@ -287,25 +300,29 @@ _PARTS = {
     "optimizers",
     "history",
 }
-_PARTS |= {"callbacks", "threads", "kernels", "iterator", "generators", "started"}
+_REQUIRED_KEYS |= {"callbacks", "threads", "kernels", "iterator", "generators", "started"}
 
 
-def _place(path: str) -> tuple[float, int, int]:
+def _sort_key(path: str) -> tuple[float, int, int]:
     """Return what orders saved states: when their run was begun, and where it stood.
 
     Raises:
         FileFormatError: the file holds no state; says how to go on without it.
     """
-    with _advised(path):
+    with _with_advice(path):
         state = run_file.peek(path)
-        if missing := sorted(_PARTS - state.keys()):
+        if missing := sorted(_REQUIRED_KEYS - state.keys()):
             raise FileFormatError(f"{path}: the state of a run without {', '.join(missing)}")
     return state["started"], state["epoch"], state["nbatch"]
 
 
 @contextmanager
-def _advised(path: str) -> Iterator[None]:
-    """Let an error about a file say how to go on without it."""
+def _with_advice(path: str) -> Iterator[None]:
+    """Let an error about a file say how to go on without it.
+
+    Raises:
+        FileFormatError: the block raised one.
+    """
     try:
         yield
     except FileFormatError as error:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -20,6 +20,12 @@ from .lockstep import Lockstep
 from .protocol import Trainable
 from .training_data import as_iter, labelled_iter
 
+if TYPE_CHECKING:
+    from ..callback.base import CallbackLike
+    from ..metric import EvalMetric
+    from ..metric.composite import MetricLike
+    from .types import BatchLike, DataLike, RowIdFunction
+
 __all__ = [
     "batches_of",
     "call_back",
@@ -31,14 +37,14 @@ __all__ = [
 
 def score(
     module: Trainable,
-    eval_data: Any,
-    eval_metric: Any,
+    eval_data: DataLike,
+    eval_metric: MetricLike,
     num_batch: int | None = None,
-    batch_end_callback: Any = None,
-    score_end_callback: Any = None,
+    batch_end_callback: CallbackLike = None,
+    score_end_callback: CallbackLike = None,
     reset: bool = True,
     epoch: int = 0,
-    sparse_row_id_fn: Any = None,
+    sparse_row_id_fn: RowIdFunction = None,
     *,
     count_padding: bool = False,
     on_nonfinite: str = "warn",
@@ -64,6 +70,8 @@ def score(
 
     Raises:
         NonFiniteError: a row is NaN, and `on_nonfinite` is "raise".
+
+    Source: MXNet 1.9.1 `BaseModule.score`, which counts rows of padding.
     """
     watch = RowWatch(module, "score", on_nonfinite)
     eval_metric = metrics.create(eval_metric)
@@ -72,7 +80,7 @@ def score(
     callbacks, nbatch = as_list(batch_end_callback), 0
     for nbatch, batch in enumerate(batches_of(module, eval_data, num_batch, reset, sparse_row_id_fn), 1):
         module.evaluate(batch)
-        watch.look(nbatch - 1, _pad(batch))
+        watch.look(nbatch - 1, _padding_of(batch))
         update_metric(module, eval_metric, batch, count_padding)
         call_back(callbacks, epoch, nbatch - 1, eval_metric, locals())
     watch.tell()
@@ -84,7 +92,11 @@ def score(
 
 
 def call_back(
-    callbacks: Sequence[Callable[..., Any]], epoch: int, nbatch: int, eval_metric: Any, local: dict[str, Any]
+    callbacks: Sequence[Callable[..., Any]],
+    epoch: int,
+    nbatch: int,
+    eval_metric: EvalMetric,
+    local: dict[str, Any],
 ) -> None:
     """Call callbacks with what a `BatchEndParam` tells."""
     for callback in callbacks:
@@ -92,26 +104,26 @@ def call_back(
 
 
 def batches_of(
-    module: Trainable, data: Any, num_batch: int | None, reset: bool, sparse_row_id_fn: Any
+    module: Trainable, data: DataLike, num_batch: int | None, reset: bool, sparse_row_id_fn: RowIdFunction
 ) -> Iterator[Any]:
     """Yield the batches of data, after `prepare`; see `predict` for the arguments."""
-    data = as_iter(module, data)
+    batches = as_iter(module, data)
     if reset:
-        data.reset()
-    for number, batch in enumerate(data):
+        batches.reset()
+    for number, batch in enumerate(batches):
         if number == num_batch:
             return
         module.prepare(batch, sparse_row_id_fn=sparse_row_id_fn)
         yield batch
 
 
-def _pad(batch: Any) -> int:
+def _padding_of(batch: BatchLike) -> int:
     return 0 if isinstance(batch, list) else pad_of(batch)
 
 
-def _unpadded(output: NDArray, batch: Any, axis: int = 0) -> NDArray:
+def _without_padding(output: NDArray, batch: BatchLike, axis: int = 0) -> NDArray:
     """Return a copy of an output without padding rows."""
-    rows = output.shape[axis] - _pad(batch)
+    rows = output.shape[axis] - _padding_of(batch)
     if isinstance(output, RaggedNDArray):
         return output[:rows].copy()
     return NDArray(output.raw.narrow(axis, 0, rows).clone(), output.context)
@@ -119,30 +131,36 @@ def _unpadded(output: NDArray, batch: Any, axis: int = 0) -> NDArray:
 
 def iter_predict(
     module: Trainable,
-    eval_data: Any,
+    eval_data: DataLike,
     num_batch: int | None = None,
     reset: bool = True,
-    sparse_row_id_fn: Any = None,
+    sparse_row_id_fn: RowIdFunction = None,
     *,
     on_nonfinite: str = "warn",
 ) -> Iterator[tuple[list[NDArray], int, Any]]:
-    """Yield (outputs, number of the batch, batch) for data, padding rows cut off; see `predict`."""
+    """Yield (outputs, number of the batch, batch) for data, padding rows cut off; see `predict`.
+
+    Shape:
+        returns[0][i]: (n, ...), that of the output without the rows of padding.
+
+    Source: MXNet 1.9.1 `BaseModule.iter_predict`.
+    """
     watch = RowWatch(module, "predict", on_nonfinite)
     for nbatch, batch in enumerate(batches_of(module, eval_data, num_batch, reset, sparse_row_id_fn)):
         module.evaluate(batch)
-        watch.look(nbatch, _pad(batch))
-        yield [_unpadded(out, batch) for out in module.get_outputs()], nbatch, batch
+        watch.look(nbatch, _padding_of(batch))
+        yield [_without_padding(out, batch) for out in module.get_outputs()], nbatch, batch
     watch.tell()
 
 
 def predict(
     module: Trainable,
-    eval_data: Any,
+    eval_data: DataLike | NDArray | np.ndarray[Any, Any] | torch.Tensor,
     num_batch: int | None = None,
     merge_batches: bool = True,
     reset: bool = True,
     always_output_list: bool = False,
-    sparse_row_id_fn: Any = None,
+    sparse_row_id_fn: RowIdFunction = None,
     *,
     on_nonfinite: str = "warn",
 ) -> Any:
@@ -162,8 +180,16 @@ def predict(
         on_nonfinite: what to do about rows whose outputs are NaN: "warn" of all of them at the end, "raise" at the
             first, or "ignore".
 
+    Shape:
+        eval_data: (N, ...), if it is one array, as bound for the only input; N may be another.
+        returns[i]: (M, ...), the outputs for the M samples of all batches; returns[b][i]: (n, ...), if they are not
+            merged.
+
     Raises:
         NonFiniteError: a row is NaN, and `on_nonfinite` is "raise".
+        ArgumentError: outputs are to be joined, and batches have different numbers of them.
+
+    Source: MXNet 1.9.1 `BaseModule.predict`.
     """
     if isinstance(eval_data, (NDArray, np.ndarray, torch.Tensor)):
         single = eval_data if isinstance(eval_data, NDArray) else array(eval_data)
@@ -173,8 +199,8 @@ def predict(
         watch.tell()
         outputs = [out.copy() for out in module.get_outputs()]
         return outputs if always_output_list or len(outputs) > 1 else outputs[0]
-    eval_data = as_iter(module, eval_data)
-    found = iter_predict(module, eval_data, num_batch, reset, sparse_row_id_fn, on_nonfinite=on_nonfinite)
+    data = as_iter(module, eval_data)
+    found = iter_predict(module, data, num_batch, reset, sparse_row_id_fn, on_nonfinite=on_nonfinite)
     rows = [outputs for outputs, _, _ in found]
     if not rows or not merge_batches:
         return rows
@@ -184,6 +210,6 @@ def predict(
             f"predict: batches have {sorted(counts)} outputs (bucketing?); call with merge_batches=False"
         )
     merged = [concatenate([outputs[k] for outputs in rows]) for k in range(counts.pop())]
-    if getattr(eval_data, "num_parts", 1) > 1:
-        merged = Lockstep(module).join_rows(merged, eval_data.num_data)
+    if getattr(data, "num_parts", 1) > 1:
+        merged = Lockstep(module).join_rows(merged, data.num_data)
     return merged[0] if len(merged) == 1 and not always_output_list else merged

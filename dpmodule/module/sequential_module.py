@@ -6,7 +6,7 @@ import logging
 import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from typing_extensions import override
@@ -30,6 +30,10 @@ from .joints import (
 )
 from .stage import Stage, needs
 from .updates import Updates
+
+if TYPE_CHECKING:
+    from ..metric import EvalMetric
+    from .types import BatchLike, DynamicAxes, Labels, LoggerLike, MonitorLike, OutGrads, PathLike
 
 __all__ = ["SequentialModule"]
 
@@ -58,7 +62,7 @@ class SequentialModule(BaseModule):
     META_TAKE_LABELS = "take_labels"
     META_AUTO_WIRING = "auto_wiring"
 
-    def __init__(self, logger: Any = logging) -> None:
+    def __init__(self, logger: LoggerLike = logging) -> None:
         super().__init__(logger)
         self._modules: list[BaseModule] = []
         self._metas: list[Mapping[str, Any]] = []
@@ -272,25 +276,34 @@ class SequentialModule(BaseModule):
     # computing
 
     @needs(Stage.INITIALIZED)
-    def forward(self, data_batch: Any, is_train: bool | None = None) -> None:
+    def forward(self, data_batch: BatchLike, is_train: bool | None = None) -> None:
         """Run all modules forward, one after the other.
 
         Args:
             data_batch: a `DataBatch`; modules that take labels get its labels.
             is_train: None = as the chain was bound.
 
+        Shape:
+            data_batch.data[i], data_batch.label[i]: those bound for the first module's inputs, and for labels.
+
         Raises:
             ShapeError: a module does not take what the one before it made; the text names both.
+            ArgumentError: the batch is a list, or a module does not take the number of outputs before it.
         """
         self._pass_on(data_batch, lambda module, batch: module.forward(batch, is_train=is_train))
 
     @override
     @needs(Stage.INITIALIZED)
-    def evaluate(self, data_batch: Any) -> None:
+    def evaluate(self, data_batch: BatchLike) -> None:
         self._pass_on(data_batch, lambda module, batch: module.evaluate(batch))
 
     def _pass_on(self, batch: Any, run: Callable[[BaseModule, Any], None]) -> None:
-        """Run modules in order, each on the batch with its data replaced by the outputs of the one before."""
+        """Run modules in order, each on the batch with its data replaced by the outputs of the one before.
+
+        Raises:
+            ArgumentError: the batch is a list.
+            ShapeError: a module does not take what the one before it made; the text names both.
+        """
         if isinstance(batch, list):
             raise ArgumentError("SequentialModule takes whole batches, not a list of one per context")
         for number, module in enumerate(self._modules):
@@ -305,11 +318,14 @@ class SequentialModule(BaseModule):
                 batch = with_data(batch, module.get_outputs(), self._modules[number + 1].data_shapes)
 
     @needs(Stage.INITIALIZED)
-    def backward(self, out_grads: Any = None) -> None:
+    def backward(self, out_grads: OutGrads = None) -> None:
         """Run all modules backward, the last one first.
 
         Args:
             out_grads: gradients of the last module's outputs; needed for outputs that are no losses.
+
+        Shape:
+            out_grads[i]: that of the last module's output.
         """
         for number in reversed(range(len(self._modules))):
             module = self._modules[number]
@@ -342,7 +358,7 @@ class SequentialModule(BaseModule):
 
     @override
     def overflowed(self) -> bool:
-        found = [module.overflowed() for module in self._modules]  # all of them are to notice
+        found = [module.overflowed() for module in self._modules]  # no short cut: every module has to notice
         return any(found)
 
     @override
@@ -356,14 +372,27 @@ class SequentialModule(BaseModule):
 
     @needs(Stage.INITIALIZED)
     def get_input_grads(self, merge_multi_context: bool = True) -> list[Any]:
-        """Return the gradients of the first module's inputs; needs ``bind(inputs_need_grad=True)``."""
+        """Return the gradients of the first module's inputs; needs ``bind(inputs_need_grad=True)``.
+
+        Shape:
+            returns[i]: that of the first module's input.
+
+        Raises:
+            StateError: the chain was bound without `inputs_need_grad`.
+        """
         if not self.inputs_need_grad:
             raise StateError("get_input_grads: bind with inputs_need_grad=True")
         return self._modules[0].get_input_grads(merge_multi_context=merge_multi_context)
 
     @needs(Stage.INITIALIZED)
-    def update_metric(self, eval_metric: Any, labels: Any, pre_sliced: bool = False, pad: int = 0) -> None:
-        """Show a metric the outputs of the modules that take labels; see `Module.update_metric`."""
+    def update_metric(
+        self, eval_metric: EvalMetric, labels: Labels, pre_sliced: bool = False, pad: int = 0
+    ) -> None:
+        """Show a metric the outputs of the modules that take labels; see `Module.update_metric`.
+
+        Shape:
+            labels[i]: (N, ...), as bound; for each context a list of them, with its part of N, if `pre_sliced`.
+        """
         takers = self._labelled()
         if not takers:
             warnings.warn(
@@ -379,7 +408,7 @@ class SequentialModule(BaseModule):
 
     @override
     def to_onnx(
-        self, path: Any, opset: int = 17, dynamic: Any = None, *, fold_batchnorm: bool = False
+        self, path: PathLike, opset: int = 17, dynamic: DynamicAxes = None, *, fold_batchnorm: bool = False
     ) -> Any:
         raise ArgumentError(
             "SequentialModule.to_onnx: a chain has a graph for each of its modules, not one; write each of "
@@ -388,6 +417,6 @@ class SequentialModule(BaseModule):
 
     @override
     @needs(Stage.BOUND)
-    def install_monitor(self, mon: Any) -> None:
+    def install_monitor(self, mon: MonitorLike) -> None:
         for module in self._modules:
             module.install_monitor(mon)

@@ -5,11 +5,11 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable
 from enum import IntEnum
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from ..base import StateError
 
-__all__ = ["Stage", "needs", "too_early"]
+__all__ = ["Stage", "Staged", "needs", "too_early"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -23,6 +23,14 @@ class Stage(IntEnum):
     READY = 3
 
 
+class Staged(Protocol):
+    """What has a life in these steps."""
+
+    @property
+    def stage(self) -> Stage:
+        """How far it has come."""
+
+
 _MISSING = {
     Stage.BOUND: "bind(data_shapes=..., label_shapes=...)",
     Stage.INITIALIZED: "init_params()",
@@ -30,7 +38,7 @@ _MISSING = {
 }
 
 
-def too_early(module: Any, method: str) -> StateError:
+def too_early(module: Staged, method: str) -> StateError:
     """Return the error of a method that was called too early; it names the call that has to come first."""
     missing = _MISSING[Stage(module.stage + 1)]
     return StateError(f"{type(module).__name__}.{method}: call {missing} first")
@@ -48,7 +56,7 @@ def needs(stage: Stage) -> Callable[[F], F]:
 
     def guard(method: F) -> F:
         @functools.wraps(method)
-        def guarded(self: Any, *args: Any, **kwargs: Any) -> Any:
+        def guarded(self: Staged, *args: Any, **kwargs: Any) -> Any:
             if self.stage < stage:
                 raise too_early(self, method.__name__.lstrip("_"))
             return method(self, *args, **kwargs)

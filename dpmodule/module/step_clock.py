@@ -6,12 +6,15 @@ import os
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 import torch.utils.deterministic
 
 from ..base import MXNetError
+
+if TYPE_CHECKING:
+    from .protocol import Trainable
 
 __all__ = ["Part", "StepClock", "repeatable"]
 
@@ -57,7 +60,7 @@ class StepClock:
         update: the optimizer.
     """
 
-    def __init__(self, module: Any, active: bool) -> None:
+    def __init__(self, module: Trainable, active: bool) -> None:
         devices = _gpus(module) if active else []
         self._parts = {name: Part(devices) for name in ("data", "compute", "update") if active}
         self.data, self.compute, self.update = (
@@ -111,7 +114,7 @@ def repeatable(active: bool) -> Iterator[None]:
         memory.fill_uninitialized_memory,
     )
     torch.use_deterministic_algorithms(True)
-    # searching the fastest kernel finds another one now and then; memory is never read before it is written here
+    # cuDNN's benchmark mode does not always choose the same kernel; memory is never read uninitialized here
     backend.benchmark = memory.fill_uninitialized_memory = False
     try:
         yield

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from typing_extensions import override
@@ -16,6 +16,9 @@ from ..symbol.torch_node import held_names, torch_calls
 from .arguments import BindArguments
 from .module import Module
 from .stage import Stage, needs
+
+if TYPE_CHECKING:
+    from .types import BatchLike, ContextsLike, LoggerLike
 
 __all__ = ["TorchModule"]
 
@@ -61,8 +64,8 @@ class TorchModule(Module):
         self,
         module: torch.nn.Module,
         data_names: Sequence[str] = ("data",),
-        logger: Any = logging,
-        context: Any = None,
+        logger: LoggerLike = logging,
+        context: ContextsLike = None,
         work_load_list: Sequence[float] | None = None,
         fixed_param_names: Sequence[str] | None = None,
         *,
@@ -123,17 +126,20 @@ class TorchModule(Module):
             self._places.append((held, array, self.torch_module.get_submodule(part), attribute))
 
     @needs(Stage.INITIALIZED)
-    def forward(self, data_batch: Any, is_train: bool | None = None) -> None:
+    def forward(self, data_batch: BatchLike, is_train: bool | None = None) -> None:
         """Run forward on a batch; see `Module.forward`.
+
+        Shape:
+            data_batch.data[i]: (N, ...), as the torch module's forward takes it.
 
         Raises:
             StateError: the torch module's parameters have been moved to other memory.
         """
-        self._check_place()
+        self._check_memory()
         super().forward(data_batch, is_train)
 
     @needs(Stage.INITIALIZED)
-    def forward_backward(self, data_batch: Any) -> None:
+    def forward_backward(self, data_batch: BatchLike) -> None:
         """Refuse: the outputs of a torch module are no losses, so that their gradients have to be given.
 
         Raises:
@@ -146,11 +152,11 @@ class TorchModule(Module):
 
     @override
     @needs(Stage.INITIALIZED)
-    def evaluate(self, data_batch: Any) -> None:
-        self._check_place()
+    def evaluate(self, data_batch: BatchLike) -> None:
+        self._check_memory()
         super().evaluate(data_batch)
 
-    def _check_place(self) -> None:
+    def _check_memory(self) -> None:
         """Notice when the torch module has got other memory, as ``module.to(...)`` gives it.
 
         Raises:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -12,10 +12,13 @@ from ..io import DataDesc, as_data_iter
 from ..symbol import Symbol
 from .protocol import Trainable
 
+if TYPE_CHECKING:
+    from .types import DataLike
+
 __all__ = ["as_iter", "bindable", "labelled_iter"]
 
 
-def as_iter(module: Trainable, data: Any) -> Any:
+def as_iter(module: Trainable, data: DataLike) -> Any:
     """Return data as an iterator of batches, with the module's names where it has none of its own."""
     if hasattr(data, "provide_data") and hasattr(data, "reset"):
         return as_data_iter(data)
@@ -23,7 +26,7 @@ def as_iter(module: Trainable, data: Any) -> Any:
     return as_data_iter(data, data_names=module.data_names, label_names=label_names)
 
 
-def labelled_iter(module: Trainable, data: Any, task: str) -> Any:
+def labelled_iter(module: Trainable, data: DataLike, task: str) -> Any:
     """Return data as an iterator of batches that have labels if the network takes some.
 
     Args:

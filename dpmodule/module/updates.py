@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Collection, Mapping, Sequence
 from copy import deepcopy
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from .. import kvstore as kv
 from .. import optimizer as opt
@@ -18,6 +18,9 @@ from .accumulation import GradientSum, squared_norm
 from .arguments import OptimizerArguments
 from .by_hand import create_kvstore
 from .finite import GradientCheck
+
+if TYPE_CHECKING:
+    from .types import CompressionLike, KVStoreLike, OptimizerLike, OptimizerParams
 
 __all__ = ["ParameterGroup", "Updates", "check_compression", "make_optimizer", "make_store"]
 
@@ -50,11 +53,19 @@ class ParameterGroup(Protocol):
 
     @property
     def param_arrays(self) -> list[list[NDArray]]:
-        """For each parameter its array on every context."""
+        """For each parameter its array on every context.
+
+        Shape:
+            returns[i][k]: that of the parameter.
+        """
 
     @property
     def grad_arrays(self) -> Sequence[Sequence[NDArray | None]] | None:
-        """For each parameter its gradient on every context."""
+        """For each parameter its gradient on every context.
+
+        Shape:
+            returns[i][k]: that of the parameter.
+        """
 
     @property
     def row_sparse_names(self) -> Collection[str]:
@@ -65,7 +76,7 @@ class ParameterGroup(Protocol):
         """Samples in a whole batch."""
 
 
-def check_compression(params: Any) -> None:
+def check_compression(params: CompressionLike) -> None:
     """Complain about wrong compression parameters now, before there is a store.
 
     Raises:
@@ -78,7 +89,7 @@ def check_compression(params: Any) -> None:
 
 
 def make_store(
-    kvstore: Any, group: ParameterGroup, compression_params: Any = None
+    kvstore: KVStoreLike, group: ParameterGroup, compression_params: CompressionLike = None
 ) -> tuple[kv.KVStoreBase | None, bool]:
     """Return the store, None if one device needs none, and whether the optimizer runs inside it.
 
@@ -100,7 +111,11 @@ def make_store(
 
 
 def make_optimizer(
-    optimizer: Any, params: Any, group: ParameterGroup, on_store: bool, num_workers: int = 1
+    optimizer: OptimizerLike,
+    params: OptimizerParams,
+    group: ParameterGroup,
+    on_store: bool,
+    num_workers: int = 1,
 ) -> opt.Optimizer:
     """Return an optimizer that knows the parameters' names.
 
@@ -113,6 +128,8 @@ def make_optimizer(
 
     Raises:
         ArgumentError: there is no such optimizer, or `params` are no arguments.
+
+    Source: MXNet 1.9.1 `Module.init_optimizer`, including `rescale_grad` and the warning about it.
     """
     devices = 1 if on_store else len(group.contexts)
     names = {i * devices + k: name for i, name in enumerate(group.param_names) for k in range(devices)}
@@ -123,7 +140,7 @@ def make_optimizer(
             raise ArgumentError(
                 f"optimizer_params is {params!r}, expected a dict or pairs of a name and a value"
             )
-        arguments = {} if is_default else dict(params)  # a class of torch has a rate of its own
+        arguments = {} if is_default else dict(params)  # a class of torch.optim has a default rate
         arguments.setdefault("rescale_grad", rescale)
         return opt.create(optimizer, sym=group.symbol, param_idx2name=names, **arguments)
     if not isinstance(optimizer, opt.Optimizer):
@@ -194,18 +211,18 @@ class Updates:
             for k in range(devices)
         ]
         self._row_sparse = [i for i, name in enumerate(self.names) if name in group.row_sparse_names]
-        self._check: GradientCheck | None = None
+        self._gradient_check: GradientCheck | None = None
         self.kept = GradientSum()
         self.scale = 1.0
         self._in_store: set[str] = set()
-        self._said = 0.0
+        self._overflow_before = 0.0
 
     @classmethod
     def install(
         cls,
         wanted: OptimizerArguments,
         group: ParameterGroup,
-        compression_params: Any,
+        compression_params: CompressionLike,
         may_be_inside: bool = True,
     ) -> Updates:
         """Make the optimizer and the store that the arguments of `init_optimizer` ask for.
@@ -258,7 +275,7 @@ class Updates:
 
     def _start(self, store: kv.KVStoreBase, writes: bool) -> None:
         """Put the parameters into the store, and bring those of the first device to all unless others write them."""
-        firsts = self._declared([weights[0] for weights in self._weights])
+        firsts = self._as_declared([weights[0] for weights in self._weights])
         rows = [
             (name, first, weights if writes else [array.copy() for array in weights])
             for name, first, weights in zip(self.names, firsts, self._weights)
@@ -276,14 +293,14 @@ class Updates:
 
     def refill(self, store: kv.KVStore) -> None:
         """Put the parameters into the store again, in place of what it has."""
-        store.replace(self.names, self._declared([weights[0] for weights in self._weights]))
+        store.replace(self.names, self._as_declared([weights[0] for weights in self._weights]))
 
     def take_in(self) -> None:
         """Put parameters into the store that were not trained when it was made."""
         if self.store is not None:
             self._start(self.store, self.updater is None)
 
-    def _declared(self, weights: Sequence[NDArray]) -> Sequence[NDArray]:
+    def _as_declared(self, weights: Sequence[NDArray]) -> Sequence[NDArray]:
         """Return parameters as they are declared: row-sparse ones store all rows, in the memory of the dense ones."""
         found = list(weights)
         for i in self._row_sparse:
@@ -327,13 +344,13 @@ class Updates:
             overflows: whether they are.
         """
         say = self.store.ranks.say  # type: ignore[union-attr]
-        self._said = say["overflow"]
-        say["overflow"] = max(self._said, float(overflows))
+        self._overflow_before = say["overflow"]
+        say["overflow"] = max(self._overflow_before, float(overflows))
 
     def hear_overflow(self) -> bool:
         """Return whether gradients of the last `apply` were too large in some process, after `say_overflow`."""
         ranks = self.store.ranks  # type: ignore[union-attr]
-        ranks.say["overflow"] = self._said
+        ranks.say["overflow"] = self._overflow_before
         return bool(ranks.heard["overflow"])
 
     def listener(self) -> Listener | None:
@@ -377,7 +394,7 @@ class Updates:
         if self.updater is not None:
             for indices, grads, weights in self._by_device:
                 self.updater.update_all(
-                    indices, grads, self._declared(weights) if self._row_sparse else weights
+                    indices, grads, self._as_declared(weights) if self._row_sparse else weights
                 )
 
     def bad_gradient(self) -> str | None:
@@ -385,9 +402,11 @@ class Updates:
 
         An optimizer that clips gradients takes infinite ones.
         """
-        if self._check is None:
-            self._check = GradientCheck(self.names, self._grads)
-        return self._check.first(may_be_infinite=(getattr(self.optimizer, "clip_gradient", None) or 0) > 0)
+        if self._gradient_check is None:
+            self._gradient_check = GradientCheck(self.names, self._grads)
+        return self._gradient_check.first(
+            may_be_infinite=(getattr(self.optimizer, "clip_gradient", None) or 0) > 0
+        )
 
     def active_updater(self) -> opt.Updater:
         """Return the updater that holds the optimizer's states, in the store or outside.
@@ -401,11 +420,19 @@ class Updates:
         return found
 
     def saved_states(self) -> bytes:
-        """Return the optimizer's states as files hold them."""
+        """Return the optimizer's states as files hold them.
+
+        Raises:
+            StateError: a store of another kind holds them.
+        """
         return self.active_updater().get_states(dump_optimizer=False)
 
     def states_by_name(self) -> dict[str, Any]:
-        """Return the optimizer's states by parameter name, those of the first device."""
+        """Return the optimizer's states by parameter name, those of the first device.
+
+        Raises:
+            StateError: a store of another kind holds them.
+        """
         updater = self.active_updater()
         found: dict[str, Any] = {}
         for index, state in updater.states.items():
@@ -413,7 +440,11 @@ class Updates:
         return found
 
     def restore_states(self, states: Mapping[str, Any]) -> None:
-        """Put states that `states_by_name` returned into this updater, for every device."""
+        """Put states that `states_by_name` returned into this updater, for every device.
+
+        Raises:
+            StateError: a store of another kind holds them.
+        """
         updater = self.active_updater()
         if self.updater is None:
             found = dict(states)
@@ -421,5 +452,5 @@ class Updates:
             names = updater.optimizer.idx2name
             found = {i: deepcopy(states[n]) for i, n in names.items() if n in states}
         updater.states.update(found)
-        # to be checked, and brought to their devices
+        # the updater checks them, and moves them to their devices
         updater.states_synced.update(dict.fromkeys(found, False))

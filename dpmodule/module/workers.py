@@ -18,7 +18,7 @@ from ..context import Context
 __all__ = ["run_between", "run_parallel"]
 
 _pools: dict[Context, ThreadPoolExecutor] = {}
-_busy: set[Context] = set()
+_busy_contexts: set[Context] = set()
 _lock = threading.Lock()
 _forked = False
 """Whether this process was forked and has run no contexts in parallel yet."""
@@ -28,7 +28,7 @@ def _forget_pools() -> None:
     """Drop pools whose threads did not survive a fork."""
     global _lock, _forked
     _pools.clear()
-    _busy.clear()
+    _busy_contexts.clear()
     _lock = threading.Lock()
     _forked = True
 
@@ -42,7 +42,7 @@ def _renew_engine() -> None:
     global _forked
     with torch.enable_grad():
         one = torch.ones((), requires_grad=True)
-        one * one  # saves itself
+        one * one  # saves a tensor for backward
     _forked = False
 
 
@@ -72,15 +72,15 @@ def _with_threads(job: Callable[[], None], threads: int) -> None:
 def _reserve(contexts: Sequence[Context]) -> bool:
     """Take the threads of all contexts, unless one of them has work already."""
     with _lock:
-        if not _busy.isdisjoint(contexts):
+        if not _busy_contexts.isdisjoint(contexts):
             return False
-        _busy.update(contexts)
+        _busy_contexts.update(contexts)
         return True
 
 
 def _release(contexts: Sequence[Context]) -> None:
     with _lock:
-        _busy.difference_update(contexts)
+        _busy_contexts.difference_update(contexts)
 
 
 def run_parallel(contexts: Sequence[Context], jobs: Sequence[Callable[[], None]]) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -14,6 +14,9 @@ from .base import register
 from .group import Group
 from .grouped import GroupedOptimizer
 from .sgd import zeros_like
+
+if TYPE_CHECKING:
+    from .counts import Key
 
 __all__ = ["AdaGrad", "Adam", "RMSProp"]
 
@@ -66,7 +69,7 @@ class Adam(GroupedOptimizer):
         """Say whether a row-sparse gradient updates its own rows only."""
         return self.lazy_update
 
-    def create_state(self, index: Any, weight: NDArray) -> tuple[NDArray, NDArray]:
+    def create_state(self, index: Key, weight: NDArray) -> tuple[NDArray, NDArray]:
         """Return mean and mean square, zero at first."""
         return zeros_like(weight), zeros_like(weight)
 
@@ -139,7 +142,7 @@ class AdaGrad(GroupedOptimizer):
         """Yes: without a gradient, rows stay as they are, whatever `wd` is."""
         return True
 
-    def create_state(self, index: Any, weight: NDArray) -> NDArray:
+    def create_state(self, index: Key, weight: NDArray) -> NDArray:
         """Return the sum of squares, zero at first."""
         return zeros_like(weight)
 
@@ -206,7 +209,7 @@ class RMSProp(GroupedOptimizer):
         self.epsilon = epsilon
         self.clip_weights = clip_weights
 
-    def create_state(self, index: Any, weight: NDArray) -> tuple[NDArray, ...]:
+    def create_state(self, index: Key, weight: NDArray) -> tuple[NDArray, ...]:
         """Return the mean square; when centered, mean square, mean and last step; zero at first."""
         return tuple(zeros_like(weight) for _ in range(3 if self.centered else 1))
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import inspect
 import warnings
-from collections.abc import Iterable, Mapping, MutableMapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, MutableMapping, Sequence
 from fnmatch import fnmatchcase
-from typing import Any, ClassVar, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 import torch
 
@@ -14,13 +14,13 @@ from ..base import ArgumentError, SignatureError, StateError, did_you_mean
 from ..lr_scheduler import LRScheduler
 from ..ndarray import NDArray
 from ..registry import Registry
-from .counts import CommonCounts
+from .counts import CommonCounts, Key
 from .group import HALF
 
-__all__ = ["Optimizer", "create", "is_half", "register", "registry"]
+if TYPE_CHECKING:
+    from ..symbol import Symbol
 
-Key = Any
-"""What tells parameters apart: a position (Module), or a name (kvstore)."""
+__all__ = ["Optimizer", "create", "is_half", "register", "registry"]
 
 
 class _SchedulerInCharge(StateError, UserWarning):
@@ -56,6 +56,8 @@ class Optimizer:
     Raises:
         ArgumentError: `param_idx2name` is no dict, or `lr_scheduler` no schedule.
         SignatureError: there is an argument beside these; the text names what may have been meant.
+
+    Source: MXNet 1.9.1 `Optimizer`.
     """
 
     opt_registry: ClassVar[Mapping[str, type[Optimizer]]]
@@ -72,7 +74,7 @@ class Optimizer:
         clip_gradient: float | None = None,
         learning_rate: float | None = None,
         lr_scheduler: LRScheduler | None = None,
-        sym: Any = None,
+        sym: Symbol | None = None,
         begin_num_update: int = 0,
         multi_precision: bool = False,
         param_dict: Mapping[Key, Any] | None = None,
@@ -109,8 +111,12 @@ class Optimizer:
         return register(klass)
 
     @staticmethod
-    def create_optimizer(name: Any, **kwargs: Any) -> Optimizer:
-        """Make an optimizer by name; see `create`."""
+    def create_optimizer(name: str | Optimizer | Callable[..., Any], **kwargs: Any) -> Optimizer:
+        """Make an optimizer by name; see `create`.
+
+        Raises:
+            ArgumentError: nothing has this name.
+        """
         return create(name, **kwargs)
 
     # to be given by subclasses
@@ -124,7 +130,7 @@ class Optimizer:
         """
         return None
 
-    def update(self, index: Any, weight: Any, grad: Any, state: Any) -> None:
+    def update(self, index: Key, weight: NDArray, grad: NDArray, state: Any) -> None:
         """Update a parameter in place.
 
         Args:
@@ -148,7 +154,7 @@ class Optimizer:
             )
         return self.create_state(index, weight)
 
-    def update_multi_precision(self, index: Any, weight: Any, grad: Any, state: Any) -> None:
+    def update_multi_precision(self, index: Key, weight: NDArray, grad: NDArray, state: Any) -> None:
         """Update a parameter in place, through its float32 copy where `create_state_multi_precision` made one."""
         if not (self.multi_precision and is_half(weight)):
             self.update(index, weight, grad, state)
@@ -179,8 +185,12 @@ class Optimizer:
             )
         self.lr = lr
 
-    def set_lr_scale(self, args_lrscale: Any) -> None:
-        """Refuse: MXNet dropped this in favour of `set_lr_mult`."""
+    def set_lr_scale(self, args_lrscale: object) -> None:
+        """Refuse: MXNet dropped this in favour of `set_lr_mult`.
+
+        Raises:
+            DeprecationWarning: always.
+        """
         raise DeprecationWarning("set_lr_scale is gone; use set_lr_mult")
 
     def set_lr_mult(self, args_lr_mult: Mapping[Key, float]) -> None:
@@ -188,6 +198,8 @@ class Optimizer:
 
         Args:
             args_lr_mult: multipliers; "*" in a name stands for any text, as in ``{"conv*": 0.1}``.
+
+        Source: MXNet 1.9.1 `Optimizer.set_lr_mult`, which knows no patterns.
         """
         self.lr_mult = {**self._symbol_multipliers("__lr_mult__"), **self._spread(args_lr_mult)}
 
@@ -196,6 +208,8 @@ class Optimizer:
 
         Unnamed parameters fall back to their Symbol's, then to 0 if the name ends neither in ``_weight`` nor in
         ``_gamma`` (see `decayed`), else 1.
+
+        Source: MXNet 1.9.1 `Optimizer.set_wd_mult`.
         """
         bare = {name: 0.0 for name in self.idx2name.values() if not name.endswith(self.decayed)}
         self.wd_mult = {**bare, **self._symbol_multipliers("__wd_mult__"), **self._spread(args_wd_mult)}
@@ -380,7 +394,7 @@ def register(klass: type[OptimizerT]) -> type[OptimizerT]:
     return klass
 
 
-def create(name: Any, **kwargs: Any) -> Optimizer:
+def create(name: str | Optimizer | Callable[..., Any], **kwargs: Any) -> Optimizer:
     """Make an optimizer by name (in any case) or from a torch class, or pass one through.
 
     Args:
@@ -424,7 +438,11 @@ def is_half(weight: NDArray) -> bool:
 
 
 def _starting_rate(rate: float | None, scheduler: LRScheduler | None) -> float | None:
-    """Return the rate to keep; a rate given beside a scheduler goes into the scheduler."""
+    """Return the rate to keep; a rate given beside a scheduler goes into the scheduler.
+
+    Raises:
+        ArgumentError: `scheduler` is none, or has no rate that could be replaced.
+    """
     if scheduler is None:
         return 0.01 if rate is None else rate
     if isinstance(scheduler, type) or not callable(scheduler):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -12,6 +12,9 @@ from ..ndarray import NDArray
 from .base import register
 from .group import Group
 from .grouped import GroupedOptimizer
+
+if TYPE_CHECKING:
+    from .counts import Key
 
 __all__ = ["GroupAdaGrad"]
 
@@ -49,7 +52,7 @@ class GroupAdaGrad(GroupedOptimizer):
         """Yes: rows without a gradient stay as they are."""
         return True
 
-    def create_state(self, index: Any, weight: NDArray) -> NDArray:
+    def create_state(self, index: Key, weight: NDArray) -> NDArray:
         """Return the sum of mean squares of each row, zero at first.
 
         Raises:

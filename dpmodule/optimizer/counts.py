@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, MutableMapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 import torch
@@ -11,7 +11,19 @@ import torch
 from .. import native
 from ..base import StateError
 
-__all__ = ["CommonCounts"]
+if TYPE_CHECKING:
+    from ..ndarray import NDArray
+
+__all__ = ["ArrayOrList", "CommonCounts", "Key", "KeyOrList"]
+
+Key: TypeAlias = Any
+"""What tells parameters apart: a position (Module), or a name (kvstore)."""
+
+KeyOrList: TypeAlias = "Key | Sequence[Key]"
+"""A parameter's key, or those of several."""
+
+ArrayOrList: TypeAlias = "NDArray | Sequence[NDArray]"
+"""An array of one parameter, or those of several."""
 
 
 class CommonCounts(MutableMapping[Any, int]):
@@ -33,13 +45,13 @@ class CommonCounts(MutableMapping[Any, int]):
         self._address = memory.data_ptr()
         self._positions = dict(positions)
 
-    def __getitem__(self, key: Any) -> int:
+    def __getitem__(self, key: Key) -> int:
         return int(self._counts[self._positions[key]])
 
-    def __setitem__(self, key: Any, count: int) -> None:
+    def __setitem__(self, key: Key, count: int) -> None:
         self._counts[self._position(key)] = count
 
-    def __delitem__(self, key: Any) -> None:
+    def __delitem__(self, key: Key) -> None:
         raise StateError(f"the count of parameter {key!r} is other processes' too and cannot be removed")
 
     def __iter__(self) -> Iterator[Any]:
@@ -48,7 +60,7 @@ class CommonCounts(MutableMapping[Any, int]):
     def __len__(self) -> int:
         return len(self._positions)
 
-    def _position(self, key: Any) -> int:
+    def _position(self, key: Key) -> int:
         found: int | None = self._positions.get(key)
         if found is None:
             raise StateError(f"parameter {key!r} has no count in the shared store; {_has(self._positions)}")

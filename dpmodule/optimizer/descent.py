@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -14,6 +14,9 @@ from .base import register
 from .group import HALF, Group
 from .grouped import GroupedOptimizer
 from .sgd import zeros_like
+
+if TYPE_CHECKING:
+    from .counts import Key
 
 __all__ = ["DCASGD", "SGLD", "Signum"]
 
@@ -51,7 +54,7 @@ class Signum(GroupedOptimizer):
         self.momentum = momentum
         self.wd_lh = wd_lh
 
-    def create_state(self, index: Any, weight: NDArray) -> NDArray | None:
+    def create_state(self, index: Key, weight: NDArray) -> NDArray | None:
         """Return the momentum, zero at first; None without momentum."""
         return zeros_like(weight) if self.momentum != 0.0 else None
 
@@ -127,7 +130,7 @@ class DCASGD(GroupedOptimizer):
         self.weight_previous: dict[Any, NDArray] = {}
         self.lamda = lamda
 
-    def create_state(self, index: Any, weight: NDArray) -> tuple[NDArray | None, NDArray]:
+    def create_state(self, index: Key, weight: NDArray) -> tuple[NDArray | None, NDArray]:
         """Return the momentum, None without one, and a copy of the parameter."""
         return zeros_like(weight) if self.momentum != 0.0 else None, NDArray(
             weight.raw.clone(), weight.context

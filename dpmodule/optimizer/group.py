@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from operator import attrgetter, is_
-from typing import Any, ClassVar, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol
 
 import torch
 
@@ -14,6 +14,9 @@ from ..base import ArgumentError, DTypeError, ShapeError
 from ..context import Context, cpu
 from ..ndarray import NDArray
 from ..ops.exposure import written
+
+if TYPE_CHECKING:
+    from .counts import Key
 
 __all__ = ["HALF", "Group", "Plan", "Scratch", "are_dense", "is_fusable", "slots_of"]
 
@@ -256,7 +259,7 @@ class UpdateRule(Protocol):
     def advance(self, indices: Sequence[Any]) -> list[int]:
         """Count an update of each parameter and return the new counts."""
 
-    def multipliers(self, index: Any) -> tuple[float, float]:
+    def multipliers(self, index: Key) -> tuple[float, float]:
         """Return what a parameter's rate and decay are multiplied by."""
 
     def master_of(self, state: Any) -> tuple[NDArray, Any]:
@@ -284,6 +287,9 @@ class Plan:
         weights: the parameters.
         states: their states, as `create_state_multi_precision` made them.
         halves: whether 16-bit parameters have float32 copies.
+
+    Raises:
+        ArgumentError: there are not as many indices, weights and states.
     """
 
     __slots__ = (
@@ -339,7 +345,11 @@ class Plan:
         return same_tensors and all(map(is_, map(states.get, self._indices), self._states))
 
     def run(self, grads: Sequence[NDArray]) -> None:
-        """Count the update and apply the rule to every group."""
+        """Count the update and apply the rule to every group.
+
+        Raises:
+            ArgumentError: there are not as many gradients as parameters.
+        """
         if len(grads) != len(self._tensors):
             raise ArgumentError(f"update: {len(grads)} gradients for {len(self._tensors)} parameters")
         optimizer = self._optimizer

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
 
@@ -12,6 +12,9 @@ from ..ndarray.row_sparse import RowSparseNDArray
 from .base import Optimizer, is_half
 from .group import Group, Plan, Scratch, are_dense, slots_of
 from .rows import RowUpdate, densified, fits_native, update_in_place, written_back
+
+if TYPE_CHECKING:
+    from .counts import ArrayOrList, Key, KeyOrList
 
 __all__ = ["GroupedOptimizer"]
 
@@ -101,19 +104,31 @@ class GroupedOptimizer(Optimizer):
             buffer.flat.clamp_(-limit, limit)
         return buffer
 
-    def update(self, index: Any, weight: Any, grad: Any, state: Any) -> None:
-        """Update one parameter, or lists of them, in place."""
+    def update(self, index: KeyOrList, weight: ArrayOrList, grad: ArrayOrList, state: Any) -> None:
+        """Update one parameter, or lists of them, in place.
+
+        Raises:
+            ShapeError: a gradient has not its parameter's shape.
+        """
         self._update(index, weight, grad, state, halves=False)
 
-    def update_multi_precision(self, index: Any, weight: Any, grad: Any, state: Any) -> None:
-        """Update one parameter, or lists of them, in place, 16-bit ones through their float32 copies."""
+    def update_multi_precision(
+        self, index: KeyOrList, weight: ArrayOrList, grad: ArrayOrList, state: Any
+    ) -> None:
+        """Update one parameter, or lists of them, in place, 16-bit ones through their float32 copies.
+
+        Raises:
+            ShapeError: a gradient has not its parameter's shape.
+        """
         if type(self).update is GroupedOptimizer.update:
             self._update(index, weight, grad, state, halves=self.multi_precision)
         else:
             for one in zip(*_listed(index, weight, grad, state), strict=True):
                 super().update_multi_precision(*one)
 
-    def _update(self, index: Any, weight: Any, grad: Any, state: Any, halves: bool) -> None:
+    def _update(
+        self, index: KeyOrList, weight: ArrayOrList, grad: ArrayOrList, state: Any, halves: bool
+    ) -> None:
         columns = _listed(index, weight, grad, state)
         if not are_dense([*columns[1], *columns[2]]):
             for one, target, slope, memory in zip(*columns, strict=True):
@@ -125,12 +140,12 @@ class GroupedOptimizer(Optimizer):
                 rates = self._next_rates(one)
                 Plan(self, [one], [target], [memory], halves).run_one(slope, *rates)
 
-    def _next_rates(self, index: Any) -> tuple[float, float, int]:
+    def _next_rates(self, index: Key) -> tuple[float, float, int]:
         """Count an update of a parameter and return its learning rate, weight decay and count."""
         self._update_count(index)
         return self._get_lr(index), self._get_wd(index), self._index_update_count[index]
 
-    def _update_sparse(self, index: Any, weight: NDArray, grad: NDArray, state: Any, halves: bool) -> None:
+    def _update_sparse(self, index: Key, weight: NDArray, grad: NDArray, state: Any, halves: bool) -> None:
         """Update one parameter when it or its gradient is row-sparse."""
         with written_back(weight) as target:
             half = halves and is_half(target)
@@ -148,7 +163,7 @@ class GroupedOptimizer(Optimizer):
         return self.is_native and fits_native(weight, slots_of(state), grad)
 
     def _update_rows(
-        self, index: Any, weight: NDArray, grad: RowSparseNDArray, state: Any, all_rows: bool = False
+        self, index: Key, weight: NDArray, grad: RowSparseNDArray, state: Any, all_rows: bool = False
     ) -> None:
         """Update the rows of a dense parameter that a gradient is about, or natively all of them.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -13,6 +13,9 @@ from .base import register
 from .group import Group
 from .grouped import GroupedOptimizer
 from .sgd import Momentum, zeros_like
+
+if TYPE_CHECKING:
+    from .counts import Key
 
 __all__ = ["LAMB", "LARS", "LBSGD"]
 
@@ -175,7 +178,7 @@ class LAMB(GroupedOptimizer):
         self.bias_correction = bias_correction
         self.aggregate_num = 45
 
-    def create_state(self, index: Any, weight: NDArray) -> tuple[NDArray, NDArray]:
+    def create_state(self, index: Key, weight: NDArray) -> tuple[NDArray, NDArray]:
         """Return mean and mean square, zero at first."""
         return zeros_like(weight), zeros_like(weight)
 
@@ -269,11 +272,11 @@ class LBSGD(GroupedOptimizer):
         self.adaptive = warmup_strategy == "lars"
         self.admult = 1
 
-    def create_state(self, index: Any, weight: NDArray) -> NDArray | None:
+    def create_state(self, index: Key, weight: NDArray) -> NDArray | None:
         """Return the momentum, zero at first; None without momentum."""
         return zeros_like(weight) if self.momentum != 0.0 else None
 
-    def _next_rates(self, index: Any) -> tuple[float, float, int]:
+    def _next_rates(self, index: Key) -> tuple[float, float, int]:
         """Return rate, decay and count of an update; the rate of a schedule is that before it is counted."""
         rates = self._get_lr(index), self._get_wd(index)
         self._update_count(index)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -11,6 +11,9 @@ from .base import register
 from .group import Group
 from .grouped import GroupedOptimizer
 from .sgd import zeros_like
+
+if TYPE_CHECKING:
+    from .counts import Key
 
 __all__ = ["FTML", "Ftrl"]
 
@@ -50,7 +53,7 @@ class Ftrl(GroupedOptimizer):
         """Say whether rows without a gradient stay as they are: those of a row-sparse parameter do, as in MXNet."""
         return weight.stype == "row_sparse"
 
-    def create_state(self, index: Any, weight: NDArray) -> tuple[NDArray, NDArray]:
+    def create_state(self, index: Key, weight: NDArray) -> tuple[NDArray, NDArray]:
         """Return the sums z and n, zero at first."""
         return zeros_like(weight), zeros_like(weight)
 
@@ -109,7 +112,7 @@ class FTML(GroupedOptimizer):
         self.beta2 = beta2
         self.epsilon = epsilon
 
-    def create_state(self, index: Any, weight: NDArray) -> tuple[NDArray, NDArray, NDArray]:
+    def create_state(self, index: Key, weight: NDArray) -> tuple[NDArray, NDArray, NDArray]:
         """Return d, v and z, zero at first."""
         return zeros_like(weight), zeros_like(weight), zeros_like(weight)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -12,6 +12,9 @@ from .group import Group
 from .grouped import GroupedOptimizer
 from .sgd import zeros_like
 
+if TYPE_CHECKING:
+    from .counts import Key
+
 __all__ = ["AdaDelta", "Adamax", "Nadam"]
 
 Tensor = torch.Tensor
@@ -20,7 +23,7 @@ Tensor = torch.Tensor
 class _TwoSlots(GroupedOptimizer):
     """What the three share: two arrays per parameter."""
 
-    def create_state(self, index: Any, weight: NDArray) -> tuple[NDArray, NDArray]:
+    def create_state(self, index: Key, weight: NDArray) -> tuple[NDArray, NDArray]:
         """Return the two running means of the class's formula, zero at first."""
         return zeros_like(weight), zeros_like(weight)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING
 
 import torch
 
@@ -13,6 +13,9 @@ from ..ndarray import NDArray
 from ..ndarray.row_sparse import RowSparseNDArray
 from ..ops.exposure import written
 from .group import Group, is_fusable
+
+if TYPE_CHECKING:
+    from .counts import Key
 
 __all__ = ["RowUpdate", "densified", "fits_native", "update_in_place", "written_back"]
 
@@ -54,7 +57,7 @@ class RowUpdate:
         grad: a gradient of some rows.
     """
 
-    def __init__(self, index: Any, weight: NDArray, slots: Iterable[NDArray], grad: RowSparseNDArray) -> None:
+    def __init__(self, index: Key, weight: NDArray, slots: Iterable[NDArray], grad: RowSparseNDArray) -> None:
         self._rows, values = grad.parts()
         self._sources = [weight.raw, *(slot.raw for slot in slots)]
         self._before = [source.index_select(0, self._rows) for source in self._sources]

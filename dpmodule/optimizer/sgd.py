@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -12,6 +12,9 @@ from ..ndarray import NDArray
 from .base import is_half, register
 from .group import Group
 from .grouped import GroupedOptimizer
+
+if TYPE_CHECKING:
+    from .counts import Key
 
 __all__ = ["NAG", "SGD", "Momentum", "Test", "ccSGD", "zeros_like"]
 
@@ -40,11 +43,11 @@ class Momentum(GroupedOptimizer):
         super().__init__(**kwargs)
         self.momentum = momentum
 
-    def create_state(self, index: Any, weight: NDArray) -> NDArray | None:
+    def create_state(self, index: Key, weight: NDArray) -> NDArray | None:
         """Return the momentum, zero at first; None without momentum."""
         return zeros_like(weight) if self.momentum != 0.0 else None
 
-    def create_state_multi_precision(self, index: Any, weight: NDArray) -> Any:
+    def create_state_multi_precision(self, index: Key, weight: NDArray) -> Any:
         """Return the momentum, with the float32 copy of a 16-bit parameter behind it under `multi_precision`."""
         if self.multi_precision and is_half(weight):
             master = self.master_copy(weight)
@@ -148,7 +151,7 @@ class Test(GroupedOptimizer):
 
     __test__ = False  # not a test class, whatever pytest makes of the name
 
-    def create_state(self, index: Any, weight: NDArray) -> NDArray:
+    def create_state(self, index: Key, weight: NDArray) -> NDArray:
         """Return zeros."""
         return zeros_like(weight)
 

@@ -134,7 +134,7 @@ def check_shareable(optimizer: Optimizer) -> None:
         )
 
 
-def outline(state: Any) -> str:
+def outline(state: object) -> str:
     """Describe the arrays of a state in words."""
     if isinstance(state, NDArray):
         return f"an array {state.shape}"
@@ -143,8 +143,12 @@ def outline(state: Any) -> str:
     return "a dict" if isinstance(state, dict) else "nothing"
 
 
-def _form(state: Any, arrays: list[NDArray], rule: str, name: str) -> Any:
-    """Return a state with numbers in the place of its arrays, which are added to a list."""
+def _form(state: object, arrays: list[NDArray], rule: str, name: str) -> Any:
+    """Return a state with numbers in the place of its arrays, which are added to a list.
+
+    Raises:
+        StateError: the state holds something else than dense arrays.
+    """
     if state is None:
         return None
     if isinstance(state, NDArray) and not is_sparse(state):

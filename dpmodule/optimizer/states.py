@@ -54,7 +54,11 @@ def dump_states(states: dict[Any, Any], optimizer: Optimizer | None = None) -> b
 
 
 def _write(value: Any, out: bytearray) -> None:
-    """Append the pickle operations that push a value."""
+    """Append the pickle operations that push a value.
+
+    Raises:
+        ArgumentError: the value is code.
+    """
     if isinstance(value, NDArray):
         _write_array(value, out)
     elif isinstance(value, (Optimizer, LRScheduler)):
@@ -89,7 +93,7 @@ def _write_array(array: NDArray, out: bytearray) -> None:
     out += b"tRsb"
 
 
-def _write_object(value: Any, out: bytearray) -> None:
+def _write_object(value: object, out: bytearray) -> None:
     """Write an optimizer or schedule as ``cls.__new__(cls)`` and its attributes."""
     kind = type(value)
     module = kind.__module__
@@ -164,7 +168,7 @@ class _Record:
         made.args = args
         return made
 
-    def __setstate__(self, state: Any) -> None:
+    def __setstate__(self, state: object) -> None:
         self.state = state
 
 
@@ -196,7 +200,11 @@ class _Builder:
         self._open: set[int] = set()
 
     def build(self, value: Any) -> Any:
-        """Return a value with every record in it made into what it describes."""
+        """Return a value with every record in it made into what it describes.
+
+        Raises:
+            FileFormatError: the states contain themselves, a class, or what is not read.
+        """
         if isinstance(value, type):
             return self._build_name(value)
         if not isinstance(value, (dict, list, tuple, _Record)):
@@ -211,7 +219,11 @@ class _Builder:
         return self._made[key]
 
     def _build_name(self, kind: type[Any]) -> None:
-        """Accept a bare name only where NumPy writes one, as an argument that says nothing new."""
+        """Accept a bare name only where NumPy writes one, as an argument that says nothing new.
+
+        Raises:
+            FileFormatError: the states contain themselves, a class, or what is not read.
+        """
         if getattr(kind, "origin", None) != "numpy ndarray":
             raise FileFormatError("optimizer states hold a class, expected arrays and numbers")
 
@@ -234,14 +246,18 @@ class _Builder:
         return made
 
 
-def _attributes(origin: str, state: Any) -> dict[str, Any]:
+def _attributes(origin: str, state: object) -> dict[str, Any]:
     if not (isinstance(state, dict) and all(isinstance(key, str) for key in state)):
         raise FileFormatError(f"{origin} has attributes {state!r}, expected a dict")
     return state
 
 
 def _check_attributes(origin: str, found: dict[str, Any]) -> None:
-    """Refuse an optimizer that lacks what every optimizer has, or holds something else in its place."""
+    """Refuse an optimizer that lacks what every optimizer has, or holds something else in its place.
+
+    Raises:
+        FileFormatError: an attribute is missing.
+    """
     for key, usual in vars(Optimizer()).items():
         kind = (
             (int, float) if isinstance(usual, (int, float)) else dict if isinstance(usual, dict) else object
@@ -273,7 +289,7 @@ def _subclasses(kind: type[Any]) -> Iterator[type[Any]]:
         yield from _subclasses(sub)
 
 
-def _make_array(args: tuple[Any, ...], state: Any) -> NDArray:
+def _make_array(args: tuple[Any, ...], state: object) -> NDArray:
     payload = state.get("handle") if isinstance(state, dict) else None
     if isinstance(payload, str):  # written by Python 2
         payload = payload.encode("latin1")
@@ -286,8 +302,12 @@ def _make_array(args: tuple[Any, ...], state: Any) -> NDArray:
     return densified(array)
 
 
-def _make_bytes(args: tuple[Any, ...], state: Any) -> bytes:
-    """Make bytes of ``bytearray(b"...")``, ``bytearray("...", "latin-1")`` or ``encode("...", "latin1")``."""
+def _make_bytes(args: tuple[Any, ...], state: object) -> bytes:
+    """Make bytes of ``bytearray(b"...")``, ``bytearray("...", "latin-1")`` or ``encode("...", "latin1")``.
+
+    Raises:
+        FileFormatError: they are made of something else.
+    """
     content = args[0] if args else b""
     if isinstance(content, str):
         return content.encode("latin1")
@@ -296,7 +316,7 @@ def _make_bytes(args: tuple[Any, ...], state: Any) -> bytes:
     return bytes(content)
 
 
-def _make_dtype(args: tuple[Any, ...], state: Any) -> np.dtype[Any]:
+def _make_dtype(args: tuple[Any, ...], state: object) -> np.dtype[Any]:
     dtype = np.dtype(str(args[0]))
     if dtype.kind not in "biufc":
         raise FileFormatError(
@@ -305,8 +325,12 @@ def _make_dtype(args: tuple[Any, ...], state: Any) -> np.dtype[Any]:
     return dtype.newbyteorder(">" if isinstance(state, tuple) and ">" in state else "<")
 
 
-def _make_numpy(args: tuple[Any, ...], state: Any) -> np.ndarray[Any, Any]:
-    """Make an array of NumPy's own pickle state: version, shape, type, order, values."""
+def _make_numpy(args: tuple[Any, ...], state: object) -> np.ndarray[Any, Any]:
+    """Make an array of NumPy's own pickle state: version, shape, type, order, values.
+
+    Raises:
+        FileFormatError: the state is no array's.
+    """
     if not (isinstance(state, tuple) and len(state) == 5 and isinstance(state[2], np.dtype)):
         raise FileFormatError("a NumPy array among the optimizer states is damaged")
     _, shape, dtype, is_fortran, content = state
@@ -314,13 +338,13 @@ def _make_numpy(args: tuple[Any, ...], state: Any) -> np.ndarray[Any, Any]:
     return np.frombuffer(raw, dtype).reshape(shape, order="F" if is_fortran else "C").copy()
 
 
-def _make_from_buffer(args: tuple[Any, ...], state: Any) -> np.ndarray[Any, Any]:
+def _make_from_buffer(args: tuple[Any, ...], state: object) -> np.ndarray[Any, Any]:
     """Make an array of the arguments that NumPy writes with protocol 5."""
     content, dtype, shape, order = args
     return np.frombuffer(content, dtype).reshape(shape, order=order).copy()
 
 
-def _make_number(args: tuple[Any, ...], state: Any) -> Any:
+def _make_number(args: tuple[Any, ...], state: object) -> Any:
     dtype, content = args
     raw = content.encode("latin1") if isinstance(content, str) else content
     return np.frombuffer(raw, dtype)[0]

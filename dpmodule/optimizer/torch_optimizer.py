@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -15,6 +15,9 @@ from ..ops.exposure import written
 from .base import Optimizer, register
 from .group import Group
 from .grouped import GroupedOptimizer
+
+if TYPE_CHECKING:
+    from .counts import Key
 
 __all__ = ["TorchOptimizer"]
 
@@ -75,7 +78,7 @@ class TorchOptimizer(GroupedOptimizer):
         super().__init__(**ours)
         self._owners: dict[Any, _Engine] = {}
 
-    def create_state(self, index: Any, weight: NDArray) -> State:
+    def create_state(self, index: Key, weight: NDArray) -> State:
         """Return an empty dict; torch's arrays are put into it by name at the first update."""
         return {}
 
@@ -211,7 +214,11 @@ def _from_torch(value: Any, context: Context) -> Any:
 
 
 def _split(kwargs: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return the arguments of `Optimizer` and those of torch; the two rates under both names if given at all."""
+    """Return the arguments of `Optimizer` and those of torch; the two rates under both names if given at all.
+
+    Raises:
+        ArgumentError: a rate is given under both names, with two values.
+    """
     ours = {key: value for key, value in kwargs.items() if key in _OURS}
     options = {key: value for key, value in kwargs.items() if key not in _OURS}
     for mine, theirs in (("learning_rate", "lr"), ("wd", "weight_decay")):
@@ -225,7 +232,11 @@ def _split(kwargs: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
 
 
 def _probe(factory: Any, options: dict[str, Any], ours: Mapping[str, Any]) -> torch.optim.Optimizer:
-    """Make an optimizer of a parameter that nobody needs, to check the arguments and to learn the defaults."""
+    """Make an optimizer of a parameter that nobody needs, to check the arguments and to learn the defaults.
+
+    Raises:
+        ArgumentError: it makes no optimizer, does not take the options, or calls a closure for gradients.
+    """
     name = getattr(factory, "__name__", repr(factory))
     if isinstance(factory, torch.optim.Optimizer) or not callable(factory):
         raise ArgumentError(

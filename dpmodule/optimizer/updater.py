@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from ..base import ArgumentError, FileFormatError, StateError
 from ..context import Context
@@ -13,6 +13,9 @@ from .base import Optimizer
 from .group import Plan, are_dense
 from .grouped import GroupedOptimizer
 from .shared_states import SharedStates, StateKey, outline
+
+if TYPE_CHECKING:
+    from .counts import Key, KeyOrList
 
 __all__ = ["Updater", "get_updater"]
 
@@ -37,6 +40,8 @@ class Updater:
         >>> update(0, mx.nd.ones((2,)), weight)
         >>> weight.asnumpy()
         array([0.9, 0.9], dtype=float32)
+
+    Source: MXNet 1.9.1 `optimizer.Updater`.
     """
 
     def __init__(self, optimizer: Optimizer) -> None:
@@ -48,7 +53,7 @@ class Updater:
         self.shared: SharedStates | None = None
         self._retired: Any = None
 
-    def __call__(self, index: Any, grad: Any, weight: Any) -> None:
+    def __call__(self, index: KeyOrList, grad: Any, weight: Any) -> None:
         """Update one parameter, or a list of them, in place.
 
         Args:
@@ -81,6 +86,7 @@ class Updater:
             ArgumentError: lists of different lengths.
             ShapeError: a gradient has not its parameter's shape.
             DTypeError: a gradient has not its parameter's type or device.
+            StateError: the shared states were replaced, or lack those of a parameter.
         """
         if not indices:
             return
@@ -149,7 +155,8 @@ class Updater:
         _check_lengths(indices, weights, "weights")
         _check_lengths(indices, grads, "gradients")
         states = [self.state_of(index, weight) for index, weight in zip(indices, weights)]
-        update, width = self.optimizer.update_multi_precision, self.optimizer.aggregate_num
+        update: Callable[..., None] = self.optimizer.update_multi_precision
+        width = self.optimizer.aggregate_num
         if width <= 0:
             for index, weight, grad, state in zip(indices, weights, grads, states):
                 update(index, weight, grad, state)
@@ -162,8 +169,12 @@ class Updater:
                 chosen = positions[start : start + width]
                 update(*([column[p] for p in chosen] for column in (indices, weights, grads, states)))
 
-    def state_of(self, index: Any, weight: NDArray) -> Any:
-        """Return a parameter's state, made on first use, and brought to its context after loading."""
+    def state_of(self, index: Key, weight: NDArray) -> Any:
+        """Return a parameter's state, made on first use, and brought to its context after loading.
+
+        Raises:
+            StateError: there is no state in the shared store, or the loaded one is another optimizer's.
+        """
         if index not in self.states:
             if self.shared is not None:
                 raise StateError(
@@ -249,7 +260,11 @@ class Updater:
         self._plans.clear()
 
     def _overwrite(self, states: Mapping[Any, Any], optimizer: Optimizer | None) -> None:
-        """Write states, and the counts of an optimizer, into the shared memory."""
+        """Write states, and the counts of an optimizer, into the shared memory.
+
+        Raises:
+            StateError: the loaded state is another optimizer's.
+        """
         for index, state in states.items():
             here, given = outline(self.states.get(index)), outline(state)
             if here != given:
@@ -269,6 +284,7 @@ class Updater:
         Raises:
             FileError: the file cannot be read.
             FileFormatError: it is damaged, or another kind of file; the text names it.
+            StateError: the states are those of another optimizer or network than the shared ones.
         """
         from ..commit import read_settled
 
@@ -283,7 +299,10 @@ class Updater:
 
 
 def get_updater(optimizer: Optimizer) -> Updater:
-    """Return an `Updater` of an optimizer."""
+    """Return an `Updater` of an optimizer.
+
+    Source: MXNet 1.9.1 `optimizer.get_updater`.
+    """
     return Updater(optimizer)
 
 
@@ -292,7 +311,7 @@ def _check_lengths(indices: Sequence[Any], arrays: Sequence[NDArray], what: str)
         raise ArgumentError(f"update: {len(indices)} indices, but {len(arrays)} {what}")
 
 
-def _check_kind(index: Any, state: Any, optimizer: GroupedOptimizer, weight: NDArray) -> None:
+def _check_kind(index: Key, state: Any, optimizer: GroupedOptimizer, weight: NDArray) -> None:
     """Compare a loaded state with one that the optimizer would make.
 
     Raises:

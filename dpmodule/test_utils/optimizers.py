@@ -42,8 +42,8 @@ def _compare_list(
     grads1 = [uniform(shape=shape, ctx=ctx, dtype=dtype) for shape in shapes]
     weights2, grads2 = copy.deepcopy(weights1), copy.deepcopy(grads1)
     states2 = [opt2.create_state_multi_precision(0, weight) for weight in weights2]
-    numbers: Any = list(range(len(shapes)))
-    opt2.update_multi_precision(numbers, weights2, grads2, states2)
+    lists: tuple[Any, ...] = (list(range(len(shapes))), weights2, grads2, states2)
+    opt2.update_multi_precision(*lists)
     for i, weight in enumerate(weights1):
         state1 = opt1.create_state_multi_precision(i, weight)
         opt1.update_multi_precision(i, weight, grads1[i], state1)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -14,6 +14,9 @@ from ...ops.imaging.color import adjust_contrast, adjust_saturation, scale_pixel
 from ...ops.imaging.resize import pick_method, resize
 from ...ops.imaging.warp import warp_affine
 from ..draws import StandardDraws
+
+if TYPE_CHECKING:
+    from ..options import OptionValues
 
 __all__ = ["augment", "check_augmentation", "only_cuts", "resized", "shorter_edge"]
 
@@ -28,7 +31,7 @@ _PRINCIPAL = np.array(
 """Principal axes of the colors of ImageNet, times their deviations; rows are red, green, blue."""
 
 
-def check_augmentation(owner: str, o: Any) -> None:
+def check_augmentation(owner: str, o: OptionValues) -> None:
     """Refuse options that contradict each other.
 
     Raises:
@@ -52,17 +55,20 @@ def check_augmentation(owner: str, o: Any) -> None:
     pick_method(o.inter_method, (1, 1), (1, 1))
 
 
-def only_cuts(o: Any) -> bool:
+def only_cuts(o: OptionValues) -> bool:
     """Say whether the first change to an image that is large enough is to cut a part of it."""
     return o.resize == -1 and not _moves(o) and o.pad <= 0
 
 
-def augment(image: torch.Tensor, o: Any, draws: StandardDraws) -> torch.Tensor:
+def augment(image: torch.Tensor, o: OptionValues, draws: StandardDraws) -> torch.Tensor:
     """Change an image as the options say and cut it to `o.data_shape`.
 
     Shape:
         image: (H, W, C), uint8, red, green, blue.
         returns: (o.data_shape[1], o.data_shape[2], C), uint8.
+
+    Raises:
+        ArgumentError: the image is smaller than `max_crop_size`.
 
     Source: MXNet 1.9.1's default augmenter, with its draws in its order.
     """
@@ -108,13 +114,13 @@ def shorter_edge(image: torch.Tensor, size: int, interp: int, draws: StandardDra
     return resized(image, size * width // height, size, interp, draws)
 
 
-def _aspect_range(o: Any) -> tuple[float, float]:
+def _aspect_range(o: OptionValues) -> tuple[float, float]:
     if o.min_aspect_ratio is not None:
         return o.min_aspect_ratio, o.max_aspect_ratio
     return 1 - o.max_aspect_ratio, 1 + o.max_aspect_ratio
 
 
-def _moves(o: Any) -> bool:
+def _moves(o: OptionValues) -> bool:
     """Say whether images are rotated, sheared or scaled."""
     return bool(
         o.max_rotate_angle > 0
@@ -128,7 +134,7 @@ def _moves(o: Any) -> bool:
     )
 
 
-def _moved(image: torch.Tensor, o: Any, draws: StandardDraws) -> torch.Tensor:
+def _moved(image: torch.Tensor, o: OptionValues, draws: StandardDraws) -> torch.Tensor:
     """Rotate, shear and scale an image about its center."""
     height, width = image.shape[:2]
     shear = draws.uniform() * o.max_shear_ratio * 2 - o.max_shear_ratio
@@ -156,7 +162,7 @@ def _moved(image: torch.Tensor, o: Any, draws: StandardDraws) -> torch.Tensor:
     return warp_affine(image, matrix, int(new_width), int(new_height), method, o.fill_value)
 
 
-def _cropped(image: torch.Tensor, o: Any, draws: StandardDraws) -> torch.Tensor:
+def _cropped(image: torch.Tensor, o: OptionValues, draws: StandardDraws) -> torch.Tensor:
     height, width = o.data_shape[1:]
     if o.random_resized_crop:
         found = _random_area(image, o, draws)
@@ -179,7 +185,9 @@ def _cropped(image: torch.Tensor, o: Any, draws: StandardDraws) -> torch.Tensor:
     return _window(image, height, width, o, draws)
 
 
-def _window(image: torch.Tensor, height: int, width: int, o: Any, draws: StandardDraws) -> torch.Tensor:
+def _window(
+    image: torch.Tensor, height: int, width: int, o: OptionValues, draws: StandardDraws
+) -> torch.Tensor:
     """Cut a part of an image, from a random place or the middle."""
     y, x = image.shape[0] - height, image.shape[1] - width
     if o.rand_crop:
@@ -190,7 +198,7 @@ def _window(image: torch.Tensor, height: int, width: int, o: Any, draws: Standar
     return image[y : y + height, x : x + width]
 
 
-def _random_area(image: torch.Tensor, o: Any, draws: StandardDraws) -> torch.Tensor | None:
+def _random_area(image: torch.Tensor, o: OptionValues, draws: StandardDraws) -> torch.Tensor | None:
     """Cut a random part of random aspect; None if ten attempts did not fit."""
     low, high = _aspect_range(o)
     if (o.min_random_area, o.max_random_area, low, high) == (1, 1, 1, 1):
@@ -213,7 +221,7 @@ def _half_up(value: float) -> int:
     return math.floor(value + 0.5)
 
 
-def _jittered(image: torch.Tensor, o: Any, draws: StandardDraws) -> torch.Tensor:
+def _jittered(image: torch.Tensor, o: OptionValues, draws: StandardDraws) -> torch.Tensor:
     """Change brightness, contrast and saturation, in a random order."""
     color = image[:, :, :3].flip(2)  # MXNet weighs blue as red, and red as blue
     factors = [1 + draws.uniform(-most, most) for most in (o.brightness, o.contrast, o.saturation)]

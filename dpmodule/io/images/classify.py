@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -21,6 +21,9 @@ from .normalize import MeanImage, Normalizer
 from .options import CLASSIFY
 from .pipeline import ImageSource
 from .records import ImageList, Records
+
+if TYPE_CHECKING:
+    from ..options import OptionValues
 
 __all__ = [
     "ImageRecordInt8Iter",
@@ -66,7 +69,7 @@ def decode_for(header: IRHeader, body: bytes, channels: int, lend: bool = False)
 class _Classifier:
     """What `ImageRecordIter` does with one record."""
 
-    def __init__(self, o: Any, labels: ImageList | None, mean: MeanImage) -> None:
+    def __init__(self, o: OptionValues, labels: ImageList | None, mean: MeanImage) -> None:
         self._o, self._labels = o, labels
         self._normalizer = Normalizer(o, mean)
         self._only_cuts = not o.aug_seq or only_cuts(o)
@@ -78,7 +81,12 @@ class _Classifier:
         self.image(header, body, number, data)
 
     def image(self, header: IRHeader, body: bytes, number: int, data: torch.Tensor) -> None:
-        """Decode and change an image and write it into its place."""
+        """Decode and change an image and write it into its place.
+
+        Raises:
+            FileFormatError: the image has other channels.
+            ShapeError: it has another size without `aug_seq`, or other labels than `label_width`.
+        """
         o = self._o
         image = decode_for(header, body, o.data_shape[0], self._only_cuts)
         seed = o.seed if o.seed_aug is None else o.seed_aug
@@ -160,7 +168,7 @@ class ImageRecordIter(MXDataIter):
 describe(ImageRecordIter, CLASSIFY)
 
 
-def _compute_mean(mean: MeanImage, records: Records, work: _Classifier, o: Any) -> None:
+def _compute_mean(mean: MeanImage, records: Records, work: _Classifier, o: OptionValues) -> None:
     """Take the mean of all images, as they come into a batch."""
     total, count = torch.zeros(o.data_shape, dtype=torch.float64), 0
     image = torch.empty(o.data_shape)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -23,6 +23,9 @@ from .options import DETECT
 from .pipeline import ImageSource
 from .records import ImageList, Records
 
+if TYPE_CHECKING:
+    from ..options import OptionValues
+
 __all__ = ["ImageDetRecordIter"]
 
 _logger = logging.getLogger(__name__)
@@ -35,7 +38,7 @@ _HEAD = 4
 class _Detector:
     """What `ImageDetRecordIter` does with one record."""
 
-    def __init__(self, o: Any, labels: ImageList | None, mean: MeanImage) -> None:
+    def __init__(self, o: OptionValues, labels: ImageList | None, mean: MeanImage) -> None:
         self._o, self._labels, self._mean = o, labels, mean
         channels = o.data_shape[0]
         means, deviations = (
@@ -57,7 +60,12 @@ class _Detector:
     def image(
         self, header: IRHeader, body: bytes, number: int, data: torch.Tensor, label: torch.Tensor
     ) -> np.ndarray[Any, Any]:
-        """Decode and change an image, write it into its place, and return its labels."""
+        """Decode and change an image, write it into its place, and return its labels.
+
+        Raises:
+            FileFormatError: the image has no objects, or the mean image another shape.
+            ShapeError: it has another number of labels than `label_width`.
+        """
         o = self._o
         objects = Objects(self._label_of(header))
         image = decode_for(header, body, o.data_shape[0])
@@ -143,8 +151,12 @@ class ImageDetRecordIter(MXDataIter):
 describe(ImageDetRecordIter, DETECT)
 
 
-def _label_width(owner: str, o: Any, labels: ImageList | None, records: Records) -> int:
-    """Return how many labels each image is filled up to."""
+def _label_width(owner: str, o: OptionValues, labels: ImageList | None, records: Records) -> int:
+    """Return how many labels each image is filled up to.
+
+    Raises:
+        ArgumentError: an image has more labels than `label_pad_width`.
+    """
     most = records.most_labels() if labels is None else labels.most_labels()
     if 0 < o.label_pad_width < most:
         raise ArgumentError(
@@ -153,7 +165,7 @@ def _label_width(owner: str, o: Any, labels: ImageList | None, records: Records)
     return max(most, int(o.label_pad_width))
 
 
-def _compute_mean(mean: MeanImage, records: Records, work: _Detector, o: Any, width: int) -> None:
+def _compute_mean(mean: MeanImage, records: Records, work: _Detector, o: OptionValues, width: int) -> None:
     """Take the mean of all images, as they come into a batch."""
     total, count = torch.zeros(o.data_shape, dtype=torch.float64), 0
     label = torch.empty(width)

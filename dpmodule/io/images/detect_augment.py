@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -16,12 +16,15 @@ from ..draws import StandardDraws
 from .augment import resized, shorter_edge
 from .objects import Box, Objects
 
+if TYPE_CHECKING:
+    from ..options import OptionValues
+
 __all__ = ["augment_objects", "check_samplers"]
 
 _SAMPLED = ("scales", "aspect_ratios", "overlaps", "sample_coverages", "object_coverages")
 
 
-def check_samplers(owner: str, o: Any) -> None:
+def check_samplers(owner: str, o: OptionValues) -> None:
     """Give every crop sampler its own numbers.
 
     Raises:
@@ -46,7 +49,9 @@ def check_samplers(owner: str, o: Any) -> None:
     pick_method(o.inter_method, (1, 1), (1, 1))
 
 
-def augment_objects(image: torch.Tensor, objects: Objects, o: Any, draws: StandardDraws) -> torch.Tensor:
+def augment_objects(
+    image: torch.Tensor, objects: Objects, o: OptionValues, draws: StandardDraws
+) -> torch.Tensor:
     """Change an image and its objects as the options say.
 
     Shape:
@@ -69,7 +74,7 @@ def augment_objects(image: torch.Tensor, objects: Objects, o: Any, draws: Standa
     return _fitted(image, o, draws)
 
 
-def _recolored(image: torch.Tensor, o: Any, draws: StandardDraws) -> torch.Tensor:
+def _recolored(image: torch.Tensor, o: OptionValues, draws: StandardDraws) -> torch.Tensor:
     chances = (
         o.random_hue_prob,
         o.random_saturation_prob,
@@ -91,7 +96,7 @@ def _recolored(image: torch.Tensor, o: Any, draws: StandardDraws) -> torch.Tenso
     return color if image.shape[2] == 3 else torch.cat([color, image[:, :, 3:]], 2)
 
 
-def _padded(image: torch.Tensor, objects: Objects, o: Any, draws: StandardDraws) -> torch.Tensor:
+def _padded(image: torch.Tensor, objects: Objects, o: OptionValues, draws: StandardDraws) -> torch.Tensor:
     """Put an image somewhere on a larger one."""
     scale = draws.uniform(1, o.max_pad_scale)
     if scale < 1.05:
@@ -104,7 +109,7 @@ def _padded(image: torch.Tensor, objects: Objects, o: Any, draws: StandardDraws)
     return make_border(image, *down, *across, values=(o.fill_value,) * 4)
 
 
-def _cropped(image: torch.Tensor, objects: Objects, o: Any, draws: StandardDraws) -> torch.Tensor:
+def _cropped(image: torch.Tensor, objects: Objects, o: OptionValues, draws: StandardDraws) -> torch.Tensor:
     """Crop an image by the first sampler, in random order, that finds a crop which meets its limits."""
     height, width = image.shape[:2]
     for i in draws.shuffled(o.num_crop_sampler):
@@ -125,7 +130,7 @@ def _cropped(image: torch.Tensor, objects: Objects, o: Any, draws: StandardDraws
     return image
 
 
-def _crop_box(o: Any, i: int, draws: StandardDraws, aspect: float) -> Box:
+def _crop_box(o: OptionValues, i: int, draws: StandardDraws, aspect: float) -> Box:
     scale = draws.uniform(o.min_crop_scales[i], o.max_crop_scales[i]) + 1e-12
     low = max(o.min_crop_aspect_ratios[i] / aspect, scale * scale)
     high = min(o.max_crop_aspect_ratios[i] / aspect, 1 / scale * scale)
@@ -134,7 +139,7 @@ def _crop_box(o: Any, i: int, draws: StandardDraws, aspect: float) -> Box:
     return draws.uniform(0, 1 - width), draws.uniform(0, 1 - height), width, height
 
 
-def _fitted(image: torch.Tensor, o: Any, draws: StandardDraws) -> torch.Tensor:
+def _fitted(image: torch.Tensor, o: OptionValues, draws: StandardDraws) -> torch.Tensor:
     height, width = o.data_shape[1:]
     if o.resize_mode != "force":
         part = min(height / image.shape[0], width / image.shape[1])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -13,6 +13,9 @@ from ... import native
 from ...base import FileFormatError
 from ...ndarray import NDArray, load, save
 from ..draws import StandardDraws
+
+if TYPE_CHECKING:
+    from ..options import OptionValues
 
 __all__ = ["MeanImage", "Normalizer"]
 
@@ -27,6 +30,9 @@ class MeanImage:
 
     Attributes:
         values: (C, H, W), or None while it does not exist.
+
+    Raises:
+        FileFormatError: the file holds no array of three axes.
     """
 
     def __init__(self, path: str) -> None:
@@ -65,7 +71,7 @@ class Normalizer:
         mean: the mean image.
     """
 
-    def __init__(self, o: Any, mean: MeanImage) -> None:
+    def __init__(self, o: OptionValues, mean: MeanImage) -> None:
         self._o, self._mean = o, mean
         channels = o.data_shape[0]
         means, deviations = (

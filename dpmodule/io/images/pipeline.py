@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -22,6 +22,9 @@ from ..desc import DataDesc
 from ..iterator import DataBatch
 from .memory import BatchMemory
 from .records import Place, Records
+
+if TYPE_CHECKING:
+    from ..options import OptionValues
 
 __all__ = ["ImageSource", "Work"]
 
@@ -62,7 +65,12 @@ class ImageSource:
     """
 
     def __init__(
-        self, records: Records, work: Work, descs: tuple[DataDesc, DataDesc], dtype: torch.dtype, o: Any
+        self,
+        records: Records,
+        work: Work,
+        descs: tuple[DataDesc, DataDesc],
+        dtype: torch.dtype,
+        o: OptionValues,
     ) -> None:
         self.data_desc, self.label_desc = descs
         self._records, self._work, self._dtype = records, work, dtype
