@@ -5,7 +5,7 @@ Dimensions count from the first one, as in DyNet: a vector of 3 beside a matrix 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -13,9 +13,9 @@ import torch
 from ..native_machine import Machine
 from ..native_names import OP, REDUCTION
 from .kernels import binary, plain
-from .spec import Call, Dim, declare, fail, same_batch, target
+from .spec import Call, Dim, ShapeRule, declare, fail, same_batch, scalar, target, wide
 
-__all__ = ["aligned", "broadcast", "max_kernel", "reduced"]
+__all__ = ["aligned", "broadcast", "equal", "max_kernel", "reduced"]
 
 Tensor = torch.Tensor
 
@@ -52,7 +52,7 @@ def reduced(g: Tensor, x: Tensor) -> Tensor:
     return (g.sum(axes, keepdim=True) if axes else g).reshape(x.shape)
 
 
-def _shape(name: str) -> Callable[[tuple[Any, ...], Sequence[Dim]], Dim]:
+def _shape(name: str) -> ShapeRule:
     def shape(attrs: tuple[Any, ...], dims: Sequence[Dim]) -> Dim:
         if dims[0] == dims[-1] and len(dims) == 2:
             return dims[0]
@@ -108,9 +108,9 @@ def _cmult(call: Call, x: Tensor, y: Tensor) -> Tensor:
 
 
 def _cmult_grad(call: Call, g: Tensor, x: Tensor, y: Tensor) -> list[Tensor | None]:
-    wide, high = _both(call, x, y)
+    left, right = _both(call, x, y)
     found = []
-    for place, (factor, operand) in enumerate(((high, x), (wide, y))):
+    for place, (factor, operand) in enumerate(((right, x), (left, y))):
         if g.shape == operand.shape:
             found.append(torch.mul(g, factor, out=target(call, place)))
         else:
@@ -132,9 +132,9 @@ def _cdiv(call: Call, x: Tensor, y: Tensor) -> Tensor:
 
 
 def _cdiv_grad(call: Call, g: Tensor, x: Tensor, y: Tensor) -> list[Tensor | None]:
-    wide, high = _both(call, x, y)
-    part = g / high
-    return [reduced(part, x), reduced(-part * (wide / high), y)]
+    left, right = _both(call, x, y)
+    part = g / right
+    return [reduced(part, x), reduced(-part * (left / right), y)]
 
 
 def _power_shape(attrs: tuple[Any, ...], dims: Sequence[Dim]) -> Dim:
@@ -144,14 +144,23 @@ def _power_shape(attrs: tuple[Any, ...], dims: Sequence[Dim]) -> Dim:
 
 
 def _power(call: Call, x: Tensor, y: Tensor) -> Tensor:
-    return torch.pow(x, y.reshape(*y.shape[:2], *[1] * len(call.dims[0].d)))
+    return torch.pow(x, wide(y, x))
 
 
-def _equal_shape(name: str) -> Callable[[tuple[Any, ...], Sequence[Dim]], Dim]:
+def equal(name: str, who: str = "all operands", is_number: bool = False) -> ShapeRule:
+    """Return the shape rule of operands of the same dimensions.
+
+    Args:
+        name: the operation.
+        who: the operands, for the error.
+        is_number: the result is one number, and else as large as each of them.
+    """
+
     def shape(attrs: tuple[Any, ...], dims: Sequence[Dim]) -> Dim:
         if any(dim.d != dims[0].d for dim in dims):
-            fail(name, dims, "all operands need the same dimensions")
-        return Dim(dims[0].d, same_batch(name, dims))
+            fail(name, dims, f"{who} need the same dimensions")
+        batch = same_batch(name, dims)
+        return scalar(batch) if is_number else Dim(dims[0].d, batch)
 
     return shape
 
@@ -225,9 +234,7 @@ MINUS = declare("subtract", _shape("subtract"), _minus, _minus_grad, kernel=bina
 CMULT = declare("cmult", _shape("cmult"), _cmult, _cmult_grad, kernel=binary("mul"))
 CDIV = declare("cdiv", _cdiv_shape, _cdiv, _cdiv_grad, kernel=binary("div"))
 POW = declare("pow", _power_shape, _power, kernel=binary("pow"))
-MAX = declare("max", _equal_shape("max"), _maximum, _maximum_grad, kernel=max_kernel)
-MIN = declare("min", _equal_shape("min"), _minimum, _minimum_grad, kernel=binary("min"))
-LOGSUMEXP = declare(
-    "logsumexp", _equal_shape("logsumexp"), _logsumexp, _logsumexp_grad, kernel=_logsumexp_kernel
-)
+MAX = declare("max", equal("max"), _maximum, _maximum_grad, kernel=max_kernel)
+MIN = declare("min", equal("min"), _minimum, _minimum_grad, kernel=binary("min"))
+LOGSUMEXP = declare("logsumexp", equal("logsumexp"), _logsumexp, _logsumexp_grad, kernel=_logsumexp_kernel)
 COLWISE_ADD = declare("colwise_add", _colwise_shape, _colwise, kernel=plain("colwise_add"))

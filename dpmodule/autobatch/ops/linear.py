@@ -11,10 +11,10 @@ import torch
 from ..errors import ArgumentError
 from ..native_machine import Machine
 from ..native_names import BINARY, OP
-from .binary import aligned, reduced
+from .binary import aligned, equal, reduced
 from .kernels import fits, plain, seen_as
 from .product import affine, product
-from .spec import Call, Dim, declare, fail, same_batch, scalar, target
+from .spec import Call, Dim, declare, fail, same_batch, scalar, target, wide
 
 __all__ = ["AFFINE", "DOT", "MATMUL", "STACK"]
 
@@ -105,16 +105,15 @@ def _multiply_grad(
                 at, _rows(many, Dim(many.shape[2:])), _rows(y.expand(*g.shape[:2], *y.shape[2:]), right)
             )
     elif wants[at]:
-        wide = g if len(result.d) == 2 else g.unsqueeze(-1)
-        dx = reduced(torch.matmul(wide, _matrix(y, right).transpose(2, 3)), _matrix(x, left)).reshape(x.shape)
+        many = g if len(result.d) == 2 else g.unsqueeze(-1)
+        dx = reduced(torch.matmul(many, _matrix(y, right).transpose(2, 3)), _matrix(x, left)).reshape(x.shape)
     if wants[at + 1]:
         if len(right.d) == 1 and _is_shared(x, left):
             dy = reduced(product(g.flatten(0, 1), x[0, 0].t()).view(*g.shape[:2], -1), y)
         else:
-            wide = g if len(result.d) == 2 else g.unsqueeze(-1)
-            dy = reduced(torch.matmul(_matrix(x, left).transpose(2, 3), wide), _matrix(y, right)).reshape(
-                y.shape
-            )
+            many = g if len(result.d) == 2 else g.unsqueeze(-1)
+            found = torch.matmul(_matrix(x, left).transpose(2, 3), many)
+            dy = reduced(found, _matrix(y, right)).reshape(y.shape)
     return dx, dy
 
 
@@ -132,9 +131,8 @@ def _matmul_grad(call: Call, g: Tensor, x: Tensor, y: Tensor) -> list[Tensor | N
 
 def _affine_shape(attrs: tuple[Any, ...], dims: Sequence[Dim]) -> Dim:
     if len(dims) % 2 == 0:
-        fail(
-            "affine_transform", dims, "a bias and pairs of a matrix and what it is multiplied with are needed"
-        )
+        needed = "a bias and pairs of a matrix and what it is multiplied with are needed"
+        fail("affine_transform", dims, needed)
     if len(dims) == 1:
         return dims[0]
     shapes = {_product("affine_transform", x, y, dims) for x, y in zip(dims[1::2], dims[2::2])}
@@ -198,19 +196,12 @@ def _stack_grad(call: Call, g: Tensor, *operands: Tensor) -> list[Tensor | None]
     return _plain_grads(call, len(held) - 1, side.unsqueeze(1), matrix[None, None], y)
 
 
-def _dot_shape(attrs: tuple[Any, ...], dims: Sequence[Dim]) -> Dim:
-    if dims[0].d != dims[1].d:
-        fail("dot_product", dims, "both operands need the same dimensions")
-    return scalar(same_batch("dot_product", dims))
-
-
 def _dot(call: Call, x: Tensor, y: Tensor) -> Tensor:
     return (x * y).flatten(2).sum(2, keepdim=True)
 
 
 def _dot_grad(call: Call, g: Tensor, x: Tensor, y: Tensor) -> list[Tensor | None]:
-    wide = g.reshape(*g.shape[:2], *[1] * (x.dim() - 2))
-    return [reduced(wide * y, x), reduced(wide * x, y)]
+    return [reduced(wide(g, x) * y, x), reduced(wide(g, x) * x, y)]
 
 
 def _square(name: str, attrs: tuple[Any, ...], dims: Sequence[Dim]) -> Dim:
@@ -240,12 +231,6 @@ def _logdet(call: Call, x: Tensor) -> Tensor:
     return answer
 
 
-def _trace_shape(attrs: tuple[Any, ...], dims: Sequence[Dim]) -> Dim:
-    if dims[0].d != dims[1].d:
-        fail("trace_of_product", dims, "both matrices need the same dimensions")
-    return scalar(same_batch("trace_of_product", dims))
-
-
 def _contract_shape(attrs: tuple[Any, ...], dims: Sequence[Dim]) -> Dim:
     vectors, has_bias = attrs
     tensor = dims[0].d
@@ -263,6 +248,7 @@ def _contract_shape(attrs: tuple[Any, ...], dims: Sequence[Dim]) -> Dim:
 
 
 def _trim(d: tuple[int, ...]) -> tuple[int, ...]:
+    """Return dimensions without ones at their end; the first one stays."""
     while len(d) > 1 and d[-1] == 1:
         d = d[:-1]
     return d
@@ -274,14 +260,6 @@ def _contract(call: Call, x: Tensor, *rest: Tensor) -> Tensor:
     for v in rest[:vectors]:
         found = torch.matmul(found, v.reshape(*v.shape[:2], *[1] * (found.dim() - 4), -1, 1)).squeeze(-1)
     return found + rest[-1].reshape(*rest[-1].shape[:2], *call.out.d) if has_bias else found
-
-
-def _trimmed(dims: Sequence[int]) -> list[int]:
-    """Return dimensions without ones at their end."""
-    found = list(dims)
-    while found and found[-1] == 1:
-        found.pop()
-    return found
 
 
 def _contract_kernel(engine: Machine, attrs: tuple[Any, ...], args: tuple[int, ...], aux: Any) -> int:
@@ -300,7 +278,7 @@ def _contract_kernel(engine: Machine, attrs: tuple[Any, ...], args: tuple[int, .
     if not has_bias:
         return found
     bias = args[-1]
-    if _trimmed(engine.dim(bias)[0]) != _trimmed(rest):
+    if _trim(engine.dim(bias)[0]) != _trim(tuple(rest)):
         return -1
     return engine.kernel(OP["binary"], BINARY["add"], (found, seen_as(engine, bias, tuple(rest))))
 
@@ -308,8 +286,12 @@ def _contract_kernel(engine: Machine, attrs: tuple[Any, ...], args: tuple[int, .
 MATMUL = declare("multiply", _matmul_shape, _matmul, _matmul_grad, matrix=0, kernel=plain("multiply"))
 STACK = declare("products", _affine_shape, _stack, _stack_grad)
 AFFINE = declare("affine_transform", _affine_shape, _affine, _affine_grad, matrix=1, kernel=plain("affine"))
-DOT = declare("dot_product", _dot_shape, _dot, _dot_grad, kernel=plain("dot"))
+DOT = declare(
+    "dot_product", equal("dot_product", "both operands", True), _dot, _dot_grad, kernel=plain("dot")
+)
 INVERSE = declare("inverse", _inverse_shape, _inverse, kernel=plain("inverse"))
 LOGDET = declare("logdet", _logdet_shape, _logdet)
-TRACE = declare("trace_of_product", _trace_shape, _dot, _dot_grad, kernel=plain("dot"))
+TRACE = declare(
+    "trace_of_product", equal("trace_of_product", "both matrices", True), _dot, _dot_grad, kernel=plain("dot")
+)
 CONTRACT = declare("contract3d", _contract_shape, _contract, kernel=_contract_kernel)

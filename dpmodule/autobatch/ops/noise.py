@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from .kernels import drawn
-from .spec import Call, Dim, declare, fail
+from .spec import Call, Dim, Op, Run, ShapeRule, declare, fail
 from .unary import same_shape
 
 __all__ = ["BLOCK_DROPOUT", "DROPOUT", "DROPOUT_BATCH", "DROPOUT_DIM", "NOISE", "draw_mask"]
@@ -66,28 +66,12 @@ def _noise_grad(call: Call, g: Tensor, x: Tensor) -> list[Tensor | None]:
     return [g]
 
 
-DROPOUT = declare(
-    "dropout", same_shape, _dropout, _masked_grad, random=True, expand=True, kernel=drawn("dropout")
-)
-DROPOUT_DIM = declare(
-    "dropout_dim",
-    _dim_shape,
-    _dropout_dim,
-    _masked_grad,
-    random=True,
-    expand=True,
-    kernel=drawn("dropout_dim"),
-)
-DROPOUT_BATCH = declare(
-    "dropout_batch",
-    same_shape,
-    _dropout_batch,
-    _masked_grad,
-    random=True,
-    expand=True,
-    kernel=drawn("dropout_batch"),
-)
-BLOCK_DROPOUT = declare(
-    "block_dropout", same_shape, _block, _masked_grad, random=True, expand=True, kernel=drawn("block_dropout")
-)
-NOISE = declare("noise", same_shape, _noise, _noise_grad, random=True, expand=True, kernel=drawn("noise"))
+def _noisy(name: str, run: Run, grad: Run = _masked_grad, shape: ShapeRule = same_shape) -> Op:
+    return declare(name, shape, run, grad, random=True, expand=True, kernel=drawn(name))
+
+
+DROPOUT = _noisy("dropout", _dropout)
+DROPOUT_DIM = _noisy("dropout_dim", _dropout_dim, shape=_dim_shape)
+DROPOUT_BATCH = _noisy("dropout_batch", _dropout_batch)
+BLOCK_DROPOUT = _noisy("block_dropout", _block)
+NOISE = _noisy("noise", _noise, _noise_grad)

@@ -10,21 +10,15 @@ import torch
 
 from ..native_machine import Machine
 from ..native_names import BINARY, OP
-from .binary import CDIV, CMULT, MINUS, SUM, reduced
+from .binary import CDIV, CMULT, MINUS, SUM, equal, reduced
 from .kernels import chain, fits, seen_as
 from .kernels import reduced as along_dimensions
-from .spec import Call, Dim, declare, fail, same_batch
+from .spec import Call, Dim, declare, fail, same_batch, wide
 from .unary import UNARY
 
 __all__ = ["LAYER_NORM", "WEIGHT_NORM"]
 
 Tensor = torch.Tensor
-
-
-def _layer_shape(attrs: tuple[Any, ...], dims: Sequence[Dim]) -> Dim:
-    if any(dim.d != dims[0].d for dim in dims[1:]):
-        fail("layer_norm", dims, "input, gains and biases need the same dimensions")
-    return Dim(dims[0].d, same_batch("layer_norm", dims))
 
 
 def _centred(x: Tensor) -> tuple[Tensor, Tensor]:
@@ -55,8 +49,7 @@ def _weight_shape(attrs: tuple[Any, ...], dims: Sequence[Dim]) -> Dim:
 
 
 def _weight(call: Call, w: Tensor, g: Tensor) -> Tensor:
-    axes = list(range(2, w.dim()))
-    return w * (g.reshape(*g.shape[:2], *[1] * len(axes)) / w.square().sum(axes, keepdim=True).sqrt())
+    return w * (wide(g, w) / wide(w.flatten(2).square().sum(2).sqrt(), w))
 
 
 def _layer_kernel(engine: Machine, attrs: tuple[Any, ...], args: tuple[int, ...], aux: Any) -> int:
@@ -81,5 +74,7 @@ def _weight_kernel(engine: Machine, attrs: tuple[Any, ...], args: tuple[int, ...
     return engine.kernel(OP["binary"], BINARY["mul"], (w, factor))
 
 
-LAYER_NORM = declare("layer_norm", _layer_shape, _layer, _layer_grad, kernel=_layer_kernel)
+LAYER_NORM = declare(
+    "layer_norm", equal("layer_norm", "input, gains and biases"), _layer, _layer_grad, kernel=_layer_kernel
+)
 WEIGHT_NORM = declare("weight_norm", _weight_shape, _weight, kernel=_weight_kernel)

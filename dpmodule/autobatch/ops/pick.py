@@ -10,7 +10,7 @@ import torch
 from ..errors import BoundsError, user_line
 from ..native_machine import Machine
 from ..native_names import LAST_AXIS, OP, TOO_LARGE
-from .spec import Call, Dim, declare, fail, shown
+from .spec import Call, Dim, declare, fail, shown, zeros_for
 
 __all__ = ["PICK", "PICK_BATCH", "PICK_RANGE", "STRIDED"]
 
@@ -86,7 +86,7 @@ def _range(call: Call, x: Tensor) -> Tensor:
 
 def _range_grad(call: Call, g: Tensor, x: Tensor) -> list[Tensor | None]:
     axis, start, stop = call.attrs
-    found = torch.zeros(g.shape[0], *x.shape[1:], dtype=g.dtype, device=g.device)
+    found = zeros_for(g, x)
     found.narrow(axis + 2, start, stop - start).copy_(g)
     return [found]
 
@@ -124,7 +124,7 @@ def _selection(call: Call, x: Tensor) -> tuple[slice, ...]:
 
 
 def _strided_grad(call: Call, g: Tensor, x: Tensor) -> list[Tensor | None]:
-    found = torch.zeros(g.shape[0], *x.shape[1:], dtype=g.dtype, device=g.device)
+    found = zeros_for(g, x)
     found[_selection(call, x)] = g
     return [found]
 
@@ -146,8 +146,7 @@ def _elements(call: Call, x: Tensor) -> Tensor:
 
 
 def _elements_grad(call: Call, g: Tensor, x: Tensor) -> list[Tensor | None]:
-    found = torch.zeros(g.shape[0], *x.shape[1:], dtype=g.dtype, device=g.device)
-    return [found.index_add_(1, torch.tensor(call.attrs[0], device=call.device), g)]
+    return [zeros_for(g, x).index_add_(1, torch.tensor(call.attrs[0], device=call.device), g)]
 
 
 def _select_shape(attrs: tuple[Any, ...], dims: Sequence[Dim]) -> Dim:
@@ -169,8 +168,7 @@ def _select(call: Call, x: Tensor) -> Tensor:
 
 def _select_grad(call: Call, g: Tensor, x: Tensor) -> list[Tensor | None]:
     axis, places = call.attrs
-    found = torch.zeros(g.shape[0], *x.shape[1:], dtype=g.dtype, device=g.device)
-    return [found.index_add_(axis + 2, torch.tensor(places, device=call.device), g)]
+    return [zeros_for(g, x).index_add_(axis + 2, torch.tensor(places, device=call.device), g)]
 
 
 def _pick_kernel(engine: Machine, attrs: tuple[Any, ...], args: tuple[int, ...], aux: Any) -> int:

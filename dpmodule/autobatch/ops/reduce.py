@@ -7,11 +7,11 @@ from typing import Any
 
 import torch
 
-from ..native_machine import Machine, Maker
+from ..native_machine import Machine
 from ..native_names import TOO_LARGE
 from .kernels import along, plain, reduced
 from .pick import without
-from .spec import Call, Dim, declare, fail, scalar
+from .spec import Call, Dim, Op, Run, ShapeRule, declare, fail, scalar, wide, zeros_for
 from .unary import raise_kernel
 
 __all__ = ["LOGSUMEXP_DIM", "MOMENT", "STD", "SUM_BATCHES", "SUM_DIM", "SUM_ELEMS"]
@@ -32,7 +32,7 @@ def _checked(name: str, axes: Sequence[int], dims: Sequence[Dim]) -> None:
         fail(name, dims, f"reduction dimensions {list(axes)} must be < number of dimensions, each once")
 
 
-def _over(name: str) -> Callable[[tuple[Any, ...], Sequence[Dim]], Dim]:
+def _over(name: str) -> ShapeRule:
     """Return the shape rule for attributes that begin with (axes, whether to include the minibatch)."""
 
     def shape(attrs: tuple[Any, ...], dims: Sequence[Dim]) -> Dim:
@@ -65,7 +65,7 @@ def _sum_elems(call: Call, x: Tensor) -> Tensor:
 
 
 def _sum_elems_grad(call: Call, g: Tensor, x: Tensor) -> list[Tensor | None]:
-    return [g.reshape(*g.shape[:2], *[1] * (x.dim() - 2)).expand(g.shape[0], *x.shape[1:])]
+    return [wide(g, x).expand(g.shape[0], *x.shape[1:])]
 
 
 def _sum_batches(call: Call, x: Tensor) -> Tensor:
@@ -129,8 +129,12 @@ def _std_grad(call: Call, g: Tensor, x: Tensor) -> list[Tensor | None]:
     return [torch.where(size > 0, _spread(g, call, x) * (x - mean) / (count * size), 0.0)]
 
 
-def _extreme_shape(name: str) -> Callable[[tuple[Any, ...], Sequence[Dim]], Dim]:
+def _without(name: str, is_flat: bool = False) -> ShapeRule:
+    """Return the shape rule for a dimension as the only attribute, of vectors and matrices only if `is_flat`."""
+
     def shape(attrs: tuple[Any, ...], dims: Sequence[Dim]) -> Dim:
+        if is_flat and len(dims[0].d) > 2:
+            fail(name, dims, "a vector or a matrix is needed")
         _checked(name, attrs, dims)
         return Dim(without(dims[0].d, attrs), dims[0].batch)
 
@@ -140,27 +144,19 @@ def _extreme_shape(name: str) -> Callable[[tuple[Any, ...], Sequence[Dim]], Dim]
 def _extreme(find: Callable[..., Any]) -> Callable[[Call, Tensor], Tensor]:
     def run(call: Call, x: Tensor) -> Tensor:
         found, call.saved = find(x, call.attrs[0] + 2, keepdim=True)
-        answer: Tensor = found.reshape(x.shape[0], call.out.batch, *call.out.d)
-        return answer
+        return _done(found, call)
 
     return run
 
 
 def _extreme_grad(call: Call, g: Tensor, x: Tensor) -> list[Tensor | None]:
-    found = torch.zeros(g.shape[0], *x.shape[1:], dtype=g.dtype, device=g.device)
+    found = zeros_for(g, x)
     places = call.saved.expand(g.shape[0], *call.saved.shape[1:])
     return [found.scatter_(call.attrs[0] + 2, places, g.reshape(places.shape))]
 
 
-def _logsumexp_shape(attrs: tuple[Any, ...], dims: Sequence[Dim]) -> Dim:
-    if len(dims[0].d) > 2:
-        fail("logsumexp_dim", dims, "a vector or a matrix is needed")
-    _checked("logsumexp_dim", attrs, dims)
-    return Dim(without(dims[0].d, attrs), dims[0].batch)
-
-
 def _logsumexp(call: Call, x: Tensor) -> Tensor:
-    return torch.logsumexp(x, call.attrs[0] + 2).reshape(x.shape[0], call.out.batch, *call.out.d)
+    return _done(torch.logsumexp(x, call.attrs[0] + 2), call)
 
 
 def _logsumexp_grad(call: Call, g: Tensor, x: Tensor) -> list[Tensor | None]:
@@ -190,7 +186,7 @@ def _norm(call: Call, x: Tensor) -> Tensor:
 
 
 def _norm_grad(call: Call, g: Tensor, x: Tensor) -> list[Tensor | None]:
-    return [2 * x * g.reshape(*g.shape[:2], *[1] * (x.dim() - 2))]
+    return [2 * x * wide(g, x)]
 
 
 def _length(call: Call, x: Tensor) -> Tensor:
@@ -198,9 +194,8 @@ def _length(call: Call, x: Tensor) -> Tensor:
 
 
 def _length_grad(call: Call, g: Tensor, x: Tensor) -> list[Tensor | None]:
-    shape = (*g.shape[:2], *[1] * (x.dim() - 2))
-    size = call.result.reshape(-1, *shape[1:])
-    return [torch.where(size > 0, x * g.reshape(shape) / size, 0.0)]
+    size = wide(call.result, x)
+    return [torch.where(size > 0, x * wide(g, x) / size, 0.0)]
 
 
 def _sum_kernel(engine: Machine, attrs: tuple[Any, ...], args: tuple[int, ...], aux: Any) -> int:
@@ -233,8 +228,13 @@ def _length_kernel(engine: Machine, attrs: tuple[Any, ...], args: tuple[int, ...
     return reduced(engine, "l2_norm", args[0], range(len(engine.dim(args[0])[0])), False)
 
 
-def _one_axis(name: str) -> Maker:
-    return lambda engine, attrs, args, aux: reduced(engine, name, args[0], attrs, False)
+def _along(name: str, run: Run, grad: Run, is_flat: bool = False) -> Op:
+    """Declare an operation along a dimension, the only attribute; of vectors and matrices only if `is_flat`."""
+
+    def kernel(engine: Machine, attrs: tuple[Any, ...], args: tuple[int, ...], aux: Any) -> int:
+        return reduced(engine, name, args[0], attrs, False)
+
+    return declare(name, _without(name, is_flat), run, grad, kernel=kernel)
 
 
 SUM_ELEMS = declare(
@@ -256,15 +256,9 @@ SUM_BATCHES = declare(
 SUM_DIM = declare("sum_dim", _over("sum_dim"), _sum_dim, _sum_dim_grad, kernel=_sum_kernel)
 MOMENT = declare("moment_dim", _over("moment_dim"), _moment, _moment_grad, kernel=_moment_kernel)
 STD = declare("std_dim", _over("std_dim"), _std, _std_grad, kernel=_std_kernel)
-MAX_DIM = declare(
-    "max_dim", _extreme_shape("max_dim"), _extreme(torch.max), _extreme_grad, kernel=_one_axis("max_dim")
-)
-MIN_DIM = declare(
-    "min_dim", _extreme_shape("min_dim"), _extreme(torch.min), _extreme_grad, kernel=_one_axis("min_dim")
-)
-LOGSUMEXP_DIM = declare(
-    "logsumexp_dim", _logsumexp_shape, _logsumexp, _logsumexp_grad, kernel=_one_axis("logsumexp_dim")
-)
+MAX_DIM = _along("max_dim", _extreme(torch.max), _extreme_grad)
+MIN_DIM = _along("min_dim", _extreme(torch.min), _extreme_grad)
+LOGSUMEXP_DIM = _along("logsumexp_dim", _logsumexp, _logsumexp_grad, is_flat=True)
 CUMSUM = declare("cumsum", _cumsum_shape, _cumsum, _cumsum_grad, kernel=along("cumsum"))
 SQUARED_NORM = declare(
     "squared_norm",

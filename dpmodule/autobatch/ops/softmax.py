@@ -10,7 +10,7 @@ import torch
 from ..native_machine import Machine
 from ..native_names import OP
 from .kernels import along, labelled, plain
-from .spec import Call, Dim, declare, fail, same_batch, scalar
+from .spec import Call, Dim, declare, fail, same_batch, scalar, zeros_for
 
 __all__ = ["LOG_SOFTMAX", "PICKNEGLOGSOFTMAX", "SOFTMAX"]
 
@@ -62,7 +62,7 @@ def _restricted_grad(call: Call, g: Tensor, x: Tensor) -> list[Tensor | None]:
     once = torch.tensor([*dict.fromkeys(call.attrs[0])], device=call.device)  # the result has each place once
     part = g.index_select(2, once)
     share = torch.softmax(x.index_select(2, places), 2)
-    found = torch.zeros(g.shape[0], *x.shape[1:], dtype=g.dtype, device=g.device)
+    found = zeros_for(g, x)
     found.index_copy_(2, once, part)
     return [found.index_add_(2, places, share * part.sum(2, keepdim=True), alpha=-1)]
 

@@ -30,6 +30,8 @@ __all__ = [
     "Call",
     "Dim",
     "Op",
+    "Run",
+    "ShapeRule",
     "declare",
     "fail",
     "find",
@@ -39,6 +41,8 @@ __all__ = [
     "show",
     "shown",
     "target",
+    "wide",
+    "zeros_for",
 ]
 
 
@@ -116,6 +120,7 @@ class Argument(NamedTuple):
 
 
 Run = Callable[..., Any]
+ShapeRule = Callable[[tuple[Any, ...], Sequence[Dim]], Dim]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -253,6 +258,16 @@ def same_batch(name: str, dims: Sequence[Dim]) -> int:
 def target(call: Call, place: int = 0) -> torch.Tensor | None:
     """Return the memory to compute a result into, None to make a new tensor."""
     return call.into[place] if call.into else None
+
+
+def wide(numbers: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
+    """Give one number for every node and minibatch element the axes that `x` has."""
+    return numbers.reshape(*numbers.shape[:2], *[1] * (x.dim() - 2))
+
+
+def zeros_for(g: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
+    """Return a gradient of zeros for an operand `x`, with a row for each of `g`, the gradient of the result."""
+    return torch.zeros(g.shape[0], *x.shape[1:], dtype=g.dtype, device=g.device)
 
 
 def scalar(batch: int = 1) -> Dim:
