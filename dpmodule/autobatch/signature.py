@@ -66,12 +66,7 @@ class Kind:
     )
 
     def __init__(
-        self,
-        index: int,
-        op: Op,
-        attrs: tuple[Any, ...],
-        operands: Sequence[Signature],
-        many: bool,
+        self, index: int, op: Op, attrs: tuple[Any, ...], operands: Sequence[Signature], many: bool
     ) -> None:
         self.index, self.op, self.attrs, self.many = index, op, attrs, many
         self.dims = tuple(each.dim for each in operands[: 1 if many else None])

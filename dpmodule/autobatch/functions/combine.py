@@ -16,31 +16,6 @@ from ..ops.spec import Op
 from ..state import state
 from ..whole import whole
 
-__all__ = [
-    "affine_transform",
-    "average",
-    "bmax",
-    "bmin",
-    "cdiv",
-    "cmult",
-    "colwise_add",
-    "concatenate",
-    "concatenate_cols",
-    "concatenate_to_batch",
-    "contract3d_1d",
-    "contract3d_1d_1d",
-    "contract3d_1d_1d_bias",
-    "contract3d_1d_bias",
-    "dot_product",
-    "emax",
-    "esum",
-    "inverse",
-    "logdet",
-    "logsumexp",
-    "pow",
-    "trace_of_product",
-]
-
 FEW = 4
 """So many operands are an ordinary operation; more, of one shape, are stacked in one go."""
 

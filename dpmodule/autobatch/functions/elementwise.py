@@ -9,43 +9,6 @@ from ..given import number
 from ..ops.unary import ARGMAX, CEIL, FLOOR, NOBACKPROP, ROUND, SCALE_GRADIENT, UNARY
 from .recorded import function_of
 
-__all__ = [
-    "abs",
-    "acos",
-    "acosh",
-    "argmax",
-    "asin",
-    "asinh",
-    "atan",
-    "atanh",
-    "ceil",
-    "cos",
-    "cosh",
-    "cube",
-    "elu",
-    "erf",
-    "exp",
-    "flip_gradient",
-    "floor",
-    "lgamma",
-    "log",
-    "log_sigmoid",
-    "logistic",
-    "nobackprop",
-    "rectify",
-    "round",
-    "scale_gradient",
-    "selu",
-    "silu",
-    "sin",
-    "sinh",
-    "softsign",
-    "sqrt",
-    "square",
-    "tan",
-    "tanh",
-]
-
 tanh = function_of(UNARY["tanh"])
 logistic = function_of(UNARY["logistic"])
 rectify = function_of(UNARY["rectify"])

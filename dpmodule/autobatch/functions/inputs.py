@@ -19,27 +19,6 @@ from ..ops.spec import Dim
 from ..state import state
 from ..whole import TOO_LARGE, one_or_several, sizes_of, whole
 
-__all__ = [
-    "InputExpression",
-    "constant",
-    "inputMatrix",
-    "inputTensor",
-    "inputTensorTranspose",
-    "inputVector",
-    "matInput",
-    "one_hot",
-    "ones",
-    "random_bernoulli",
-    "random_gumbel",
-    "random_normal",
-    "random_uniform",
-    "scalarInput",
-    "sparse_inputTensor",
-    "vecInput",
-    "zeroes",
-    "zeros",
-]
-
 Array = NDArray[Any]
 
 _new = Expression.__new__

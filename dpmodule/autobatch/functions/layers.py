@@ -18,31 +18,6 @@ from ..state import state
 from ..whole import whole
 from .combine import concatenate
 
-__all__ = [
-    "available_devices",
-    "block_dropout",
-    "circ_conv",
-    "circ_corr",
-    "conv2d",
-    "conv2d_bias",
-    "dropout",
-    "dropout_batch",
-    "dropout_dim",
-    "filter1d_narrow",
-    "fold_rows",
-    "kmax_pooling",
-    "kmh_ngram",
-    "maxpooling2d",
-    "noise",
-    "to_device",
-    "vanilla_lstm_c",
-    "vanilla_lstm_gates",
-    "vanilla_lstm_gates_concat",
-    "vanilla_lstm_gates_dropout",
-    "vanilla_lstm_gates_dropout_concat",
-    "vanilla_lstm_h",
-]
-
 
 def _pair(name: str, values: Sequence[int]) -> tuple[int, int]:
     if type(values) in (list, tuple) and len(values) == 2:  # the usual case, in less time

@@ -25,25 +25,6 @@ from ..ops.softmax import (
 from ..state import state
 from ..whole import TOO_LARGE, one_or_several, whole
 
-__all__ = [
-    "binary_log_loss",
-    "checked_label",
-    "constrained_softmax",
-    "hinge",
-    "hinge_batch",
-    "hinge_dim",
-    "huber_distance",
-    "l1_distance",
-    "log_softmax",
-    "pairwise_rank_loss",
-    "pickneglogsoftmax",
-    "pickneglogsoftmax_batch",
-    "poisson_loss",
-    "softmax",
-    "sparsemax",
-    "squared_distance",
-]
-
 
 def checked_label(name: str, x: Expression, label: int, axis: int = 0) -> int:
     """Return a label as a plain integer.

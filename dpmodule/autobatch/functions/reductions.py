@@ -13,27 +13,6 @@ from ..state import state
 from ..whole import TOO_LARGE, one_or_several, whole
 from .recorded import function_of
 
-__all__ = [
-    "cumsum",
-    "l2_norm",
-    "logsumexp_dim",
-    "max_dim",
-    "mean_batches",
-    "mean_dim",
-    "mean_elems",
-    "min_dim",
-    "moment_batches",
-    "moment_dim",
-    "moment_elems",
-    "squared_norm",
-    "std_batches",
-    "std_dim",
-    "std_elems",
-    "sum_batches",
-    "sum_dim",
-    "sum_elems",
-]
-
 
 def _small(value: int, what: str) -> int:
     """Return an integer that every engine can hold.

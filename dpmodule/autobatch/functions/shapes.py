@@ -15,24 +15,6 @@ from ..whole import one_or_several, whole
 from .inputs import dim_of
 from .losses import checked_label
 
-__all__ = [
-    "const_parameter",
-    "lookup",
-    "lookup_batch",
-    "parameter",
-    "pick",
-    "pick_batch",
-    "pick_batch_elem",
-    "pick_batch_elems",
-    "pick_range",
-    "pickrange",
-    "reshape",
-    "select_cols",
-    "select_rows",
-    "strided_select",
-    "transpose",
-]
-
 
 @fast_form
 def parameter(*args: Parameters | LookupParameters) -> Any:
