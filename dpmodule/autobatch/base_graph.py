@@ -20,7 +20,7 @@ from .errors import (
     user_line,
 )
 from .interface import EngineGraph, Marks
-from .ops.spec import shown
+from .ops.spec import Op, shown
 from .owner import Owner
 
 __all__ = ["BaseGraph", "as_array"]
@@ -42,12 +42,13 @@ class BaseGraph(EngineGraph):
     Attributes:
         owner: the thread that the graph belongs to: the one that has begun it, or that has put the first node into it.
         was_cut: whether nodes have been taken back since it was begun.
+        is_checking: whether values that are not finite are looked for.
     """
 
     def __init__(self) -> None:
         self._noted: Marks = {}
         self.owner = Owner()
-        self.was_cut = False
+        self.is_checking = self.was_cut = False
 
     def array(self, node: int) -> NDArray[Any]:
         """Return the value of a node as a float64 array of its own, (*d, batch), or (*d) without a minibatch."""
@@ -183,15 +184,12 @@ class BaseGraph(EngineGraph):
                 f" trainer.update(), set_value() and the like (at {user_line()})"
             )
 
-    def check_finite(self, node: int, name: str) -> None:
-        """Check the value of a node.
-
-        Args:
-            node: its number.
-            name: of its operation.
+    def compute_at_once(self, node: int, op: Op) -> None:
+        """Compute a node that has just been made, and look at its value if that is asked for.
 
         Raises:
             NonFiniteError: it is NaN or infinite.
         """
-        if not bool(torch.isfinite(self.value(node)).all()):
-            raise NonFiniteError(f"the value of node {node} ({name}) is not finite (at {user_line()})")
+        self.forward(node)
+        if self.is_checking and not bool(torch.isfinite(self.value(node)).all()):
+            raise NonFiniteError(f"the value of node {node} ({op.name}) is not finite (at {user_line()})")

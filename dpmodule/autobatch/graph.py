@@ -52,7 +52,7 @@ class Graph(BaseGraph):
         self.options = options or Options()
         self.table = table or Table()
         self.version = 0
-        self._is_slow = self.is_checking = False
+        self._is_slow = False
         self._pool = Pool()
         self._begin()
 
@@ -159,13 +159,8 @@ class Graph(BaseGraph):
         if aux is not None:
             self.aux[node] = aux
         if self._is_slow:
-            self._compute_at_once(node)
+            self.compute_at_once(node, signature.kind.op)
         return node
-
-    def _compute_at_once(self, node: int) -> None:
-        self.forward(node)
-        if self.is_checking:
-            self.check_finite(node, self.signature(node).kind.op.name)
 
     def signature(self, node: int) -> Signature:
         """Return what a node is."""

@@ -10,7 +10,7 @@ import torch
 from ..native_machine import Machine
 from ..native_names import OP
 from .kernels import along, labelled, plain
-from .spec import Call, Dim, declare, fail, same_batch, scalar, zeros_for
+from .spec import Call, Dim, ShapeRule, declare, fail, same_batch, scalar, zeros_for
 
 __all__ = ["LOG_SOFTMAX", "PICKNEGLOGSOFTMAX", "SOFTMAX"]
 
@@ -67,27 +67,45 @@ def _restricted_grad(call: Call, g: Tensor, x: Tensor) -> list[Tensor | None]:
     return [found.index_add_(2, places, share * part.sum(2, keepdim=True), alpha=-1)]
 
 
-def _pnls_shape(attrs: tuple[Any, ...], dims: Sequence[Dim]) -> Dim:
-    d = dims[0].d
-    if len(d) > 1 and any(size != 1 for size in d[1:]):
-        fail("pickneglogsoftmax", dims, "a vector of scores is needed")
-    return scalar(_labelled("pickneglogsoftmax", attrs, dims))
+def _vector(name: str, dims: Sequence[Dim], needed: str = "a vector of scores is needed") -> Dim:
+    """Return the `Dim` of the first operand, after checking that it has one dimension, or ones behind that."""
+    if any(size != 1 for size in dims[0].d[1:]):
+        fail(name, dims, needed)
+    return dims[0]
 
 
-def _labelled(name: str, counts: Sequence[int], dims: Sequence[Dim]) -> int:
-    """Return the minibatch of a loss.
+def _labelled_shape(name: str, others: int = 0) -> ShapeRule:
+    """Return the shape rule of a loss.
+
+    Without a minibatch of scores, they are compared with every label.
 
     Args:
         name: the operation.
-        counts: how many labels a list has; empty for a single label, which is that of all elements.
-        dims: the scores; without a minibatch, they are compared with every label.
+        others: how many attributes come before the number of labels, which those of a list have; a single one is that
+            of all elements.
     """
-    batch = dims[0].batch
-    if not counts:
-        return batch
-    if batch not in (1, counts[0]):
-        fail(f"{name}_batch", dims, f"{counts[0]} labels for a minibatch of {batch}")
-    return counts[0]
+
+    def shape(attrs: tuple[Any, ...], dims: Sequence[Dim]) -> Dim:
+        batch = _vector(name, dims).batch
+        (count,) = attrs[others:] or (batch,)
+        if batch not in (1, count):
+            fail(f"{name}_batch", dims, f"{count} labels for a minibatch of {batch}")
+        return scalar(count)
+
+    return shape
+
+
+def _labels(call: Call) -> Tensor:
+    """Return the labels of all nodes and elements of the minibatch, (N, batch, 1)."""
+    answer: Tensor = call.aux.view(call.count, -1, 1).expand(call.count, call.out.batch, 1)
+    return answer
+
+
+def _of_operand(found: Tensor, x: Tensor) -> list[Tensor | None]:
+    """Return a gradient of every label as that of the scores."""
+    if x.shape[1] != found.shape[1]:
+        found = found.sum(1, keepdim=True)
+    return [found.reshape(found.shape[0], *x.shape[1:])]
 
 
 def _logs(scores: Tensor) -> Tensor:
@@ -100,41 +118,27 @@ def _logs(scores: Tensor) -> Tensor:
 
 def _pnls(call: Call, x: Tensor) -> Tensor:
     call.saved = logs = _logs(x.reshape(x.shape[0], x.shape[1], -1))
-    labels = call.aux.view(call.count, -1, 1).expand(call.count, call.out.batch, 1)
-    return logs.expand(call.count, call.out.batch, -1).gather(2, labels).neg_()
+    return logs.expand(call.count, call.out.batch, -1).gather(2, _labels(call)).neg_()
 
 
 def _pnls_grad(call: Call, g: Tensor, x: Tensor) -> list[Tensor | None]:
-    labels = call.aux.view(call.count, -1, 1).expand(call.count, call.out.batch, 1)
     found = torch.exp(call.saved) * g
-    found.scatter_add_(2, labels, -g)
-    if x.shape[1] != found.shape[1]:
-        found = found.sum(1, keepdim=True)
-    return [found.reshape(found.shape[0], *x.shape[1:])]
-
-
-def _hinge_shape(attrs: tuple[Any, ...], dims: Sequence[Dim]) -> Dim:
-    d = dims[0].d
-    if len(d) > 1 and any(size != 1 for size in d[1:]):
-        fail("hinge", dims, "a vector of scores is needed")
-    return scalar(_labelled("hinge", attrs[1:], dims))
+    found.scatter_add_(2, _labels(call), -g)
+    return _of_operand(found, x)
 
 
 def _hinge(call: Call, x: Tensor) -> Tensor:
     scores = x.reshape(x.shape[0], x.shape[1], -1).expand(call.count, call.out.batch, -1)
-    labels = call.aux.view(call.count, -1, 1).expand(call.count, call.out.batch, 1)
+    labels = _labels(call)
     over = torch.relu(scores - scores.gather(2, labels) + call.attrs[0]).scatter(2, labels, 0.0)
     call.saved = over > 0
     return over.sum(2, keepdim=True)
 
 
 def _hinge_grad(call: Call, g: Tensor, x: Tensor) -> list[Tensor | None]:
-    labels = call.aux.view(call.count, -1, 1).expand(call.count, call.out.batch, 1)
     found = call.saved * g
-    found.scatter_(2, labels, -found.sum(2, keepdim=True))
-    if x.shape[1] != found.shape[1]:
-        found = found.sum(1, keepdim=True)
-    return [found.reshape(found.shape[0], *x.shape[1:])]
+    found.scatter_(2, _labels(call), -found.sum(2, keepdim=True))
+    return _of_operand(found, x)
 
 
 def _hinge_dim_shape(attrs: tuple[Any, ...], dims: Sequence[Dim]) -> Dim:
@@ -156,10 +160,7 @@ def _hinge_dim(call: Call, x: Tensor) -> Tensor:
 
 
 def _sparsemax_shape(attrs: tuple[Any, ...], dims: Sequence[Dim]) -> Dim:
-    d = dims[0].d
-    if len(d) > 1 and any(size != 1 for size in d[1:]):
-        fail("sparsemax", dims, "a vector is needed")
-    return dims[0]
+    return _vector("sparsemax", dims, "a vector is needed")
 
 
 def _sparsemax(call: Call, x: Tensor) -> Tensor:
@@ -220,6 +221,7 @@ LOG_SOFTMAX = declare(
 RESTRICTED = declare(
     "log_softmax_restricted", _restricted_shape, _restricted, _restricted_grad, kernel=_restricted_kernel
 )
+_pnls_shape, _hinge_shape = _labelled_shape("pickneglogsoftmax"), _labelled_shape("hinge", 1)
 PICKNEGLOGSOFTMAX = declare(
     "pickneglogsoftmax", _pnls_shape, _pnls, _pnls_grad, aux="int", kernel=plain("loss")
 )
