@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
-
 import torch
 
-from .spec import Call, Dim, declare, fail, same_batch
-
-__all__ = ["LSTM_C", "LSTM_GATES", "LSTM_H", "NOISY_LSTM_GATES"]
+from ..native_machine import Attrs
+from .spec import Call, Dim, Dims, declare, fail, same_batch
 
 Tensor = torch.Tensor
 
 
-def _gates_shape(attrs: tuple[Any, ...], dims: Sequence[Dim]) -> Dim:
+def _gates_shape(attrs: Attrs, dims: Dims) -> Dim:
     _, has_masks = attrs
     x, h, wx, wh, b = dims[:5]
     size = h.d[0]
@@ -51,7 +47,7 @@ def _gates(call: Call, x: Tensor, h: Tensor, wx: Tensor, wh: Tensor, b: Tensor, 
     return torch.cat([torch.sigmoid(i), torch.sigmoid(f + 1), torch.sigmoid(o), torch.tanh(u)], -1)
 
 
-def _state_shape(attrs: tuple[Any, ...], dims: Sequence[Dim]) -> Dim:
+def _state_shape(attrs: Attrs, dims: Dims) -> Dim:
     if len(dims[0].d) > 1 or (dims[0].d[0] * 4,) != dims[1].d:
         fail("vanilla_lstm", dims, "a state of H and gates of 4H are needed")
     return Dim(dims[0].d, same_batch("vanilla_lstm", dims))

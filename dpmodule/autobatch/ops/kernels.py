@@ -6,25 +6,9 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from ..native_machine import Machine, Maker
+from ..native_machine import Attrs, Machine, Maker, Nodes
 from ..native_names import ARRANGEMENT, BINARY, DRAW, LAST_AXIS, OP, REDUCTION, TOO_LARGE, UNARY
 from .spec import Op
-
-__all__ = [
-    "Layout",
-    "along",
-    "arranged",
-    "binary",
-    "chain",
-    "drawn",
-    "fits",
-    "labelled",
-    "plain",
-    "reduced",
-    "seen_as",
-    "unary",
-    "with_attribute",
-]
 
 
 def plain(name: str) -> Maker:
@@ -63,7 +47,7 @@ def drawn(name: str) -> Maker:
     """Return the maker of dropout or noise; attributes are its rate and perhaps a dimension."""
     kind = DRAW[name]
 
-    def make(engine: Machine, attrs: tuple[Any, ...], args: tuple[int, ...], aux: Any) -> int:
+    def make(engine: Machine, attrs: Attrs, args: Nodes, aux: Any) -> int:
         rate, *axis = attrs
         fits = all(0 <= each < TOO_LARGE for each in axis)
         return engine.kernel(OP["drawn"], kind, args, rate, *axis) if fits else -1
@@ -75,7 +59,7 @@ def along(name: str) -> Maker:
     """Return the maker of a kernel along a dimension, the attribute, or the first one."""
     op = OP[name]
 
-    def make(engine: Machine, attrs: tuple[Any, ...], args: tuple[int, ...], aux: Any) -> int:
+    def make(engine: Machine, attrs: Attrs, args: Nodes, aux: Any) -> int:
         axis = attrs[0] if attrs else 0
         return engine.kernel(op, axis, args) if 0 <= axis <= LAST_AXIS else -1
 

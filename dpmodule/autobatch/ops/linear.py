@@ -3,25 +3,22 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from typing import Any
 
 import torch
 
 from ..errors import ArgumentError
-from ..native_machine import Machine
+from ..native_machine import Attrs, Machine, Nodes
 from ..native_names import BINARY, OP
 from .binary import aligned, equal, reduced
 from .kernels import fits, plain, seen_as
 from .product import affine, product
-from .spec import Call, Dim, declare, fail, same_batch, scalar, target, wide
-
-__all__ = ["AFFINE", "DOT", "MATMUL", "STACK"]
+from .spec import Call, Dim, Dims, Grads, declare, fail, same_batch, scalar, target, wide
 
 Tensor = torch.Tensor
 
 
-def _product(name: str, x: Dim, y: Dim, dims: Sequence[Dim]) -> tuple[int, ...]:
+def _product(name: str, x: Dim, y: Dim, dims: Dims) -> tuple[int, ...]:
     if len(x.d) > 2 or len(y.d) > 2:
         fail(name, dims, "tensors of more than 2 dimensions cannot be multiplied")
     inner = x.d[1] if len(x.d) == 2 else 1
@@ -30,7 +27,7 @@ def _product(name: str, x: Dim, y: Dim, dims: Sequence[Dim]) -> tuple[int, ...]:
     return (x.d[0],) if len(y.d) == 1 else (x.d[0], y.d[1])
 
 
-def _matmul_shape(attrs: tuple[Any, ...], dims: Sequence[Dim]) -> Dim:
+def _matmul_shape(attrs: Attrs, dims: Dims) -> Dim:
     return Dim(_product("multiply", dims[0], dims[1], dims), same_batch("multiply", dims))
 
 
@@ -55,11 +52,11 @@ def _plain(call: Call, x: Tensor, y: Tensor, bias: Tensor | None) -> Tensor:
     return found.view(*y.shape[:2], -1) if memory is None else memory
 
 
-def _plain_grads(call: Call, at: int, g: Tensor, x: Tensor, y: Tensor) -> list[Tensor | None]:
+def _plain_grads(call: Call, at: int, g: Tensor, x: Tensor, y: Tensor) -> Grads:
     """Return the gradients of what stands before the matrix, of the matrix and of the vectors."""
     wants = call.wants or (True,) * len(call.dims)
     rows, matrix = g.flatten(0, 1), x.flatten(0, 2)
-    found: list[Tensor | None] = [None] * (at + 2)
+    found: Grads = [None] * (at + 2)
     has_bias = at > 0 and wants[0]
     if wants[at] and call.defer is not None:
         call.defer(at, rows, y.flatten(0, 1), 0 if has_bias else -1)
@@ -123,13 +120,13 @@ def _matmul(call: Call, x: Tensor, y: Tensor) -> Tensor:
     return _multiply(x, y, call.dims[0], call.dims[1])
 
 
-def _matmul_grad(call: Call, g: Tensor, x: Tensor, y: Tensor) -> list[Tensor | None]:
+def _matmul_grad(call: Call, g: Tensor, x: Tensor, y: Tensor) -> Grads:
     if _is_plain(call, 0, x, y):
         return _plain_grads(call, 0, g, x, y)
     return list(_multiply_grad(call, g, 0, x, y, call.out))
 
 
-def _affine_shape(attrs: tuple[Any, ...], dims: Sequence[Dim]) -> Dim:
+def _affine_shape(attrs: Attrs, dims: Dims) -> Dim:
     if len(dims) % 2 == 0:
         needed = "a bias and pairs of a matrix and what it is multiplied with are needed"
         fail("affine_transform", dims, needed)
@@ -161,12 +158,12 @@ def _fit(x: Tensor, dim: Dim | None, rank: int) -> Tensor:
     return x.unsqueeze(-1) if x.dim() - 2 < rank else x.squeeze(-1)
 
 
-def _affine_grad(call: Call, g: Tensor, bias: Tensor, *xs: Tensor) -> list[Tensor | None]:
+def _affine_grad(call: Call, g: Tensor, bias: Tensor, *xs: Tensor) -> Grads:
     if len(xs) == 2 and bias.shape[:2] == (1, 1) and _is_plain(call, 1, *xs):
         return _plain_grads(call, 1, g, *xs)
     rank = len(call.out.d)
     fitted = _fit(bias, call.dims[0], rank)
-    grads: list[Tensor | None] = [reduced(g, fitted).reshape(bias.shape)]
+    grads: Grads = [reduced(g, fitted).reshape(bias.shape)]
     for i in range(0, len(xs), 2):
         right = call.dims[i + 2]
         part = g if len(right.d) == rank else g.unsqueeze(-1)
@@ -189,7 +186,7 @@ def _stack(call: Call, *operands: Tensor) -> Tensor:
     return found.view(call.count, *y.shape[1:2], -1) if memory is None else memory
 
 
-def _stack_grad(call: Call, g: Tensor, *operands: Tensor) -> list[Tensor | None]:
+def _stack_grad(call: Call, g: Tensor, *operands: Tensor) -> Grads:
     *held, y = operands
     count, matrix, rows = call.attrs[0], held[-1].flatten(0, 1), y.flatten(0, 1)
     side = g.view(count, len(rows), -1).transpose(0, 1).reshape(len(rows), -1)
@@ -200,21 +197,21 @@ def _dot(call: Call, x: Tensor, y: Tensor) -> Tensor:
     return (x * y).flatten(2).sum(2, keepdim=True)
 
 
-def _dot_grad(call: Call, g: Tensor, x: Tensor, y: Tensor) -> list[Tensor | None]:
+def _dot_grad(call: Call, g: Tensor, x: Tensor, y: Tensor) -> Grads:
     return [reduced(wide(g, x) * y, x), reduced(wide(g, x) * x, y)]
 
 
-def _square(name: str, attrs: tuple[Any, ...], dims: Sequence[Dim]) -> Dim:
+def _square(name: str, attrs: Attrs, dims: Dims) -> Dim:
     if len(dims[0].d) != 2 or dims[0].d[0] != dims[0].d[1]:
         fail(name, dims, "a square matrix is needed")
     return dims[0]
 
 
-def _inverse_shape(attrs: tuple[Any, ...], dims: Sequence[Dim]) -> Dim:
+def _inverse_shape(attrs: Attrs, dims: Dims) -> Dim:
     return _square("inverse", attrs, dims)
 
 
-def _logdet_shape(attrs: tuple[Any, ...], dims: Sequence[Dim]) -> Dim:
+def _logdet_shape(attrs: Attrs, dims: Dims) -> Dim:
     return scalar(_square("logdet", attrs, dims).batch)
 
 
@@ -231,7 +228,7 @@ def _logdet(call: Call, x: Tensor) -> Tensor:
     return answer
 
 
-def _contract_shape(attrs: tuple[Any, ...], dims: Sequence[Dim]) -> Dim:
+def _contract_shape(attrs: Attrs, dims: Dims) -> Dim:
     vectors, has_bias = attrs
     tensor = dims[0].d
     name = "contract3d_1d" + "_1d" * (vectors - 1) + "_bias" * has_bias
@@ -262,7 +259,7 @@ def _contract(call: Call, x: Tensor, *rest: Tensor) -> Tensor:
     return found + rest[-1].reshape(*rest[-1].shape[:2], *call.out.d) if has_bias else found
 
 
-def _contract_kernel(engine: Machine, attrs: tuple[Any, ...], args: tuple[int, ...], aux: Any) -> int:
+def _contract_kernel(engine: Machine, attrs: Attrs, args: Nodes, aux: Any) -> int:
     vectors, has_bias = attrs
     d = engine.dim(args[0])[0]
     if not vectors <= len(d) <= 3 or not fits(engine, *args):

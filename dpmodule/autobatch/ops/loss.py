@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import torch
 
-from ..native_machine import Machine, Maker
+from ..native_machine import Attrs, Machine, Maker, Nodes
 from ..native_names import BINARY, OP, UNARY
 from .binary import MINUS, equal, reduced
 from .kernels import chain, unary
 from .reduce import SUM_ELEMS
-from .spec import Call, Dim, Op, declare, fail, same_batch, wide
+from .spec import Call, Dim, Dims, Grads, Op, declare, fail, same_batch, wide
 from .unary import UNARY as UNARIES
-
-__all__ = ["BINARY_LOG", "HUBER", "L1", "POISSON", "RANK", "SQUARED_DISTANCE"]
 
 Tensor = torch.Tensor
 
@@ -37,7 +35,7 @@ def _distance(name: str, kernel: str, value: Callable[..., Tensor], slope: Calla
     def run(call: Call, x: Tensor, y: Tensor) -> Tensor:
         return _total(value(x - y, *call.attrs))
 
-    def grad(call: Call, g: Tensor, x: Tensor, y: Tensor) -> list[Tensor | None]:
+    def grad(call: Call, g: Tensor, x: Tensor, y: Tensor) -> Grads:
         part = slope(x - y, *call.attrs) * wide(g, x)
         return [reduced(part, x), reduced(-part, y)]
 
@@ -53,13 +51,13 @@ def _binary_log(call: Call, x: Tensor, y: Tensor) -> Tensor:
     return -_total(torch.xlogy(y, x) + torch.xlogy(1 - y, 1 - x))
 
 
-def _binary_log_grad(call: Call, g: Tensor, x: Tensor, y: Tensor) -> list[Tensor | None]:
+def _binary_log_grad(call: Call, g: Tensor, x: Tensor, y: Tensor) -> Grads:
     dx = torch.where(y == 1, -1 / x, torch.where(y == 0, 1 / (1 - x), (x - y) / (x * (1 - x))))
     dy = torch.log1p(-x) - torch.log(x)
     return [reduced(wide(g, x) * dx, x), reduced(wide(g, x) * dy, y)]
 
 
-def _rank_shape(attrs: tuple[Any, ...], dims: Sequence[Dim]) -> Dim:
+def _rank_shape(attrs: Attrs, dims: Dims) -> Dim:
     if dims[0].d != dims[1].d or dims[0].d[0] != 1:
         fail(
             "pairwise_rank_loss",
@@ -73,12 +71,12 @@ def _rank(call: Call, x: Tensor, y: Tensor) -> Tensor:
     return torch.relu(call.attrs[0] - x + y)
 
 
-def _rank_grad(call: Call, g: Tensor, x: Tensor, y: Tensor) -> list[Tensor | None]:
+def _rank_grad(call: Call, g: Tensor, x: Tensor, y: Tensor) -> Grads:
     part = g * (call.attrs[0] - x + y > 0)
     return [reduced(-part, x), reduced(part, y)]
 
 
-def _poisson_shape(attrs: tuple[Any, ...], dims: Sequence[Dim]) -> Dim:
+def _poisson_shape(attrs: Attrs, dims: Dims) -> Dim:
     if dims[0].size != 1:
         fail("poisson_loss", dims, "one number is needed")
     return dims[0]
@@ -94,7 +92,7 @@ def _of_difference(name: str) -> Maker:
     """Return the maker of the sum of a function of differences."""
     op, kind = OP["unary"], UNARY[name]
 
-    def make(engine: Machine, attrs: tuple[Any, ...], args: tuple[int, ...], aux: Any) -> int:
+    def make(engine: Machine, attrs: Attrs, args: Nodes, aux: Any) -> int:
         if engine.dim(args[0])[0] != engine.dim(args[1])[0]:
             return -1
         apart = chain(engine, args[0], (MINUS, args[1]))
@@ -106,12 +104,12 @@ def _of_difference(name: str) -> Maker:
     return make
 
 
-def _binary_log_kernel(engine: Machine, attrs: tuple[Any, ...], args: tuple[int, ...], aux: Any) -> int:
+def _binary_log_kernel(engine: Machine, attrs: Attrs, args: Nodes, aux: Any) -> int:
     losses = engine.kernel(OP["binary"], BINARY["binary_log_loss"], args)
     return chain(engine, losses, (SUM_ELEMS, None))
 
 
-def _rank_kernel(engine: Machine, attrs: tuple[Any, ...], args: tuple[int, ...], aux: Any) -> int:
+def _rank_kernel(engine: Machine, attrs: Attrs, args: Nodes, aux: Any) -> int:
     left, right = [engine.dim(arg)[0] for arg in args]
     apart = chain(engine, args[1], (MINUS, args[0])) if left == right and left[0] == 1 else -1
     if apart < 0:

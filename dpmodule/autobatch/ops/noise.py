@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import torch
 
+from ..native_machine import Attrs
 from .kernels import drawn
-from .spec import Call, Dim, Op, Run, ShapeRule, declare, fail
+from .spec import Call, Dim, Dims, Grads, Op, Run, ShapeRule, declare, fail
 from .unary import same_shape
-
-__all__ = ["BLOCK_DROPOUT", "DROPOUT", "DROPOUT_BATCH", "DROPOUT_DIM", "NOISE", "draw_mask"]
 
 Tensor = torch.Tensor
 
@@ -30,7 +28,7 @@ def _masked(call: Call, x: Tensor, shape: Sequence[int], rate: float) -> Tensor:
     return answer
 
 
-def _masked_grad(call: Call, g: Tensor, x: Tensor) -> list[Tensor | None]:
+def _masked_grad(call: Call, g: Tensor, x: Tensor) -> Grads:
     return [g * call.saved]
 
 
@@ -38,7 +36,7 @@ def _dropout(call: Call, x: Tensor) -> Tensor:
     return _masked(call, x, x.shape, call.attrs[0])
 
 
-def _dim_shape(attrs: tuple[Any, ...], dims: Sequence[Dim]) -> Dim:
+def _dim_shape(attrs: Attrs, dims: Dims) -> Dim:
     if not 0 <= attrs[1] < len(dims[0].d):
         fail("dropout_dim", dims, f"there is no dimension {attrs[1]}")
     return dims[0]
@@ -62,7 +60,7 @@ def _noise(call: Call, x: Tensor) -> Tensor:
     return x + torch.empty_like(x).normal_(0.0, call.attrs[0], generator=call.generator)
 
 
-def _noise_grad(call: Call, g: Tensor, x: Tensor) -> list[Tensor | None]:
+def _noise_grad(call: Call, g: Tensor, x: Tensor) -> Grads:
     return [g]
 
 

@@ -7,27 +7,25 @@ from typing import Any
 
 import torch
 
-from ..native_machine import Machine
+from ..native_machine import Attrs, Machine, Nodes
 from ..native_names import TOO_LARGE
 from .kernels import along, plain, reduced
 from .pick import without
-from .spec import Call, Dim, Op, Run, ShapeRule, declare, fail, scalar, wide, zeros_for
+from .spec import Call, Dim, Dims, Grads, Op, Run, ShapeRule, declare, fail, scalar, wide, zeros_for
 from .unary import raise_kernel
-
-__all__ = ["LOGSUMEXP_DIM", "MOMENT", "STD", "SUM_BATCHES", "SUM_DIM", "SUM_ELEMS"]
 
 Tensor = torch.Tensor
 
 
-def _elements(attrs: tuple[Any, ...], dims: Sequence[Dim]) -> Dim:
+def _elements(attrs: Attrs, dims: Dims) -> Dim:
     return scalar(dims[0].batch)
 
 
-def _batches(attrs: tuple[Any, ...], dims: Sequence[Dim]) -> Dim:
+def _batches(attrs: Attrs, dims: Dims) -> Dim:
     return Dim(dims[0].d)
 
 
-def _checked(name: str, axes: Sequence[int], dims: Sequence[Dim]) -> None:
+def _checked(name: str, axes: Sequence[int], dims: Dims) -> None:
     if any(not 0 <= axis < len(dims[0].d) for axis in axes) or len(set(axes)) != len(axes):
         fail(name, dims, f"reduction dimensions {list(axes)} must be < number of dimensions, each once")
 
@@ -35,7 +33,7 @@ def _checked(name: str, axes: Sequence[int], dims: Sequence[Dim]) -> None:
 def _over(name: str) -> ShapeRule:
     """Return the shape rule for attributes that begin with (axes, whether to include the minibatch)."""
 
-    def shape(attrs: tuple[Any, ...], dims: Sequence[Dim]) -> Dim:
+    def shape(attrs: Attrs, dims: Dims) -> Dim:
         _checked(name, attrs[0], dims)
         return Dim(without(dims[0].d, attrs[0]), 1 if attrs[1] else dims[0].batch)
 
@@ -64,7 +62,7 @@ def _sum_elems(call: Call, x: Tensor) -> Tensor:
     return x.flatten(2).sum(2, keepdim=True)
 
 
-def _sum_elems_grad(call: Call, g: Tensor, x: Tensor) -> list[Tensor | None]:
+def _sum_elems_grad(call: Call, g: Tensor, x: Tensor) -> Grads:
     return [wide(g, x).expand(g.shape[0], *x.shape[1:])]
 
 
@@ -72,7 +70,7 @@ def _sum_batches(call: Call, x: Tensor) -> Tensor:
     return x.sum(1, keepdim=True)
 
 
-def _sum_batches_grad(call: Call, g: Tensor, x: Tensor) -> list[Tensor | None]:
+def _sum_batches_grad(call: Call, g: Tensor, x: Tensor) -> Grads:
     return [g.expand(g.shape[0], *x.shape[1:])]
 
 
@@ -81,7 +79,7 @@ def _sum_dim(call: Call, x: Tensor) -> Tensor:
     return _done(x.sum(axes) if axes else x, call)
 
 
-def _sum_dim_grad(call: Call, g: Tensor, x: Tensor) -> list[Tensor | None]:
+def _sum_dim_grad(call: Call, g: Tensor, x: Tensor) -> Grads:
     return [_spread(g, call, x).expand(g.shape[0], *x.shape[1:])]
 
 
@@ -103,7 +101,7 @@ def _moment(call: Call, x: Tensor) -> Tensor:
     return _done(raised.sum(axes) if axes else raised, call) / _count(call, x)
 
 
-def _moment_grad(call: Call, g: Tensor, x: Tensor) -> list[Tensor | None]:
+def _moment_grad(call: Call, g: Tensor, x: Tensor) -> Grads:
     power = call.attrs[2]
     part = _spread(g / _count(call, x), call, x)
     return [(part if power == 1 else part * power * x ** (power - 1)).expand(g.shape[0], *x.shape[1:])]
@@ -118,7 +116,7 @@ def _std(call: Call, x: Tensor) -> Tensor:
     return _done(((x - mean) ** 2).sum(axes), call).div_(count).sqrt_()
 
 
-def _std_grad(call: Call, g: Tensor, x: Tensor) -> list[Tensor | None]:
+def _std_grad(call: Call, g: Tensor, x: Tensor) -> Grads:
     """Leave out what moves the mean when n is given; DyNet's rule, exact without n."""
     axes = _axes(call)
     if not axes:
@@ -132,7 +130,7 @@ def _std_grad(call: Call, g: Tensor, x: Tensor) -> list[Tensor | None]:
 def _without(name: str, is_flat: bool = False) -> ShapeRule:
     """Return the shape rule for a dimension as the only attribute, of vectors and matrices only if `is_flat`."""
 
-    def shape(attrs: tuple[Any, ...], dims: Sequence[Dim]) -> Dim:
+    def shape(attrs: Attrs, dims: Dims) -> Dim:
         if is_flat and len(dims[0].d) > 2:
             fail(name, dims, "a vector or a matrix is needed")
         _checked(name, attrs, dims)
@@ -149,7 +147,7 @@ def _extreme(find: Callable[..., Any]) -> Callable[[Call, Tensor], Tensor]:
     return run
 
 
-def _extreme_grad(call: Call, g: Tensor, x: Tensor) -> list[Tensor | None]:
+def _extreme_grad(call: Call, g: Tensor, x: Tensor) -> Grads:
     found = zeros_for(g, x)
     places = call.saved.expand(g.shape[0], *call.saved.shape[1:])
     return [found.scatter_(call.attrs[0] + 2, places, g.reshape(places.shape))]
@@ -159,7 +157,7 @@ def _logsumexp(call: Call, x: Tensor) -> Tensor:
     return _done(torch.logsumexp(x, call.attrs[0] + 2), call)
 
 
-def _logsumexp_grad(call: Call, g: Tensor, x: Tensor) -> list[Tensor | None]:
+def _logsumexp_grad(call: Call, g: Tensor, x: Tensor) -> Grads:
     axis = call.attrs[0] + 2
     shape = [*x.shape]
     shape[axis] = 1
@@ -167,7 +165,7 @@ def _logsumexp_grad(call: Call, g: Tensor, x: Tensor) -> list[Tensor | None]:
     return [g.reshape(-1, *shape[1:]) * torch.exp(x - whole)]
 
 
-def _cumsum_shape(attrs: tuple[Any, ...], dims: Sequence[Dim]) -> Dim:
+def _cumsum_shape(attrs: Attrs, dims: Dims) -> Dim:
     _checked("cumsum", attrs, dims)
     return dims[0]
 
@@ -176,7 +174,7 @@ def _cumsum(call: Call, x: Tensor) -> Tensor:
     return x.cumsum(call.attrs[0] + 2)
 
 
-def _cumsum_grad(call: Call, g: Tensor, x: Tensor) -> list[Tensor | None]:
+def _cumsum_grad(call: Call, g: Tensor, x: Tensor) -> Grads:
     axis = call.attrs[0] + 2
     return [g.flip(axis).cumsum(axis).flip(axis)]
 
@@ -185,7 +183,7 @@ def _norm(call: Call, x: Tensor) -> Tensor:
     return x.flatten(2).square().sum(2, keepdim=True)
 
 
-def _norm_grad(call: Call, g: Tensor, x: Tensor) -> list[Tensor | None]:
+def _norm_grad(call: Call, g: Tensor, x: Tensor) -> Grads:
     return [2 * x * wide(g, x)]
 
 
@@ -193,20 +191,20 @@ def _length(call: Call, x: Tensor) -> Tensor:
     return _norm(call, x).sqrt_()
 
 
-def _length_grad(call: Call, g: Tensor, x: Tensor) -> list[Tensor | None]:
+def _length_grad(call: Call, g: Tensor, x: Tensor) -> Grads:
     size = wide(call.result, x)
     return [torch.where(size > 0, x * wide(g, x) / size, 0.0)]
 
 
-def _sum_kernel(engine: Machine, attrs: tuple[Any, ...], args: tuple[int, ...], aux: Any) -> int:
+def _sum_kernel(engine: Machine, attrs: Attrs, args: Nodes, aux: Any) -> int:
     return reduced(engine, "sum_dim", args[0], *attrs)
 
 
-def _batches_kernel(engine: Machine, attrs: tuple[Any, ...], args: tuple[int, ...], aux: Any) -> int:
+def _batches_kernel(engine: Machine, attrs: Attrs, args: Nodes, aux: Any) -> int:
     return reduced(engine, "sum_dim", args[0], (), True)
 
 
-def _moment_kernel(engine: Machine, attrs: tuple[Any, ...], args: tuple[int, ...], aux: Any) -> int:
+def _moment_kernel(engine: Machine, attrs: Attrs, args: Nodes, aux: Any) -> int:
     axes, is_batch, power, divisor = attrs
     (x,) = args
     is_large = divisor >= TOO_LARGE or abs(power) >= TOO_LARGE
@@ -217,21 +215,21 @@ def _moment_kernel(engine: Machine, attrs: tuple[Any, ...], args: tuple[int, ...
     return reduced(engine, "mean_dim", x, axes, is_batch, max(divisor, 0))
 
 
-def _std_kernel(engine: Machine, attrs: tuple[Any, ...], args: tuple[int, ...], aux: Any) -> int:
+def _std_kernel(engine: Machine, attrs: Attrs, args: Nodes, aux: Any) -> int:
     axes, is_batch, divisor = attrs
     if divisor >= TOO_LARGE:
         return -1
     return reduced(engine, "std_dim", args[0], axes, is_batch, max(divisor, 0))
 
 
-def _length_kernel(engine: Machine, attrs: tuple[Any, ...], args: tuple[int, ...], aux: Any) -> int:
+def _length_kernel(engine: Machine, attrs: Attrs, args: Nodes, aux: Any) -> int:
     return reduced(engine, "l2_norm", args[0], range(len(engine.dim(args[0])[0])), False)
 
 
 def _along(name: str, run: Run, grad: Run, is_flat: bool = False) -> Op:
     """Declare an operation along a dimension, the only attribute; of vectors and matrices only if `is_flat`."""
 
-    def kernel(engine: Machine, attrs: tuple[Any, ...], args: tuple[int, ...], aux: Any) -> int:
+    def kernel(engine: Machine, attrs: Attrs, args: Nodes, aux: Any) -> int:
         return reduced(engine, name, args[0], attrs, False)
 
     return declare(name, _without(name, is_flat), run, grad, kernel=kernel)

@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import torch
 
-from ..native_machine import Machine
+from ..native_machine import Attrs, Machine, Nodes
 from ..native_names import OP
 from .kernels import along, labelled, plain
-from .spec import Call, Dim, ShapeRule, declare, fail, same_batch, scalar, zeros_for
-
-__all__ = ["LOG_SOFTMAX", "PICKNEGLOGSOFTMAX", "SOFTMAX"]
+from .spec import Call, Dim, Dims, Grads, ShapeRule, declare, fail, same_batch, scalar, zeros_for
 
 Tensor = torch.Tensor
 
 
-def _softmax_shape(attrs: tuple[Any, ...], dims: Sequence[Dim]) -> Dim:
+def _softmax_shape(attrs: Attrs, dims: Dims) -> Dim:
     if len(dims[0].d) > 2:
         fail("softmax", dims, "a vector or a matrix is needed")
     if attrs and not 0 <= attrs[0] < len(dims[0].d):
@@ -29,7 +26,7 @@ def _softmax(call: Call, x: Tensor) -> Tensor:
     return torch.softmax(x, call.attrs[0] + 2)
 
 
-def _softmax_grad(call: Call, g: Tensor, x: Tensor) -> list[Tensor | None]:
+def _softmax_grad(call: Call, g: Tensor, x: Tensor) -> Grads:
     part = g * call.result
     return [torch.addcmul(part, call.result, part.sum(call.attrs[0] + 2, keepdim=True), value=-1)]
 
@@ -38,11 +35,11 @@ def _log_softmax(call: Call, x: Tensor) -> Tensor:
     return torch.log_softmax(x, 2)
 
 
-def _log_softmax_grad(call: Call, g: Tensor, x: Tensor) -> list[Tensor | None]:
+def _log_softmax_grad(call: Call, g: Tensor, x: Tensor) -> Grads:
     return [g - torch.exp(call.result) * g.sum(2, keepdim=True)]
 
 
-def _restricted_shape(attrs: tuple[Any, ...], dims: Sequence[Dim]) -> Dim:
+def _restricted_shape(attrs: Attrs, dims: Dims) -> Dim:
     d = dims[0].d
     if len(d) > 1 and d[1] != 1:
         fail("log_softmax", dims, "a vector is needed to restrict")
@@ -57,7 +54,7 @@ def _restricted(call: Call, x: Tensor) -> Tensor:
     return found.index_copy_(2, places, torch.log_softmax(x.index_select(2, places), 2))
 
 
-def _restricted_grad(call: Call, g: Tensor, x: Tensor) -> list[Tensor | None]:
+def _restricted_grad(call: Call, g: Tensor, x: Tensor) -> Grads:
     places = torch.tensor(call.attrs[0], device=call.device)
     once = torch.tensor([*dict.fromkeys(call.attrs[0])], device=call.device)  # the result has each place once
     part = g.index_select(2, once)
@@ -67,7 +64,7 @@ def _restricted_grad(call: Call, g: Tensor, x: Tensor) -> list[Tensor | None]:
     return [found.index_add_(2, places, share * part.sum(2, keepdim=True), alpha=-1)]
 
 
-def _vector(name: str, dims: Sequence[Dim], needed: str = "a vector of scores is needed") -> Dim:
+def _vector(name: str, dims: Dims, needed: str = "a vector of scores is needed") -> Dim:
     """Return the `Dim` of the first operand, after checking that it has one dimension, or ones behind that."""
     if any(size != 1 for size in dims[0].d[1:]):
         fail(name, dims, needed)
@@ -85,7 +82,7 @@ def _labelled_shape(name: str, others: int = 0) -> ShapeRule:
             of all elements.
     """
 
-    def shape(attrs: tuple[Any, ...], dims: Sequence[Dim]) -> Dim:
+    def shape(attrs: Attrs, dims: Dims) -> Dim:
         batch = _vector(name, dims).batch
         (count,) = attrs[others:] or (batch,)
         if batch not in (1, count):
@@ -101,7 +98,7 @@ def _labels(call: Call) -> Tensor:
     return answer
 
 
-def _of_operand(found: Tensor, x: Tensor) -> list[Tensor | None]:
+def _of_operand(found: Tensor, x: Tensor) -> Grads:
     """Return a gradient of every label as that of the scores."""
     if x.shape[1] != found.shape[1]:
         found = found.sum(1, keepdim=True)
@@ -121,7 +118,7 @@ def _pnls(call: Call, x: Tensor) -> Tensor:
     return logs.expand(call.count, call.out.batch, -1).gather(2, _labels(call)).neg_()
 
 
-def _pnls_grad(call: Call, g: Tensor, x: Tensor) -> list[Tensor | None]:
+def _pnls_grad(call: Call, g: Tensor, x: Tensor) -> Grads:
     found = torch.exp(call.saved) * g
     found.scatter_add_(2, _labels(call), -g)
     return _of_operand(found, x)
@@ -135,13 +132,13 @@ def _hinge(call: Call, x: Tensor) -> Tensor:
     return over.sum(2, keepdim=True)
 
 
-def _hinge_grad(call: Call, g: Tensor, x: Tensor) -> list[Tensor | None]:
+def _hinge_grad(call: Call, g: Tensor, x: Tensor) -> Grads:
     found = call.saved * g
     found.scatter_(2, _labels(call), -found.sum(2, keepdim=True))
     return _of_operand(found, x)
 
 
-def _hinge_dim_shape(attrs: tuple[Any, ...], dims: Sequence[Dim]) -> Dim:
+def _hinge_dim_shape(attrs: Attrs, dims: Dims) -> Dim:
     axis, _ = attrs
     d = dims[0].d
     if len(d) != 2 or axis not in (0, 1):
@@ -159,7 +156,7 @@ def _hinge_dim(call: Call, x: Tensor) -> Tensor:
     return over.scatter(3, labels, 0.0).sum(3)
 
 
-def _sparsemax_shape(attrs: tuple[Any, ...], dims: Sequence[Dim]) -> Dim:
+def _sparsemax_shape(attrs: Attrs, dims: Dims) -> Dim:
     return _vector("sparsemax", dims, "a vector is needed")
 
 
@@ -173,13 +170,13 @@ def _sparsemax(call: Call, x: Tensor) -> Tensor:
     return torch.relu(scores - threshold).reshape(x.shape)
 
 
-def _sparsemax_grad(call: Call, g: Tensor, x: Tensor) -> list[Tensor | None]:
+def _sparsemax_grad(call: Call, g: Tensor, x: Tensor) -> Grads:
     inside: Tensor = call.result > 0
     mean = (g * inside).sum(2, keepdim=True) / inside.sum(2, keepdim=True)
     return [(g - mean) * inside]
 
 
-def _constrained_shape(attrs: tuple[Any, ...], dims: Sequence[Dim]) -> Dim:
+def _constrained_shape(attrs: Attrs, dims: Dims) -> Dim:
     if dims[0].d != dims[1].d or len(dims[0].d) != 1:
         fail("constrained_softmax", dims, "two vectors of one size are needed")
     return Dim(dims[0].d, same_batch("constrained_softmax", dims))
@@ -201,15 +198,15 @@ def _constrained(call: Call, x: Tensor, y: Tensor) -> Tensor:
     return share
 
 
-def _restricted_kernel(engine: Machine, attrs: tuple[Any, ...], args: tuple[int, ...], aux: Any) -> int:
+def _restricted_kernel(engine: Machine, attrs: Attrs, args: Nodes, aux: Any) -> int:
     return engine.kernel_with_labels(OP["log_softmax"], args[0], 0.0, attrs[0]) if attrs[0] else -1
 
 
-def _hinge_kernel(engine: Machine, attrs: tuple[Any, ...], args: tuple[int, ...], aux: Any) -> int:
+def _hinge_kernel(engine: Machine, attrs: Attrs, args: Nodes, aux: Any) -> int:
     return engine.kernel(OP["hinge"], 0, args, attrs[0], aux)
 
 
-def _hinge_dim_kernel(engine: Machine, attrs: tuple[Any, ...], args: tuple[int, ...], aux: Any) -> int:
+def _hinge_dim_kernel(engine: Machine, attrs: Attrs, args: Nodes, aux: Any) -> int:
     axis, margin = attrs
     return engine.kernel_with_labels(OP["hinge"], args[0], margin, aux, axis) if axis in (0, 1) else -1
 

@@ -3,26 +3,24 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from types import BuiltinFunctionType
 from typing import Any
 
 import torch
 
-from ..native_machine import Machine, Maker
+from ..native_machine import Attrs, Machine, Maker, Nodes
 from ..native_names import OP
 from ..native_names import UNARY as KINDS
 from .kernels import unary, with_attribute
-from .spec import Argument, Call, Dim, Op, declare, target
-
-__all__ = ["UNARY", "raise_kernel", "same_shape"]
+from .spec import Argument, Call, Dim, Dims, Grads, Op, declare, target
 
 Tensor = torch.Tensor
 SELU_ALPHA = 1.6732632423543772848170429916717
 SELU_LAMBDA = 1.0507009873554804934193349852946
 
 
-def same_shape(attrs: tuple[Any, ...], dims: Sequence[Dim]) -> Dim:
+def same_shape(attrs: Attrs, dims: Dims) -> Dim:
     """Give the result the shape of the operand."""
     return dims[0]
 
@@ -63,7 +61,7 @@ def _function(
     def run(call: Call, x: Tensor) -> Tensor:
         return value(x, *call.attrs, out=target(call)) if into else value(x, *call.attrs)
 
-    def grad(call: Call, g: Tensor, x: Tensor) -> list[Tensor | None]:
+    def grad(call: Call, g: Tensor, x: Tensor) -> Grads:
         if slope is not None:
             return [slope(g, x, call.result, *call.attrs)]
         memory = target(call)
@@ -151,7 +149,7 @@ UNARY: dict[str, Op] = {each.name: each for each in _FUNCTIONS}
 """The functions of every element that DyNet has one function for."""
 
 
-def raise_kernel(engine: Machine, attrs: tuple[Any, ...], args: tuple[int, ...], aux: Any) -> int:
+def raise_kernel(engine: Machine, attrs: Attrs, args: Nodes, aux: Any) -> int:
     """Add a node of powers of an operand, the own number being the exponent; see `native_machine.Maker`."""
     name = {2.0: "square", 3.0: "cube"}.get(aux, "power_number")
     return engine.kernel(OP["unary"], KINDS[name], args, aux if name == "power_number" else 0.0)
@@ -170,7 +168,7 @@ def _beside(name: str, kernel: Maker, value: Value, slope: Slope) -> Op:
     def run(call: Call, x: Tensor) -> Tensor:
         return value(x, _spread(call.aux, x))
 
-    def grad(call: Call, g: Tensor, x: Tensor) -> list[Tensor | None]:
+    def grad(call: Call, g: Tensor, x: Tensor) -> Grads:
         return [slope(g, x, _spread(call.aux, x))]
 
     return declare(name, same_shape, run, grad, aux="float", expand=True, kernel=kernel)
@@ -209,13 +207,13 @@ def _passing(
     def run(call: Call, x: Tensor) -> Tensor:
         return value(x)
 
-    def grad(call: Call, g: Tensor, x: Tensor) -> list[Tensor | None]:
+    def grad(call: Call, g: Tensor, x: Tensor) -> Grads:
         return [None if constant or not all(call.attrs) else g]
 
     return declare(name, same_shape, run, grad, kernel=kernel, constant=constant, text=text)
 
 
-def _argmax_kernel(engine: Machine, attrs: tuple[Any, ...], args: tuple[int, ...], aux: Any) -> int:
+def _argmax_kernel(engine: Machine, attrs: Attrs, args: Nodes, aux: Any) -> int:
     return engine.kernel(OP["argmax"], int(attrs[0]), args)
 
 
