@@ -14,26 +14,17 @@ from ..whole import TOO_LARGE, one_or_several, whole
 from .recorded import function_of
 
 
-def _small(value: int, what: str) -> int:
-    """Return an integer that every engine can hold.
+def _unsigned(value: int, least: int, what: str) -> int:
+    """Return an integer that is not below `least`, 0 or 1, and that every engine can hold.
 
     Raises:
         BoundsError: it does not fit 32 bits.
+        NegativeIndexError: it is negative.
+        ArgumentError: it is 0, and `least` is 1.
     """
     found = whole(value, what)
     if abs(found) >= TOO_LARGE:
         raise BoundsError(f"{what} is {found}, expected less than {TOO_LARGE} (at {user_line()})")
-    return found
-
-
-def _unsigned(value: int, least: int, what: str) -> int:
-    """Return an integer that is not below `least`, 0 or 1, see `_small`.
-
-    Raises:
-        NegativeIndexError: it is negative.
-        ArgumentError: it is 0, and `least` is 1.
-    """
-    found = _small(value, what)
     if found < 0:
         raise NegativeIndexError(f"{what}: can't convert negative value {found} (at {user_line()})")
     if found < least:

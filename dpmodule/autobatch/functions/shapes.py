@@ -26,9 +26,7 @@ def parameter(*args: Parameters | LookupParameters) -> Any:
     Returns:
         What was given: one, or a tuple.
     """
-    if len(args) == 1:
-        return _held(args[0]).expr()
-    return tuple(_held(each).expr() for each in args)
+    return _expressions(args, True)
 
 
 def const_parameter(*args: Parameters | LookupParameters) -> Any:
@@ -37,15 +35,16 @@ def const_parameter(*args: Parameters | LookupParameters) -> Any:
     Args:
         args: one or more parameters.
     """
-    if len(args) == 1:
-        return _held(args[0]).expr(update=False)
-    return tuple(_held(each).expr(update=False) for each in args)
+    return _expressions(args, False)
 
 
-def _held(value: Any) -> Parameters | LookupParameters:
-    if isinstance(value, (Parameters, LookupParameters)):
-        return value
-    raise ForeignValueError(f"{type(value).__name__} {value!r} is no parameter (at {user_line()})")
+def _expressions(given: Sequence[Any], update: bool) -> Any:
+    found = []
+    for each in given:
+        if not isinstance(each, (Parameters, LookupParameters)):
+            raise ForeignValueError(f"{type(each).__name__} {each!r} is no parameter (at {user_line()})")
+        found.append(each.expr(update))
+    return found[0] if len(found) == 1 else tuple(found)
 
 
 def _table(value: Any) -> LookupParameters:

@@ -16,6 +16,7 @@ from .kernels import unary, with_attribute
 from .spec import Argument, Call, Dim, Dims, Grads, Op, declare, target
 
 Tensor = torch.Tensor
+ERF_SLOPE = 2 / math.sqrt(math.pi)
 SELU_ALPHA = 1.6732632423543772848170429916717
 SELU_LAMBDA = 1.0507009873554804934193349852946
 
@@ -103,17 +104,9 @@ _FUNCTIONS = [
         "acosh", "the inverse hyperbolic cosine", torch.acosh, lambda g, x, y: g / torch.sqrt(x * x - 1)
     ),
     _function("atanh", "the inverse hyperbolic tangent", torch.atanh, lambda g, x, y: g / (1 - x * x)),
+    _function("erf", "the error function", torch.erf, lambda g, x, y: g * torch.exp(-x * x) * ERF_SLOPE),
     _function(
-        "erf",
-        "the error function",
-        torch.erf,
-        lambda g, x, y: g * torch.exp(-x * x) * (2 / math.sqrt(math.pi)),
-    ),
-    _function(
-        "softsign",
-        "x / (1 + |x|)",
-        lambda x: x / (1 + x.abs()),
-        lambda g, x, y: g / torch.square(1 + x.abs()),
+        "softsign", "x / (1 + |x|)", lambda x: x / (1 + x.abs()), lambda g, x, y: g / (1 + x.abs()).square()
     ),
     _function(
         "log_sigmoid",
