@@ -62,9 +62,8 @@ class Graph(BaseGraph):
         self.flat: list[int] = []
         self.aux: dict[int, Any] = {}
         self._counted: deque[tuple[int, int]] = deque()  # nodes of many operands, and how many
-        self._table: Ints = np.zeros(
-            (2, 256), np.int64
-        )  # of a node: its signature, where in `flat` its operands begin
+        # of a node: its signature, where in `flat` its operands begin
+        self._table: Ints = np.zeros((2, 256), np.int64)
         self._entered = 0  # so many nodes are in it
         self._marks: list[tuple[int, Any]] = []
         self._kept: dict[Any, None] = {}

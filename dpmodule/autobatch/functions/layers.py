@@ -63,11 +63,8 @@ def maxpooling2d(
         stride: its steps, in pixels: down, right.
         is_valid: False adds windows that stick out.
     """
-    return apply(
-        convolution.MAXPOOL,
-        (x,),
-        (_pair("ksize", ksize), _pair("stride", stride), flag(is_valid, "is_valid")),
-    )
+    attrs = _pair("ksize", ksize), _pair("stride", stride), flag(is_valid, "is_valid")
+    return apply(convolution.MAXPOOL, (x,), attrs)
 
 
 def kmax_pooling(x: Expression, k: int, d: int = 1) -> Expression:

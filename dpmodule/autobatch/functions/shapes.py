@@ -246,9 +246,8 @@ def transpose(x: Expression, dims: Sequence[int] = (1, 0)) -> Expression:
     Raises:
         ShapeError: not every dimension is named once.
     """
-    return apply(
-        TRANSPOSE, (x,), (tuple(whole(each, "transpose: dims") for each in listed("transpose: dims", dims)),)
-    )
+    order = tuple(whole(each, "transpose: dims") for each in listed("transpose: dims", dims))
+    return apply(TRANSPOSE, (x,), (order,))
 
 
 pickrange = fast("pick_range", pickrange)

@@ -10,10 +10,10 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 
-from ..native_machine import Attrs, Machine, Maker, Nodes
+from ..native_machine import Attrs, Machine, Nodes
 from ..native_names import CONVOLUTION, OP, TOO_LARGE
 from .kernels import Layout, arranged, fits, reduced
-from .spec import Call, Dim, Dims, Grads, declare, fail, same_batch
+from .spec import Call, Dim, Dims, Grads, Op, declare, fail, same_batch
 
 Tensor = torch.Tensor
 
@@ -203,14 +203,6 @@ def _shifted(call: Call, v: Tensor, sign: int) -> Tensor:
     return v[..., (steps[:, None] + sign * steps) % size]
 
 
-def _convolve(call: Call, u: Tensor, v: Tensor) -> Tensor:
-    return torch.matmul(_shifted(call, v, -1), u.unsqueeze(-1)).squeeze(-1)
-
-
-def _correlate(call: Call, u: Tensor, v: Tensor) -> Tensor:
-    return torch.matmul(_shifted(call, v, 1), u.unsqueeze(-1)).squeeze(-1)
-
-
 def _conv_kernel(engine: Machine, attrs: Attrs, args: Nodes, aux: Any) -> int:
     stride, is_valid = attrs
     return engine.slide(OP["conv2d"], args, 1, 1, *stride, is_valid) if max(stride) < TOO_LARGE else -1
@@ -250,10 +242,13 @@ def _ngram_kernel(engine: Machine, attrs: Attrs, args: Nodes, aux: Any) -> int:
     return reduced(engine, "sum_dim", windows, (0,), False)
 
 
-def _circular_kernel(name: str, sign: int) -> Maker:
-    """Return the maker of the product of a vector and a matrix of the other one's circular shifts."""
+def _circular(name: str, sign: int) -> Op:
+    """Declare the product of a vector and a matrix of the other one's circular shifts."""
 
-    def make(engine: Machine, attrs: Attrs, args: Nodes, aux: Any) -> int:
+    def run(call: Call, u: Tensor, v: Tensor) -> Tensor:
+        return torch.matmul(_shifted(call, v, sign), u.unsqueeze(-1)).squeeze(-1)
+
+    def kernel(engine: Machine, attrs: Attrs, args: Nodes, aux: Any) -> int:
         u, v = args
         dims, batch = engine.dim(v)
         size = dims[0]
@@ -265,7 +260,7 @@ def _circular_kernel(name: str, sign: int) -> Maker:
         table = arranged(engine, name, twice, loops, ((size, size), batch), size if sign < 0 else 0)
         return engine.kernel(OP["multiply"], 0, (table, u))
 
-    return make
+    return declare(name, _circular_shape, run, kernel=kernel)
 
 
 CONV2D = declare("conv2d", _conv_shape, _conv, _conv_grad, kernel=_conv_kernel)
@@ -274,5 +269,5 @@ KMAX = declare("kmax_pooling", _kmax_shape, _kmax, kernel=_kmax_kernel)
 FOLD_ROWS = declare("fold_rows", _fold_shape, _fold, kernel=_fold_kernel)
 FILTER1D = declare("filter1d_narrow", _filter_shape, _filter, kernel=_filter_kernel)
 NGRAM = declare("kmh_ngram", _ngram_shape, _ngram, kernel=_ngram_kernel)
-CIRC_CONV = declare("circ_conv", _circular_shape, _convolve, kernel=_circular_kernel("circ_conv", -1))
-CIRC_CORR = declare("circ_corr", _circular_shape, _correlate, kernel=_circular_kernel("circ_corr", 1))
+CIRC_CONV = _circular("circ_conv", -1)
+CIRC_CORR = _circular("circ_corr", 1)

@@ -14,13 +14,8 @@ def _gates_shape(attrs: Attrs, dims: Dims) -> Dim:
     _, has_masks = attrs
     x, h, wx, wh, b = dims[:5]
     size = h.d[0]
-    if (
-        len(x.d) > 1
-        or len(h.d) > 1
-        or wx.d != (4 * size, x.d[0])
-        or wh.d != (4 * size, size)
-        or b.d != (4 * size,)
-    ):
+    wanted = (4 * size, x.d[0]), (4 * size, size), (4 * size,)
+    if len(x.d) > 1 or len(h.d) > 1 or (wx.d, wh.d, b.d) != wanted:
         fail("vanilla_lstm_gates", dims, "x (I), h (H), Wx (4H, I), Wh (4H, H) and b (4H) are needed")
     if has_masks and (dims[5].d != x.d or dims[6].d != h.d):
         fail("vanilla_lstm_gates", dims, "the masks need the dimensions of x and h")

@@ -34,11 +34,8 @@ def _concatenate_shape(attrs: Attrs, dims: Dims) -> Dim:
     for dim in dims:
         d = _padded(dim.d, rank)
         if d[:axis] + d[axis + 1 :] != first[:axis] + first[axis + 1 :]:
-            fail(
-                "concatenate",
-                dims,
-                f"Bad input dimensions in Concatenate: all but dimension {axis} need to agree",
-            )
+            what = f"all but dimension {axis} need to agree"
+            fail("concatenate", dims, f"Bad input dimensions in Concatenate: {what}")
         total += d[axis]
     return Dim((*first[:axis], total, *first[axis + 1 :]), same_batch("concatenate", dims))
 

@@ -59,11 +59,8 @@ def _binary_log_grad(call: Call, g: Tensor, x: Tensor, y: Tensor) -> Grads:
 
 def _rank_shape(attrs: Attrs, dims: Dims) -> Dim:
     if dims[0].d != dims[1].d or dims[0].d[0] != 1:
-        fail(
-            "pairwise_rank_loss",
-            dims,
-            "Bad input dimensions in PairwiseRankLoss: rows of equal dimensions are needed",
-        )
+        needed = "rows of equal dimensions are needed"
+        fail("pairwise_rank_loss", dims, f"Bad input dimensions in PairwiseRankLoss: {needed}")
     return Dim(dims[0].d, same_batch("pairwise_rank_loss", dims))
 
 

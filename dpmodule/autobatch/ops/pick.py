@@ -69,11 +69,8 @@ def _range_shape(attrs: Attrs, dims: Dims) -> Dim:
     axis, start, stop = attrs
     d = dims[0].d
     if not 0 <= axis < len(d) or not 0 <= start < stop <= d[axis]:
-        fail(
-            "pick_range",
-            dims,
-            f"Bad input dimensions or range in PickRange: range({start}, {stop}) with dim={axis}",
-        )
+        what = f"range({start}, {stop}) with dim={axis}"
+        fail("pick_range", dims, f"Bad input dimensions or range in PickRange: {what}")
     return Dim((*d[:axis], stop - start, *d[axis + 1 :]), dims[0].batch)
 
 
