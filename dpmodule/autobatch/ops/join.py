@@ -75,7 +75,7 @@ def _many_shape(attrs: Attrs, dims: Dims) -> Dim:
     return Dim((*d[:axis], d[axis] * count, *d[axis + 1 :]), dims[0].batch)
 
 
-def _concatenate_many(call: Call, x: Tensor) -> Tensor:
+def _many(call: Call, x: Tensor) -> Tensor:
     """Join (nodes * k, batch, *d) along one of the dimensions."""
     axis, count = call.attrs
     d = _padded(call.dims[0].d, axis + 1)
@@ -83,7 +83,7 @@ def _concatenate_many(call: Call, x: Tensor) -> Tensor:
     return x.movedim(1, axis + 2).reshape(call.count, call.out.batch, *call.out.d)
 
 
-def _concatenate_many_grad(call: Call, g: Tensor, x: Tensor) -> Grads:
+def _many_grad(call: Call, g: Tensor, x: Tensor) -> Grads:
     axis, count = call.attrs
     d = _padded(call.dims[0].d, axis + 1)
     g = g.reshape(call.count, call.out.batch, *d[:axis], count, *d[axis:])
@@ -202,12 +202,7 @@ CONCATENATE = declare(
     "concatenate", _concatenate_shape, _concatenate, _concatenate_grad, kernel=_concatenate_kernel
 )
 CONCATENATE_MANY = declare(
-    "concatenate_many",
-    _many_shape,
-    _concatenate_many,
-    _concatenate_many_grad,
-    many=True,
-    kernel=_concatenate_kernel,
+    "concatenate_many", _many_shape, _many, _many_grad, many=True, kernel=_concatenate_kernel
 )
 TO_BATCH = declare(
     "concatenate_to_batch", _to_batch_shape, _to_batch, _to_batch_grad, kernel=_to_batch_kernel

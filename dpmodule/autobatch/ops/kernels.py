@@ -18,15 +18,9 @@ def plain(name: str) -> Maker:
 
 
 def unary(name: str) -> Maker:
-    """Return the maker of a function of every element, with the node's own number if there is one."""
+    """Return the maker of a function of every element, and of the attribute or the node's own number if it has one."""
     op, kind = OP["unary"], UNARY[name]
-    return lambda engine, attrs, args, aux: engine.kernel(op, kind, args, float(aux or 0.0))
-
-
-def with_attribute(name: str) -> Maker:
-    """Return the maker of a function of every element and of the operation's attribute."""
-    op, kind = OP["unary"], UNARY[name]
-    return lambda engine, attrs, args, aux: engine.kernel(op, kind, args, float(attrs[0]))
+    return lambda engine, attrs, args, aux: engine.kernel(op, kind, args, float((*attrs, aux)[0] or 0.0))
 
 
 def binary(name: str) -> Maker:

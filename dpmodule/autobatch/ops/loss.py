@@ -47,11 +47,11 @@ def _huber(apart: Tensor, bound: float) -> Tensor:
     return torch.where(size < bound, size.square() / 2, bound * (size - bound / 2))
 
 
-def _binary_log(call: Call, x: Tensor, y: Tensor) -> Tensor:
+def _log_loss(call: Call, x: Tensor, y: Tensor) -> Tensor:
     return -_total(torch.xlogy(y, x) + torch.xlogy(1 - y, 1 - x))
 
 
-def _binary_log_grad(call: Call, g: Tensor, x: Tensor, y: Tensor) -> Grads:
+def _log_grad(call: Call, g: Tensor, x: Tensor, y: Tensor) -> Grads:
     dx = torch.where(y == 1, -1 / x, torch.where(y == 0, 1 / (1 - x), (x - y) / (x * (1 - x))))
     dy = torch.log1p(-x) - torch.log(x)
     return [reduced(wide(g, x) * dx, x), reduced(wide(g, x) * dy, y)]
@@ -101,7 +101,7 @@ def _of_difference(name: str) -> Maker:
     return make
 
 
-def _binary_log_kernel(engine: Machine, attrs: Attrs, args: Nodes, aux: Any) -> int:
+def _log_kernel(engine: Machine, attrs: Attrs, args: Nodes, aux: Any) -> int:
     losses = engine.kernel(OP["binary"], BINARY["binary_log_loss"], args)
     return chain(engine, losses, (SUM_ELEMS, None))
 
@@ -122,9 +122,9 @@ HUBER = _distance("huber_distance", "huber", _huber, lambda apart, bound: apart.
 BINARY_LOG = declare(
     "binary_log_loss",
     equal("binary_log_loss", "both operands", True),
-    _binary_log,
-    _binary_log_grad,
-    kernel=_binary_log_kernel,
+    _log_loss,
+    _log_grad,
+    kernel=_log_kernel,
 )
 RANK = declare("pairwise_rank_loss", _rank_shape, _rank, _rank_grad, kernel=_rank_kernel)
 POISSON = declare(

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from ..native_machine import Attrs, Machine, Nodes
+from ..native_machine import Attrs, Machine, Maker, Nodes
 from ..native_names import TOO_LARGE
 from .kernels import along, plain, reduced
 from .pick import without
@@ -66,11 +66,11 @@ def _sum_elems_grad(call: Call, g: Tensor, x: Tensor) -> Grads:
     return [wide(g, x).expand(g.shape[0], *x.shape[1:])]
 
 
-def _sum_batches(call: Call, x: Tensor) -> Tensor:
+def _batch_sum(call: Call, x: Tensor) -> Tensor:
     return x.sum(1, keepdim=True)
 
 
-def _sum_batches_grad(call: Call, g: Tensor, x: Tensor) -> Grads:
+def _batches_grad(call: Call, g: Tensor, x: Tensor) -> Grads:
     return [g.expand(g.shape[0], *x.shape[1:])]
 
 
@@ -222,7 +222,7 @@ def _std_kernel(engine: Machine, attrs: Attrs, args: Nodes, aux: Any) -> int:
     return reduced(engine, "std_dim", args[0], axes, is_batch, max(divisor, 0))
 
 
-def _length_kernel(engine: Machine, attrs: Attrs, args: Nodes, aux: Any) -> int:
+def _l2_kernel(engine: Machine, attrs: Attrs, args: Nodes, aux: Any) -> int:
     return reduced(engine, "l2_norm", args[0], range(len(engine.dim(args[0])[0])), False)
 
 
@@ -235,21 +235,22 @@ def _along(name: str, run: Run, grad: Run, is_flat: bool = False) -> Op:
     return declare(name, _without(name, is_flat), run, grad, kernel=kernel)
 
 
-SUM_ELEMS = declare(
-    "sum_elems",
-    _elements,
-    _sum_elems,
-    _sum_elems_grad,
-    kernel=plain("sum_elems"),
-    text="Sum all elements; of a minibatch, of each of its elements.",
+def _whole(
+    name: str, text: str, run: Run, grad: Run, kernel: Maker | None = None, shape: ShapeRule = _elements
+) -> Op:
+    """Declare an operation on all elements; the native engine's kernel has its name unless one is given."""
+    return declare(name, shape, run, grad, kernel=kernel or plain(name), text=text)
+
+
+SUM_ELEMS = _whole(
+    "sum_elems", "Sum all elements; of a minibatch, of each of its elements.", _sum_elems, _sum_elems_grad
 )
-SUM_BATCHES = declare(
-    "sum_batches",
-    _batches,
-    _sum_batches,
-    _sum_batches_grad,
-    kernel=_batches_kernel,
-    text="Sum the elements of the minibatch.",
+SUM_BATCHES = _whole(
+    "sum_batches", "Sum the elements of the minibatch.", _batch_sum, _batches_grad, _batches_kernel, _batches
+)
+SQUARED_NORM = _whole("squared_norm", "Compute the sum of squares of all elements.", _norm, _norm_grad)
+L2_NORM = _whole(
+    "l2_norm", "Compute the root of the sum of squares of all elements.", _length, _length_grad, _l2_kernel
 )
 SUM_DIM = declare("sum_dim", _over("sum_dim"), _sum_dim, _sum_dim_grad, kernel=_sum_kernel)
 MOMENT = declare("moment_dim", _over("moment_dim"), _moment, _moment_grad, kernel=_moment_kernel)
@@ -258,19 +259,3 @@ MAX_DIM = _along("max_dim", _extreme(torch.max), _extreme_grad)
 MIN_DIM = _along("min_dim", _extreme(torch.min), _extreme_grad)
 LOGSUMEXP_DIM = _along("logsumexp_dim", _logsumexp, _logsumexp_grad, is_flat=True)
 CUMSUM = declare("cumsum", _cumsum_shape, _cumsum, _cumsum_grad, kernel=along("cumsum"))
-SQUARED_NORM = declare(
-    "squared_norm",
-    _elements,
-    _norm,
-    _norm_grad,
-    kernel=plain("squared_norm"),
-    text="Compute the sum of squares of all elements.",
-)
-L2_NORM = declare(
-    "l2_norm",
-    _elements,
-    _length,
-    _length_grad,
-    kernel=_length_kernel,
-    text="Compute the root of the sum of squares of all elements.",
-)

@@ -12,7 +12,7 @@ import torch
 from ..native_machine import Attrs, Machine, Maker, Nodes
 from ..native_names import OP
 from ..native_names import UNARY as KINDS
-from .kernels import unary, with_attribute
+from .kernels import unary
 from .spec import Argument, Call, Dim, Dims, Grads, Op, declare, target
 
 Tensor = torch.Tensor
@@ -70,9 +70,8 @@ def _function(
             return [back.default(g, call.result)]
         return [back.grad_input(g, call.result, grad_input=memory)]
 
-    kernel = unary(name) if argument is None else with_attribute(name)
     text = what and f"Compute {what}{'' if 'every' in what else ' of every element'}."
-    return declare(name, same_shape, run, grad, kernel=kernel, text=text, argument=argument)
+    return declare(name, same_shape, run, grad, kernel=unary(name), text=text, argument=argument)
 
 
 def _silu_slope(g: Tensor, x: Tensor, y: Tensor, k: float) -> Tensor:
@@ -216,11 +215,11 @@ NOBACKPROP = _passing(
 IDENTITY = _passing("identity", unary("identity"))
 ROUND = _passing(  # halves away from zero
     "round",
-    with_attribute("round"),
+    unary("round"),
     lambda x: torch.where(x < 0, -torch.floor(0.5 - x), torch.floor(x + 0.5)),
 )
-CEIL = _passing("ceil", with_attribute("ceil"), torch.ceil)
-FLOOR = _passing("floor", with_attribute("floor"), torch.floor)
+CEIL = _passing("ceil", unary("ceil"), torch.ceil)
+FLOOR = _passing("floor", unary("floor"), torch.floor)
 ARGMAX = _passing(
     "argmax", _argmax_kernel, lambda x: torch.zeros_like(x).scatter_(2, x.argmax(2, keepdim=True), 1.0)
 )
