@@ -38,7 +38,7 @@ _BUILDERS: dict[str, Any] = {
 _BUILDERS["LSTMBuilder"] = lstm.VanillaLSTMBuilder
 
 
-_DAMAGE = (pickle.UnpicklingError, AttributeError, EOFError, ImportError)
+_DAMAGE: tuple[type[Exception], ...] = (pickle.UnpicklingError, AttributeError, EOFError, ImportError)
 _DAMAGE += (LookupError, OverflowError, TypeError, ValueError)
 """What pickle's documentation says that damage may raise."""
 

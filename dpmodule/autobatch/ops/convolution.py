@@ -70,13 +70,8 @@ def _conv(call: Call, x: Tensor, f: Tensor, *bias: Tensor) -> Tensor:
         count = max(x.shape[0], f.shape[0]), call.out.batch
         images, filters = images.expand(*count, -1, -1, -1), filters.expand(*count, -1, -1, -1, -1)
         groups = count[0] * count[1]
-        found = F.conv2d(
-            images.reshape(1, -1, *images.shape[3:]),
-            filters.reshape(-1, *filters.shape[3:]),
-            None,
-            stride,
-            groups=groups,
-        )
+        images, filters = images.reshape(1, -1, *images.shape[3:]), filters.reshape(-1, *filters.shape[3:])
+        found = F.conv2d(images, filters, None, stride, groups=groups)
         found = found.reshape(*count, -1, *found.shape[2:])
     found = found.permute(0, 1, 3, 4, 2)
     answer: Tensor = found + bias[0].reshape(*bias[0].shape[:2], 1, 1, -1) if bias else found

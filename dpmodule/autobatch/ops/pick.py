@@ -43,11 +43,8 @@ def _index(call: Call, x: Tensor) -> Tensor:
 
 def _pick(call: Call, x: Tensor) -> Tensor:
     index = _index(call, x)
-    return (
-        x.expand(-1, index.shape[1], *x.shape[2:])
-        .gather(call.attrs[0] + 2, index)
-        .reshape(call.count, call.out.batch, *call.out.d)
-    )
+    found = x.expand(-1, index.shape[1], *x.shape[2:]).gather(call.attrs[0] + 2, index)
+    return found.reshape(call.count, call.out.batch, *call.out.d)
 
 
 def _pick_grad(call: Call, g: Tensor, x: Tensor) -> Grads:
