@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import weakref
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from threading import current_thread, get_ident
 from typing import Any
 
@@ -20,14 +19,11 @@ from .errors import (
     StateError,
     user_line,
 )
-from .ops.spec import Dim, shown
+from .interface import EngineGraph, Marks
+from .ops.spec import Op, shown
 from .owner import Owner
-from .storage import ParameterStorage
 
-__all__ = ["BaseGraph", "Marks", "as_array"]
-
-Marks = Mapping["weakref.ref[ParameterStorage]", tuple[int, int]]
-"""By weak reference to a `ParameterStorage`, its `mark`."""
+__all__ = ["BaseGraph", "as_array"]
 
 
 def as_array(found: torch.Tensor) -> NDArray[Any]:
@@ -40,36 +36,19 @@ def as_array(found: torch.Tensor) -> NDArray[Any]:
     return (array[0] if array.shape[0] == 1 else np.moveaxis(array, 0, -1)).astype(dtype, order="C")
 
 
-class BaseGraph:
+class BaseGraph(EngineGraph):
     """The base of both graphs: calls at the wrong time or in the wrong thread, and wrong places to go backward from.
 
     Attributes:
         owner: the thread that the graph belongs to: the one that has begun it, or that has put the first node into it.
         was_cut: whether nodes have been taken back since it was begun.
+        is_checking: whether values that are not finite are looked for.
     """
 
     def __init__(self) -> None:
         self._noted: Marks = {}
         self.owner = Owner()
-        self.was_cut = False
-
-    @property
-    def is_running(self) -> bool:
-        """Whether the engine is at work."""
-        raise NotImplementedError(f"{type(self).__name__} does not define is_running")
-
-    @property
-    def root(self) -> int:
-        """The node that the last `backward` began at, -1 for none."""
-        raise NotImplementedError(f"{type(self).__name__} does not define root")
-
-    def dim(self, node: int) -> Dim:
-        """Return the shape of a node."""
-        raise NotImplementedError(f"{type(self).__name__} does not define dim")
-
-    def value(self, node: int) -> torch.Tensor:
-        """Return the value of a node, (batch, *d)."""
-        raise NotImplementedError(f"{type(self).__name__} does not define value")
+        self.is_checking = self.was_cut = False
 
     def array(self, node: int) -> NDArray[Any]:
         """Return the value of a node as a float64 array of its own, (*d, batch), or (*d) without a minibatch."""
@@ -85,19 +64,6 @@ class BaseGraph:
     def as_list(self, node: int) -> list[float] | None:
         """Return the value of a node as a list, dimension by dimension and the minibatch last; None: use `value`."""
         return None
-
-    def marks(self) -> Marks:
-        """Return marks of the parameters that the graph reads."""
-        raise NotImplementedError(f"{type(self).__name__} does not define marks")
-
-    def is_given(self, node: int) -> bool:
-        """Say whether a node is an input whose gradient is here."""
-        raise NotImplementedError(f"{type(self).__name__} does not define is_given")
-
-    @property
-    def size(self) -> int:
-        """The number of nodes."""
-        raise NotImplementedError(f"{type(self).__name__} does not define size")
 
     def change_thread(self) -> None:
         """Let another thread than the owner use the graph; called where `owner.ident` is not the thread's number.
@@ -218,15 +184,12 @@ class BaseGraph:
                 f" trainer.update(), set_value() and the like (at {user_line()})"
             )
 
-    def check_finite(self, node: int, name: str) -> None:
-        """Check the value of a node.
-
-        Args:
-            node: its number.
-            name: of its operation.
+    def compute_at_once(self, node: int, op: Op) -> None:
+        """Compute a node that has just been made, and look at its value if that is asked for.
 
         Raises:
             NonFiniteError: it is NaN or infinite.
         """
-        if not bool(torch.isfinite(self.value(node)).all()):
-            raise NonFiniteError(f"the value of node {node} ({name}) is not finite (at {user_line()})")
+        self.forward(node)
+        if self.is_checking and not bool(torch.isfinite(self.value(node)).all()):
+            raise NonFiniteError(f"the value of node {node} ({op.name}) is not finite (at {user_line()})")

@@ -220,9 +220,8 @@ class Engine:
         del self.plans[plans:]
         if self.root >= size:
             self._last = None
-        self._batches.values.rows = (
-            self._batches.values.rows.copy()
-        )  # the gradients lie in the rows of before
+        # the gradients lie in the rows of before
+        self._batches.values.rows = self._batches.values.rows.copy()
 
 
 @contextmanager

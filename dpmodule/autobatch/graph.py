@@ -17,10 +17,11 @@ import torch
 from numpy.typing import NDArray
 
 from .arena import Pool
-from .base_graph import BaseGraph, Marks
+from .base_graph import BaseGraph
 from .batches import Options
 from .engine import Engine
 from .entered import entered
+from .interface import Marks
 from .ops.source import CONSTANT, INPUT, PARAMETER, READING
 from .ops.spec import Dim, Op
 from .plan import Plan
@@ -51,7 +52,7 @@ class Graph(BaseGraph):
         self.options = options or Options()
         self.table = table or Table()
         self.version = 0
-        self._is_slow = self.is_checking = False
+        self._is_slow = False
         self._pool = Pool()
         self._begin()
 
@@ -61,9 +62,8 @@ class Graph(BaseGraph):
         self.flat: list[int] = []
         self.aux: dict[int, Any] = {}
         self._counted: deque[tuple[int, int]] = deque()  # nodes of many operands, and how many
-        self._table: Ints = np.zeros(
-            (2, 256), np.int64
-        )  # of a node: its signature, where in `flat` its operands begin
+        # of a node: its signature, where in `flat` its operands begin
+        self._table: Ints = np.zeros((2, 256), np.int64)
         self._entered = 0  # so many nodes are in it
         self._marks: list[tuple[int, Any]] = []
         self._kept: dict[Any, None] = {}
@@ -158,13 +158,8 @@ class Graph(BaseGraph):
         if aux is not None:
             self.aux[node] = aux
         if self._is_slow:
-            self._compute_at_once(node)
+            self.compute_at_once(node, signature.kind.op)
         return node
-
-    def _compute_at_once(self, node: int) -> None:
-        self.forward(node)
-        if self.is_checking:
-            self.check_finite(node, self.signature(node).kind.op.name)
 
     def signature(self, node: int) -> Signature:
         """Return what a node is."""

@@ -15,9 +15,10 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from .base_graph import BaseGraph, Marks
+from .base_graph import BaseGraph
 from .entered import entered
 from .errors import StateError
+from .interface import Marks
 from .native_calls import Caller, CallKind
 from .native_names import OP, SOURCES, kernel_name
 from .native_nodes import NativeNodes, as_buffer
@@ -81,7 +82,7 @@ class NativeGraph(BaseGraph):
     def __init__(self, core: Any, options: Any, version: int = 0) -> None:
         super().__init__()
         self.options, self.version = options, version
-        self.is_immediate = self.is_checking = False
+        self.is_immediate = False
         self._core = core
         self._begin()
         self.machine.activate(version)
@@ -129,7 +130,7 @@ class NativeGraph(BaseGraph):
         else:
             node = self._nodes.source(op, attrs, aux)
         if self.is_immediate:
-            self._compute_at_once(node, op)
+            self.compute_at_once(node, op)
         return node
 
     def append_many(self, op: Op, attrs: tuple[Any, ...], args: tuple[int, ...]) -> int:
@@ -144,7 +145,7 @@ class NativeGraph(BaseGraph):
         if node < 0:
             node = self._nodes.call(op, attrs, args, None, True)
         if self.is_immediate:
-            self._compute_at_once(node, op)
+            self.compute_at_once(node, op)
         return node
 
     def set_input(self, node: int, array: Any) -> None:
@@ -171,11 +172,6 @@ class NativeGraph(BaseGraph):
         if is_updated and table.serial != self.machine.serial:
             table.table = self._parameters.table_number(weakref.ref(table.storage), True)
             table.serial = self.machine.serial
-
-    def _compute_at_once(self, node: int, op: Op) -> None:
-        self.forward(node)
-        if self.is_checking:
-            self.check_finite(node, op.name)
 
     # ---- values and gradients ----
 

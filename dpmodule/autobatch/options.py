@@ -37,13 +37,8 @@ _ARGUMENTS: dict[str, tuple[str | None, bool]] = {
     "gpu": ("gpu", False),
     "gpu-ids": ("gpu_ids", True),
     "devices": ("devices", True),
-    "mem": (None, True),
-    "profiling": (None, True),
-    "autotune": (None, True),
-    "viz": (None, False),
-    "autobatch-debug": (None, False),
-    "shared-params": (None, False),
-    "mem-test": (None, False),
+    **dict.fromkeys(("mem", "profiling", "autotune"), (None, True)),
+    **dict.fromkeys(("viz", "autobatch-debug", "shared-params", "mem-test"), (None, False)),
 }
 
 
@@ -126,12 +121,8 @@ def configure(
         state.choose_engine(engine)
     if device is not None:
         options.generator = generator(_context(new_device))
-    options.dtype, options.device, options.autobatch, state.weight_decay = (
-        new_dtype,
-        new_device,
-        new_autobatch,
-        decay,
-    )
+    options.dtype, options.device, options.autobatch = new_dtype, new_device, new_autobatch
+    state.weight_decay = decay
     if seed:
         set_random_seed(seed)
     state.renew()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, ClassVar
 
 import torch
@@ -87,16 +87,19 @@ class Trainer:
         Raises:
             NonFiniteError: the gradient is NaN or infinite, and clipping is on.
         """
-        self._update(self.model.parameters_list(), self.model.lookup_parameters_list())
+        self._update(self._all())
 
-    def _update(self, parameters: Sequence[Parameters], lookups: Sequence[LookupParameters]) -> None:
+    def _all(self) -> list[Parameters | LookupParameters]:
+        return [*self.model.parameters_list(), *self.model.lookup_parameters_list()]
+
+    def _update(self, given: Sequence[Parameters | LookupParameters]) -> None:
         state.graph.settle()
         known = self._found()
         scale = self._clipping(known)
         native: list[native_updates.Place] = []
         others: list[tuple[ParameterStorage, bool]] = []
         is_descent = self._native == "sgd"  # which zeros do not move
-        for each in (*parameters, *lookups):
+        for each in given:
             storage = each.storage
             if storage.gradient is None and (is_descent or self._is_still(storage)):
                 continue
@@ -131,12 +134,8 @@ class Trainer:
     def _found(self) -> dict[ParameterStorage, native_updates.Place | None]:
         """Return where all gradients lie, None for those that native code does not take."""
         found = {}
-        for each in self.model.parameters_list():
+        for each in self._all():
             storage = each.storage
-            if storage.gradient is not None:
-                found[storage] = self._places.of(storage)
-        for table in self.model.lookup_parameters_list():
-            storage = table.storage
             if storage.gradient is not None:
                 rows = storage.rows() if isinstance(storage, LookupStorage) else None
                 found[storage] = self._places.of(storage, rows)
@@ -176,24 +175,12 @@ class Trainer:
         for whole, part in zip(kept, moments):
             whole.index_copy_(0, rows, part)
 
-    def _gradients(self) -> list[Tensor]:
-        found = []
-        for each in (*self.model.parameters_list(), *self.model.lookup_parameters_list()):
-            storage = each.storage
-            if storage.gradient is None:
-                continue
-            if isinstance(storage, LookupStorage):
-                found.append(storage.gradient.index_select(0, storage.rows()))
-            else:
-                found.append(storage.gradient)
-        return found
-
     def _clipping(self, known: dict[ParameterStorage, native_updates.Place | None]) -> float:
         """Return the factor that brings the length of the whole gradient below the threshold."""
         if self._clip <= 0:
             return 1.0
         places = [each for each in known.values() if each is not None]
-        length = native_updates.length(places) if len(places) == len(known) else self._length()
+        length = native_updates.length(places) if len(places) == len(known) else _length(known)
         if not math.isfinite(length):
             raise NonFiniteError(
                 f"Magnitude of gradient is bad: {length}{self._culprit()} (at {user_line()})"
@@ -205,22 +192,17 @@ class Trainer:
 
     def _culprit(self) -> str:
         """Return whose gradient is not finite, for an error."""
-        for each in (*self.model.parameters_list(), *self.model.lookup_parameters_list()):
+        for each in self._all():
             gradient = each.storage.gradient
             if gradient is not None and not bool(gradient.isfinite().all()):
                 return f", that of {each.name()} is not finite"
         return ""
 
-    def _length(self) -> float:
-        """Return the length of the whole gradient, which native code does not take."""
-        norms = torch.stack([torch.linalg.vector_norm(each) for each in self._gradients()])
-        return float(torch.linalg.vector_norm(norms))
-
     def _decay(self) -> None:
         rate = self.model.get_weight_decay()
         if rate:
             with torch.no_grad():
-                for each in (*self.model.parameters_list(), *self.model.lookup_parameters_list()):
+                for each in self._all():
                     if each.storage.updated:
                         each.storage.tensor.mul_(1.0 - rate)
 
@@ -239,7 +221,7 @@ class Trainer:
         parameters, lookups = self.model.parameters_list(), self.model.lookup_parameters_list()
         dense = [parameters[each] for each in _places(updated_params, len(parameters), "updated_params")]
         tables = [lookups[each] for each in _places(updated_lookups, len(lookups), "updated_lookups")]
-        self._update(dense, tables)
+        self._update([*dense, *tables])
 
     def update_epoch(self, r: float = 1.0) -> None:
         """Do nothing; DyNet's old way to lower the learning rate. Change `learning_rate` instead."""
@@ -300,6 +282,17 @@ class Trainer:
         """Write `describe` to the standard error output, and count from zero again."""
         sys.stderr.write(self.describe() + " ")
         self._clips = self._updates_shown = 0
+
+
+def _length(storages: Iterable[ParameterStorage]) -> float:
+    """Return the length of the whole gradient, which native code does not take."""
+    norms = []
+    for each in storages:
+        gradient = each.dense_gradient()
+        if isinstance(each, LookupStorage):
+            gradient = gradient.index_select(0, each.rows())
+        norms.append(torch.linalg.vector_norm(gradient))
+    return float(torch.linalg.vector_norm(torch.stack(norms)))
 
 
 def _places(given: Sequence[int], size: int, what: str) -> list[int]:
