@@ -28,7 +28,7 @@ from .ops.spec import Call, Dim, Op, same_batch
 from .parameters import Parameters
 from .state import state
 
-__all__ = ["Batched", "OutputExpression", "as_expression", "forced_mode", "training"]
+__all__ = ["Batched", "OutputExpression", "as_expression", "training"]
 
 Tensor = torch.Tensor
 
@@ -60,11 +60,6 @@ def _training(is_train: bool) -> Iterator[None]:
     finally:
         flags.set_training(before)
         _forced.pop()
-
-
-def forced_mode() -> bool | None:
-    """Return what `training` says, None outside of it."""
-    return _forced[-1] if _forced else None
 
 
 class OutputExpression(Expression):
@@ -110,7 +105,7 @@ class _History(NamedTuple):
 class Batched:
     """One operation made of a user's code.
 
-    Subclasses define `shapes` and `compute`.
+    Subclasses define `shapes`, `compute` and `_own_mode`.
 
     Args:
         name: as errors and `explain` show it.
@@ -121,6 +116,7 @@ class Batched:
     def __init__(self, name: str, random: bool, has_losses: bool = False) -> None:
         self.name, self.random, self.has_losses = name, random, has_losses
         self.parameters: list[Parameters] = []
+        self._is_train: bool | None = None
         # found out in use: who has asked for gradients will do so again
         self.keeps_history = False
         self._op = Op(f"cell {name}", _shape, _run, _grad, aux="object", random=random, whole=True)
@@ -160,6 +156,10 @@ class Batched:
         """
         raise NotImplementedError(f"{type(self).__name__} does not define compute")
 
+    def _own_mode(self) -> bool:
+        """Say whether calls are in training mode where nobody has chosen."""
+        raise NotImplementedError(f"{type(self).__name__} does not define _own_mode")
+
     def way(self, is_train: bool, shapes: Sequence[tuple[int, ...]]) -> str:
         """Return how a batch is computed, for `explain`: "" for one call, else how, and why."""
         return ""
@@ -169,6 +169,25 @@ class Batched:
         return [x.data.requires_grad_() if is_recorded else x for x in parameters]
 
     # for callers
+
+    @property
+    def is_train(self) -> bool | None:
+        """Whether calls are in training mode; None follows `training`, and without it the code's own mode."""
+        return self._is_train
+
+    @is_train.setter
+    def is_train(self, value: bool | None) -> None:
+        self._is_train = value
+
+    def _mode(self) -> bool:
+        """Return whether the next call is in training mode.
+
+        Raises:
+            ForeignValueError: `is_train` has been set to something else than True, False and None.
+        """
+        if self._is_train is not None:
+            return flag(self._is_train, f"{self.name}: is_train")
+        return _forced[-1] if _forced else self._own_mode()
 
     def outs(self, is_train: bool, dims: Sequence[Dim]) -> tuple[Dim, ...]:
         """Return the `Dim` of every output."""

@@ -16,7 +16,7 @@ from ..initializer import Xavier
 from ..ops.shapes import known
 from ..ops.spec import Env
 from ..symbol import Symbol
-from .batched import Batched, as_expression, forced_mode
+from .batched import Batched, as_expression
 from .cell_parameters import CellParameters
 from .collection import ParameterCollection
 from .errors import ForeignValueError, user_line
@@ -65,7 +65,6 @@ class Cell(Batched):
         super().__init__(name or graph.heads[0][0].name, random, bool(losses))
         self._leaves_out = all(node.op is not None and node.op.is_loss(node.a) for node in losses)
         self.symbol = symbol
-        self.is_train: bool | None = None
         self._graph, self._heads, self._rows = graph, heads, rows
         self._ragged = RaggedInputs(graph)
         self._body = CompiledBody(graph, self._ragged.storage)
@@ -170,11 +169,8 @@ class Cell(Batched):
             self.parameters = list(self._own.operands().values())
         return self.append(data, self._mode(), self._heads)
 
-    def _mode(self) -> bool:
-        if self.is_train is not None:
-            return flag(self.is_train, f"{self.name}: is_train")
-        forced = forced_mode()
-        return flags.is_training() if forced is None else forced
+    def _own_mode(self) -> bool:
+        return flags.is_training()
 
     def _bound(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Any]:
         names = self.input_names

@@ -8,18 +8,31 @@ from numbers import Real
 from threading import get_ident
 from typing import TYPE_CHECKING, Any
 
+import torch
+from numpy.typing import NDArray
+
 from .. import native
-from .errors import EmptySequenceError, ForeignValueError, ShapeError, user_line
+from .base_graph import as_array
+from .errors import (
+    EmptySequenceError,
+    ForeignValueError,
+    NotScalarError,
+    ShapeError,
+    StaleExpressionError,
+    user_line,
+)
 from .fast import fast, uses_native
+from .given import flag
 from .graph import END
-from .node import Array, Node
+from .node import NodeBase
 from .ops.binary import CDIV, MINUS, POW, SUM
 from .ops.join import RESHAPE
 from .ops.linear import MATMUL
-from .ops.spec import Dim, Op
+from .ops.spec import Dim, Op, shown
 from .ops.unary import EXPONENT, RAISE, RECIPROCAL, SCALE, SHIFT, UNARY
 from .slicing import picked
 from .state import state
+from .tensor import Tensor
 
 __all__ = [
     "Expression",
@@ -38,6 +51,8 @@ __all__ = [
     "values",
 ]
 
+Array = NDArray[Any]
+
 
 def _is_number(value: Any) -> bool:
     """Say whether the other operand of an operator is a number; arrays without dimensions are.
@@ -54,7 +69,7 @@ def _is_number(value: Any) -> bool:
     return shape is not None
 
 
-class Operators(Node):
+class Operators(NodeBase):
     """One node of the graph under construction.
 
     Making one computes nothing. `value` and its relatives compute every node up to this one that has not been computed
@@ -83,14 +98,14 @@ class Operators(Node):
         )
 
     def __add__(self, other: Any) -> Expression:
-        if isinstance(other, Node):
+        if isinstance(other, Operators):
             return plain(SUM, self, other)
         return apply(SHIFT, (self,), (), float(other)) if _is_number(other) else NotImplemented
 
     __radd__ = __add__
 
     def __sub__(self, other: Any) -> Expression:
-        if isinstance(other, Node):
+        if isinstance(other, Operators):
             return plain(MINUS, self, other)
         return apply(SHIFT, (self,), (), -float(other)) if _is_number(other) else NotImplemented
 
@@ -100,7 +115,7 @@ class Operators(Node):
         return apply(SHIFT, (apply(UNARY["negate"], (self,)),), (), float(other))
 
     def __mul__(self, other: Any) -> Expression:
-        if isinstance(other, Node):
+        if isinstance(other, Operators):
             return plain(MATMUL, self, other)
         return apply(SCALE, (self,), (), float(other)) if _is_number(other) else NotImplemented
 
@@ -108,7 +123,7 @@ class Operators(Node):
         return apply(SCALE, (self,), (), float(other)) if _is_number(other) else NotImplemented
 
     def __truediv__(self, other: Any) -> Expression:
-        if isinstance(other, Node):
+        if isinstance(other, Operators):
             return plain(CDIV, self, other)
         return apply(SCALE, (self,), (), 1.0 / float(other)) if _is_number(other) else NotImplemented
 
@@ -116,7 +131,7 @@ class Operators(Node):
         return apply(RECIPROCAL, (self,), (), float(other)) if _is_number(other) else NotImplemented
 
     def __pow__(self, other: Any) -> Expression:
-        if isinstance(other, Node):
+        if isinstance(other, Operators):
             return plain(POW, self, other)
         return apply(RAISE, (self,), (), float(other)) if _is_number(other) else NotImplemented
 
@@ -138,6 +153,136 @@ class Operators(Node):
     def __len__(self) -> int:
         """Return the size of the first dimension."""
         return state.graph.dim(self.enter()).d[0]
+
+    def become(self, node: int, version: int) -> None:
+        """Stand for a node.
+
+        Args:
+            node: its number, -1 for none yet.
+            version: the version of its graph.
+        """
+        self.node, self.version = node, version
+
+    def enter(self) -> int:
+        """Return the number of the node in the graph under construction.
+
+        Raises:
+            StaleExpressionError: the expression belongs to an earlier graph, or was taken back.
+            StateError: the graph belongs to another thread.
+        """
+        graph = state.graph
+        graph.check_thread()
+        node = self.node
+        if self.version != graph.version or node < 0:
+            raise StaleExpressionError(
+                "Stale Expression (created before renewing the Computation Graph): this expression is node"
+                f" {self.node} of graph {self.version}, the graph under construction is {graph.version}; build"
+                f" expressions again after renew_cg() (at {user_line()})"
+            )
+        if node >= graph.size:
+            graph.check_nodes((node,))
+        return node
+
+    def dim(self) -> tuple[tuple[int, ...], int]:
+        """Return the dimensions and the size of the minibatch.
+
+        Example:
+            >>> import numpy, dpmodule.autobatch as dy
+            >>> dy.inputTensor(numpy.zeros((3, 4))).dim()
+            ((3, 4), 1)
+        """
+        found = state.graph.dim(self.enter())
+        return found.d, found.batch
+
+    def value_tensor(self, recalculate: bool = False) -> torch.Tensor:
+        """Return the value as a tensor, (batch, *d); it is the graph's own memory and must not be written to.
+
+        Args:
+            recalculate: throw cached values away and compute from the inputs again.
+        """
+        return state.graph.value(self._asked(recalculate))
+
+    def _asked(self, recalculate: bool) -> int:
+        node = self.enter()
+        if recalculate is not False and flag(recalculate, "recalculate"):
+            state.graph.recalculate()
+        return node
+
+    def npvalue(self, recalculate: bool = False) -> Array:
+        """Return the value as a float64 array; the minibatch is the last axis, if there is more than one element."""
+        return state.graph.array(self._asked(recalculate))
+
+    def tensor_value(self, recalculate: bool = False) -> Tensor:
+        """Return the value, left on its device."""
+        return Tensor(self.value_tensor(recalculate))
+
+    def scalar_value(self, recalculate: bool = False) -> float:
+        """Return the value of an expression of one number.
+
+        Raises:
+            NotScalarError: it has several.
+        """
+        found = self._numbers(recalculate)
+        if len(found) != 1:
+            raise NotScalarError(
+                f"scalar_value() of an expression of dimension {shown(state.graph.dim(self.enter()))}: Input tensor has"
+                " more than one element, cannot convert to scalar; use npvalue()"
+            )
+        return found[0]
+
+    def vec_value(self, recalculate: bool = False) -> list[float]:
+        """Return the value as a list, the first dimension running fastest."""
+        return self._numbers(recalculate)
+
+    def value(self, recalculate: bool = False) -> Any:
+        """Return a float, a list or an array: for one number, one dimension, more dimensions."""
+        found = self._numbers(recalculate)
+        if len(found) == 1:
+            return found[0]
+        return found if len(state.graph.dim(self.node).d) == 1 else self.npvalue()
+
+    def _numbers(self, recalculate: bool) -> list[float]:
+        node, graph = self._asked(recalculate), state.graph
+        found: list[float] | None = graph.as_list(node)
+        return graph.array(node).reshape(-1, order="F").tolist() if found is None else found
+
+    def forward(self, recalculate: bool = False) -> None:
+        """Compute everything up to this expression."""
+        self.value_tensor(recalculate)
+
+    def backward(self, full: bool = False) -> None:
+        """Compute gradients of this expression, which is one number.
+
+        Args:
+            full: also of expressions that no parameter feeds, such as inputs.
+
+        Raises:
+            NotScalarError: it has several numbers.
+            StateError: this is the second call for this expression.
+        """
+        state.graph.backward(self.enter(), flag(full, "full"))
+
+    def gradient(self) -> Array:
+        """Return the gradient of what `backward` was called for with respect to this expression, in float64.
+
+        Raises:
+            NoGradientError: `backward` has not been called for a later expression.
+        """
+        return as_array(state.graph.gradient(self.enter()))
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        """Refuse to be copied or pickled.
+
+        Raises:
+            ForeignValueError: always.
+        """
+        raise ForeignValueError(
+            f"{type(self).__name__} belongs to the graph or to its collection and cannot be copied or pickled; save"
+            f" npvalue(), or the parameters with ParameterCollection.save (at {user_line()})"
+        )
+
+    def __repr__(self) -> str:
+        return f"expression {self.node}/{self.version}"
 
 
 if TYPE_CHECKING or native.core is None:
@@ -403,7 +548,7 @@ def listed(name: str, xs: Iterable[Any]) -> list[Any]:
         ForeignValueError: `xs` is nothing to make one of.
     """
     try:
-        if not isinstance(xs, Node):  # which has elements, but is one operand
+        if not isinstance(xs, Operators):  # which has elements, but is one operand
             return list(xs)
     except TypeError:
         if isinstance(xs, Iterator):  # the error is its own

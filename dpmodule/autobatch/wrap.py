@@ -14,7 +14,7 @@ from ..base import ArgumentError, ShapeError
 from ..ops.dtypes import torch_dtype
 from ..ops.torch_instances import drawing_from, in_mode
 from ..ops.user_code import explained
-from .batched import Batched, as_expression, forced_mode
+from .batched import Batched, as_expression
 from .errors import NotBatchableError, StateError, user_line
 from .expression import listed
 from .given import flag
@@ -49,7 +49,6 @@ class Wrapped(Batched):
         name = getattr(function, "__name__", None) or type(function).__name__
         super().__init__(name, random or self._module is not None)
         self.function, self._rows = function, rows
-        self.is_train: bool | None = None
         self._dtypes = None if dtypes is None else [_dtype(each) for each in listed("wrap: dtypes", dtypes)]
         self.collection = HeldCollection()
         self._mutates = False  # whether it writes into its inputs; found out with their shapes
@@ -81,12 +80,7 @@ class Wrapped(Batched):
             raise ArgumentError(f"{self.name}: {len(args)} inputs, expected {wanted} (at {user_line()})")
         return self.append([as_expression(each) for each in args], self._mode())
 
-    def _mode(self) -> bool:
-        if self.is_train is not None:
-            return flag(self.is_train, f"{self.name}: is_train")
-        forced = forced_mode()
-        if forced is not None:
-            return forced
+    def _own_mode(self) -> bool:
         return self._module is not None and self._module.training
 
     # parameters

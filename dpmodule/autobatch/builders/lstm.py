@@ -49,7 +49,6 @@ class VanillaLSTMBuilder(RNNBuilder):
 
     collection_name: ClassVar[str] = "vanilla-lstm-builder"
     has_memory: ClassVar[bool] = True
-    _forget_bias: float
 
     def __init__(
         self,
@@ -103,6 +102,9 @@ class VanillaLSTMBuilder(RNNBuilder):
 
     def _is_plain(self) -> bool:
         return not self._has_norm
+
+    def _lstm_forget_bias(self) -> float:
+        return self._forget_bias
 
     def cell(
         self, weights: tuple[Expression, ...], x: Expression, old: tuple[Expression, ...] | None, mask: Mask

@@ -35,8 +35,6 @@ class RNNBuilder:
 
     collection_name: ClassVar[str] = "rnn-builder"
     has_memory: ClassVar[bool] = False
-    _forget_bias: float | None = None  # of LSTMs, whose steps native code has; others' it learns from `cell`
-    cells: Any = None  # what native code needs to add steps itself
 
     def __init__(self, layers: int, input_dim: int, hidden_dim: int, model: ParameterCollection) -> None:
         layers, input_dim, hidden_dim = (
@@ -61,14 +59,19 @@ class RNNBuilder:
         self.parameters: list[tuple[Parameters, ...]] = [
             self._add_layer(input_dim if layer == 0 else hidden_dim) for layer in range(layers)
         ]
+        self.cells: Any = None  # what native code needs to add steps itself
         if native.core is not None and self._is_native():
             self.cells = native.core.AutobatchLayers(
-                tuple(self.parameters), self.has_memory, self._forget_bias
+                tuple(self.parameters), self.has_memory, self._lstm_forget_bias()
             )
 
     def _is_native(self) -> bool:
         """Say whether native code may add steps; what a class derived from these computes, only that knows."""
         return __package__ == type(self).__module__.rpartition(".")[0]
+
+    def _lstm_forget_bias(self) -> float | None:
+        """Return the forget bias of an LSTM, whose equations native code has; None lets it learn steps from `cell`."""
+        return None
 
     def _add_layer(self, size: int) -> tuple[Parameters, ...]:
         raise NotImplementedError(f"{type(self).__name__} does not define _add_layer")

@@ -35,11 +35,9 @@ __all__ = [
 class SoftmaxBuilder:
     """The base: a distribution over classes, given a vector."""
 
-    _model: ParameterCollection
-
     def param_collection(self) -> ParameterCollection:
         """Return the collection of the parameters."""
-        return self._model
+        raise NotImplementedError(f"{type(self).__name__} does not define param_collection")
 
     def neg_log_softmax(self, x: Expression, c: int, update: bool = True) -> Expression:
         """Return minus the logarithm of the probability of class `c`.
@@ -94,6 +92,28 @@ class SoftmaxBuilder:
         return int(host().choice(len(weights), p=weights / weights.sum()))
 
 
+class _OwnCollection(SoftmaxBuilder):
+    """A softmax with parameters in a collection of its own.
+
+    Args:
+        pc: the collection around it.
+        name: that of its own.
+    """
+
+    def __init__(self, pc: ParameterCollection, name: str) -> None:
+        self._model = as_collection(pc, "pc").add_subcollection(name)
+
+    def param_collection(self) -> ParameterCollection:
+        """Return the collection of the parameters."""
+        return self._model
+
+    def _add_weights(self, classes: int, size: int, bias: bool) -> tuple[Parameters, ...]:
+        """Make a matrix (classes, size), and a vector (classes,) of biases if there are any."""
+        has_bias = flag(bias, "bias")
+        found = self._model.add_parameters((classes, size))
+        return (found, self._model.add_parameters((classes,), ConstInitializer(0.0))) if has_bias else (found,)
+
+
 def _affine(weights: tuple[Parameters, ...], x: Expression, update: bool) -> Expression:
     expressions = weights if update is True else [each.expr(update) for each in weights]
     if len(expressions) == 1:
@@ -106,13 +126,7 @@ def _nothing(x: Expression) -> Expression:
     return zeros(1, state.graph.dim(node_of(x)).batch)
 
 
-def _weights(model: ParameterCollection, classes: int, size: int, bias: bool) -> tuple[Parameters, ...]:
-    has_bias = flag(bias, "bias")
-    found = model.add_parameters((classes, size))
-    return (found, model.add_parameters((classes,), ConstInitializer(0.0))) if has_bias else (found,)
-
-
-class StandardSoftmaxBuilder(SoftmaxBuilder):
+class StandardSoftmaxBuilder(_OwnCollection):
     """One softmax over all classes.
 
     Args:
@@ -123,8 +137,8 @@ class StandardSoftmaxBuilder(SoftmaxBuilder):
     """
 
     def __init__(self, rep_dim: int, num_classes: int, pc: ParameterCollection, bias: bool = True) -> None:
-        self._model = as_collection(pc, "pc").add_subcollection("standard-softmax-builder")
-        self._weights = _weights(self._model, num_classes, rep_dim, bias)
+        super().__init__(pc, "standard-softmax-builder")
+        self._weights = self._add_weights(num_classes, rep_dim, bias)
 
     def full_logits(self, x: Expression, update: bool = True) -> Expression:
         """Return the scores of all classes; see `SoftmaxBuilder`."""
@@ -139,7 +153,7 @@ class StandardSoftmaxBuilder(SoftmaxBuilder):
         return pickneglogsoftmax_batch(self.full_logits(x, update), c)
 
 
-class ClassFactoredSoftmaxBuilder(SoftmaxBuilder):
+class ClassFactoredSoftmaxBuilder(_OwnCollection):
     """A softmax over groups, and one inside each group: p(word) = p(group) * p(word | group).
 
     Args:
@@ -160,14 +174,14 @@ class ClassFactoredSoftmaxBuilder(SoftmaxBuilder):
         pc: ParameterCollection,
         bias: bool = True,
     ) -> None:
-        self._model = as_collection(pc, "pc").add_subcollection("class-factored-softmax-builder")
+        super().__init__(pc, "class-factored-softmax-builder")
         self._groups = read_clusters(cluster_file, word_dict)
         self._place = {
             word: (group, at) for group, words in enumerate(self._groups) for at, word in enumerate(words)
         }
-        self._top = _weights(self._model, len(self._groups), rep_dim, bias)
+        self._top = self._add_weights(len(self._groups), rep_dim, bias)
         self._inner: list[tuple[Parameters, ...] | None] = [
-            _weights(self._model, len(words), rep_dim, bias) if len(words) > 1 else None
+            self._add_weights(len(words), rep_dim, bias) if len(words) > 1 else None
             for words in self._groups
         ]
 
@@ -223,7 +237,7 @@ class ClassFactoredSoftmaxBuilder(SoftmaxBuilder):
         return self.full_log_distribution(x, update)
 
 
-class HierarchicalSoftmaxBuilder(SoftmaxBuilder):
+class HierarchicalSoftmaxBuilder(_OwnCollection):
     """A tree of softmaxes; a word's probability is the product of those on the way to it.
 
     Args:
@@ -244,10 +258,10 @@ class HierarchicalSoftmaxBuilder(SoftmaxBuilder):
         pc: ParameterCollection,
         bias: bool = True,
     ) -> None:
-        self._model = as_collection(pc, "pc").add_subcollection("hierarchical-softmax-builder")
+        super().__init__(pc, "hierarchical-softmax-builder")
         self._paths, sizes = read_paths(cluster_file, word_dict)
         self._nodes: list[tuple[Parameters, ...] | None] = [
-            _weights(self._model, size, rep_dim, bias) if size > 1 else None for size in sizes
+            self._add_weights(size, rep_dim, bias) if size > 1 else None for size in sizes
         ]
 
     def neg_log_softmax(self, x: Expression, c: int, update: bool = True) -> Expression:

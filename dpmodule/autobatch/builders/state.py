@@ -56,7 +56,7 @@ class Network(Protocol):
 
 
 class _PlainState:
-    """What is native where the extension is here: steps, and the last output."""
+    """The fields of a state, where there is no native extension."""
 
     __slots__ = ("_builder", "_cells", "_layers", "_previous", "_version")
 
@@ -65,32 +65,6 @@ class _PlainState:
     _layers: Layers
     _previous: RNNState | None
     _version: int
-
-    def add_input(self, x: Expression) -> RNNState:
-        """Return the state after one more input.
-
-        Args:
-            x: the input vector.
-
-        Raises:
-            ShapeError: it has another size than the builder was made for.
-            StaleExpressionError: `renew_cg` has been called since `initial_state`.
-        """
-        return self._step(x)
-
-    def _step(self, x: Expression) -> RNNState:
-        raise NotImplementedError(f"{type(self).__name__} does not define _step")
-
-    def transduce(self, xs: Iterable[Expression]) -> list[Expression]:
-        """Return the outputs after each of several inputs."""
-        return self._run(xs)
-
-    def _run(self, xs: Iterable[Expression]) -> list[Expression]:
-        raise NotImplementedError(f"{type(self).__name__} does not define _run")
-
-    def output(self) -> Expression | None:
-        """Return the output of the last layer; None before the first input."""
-        return self._layers[-1][0] if self._layers else None
 
 
 if TYPE_CHECKING or native.core is None:  # noqa: SIM108 (mypy follows this form only)
@@ -114,6 +88,28 @@ class RNNState(_Base):
         self._builder, self._layers, self._previous = builder, layers, previous
         self._cells = builder.cells
         self._version = shared.graph.version
+
+    if TYPE_CHECKING or native.core is None:  # else native code has these, and calls `_step` and `_run` where it must
+
+        def add_input(self, x: Expression) -> RNNState:
+            """Return the state after one more input.
+
+            Args:
+                x: the input vector.
+
+            Raises:
+                ShapeError: it has another size than the builder was made for.
+                StaleExpressionError: `renew_cg` has been called since `initial_state`.
+            """
+            return self._step(x)
+
+        def transduce(self, xs: Iterable[Expression]) -> list[Expression]:
+            """Return the outputs after each of several inputs."""
+            return self._run(xs)
+
+        def output(self) -> Expression | None:
+            """Return the output of the last layer; None before the first input."""
+            return self._layers[-1][0] if self._layers else None
 
     def __reduce_ex__(self, protocol: Any) -> Any:
         """Refuse to be copied or pickled.
@@ -224,12 +220,8 @@ class RNNState(_Base):
 
 
 # as Python's own errors name them
-for _name, _methods in {
-    "RNNState.add_input": (RNNState._step, _PlainState.add_input),
-    "RNNState.transduce": (RNNState._run, _PlainState.transduce),
-}.items():
-    for _method in _methods:
-        _method.__qualname__ = _name
+RNNState._step.__qualname__ = "RNNState.add_input"
+RNNState._run.__qualname__ = "RNNState.transduce"
 
 
 class StackedRNNState:
