@@ -111,7 +111,9 @@ class _OwnCollection(SoftmaxBuilder):
         """Make a matrix (classes, size), and a vector (classes,) of biases if there are any."""
         has_bias = flag(bias, "bias")
         found = self._model.add_parameters((classes, size))
-        return (found, self._model.add_parameters((classes,), ConstInitializer(0.0))) if has_bias else (found,)
+        return (
+            (found, self._model.add_parameters((classes,), ConstInitializer(0.0))) if has_bias else (found,)
+        )
 
 
 def _affine(weights: tuple[Parameters, ...], x: Expression, update: bool) -> Expression:
@@ -181,8 +183,7 @@ class ClassFactoredSoftmaxBuilder(_OwnCollection):
         }
         self._top = self._add_weights(len(self._groups), rep_dim, bias)
         self._inner: list[tuple[Parameters, ...] | None] = [
-            self._add_weights(len(words), rep_dim, bias) if len(words) > 1 else None
-            for words in self._groups
+            self._add_weights(len(words), rep_dim, bias) if len(words) > 1 else None for words in self._groups
         ]
 
     def class_logits(self, x: Expression, update: bool = True) -> Expression:

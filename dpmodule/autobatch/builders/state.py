@@ -89,7 +89,8 @@ class RNNState(_Base):
         self._cells = builder.cells
         self._version = shared.graph.version
 
-    if TYPE_CHECKING or native.core is None:  # else native code has these, and calls `_step` and `_run` where it must
+    # native code has these where the extension is here; what it cannot add itself it leaves to `_step` and `_run`
+    if TYPE_CHECKING or native.core is None:
 
         def add_input(self, x: Expression) -> RNNState:
             """Return the state after one more input.
