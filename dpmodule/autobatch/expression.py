@@ -77,6 +77,9 @@ class Operators(NodeBase):
     ``a + b``, ``a - b``, ``W * x`` (the product of matrices; `cmult` is the one by elements), ``x / 3``, ``x / e`` for
     an `e` of one number, ``x ** 2``, ``-x``, ``x[2]``, ``x[1:5:2]``. Arrays become expressions by `inputTensor` only.
 
+    Shape:
+        value: (*d), or (*d, batch) of a minibatch of several elements; see `dim`.
+
     Attributes:
         node: its number.
         version: the version of the graph it belongs to.
@@ -144,14 +147,24 @@ class Operators(NodeBase):
     def __getitem__(self, index: Any) -> Expression:
         """Pick an element of the first dimension, or a slice of each of the first dimensions.
 
+        Shape:
+            self: (d1, *rest).
+            returns: (*rest) for an integer, (d1 picked, *rest) for a slice.
+
         Raises:
             BoundsError: the index is outside.
+            ArgumentError: a slice has a step below 1, or stands beside something else than slices.
+            ForeignValueError: it is no integer.
         """
         op, attrs, aux = picked(state.graph.dim(self.enter()), index)
         return apply(op, (self,), attrs, aux)
 
     def __len__(self) -> int:
-        """Return the size of the first dimension."""
+        """Return the size of the first dimension.
+
+        Raises:
+            StaleExpressionError: the expression belongs to an earlier graph.
+        """
         return state.graph.dim(self.enter()).d[0]
 
     def become(self, node: int, version: int) -> None:
@@ -184,7 +197,10 @@ class Operators(NodeBase):
         return node
 
     def dim(self) -> tuple[tuple[int, ...], int]:
-        """Return the dimensions and the size of the minibatch.
+        """Return the dimensions (d1, ..., dn) and the size of the minibatch.
+
+        Raises:
+            StaleExpressionError: the expression belongs to an earlier graph.
 
         Example:
             >>> import numpy, dpmodule.autobatch as dy
@@ -195,10 +211,18 @@ class Operators(NodeBase):
         return found.d, found.batch
 
     def value_tensor(self, recalculate: bool = False) -> torch.Tensor:
-        """Return the value as a tensor, (batch, *d); it is the graph's own memory and must not be written to.
+        """Return the value as a tensor: the graph's own memory, which must not be written to.
+
+        Shape:
+            returns: (batch, *d).
 
         Args:
             recalculate: throw cached values away and compute from the inputs again.
+
+        Raises:
+            ForeignValueError: `recalculate` is neither True nor False.
+            StaleExpressionError: the expression belongs to an earlier graph.
+            Exception: whatever an operation raises that the expression depends on.
         """
         return state.graph.value(self._asked(recalculate))
 
@@ -209,18 +233,38 @@ class Operators(NodeBase):
         return node
 
     def npvalue(self, recalculate: bool = False) -> Array:
-        """Return the value as a float64 array; the minibatch is the last axis, if there is more than one element."""
+        """Return the value as a float64 array; see `value_tensor`.
+
+        Shape:
+            returns: (*d), or (*d, batch) of a minibatch of several elements.
+
+        Raises:
+            StaleExpressionError: the expression belongs to an earlier graph; for others see `value_tensor`.
+
+        Source: DyNet's `Expression.npvalue`.
+        """
         return state.graph.array(self._asked(recalculate))
 
     def tensor_value(self, recalculate: bool = False) -> Tensor:
-        """Return the value, left on its device."""
+        """Return the value, left on its device; see `value_tensor`.
+
+        Shape:
+            returns: (batch, *d).
+
+        Raises:
+            StaleExpressionError: the expression belongs to an earlier graph; for others see `value_tensor`.
+        """
         return Tensor(self.value_tensor(recalculate))
 
     def scalar_value(self, recalculate: bool = False) -> float:
         """Return the value of an expression of one number.
 
+        Shape:
+            self: one number, in a minibatch of one.
+
         Raises:
             NotScalarError: it has several.
+            StaleExpressionError: the expression belongs to an earlier graph; for others see `value_tensor`.
         """
         found = self._numbers(recalculate)
         if len(found) != 1:
@@ -231,11 +275,27 @@ class Operators(NodeBase):
         return found[0]
 
     def vec_value(self, recalculate: bool = False) -> list[float]:
-        """Return the value as a list, the first dimension running fastest."""
+        """Return the value as a list, the first dimension running fastest; see `value_tensor`.
+
+        Shape:
+            returns: d1 * ... * dn * batch numbers.
+
+        Raises:
+            StaleExpressionError: the expression belongs to an earlier graph; for others see `value_tensor`.
+        """
         return self._numbers(recalculate)
 
     def value(self, recalculate: bool = False) -> Any:
-        """Return a float, a list or an array: for one number, one dimension, more dimensions."""
+        """Return a float, a list or an array: for one number, one dimension, more dimensions; see `npvalue`.
+
+        Shape:
+            returns: of one dimension d1 * batch numbers; else as `npvalue`.
+
+        Raises:
+            StaleExpressionError: the expression belongs to an earlier graph; for others see `value_tensor`.
+
+        Source: DyNet's `Expression.value`.
+        """
         found = self._numbers(recalculate)
         if len(found) == 1:
             return found[0]
@@ -247,11 +307,18 @@ class Operators(NodeBase):
         return graph.array(node).reshape(-1, order="F").tolist() if found is None else found
 
     def forward(self, recalculate: bool = False) -> None:
-        """Compute everything up to this expression."""
+        """Compute everything up to this expression; see `value_tensor`.
+
+        Raises:
+            StaleExpressionError: the expression belongs to an earlier graph; for others see `value_tensor`.
+        """
         self.value_tensor(recalculate)
 
     def backward(self, full: bool = False) -> None:
         """Compute gradients of this expression, which is one number.
+
+        Shape:
+            self: one number, in a minibatch of one.
 
         Args:
             full: also of expressions that no parameter feeds, such as inputs.
@@ -259,14 +326,21 @@ class Operators(NodeBase):
         Raises:
             NotScalarError: it has several numbers.
             StateError: this is the second call for this expression.
+            ForeignValueError: `full` is neither True nor False.
+            StaleExpressionError: the expression belongs to an earlier graph.
         """
         state.graph.backward(self.enter(), flag(full, "full"))
 
     def gradient(self) -> Array:
         """Return the gradient of what `backward` was called for with respect to this expression, in float64.
 
+        Shape:
+            returns: as `npvalue`.
+
         Raises:
             NoGradientError: `backward` has not been called for a later expression.
+            StateError: parameters have been changed since.
+            StaleExpressionError: the expression belongs to an earlier graph.
         """
         return as_array(state.graph.gradient(self.enter()))
 
@@ -303,6 +377,9 @@ _new = Expression.__new__
 def handle_of(node: int, version: int) -> Expression:
     """Return a new expression of a node.
 
+    Shape:
+        returns: the node's.
+
     Args:
         node: its number.
         version: the version of its graph.
@@ -317,7 +394,7 @@ def node_of(value: Any) -> int:
 
     Raises:
         ForeignValueError: it is no expression.
-        StaleExpressionError: it belongs to an earlier graph.
+        StaleExpressionError: the expression belongs to an earlier graph.
     """
     if isinstance(value, Expression):
         return value.enter()
@@ -328,13 +405,31 @@ def node_of(value: Any) -> int:
 
 
 def append(op: Op, attrs: tuple[Any, ...], args: tuple[int, ...], aux: Any = None) -> Expression:
-    """Add a node to the graph and return its expression."""
+    """Add a node to the graph and return its expression; see `EngineGraph.append`.
+
+    Shape:
+        returns: as `op.shape` says.
+
+    Args:
+        op: the operation.
+        attrs: the attributes, hashable.
+        args: numbers of the operands' nodes.
+        aux: the node's own number, as `Op.aux` says.
+
+    Raises:
+        ShapeError: the operands do not fit.
+        StateError: the graph belongs to another thread.
+    """
     graph = state.graph
     return handle_of(graph.append(op, attrs, args, aux), graph.version)
 
 
 def apply(op: Op, operands: Sequence[Any], attrs: tuple[Any, ...] = (), aux: Any = None) -> Expression:
     """Add an operation on expressions to the graph.
+
+    Shape:
+        operands: as `op.shape` wants them.
+        returns: as `op.shape` says.
 
     Args:
         op: the operation.
@@ -345,6 +440,7 @@ def apply(op: Op, operands: Sequence[Any], attrs: tuple[Any, ...] = (), aux: Any
     Raises:
         StaleExpressionError: an operand belongs to an earlier graph.
         ShapeError: the operands do not fit.
+        ForeignValueError: an operand is no expression.
     """
     graph = state.graph
     version = graph.version
@@ -362,17 +458,30 @@ def apply(op: Op, operands: Sequence[Any], attrs: tuple[Any, ...] = (), aux: Any
 def plain(op: Op, x: Any, y: Any, z: Any = ...) -> Expression:
     """Do what `apply` does for two or three operands and no attributes, in less time.
 
+    Shape:
+        x, y, z: as `op.shape` wants them.
+        returns: as `op.shape` says.
+
     Args:
         op: the operation, which always has as many operands here.
         x: an operand, as all are.
         y: the second one.
         z: the third one; an ellipsis for none, since None may be a user's mistake.
+
+    Raises:
+        ForeignValueError: an operand is no expression.
+        ShapeError: the operands do not fit.
+        StaleExpressionError: an operand belongs to an earlier graph.
     """
     return apply(op, (x, y) if z is ... else (x, y, z))
 
 
 def single(op: Op) -> Callable[..., Expression]:
-    """Return the function of an operation that takes one operand and nothing else."""
+    """Return the function of an operation that takes one operand and nothing else.
+
+    Shape:
+        returns: a function whose operand and result have the shapes that `op.shape` says.
+    """
 
     def made(x: Any) -> Expression:
         return apply(op, (x,))
@@ -495,7 +604,22 @@ if not uses_native():  # this is where programs spend their time without native 
 
 
 def append_many(op: Op, operands: Sequence[Any], attrs: tuple[Any, ...] = ()) -> Expression:
-    """Add an operation on many expressions of one shape."""
+    """Add an operation on many expressions of one shape.
+
+    Shape:
+        operands: all (*d), with minibatches of one size.
+        returns: as `op.shape` says.
+
+    Args:
+        op: the operation.
+        operands: expressions or parameters.
+        attrs: the attributes, hashable.
+
+    Raises:
+        ForeignValueError: an operand is no expression.
+        ShapeError: the operation does not take this shape.
+        StaleExpressionError: an operand belongs to an earlier graph.
+    """
     graph = state.graph
     version = graph.version
     try:
@@ -521,6 +645,10 @@ def apply_to_padded(
     chosen: Callable[..., tuple[int, ...]] = max,
 ) -> Expression:
     """Do what `apply` has refused to do because some operands lack a 1 at the end of their dimensions.
+
+    Shape:
+        operands: (*d), some of them with further dimensions of 1.
+        returns: (*d), with them or without, as `chosen` says.
 
     Args:
         error: what it has raised, which goes on if that is not the reason.
@@ -572,9 +700,17 @@ def not_empty(name: str, xs: Iterable[Any]) -> list[Any]:
 def forward(exps: Iterable[Expression], recalculate: bool = False) -> None:
     """Compute several expressions in one go, whichever of them is the latest.
 
+    Shape:
+        exps: any.
+
     Args:
         exps: the expressions.
         recalculate: throw cached values away first.
+
+    Raises:
+        ForeignValueError: `exps` is no list of expressions.
+        StaleExpressionError: one belongs to an earlier graph.
+        Exception: whatever an operation raises that one depends on.
     """
     found = listed("forward", exps)
     if found:
@@ -585,14 +721,28 @@ def forward(exps: Iterable[Expression], recalculate: bool = False) -> None:
 
 
 def values(exps: Iterable[Expression], recalculate: bool = False) -> list[Any]:
-    """Compute several expressions in one go and return the `value` of each."""
+    """Compute several expressions in one go and return the `value` of each; see `forward`.
+
+    Shape:
+        returns: for each what `Operators.value` returns.
+
+    Raises:
+        ForeignValueError: `exps` is no list of expressions; for others see `forward`.
+    """
     found = listed("values", exps)
     forward(found, recalculate)
     return [e.value() for e in found]
 
 
 def npvalues(exps: Iterable[Expression], recalculate: bool = False) -> list[Array]:
-    """Compute several expressions in one go and return the array of each."""
+    """Compute several expressions in one go and return the array of each; see `forward`.
+
+    Shape:
+        returns: for each (*d), or (*d, batch) of a minibatch of several elements.
+
+    Raises:
+        ForeignValueError: `exps` is no list of expressions; for others see `forward`.
+    """
     found = listed("npvalues", exps)
     forward(found, recalculate)
     return [e.npvalue() for e in found]

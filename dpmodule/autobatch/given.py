@@ -58,6 +58,9 @@ def number(value: Any, what: str) -> float:
 def numbers(value: Any, what: str) -> NDArray[Any]:
     """Return a new array of numbers of the machine's own types.
 
+    Shape:
+        value, returns: any.
+
     Args:
         value: an array or a tensor, or what numpy makes an array of.
         what: the argument, as errors name it.

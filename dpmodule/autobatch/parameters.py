@@ -215,6 +215,9 @@ class _Held(Expression):
 class Parameters(_Held):
     """A parameter of a collection; made by `ParameterCollection.add_parameters`.
 
+    Shape:
+        value: (*d), what `add_parameters` was given.
+
     Example:
         >>> import dpmodule.autobatch as dy
         >>> m = dy.ParameterCollection()
@@ -236,7 +239,12 @@ class Parameters(_Held):
 
 
 class LookupParameters(_Held):
-    """A table of vectors (or larger parameters), picked by row; made by `ParameterCollection.add_lookup_parameters`."""
+    """A table of vectors (or larger parameters), picked by row; made by `ParameterCollection.add_lookup_parameters`.
+
+    Shape:
+        value: (rows, *d).
+        as an expression: (*d, rows), as in DyNet.
+    """
 
     __slots__ = ("_attrs", "_kept", "_size")
 
@@ -259,13 +267,21 @@ class LookupParameters(_Held):
         def __getitem__(self, index: Any) -> Expression:
             """Return row `index` as an expression.
 
+            Shape:
+                returns: (*d).
+
             Raises:
                 BoundsError: there is no such row.
+                NegativeIndexError: `index` is negative.
+                ForeignValueError: it is no integer.
             """
             return self.row(index)
 
     def row(self, index: int, update: bool = True) -> Expression:
         """Return a row as an expression.
+
+        Shape:
+            returns: (*d).
 
         Args:
             index: which one.
@@ -273,6 +289,8 @@ class LookupParameters(_Held):
 
         Raises:
             BoundsError: there is no such row.
+            NegativeIndexError: `index` is negative.
+            ForeignValueError: it is no integer, or `update` neither True nor False.
         """
         if type(index) is not int or not 0 <= index < self._size:
             (index,) = checked_rows(self, [index])
@@ -289,6 +307,9 @@ class LookupParameters(_Held):
     def batch(self, i: Sequence[int], update: bool = True) -> Expression:
         """Return rows as one expression with a minibatch of ``len(i)``.
 
+        Shape:
+            returns: (*d), with a minibatch of ``len(i)``.
+
         Args:
             i: the rows.
             update: see `row`.
@@ -296,6 +317,8 @@ class LookupParameters(_Held):
         Raises:
             BoundsError: there is no such row.
             EmptySequenceError: `i` is empty.
+            NegativeIndexError: a row is negative.
+            ForeignValueError: `i` is no list of integers.
         """
         return _updated_rows(self, i) if update is True else _rows(self, i, update)
 
@@ -310,6 +333,9 @@ class LookupParameters(_Held):
     def init_row(self, i: int, row: ArrayLike) -> None:
         """Copy an array into a row.
 
+        Shape:
+            row: (*d), or flat.
+
         Args:
             i: the row.
             row: of the row's shape; or flat, the first dimension running fastest.
@@ -318,6 +344,7 @@ class LookupParameters(_Held):
             BoundsError: there is no such row.
             ForeignValueError: `row` holds something else than numbers.
             ShapeError: it has more or fewer numbers.
+            NegativeIndexError: `i` is negative.
         """
         checked_rows(self, [i])
         values = torch.from_numpy(np.ascontiguousarray(numbers(row, "init_row: row"), np.float64))
@@ -333,8 +360,11 @@ class LookupParameters(_Held):
     def init_from_array(self, arr: ArrayLike) -> None:
         """Copy an array into the first rows.
 
+        Shape:
+            arr: (at most as many rows, *d).
+
         Args:
-            arr: (rows, *d).
+            arr: the rows.
 
         Raises:
             ForeignValueError: it holds something else than numbers.
@@ -349,23 +379,51 @@ class LookupParameters(_Held):
     def row_as_array(self, row: int) -> Array:
         """Return a copy of one row, in float64.
 
+        Shape:
+            returns: (*d).
+
         Raises:
             BoundsError: there is no such row.
+            NegativeIndexError: `row` is negative.
         """
         answer: Array = self.rows_as_array([row])[0]
         return answer
 
     def rows_as_array(self, rows: Sequence[int]) -> Array:
-        """Return a copy of several rows, (len(rows), *d); see `row_as_array`."""
+        """Return a copy of several rows, in float64.
+
+        Shape:
+            returns: (len(rows), *d).
+
+        Raises:
+            BoundsError: there is no such row.
+            NegativeIndexError: a row is negative.
+        """
         return _copy(self.storage.tensor[checked_rows(self, rows)])
 
     def row_grad_as_array(self, row: int) -> Array:
-        """Return a copy of the gradient of one row, added up since the last update; see `row_as_array`."""
+        """Return a copy of the gradient of one row, added up since the last update; see `row_as_array`.
+
+        Shape:
+            returns: (*d).
+
+        Raises:
+            BoundsError: there is no such row.
+            NegativeIndexError: `row` is negative.
+        """
         answer: Array = self.rows_grad_as_array([row])[0]
         return answer
 
     def rows_grad_as_array(self, rows: Sequence[int]) -> Array:
-        """Return a copy of the gradient of several rows, (len(rows), *d); see `row_grad_as_array`."""
+        """Return a copy of the gradient of several rows; see `row_grad_as_array`.
+
+        Shape:
+            returns: (len(rows), *d).
+
+        Raises:
+            BoundsError: there is no such row.
+            NegativeIndexError: a row is negative.
+        """
         return _copy(self.storage.dense_gradient()[checked_rows(self, rows)])
 
 

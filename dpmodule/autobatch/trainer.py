@@ -38,6 +38,9 @@ class Trainer:
     Raises:
         ArgumentError: a number is NaN, or outside of what is possible.
         ForeignValueError: `m` is no collection, or a number none.
+
+    Source: DyNet's `Trainer`: the threshold of 5, clipping before every update, updates of those rows only that were
+    looked up.
     """
 
     moments: ClassVar[int] = 0
@@ -61,6 +64,9 @@ class Trainer:
     def rule(self, value: Tensor, gradient: Tensor, moments: list[Tensor]) -> None:
         """Update a value in place.
 
+        Shape:
+            value, gradient, moments: equal; (*d), or (n, *d) of n rows of a table.
+
         Args:
             value: a parameter, or rows of a table.
             gradient: its gradient, clipped; may be written to.
@@ -70,7 +76,12 @@ class Trainer:
 
     @property
     def learning_rate(self) -> float:
-        """The factor of steps; may be changed at any time."""
+        """The factor of steps; may be changed at any time.
+
+        Raises:
+            ArgumentError: it is set to NaN or infinity.
+            ForeignValueError: it is set to something else than a number.
+        """
         return self._learning_rate
 
     @learning_rate.setter
@@ -235,6 +246,8 @@ class Trainer:
         Raises:
             BoundsError: there is no such place; then nothing is updated.
             NonFiniteError: see `update`.
+            ForeignValueError: an argument is no list of integers.
+            NegativeIndexError: a place is negative.
         """
         parameters, lookups = self.model.parameters_list(), self.model.lookup_parameters_list()
         dense = [parameters[each] for each in _places(updated_params, len(parameters), "updated_params")]
@@ -249,6 +262,10 @@ class Trainer:
 
         Args:
             learning_rate: a new one, if given.
+
+        Raises:
+            ArgumentError: the rate is NaN or infinite.
+            ForeignValueError: it is no number.
         """
         for moments in self._moments.values():
             for each in moments:
@@ -289,6 +306,9 @@ class Trainer:
 
         Args:
             su: True, as at first, for those only that have been looked up; False for all, as of other parameters.
+
+        Raises:
+            ForeignValueError: `su` is neither True nor False.
         """
         self._sparse = flag(su, "set_sparse_updates")
 

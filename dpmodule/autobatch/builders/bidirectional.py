@@ -19,6 +19,10 @@ __all__ = ["BiRNNBuilder"]
 class BiRNNBuilder:
     """Pairs of networks, one for each direction; a layer reads both outputs of the one below.
 
+    Shape:
+        input: (input_dim,), any minibatch.
+        output: (hidden_dim,), (hidden_dim / 2,) from each direction.
+
     Args:
         num_layers: how many pairs.
         input_dim: the size of inputs.
@@ -37,6 +41,8 @@ class BiRNNBuilder:
         >>> both = dy.BiRNNBuilder(1, 2, 6, m, dy.LSTMBuilder)
         >>> both.transduce([dy.inputTensor([1.0, 2.0])])[0].dim()
         ((6,), 1)
+
+    Source: Schuster and Paliwal, "Bidirectional recurrent neural networks", 1997, as DyNet's `BiRNNBuilder`.
     """
 
     def __init__(
@@ -76,7 +82,12 @@ class BiRNNBuilder:
 
     @classmethod
     def from_spec(cls, spec: Sequence[Any], model: ParameterCollection) -> BiRNNBuilder:
-        """Make a network as `spec` of another one describes it."""
+        """Make a network as `spec` of another one describes it.
+
+        Raises:
+            ArgumentError: `spec` describes no network of this class.
+            ForeignValueError: it is no list.
+        """
         found: BiRNNBuilder = made_from(cls, spec, model)
         return found
 
@@ -89,7 +100,12 @@ class BiRNNBuilder:
         return self._model
 
     def set_dropout(self, p: float) -> None:
-        """Set the dropout rate of all networks; see `RNNBuilder.set_dropout`."""
+        """Set the dropout rate of all networks; see `RNNBuilder.set_dropout`.
+
+        Raises:
+            ArgumentError: `p` is below 0, or 1 or more.
+            ForeignValueError: it is no number.
+        """
         for each in self._all():
             each.set_dropout(p)
 
@@ -114,8 +130,15 @@ class BiRNNBuilder:
     def add_inputs(self, es: Sequence[Expression]) -> list[tuple[RNNState, RNNState]]:
         """Return the states of the topmost pair at every position.
 
+        Shape:
+            es: each (input_dim,).
+
         Args:
             es: the inputs.
+
+        Raises:
+            ForeignValueError: `es` is no list of expressions.
+            ShapeError: one has another size than the builder was made for.
         """
         inputs = self._joined(es, self.builder_layers[:-1])
         forward, backward = self.builder_layers[-1]
@@ -126,8 +149,16 @@ class BiRNNBuilder:
     def transduce(self, es: Sequence[Expression]) -> list[Expression]:
         """Return both outputs of the topmost pair, joined, at every position.
 
+        Shape:
+            es: each (input_dim,).
+            returns: each (hidden_dim,).
+
         Args:
             es: the inputs.
+
+        Raises:
+            ForeignValueError: `es` is no list of expressions.
+            ShapeError: one has another size than the builder was made for.
         """
         return self._joined(es, self.builder_layers)
 

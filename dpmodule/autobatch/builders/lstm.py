@@ -31,6 +31,13 @@ class VanillaLSTMBuilder(RNNBuilder):
     Gates ``i, f, o = logistic(Wx * x + Wh * h + b)`` (plus `forget_bias` for f), candidate
     ``u = tanh(Wx * x + Wh * h + b)``, memory ``c' = f * c + i * u``, output ``h' = o * tanh(c')``.
 
+    Shape:
+        input: (input_dim,), any minibatch.
+        output, memory: (hidden_dim,).
+        Wx: (4 * hidden_dim, input_dim).
+        Wh: (4 * hidden_dim, hidden_dim).
+        b: (4 * hidden_dim,), rows in the order i, f, o, u.
+
     Args:
         layers: how many.
         input_dim: the size of inputs.
@@ -39,12 +46,19 @@ class VanillaLSTMBuilder(RNNBuilder):
         ln_lstm: normalize what goes into gates and memories.
         forget_bias: see above.
 
+    Raises:
+        ArgumentError: a size is not positive.
+        ForeignValueError: `model` is no collection, or a size no integer.
+
     Example:
         >>> import dpmodule.autobatch as dy
         >>> m = dy.ParameterCollection()
         >>> lstm = dy.VanillaLSTMBuilder(1, 2, 3, m)
         >>> len(lstm.initial_state().transduce([dy.inputTensor([1.0, 2.0]), dy.inputTensor([3.0, 4.0])]))
         2
+
+    Source: Hochreiter and Schmidhuber, "Long short-term memory", 1997, in DyNet's form; `ln_lstm` after Ba et al.,
+    "Layer normalization", 2016.
     """
 
     collection_name: ClassVar[str] = "vanilla-lstm-builder"
@@ -91,7 +105,11 @@ class VanillaLSTMBuilder(RNNBuilder):
         return found
 
     def new_graph(self, update: bool = True) -> None:
-        """Put the parameters into the graph under construction."""
+        """Put the parameters into the graph under construction; see `RNNBuilder.new_graph`.
+
+        Raises:
+            ForeignValueError: `update` is neither True nor False.
+        """
         super().new_graph(update)
         if self._has_norm:
             self._norm_expressions = {
@@ -109,7 +127,12 @@ class VanillaLSTMBuilder(RNNBuilder):
     def cell(
         self, weights: tuple[Expression, ...], x: Expression, old: tuple[Expression, ...] | None, mask: Mask
     ) -> tuple[Expression, ...]:
-        """Compute one layer at one position; see `RNNBuilder.cell`."""
+        """Compute one layer at one position; see `RNNBuilder.cell`.
+
+        Shape:
+            x: (input_dim,), above the lowest layer (hidden_dim,).
+            old, returns: each (hidden_dim,), with the minibatch of `x`.
+        """
         wx, wh, b = weights
         if mask[0] is not None:
             x = cmult(x, mask[0])
@@ -122,7 +145,15 @@ class VanillaLSTMBuilder(RNNBuilder):
         return lstm_step(x, h, c, wx, wh, b, self._forget_bias)
 
     def run(self, before: Layers, xs: Iterable[Expression]) -> list[Expression]:
-        """Compute all layers at several positions, one layer after the other; return the outputs."""
+        """Compute all layers at several positions, one layer after the other; return the outputs.
+
+        Shape:
+            before, returns: each (hidden_dim,).
+            xs: each (input_dim,).
+
+        Raises:
+            ShapeError: an input has another size.
+        """
         if self._dropout or self._dropout_h or not self._is_plain():
             return super().run(before, xs)
         outputs = list(xs)
@@ -164,7 +195,16 @@ def lstm_step(
     b: Expression,
     forget_bias: float,
 ) -> tuple[Expression, Expression]:
-    """Compute output and memory after one input; None for an old output or memory of zeros."""
+    """Compute output and memory after one input; None for an old output or memory of zeros.
+
+    Shape:
+        x: (n,).
+        h, c, returns: each (k,).
+        wx, wh, b: (4k, n), (4k, k), (4k,).
+
+    Raises:
+        ShapeError: they do not fit.
+    """
     gates = plain(AFFINE, b, wx, x)
     if h is None:
         if c is not None:
@@ -184,7 +224,17 @@ def lstm_sequence(
     b: Expression,
     forget_bias: float,
 ) -> tuple[list[Expression], Expression | None]:
-    """Compute the outputs after each of several inputs, and the last memory; see `lstm_step`."""
+    """Compute the outputs after each of several inputs, and the last memory; see `lstm_step`.
+
+    Shape:
+        xs: each (n,).
+        h, c, returns: each (k,).
+        wx, wh, b: (4k, n), (4k, k), (4k,).
+
+    Raises:
+        ForeignValueError: an input is no expression.
+        ShapeError: they do not fit.
+    """
     outputs: list[Expression] = []
     if not xs:
         return outputs, c
@@ -220,11 +270,19 @@ LSTMBuilder = VanillaLSTMBuilder
 class CompactVanillaLSTMBuilder(VanillaLSTMBuilder):
     """The same network; DyNet computes it in fewer operations, here both are one step.
 
+    Shape:
+        input: (input_dim,), any minibatch.
+        output, memory: (hidden_dim,).
+
     Args:
         layers: how many.
         input_dim: the size of inputs.
         hidden_dim: the size of outputs and memories.
         model: where the parameters go.
+
+    Raises:
+        ArgumentError: a size is not positive.
+        ForeignValueError: `model` is no collection, or a size no integer.
     """
 
     collection_name: ClassVar[str] = "compact-vanilla-lstm-builder"
@@ -237,7 +295,12 @@ class CompactVanillaLSTMBuilder(VanillaLSTMBuilder):
     def cell(
         self, weights: tuple[Expression, ...], x: Expression, old: tuple[Expression, ...] | None, mask: Mask
     ) -> tuple[Expression, ...]:
-        """Compute one layer at one position; see `RNNBuilder.cell`."""
+        """Compute one layer at one position; see `RNNBuilder.cell`.
+
+        Shape:
+            x: (input_dim,), above the lowest layer (hidden_dim,).
+            old, returns: each (hidden_dim,), with the minibatch of `x`.
+        """
         if not self._noise:
             return super().cell(weights, x, old, mask)
         x = x if mask[0] is None else cmult(x, mask[0])
@@ -259,6 +322,10 @@ class CompactVanillaLSTMBuilder(VanillaLSTMBuilder):
 
         Args:
             std: in the weights' own unit; 0 for none.
+
+        Raises:
+            ArgumentError: `std` is negative or NaN.
+            ForeignValueError: it is no number.
         """
         self._noise = number_from(std, 0.0, "set_weightnoise: std")
         self._tell_cells()

@@ -26,11 +26,21 @@ class RNNBuilder:
 
     Subclasses make their parameters with `_add_layer`, and define `cell`.
 
+    Shape:
+        input: (input_dim,), any minibatch.
+        output, memory: (hidden_dim,).
+
     Args:
         layers: how many.
         input_dim: the size of inputs.
         hidden_dim: the size of outputs and memories.
         model: where the parameters go, in a collection of their own.
+
+    Raises:
+        ArgumentError: a size is not positive.
+        ForeignValueError: `model` is no collection, or a size no integer.
+
+    Source: DyNet's builders, with their names, parameters and order of states.
     """
 
     collection_name: ClassVar[str] = "rnn-builder"
@@ -81,6 +91,10 @@ class RNNBuilder:
     ) -> tuple[Expression, ...]:
         """Compute one layer at one position.
 
+        Shape:
+            x: (input_dim,), above the lowest layer (hidden_dim,).
+            old, returns: each (hidden_dim,), with the minibatch of `x`.
+
         Args:
             weights: the layer's parameters.
             x: the input.
@@ -94,7 +108,12 @@ class RNNBuilder:
 
     @classmethod
     def from_spec(cls, spec: Sequence[Any], model: ParameterCollection) -> Any:
-        """Make a network as `spec` of another one describes it."""
+        """Make a network as `spec` of another one describes it.
+
+        Raises:
+            ArgumentError: `spec` describes no network of this class.
+            ForeignValueError: it is no list.
+        """
         return made_from(cls, spec, model)
 
     def whoami(self) -> str:
@@ -106,11 +125,18 @@ class RNNBuilder:
         return self._model
 
     def get_parameters(self) -> list[list[Parameters]]:
-        """Return the parameters of every layer."""
+        """Return the parameters of every layer.
+
+        Shape:
+            returns: as the class says.
+        """
         return [list(layer) for layer in self.parameters]
 
     def get_parameter_expressions(self) -> list[list[Expression]]:
         """Return the parameters of every layer as expressions of the graph under construction.
+
+        Shape:
+            returns: those of the parameters.
 
         Raises:
             StaleExpressionError: `initial_state` has not been called in this graph.
@@ -126,10 +152,18 @@ class RNNBuilder:
     def initial_state(self, vecs: Sequence[Expression] | None = None, update: bool = True) -> RNNState:
         """Begin a sequence.
 
+        Shape:
+            vecs: each (hidden_dim,).
+
         Args:
             vecs: the first states: memories of all layers, if the network has any, then outputs of all layers; zeros
                 if not given.
             update: False makes the network's parameters constants.
+
+        Raises:
+            ArgumentError: there are more or fewer first states.
+            ForeignValueError: `vecs` holds something else than expressions, or `update` is neither True nor False.
+            StaleExpressionError: one belongs to an earlier graph.
         """
         self._masks_for = 0
         self.new_graph(update)
@@ -137,11 +171,26 @@ class RNNBuilder:
         return RNNState(self, self.layers_of(given) if given else ())
 
     def initial_state_from_raw_vectors(self, vecs: Sequence[Any], update: bool = True) -> RNNState:
-        """Begin a sequence with states given as lists of numbers; see `initial_state`."""
+        """Begin a sequence with states given as lists of numbers; see `initial_state`.
+
+        Shape:
+            vecs: each (hidden_dim,).
+
+        Raises:
+            ArgumentError: there are more or fewer first states.
+            ForeignValueError: `vecs` holds something else than lists of numbers.
+        """
         return self.initial_state([inputVector(each) for each in listed("vecs", vecs)], update)
 
     def new_graph(self, update: bool = True) -> None:
-        """Put the parameters into the graph under construction."""
+        """Put the parameters into the graph under construction.
+
+        Args:
+            update: False makes them constants.
+
+        Raises:
+            ForeignValueError: `update` is neither True nor False.
+        """
         self._is_updated, self._is_cut = flag(update, "update"), False
         self._version = shared.graph.version
         expressions: Sequence[tuple[Expression, ...]] = self.parameters  # they enter when they are used
@@ -185,7 +234,16 @@ class RNNBuilder:
         return True
 
     def layers_of(self, vecs: Sequence[Expression]) -> Layers:
-        """Turn memories and outputs of all layers into states of layers."""
+        """Turn memories and outputs of all layers into states of layers.
+
+        Shape:
+            vecs, returns: each (hidden_dim,).
+
+        Raises:
+            ArgumentError: there are more or fewer than the network has.
+            ForeignValueError: one is no expression.
+            StaleExpressionError: one belongs to an earlier graph.
+        """
         for each in vecs:
             node_of(each)  # that it is an expression, and of this graph
         count = self.layers
@@ -201,12 +259,28 @@ class RNNBuilder:
         return tuple((each,) for each in vecs)
 
     def zero_layers(self) -> Layers:
-        """Return the states of layers before anything was read."""
+        """Return the states of layers before anything was read.
+
+        Shape:
+            returns: each (hidden_dim,).
+        """
         nothing = zeros(self.hidden_dim)
         return ((nothing, nothing) if self.has_memory else (nothing,),) * self.layers
 
     def step(self, before: Layers, x: Expression) -> Layers:
-        """Compute all layers at one position."""
+        """Compute all layers at one position.
+
+        Shape:
+            before, returns: each (hidden_dim,).
+            x: (input_dim,).
+
+        Args:
+            before: the states of layers, () at the beginning.
+            x: the input.
+
+        Raises:
+            ShapeError: `x` has another size.
+        """
         masks = self.masks(x)
         after = []
         for layer, weights in enumerate(self._expressions):
@@ -216,7 +290,19 @@ class RNNBuilder:
         return tuple(after)
 
     def run(self, before: Layers, xs: Iterable[Expression]) -> list[Expression]:
-        """Compute all layers at several positions; return the outputs."""
+        """Compute all layers at several positions; return the outputs.
+
+        Shape:
+            before, returns: each (hidden_dim,).
+            xs: each (input_dim,).
+
+        Args:
+            before: the states of layers, () at the beginning.
+            xs: the inputs.
+
+        Raises:
+            ShapeError: an input has another size.
+        """
         outputs = []
         for x in xs:
             before = self.step(before, x)
@@ -228,11 +314,27 @@ class RNNBuilder:
 
         Args:
             p: the probability that an element is set to zero.
+
+        Raises:
+            ArgumentError: `p` is below 0, or 1 or more.
+            ForeignValueError: it is no number.
+
+        Source: Gal and Ghahramani, "A theoretically grounded application of dropout in recurrent neural networks",
+        2016, as in DyNet.
         """
         self.set_dropouts(p, p)
 
     def set_dropouts(self, d: float, d_r: float) -> None:
-        """Set the probabilities for inputs and for outputs going around; see `set_dropout`."""
+        """Set the probabilities for inputs and for outputs going around; see `set_dropout`.
+
+        Args:
+            d: for inputs.
+            d_r: for outputs.
+
+        Raises:
+            ArgumentError: a probability is below 0, or 1 or more.
+            ForeignValueError: it is no number.
+        """
         self._dropout, self._dropout_h = below_one(d, "dropout rate"), below_one(d_r, "dropout rate")
         self._masks_for = 0
         self._tell_cells()
@@ -244,8 +346,15 @@ class RNNBuilder:
     def set_dropout_masks(self, batch_size: int = 1) -> None:
         """Draw new masks, one for each element of minibatches; call it after `initial_state`.
 
+        Shape:
+            masks: (input_dim,) and (hidden_dim,), with a minibatch of `batch_size`.
+
         Args:
             batch_size: the size of minibatches.
+
+        Raises:
+            ForeignValueError: `batch_size` is no integer.
+            ShapeError: it is not positive.
         """
         batch_size = dim_of(1, batch_size).batch
         self._masks = [
@@ -261,6 +370,10 @@ class RNNBuilder:
 
     def masks(self, x: Expression) -> list[Mask]:
         """Return what inputs and outputs of layers are multiplied with; draw it before the first input of a sequence.
+
+        Shape:
+            x: (input_dim,).
+            returns: of each layer that of its input, and (hidden_dim,); with the minibatch of `x`.
 
         Args:
             x: an input.

@@ -33,7 +33,13 @@ __all__ = [
 
 
 class SoftmaxBuilder:
-    """The base: a distribution over classes, given a vector."""
+    """The base: a distribution over classes, given a vector.
+
+    Shape:
+        vector: (rep_dim,), any minibatch.
+
+    Source: DyNet's `SoftmaxBuilder`, and its subclasses.
+    """
 
     def param_collection(self) -> ParameterCollection:
         """Return the collection of the parameters."""
@@ -42,20 +48,36 @@ class SoftmaxBuilder:
     def neg_log_softmax(self, x: Expression, c: int, update: bool = True) -> Expression:
         """Return minus the logarithm of the probability of class `c`.
 
+        Shape:
+            x: (rep_dim,).
+            returns: (1,).
+
         Args:
             x: the vector.
             c: the class.
             update: False makes the parameters constants.
+
+        Raises:
+            BoundsError: there is no such class.
         """
         raise NotImplementedError(f"{type(self).__name__} does not define neg_log_softmax")
 
     def neg_log_softmax_batch(self, x: Expression, c: Sequence[int], update: bool = True) -> Expression:
         """Return minus the logarithm of the probability of one class for each element of a minibatch.
 
+        Shape:
+            x: (rep_dim,), with a minibatch of ``len(c)``.
+            returns: (1,), with the same minibatch.
+
         Args:
             x: the vectors.
             c: the classes.
             update: False makes the parameters constants.
+
+        Raises:
+            BoundsError: there is no such class.
+            ForeignValueError: `c` is no list of integers.
+            ShapeError: it has another length than the minibatch.
         """
         parts = [
             self.neg_log_softmax(pick_batch_elem(x, at), label, update)
@@ -66,6 +88,10 @@ class SoftmaxBuilder:
     def full_logits(self, x: Expression, update: bool = True) -> Expression:
         """Return the scores of all classes, before the softmax.
 
+        Shape:
+            x: (rep_dim,).
+            returns: (classes,).
+
         Args:
             x: the vector.
             update: False makes the parameters constants.
@@ -73,11 +99,22 @@ class SoftmaxBuilder:
         raise NotImplementedError(f"{type(self).__name__} does not define full_logits")
 
     def full_log_distribution(self, x: Expression, update: bool = True) -> Expression:
-        """Return the logarithms of the probabilities of all classes; see `full_logits`."""
+        """Return the logarithms of the probabilities of all classes; see `full_logits`.
+
+        Shape:
+            x: (rep_dim,).
+            returns: (classes,).
+
+        Raises:
+            ShapeError: `x` has another size.
+        """
         return log_softmax(self.full_logits(x, update))
 
     def sample(self, x: Expression) -> int:
         """Draw a class; computes the graph so far.
+
+        Shape:
+            x: (rep_dim,), no minibatch.
 
         Args:
             x: the vector.
@@ -131,11 +168,18 @@ def _nothing(x: Expression) -> Expression:
 class StandardSoftmaxBuilder(_OwnCollection):
     """One softmax over all classes.
 
+    Shape:
+        vector: (rep_dim,), any minibatch.
+
     Args:
         rep_dim: the size of vectors.
         num_classes: how many classes.
         pc: where the parameters go.
         bias: whether there are biases.
+
+    Raises:
+        ForeignValueError: `pc` is no collection, a size no integer, or `bias` neither True nor False.
+        ShapeError: a size is not positive.
     """
 
     def __init__(self, rep_dim: int, num_classes: int, pc: ParameterCollection, bias: bool = True) -> None:
@@ -143,20 +187,47 @@ class StandardSoftmaxBuilder(_OwnCollection):
         self._weights = self._add_weights(num_classes, rep_dim, bias)
 
     def full_logits(self, x: Expression, update: bool = True) -> Expression:
-        """Return the scores of all classes; see `SoftmaxBuilder`."""
+        """Return the scores of all classes; see `SoftmaxBuilder`.
+
+        Shape:
+            x: (rep_dim,).
+            returns: (classes,).
+
+        Raises:
+            ShapeError: `x` has another size.
+        """
         return _affine(self._weights, x, update)
 
     def neg_log_softmax(self, x: Expression, c: int, update: bool = True) -> Expression:
-        """Return the loss of a class; see `SoftmaxBuilder`."""
+        """Return the loss of a class; see `SoftmaxBuilder`.
+
+        Shape:
+            x: (rep_dim,).
+            returns: (1,).
+
+        Raises:
+            BoundsError: there is no such class.
+        """
         return pickneglogsoftmax(self.full_logits(x, update), c)
 
     def neg_log_softmax_batch(self, x: Expression, c: Sequence[int], update: bool = True) -> Expression:
-        """Return the losses of classes; see `SoftmaxBuilder`."""
+        """Return the losses of classes; see `SoftmaxBuilder`.
+
+        Shape:
+            x: (rep_dim,), with a minibatch of ``len(c)``.
+            returns: (1,), with the same minibatch.
+
+        Raises:
+            BoundsError: there is no such class.
+        """
         return pickneglogsoftmax_batch(self.full_logits(x, update), c)
 
 
 class ClassFactoredSoftmaxBuilder(_OwnCollection):
     """A softmax over groups, and one inside each group: p(word) = p(group) * p(word | group).
+
+    Shape:
+        vector: (rep_dim,), any minibatch.
 
     Args:
         rep_dim: the size of vectors.
@@ -164,6 +235,11 @@ class ClassFactoredSoftmaxBuilder(_OwnCollection):
         word_dict: the number of every word.
         pc: where the parameters go.
         bias: whether there are biases.
+
+    Raises:
+        FileError: the file cannot be read.
+        FileFormatError: a line is no group and word, or the word is unknown.
+        ForeignValueError: an argument is of a wrong type.
 
     Source: Goodman, "Classes for fast maximum entropy training", 2001.
     """
@@ -187,15 +263,29 @@ class ClassFactoredSoftmaxBuilder(_OwnCollection):
         ]
 
     def class_logits(self, x: Expression, update: bool = True) -> Expression:
-        """Return the scores of groups."""
+        """Return the scores of groups.
+
+        Shape:
+            x: (rep_dim,).
+            returns: (groups,).
+        """
         return _affine(self._top, x, update)
 
     def class_log_distribution(self, x: Expression, update: bool = True) -> Expression:
-        """Return the logarithms of the probabilities of groups."""
+        """Return the logarithms of the probabilities of groups.
+
+        Shape:
+            x: (rep_dim,).
+            returns: (groups,).
+        """
         return log_softmax(self.class_logits(x, update))
 
     def subclass_logits(self, x: Expression, classid: int, update: bool = True) -> Expression:
         """Return the scores of the words of a group.
+
+        Shape:
+            x: (rep_dim,).
+            returns: (words of the group,).
 
         Raises:
             BoundsError: there is no such group.
@@ -204,11 +294,23 @@ class ClassFactoredSoftmaxBuilder(_OwnCollection):
         return _nothing(x) if weights is None else _affine(weights, x, update)
 
     def subclass_log_distribution(self, x: Expression, classid: int, update: bool = True) -> Expression:
-        """Return the logarithms of the probabilities of the words of a group."""
+        """Return the logarithms of the probabilities of the words of a group.
+
+        Shape:
+            x: (rep_dim,).
+            returns: (words of the group,).
+
+        Raises:
+            BoundsError: there is no such group.
+        """
         return log_softmax(self.subclass_logits(x, classid, update))
 
     def neg_log_softmax(self, x: Expression, c: int, update: bool = True) -> Expression:
         """Return the loss of a word; see `SoftmaxBuilder`.
+
+        Shape:
+            x: (rep_dim,).
+            returns: (1,).
 
         Raises:
             BoundsError: the cluster file has no such word.
@@ -224,7 +326,12 @@ class ClassFactoredSoftmaxBuilder(_OwnCollection):
         )
 
     def full_log_distribution(self, x: Expression, update: bool = True) -> Expression:
-        """Return the logarithms of the probabilities of all words, in the order of their numbers."""
+        """Return the logarithms of the probabilities of all words, in the order of their numbers.
+
+        Shape:
+            x: (rep_dim,).
+            returns: (greatest number of a word + 1,).
+        """
         top = self.class_log_distribution(x, update)
         parts: dict[int, Expression] = {}
         for group, words in enumerate(self._groups):
@@ -234,12 +341,20 @@ class ClassFactoredSoftmaxBuilder(_OwnCollection):
         return concatenate([parts.get(word, missing) for word in range(max(parts) + 1)])
 
     def full_logits(self, x: Expression, update: bool = True) -> Expression:
-        """Return scores whose softmax is the distribution."""
+        """Return scores whose softmax is the distribution.
+
+        Shape:
+            x: (rep_dim,).
+            returns: (greatest number of a word + 1,).
+        """
         return self.full_log_distribution(x, update)
 
 
 class HierarchicalSoftmaxBuilder(_OwnCollection):
     """A tree of softmaxes; a word's probability is the product of those on the way to it.
+
+    Shape:
+        vector: (rep_dim,), any minibatch.
 
     Args:
         rep_dim: the size of vectors.
@@ -247,6 +362,11 @@ class HierarchicalSoftmaxBuilder(_OwnCollection):
         word_dict: the number of every word.
         pc: where the parameters go.
         bias: whether there are biases.
+
+    Raises:
+        FileError: the file cannot be read.
+        FileFormatError: a line is no path and word, or the word is unknown.
+        ForeignValueError: an argument is of a wrong type.
 
     Source: Morin and Bengio, "Hierarchical probabilistic neural network language model", 2005.
     """
@@ -268,6 +388,10 @@ class HierarchicalSoftmaxBuilder(_OwnCollection):
     def neg_log_softmax(self, x: Expression, c: int, update: bool = True) -> Expression:
         """Return the loss of a word; see `SoftmaxBuilder`.
 
+        Shape:
+            x: (rep_dim,).
+            returns: (1,).
+
         Raises:
             BoundsError: the cluster file has no such word.
         """
@@ -282,7 +406,12 @@ class HierarchicalSoftmaxBuilder(_OwnCollection):
         return _nothing(x) if loss is None else loss
 
     def full_log_distribution(self, x: Expression, update: bool = True) -> Expression:
-        """Return the logarithms of the probabilities of all words, in the order of their numbers."""
+        """Return the logarithms of the probabilities of all words, in the order of their numbers.
+
+        Shape:
+            x: (rep_dim,).
+            returns: (greatest number of a word + 1,).
+        """
         missing = log(_nothing(x))
         words: Iterable[int] = range(max(self._paths) + 1)
         return concatenate(
@@ -290,5 +419,10 @@ class HierarchicalSoftmaxBuilder(_OwnCollection):
         )
 
     def full_logits(self, x: Expression, update: bool = True) -> Expression:
-        """Return scores whose softmax is the distribution."""
+        """Return scores whose softmax is the distribution.
+
+        Shape:
+            x: (rep_dim,).
+            returns: (greatest number of a word + 1,).
+        """
         return self.full_log_distribution(x, update)

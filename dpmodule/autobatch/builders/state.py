@@ -36,23 +36,48 @@ class Network(Protocol):
         """Make sure that its expressions belong to the graph under construction."""
 
     def layers_of(self, vecs: Sequence[Expression]) -> Layers:
-        """Turn memories and outputs of all layers into states of layers."""
+        """Turn memories and outputs of all layers into states of layers.
+
+        Shape:
+            vecs, returns: each (hidden_dim,).
+
+        Raises:
+            ArgumentError: there are more or fewer than the network has.
+        """
 
     def zero_layers(self) -> Layers:
-        """Return the states of layers before anything was read."""
+        """Return the states of layers before anything was read.
+
+        Shape:
+            returns: each (hidden_dim,).
+        """
 
     def masks(self, x: Expression) -> list[Mask]:
         """Return what inputs and outputs of layers are multiplied with; draw it before the first input of a sequence.
+
+        Shape:
+            x: (input_dim,).
+            returns: of each layer that of its input, and (hidden_dim,).
 
         Args:
             x: an input.
         """
 
     def step(self, before: Layers, x: Expression) -> Layers:
-        """Compute all layers at one position."""
+        """Compute all layers at one position.
+
+        Shape:
+            before, returns: each (hidden_dim,).
+            x: (input_dim,).
+        """
 
     def run(self, before: Layers, xs: Iterable[Expression]) -> list[Expression]:
-        """Compute all layers at several positions; return the outputs."""
+        """Compute all layers at several positions; return the outputs.
+
+        Shape:
+            before, returns: each (hidden_dim,).
+            xs: each (input_dim,).
+        """
 
 
 class _PlainState:
@@ -76,10 +101,15 @@ else:
 class RNNState(_Base):
     """What a recurrent network knows after some inputs; never changes.
 
+    Shape:
+        outputs, memories: each (hidden_dim,), with the minibatch of the inputs.
+
     Args:
         builder: the network.
         layers: the states of its layers, empty at the beginning.
         previous: the state before the last input.
+
+    Source: DyNet's `RNNState`.
     """
 
     __slots__ = ()
@@ -95,6 +125,9 @@ class RNNState(_Base):
         def add_input(self, x: Expression) -> RNNState:
             """Return the state after one more input.
 
+            Shape:
+                x: (input_dim,).
+
             Args:
                 x: the input vector.
 
@@ -105,11 +138,25 @@ class RNNState(_Base):
             return self._step(x)
 
         def transduce(self, xs: Iterable[Expression]) -> list[Expression]:
-            """Return the outputs after each of several inputs."""
+            """Return the outputs after each of several inputs.
+
+            Shape:
+                xs: each (input_dim,).
+                returns: each (hidden_dim,).
+
+            Raises:
+                ForeignValueError: `xs` is no list of expressions.
+                ShapeError: one has another size than the builder was made for.
+                StaleExpressionError: `renew_cg` has been called since `initial_state`.
+            """
             return self._run(xs)
 
         def output(self) -> Expression | None:
-            """Return the output of the last layer; None before the first input."""
+            """Return the output of the last layer; None before the first input.
+
+            Shape:
+                returns: (hidden_dim,).
+            """
             return self._layers[-1][0] if self._layers else None
 
     def __reduce_ex__(self, protocol: Any) -> Any:
@@ -142,8 +189,16 @@ class RNNState(_Base):
     def add_inputs(self, xs: Iterable[Expression]) -> list[RNNState]:
         """Return the states after each of several inputs.
 
+        Shape:
+            xs: each (input_dim,).
+
         Args:
             xs: the input vectors; see `add_input`.
+
+        Raises:
+            ForeignValueError: `xs` is no list of expressions.
+            ShapeError: one has another size than the builder was made for.
+            StaleExpressionError: `renew_cg` has been called since `initial_state`.
         """
         states, current = [], self
         for x in listed("add_inputs: xs", xs):
@@ -167,11 +222,19 @@ class RNNState(_Base):
         return bool(builder.cells.ready)
 
     def h(self) -> tuple[Expression, ...]:
-        """Return the outputs of all layers."""
+        """Return the outputs of all layers.
+
+        Shape:
+            returns: each (hidden_dim,).
+        """
         return tuple(layer[0] for layer in self._layers)
 
     def s(self) -> tuple[Expression, ...]:
-        """Return memories of all layers, if they have any, then outputs of all layers."""
+        """Return memories of all layers, if they have any, then outputs of all layers.
+
+        Shape:
+            returns: each (hidden_dim,).
+        """
         return (*(layer[1] for layer in self._layers if len(layer) > 1), *self.h())
 
     def prev(self) -> RNNState | None:
@@ -185,8 +248,16 @@ class RNNState(_Base):
     def set_h(self, es: Sequence[Expression] | None = None) -> RNNState:
         """Return a state with other outputs; memories stay, and are zeros at the beginning.
 
+        Shape:
+            es: each (hidden_dim,).
+
         Args:
             es: one for each layer.
+
+        Raises:
+            ArgumentError: there are more or fewer.
+            ForeignValueError: `es` is no list of expressions.
+            StaleExpressionError: `renew_cg` has been called since `initial_state`.
         """
         self._check()
         given = self._counted(es, self._builder.layers)
@@ -196,8 +267,16 @@ class RNNState(_Base):
     def set_s(self, es: Sequence[Expression] | None = None) -> RNNState:
         """Return a state with other memories, and other outputs if these are given, too.
 
+        Shape:
+            es: each (hidden_dim,).
+
         Args:
             es: the memories of all layers, then the outputs; for networks without memory the outputs.
+
+        Raises:
+            ArgumentError: there are more or fewer.
+            ForeignValueError: `es` is no list of expressions.
+            StaleExpressionError: `renew_cg` has been called since `initial_state`.
         """
         self._check()
         layers = self._builder.layers
@@ -228,6 +307,9 @@ RNNState._run.__qualname__ = "RNNState.transduce"
 class StackedRNNState:
     """The states of networks that read each other's outputs.
 
+    Shape:
+        outputs, memories: as each network says.
+
     Args:
         states: one for each network, the lowest first.
         prev: the state before the last input.
@@ -251,7 +333,18 @@ class StackedRNNState:
         self._previous = prev
 
     def add_input(self, x: Expression) -> StackedRNNState:
-        """Return the state after one more input."""
+        """Return the state after one more input.
+
+        Shape:
+            x: (input_dim,) of the lowest network.
+
+        Args:
+            x: the input vector of the lowest network.
+
+        Raises:
+            ShapeError: it has another size than the network was made for.
+            StaleExpressionError: `renew_cg` has been called since `initial_state`.
+        """
         after = []
         for each in self.states:
             new = each.add_input(x)
@@ -260,7 +353,18 @@ class StackedRNNState:
         return StackedRNNState(after, self)
 
     def add_inputs(self, xs: Iterable[Expression]) -> list[StackedRNNState]:
-        """Return the states after each of several inputs."""
+        """Return the states after each of several inputs.
+
+        Shape:
+            xs: each (input_dim,) of the lowest network.
+
+        Args:
+            xs: the input vectors; see `add_input`.
+
+        Raises:
+            ForeignValueError: `xs` is no list of expressions.
+            ShapeError: see `add_input`, as all others.
+        """
         found, current = [], self
         for x in listed("add_inputs: xs", xs):
             current = current.add_input(x)
@@ -268,15 +372,27 @@ class StackedRNNState:
         return found
 
     def output(self) -> Expression | None:
-        """Return the output of the topmost network."""
+        """Return the output of the topmost network.
+
+        Shape:
+            returns: (hidden_dim,) of the topmost network.
+        """
         return self.states[-1].output()
 
     def s(self) -> list[tuple[Expression, ...]]:
-        """Return `RNNState.s` of every network."""
+        """Return `RNNState.s` of every network.
+
+        Shape:
+            returns: of each network each (hidden_dim,).
+        """
         return [each.s() for each in self.states]
 
     def h(self) -> list[tuple[Expression, ...]]:
-        """Return `RNNState.h` of every network."""
+        """Return `RNNState.h` of every network.
+
+        Shape:
+            returns: of each network each (hidden_dim,).
+        """
         return [each.h() for each in self.states]
 
     def prev(self) -> StackedRNNState | None:
