@@ -33,6 +33,9 @@ class Backward:
     nodes alone that count. Products of whole batches that make up the gradient of a matrix are put off to the end and
     added in one product.
 
+    Shape:
+        gradients: (rows, batch, *d), by the shape of the nodes.
+
     Args:
         batches: that have computed the root.
         computed: how many nodes have been computed.
@@ -250,13 +253,21 @@ class Backward:
         self._of_rows.clear()
 
     def leave(self) -> list[tuple[Any, Tensor]]:
-        """Forget the gradients; returns their memory for `Pool.refill`."""
+        """Forget the gradients; returns their memory for `Pool.refill`.
+
+        Shape:
+            returns: each (rows, batch, *d).
+        """
         found: list[tuple[Any, Tensor]] = [(("gradient", dim), x) for dim, x in self._tensors.items()]
         self._tensors.clear()
         return found
 
     def gradient(self, node: int, signature: Signature) -> Tensor:
-        """Return the gradient of one node, (batch, *d); zeros if the pass did not come there."""
+        """Return the gradient of one node; zeros if the pass did not come there.
+
+        Shape:
+            returns: (batch, *d).
+        """
         if signature.kind.op is PARAMETER:
             found = self._parameters.get(signature.kind.attrs)
             value = self._batches.value(node, signature)

@@ -31,9 +31,13 @@ Marks = Mapping["weakref.ref[ParameterStorage]", tuple[int, int]]
 
 
 def as_array(found: torch.Tensor) -> NDArray[Any]:
-    """Turn a tensor (batch, *d) into DyNet's form of an array: (*d, batch), or (*d) for a single element.
+    """Turn a tensor into DyNet's form of an array.
 
     Numbers are float64, as in DyNet, whatever the graph computes in; integers stay what they are.
+
+    Shape:
+        found: (batch, *d).
+        returns: (*d, batch), or (*d) where the batch is 1.
     """
     array = found.numpy(force=True)
     dtype = np.float64 if found.is_floating_point() else array.dtype
@@ -68,11 +72,19 @@ class BaseGraph:
         raise NotImplementedError(f"{type(self).__name__} does not define dim")
 
     def value(self, node: int) -> torch.Tensor:
-        """Return the value of a node, (batch, *d)."""
+        """Return the value of a node.
+
+        Shape:
+            returns: (batch, *d).
+        """
         raise NotImplementedError(f"{type(self).__name__} does not define value")
 
     def array(self, node: int) -> NDArray[Any]:
-        """Return the value of a node as a float64 array of its own, (*d, batch), or (*d) without a minibatch."""
+        """Return the value of a node as a float64 array of its own.
+
+        Shape:
+            returns: (*d, batch), or (*d) where the batch is 1.
+        """
         return as_array(self.value(node))
 
     def enter(self, parameter: Any) -> int:
@@ -114,7 +126,11 @@ class BaseGraph:
         self.owner.take()
 
     def check_thread(self) -> None:
-        """Check that the graph may be used in this thread; see `change_thread`."""
+        """Check that the graph may be used in this thread; see `change_thread`.
+
+        Raises:
+            StateError: there are nodes, which are another thread's.
+        """
         if get_ident() != self.owner.ident:
             self.change_thread()
 

@@ -77,6 +77,10 @@ class OutputExpression(Expression):
 def as_expression(value: Any) -> Expression:
     """Return an argument of a cell as an expression: numbers and arrays become inputs.
 
+    Shape:
+        value: (*d), or a number.
+        returns: (*d), (1,) of a number.
+
     Raises:
         ForeignValueError: it is none of these.
     """
@@ -107,6 +111,9 @@ class Batched:
 
     Subclasses define `shapes`, `compute` and `_own_mode`.
 
+    Shape:
+        inputs, outputs of a call: without an axis for examples.
+
     Args:
         name: as errors and `explain` show it.
         random: whether it draws random numbers: then every call draws its own.
@@ -129,6 +136,10 @@ class Batched:
     def shapes(self, is_train: bool, shapes: Sequence[tuple[int, ...]]) -> list[tuple[int, ...]]:
         """Return the shapes of the outputs for one example.
 
+        Args:
+            is_train: training mode.
+            shapes: those of the inputs, for one example.
+
         Raises:
             ShapeError: the inputs do not fit.
         """
@@ -145,13 +156,18 @@ class Batched:
     ) -> list[Tensor]:
         """Compute all outputs of all rows; torch records if gradients will be wanted.
 
+        Shape:
+            rows, returns: each (rows, *shape of one example).
+            parameters: as they are.
+            counted: (rows,), bool.
+
         Args:
             is_train: training mode.
-            rows: every input, (rows, *shape of one).
+            rows: every input.
             parameters: the values, in the order of `parameters`.
             generator: for random numbers.
             again: the same has been computed before, so that states must not move on.
-            counted: (rows,) of bool: the rows that gradients are wanted of, where losses ignore that they get none;
+            counted: the rows that gradients are wanted of, where losses ignore that they get none;
                 None for all.
         """
         raise NotImplementedError(f"{type(self).__name__} does not define compute")
@@ -165,7 +181,11 @@ class Batched:
         return ""
 
     def leaves_of(self, parameters: Sequence[Tensor], is_recorded: bool) -> list[Tensor]:
-        """Return the parameters as torch's autograd is to see them."""
+        """Return the parameters as torch's autograd is to see them.
+
+        Shape:
+            parameters, returns: equal.
+        """
         return [x.data.requires_grad_() if is_recorded else x for x in parameters]
 
     # for callers
@@ -190,7 +210,12 @@ class Batched:
         return _forced[-1] if _forced else self._own_mode()
 
     def outs(self, is_train: bool, dims: Sequence[Dim]) -> tuple[Dim, ...]:
-        """Return the `Dim` of every output."""
+        """Return the `Dim` of every output.
+
+        Raises:
+            ArgumentError: there are more or fewer outputs than at earlier calls.
+            ShapeError: the inputs do not fit, or an output would hold no numbers.
+        """
         key = (is_train, *dims)
         found = self._known.get(key)
         if found is None:
@@ -213,6 +238,9 @@ class Batched:
 
     def append(self, data: Sequence[Expression], is_train: bool, losses: Sequence[bool] = ()) -> Any:
         """Add a call to the graph; return its output, or a tuple of several.
+
+        Shape:
+            data: without an axis for examples; a minibatch is further examples.
 
         Args:
             data: the inputs.

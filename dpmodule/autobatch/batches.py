@@ -44,6 +44,9 @@ class Options:
 class Batches:
     """The batches that have been run, and the values that they gave.
 
+    Shape:
+        values: (rows, batch, *d), by the shape of the nodes.
+
     Args:
         options: what to compute with.
         table: the signatures.
@@ -101,7 +104,11 @@ class Batches:
         return call
 
     def again(self, step: Step, aux: Mapping[int, Any]) -> tuple[Call, list[Tensor], list[Where]]:
-        """Run some nodes of a batch once more, for `backward`, without keeping the results."""
+        """Run some nodes of a batch once more, for `backward`, without keeping the results.
+
+        Shape:
+            returns: operands, each (nodes or 1, batch, *d).
+        """
         call, wheres = self._call(step, aux), self.values.locate([step])[0]
         inputs = self._gather(step, wheres)
         run_call(call, step.kind.op.run, inputs)
@@ -128,7 +135,15 @@ class Batches:
         return inputs
 
     def value(self, node: int, signature: Signature) -> Tensor:
-        """Return the value of a node that has been computed, (batch, *d)."""
+        """Return the value of a node that has been computed.
+
+        Shape:
+            returns: (batch, *d).
+
+        Raises:
+            DTypeError: it is a parameter, which has been given memory elsewhere, or of another type.
+            ShapeError: it has been given another shape.
+        """
         if signature.kind.op is PARAMETER:
             storage = signature.kind.attrs[1]()
             storage.check_fits(self.options.device, self.options.dtype)

@@ -39,11 +39,19 @@ class Cell(Batched):
     Call it with its inputs by position, in the order of `input_names`, or by name. It returns the expression of its
     output, or a tuple of several.
 
+    Shape:
+        inputs, outputs: without the axis for examples that the symbol has in front.
+
     Attributes:
         symbol: the symbol.
         input_names: the arguments that are inputs.
         collection: the parameters and states, for trainers and files.
         is_train: whether calls are in training mode; None follows `training` and mx.autograd.
+
+    Raises:
+        ArgumentError: `params` names no parameter of the symbol, or there is no input.
+        ForeignValueError: an argument is of a wrong type.
+        ShapeError: `shapes` do not fit.
     """
 
     def __init__(
@@ -112,7 +120,11 @@ class Cell(Batched):
         return None
 
     def shapes(self, is_train: bool, shapes: Sequence[Shape]) -> list[Shape]:
-        """Return the shapes of the outputs for one example; see `Batched.shapes`."""
+        """Return the shapes of the outputs for one example; see `Batched.shapes`.
+
+        Raises:
+            ShapeError: the inputs do not fit the symbol.
+        """
         examples = self._examples(shapes)
         names = self.input_names
         self._squeezed[tuple(shapes)] = frozenset(i for i, n in enumerate(names) if examples[n] != shapes[i])
@@ -148,6 +160,9 @@ class Cell(Batched):
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Add a call on one example to the graph.
+
+        Shape:
+            args, kwargs, returns: without the axis for examples that the symbol has in front.
 
         Args:
             args: the inputs, in the order of `input_names`: expressions without an axis for the batch; numbers and
@@ -204,7 +219,11 @@ class Cell(Batched):
         again: bool,
         counted: Tensor | None = None,
     ) -> list[Tensor]:
-        """Run the symbol's program; see `Batched.compute`."""
+        """Run the symbol's program; see `Batched.compute`.
+
+        Shape:
+            rows, returns: each (rows, *shape of one example).
+        """
         shapes = tuple(tuple(x.shape[1:]) for x in rows)
         squeezed = self._squeezed.get(shapes, frozenset())
         data = [x.reshape(x.shape[0]) if i in squeezed else x for i, x in enumerate(rows)]
@@ -298,6 +317,9 @@ def cell(
     up with `sum_elems` and `esum`, and call `backward` on the sum. Labels are inputs like others. In training mode
     (see `training`) dropout drops, and BatchNorm takes the statistics of the examples that are in a batch together and
     moves its averages when the batch is computed.
+
+    Shape:
+        inputs, outputs of the function: without the axis for examples that the symbol has in front.
 
     Args:
         symbol: the symbol; a group has several outputs.

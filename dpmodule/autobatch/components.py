@@ -71,6 +71,11 @@ def ranks(source: Ints, target: Ints, kinds: Ints) -> tuple[Ints, Ints, NDArray[
 
     Vertices of one kind outside of cycles that do not depend on each other get one depth: they can share a batch.
 
+    Shape:
+        source, target: (edges,).
+        kinds: (vertices,).
+        returns: three of (vertices,).
+
     Args:
         source: where each edge starts, one of 0 ... count - 1.
         target: where it ends.
@@ -79,6 +84,8 @@ def ranks(source: Ints, target: Ints, kinds: Ints) -> tuple[Ints, Ints, NDArray[
     Returns:
         For every vertex: the depth of its component (edges between components lead to greater depths), the component's
         number, and whether the component holds a cycle.
+
+    Source: Tarjan, "Depth-first search and linear graph algorithms", 1972.
     """
     count = len(kinds)
     feeds: list[list[int]] = [[] for _ in range(count)]

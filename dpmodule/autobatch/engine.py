@@ -64,6 +64,10 @@ class Engine:
         """Compute what has not been computed, up to a node.
 
         Operations may fail. They are errors of the nodes that depend on them, and of no others.
+
+        Raises:
+            StateError: the graph is being computed.
+            Exception: whatever an operation raises that the node depends on.
         """
         end = node + 1
         if end <= self.computed and node not in self.failed:
@@ -166,11 +170,19 @@ class Engine:
             self.is_running = False
 
     def value(self, node: int, signature: Signature) -> Tensor:
-        """Return the value of a node that has been computed, (batch, *d)."""
+        """Return the value of a node that has been computed.
+
+        Shape:
+            returns: (batch, *d).
+        """
         return self._batches.value(node, signature)
 
     def backward(self, graph: NodeTable, node: int, full: bool) -> None:
-        """Go backward from a node of one number; see `Graph.backward`."""
+        """Go backward from a node of one number; see `Graph.backward`.
+
+        Raises:
+            StateError: the graph is being computed.
+        """
         signature = graph.signature(node)
         start = time.perf_counter()
         with torch.no_grad(), self._alone():
@@ -184,7 +196,11 @@ class Engine:
         return -1 if self._last is None else self._last.root
 
     def gradient(self, node: int, signature: Signature) -> Tensor:
-        """Return the gradient of a node, (batch, *d)."""
+        """Return the gradient of a node.
+
+        Shape:
+            returns: (batch, *d).
+        """
         last: Any = self._last  # there is one: see `BaseGraph.check_reached`
         found: Tensor = last.gradient(node, signature)
         return found

@@ -183,6 +183,9 @@ class Graph(BaseGraph):
     def columns(self, first: int, end: int) -> tuple[Ints, Ints, Ints]:
         """Return of nodes in a row the signatures, where in the third array their operands begin, and all operands.
 
+        Shape:
+            returns: (nodes,), (nodes + 1,), (operands,); int64.
+
         Args:
             first: the first node.
             end: one more than the last.
@@ -224,7 +227,11 @@ class Graph(BaseGraph):
         self.engine.forward(self, node)
 
     def value(self, node: int) -> torch.Tensor:
-        """Return the value of a node, (batch, *d)."""
+        """Return the value of a node.
+
+        Shape:
+            returns: (batch, *d).
+        """
         self.forward(node)
         return self.engine.value(node, self.signature(node))
 
@@ -243,7 +250,10 @@ class Graph(BaseGraph):
         self.note_parameters()
 
     def gradient(self, node: int) -> torch.Tensor:
-        """Return the gradient of the last `backward` with respect to a node, (batch, *d).
+        """Return the gradient of the last `backward` with respect to a node.
+
+        Shape:
+            returns: (batch, *d).
 
         Raises:
             NoGradientError: there was none, or it began at an earlier node.
@@ -259,7 +269,7 @@ class Graph(BaseGraph):
         return {each: storage.mark() for each in references if (storage := each()) is not None}
 
     def is_given(self, node: int) -> bool:
-        """Say whether a node is an input, see `BaseGraph`."""
+        """Say whether a node is an input, see `EngineGraph.is_given`."""
         return self.signature(node).kind.op in (INPUT, CONSTANT)
 
     def renew(self, immediate: bool = False, checking: bool = False, autobatch: bool | None = None) -> None:
@@ -313,7 +323,11 @@ class Graph(BaseGraph):
         self._marks = [(size, None) for size, _ in self._marks]  # what was computed then is no longer there
 
     def set_input(self, node: int, array: Any) -> None:
-        """Replace the array of an input, (batch, *d), and forget values if it has been read already."""
+        """Replace the array of an input, and forget values if it has been read already.
+
+        Shape:
+            array: (batch, *d).
+        """
         self.aux[node] = array
         if node < max(self.engine.computed, self.engine.root):
             self.recalculate()

@@ -74,13 +74,23 @@ class EngineGraph(Protocol):
 
         Raises:
             ShapeError: the operands do not fit.
+            StaleExpressionError: an operand has been taken back.
+            StateError: the graph is another thread's.
         """
 
     def append_many(self, op: Op, attrs: tuple[Any, ...], args: tuple[int, ...]) -> int:
         """Add a node that takes many operands of one shape (`Op.many`); see `append`."""
 
     def set_input(self, node: int, array: Any) -> None:
-        """Replace the array of an input: nothing computed from its former value is used any more."""
+        """Replace the array of an input: nothing computed from its former value is used any more.
+
+        Shape:
+            array: (batch, *d).
+
+        Args:
+            node: its number.
+            array: of floats or doubles.
+        """
 
     def enter(self, parameter: Any) -> int:
         """Return the node of a parameter that is known from earlier graphs; -1 where it has to be made."""
@@ -114,10 +124,18 @@ class EngineGraph(Protocol):
         """
 
     def value(self, node: int) -> torch.Tensor:
-        """Return the value, (batch, *d), after `forward`; not to be written to."""
+        """Return the value, after `forward`; not to be written to.
+
+        Shape:
+            returns: (batch, *d).
+        """
 
     def array(self, node: int) -> NDArray[Any]:
-        """Return the value of a node as a float64 array of its own, (*d, batch), or (*d) without a minibatch."""
+        """Return the value of a node as a float64 array of its own.
+
+        Shape:
+            returns: (*d, batch), or (*d) where the batch is 1.
+        """
 
     def as_list(self, node: int) -> list[float] | None:
         """Return the value of a node as a list, dimension by dimension and the minibatch last; None: use `value`."""
@@ -127,13 +145,28 @@ class EngineGraph(Protocol):
 
         Adds to the gradients of parameters, replaces those of nodes.
 
+        Shape:
+            node: one number, in a minibatch of one.
+
         Args:
             node: the number of the node.
             full: also of nodes that no parameter feeds.
+
+        Raises:
+            NotScalarError: it has several numbers.
+            StateError: the last `backward` began there.
         """
 
     def gradient(self, node: int) -> torch.Tensor:
-        """Return the gradient, (batch, *d), after `backward`; not of what depends on parameters changed since."""
+        """Return the gradient, after `backward`; not of what depends on parameters changed since.
+
+        Shape:
+            returns: (batch, *d).
+
+        Raises:
+            NoGradientError: there was no `backward`, or it began at an earlier node.
+            StateError: parameters have changed since.
+        """
 
     def marks(self) -> Marks:
         """Return marks of the parameters that the graph reads."""
@@ -145,15 +178,25 @@ class EngineGraph(Protocol):
             immediate: compute every node when it is made.
             checking: look for values that are not finite, too.
             autobatch: for this graph only, whether to batch.
+
+        Raises:
+            StateError: the graph is being computed; see `check_free`.
         """
 
     def checkpoint(self) -> None:
-        """Remember the number of nodes."""
+        """Remember the number of nodes.
+
+        Raises:
+            StateError: the graph is being computed, or is another thread's.
+        """
 
     def revert(self) -> None:
         """Forget all nodes since the last `checkpoint`.
 
         Gradients of those that stay are kept as long as the node that `backward` began at.
+
+        Raises:
+            StateError: there is no checkpoint, or the graph is being computed.
         """
 
     def recalculate(self) -> None:
@@ -166,7 +209,11 @@ class EngineGraph(Protocol):
         """Make room: another engine's graph is the one under construction."""
 
     def check_thread(self) -> None:
-        """Check that the graph may be used in this thread; see `change_thread`."""
+        """Check that the graph may be used in this thread; see `change_thread`.
+
+        Raises:
+            StateError: it may not.
+        """
 
     def change_thread(self) -> None:
         """Let another thread than the owner use the graph.

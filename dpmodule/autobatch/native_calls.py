@@ -56,6 +56,9 @@ def _floats(size: int) -> Any:
 def tensor_at(address: int, shape: Sequence[int]) -> Tensor:
     """Return a float32 tensor over memory of the engine; valid until `renew`.
 
+    Shape:
+        returns: `shape`.
+
     Args:
         address: of its first element.
         shape: its shape; the elements lie in a row.

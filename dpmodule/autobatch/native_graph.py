@@ -148,13 +148,20 @@ class NativeGraph(BaseGraph):
         return node
 
     def set_input(self, node: int, array: Any) -> None:
-        """Replace the array of an input, (batch, *d), and forget values if it has been read already."""
+        """Replace the array of an input, and forget values if it has been read already.
+
+        Shape:
+            array: (batch, *d).
+        """
         self.machine.set_input(node, as_buffer(array))
         if node < max(self.machine.computed, self._root):
             self.recalculate()
 
     def enter(self, parameter: Any) -> int:
-        """Return the node of a parameter, see `BaseGraph`; its number in the engine is kept as that of a table is."""
+        """Return the node of a parameter, see `EngineGraph.enter`.
+
+        The parameter keeps its number in the engine as tables of rows do theirs, below -1.
+        """
         machine = self.machine
         is_known = parameter.serial == machine.serial and parameter.table < -1 and not self.is_immediate
         node: int = machine.parameter(-2 - parameter.table) if is_known else -1
@@ -200,7 +207,12 @@ class NativeGraph(BaseGraph):
         return _Signature(self.dim(node), _Named(self.operation(machine.signature_of(node)).name))
 
     def forward(self, node: int) -> None:
-        """Compute what is missing up to a node."""
+        """Compute what is missing up to a node.
+
+        Raises:
+            StateError: the graph is being computed.
+            Exception: whatever an operation raises that the node depends on.
+        """
         machine = self.machine
         if node < machine.computed and not machine.is_fused(node):
             return
@@ -256,12 +268,23 @@ class NativeGraph(BaseGraph):
         return torch.frombuffer(data, dtype=torch.float32).view(dim.batch, *dim.d)
 
     def value(self, node: int) -> Tensor:
-        """Return the value of a node, (batch, *d)."""
+        """Return the value of a node.
+
+        Shape:
+            returns: (batch, *d).
+
+        Raises:
+            Exception: whatever an operation raises that the node depends on.
+        """
         self._compute(node)
         return self._tensor(node, self.machine.value(node))
 
     def as_list(self, node: int) -> list[float] | None:
-        """Return the value of a node as a list; see `BaseGraph`."""
+        """Return the value of a node as a list; see `EngineGraph.as_list`.
+
+        Raises:
+            Exception: whatever an operation raises that the node depends on.
+        """
         self._compute(node)
         found: list[float] | None = self.machine.numbers(node)
         return found
@@ -273,7 +296,14 @@ class NativeGraph(BaseGraph):
             self.forward(node)
 
     def array(self, node: int) -> NDArray[Any]:
-        """Return the value of a node as an array, see `BaseGraph`."""
+        """Return the value of a node as an array, see `EngineGraph.array`.
+
+        Shape:
+            returns: (*d, batch), or (*d) where the batch is 1.
+
+        Raises:
+            Exception: whatever an operation raises that the node depends on.
+        """
         self._compute(node)
         dim = self.dim(node)
         found = np.frombuffer(self.machine.value(node), np.float32)
@@ -305,7 +335,10 @@ class NativeGraph(BaseGraph):
         self._caller.add_rows()
 
     def gradient(self, node: int) -> Tensor:
-        """Return the gradient of the last `backward` with respect to a node, (batch, *d).
+        """Return the gradient of the last `backward` with respect to a node.
+
+        Shape:
+            returns: (batch, *d).
 
         Raises:
             NoGradientError: there was none, or it began at an earlier node.
@@ -350,7 +383,7 @@ class NativeGraph(BaseGraph):
         return found
 
     def is_given(self, node: int) -> bool:
-        """Say whether a node is an input, see `BaseGraph`."""
+        """Say whether a node is an input, see `EngineGraph.is_given`."""
         return self.signature(node).op.name == "input" and self._root < self.machine.computed
 
     def operands(self, node: int) -> tuple[int, ...]:
@@ -451,7 +484,7 @@ class NativeGraph(BaseGraph):
             self.machine.activate(self.version)
 
     def change_thread(self) -> None:
-        """Let another thread than the owner use the graph; see `BaseGraph`."""
+        """Let another thread than the owner use the graph; see `BaseGraph.change_thread`."""
         super().change_thread()
         self._activate()
 
@@ -473,7 +506,11 @@ class NativeGraph(BaseGraph):
         return self._root
 
     def settle(self) -> None:
-        """Compute what was computed without being kept, and is held by somebody: the parameters will change."""
+        """Compute what was computed without being kept, and is held by somebody: the parameters will change.
+
+        Raises:
+            Exception: whatever an operation raises that is computed again.
+        """
         machine = self.machine
         last = machine.ask_again() if machine.computed and not machine.busy else -1
         if last >= machine.computed:

@@ -15,7 +15,11 @@ __all__ = ["NativeNodes", "as_buffer"]
 
 
 def as_buffer(array: Any) -> Any:
-    """Return an array that the engine can read: of floats or doubles, side by side."""
+    """Return an array that the engine can read: of floats or doubles, side by side.
+
+    Shape:
+        array, returns: equal.
+    """
     is_plain = array.dtype.char in "fd" and array.flags.c_contiguous
     return array if is_plain else np.ascontiguousarray(array, np.float32)
 

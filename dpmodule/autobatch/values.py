@@ -26,6 +26,10 @@ _Column = tuple[int, int, bool, bool, Tensor]
 class Values:
     """The values of a graph's nodes.
 
+    Shape:
+        arenas: (rows, batch, *d), by the shape of the nodes.
+        rows: (nodes,), int64.
+
     Args:
         device: where the memory is.
         dtype: the element type.
@@ -134,7 +138,11 @@ class Values:
                 wheres[place] = Where(first, count, index, None)
 
     def read(self, where: Where, dim: Dim) -> Tensor:
-        """Return an operand."""
+        """Return an operand.
+
+        Shape:
+            returns: (nodes or 1, batch, *d).
+        """
         if where.value is not None:
             return where.value
         source = self.arenas[dim].tensor

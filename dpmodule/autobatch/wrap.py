@@ -31,10 +31,17 @@ Shape = tuple[int, ...]
 class Wrapped(Batched):
     """A torch module or function as a function of expressions; made by `wrap`.
 
+    Shape:
+        inputs, outputs: without an axis for examples.
+
     Attributes:
         function: the module or function.
         collection: its parameters, for this package's trainers; torch's optimizers take the parameters themselves.
         is_train: whether calls are in training mode; None follows `training`, else the module's own mode.
+
+    Raises:
+        ArgumentError: a parameter has no shape yet, or `dtypes` names no type.
+        ForeignValueError: `dtypes` is no list.
     """
 
     def __init__(
@@ -63,6 +70,9 @@ class Wrapped(Batched):
     def __call__(self, *args: Any) -> Any:
         """Add a call on one example to the graph.
 
+        Shape:
+            args, returns: without an axis for examples.
+
         Args:
             args: the inputs: expressions of one example each; numbers and arrays become inputs of the graph.
 
@@ -86,7 +96,11 @@ class Wrapped(Batched):
     # parameters
 
     def renewed(self) -> None:
-        """See which parameters the module has now, and which are trained; see `Batched.renewed`."""
+        """See which parameters the module has now, and which are trained; see `Batched.renewed`.
+
+        Raises:
+            ArgumentError: a parameter has no shape yet.
+        """
         named = self._given
         if named is None:
             named = {} if self._module is None else _trained_of(self._module)
@@ -101,7 +115,11 @@ class Wrapped(Batched):
     # computing
 
     def leaves_of(self, parameters: Sequence[Tensor], is_recorded: bool) -> list[Tensor]:
-        """Return torch's parameters themselves, which the function reads; see `Batched.leaves_of`."""
+        """Return torch's parameters themselves, which the function reads; see `Batched.leaves_of`.
+
+        Shape:
+            returns: each as the module's parameter.
+        """
         return self._leaves
 
     def compute(
@@ -113,7 +131,14 @@ class Wrapped(Batched):
         again: bool,
         counted: Tensor | None = None,
     ) -> list[Tensor]:
-        """Call the function; see `Batched.compute`."""
+        """Call the function; see `Batched.compute`.
+
+        Shape:
+            rows, returns: each (rows, *shape of one example).
+
+        Raises:
+            ArgumentError: the function returned something else than tensors.
+        """
         buffers = self._buffers() if again else {}
         try:
             with self._in_mode(is_train), drawing_from(generator if self.random else None, rows[0].device):
@@ -159,7 +184,13 @@ class Wrapped(Batched):
     # shapes
 
     def shapes(self, is_train: bool, shapes: Sequence[Shape]) -> list[Shape]:
-        """Call the function on zeros, once for every set of shapes; see `Batched.shapes`."""
+        """Call the function on zeros, once for every set of shapes; see `Batched.shapes`.
+
+        Raises:
+            ArgumentError: the function returns something else than tensors.
+            NotBatchableError: `torch.vmap` refuses it, or it does not give a row for each.
+            ShapeError: it fails on inputs of these shapes.
+        """
         options = state.options
         count = 2
         rows = self._converted(
@@ -280,6 +311,9 @@ def wrap(
     Calls with equal shapes are computed together. Gradients are added to the ``.grad`` of the module's own parameters,
     as torch's users expect: train them with a torch optimizer (``zero_grad``, ``backward``, ``step``), or a trainer
     over ``wrapped.collection``. Random layers draw from the graph's generator, for every example anew.
+
+    Shape:
+        inputs, outputs of the function: without an axis for examples.
 
     Args:
         module: what takes and returns tensors, without an axis for the batch unless `rows` is True.
