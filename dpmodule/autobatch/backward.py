@@ -41,7 +41,7 @@ class Backward:
         computed: how many nodes have been computed.
         failed: those among them that could not be.
         signature: of the root.
-        aux: the nodes' own numbers.
+        aux: the nodes' own arguments; see `Op.aux`.
         root: the number of the node.
         full: also go where no parameter feeds.
     """

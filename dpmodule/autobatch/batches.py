@@ -67,7 +67,7 @@ class Batches:
 
         Args:
             plan: says which.
-            aux: the own numbers of nodes.
+            aux: the nodes' own arguments; see `Op.aux`.
         """
         steps = [part for step in plan.steps if step.kind.op is not PARAMETER for part in _apart(step)]
         steps = side_by_side(steps, self._table)

@@ -25,7 +25,7 @@ from .schedule import make_plan
 from .serial import make_serial_plan
 from .signature import EXTRA, Signature, Table
 
-__all__ = ["Engine"]
+__all__ = ["Engine", "Mark"]
 
 Tensor = torch.Tensor
 

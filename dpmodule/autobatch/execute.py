@@ -16,7 +16,7 @@ Tensor = torch.Tensor
 
 
 def aux_tensor(kind: str, values: list[Any], device: torch.device, dtype: torch.dtype) -> Any:
-    """Turn the nodes' own numbers into what `Call.aux` promises.
+    """Turn the nodes' own arguments (`Op.aux`) into what `Call.aux` promises.
 
     Shape:
         returns: (nodes,) or (nodes, ...), as `Op.aux` says.

@@ -414,7 +414,7 @@ def append(op: Op, attrs: tuple[Any, ...], args: tuple[int, ...], aux: Any = Non
         op: the operation.
         attrs: the attributes, hashable.
         args: numbers of the operands' nodes.
-        aux: the node's own number, as `Op.aux` says.
+        aux: the node's own argument; see `Op.aux`.
 
     Raises:
         ShapeError: the operands do not fit.
@@ -435,7 +435,7 @@ def apply(op: Op, operands: Sequence[Any], attrs: tuple[Any, ...] = (), aux: Any
         op: the operation.
         operands: expressions or parameters.
         attrs: the attributes, hashable.
-        aux: the node's own number.
+        aux: the node's own argument; see `Op.aux`.
 
     Raises:
         StaleExpressionError: an operand belongs to an earlier graph.
@@ -493,7 +493,7 @@ def single(op: Op) -> Callable[..., Expression]:
         version, numbers = graph.version, graph.numbers
         try:
             node = x.node if x.version == version else x.enter()
-            number = graph.ways[numbers[node]][op]
+            number = graph.plain_trie[numbers[node]][op]
         except (KeyError, IndexError, AttributeError):
             return _learned(op, (x,))
         found = Expression()
@@ -521,7 +521,7 @@ def _between(op: Op, other_way: Callable[[Any, Any], Expression]) -> Callable[[A
             if x.version != version or y.version != version or get_ident() != graph.owner.ident:
                 return other_way(x, y)
             numbers, first, second = graph.numbers, x.node, y.node
-            number = graph.ways[numbers[first]][op][numbers[second]]
+            number = graph.plain_trie[numbers[first]][op][numbers[second]]
         except (KeyError, IndexError, AttributeError):
             return other_way(x, y)
         found = Expression()
@@ -543,7 +543,7 @@ def _plain(op: Op, x: Any, y: Any, z: Any = ...) -> Expression:
     try:
         first = x.node if x.version == version else x.enter()
         second = y.node if y.version == version else y.enter()
-        number = graph.ways[numbers[first]][op][numbers[second]]
+        number = graph.plain_trie[numbers[first]][op][numbers[second]]
         flat = graph.flat
         if z is not ...:
             third = z.node if z.version == version else z.enter()
@@ -566,7 +566,7 @@ def _apply(op: Op, operands: Sequence[Any], attrs: tuple[Any, ...] = (), aux: An
         graph.change_thread()
     version, numbers, args = graph.version, graph.numbers, []
     try:
-        known = graph.known[op][attrs]
+        known = graph.trie[op][attrs]
         for x in operands:
             node = x.node if x.version == version else x.enter()
             known = known[numbers[node]]

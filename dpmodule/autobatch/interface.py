@@ -21,7 +21,8 @@ class EngineGraph(Protocol):
     """The graph under construction, of whichever engine.
 
     Expressions, parameters and `explain` call nothing else; whoever brings another engine implements the same.
-    `base_graph.BaseGraph` has what all refuse alike.
+    `base_graph.BaseGraph` has what all do and refuse alike. There is one exception, for speed: without the native
+    extension every graph is a `graph.Graph`, and `expression` adds nodes to its lists itself.
 
     Attributes:
         version: how often `renew` has been called.
@@ -70,7 +71,7 @@ class EngineGraph(Protocol):
             op: the operation.
             attrs: hashable; belong to the signature.
             args: numbers of earlier nodes.
-            aux: the node's own number, as `Op.aux` says.
+            aux: the node's own argument, such as a label or a row, which nodes of a batch do not share; see `Op.aux`.
 
         Raises:
             ShapeError: the operands do not fit.

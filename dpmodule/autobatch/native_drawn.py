@@ -45,7 +45,7 @@ class Drawn:
 
 
 class Kept:
-    """The rows of batches that must not be run again, by the place of the node's own number."""
+    """The rows of batches that must not be run again, by the place of the argument in `Caller.node_arguments`."""
 
     def __init__(self) -> None:
         self._rows: dict[int, tuple[Drawn, int]] = {}

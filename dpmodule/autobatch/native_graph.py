@@ -16,7 +16,6 @@ import torch
 from numpy.typing import NDArray
 
 from .base_graph import BaseGraph, Marks
-from .entered import entered
 from .errors import StateError
 from .native_calls import Caller, CallKind
 from .native_names import OP, SOURCES, kernel_name
@@ -79,9 +78,7 @@ class NativeGraph(BaseGraph):
     """So many signatures are kept from graph to graph."""
 
     def __init__(self, core: Any, options: Any, version: int = 0) -> None:
-        super().__init__()
-        self.options, self.version = options, version
-        self.is_immediate = self.is_checking = False
+        super().__init__(options, version)
         self._core = core
         self._begin()
         self.machine.activate(version)
@@ -92,10 +89,9 @@ class NativeGraph(BaseGraph):
         self.machine.batched = self.options.autobatch
         self._caller = Caller(self.options)
         caller = self._caller
-        self.machine.set_caller(caller.forward, caller.backward, caller.draw, caller.numbers)
+        self.machine.set_caller(caller.forward, caller.backward, caller.draw, caller.node_arguments)
         self._parameters = NativeParameters(self.machine)
         self._nodes = NativeNodes(self.machine, self._caller, self._parameters)
-        self._marks: list[tuple[int, int]] = []
         self._root = -1
         self._built, self._idle_since = 0.0, time.perf_counter()
 
@@ -129,7 +125,7 @@ class NativeGraph(BaseGraph):
         else:
             node = self._nodes.source(op, attrs, aux)
         if self.is_immediate:
-            self._compute_at_once(node, op)
+            self._compute_at_once(node, op.name)
         return node
 
     def append_many(self, op: Op, attrs: tuple[Any, ...], args: tuple[int, ...]) -> int:
@@ -144,7 +140,7 @@ class NativeGraph(BaseGraph):
         if node < 0:
             node = self._nodes.call(op, attrs, args, None, True)
         if self.is_immediate:
-            self._compute_at_once(node, op)
+            self._compute_at_once(node, op.name)
         return node
 
     def set_input(self, node: int, array: Any) -> None:
@@ -178,11 +174,6 @@ class NativeGraph(BaseGraph):
         if is_updated and table.serial != self.machine.serial:
             table.table = self._parameters.table_number(weakref.ref(table.storage), True)
             table.serial = self.machine.serial
-
-    def _compute_at_once(self, node: int, op: Op) -> None:
-        self.forward(node)
-        if self.is_checking:
-            self.check_finite(node, op.name)
 
     # ---- values and gradients ----
 
@@ -453,25 +444,12 @@ class NativeGraph(BaseGraph):
 
     # ---- the graph as a whole ----
 
-    def renew(self, immediate: bool = False, checking: bool = False, autobatch: bool | None = None) -> None:
-        """Throw all nodes away.
-
-        Args:
-            immediate: compute every node when it is made, which shows at once which one fails.
-            checking: look for values that are not finite, too.
-            autobatch: for this graph only, whether to batch.
-        """
-        self.check_free("renew_cg")
-        self.owner.take()
-        self.version += 1
+    def _start(self, is_batched: bool) -> None:
         self._tidy()
-        self.was_cut = False
-        self.is_immediate, self.is_checking = immediate or checking, checking
         self._caller.renew()
         self._parameters.renew()
-        self._marks.clear()
         self._root = -1
-        self.machine.batched = self.options.autobatch if autobatch is None else bool(autobatch)
+        self.machine.batched = is_batched
         self.machine.renew(self.version)
         self._built, self._idle_since = 0.0, time.perf_counter()
         self._activate()
@@ -529,28 +507,14 @@ class NativeGraph(BaseGraph):
         self._caller.forget()
         self.machine.forget_drawn()
         self.machine.revert(self.size, 0)
-        self._marks = [(size, 0) for size, _ in self._marks]  # what was computed then is no longer there
+        self._checkpoints = [(size, 0) for size, _ in self._checkpoints]  # what was computed then is gone
         self._root = -1
 
-    def checkpoint(self) -> None:
-        """Remember the number of nodes, for `revert`."""
-        self.check_free("cg_checkpoint")
-        self.check_thread()
-        self._marks.append((self.size, self.machine.computed))
+    def _progress(self) -> int:
+        return self.computed
 
-    def revert(self) -> None:
-        """Forget all nodes since the last `checkpoint`.
-
-        Raises:
-            StateError: there is none.
-        """
-        self.check_free("cg_revert")
-        self.check_thread()
-        self.check_marked(self._marks)
-        size, computed = self._marks.pop()
-        self.was_cut = True
-        self.machine.revert(size, computed)
+    def _cut(self, size: int, progress: int) -> None:
+        self.machine.revert(size, progress)
         self._caller.cut(self.machine.computed)
-        entered.leave(size)
         if self._root >= size:
             self._root = -1

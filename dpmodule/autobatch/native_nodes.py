@@ -95,7 +95,7 @@ class NativeNodes:
             op: the operation.
             attrs: its attributes.
             args: its operands.
-            aux: its own number.
+            aux: its own argument; see `Op.aux`.
             many: it takes many operands of one shape.
 
         Raises:
@@ -113,7 +113,9 @@ class NativeNodes:
         if found is None:
             found = self._calls[key] = self._describe(op, attrs, args, apart, many)
         signature, extras = found
-        node: int = machine.append(signature, args, self._caller.number(aux) if op.aux or op.random else 0)
+        node: int = machine.append(
+            signature, args, self._caller.keep_argument(aux) if op.aux or op.random else 0
+        )
         for view, offset in extras:
             machine.append(view, (node,), offset)
         return node

@@ -62,7 +62,7 @@ class NodeTable(Protocol):
 
     Attributes:
         table: their signatures.
-        aux: the nodes' own numbers, of those that have one.
+        aux: the nodes' own arguments (`Op.aux`), of those that have one.
     """
 
     table: Table
