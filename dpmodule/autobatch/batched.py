@@ -20,7 +20,7 @@ from .. import private
 from ..base import ArgumentError, DTypeError, ShapeError
 from ..ndarray import NDArray
 from .calling import calling
-from .errors import ForeignValueError, user_line
+from .errors import foreign_value, user_line
 from .expression import Expression
 from .functions.inputs import inputTensor, scalarInput
 from .given import flag
@@ -94,9 +94,7 @@ def as_expression(value: Any) -> Expression:
         return inputTensor(value.detach().cpu().numpy())
     if isinstance(value, (np.ndarray, list, tuple)):
         return inputTensor(value)
-    raise ForeignValueError(
-        f"{type(value).__name__} {value!r} is no Expression, number or array (at {user_line()})"
-    )
+    raise foreign_value("", value, "is no Expression, number or array")
 
 
 class _History(NamedTuple):

@@ -19,7 +19,7 @@ from ..symbol import Symbol
 from .batched import Batched, as_expression
 from .cell_parameters import CellParameters
 from .collection import ParameterCollection
-from .errors import ForeignValueError, user_line
+from .errors import foreign_value, user_line
 from .expression import listed
 from .given import flag, text
 from .ragged_inputs import RaggedInputs
@@ -352,18 +352,11 @@ def cell(
         array([1., 1.], dtype=float32)
     """
     if not isinstance(symbol, Symbol):
-        raise ForeignValueError(
-            f"cell: {type(symbol).__name__} {symbol!r} is no symbol; torch modules and functions become cells by wrap"
-            f" (at {user_line()})"
-        )
+        raise foreign_value("cell", symbol, "is no symbol; torch modules and functions become cells by wrap")
     if not (shapes is None or isinstance(shapes, Mapping)):
-        raise ForeignValueError(
-            f"cell: shapes: {type(shapes).__name__} {shapes!r} is no dict from inputs to shapes (at {user_line()})"
-        )
+        raise foreign_value("cell: shapes", shapes, "is no dict from inputs to shapes")
     if not (initializer is None or callable(initializer)):
-        raise ForeignValueError(
-            f"cell: initializer: {type(initializer).__name__} {initializer!r} is none of mx.init (at {user_line()})"
-        )
+        raise foreign_value("cell: initializer", initializer, "is none of mx.init")
     return Cell(
         symbol,
         params,

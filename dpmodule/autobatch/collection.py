@@ -10,7 +10,7 @@ import torch
 from numpy.typing import ArrayLike
 
 from . import textfile
-from .errors import ArgumentError, ForeignValueError, ShapeError, user_line
+from .errors import ArgumentError, ShapeError, foreign_value, user_line
 from .given import line_text, number_from, text
 from .initializers import NumpyInitializer, initializer_of
 from .parameters import LookupParameters, Parameters
@@ -365,9 +365,7 @@ class ParameterCollection:
         """
         state.graph.settle()
         if not isinstance(values, Mapping):
-            raise ForeignValueError(
-                f"load_tensors: {type(values).__name__} {values!r} is no dict from names to tensors (at {user_line()})"
-            )
+            raise foreign_value("load_tensors", values, "is no dict from names to tensors")
         for name, tensor in self.tensors().items():
             if name not in values:
                 raise ArgumentError(f"no value for {name}; there are {', '.join(sorted(values))}")
@@ -397,10 +395,7 @@ def as_collection(value: Any, what: str) -> ParameterCollection:
     """
     if isinstance(value, ParameterCollection):
         return value
-    raise ForeignValueError(
-        f"{what}: {type(value).__name__} {value!r} is no ParameterCollection; make one with ParameterCollection()"
-        f" (at {user_line()})"
-    )
+    raise foreign_value(what, value, "is no ParameterCollection; make one with ParameterCollection()")
 
 
 def _shape_of(dim: int | Sequence[int]) -> tuple[int, ...]:
@@ -412,9 +407,8 @@ def _shape_of(dim: int | Sequence[int]) -> tuple[int, ...]:
 
 def _dense(tensor: torch.Tensor, folder: str, name: str) -> torch.Tensor:
     if not isinstance(tensor, torch.Tensor):
-        raise ForeignValueError(
-            f"{type(tensor).__name__} {tensor!r} is no torch tensor; arrays become parameters by parameters_from_numpy"
-            f" (at {user_line()})"
+        raise foreign_value(
+            "", tensor, "is no torch tensor; arrays become parameters by parameters_from_numpy"
         )
     if not tensor.is_contiguous():
         raise ArgumentError(

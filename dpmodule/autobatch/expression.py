@@ -19,6 +19,7 @@ from .errors import (
     NotScalarError,
     ShapeError,
     StaleExpressionError,
+    foreign_value,
     user_line,
 )
 from .fast import fast, uses_native
@@ -398,10 +399,7 @@ def node_of(value: Any) -> int:
     """
     if isinstance(value, Expression):
         return value.enter()
-    raise ForeignValueError(
-        f"{type(value).__name__} {value!r} is no Expression; make one with scalarInput, inputTensor or parameter"
-        f" (at {user_line()})"
-    )
+    raise foreign_value("", value, "is no Expression; make one with scalarInput, inputTensor or parameter")
 
 
 def append(op: Op, attrs: tuple[Any, ...], args: tuple[int, ...], aux: Any = None) -> Expression:
@@ -681,7 +679,7 @@ def listed(name: str, xs: Iterable[Any]) -> list[Any]:
     except TypeError:
         if isinstance(xs, Iterator):  # the error is its own
             raise
-    raise ForeignValueError(f"{name}: {type(xs).__name__} {xs!r} is no list (at {user_line()})")
+    raise foreign_value(name, xs, "is no list")
 
 
 def not_empty(name: str, xs: Iterable[Any]) -> list[Any]:

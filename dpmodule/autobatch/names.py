@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from ..base import FileError
-from .errors import ArgumentError, ForeignValueError, user_line
+from .errors import ArgumentError, foreign_value, user_line
 from .expression import listed
 from .given import file_name, flag, number_from
 from .options import configure, from_command_line, gpus, settings_of
@@ -50,9 +50,7 @@ class DynetParams:
             KeyError: one of these is missing, as in DyNet.
         """
         if not isinstance(conf, Mapping):
-            raise ForeignValueError(
-                f"from_config: {type(conf).__name__} {conf!r} is no dict of settings (at {user_line()})"
-            )
+            raise foreign_value("from_config", conf, "is no dict of settings")
         self.set_random_seed(conf["seed"])
         self.set_autobatch(conf["autobatch"])
         self.set_weight_decay(conf["weight_decay"])
@@ -145,9 +143,7 @@ def init_from_params(params: DynetParams) -> None:
         ForeignValueError: `params` is none of `DynetParams`.
     """
     if not isinstance(params, DynetParams):
-        raise ForeignValueError(
-            f"init_from_params: {type(params).__name__} {params!r} is no DynetParams (at {user_line()})"
-        )
+        raise foreign_value("init_from_params", params, "is no DynetParams")
     params.init()
 
 

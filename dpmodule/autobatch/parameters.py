@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from . import textfile
 from .entered import entered
-from .errors import BoundsError, ForeignValueError, NegativeIndexError, ShapeError, StateError, user_line
+from .errors import BoundsError, NegativeIndexError, ShapeError, StateError, foreign_value, user_line
 from .expression import Expression, handle_of, listed, not_empty
 from .fast import fast, uses_native
 from .given import flag, number, numbers, text
@@ -37,10 +37,8 @@ class _Held(Expression):
     def __init__(self, storage: ParameterStorage) -> None:
         self.become(-1, -1)
         if not isinstance(storage, ParameterStorage):
-            raise ForeignValueError(
-                f"{type(self).__name__}: {type(storage).__name__} {storage!r} is no memory of a parameter; make"
-                f" parameters with ParameterCollection.add_parameters (at {user_line()})"
-            )
+            what = "is no memory of a parameter; make parameters with ParameterCollection.add_parameters"
+            raise foreign_value(type(self).__name__, storage, what)
         self._storage = storage
         self._constant, self._constant_version = -1, -1
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ..collection import ParameterCollection, as_collection
-from ..errors import ArgumentError, ForeignValueError, user_line
+from ..errors import ArgumentError, foreign_value, user_line
 from ..expression import Expression, listed
 from ..functions.combine import concatenate
 from ..whole import TOO_LARGE, whole
@@ -70,10 +70,8 @@ class BiRNNBuilder:
                 f" below {TOO_LARGE} and an even one (at {user_line()})"
             )
         if not callable(rnn_builder_factory):
-            raise ForeignValueError(
-                f"rnn_builder_factory: {type(rnn_builder_factory).__name__} {rnn_builder_factory!r} makes no builders;"
-                f" pass a class such as LSTMBuilder (at {user_line()})"
-            )
+            what = "makes no builders; pass a class such as LSTMBuilder"
+            raise foreign_value("rnn_builder_factory", rnn_builder_factory, what)
         self.builder_layers = []
         for layer in range(num_layers):
             size = hidden_dim if layer else input_dim
@@ -173,6 +171,4 @@ def _pair(given: Any) -> tuple[RNNBuilder, RNNBuilder]:
         forward, backward = given
         if hasattr(forward, "initial_state") and hasattr(backward, "initial_state"):
             return forward, backward
-    raise ForeignValueError(
-        f"builder_layers: {type(given).__name__} {given!r} is no pair of builders (at {user_line()})"
-    )
+    raise foreign_value("builder_layers", given, "is no pair of builders")

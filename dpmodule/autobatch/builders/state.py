@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from ... import native
-from ..errors import ArgumentError, ForeignValueError, StaleExpressionError, user_line
+from ..errors import ArgumentError, ForeignValueError, StaleExpressionError, foreign_value, user_line
 from ..expression import Expression, listed, node_of
 from ..state import state as shared
 
@@ -327,9 +327,7 @@ class StackedRNNState:
             raise ArgumentError(f"states is empty, expected a state of each network (at {user_line()})")
         for each in self.states:
             if not hasattr(each, "add_input"):
-                raise ForeignValueError(
-                    f"states: {type(each).__name__} {each!r} is no state of a network (at {user_line()})"
-                )
+                raise foreign_value("states", each, "is no state of a network")
         self._previous = prev
 
     def add_input(self, x: Expression) -> StackedRNNState:
