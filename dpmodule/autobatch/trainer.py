@@ -57,7 +57,7 @@ class Trainer:
         self._clip = 5.0
         self._sparse = True
         self._moments: dict[ParameterStorage, list[Tensor]] = {}
-        self._places = native_updates.Places(self._kept)
+        self._places = native_updates.Places(self._moments_of)
         self.updates = 0
         self._clips = self._updates_shown = 0
 
@@ -98,23 +98,26 @@ class Trainer:
         Raises:
             NonFiniteError: the gradient is NaN or infinite, and clipping is on.
         """
-        self._update(self.model.parameters_list(), self.model.lookup_parameters_list())
+        self._update(self._all_parameters())
 
-    def _update(self, parameters: Sequence[Parameters], lookups: Sequence[LookupParameters]) -> None:
+    def _all_parameters(self) -> list[Parameters | LookupParameters]:
+        return [*self.model.parameters_list(), *self.model.lookup_parameters_list()]
+
+    def _update(self, chosen: Sequence[Parameters | LookupParameters]) -> None:
         state.graph.settle()
-        known = self._found()
-        scale = self._clipping(known)
+        places = self._gradient_places()
+        scale = self._clipping(places)
         native: list[native_updates.Place] = []
         others: list[tuple[ParameterStorage, bool]] = []
         is_descent = self._native == "sgd"  # which zeros do not move
-        for each in (*parameters, *lookups):
+        for each in chosen:
             storage = each.storage
             if storage.gradient is None and (is_descent or self._is_still(storage)):
                 continue
             if not storage.updated:
                 continue
             by_rows = self._is_by_rows(storage)
-            place = known.get(storage)
+            place = places.get(storage)
             if not by_rows and (place is None or place.rows is not None):
                 place = self._places.of(storage)
             if place is not None and self._native:
@@ -139,21 +142,18 @@ class Trainer:
             storage.opened()
         return not storage.updated
 
-    def _found(self) -> dict[ParameterStorage, native_updates.Place | None]:
+    def _gradient_places(self) -> dict[ParameterStorage, native_updates.Place | None]:
         """Return where all gradients lie, None for those that native code does not take."""
         found = {}
-        for each in self.model.parameters_list():
+        for each in self._all_parameters():
             storage = each.storage
             if storage.gradient is not None:
-                found[storage] = self._places.of(storage)
-        for table in self.model.lookup_parameters_list():
-            storage = table.storage
-            if storage.gradient is not None:
-                rows = storage.rows() if isinstance(storage, LookupStorage) else None
+                is_table = isinstance(each, LookupParameters)
+                rows = storage.rows() if is_table and isinstance(storage, LookupStorage) else None
                 found[storage] = self._places.of(storage, rows)
         return found
 
-    def _kept(self, storage: ParameterStorage) -> list[Tensor]:
+    def _moments_of(self, storage: ParameterStorage) -> list[Tensor]:
         found = self._moments.get(storage)
         if found is None:
             found = self._moments[storage] = [torch.zeros_like(storage.tensor) for _ in range(self.moments)]
@@ -172,7 +172,9 @@ class Trainer:
             else:
                 gradient = storage.dense_gradient()
                 self.rule(
-                    storage.tensor, gradient if scale == 1.0 else gradient.mul_(scale), self._kept(storage)
+                    storage.tensor,
+                    gradient if scale == 1.0 else gradient.mul_(scale),
+                    self._moments_of(storage),
                 )
             storage.clear_gradient()
 
@@ -180,7 +182,7 @@ class Trainer:
         rows = storage.rows()
         gradient = storage.gradient.index_select(0, rows)
         value = storage.tensor.index_select(0, rows)
-        kept = self._kept(storage)
+        kept = self._moments_of(storage)
         moments = [each.index_select(0, rows) for each in kept]
         self.rule(value, gradient if scale == 1.0 else gradient.mul_(scale), moments)
         storage.tensor.index_copy_(0, rows, value)
@@ -189,7 +191,7 @@ class Trainer:
 
     def _gradients(self) -> list[Tensor]:
         found = []
-        for each in (*self.model.parameters_list(), *self.model.lookup_parameters_list()):
+        for each in self._all_parameters():
             storage = each.storage
             if storage.gradient is None:
                 continue
@@ -199,12 +201,19 @@ class Trainer:
                 found.append(storage.gradient)
         return found
 
-    def _clipping(self, known: dict[ParameterStorage, native_updates.Place | None]) -> float:
-        """Return the factor that brings the length of the whole gradient below the threshold."""
+    def _clipping(self, places: dict[ParameterStorage, native_updates.Place | None]) -> float:
+        """Return the factor that brings the length of the whole gradient below the threshold.
+
+        Args:
+            places: where all gradients lie.
+
+        Raises:
+            NonFiniteError: a gradient is NaN or infinite.
+        """
         if self._clip <= 0:
             return 1.0
-        places = [each for each in known.values() if each is not None]
-        length = native_updates.length(places) if len(places) == len(known) else self._length()
+        native = [each for each in places.values() if each is not None]
+        length = native_updates.length(native) if len(native) == len(places) else self._length()
         if not math.isfinite(length):
             raise NonFiniteError(
                 f"Magnitude of gradient is bad: {length}{self._culprit()} (at {user_line()})"
@@ -216,7 +225,7 @@ class Trainer:
 
     def _culprit(self) -> str:
         """Return whose gradient is not finite, for an error."""
-        for each in (*self.model.parameters_list(), *self.model.lookup_parameters_list()):
+        for each in self._all_parameters():
             gradient = each.storage.gradient
             if gradient is not None and not bool(gradient.isfinite().all()):
                 return f", that of {each.name()} is not finite"
@@ -231,7 +240,7 @@ class Trainer:
         rate = self.model.get_weight_decay()
         if rate:
             with torch.no_grad():
-                for each in (*self.model.parameters_list(), *self.model.lookup_parameters_list()):
+                for each in self._all_parameters():
                     if each.storage.updated:
                         each.storage.tensor.mul_(1.0 - rate)
 
@@ -252,7 +261,7 @@ class Trainer:
         parameters, lookups = self.model.parameters_list(), self.model.lookup_parameters_list()
         dense = [parameters[each] for each in _places(updated_params, len(parameters), "updated_params")]
         tables = [lookups[each] for each in _places(updated_lookups, len(lookups), "updated_lookups")]
-        self._update(dense, tables)
+        self._update([*dense, *tables])
 
     def update_epoch(self, r: float = 1.0) -> None:
         """Do nothing; DyNet's old way to lower the learning rate. Change `learning_rate` instead."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import torch
 
@@ -285,10 +285,14 @@ class AdamTrainer(Trainer, native="adam"):
         Shape:
             value, gradient, moments: equal; (*d), or (n, *d) of n rows of a table.
         """
-        mean, square = moments
+        mean, square = moments[:2]
         mean.lerp_(gradient, 1.0 - self._beta_1)
         square.mul_(self._beta_2).addcmul_(gradient, gradient, value=1.0 - self._beta_2)
-        value.addcdiv_(mean, square.sqrt().add_(self._eps), value=-self._rate())
+        value.addcdiv_(mean, self._divisor(moments).sqrt().add_(self._eps), value=-self._rate())
+
+    def _divisor(self, moments: list[Tensor]) -> Tensor:
+        """Return the mean of squares whose root steps are divided by."""
+        return moments[1]
 
 
 class AmsgradTrainer(AdamTrainer, native="amsgrad"):
@@ -310,14 +314,6 @@ class AmsgradTrainer(AdamTrainer, native="amsgrad"):
 
     moments: ClassVar[int] = 3
 
-    def rule(self, value: Tensor, gradient: Tensor, moments: list[Any]) -> None:
-        """Take a step.
-
-        Shape:
-            value, gradient, moments: equal; (*d), or (n, *d) of n rows of a table.
-        """
-        mean, square, greatest = moments
-        mean.lerp_(gradient, 1.0 - self._beta_1)
-        square.mul_(self._beta_2).addcmul_(gradient, gradient, value=1.0 - self._beta_2)
-        torch.maximum(greatest, square, out=greatest)
-        value.addcdiv_(mean, greatest.sqrt().add_(self._eps), value=-self._rate())
+    def _divisor(self, moments: list[Tensor]) -> Tensor:
+        _, square, greatest = moments
+        return torch.maximum(greatest, square, out=greatest)

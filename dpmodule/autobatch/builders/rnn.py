@@ -13,6 +13,7 @@ from ..errors import ArgumentError, StaleExpressionError, user_line
 from ..expression import Expression, handle_of, listed, node_of
 from ..functions.inputs import dim_of, inputVector, random_bernoulli, zeros
 from ..given import below_one, flag
+from ..initializers import ConstInitializer
 from ..parameters import Parameters
 from ..state import state as shared
 from ..whole import TOO_LARGE, whole
@@ -84,7 +85,13 @@ class RNNBuilder:
         return None
 
     def _add_layer(self, size: int) -> tuple[Parameters, ...]:
+        """Make the parameters of a layer whose input has `size` elements."""
         raise NotImplementedError(f"{type(self).__name__} does not define _add_layer")
+
+    def _add_gate(self, size: int) -> tuple[Parameters, Parameters, Parameters]:
+        """Make what a gate multiplies an input of `size` and the old output with, and its bias."""
+        add, hidden = self._model.add_parameters, self.hidden_dim
+        return add((hidden, size)), add((hidden, hidden)), add((hidden,), ConstInitializer(0.0))
 
     def cell(
         self, weights: tuple[Expression, ...], x: Expression, old: tuple[Expression, ...] | None, mask: Mask

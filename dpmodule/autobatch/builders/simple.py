@@ -7,7 +7,6 @@ from typing import ClassVar
 from ..expression import Expression
 from ..functions.combine import affine_transform, cmult
 from ..functions.elementwise import logistic, tanh
-from ..initializers import ConstInitializer
 from ..parameters import Parameters
 from .rnn import Mask, RNNBuilder
 
@@ -35,12 +34,7 @@ class SimpleRNNBuilder(RNNBuilder):
     collection_name: ClassVar[str] = "simple-rnn-builder"
 
     def _add_layer(self, size: int) -> tuple[Parameters, ...]:
-        model, hidden = self._model, self.hidden_dim
-        return (
-            model.add_parameters((hidden, size)),
-            model.add_parameters((hidden, hidden)),
-            model.add_parameters((hidden,), ConstInitializer(0.0)),
-        )
+        return self._add_gate(size)
 
     def cell(
         self, weights: tuple[Expression, ...], x: Expression, old: tuple[Expression, ...] | None, mask: Mask
@@ -85,15 +79,7 @@ class GRUBuilder(RNNBuilder):
     collection_name: ClassVar[str] = "gru-builder"
 
     def _add_layer(self, size: int) -> tuple[Parameters, ...]:
-        model, hidden = self._model, self.hidden_dim
-        found: list[Parameters] = []
-        for _ in "zrh":
-            found += [
-                model.add_parameters((hidden, size)),
-                model.add_parameters((hidden, hidden)),
-                model.add_parameters((hidden,), ConstInitializer(0.0)),
-            ]
-        return tuple(found)
+        return tuple(each for _ in "zrh" for each in self._add_gate(size))
 
     def cell(
         self, weights: tuple[Expression, ...], x: Expression, old: tuple[Expression, ...] | None, mask: Mask
