@@ -225,7 +225,7 @@ class Caller:
             call.aux = aux_tensor(op.aux, values, torch.device("cpu"), torch.float32)
         with torch.no_grad():
             inputs = self._expanded(op, rows, self._operands(kind, rows, arguments, counts))
-            for part, result in zip(target.split(widths, 1), run_call(call, op.run, inputs)):
+            for part, result in zip(target.split_with_sizes(widths, 1), run_call(call, op.run, inputs)):
                 part.copy_(result.reshape(result.shape[0], -1))
         self._calls[key] = call
         self._kept.write(kept, aux, target)
@@ -264,7 +264,7 @@ class Caller:
             return
         with torch.no_grad():
             inputs, widths = self._operands(kind, rows, arguments, counts), _widths(kind)
-            parts = tensor_at(out, (rows, sum(widths))).split(widths, 1)
+            parts = tensor_at(out, (rows, sum(widths))).split_with_sizes(widths, 1)
             gradients = [part.reshape(rows, dim.batch, *dim.d) for part, dim in zip(parts, kind.outs)]
             targets = [
                 tensor_at(argument[2], x.shape) if argument[2] else None

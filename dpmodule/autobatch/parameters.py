@@ -37,8 +37,11 @@ class _Held(Expression):
     def __init__(self, storage: ParameterStorage) -> None:
         self.become(-1, -1)
         if not isinstance(storage, ParameterStorage):
-            what = "is no memory of a parameter; make parameters with ParameterCollection.add_parameters"
-            raise foreign_value(type(self).__name__, storage, what)
+            raise foreign_value(
+                type(self).__name__,
+                storage,
+                "is no memory of a parameter; make parameters with ParameterCollection.add_parameters",
+            )
         self._storage = storage
         self._constant, self._constant_version = -1, -1
 
