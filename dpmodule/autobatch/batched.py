@@ -356,16 +356,16 @@ def _grad(call: Call, g: Any, *inputs: Tensor) -> list[Tensor | None]:
         if not bool(reached.any()):
             return [None] * len(inputs)
         if not bool(reached.all()):  # a loss head would not notice that it gets no gradient
-            history = _again(owner, call, inputs, call.saved[0], reached)
+            history = _recompute(owner, call, inputs, call.saved[0], reached)
             return _differentiate(owner, call, gradients, inputs, history)
     before, history = call.saved
     call.saved = before, None
     if history is None:
-        history = _again(owner, call, inputs, before)
+        history = _recompute(owner, call, inputs, before)
     return _differentiate(owner, call, gradients, inputs, history)
 
 
-def _again(
+def _recompute(
     owner: Batched,
     call: Call,
     inputs: Sequence[Tensor],

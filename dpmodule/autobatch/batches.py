@@ -69,7 +69,9 @@ class Batches:
             plan: says which.
             aux: the nodes' own arguments; see `Op.aux`.
         """
-        steps = [part for step in plan.steps if step.kind.op is not PARAMETER for part in _apart(step)]
+        steps = [
+            part for step in plan.steps if step.kind.op is not PARAMETER for part in _split_by_matrix(step)
+        ]
         steps = side_by_side(steps, self._table)
         firsts = self.values.place(steps, plan.end)
         for step, wheres, places in zip(steps, self.values.locate(steps), firsts):
@@ -152,7 +154,7 @@ class Batches:
         return self.values.arenas[signature.dim].tensor[int(self.values.rows[node])]
 
 
-def _apart(step: Step) -> list[Step]:
+def _split_by_matrix(step: Step) -> list[Step]:
     """Part the nodes of a batch by the matrix that they multiply with, where few matrices serve many nodes.
 
     A product with one matrix reads it once; stacked beside each other, the matrices would be copied for every node.

@@ -67,22 +67,25 @@ class Cell(Batched):
     ) -> None:
         graph = symbol.graph
         graph.check_names()
-        heads = [_ignores_head(node) for node, _ in graph.heads]
+        loss_outputs = [_ignores_head(node) for node, _ in graph.heads]
         random = any(op.random for node in graph.nodes for op in node.every_operator())
         losses = [node for node in _every_node(graph) if _ignores_head(node)]
         super().__init__(name or graph.heads[0][0].name, random, bool(losses))
-        self._leaves_out = all(node.op is not None and node.op.is_loss(node.a) for node in losses)
+        # whether the losses themselves pass over rows that are not counted, see `Batched.compute`
+        self._skips_uncounted = all(node.op is not None and node.op.is_loss(node.a) for node in losses)
         self.symbol = symbol
-        self._graph, self._heads, self._rows = graph, heads, rows
+        self._graph, self._loss_outputs, self._rows = graph, loss_outputs, rows
         self._ragged = RaggedInputs(graph)
         self._body = CompiledBody(graph, self._ragged.storage)
-        self._ways: dict[Any, str] = {}
-        self._squeezed: dict[Any, frozenset[int]] = {}
-        self._own = CellParameters(symbol, params, inputs, initializer, allow_extra, self._ragged)
-        self.collection, self.input_names = self._own.collection, self._own.input_names
-        if shapes is not None and self._own.missing:
-            self._own.make({name: _example(name, shape) for name, shape in shapes.items()})
-        self.parameters = list(self._own.operands().values())
+        self._ways: dict[Any, str] = {}  # by mode and shapes of inputs; see `way`
+        self._scalar_inputs: dict[
+            Any, frozenset[int]
+        ] = {}  # by shapes: inputs of one number that have no axes
+        self._arguments = CellParameters(symbol, params, inputs, initializer, allow_extra, self._ragged)
+        self.collection, self.input_names = self._arguments.collection, self._arguments.input_names
+        if shapes is not None and self._arguments.missing:
+            self._arguments.make({name: _example(name, shape) for name, shape in shapes.items()})
+        self.parameters = list(self._arguments.operands().values())
 
     def __repr__(self) -> str:
         return f"Cell {self.name}({', '.join(self.input_names)})"
@@ -114,7 +117,7 @@ class Cell(Batched):
     def _attempt(self, examples: Mapping[str, Shape]) -> ShapeError | None:
         """Return why examples do not fit, None if they do."""
         try:
-            self._own.infer(examples)
+            self._arguments.infer(examples)
         except ShapeError as error:
             return error
         return None
@@ -127,25 +130,27 @@ class Cell(Batched):
         """
         examples = self._examples(shapes)
         names = self.input_names
-        self._squeezed[tuple(shapes)] = frozenset(i for i, n in enumerate(names) if examples[n] != shapes[i])
-        found = self._own.infer(examples)
+        self._scalar_inputs[tuple(shapes)] = frozenset(
+            i for i, n in enumerate(names) if examples[n] != shapes[i]
+        )
+        found = self._arguments.infer(examples)
         outs = [found[node][i] for node, i in self._graph.heads]
         for name, shape in zip(self._graph.output_names, outs):
             if not known(shape):
                 raise ShapeError(
                     f"{self.name}: the shape of {name} does not follow from the inputs (at {user_line()})"
                 )
-        self._ways[is_train, tuple(shapes)] = self._find_way(examples)
+        self._ways[is_train, tuple(shapes)] = self._choose_way(examples)
         singles = [shape[1:] if shape[0] == 1 else shape for shape in outs]
         return self._ragged.with_lengths(singles, examples, self.name)
 
-    def _find_way(self, examples: Mapping[str, Shape]) -> str:
+    def _choose_way(self, examples: Mapping[str, Shape]) -> str:
         if self._rows is True:
             return ""
         if self._rows is False:
             return "one by one: rows=False"
         nominal = self._ragged.without_lengths(examples)
-        reason = reason_against(self._graph, nominal, self._own.shapes(), self._ragged.nodes)
+        reason = reason_against(self._graph, nominal, self._arguments.shapes(), self._ragged.nodes)
         if not reason:
             return ""
         # a retry of what torch.vmap refuses half-way would draw other numbers than the first try
@@ -178,11 +183,11 @@ class Cell(Batched):
             StaleExpressionError: an input belongs to an earlier graph.
         """
         data = [as_expression(each) for each in self._bound(args, kwargs)]
-        if self._own.missing:
+        if self._arguments.missing:
             dims = [state.graph.dim(x.enter()).d for x in data]
-            self._own.make(self._examples(dims))
-            self.parameters = list(self._own.operands().values())
-        return self.append(data, self._mode(), self._heads)
+            self._arguments.make(self._examples(dims))
+            self.parameters = list(self._arguments.operands().values())
+        return self.append(data, self._mode(), self._loss_outputs)
 
     def _own_mode(self) -> bool:
         return flags.is_training()
@@ -225,15 +230,15 @@ class Cell(Batched):
             rows, returns: each (rows, *shape of one example).
         """
         shapes = tuple(tuple(x.shape[1:]) for x in rows)
-        squeezed = self._squeezed.get(shapes, frozenset())
-        data = [x.reshape(x.shape[0]) if i in squeezed else x for i, x in enumerate(rows)]
-        given = self._own.state_tensors()
+        scalars = self._scalar_inputs.get(shapes, frozenset())
+        data = [x.reshape(x.shape[0]) if i in scalars else x for i, x in enumerate(rows)]
+        given = self._arguments.state_tensors()
         if again:
             given = {name: tensor.clone() for name, tensor in given.items()}
-        given.update(zip(self._own.operands(), parameters))
+        given.update(zip(self._arguments.operands(), parameters))
         env = Env(rows[0].device, generator, is_train, counted=counted)
         way = self._ways.get((is_train, shapes), "")
-        if not way and (counted is None or self._leaves_out):
+        if not way and (counted is None or self._skips_uncounted):
             return self._call(env, given, data)
         if way.startswith("by") and counted is None:
             try:

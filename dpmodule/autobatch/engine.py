@@ -57,7 +57,7 @@ class Engine:
         self.plans: list[Plan] = []
         self.seconds = {"build": 0.0, "schedule": 0.0, "run": 0.0, "backward": 0.0}
         self._idle_since = time.perf_counter()
-        self._last: Backward | None = None
+        self._backward: Backward | None = None
         self.is_running = False
 
     def forward(self, graph: NodeTable, node: int) -> None:
@@ -78,7 +78,7 @@ class Engine:
         self.seconds["build"] += start - self._idle_since
         scheduled = self.seconds["schedule"]
         try:
-            with torch.no_grad(), self._alone():
+            with torch.no_grad(), self._exclusively():
                 error = self._compute(graph, node, end)
         finally:
             self._idle_since = time.perf_counter()
@@ -112,7 +112,7 @@ class Engine:
         errors: dict[int, Exception] = {}
         failed = set(self.failed)
         done = Plan([], self.computed, end)
-        for each in (*self._to_try_again(graph, node), *range(self.computed, end)):
+        for each in (*self._failed_ancestors(graph, node), *range(self.computed, end)):
             if graph.signature(each).kind.op is EXTRA:
                 continue  # a further result
             results = range(each, each + 1 + len(graph.signature(each).extras))
@@ -120,7 +120,7 @@ class Engine:
             reads = failed.intersection(graph.operands(each))
             error = next((errors[operand] for operand in reads if operand in errors), None)
             if not reads:
-                error = self._attempt(graph, each, done)
+                error = self._compute_alone(graph, each, done)
             if reads or error is not None:
                 failed.update(results)
             if error is not None:
@@ -129,7 +129,7 @@ class Engine:
         self.plans.append(done)
         return errors
 
-    def _attempt(self, graph: NodeTable, node: int, done: Plan) -> Exception | None:
+    def _compute_alone(self, graph: NodeTable, node: int, done: Plan) -> Exception | None:
         """Compute a node alone; return why that fails, if it does."""
         plan = make_serial_plan(graph, node, node + 1)
         try:
@@ -139,7 +139,7 @@ class Engine:
         done.steps += plan.steps
         return None
 
-    def _to_try_again(self, graph: NodeTable, node: int) -> list[int]:
+    def _failed_ancestors(self, graph: NodeTable, node: int) -> list[int]:
         """Return the nodes that have failed and that a node depends on, as long as those between have no values."""
         found, open_nodes = set(), [node]
         while open_nodes:
@@ -151,7 +151,7 @@ class Engine:
         return sorted(found & self.failed)
 
     @contextmanager
-    def _alone(self) -> Iterator[None]:
+    def _exclusively(self) -> Iterator[None]:
         """Compute; a user's operation must not ask the graph that runs it for values, and may fail.
 
         Raises:
@@ -185,15 +185,17 @@ class Engine:
         """
         signature = graph.signature(node)
         start = time.perf_counter()
-        with torch.no_grad(), self._alone():
-            self._last = Backward(self._batches, self.computed, self.failed, signature, graph.aux, node, full)
+        with torch.no_grad(), self._exclusively():
+            self._backward = Backward(
+                self._batches, self.computed, self.failed, signature, graph.aux, node, full
+            )
         self._idle_since = time.perf_counter()
         self.seconds["backward"] += self._idle_since - start
 
     @property
     def root(self) -> int:
         """The node whose gradients are here, -1 for none."""
-        return -1 if self._last is None else self._last.root
+        return -1 if self._backward is None else self._backward.root
 
     def gradient(self, node: int, signature: Signature) -> Tensor:
         """Return the gradient of a node.
@@ -201,7 +203,7 @@ class Engine:
         Shape:
             returns: (batch, *d).
         """
-        last: Any = self._last  # there is one: see `BaseGraph.check_reached`
+        last: Any = self._backward  # there is one: see `BaseGraph.check_reached`
         found: Tensor = last.gradient(node, signature)
         return found
 
@@ -209,9 +211,9 @@ class Engine:
         """Give the memory back; nothing can be asked for any more."""
         self.records.clear()
         tensors = [(dim, arena.tensor) for dim, arena in self._batches.values.arenas.items()]
-        if self._last is not None:
-            tensors += self._last.leave()
-        self._last = None
+        if self._backward is not None:
+            tensors += self._backward.leave()
+        self._backward = None
         self._batches.values.arenas.clear()
         self._batches.pool.refill(tensors)
 
@@ -235,7 +237,7 @@ class Engine:
         del self.records[records:]
         del self.plans[plans:]
         if self.root >= size:
-            self._last = None
+            self._backward = None
         self._batches.values.rows = (
             self._batches.values.rows.copy()
         )  # the gradients lie in the rows of before

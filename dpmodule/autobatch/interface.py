@@ -13,8 +13,53 @@ from .batches import Options
 from .ops.spec import Dim, Op
 from .owner import Owner
 from .ran import RanBatch
+from .storage import ParameterStorage
 
-__all__ = ["EngineGraph"]
+__all__ = ["EngineGraph", "NodeSignature", "StoredOperand"]
+
+
+class _Named(Protocol):
+    """An operation, as far as texts show it."""
+
+    @property
+    def name(self) -> str:
+        """The name that users know it by."""
+
+
+class _Kind(Protocol):
+    """What a node computes."""
+
+    @property
+    def op(self) -> _Named:
+        """The operation."""
+
+
+class NodeSignature(Protocol):
+    """What a node is, in any engine."""
+
+    @property
+    def dim(self) -> Dim:
+        """The shape of its result."""
+
+    @property
+    def kind(self) -> _Kind:
+        """What it computes."""
+
+
+class StoredOperand(Protocol):
+    """A parameter or a table of rows, as graphs know it from one to the next.
+
+    Attributes:
+        serial: of the engine that knows it; 0 for none.
+        table: what the engine knows it by.
+    """
+
+    serial: int
+    table: int
+
+    @property
+    def storage(self) -> ParameterStorage:
+        """Its memory."""
 
 
 class EngineGraph(Protocol):
@@ -93,20 +138,28 @@ class EngineGraph(Protocol):
             array: of floats or doubles.
         """
 
-    def enter(self, parameter: Any) -> int:
+    def enter(self, parameter: StoredOperand) -> int:
         """Return the node of a parameter that is known from earlier graphs; -1 where it has to be made."""
 
-    def remember(self, parameter: Any, node: int) -> None:
+    def remember(self, parameter: StoredOperand, node: int) -> None:
         """Let later graphs know the parameter that has been given a node."""
 
-    def adopt(self, table: Any, is_updated: bool) -> None:
-        """Prepare for a table whose rows are looked up from now on."""
+    def adopt(self, table: StoredOperand, is_updated: bool) -> None:
+        """Prepare for a table whose rows are looked up from now on.
+
+        Args:
+            table: the table.
+            is_updated: whether gradients flow into the rows.
+
+        Raises:
+            DTypeError: the table is elsewhere than the graph, or of another type.
+        """
 
     def dim(self, node: int) -> Dim:
         """Return the shape of a node."""
 
-    def signature(self, node: int) -> Any:
-        """Return what a node is: something with its `dim`, and with a `kind` whose `op` has a `name`."""
+    def signature(self, node: int) -> NodeSignature:
+        """Return what a node is."""
 
     def operands(self, node: int) -> tuple[int, ...]:
         """Return the operands of a node."""

@@ -25,6 +25,8 @@ class _PlainNode:
 
     node: int
     version: int
+    serial: int
+    table: int
 
 
 if TYPE_CHECKING or native.core is None:  # noqa: SIM108 (mypy follows this form only)

@@ -142,11 +142,11 @@ class _Held(Expression):
 
     def zero(self) -> None:
         """Set all values to zero."""
-        self._changing().zero_()
+        self._writable().zero_()
 
     def scale(self, s: float) -> None:
         """Multiply all values."""
-        self._changing().mul_(number(s, "scale: s"))
+        self._writable().mul_(number(s, "scale: s"))
 
     def scale_gradient(self, s: float) -> None:
         """Multiply the gradient."""
@@ -155,7 +155,7 @@ class _Held(Expression):
     def clip_inplace(self, left: float, right: float) -> None:
         """Move values outside the range from `left` to `right` to its ends."""
         left, right = number(left, "clip_inplace: left"), number(right, "clip_inplace: right")
-        self._changing().clamp_(left, right)
+        self._writable().clamp_(left, right)
 
     def set_value(self, arr: ArrayLike) -> None:
         """Copy an array into the value.
@@ -168,14 +168,14 @@ class _Held(Expression):
             ShapeError: it has another shape.
         """
         array = numbers(arr, "set_value: arr")
-        target = self._changing()
+        target = self._writable()
         if array.shape != target.shape:
             raise ShapeError(f"{self.name()}: set_value of {array.shape}, expected {self.shape()}")
         if array.dtype.char not in "fd":
             array = array.astype(np.float64)
         target.copy_(torch.from_numpy(array))
 
-    def _changing(self) -> torch.Tensor:
+    def _writable(self) -> torch.Tensor:
         """Return the value, to be written to: what the graph has computed of it stays."""
         state.graph.settle()
         return self.storage.tensor
@@ -247,14 +247,14 @@ class LookupParameters(_Held):
         as an expression: (*d, rows), as in DyNet.
     """
 
-    __slots__ = ("_attrs", "_kept", "_size")
+    __slots__ = ("_adopted_version", "_attrs", "_size")
 
     def __init__(self, storage: LookupStorage) -> None:
         super().__init__(storage)
         dim, reference = Dim(tuple(storage.tensor.shape[1:]) or (1,)), weakref.ref(storage)
         self._attrs = (dim, reference)
         self._size = len(storage.tensor)
-        self._kept = -1  # the graph that has adopted the table for good
+        self._adopted_version = -1  # the graph that has adopted the table for good
         self.table = 0  # the native engine's number, see `NativeGraph.adopt`
 
     def __repr__(self) -> str:
@@ -297,9 +297,9 @@ class LookupParameters(_Held):
             (index,) = checked_rows(self, [index])
         graph = state.graph
         version, is_updated = graph.version, update is True or flag(update, "update")
-        if self._kept != version:
+        if self._adopted_version != version:
             graph.adopt(self, is_updated)
-            self._kept = version if is_updated else -1
+            self._adopted_version = version if is_updated else -1
         found = _new(Expression)
         found.node = graph.append(LOOKUP if is_updated else CONST_LOOKUP, self._attrs, (), index)
         found.version = version
@@ -349,7 +349,7 @@ class LookupParameters(_Held):
         """
         checked_rows(self, [i])
         values = torch.from_numpy(np.ascontiguousarray(numbers(row, "init_row: row"), np.float64))
-        target = self._changing()[i]
+        target = self._writable()[i]
         if values.numel() != target.numel():
             raise ShapeError(
                 f"{self.name()}: init_row of {tuple(values.shape)}, expected {tuple(target.shape)}"
@@ -375,7 +375,7 @@ class LookupParameters(_Held):
         shape = self.shape()
         if array.ndim == 0 or len(array) > shape[0] or array.shape[1:] != shape[1:]:
             raise ShapeError(f"{self.name()}: init_from_array of {array.shape}, expected at most {shape}")
-        self._changing()[: len(array)].copy_(torch.from_numpy(np.ascontiguousarray(array, np.float64)))
+        self._writable()[: len(array)].copy_(torch.from_numpy(np.ascontiguousarray(array, np.float64)))
 
     def row_as_array(self, row: int) -> Array:
         """Return a copy of one row, in float64.

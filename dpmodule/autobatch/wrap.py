@@ -59,9 +59,9 @@ class Wrapped(Batched):
         self._dtypes = None if dtypes is None else [_dtype(each) for each in listed("wrap: dtypes", dtypes)]
         self.collection = HeldCollection()
         self._mutates = False  # whether it writes into its inputs; found out with their shapes
-        self._given = params
+        self._params = params
         self._leaves: list[Tensor] = []
-        self._held: dict[str, Parameters] = {}
+        self._by_name: dict[str, Parameters] = {}
         self.renewed()
 
     def __repr__(self) -> str:
@@ -101,15 +101,17 @@ class Wrapped(Batched):
         Raises:
             ArgumentError: a parameter has no shape yet.
         """
-        named = self._given
+        named = self._params
         if named is None:
             named = {} if self._module is None else _trained_of(self._module)
         leaves = list(named.values())
         if len(leaves) == len(self._leaves) and all(map(operator.is_, leaves, self._leaves)):
             return
-        self._leaves, before = leaves, self._held
-        self._held = {name: _over(tensor, name, before.get(name)) for name, tensor in named.items()}
-        self.parameters = list(self._held.values())
+        self._leaves, before = leaves, self._by_name
+        self._by_name = {
+            name: _parameter_over(tensor, name, before.get(name)) for name, tensor in named.items()
+        }
+        self.parameters = list(self._by_name.values())
         self.collection.hold_only(self.parameters)
 
     # computing
@@ -242,7 +244,7 @@ class Wrapped(Batched):
         return {True: "", None: "by torch.vmap", False: "one by one: rows=False"}[self._rows]
 
 
-def _over(tensor: Tensor, name: str, before: Parameters | None) -> Parameters:
+def _parameter_over(tensor: Tensor, name: str, before: Parameters | None) -> Parameters:
     """Return the parameter over a tensor: that of before, if it is still the same tensor."""
     storage = None if before is None else before.storage
     if before is not None and isinstance(storage, TorchStorage) and storage.parameter is tensor:

@@ -182,7 +182,7 @@ class RNNState(_Base):
 
     def _step(self, x: Expression) -> RNNState:
         self._check()
-        if self._gets_ready(x):
+        if self._draws_masks(x):
             return self.add_input(x)
         return RNNState(self._builder, self._builder.step(self._layers, x), self)
 
@@ -209,11 +209,11 @@ class RNNState(_Base):
     def _run(self, xs: Iterable[Expression]) -> list[Expression]:
         self._check()
         xs = listed("transduce: xs", xs)
-        if xs and self._gets_ready(xs[0]):
+        if xs and self._draws_masks(xs[0]):
             return self.transduce(xs)
         return self._builder.run(self._layers, xs)
 
-    def _gets_ready(self, x: Expression) -> bool:
+    def _draws_masks(self, x: Expression) -> bool:
         """Draw masks if a sequence begins here; say whether native code can add steps since then."""
         builder = self._builder
         if builder.cells is None or builder.cells.ready:
@@ -260,7 +260,7 @@ class RNNState(_Base):
             StaleExpressionError: `renew_cg` has been called since `initial_state`.
         """
         self._check()
-        given = self._counted(es, self._builder.layers)
+        given = self._checked(es, self._builder.layers)
         old = self._layers or self._builder.zero_layers()
         return RNNState(self._builder, tuple((h, *layer[1:]) for h, layer in zip(given, old)), self)
 
@@ -285,12 +285,12 @@ class RNNState(_Base):
         es = None if es is None else listed("set_s: es", es)
         if es is not None and len(es) == layers:
             old = self._layers or self._builder.zero_layers()
-            given = self._counted(es, layers)
+            given = self._checked(es, layers)
             return RNNState(self._builder, tuple((layer[0], c) for layer, c in zip(old, given)), self)
-        return RNNState(self._builder, self._builder.layers_of(self._counted(es, 2 * layers)), self)
+        return RNNState(self._builder, self._builder.layers_of(self._checked(es, 2 * layers)), self)
 
     @staticmethod
-    def _counted(es: Sequence[Expression] | None, count: int) -> Sequence[Expression]:
+    def _checked(es: Sequence[Expression] | None, count: int) -> Sequence[Expression]:
         given = [] if es is None else listed("es", es)
         if len(given) != count:
             raise ArgumentError(f"{len(given)} expressions given, expected {count} (at {user_line()})")
