@@ -78,9 +78,7 @@ class Cell(Batched):
         self._ragged = RaggedInputs(graph)
         self._body = CompiledBody(graph, self._ragged.storage)
         self._ways: dict[Any, str] = {}  # by mode and shapes of inputs; see `way`
-        self._scalar_inputs: dict[
-            Any, frozenset[int]
-        ] = {}  # by shapes: inputs of one number that have no axes
+        self._scalars: dict[Any, frozenset[int]] = {}  # by shapes: inputs of one number that have no axes
         self._arguments = CellParameters(symbol, params, inputs, initializer, allow_extra, self._ragged)
         self.collection, self.input_names = self._arguments.collection, self._arguments.input_names
         if shapes is not None and self._arguments.missing:
@@ -130,9 +128,7 @@ class Cell(Batched):
         """
         examples = self._examples(shapes)
         names = self.input_names
-        self._scalar_inputs[tuple(shapes)] = frozenset(
-            i for i, n in enumerate(names) if examples[n] != shapes[i]
-        )
+        self._scalars[tuple(shapes)] = frozenset(i for i, n in enumerate(names) if examples[n] != shapes[i])
         found = self._arguments.infer(examples)
         outs = [found[node][i] for node, i in self._graph.heads]
         for name, shape in zip(self._graph.output_names, outs):
@@ -230,7 +226,7 @@ class Cell(Batched):
             rows, returns: each (rows, *shape of one example).
         """
         shapes = tuple(tuple(x.shape[1:]) for x in rows)
-        scalars = self._scalar_inputs.get(shapes, frozenset())
+        scalars = self._scalars.get(shapes, frozenset())
         data = [x.reshape(x.shape[0]) if i in scalars else x for i, x in enumerate(rows)]
         given = self._arguments.state_tensors()
         if again:

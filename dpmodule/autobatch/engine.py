@@ -57,7 +57,7 @@ class Engine:
         self.plans: list[Plan] = []
         self.seconds = {"build": 0.0, "schedule": 0.0, "run": 0.0, "backward": 0.0}
         self._idle_since = time.perf_counter()
-        self._backward: Backward | None = None
+        self._pass: Backward | None = None
         self.is_running = False
 
     def forward(self, graph: NodeTable, node: int) -> None:
@@ -186,16 +186,14 @@ class Engine:
         signature = graph.signature(node)
         start = time.perf_counter()
         with torch.no_grad(), self._exclusively():
-            self._backward = Backward(
-                self._batches, self.computed, self.failed, signature, graph.aux, node, full
-            )
+            self._pass = Backward(self._batches, self.computed, self.failed, signature, graph.aux, node, full)
         self._idle_since = time.perf_counter()
         self.seconds["backward"] += self._idle_since - start
 
     @property
     def root(self) -> int:
         """The node whose gradients are here, -1 for none."""
-        return -1 if self._backward is None else self._backward.root
+        return -1 if self._pass is None else self._pass.root
 
     def gradient(self, node: int, signature: Signature) -> Tensor:
         """Return the gradient of a node.
@@ -203,17 +201,17 @@ class Engine:
         Shape:
             returns: (batch, *d).
         """
-        last: Any = self._backward  # there is one: see `BaseGraph.check_reached`
-        found: Tensor = last.gradient(node, signature)
+        last_pass: Any = self._pass  # there is one: see `BaseGraph.check_reached`
+        found: Tensor = last_pass.gradient(node, signature)
         return found
 
     def leave(self) -> None:
         """Give the memory back; nothing can be asked for any more."""
         self.records.clear()
         tensors = [(dim, arena.tensor) for dim, arena in self._batches.values.arenas.items()]
-        if self._backward is not None:
-            tensors += self._backward.leave()
-        self._backward = None
+        if self._pass is not None:
+            tensors += self._pass.leave()
+        self._pass = None
         self._batches.values.arenas.clear()
         self._batches.pool.refill(tensors)
 
@@ -237,10 +235,9 @@ class Engine:
         del self.records[records:]
         del self.plans[plans:]
         if self.root >= size:
-            self._backward = None
-        self._batches.values.rows = (
-            self._batches.values.rows.copy()
-        )  # the gradients lie in the rows of before
+            self._pass = None
+        values = self._batches.values
+        values.rows = values.rows.copy()  # the gradients lie in the rows of before
 
 
 @contextmanager

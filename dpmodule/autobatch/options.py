@@ -126,12 +126,8 @@ def configure(
         state.choose_engine(engine)
     if device is not None:
         options.generator = generator(_context(new_device))
-    options.dtype, options.device, options.autobatch, state.weight_decay = (
-        new_dtype,
-        new_device,
-        new_autobatch,
-        decay,
-    )
+    options.dtype, options.device = new_dtype, new_device
+    options.autobatch, state.weight_decay = new_autobatch, decay
     if seed:
         set_random_seed(seed)
     state.renew()

@@ -91,9 +91,8 @@ class Values:
             else:
                 columns += [step.args[:, place] for place in kind.computed]
             if kind.index not in wheres_of_kind:
-                wheres_of_kind[kind.index] = [
-                    self._where_of_parameter(each) for each in kind.parameters[: 1 if kind.many else None]
-                ]
+                parameters = kind.parameters[: 1 if kind.many else None]
+                wheres_of_kind[kind.index] = [self._where_of_parameter(each) for each in parameters]
         found = [wheres_of_kind[step.kind.index].copy() for step in steps]
         if columns:
             located = self._columns(columns)

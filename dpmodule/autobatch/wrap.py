@@ -108,9 +108,7 @@ class Wrapped(Batched):
         if len(leaves) == len(self._leaves) and all(map(operator.is_, leaves, self._leaves)):
             return
         self._leaves, before = leaves, self._by_name
-        self._by_name = {
-            name: _parameter_over(tensor, name, before.get(name)) for name, tensor in named.items()
-        }
+        self._by_name = {name: _parameter_of(leaf, name, before.get(name)) for name, leaf in named.items()}
         self.parameters = list(self._by_name.values())
         self.collection.hold_only(self.parameters)
 
@@ -244,7 +242,7 @@ class Wrapped(Batched):
         return {True: "", None: "by torch.vmap", False: "one by one: rows=False"}[self._rows]
 
 
-def _parameter_over(tensor: Tensor, name: str, before: Parameters | None) -> Parameters:
+def _parameter_of(tensor: Tensor, name: str, before: Parameters | None) -> Parameters:
     """Return the parameter over a tensor: that of before, if it is still the same tensor."""
     storage = None if before is None else before.storage
     if before is not None and isinstance(storage, TorchStorage) and storage.parameter is tensor:

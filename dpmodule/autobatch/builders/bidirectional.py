@@ -86,8 +86,7 @@ class BiRNNBuilder:
             ArgumentError: `spec` describes no network of this class.
             ForeignValueError: it is no list.
         """
-        found: BiRNNBuilder = made_from(cls, spec, model)
-        return found
+        return made_from(cls, spec, model)
 
     def whoami(self) -> str:
         """Return the name of the class."""

@@ -75,7 +75,7 @@ class VanillaLSTMBuilder(RNNBuilder):
     ) -> None:
         self._has_norm, self._forget_bias = flag(ln_lstm, "ln_lstm"), number(forget_bias, "forget_bias")
         self._norms: list[tuple[Parameters, ...]] = []
-        self._outer = model  # where DyNet puts gains and biases of normalization
+        self._outer_model = model  # where DyNet puts gains and biases of normalization
         super().__init__(layers, input_dim, hidden_dim, model)
         self.spec = (*self.spec, self._has_norm, self._forget_bias)
         self._norm_expressions: dict[int, tuple[Expression, ...]] = {}
@@ -100,7 +100,11 @@ class VanillaLSTMBuilder(RNNBuilder):
             one, nothing = ConstInitializer(1.0), ConstInitializer(0.0)
             sizes = (4 * hidden, 4 * hidden, hidden)
             self._norms.append(
-                tuple(self._outer.add_parameters((each,), init) for each in sizes for init in (one, nothing))
+                tuple(
+                    self._outer_model.add_parameters((each,), init)
+                    for each in sizes
+                    for init in (one, nothing)
+                )
             )
         return found
 
@@ -328,4 +332,4 @@ class CompactVanillaLSTMBuilder(VanillaLSTMBuilder):
             ForeignValueError: it is no number.
         """
         self._noise = number_from(std, 0.0, "set_weightnoise: std")
-        self._tell_cells()
+        self._update_cells()

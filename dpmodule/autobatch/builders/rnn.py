@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterable, Sequence
-from typing import Any, ClassVar
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, ClassVar, TypeVar
 
 from ... import native
 from ..collection import ParameterCollection, as_collection
@@ -20,6 +20,8 @@ from ..whole import TOO_LARGE, whole
 from .state import Layers, Mask, RNNState
 
 __all__ = ["Mask", "RNNBuilder", "made_from"]
+
+B = TypeVar("B")
 
 
 class RNNBuilder:
@@ -63,9 +65,9 @@ class RNNBuilder:
         self._dropout = self._dropout_h = 0.0
         self._version = -1
         self._is_updated, self._is_cut = True, False
-        self._end = 0
+        self._held_before = 0  # nodes of smaller numbers are held here
         self._masks: list[Mask] = []
-        self._masks_for = 0
+        self._mask_batch = 0  # the size of the minibatch that they are for; 0 if they are still to be drawn
         self._expressions: Sequence[tuple[Expression, ...]] = ()
         self.parameters: list[tuple[Parameters, ...]] = [
             self._add_layer(input_dim if layer == 0 else hidden_dim) for layer in range(layers)
@@ -114,7 +116,7 @@ class RNNBuilder:
         raise NotImplementedError(f"{type(self).__name__} does not define cell")
 
     @classmethod
-    def from_spec(cls, spec: Sequence[Any], model: ParameterCollection) -> Any:
+    def from_spec(cls, spec: Sequence[Any], model: ParameterCollection) -> RNNBuilder:
         """Make a network as `spec` of another one describes it.
 
         Raises:
@@ -172,7 +174,7 @@ class RNNBuilder:
             ForeignValueError: `vecs` holds something else than expressions, or `update` is neither True nor False.
             StaleExpressionError: one belongs to an earlier graph.
         """
-        self._masks_for = 0
+        self._mask_batch = 0
         self.new_graph(update)
         given = [] if vecs is None else listed("initial_state: vecs", vecs)
         return RNNState(self, self.layers_of(given) if given else ())
@@ -207,31 +209,31 @@ class RNNBuilder:
         if self.cells is not None and expressions is not self._expressions:
             self.cells.weights = tuple(expressions)
         self._expressions = expressions
-        self._tell_cells()
+        self._update_cells()
 
     def keep(self) -> None:
         """Note that nodes made so far are held here, so that they are forgotten when they are taken back."""
         graph = shared.graph
-        self._end = graph.size
+        self._held_before = graph.size
         entered.note(self, graph.version)
 
     def leave(self, size: int) -> None:
         """Forget nodes from number `size` on; the next step makes them again."""
-        if self._end > size:
+        if self._held_before > size:
             self._is_cut = True
-            self._masks_for = 0
-            self._tell_cells()
+            self._mask_batch = 0
+            self._update_cells()
 
     def refresh(self) -> None:
         """Put parameters that have been taken back into the graph once more."""
         if self._is_cut:
             self.new_graph(self._is_updated)
 
-    def _tell_cells(self) -> None:
+    def _update_cells(self) -> None:
         """Let native code add steps if it can, with the masks that there are now."""
         cells = self.cells
         if cells is not None:
-            has_masks = self._masks_for > 0
+            has_masks = self._mask_batch > 0
             cells.masks = tuple(self._masks) if has_masks else None
             fits = has_masks == bool(self._dropout or self._dropout_h) and not self._is_cut
             cells.ready = fits and self._is_plain()
@@ -254,16 +256,10 @@ class RNNBuilder:
         for each in vecs:
             node_of(each)  # that it is an expression, and of this graph
         count = self.layers
-        if self.has_memory:
-            if len(vecs) != 2 * count:
-                raise ArgumentError(
-                    f"{len(vecs)} first states given, expected {count} memories and {count} outputs"
-                    f" (at {user_line()})"
-                )
-            return tuple(zip(vecs[count:], vecs[:count]))
-        if len(vecs) != count:
-            raise ArgumentError(f"{len(vecs)} first states given, expected {count} (at {user_line()})")
-        return tuple((each,) for each in vecs)
+        if len(vecs) != (2 * count if self.has_memory else count):
+            expected = f"{count} memories and {count} outputs" if self.has_memory else str(count)
+            raise ArgumentError(f"{len(vecs)} first states given, expected {expected} (at {user_line()})")
+        return tuple(zip(vecs[count:], vecs[:count]) if self.has_memory else zip(vecs))
 
     def zero_layers(self) -> Layers:
         """Return the states of layers before anything was read.
@@ -343,8 +339,8 @@ class RNNBuilder:
             ForeignValueError: it is no number.
         """
         self._dropout, self._dropout_h = below_one(d, "dropout rate"), below_one(d_r, "dropout rate")
-        self._masks_for = 0
-        self._tell_cells()
+        self._mask_batch = 0
+        self._update_cells()
 
     def disable_dropout(self) -> None:
         """Do without dropout."""
@@ -371,9 +367,9 @@ class RNNBuilder:
             )
             for layer in range(self.layers)
         ]
-        self._masks_for = batch_size
+        self._mask_batch = batch_size
         self.keep()
-        self._tell_cells()
+        self._update_cells()
 
     def masks(self, x: Expression) -> list[Mask]:
         """Return what inputs and outputs of layers are multiplied with; draw it before the first input of a sequence.
@@ -387,12 +383,12 @@ class RNNBuilder:
         """
         if not (self._dropout or self._dropout_h):
             return [(None, None)] * self.layers
-        if not self._masks_for:
+        if not self._mask_batch:
             self.set_dropout_masks(shared.graph.dim(node_of(x)).batch)
         return self._masks
 
 
-def made_from(builder: Any, spec: Sequence[Any], model: ParameterCollection) -> Any:
+def made_from(builder: Callable[..., B], spec: Sequence[Any], model: ParameterCollection) -> B:
     """Make a network of a class as `spec` of another one of that class describes it.
 
     Raises:

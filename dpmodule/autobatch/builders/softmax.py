@@ -129,8 +129,8 @@ class SoftmaxBuilder:
         return int(host().choice(len(weights), p=weights / weights.sum()))
 
 
-class _OwnCollection(SoftmaxBuilder):
-    """A softmax with parameters in a collection of its own.
+class _OwnCollection:
+    """Parameters in a collection of their own.
 
     Args:
         pc: the collection around it.
@@ -165,7 +165,7 @@ def _nothing(x: Expression) -> Expression:
     return zeros(1, state.graph.dim(node_of(x)).batch)
 
 
-class StandardSoftmaxBuilder(_OwnCollection):
+class StandardSoftmaxBuilder(_OwnCollection, SoftmaxBuilder):
     """One softmax over all classes.
 
     Shape:
@@ -223,7 +223,7 @@ class StandardSoftmaxBuilder(_OwnCollection):
         return pickneglogsoftmax_batch(self.full_logits(x, update), c)
 
 
-class ClassFactoredSoftmaxBuilder(_OwnCollection):
+class ClassFactoredSoftmaxBuilder(_OwnCollection, SoftmaxBuilder):
     """A softmax over groups, and one inside each group: p(word) = p(group) * p(word | group).
 
     Shape:
@@ -350,7 +350,7 @@ class ClassFactoredSoftmaxBuilder(_OwnCollection):
         return self.full_log_distribution(x, update)
 
 
-class HierarchicalSoftmaxBuilder(_OwnCollection):
+class HierarchicalSoftmaxBuilder(_OwnCollection, SoftmaxBuilder):
     """A tree of softmaxes; a word's probability is the product of those on the way to it.
 
     Shape:

@@ -73,8 +73,7 @@ class TreeLSTMBuilder:
             ArgumentError: `spec` describes no network of this class.
             ForeignValueError: it is no list.
         """
-        found: TreeLSTMBuilder = made_from(cls, spec, model)
-        return found
+        return made_from(cls, spec, model)
 
     def whoami(self) -> str:
         """Return the name of the class."""
