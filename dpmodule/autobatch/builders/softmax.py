@@ -75,9 +75,8 @@ class SoftmaxBuilder:
             update: False makes the parameters constants.
 
         Raises:
-            BoundsError: there is no such class.
+            BoundsError: there is no such class, or there are more of them than elements of the minibatch.
             ForeignValueError: `c` is no list of integers.
-            ShapeError: it has another length than the minibatch.
         """
         parts = [
             self.neg_log_softmax(pick_batch_elem(x, at), label, update)

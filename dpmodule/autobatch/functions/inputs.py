@@ -60,8 +60,13 @@ class Settable:
 
         A graph can thus be built once, and run for one example after another.
 
+        Shape:
+            value: (*d), or (*d, batch) of a minibatch; or as many numbers, the first dimension running fastest.
+
         Raises:
             ShapeError: the number of elements differs.
+            ForeignValueError: `value` holds something else than numbers.
+            StaleExpressionError: the input belongs to an earlier graph.
 
         Example:
             >>> import dpmodule.autobatch as dy
