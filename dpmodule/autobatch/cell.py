@@ -241,10 +241,9 @@ class Cell(Batched):
                 return self._stacked(env, given, data)
             except (
                 Exception
-            ) as error:  # torch.vmap refuses in many ways; if the symbol itself fails, so does the next
-                self._ways[is_train, shapes] = (
-                    f"one by one: torch.vmap refuses: {' '.join(str(error).split())[:160]}"
-                )
+            ) as error:  # torch.vmap refuses in many ways; if the symbol fails, it does below, too
+                reason = " ".join(str(error).split())[:160]
+                self._ways[is_train, shapes] = f"one by one: torch.vmap refuses: {reason}"
         return self._one_by_one(env, given, data)
 
     def _call(self, env: Env, given: Mapping[str, Tensor], data: Sequence[Tensor]) -> list[Tensor]:
