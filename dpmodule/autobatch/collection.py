@@ -288,6 +288,8 @@ class ParameterCollection:
             FileError: the file cannot be written.
             ArgumentError: `name` cannot stand in one line.
             ForeignValueError: an argument is of a wrong type.
+
+        Source: DyNet's text format; see `textfile`.
         """
         textfile.save_collection(self, fname, name, append)
 
@@ -301,6 +303,8 @@ class ParameterCollection:
         Raises:
             FileError: the file cannot be read.
             FileFormatError: it holds other parameters.
+
+        Source: DyNet's text format; see `textfile`.
         """
         state.graph.settle()
         textfile.populate_collection(self, fname, key)

@@ -62,5 +62,7 @@ def cg_revert() -> None:
 
     Raises:
         StateError: there has been none in this graph, or all were gone back to.
+
+    Source: DyNet's `cg_revert`.
     """
     state.graph.revert()

@@ -84,6 +84,8 @@ class Operators(NodeBase):
     Attributes:
         node: its number.
         version: the version of the graph it belongs to.
+
+    Source: DyNet's `Expression`, its operators and its slices.
     """
 
     __slots__ = ()
@@ -329,6 +331,8 @@ class Operators(NodeBase):
             StateError: this is the second call for this expression.
             ForeignValueError: `full` is neither True nor False.
             StaleExpressionError: the expression belongs to an earlier graph.
+
+        Source: DyNet's `Expression.backward`.
         """
         state.graph.backward(self.enter(), flag(full, "full"))
 
@@ -342,6 +346,8 @@ class Operators(NodeBase):
             NoGradientError: `backward` has not been called for a later expression.
             StateError: parameters have been changed since.
             StaleExpressionError: the expression belongs to an earlier graph.
+
+        Source: DyNet's `Expression.gradient`.
         """
         return as_array(state.graph.gradient(self.enter()))
 

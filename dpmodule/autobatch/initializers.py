@@ -36,6 +36,8 @@ class PyInitializer:
 
     Shape:
         tensor: (*d), or (rows, *d) of a table, for `fill`.
+
+    Source: DyNet's initializers, with their names and arguments.
     """
 
     def fill(self, tensor: Tensor, generator: torch.Generator | None, is_lookup: bool = False) -> None:

@@ -18,7 +18,7 @@ from .storage import ParameterStorage
 __all__ = ["EngineGraph", "NodeSignature", "StoredOperand"]
 
 
-class _Named(Protocol):
+class _NamedOperation(Protocol):
     """An operation, as far as texts show it."""
 
     @property
@@ -26,11 +26,11 @@ class _Named(Protocol):
         """The name that users know it by."""
 
 
-class _Kind(Protocol):
+class _NodeKind(Protocol):
     """What a node computes."""
 
     @property
-    def op(self) -> _Named:
+    def op(self) -> _NamedOperation:
         """The operation."""
 
 
@@ -42,7 +42,7 @@ class NodeSignature(Protocol):
         """The shape of its result."""
 
     @property
-    def kind(self) -> _Kind:
+    def kind(self) -> _NodeKind:
         """What it computes."""
 
 

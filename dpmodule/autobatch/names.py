@@ -141,6 +141,8 @@ def init_from_params(params: DynetParams) -> None:
 
     Raises:
         ForeignValueError: `params` is none of `DynetParams`.
+
+    Source: DyNet's `init_from_params`.
     """
     if not isinstance(params, DynetParams):
         raise foreign_value("init_from_params", params, "is no DynetParams")
@@ -162,6 +164,8 @@ def dump_cg(
         ArgumentError: no file can be named so.
         FileError: the file cannot be written.
         ForeignValueError: `filename` is no name of a file.
+
+    Source: DyNet's `dump_cg`, its arguments only.
     """
     if not isinstance(filename, str) or filename:
         try:

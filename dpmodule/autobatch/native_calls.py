@@ -39,7 +39,7 @@ class CallKind:
     outs: tuple[Dim, ...]
 
 
-class _Run(NamedTuple):
+class _UnrepeatableBatch(NamedTuple):
     """A batch that would give other results a second time, with the arguments of `Caller.forward`."""
 
     call: Call
@@ -111,7 +111,7 @@ class Caller:
         self.kinds: list[CallKind] = []
         self.node_arguments: list[Any] = []
         self._calls: dict[int, Call] = {}
-        self._drawn: dict[int, _Run] = {}
+        self._drawn: dict[int, _UnrepeatableBatch] = {}
         self._kept = Kept()
         self._places: dict[
             int, list[int]
@@ -230,7 +230,7 @@ class Caller:
         self._calls[key] = call
         self._kept.write(kept, aux, target)
         if _is_drawn(op):
-            self._drawn[key] = _Run(call, kind, arguments, aux, out)
+            self._drawn[key] = _UnrepeatableBatch(call, kind, arguments, aux, out)
 
     @staticmethod
     def _expanded(op: Op, rows: int, inputs: list[Tensor]) -> list[Tensor]:

@@ -185,6 +185,8 @@ def take_arguments(argv: list[str]) -> dict[str, str]:
 
     Raises:
         ArgumentError: a value is missing.
+
+    Source: DyNet's command line, ``--dynet-...``.
     """
     found: dict[str, str] = {}
     kept: list[str] = []
@@ -261,6 +263,8 @@ def from_command_line() -> None:
 
     Raises:
         ArgumentError: an argument cannot be followed; then all of them stay.
+
+    Source: DyNet's command line, ``--dynet-...``.
     """
     chosen = settings_of(sys.argv)
     if chosen:

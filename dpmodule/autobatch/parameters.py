@@ -30,7 +30,14 @@ _new = Expression.__new__
 
 
 class _Held(Expression):
-    """What both kinds share: a storage, and one node of each graph that they are used in."""
+    """What both kinds share: a storage, and one node of each graph that they are used in.
+
+    Shape:
+        value, gradient: (*d), of a table (rows, *d).
+
+    Raises:
+        ForeignValueError: `storage` is no storage.
+    """
 
     __slots__ = ("_constant", "_constant_version", "_storage")
 
@@ -62,7 +69,13 @@ class _Held(Expression):
         self._storage = storage
 
     def enter(self) -> int:
-        """Return the node in the graph under construction, adding it there when it is first used."""
+        """Return the node in the graph under construction, adding it there when it is first used.
+
+        Raises:
+            DTypeError: the value is elsewhere than the graph, or of another type.
+            ShapeError: it has been given another shape.
+            StateError: the graph belongs to another thread.
+        """
         graph = state.graph
         graph.check_thread()
         if self.version != graph.version:
@@ -92,8 +105,17 @@ class _Held(Expression):
     def expr(self, update: bool = True) -> Expression:
         """Return the expression of the parameter in the graph under construction.
 
+        Shape:
+            returns: (*d), of a table (*d, rows).
+
         Args:
             update: False makes it a constant: no gradient flows into it.
+
+        Raises:
+            ForeignValueError: `update` is neither True nor False.
+            DTypeError: the value is elsewhere than the graph, or of another type.
+            ShapeError: it has been given another shape.
+            StateError: the graph belongs to another thread.
         """
         graph = state.graph
         if flag(update, "update"):
@@ -111,12 +133,20 @@ class _Held(Expression):
 
     @property
     def tensor(self) -> torch.Tensor:
-        """The value itself: what is written into it is what the next graph reads."""
+        """The value itself: what is written into it is what the next graph reads.
+
+        Shape:
+            returns: (*d), of a table (rows, *d).
+        """
         return self.storage.tensor
 
     @property
     def grad(self) -> torch.Tensor:
-        """The gradient, added up since the last update."""
+        """The gradient, added up since the last update.
+
+        Shape:
+            returns: (*d), of a table (rows, *d).
+        """
         return self.storage.dense_gradient()
 
     def shape(self) -> tuple[int, ...]:
@@ -124,11 +154,19 @@ class _Held(Expression):
         return tuple(self.storage.tensor.shape)
 
     def as_array(self) -> Array:
-        """Return a copy of the value, in float64."""
+        """Return a copy of the value, in float64.
+
+        Shape:
+            returns: (*d), of a table (rows, *d).
+        """
         return _copy(self.storage.tensor)
 
     def grad_as_array(self) -> Array:
-        """Return a copy of the gradient, added up since the last update, in float64."""
+        """Return a copy of the gradient, added up since the last update, in float64.
+
+        Shape:
+            returns: (*d), of a table (rows, *d).
+        """
         return _copy(self.storage.dense_gradient())
 
     def is_updated(self) -> bool:
@@ -136,7 +174,11 @@ class _Held(Expression):
         return self.storage.updated
 
     def set_updated(self, b: bool) -> None:
-        """Choose whether trainers change it, and `backward` adds to its gradient."""
+        """Choose whether trainers change it, and `backward` adds to its gradient.
+
+        Raises:
+            ForeignValueError: `b` is neither True nor False.
+        """
         self.storage.updated = flag(b, "set_updated")
         self.serial = 0  # the engine asks again
 
@@ -145,23 +187,38 @@ class _Held(Expression):
         self._writable().zero_()
 
     def scale(self, s: float) -> None:
-        """Multiply all values."""
+        """Multiply all values.
+
+        Raises:
+            ForeignValueError: `s` is no number.
+        """
         self._writable().mul_(number(s, "scale: s"))
 
     def scale_gradient(self, s: float) -> None:
-        """Multiply the gradient."""
+        """Multiply the gradient.
+
+        Raises:
+            ForeignValueError: `s` is no number.
+        """
         self.storage.scale_gradient(number(s, "scale_gradient: s"))
 
     def clip_inplace(self, left: float, right: float) -> None:
-        """Move values outside the range from `left` to `right` to its ends."""
+        """Move values outside the range from `left` to `right` to its ends.
+
+        Raises:
+            ForeignValueError: a bound is no number.
+        """
         left, right = number(left, "clip_inplace: left"), number(right, "clip_inplace: right")
         self._writable().clamp_(left, right)
 
     def set_value(self, arr: ArrayLike) -> None:
         """Copy an array into the value.
 
+        Shape:
+            arr: (*d), of a table (rows, *d).
+
         Args:
-            arr: of the parameter's shape, of any type of numbers.
+            arr: of any type of numbers.
 
         Raises:
             ForeignValueError: it holds something else than numbers.
@@ -190,6 +247,10 @@ class _Held(Expression):
 
         Raises:
             FileError: the file cannot be written.
+            ArgumentError: `key` cannot stand in one line.
+            ForeignValueError: an argument is of a wrong type.
+
+        Source: DyNet's text format; see `textfile`.
         """
         textfile.save_one(self.storage, fname, key, append, isinstance(self, LookupParameters))
 
@@ -203,6 +264,9 @@ class _Held(Expression):
         Raises:
             FileError: the file cannot be read.
             FileFormatError: there is no such name, or another shape.
+            ForeignValueError: an argument is of a wrong type.
+
+        Source: DyNet's text format; see `textfile`.
         """
         state.graph.settle()
         textfile.populate_one(
@@ -225,6 +289,8 @@ class Parameters(_Held):
         >>> W = m.add_parameters((3, 2), init=1.0)
         >>> (W * dy.inputTensor([1.0, 2.0])).npvalue()
         array([3., 3., 3.])
+
+    Source: DyNet's `Parameters`.
     """
 
     __slots__ = ()
@@ -245,6 +311,8 @@ class LookupParameters(_Held):
     Shape:
         value: (rows, *d).
         as an expression: (*d, rows), as in DyNet.
+
+    Source: DyNet's `LookupParameters`.
     """
 
     __slots__ = ("_adopted_version", "_attrs", "_size")

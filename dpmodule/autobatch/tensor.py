@@ -24,6 +24,8 @@ class Tensor:
 
     Args:
         values: the value.
+
+    Source: DyNet's `Tensor`.
     """
 
     __slots__ = ("values",)

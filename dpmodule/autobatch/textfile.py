@@ -79,7 +79,10 @@ def _numbers(tensor: torch.Tensor, is_lookup: bool) -> str:
 
 
 def write_one(target: IO[bytes], storage: ParameterStorage, name: str, is_lookup: bool) -> None:
-    """Write a parameter or a table to an open file under a name."""
+    """Write a parameter or a table to an open file under a name.
+
+    Source: DyNet's text format, see the module.
+    """
     tensor, gradient = storage.tensor, storage.gradient
     kind = "LookupParameter" if is_lookup else "Parameter"
     text = _numbers(tensor, is_lookup)
@@ -167,6 +170,8 @@ def read(fname: str) -> Iterator[Entry]:
     Raises:
         FileError: it cannot be read.
         FileFormatError: it is damaged, or no such file.
+
+    Source: DyNet's text format, see the module.
     """
     try:
         with open(file_name(fname, "fname"), "rb") as source:

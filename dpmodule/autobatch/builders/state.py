@@ -317,6 +317,8 @@ class StackedRNNState:
     Raises:
         ArgumentError: there are none.
         ForeignValueError: one is no state.
+
+    Source: DyNet's `StackedRNNState`.
     """
 
     __slots__ = ("_previous", "states")
