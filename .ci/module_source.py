@@ -25,7 +25,7 @@ class Module:
         names: full names of what its names mean, where they are imported, defined or set to another name.
         late: full names of what it takes from other modules when it is first asked for.
         imports: full names of what it imports, anywhere and in any way.
-        shown: names in its ``__all__``.
+        shown: names in its ``__all__``; of one that is a comprehension, the names that it imports as themselves.
         is_public: whether it offers them to programs, by `later.publish` or `later.attributes`.
     """
 
@@ -39,6 +39,7 @@ class Module:
         self.late: dict[str, str] = {}
         self.imports: list[str] = []
         self.shown: set[str] = set()
+        self._handed_on: set[str] = set()
         self.is_public = False
         self._values: dict[str, ast.expr] = {}
         nodes = list(ast.walk(self.tree))
@@ -59,6 +60,7 @@ class Module:
                     self.names.setdefault(alias.asname or first, alias.name if alias.asname else first)
             elif isinstance(node, ast.ImportFrom):
                 home = self._absolute("." * node.level + (node.module or ""))
+                self._handed_on.update(alias.name for alias in node.names if alias.name == alias.asname)
                 for alias in node.names:
                     self.imports.append(f"{home}.{alias.name}")
                     self.names.setdefault(alias.asname or alias.name, f"{home}.{alias.name}")
@@ -73,8 +75,9 @@ class Module:
                         self._values[target.id] = node.value
                         meant = self.full_name(node.value) or f"{self.name}.{target.id}"
                         self.names.setdefault(target.id, meant)
-        if "__all__" in self._values:
-            self.shown |= self._strings(self._values["__all__"])
+        shown = self._values.get("__all__")
+        if shown is not None:
+            self.shown |= self._handed_on if isinstance(shown, ast.ListComp) else self._strings(shown)
 
     def _read_call(self, call: ast.Call) -> None:
         """Note what a call tells of the module, or imports by name."""

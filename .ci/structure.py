@@ -180,7 +180,7 @@ class Package:
         return {self.resolve(f"{module.name}.{name}") for module in modules for name in module.shown}
 
     def single_use_bases(self) -> list[SingleUse]:
-        """Return the classes with exactly one subclass that are never made."""
+        """Return the classes with exactly one subclass that are never made; a `Protocol` is for more than it."""
         below: dict[str, list[str]] = defaultdict(list)
         for each in self.classes.values():
             for base in each.bases:
@@ -190,7 +190,7 @@ class Package:
         return sorted(
             SingleUse(name, subclass, name in self.public)
             for name, subclass in alone.items()
-            if name not in made
+            if name not in made and "typing.Protocol" not in self.classes[name].bases
         )
 
     def family(self, name: str) -> list[Class] | None:

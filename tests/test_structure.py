@@ -98,6 +98,23 @@ def test_bases_of_one_class(use, is_found):
     assert [each.name for each in found.single_use_bases()] == ["pkg.base.Base"] * is_found
 
 
+def test_what_a_public_module_imports_as_itself_is_public():
+    found = read(
+        inner="class Base: pass\nclass Hidden: pass\nclass A(Base): pass\nclass B(Hidden): pass",
+        outer="from pkg import later\nfrom .inner import Base as Base\nfrom .inner import Hidden\n"
+        "__all__ = [name for name in vars() if name]\nlater.publish(__name__, __all__)\n",
+    )
+    assert {each.name: each.is_public for each in found.single_use_bases()} == {
+        "pkg.inner.Base": True,
+        "pkg.inner.Hidden": False,
+    }
+
+
+def test_a_protocol_is_no_base_of_one_class():
+    found = read(base="from typing import Protocol\nclass Base(Protocol): pass\nclass Leaf(Base): pass")
+    assert found.single_use_bases() == []
+
+
 def test_public_bases_are_told_apart():
     found = read(
         inner="class Base: pass\nclass Hidden: pass\nclass A(Base): pass\nclass B(Hidden): pass\n"

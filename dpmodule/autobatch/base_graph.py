@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import weakref
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from threading import current_thread, get_ident
 from typing import Any
 
@@ -22,14 +21,11 @@ from .errors import (
     StateError,
     user_line,
 )
-from .ops.spec import Dim, shown
+from .interface import EngineGraph, Marks
+from .ops.spec import shown
 from .owner import Owner
-from .storage import ParameterStorage
 
-__all__ = ["BaseGraph", "Marks", "as_array"]
-
-Marks = Mapping["weakref.ref[ParameterStorage]", tuple[int, int]]
-"""By weak reference to a `ParameterStorage`, its `mark`."""
+__all__ = ["BaseGraph", "as_array"]
 
 
 def as_array(found: torch.Tensor) -> NDArray[Any]:
@@ -46,7 +42,7 @@ def as_array(found: torch.Tensor) -> NDArray[Any]:
     return (array[0] if array.shape[0] == 1 else np.moveaxis(array, 0, -1)).astype(dtype, order="C")
 
 
-class BaseGraph:
+class BaseGraph(EngineGraph):
     """The base of both graphs: checkpoints, and what is refused at the wrong time, in the wrong thread or place.
 
     Args:
@@ -68,32 +64,6 @@ class BaseGraph:
         self._checkpoints: list[tuple[int, Any]] = []
         self._marks_at_backward: Marks = {}
 
-    @property
-    def is_running(self) -> bool:
-        """Whether the engine is at work."""
-        raise NotImplementedError(f"{type(self).__name__} does not define is_running")
-
-    @property
-    def root(self) -> int:
-        """The node that the last `backward` began at, -1 for none."""
-        raise NotImplementedError(f"{type(self).__name__} does not define root")
-
-    def dim(self, node: int) -> Dim:
-        """Return the shape of a node."""
-        raise NotImplementedError(f"{type(self).__name__} does not define dim")
-
-    def forward(self, node: int) -> None:
-        """Compute what is missing up to a node."""
-        raise NotImplementedError(f"{type(self).__name__} does not define forward")
-
-    def value(self, node: int) -> torch.Tensor:
-        """Return the value of a node.
-
-        Shape:
-            returns: (batch, *d).
-        """
-        raise NotImplementedError(f"{type(self).__name__} does not define value")
-
     def array(self, node: int) -> NDArray[Any]:
         """Return the value of a node as a float64 array of its own.
 
@@ -112,19 +82,6 @@ class BaseGraph:
     def as_list(self, node: int) -> list[float] | None:
         """Return the value of a node as a list, dimension by dimension and the minibatch last; None: use `value`."""
         return None
-
-    def marks(self) -> Marks:
-        """Return marks of the parameters that the graph reads."""
-        raise NotImplementedError(f"{type(self).__name__} does not define marks")
-
-    def is_given(self, node: int) -> bool:
-        """Say whether a node is an input whose gradient is here."""
-        raise NotImplementedError(f"{type(self).__name__} does not define is_given")
-
-    @property
-    def size(self) -> int:
-        """The number of nodes."""
-        raise NotImplementedError(f"{type(self).__name__} does not define size")
 
     def change_thread(self) -> None:
         """Let another thread than the owner use the graph; called where `owner.ident` is not the thread's number.

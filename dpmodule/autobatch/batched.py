@@ -366,11 +366,7 @@ def _grad(call: Call, g: Any, *inputs: Tensor) -> list[Tensor | None]:
 
 
 def _recompute(
-    owner: Batched,
-    call: Call,
-    inputs: Sequence[Tensor],
-    before: Tensor | None,
-    counted: Tensor | None = None,
+    owner: Batched, call: Call, inputs: Sequence[Tensor], before: Tensor | None, counted: Tensor | None = None
 ) -> _History:
     """Compute a batch once more, with the random numbers of the first time."""
     if before is None or call.generator is None:

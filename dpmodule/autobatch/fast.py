@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 from .. import native
 
-__all__ = ["fast", "uses_native"]
+__all__ = ["fast", "fast_form", "uses_native"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -36,3 +36,8 @@ def fast(name: str, slow: F) -> F:
     for each in ("__name__", "__qualname__", "__doc__", "__module__"):
         setattr(found, each, getattr(slow, each))
     return found  # type: ignore[no-any-return]
+
+
+def fast_form(slow: F) -> F:
+    """Return the fast form of a function that the extension knows by its name; see `fast`."""
+    return fast(slow.__name__, slow)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import os
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 import torch
@@ -91,6 +91,10 @@ def numbers(value: Any, what: str) -> NDArray[Any]:
     return array
 
 
+def _refuse(value: Any, what: str, expected: str) -> NoReturn:
+    raise ArgumentError(f"{what} is {value!r}, expected {expected} (at {user_line()})")
+
+
 def number_from(value: Any, least: float, what: str) -> float:
     """Return a plain float that is not below `least`; see `number`.
 
@@ -98,9 +102,7 @@ def number_from(value: Any, least: float, what: str) -> float:
         ArgumentError: it is smaller, or NaN.
     """
     found = number(value, what)
-    if not found >= least:
-        raise ArgumentError(f"{what} is {value!r}, expected {least:g} or more (at {user_line()})")
-    return found
+    return found if found >= least else _refuse(value, what, f"{least:g} or more")
 
 
 def finite(value: Any, what: str) -> float:
@@ -110,9 +112,7 @@ def finite(value: Any, what: str) -> float:
         ArgumentError: it is.
     """
     found = number(value, what)
-    if not math.isfinite(found):
-        raise ArgumentError(f"{what} is {value!r}, expected a finite number (at {user_line()})")
-    return found
+    return found if math.isfinite(found) else _refuse(value, what, "a finite number")
 
 
 def below_one(value: Any, what: str) -> float:
@@ -122,9 +122,7 @@ def below_one(value: Any, what: str) -> float:
         ArgumentError: it is outside.
     """
     found = number(value, what)
-    if not 0.0 <= found < 1.0:
-        raise ArgumentError(f"{what} is {value!r}, expected 0 or more, below 1 (at {user_line()})")
-    return found
+    return found if 0.0 <= found < 1.0 else _refuse(value, what, "0 or more, below 1")
 
 
 def probability(value: Any, what: str) -> float:
@@ -134,9 +132,7 @@ def probability(value: Any, what: str) -> float:
         ArgumentError: it is outside.
     """
     found = number(value, what)
-    if not 0.0 <= found <= 1.0:
-        raise ArgumentError(f"{what} is {value!r}, expected a probability (at {user_line()})")
-    return found
+    return found if 0.0 <= found <= 1.0 else _refuse(value, what, "a probability")
 
 
 def flag(value: Any, what: str) -> bool:

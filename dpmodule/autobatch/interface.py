@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import weakref
+from collections.abc import Iterable, Mapping
 from typing import Any, Protocol
 
 import torch
 from numpy.typing import NDArray
 
-from .base_graph import Marks
 from .batches import Options
 from .ops.spec import Dim, Op
 from .owner import Owner
 from .ran import RanBatch
 from .storage import ParameterStorage
 
-__all__ = ["EngineGraph", "NodeSignature", "StoredOperand"]
+__all__ = ["EngineGraph", "Marks", "NodeSignature", "StoredOperand"]
+
+Marks = Mapping["weakref.ref[ParameterStorage]", tuple[int, int]]
+"""By weak reference to a `ParameterStorage`, its `mark`."""
 
 
 class _NamedOperation(Protocol):

@@ -15,8 +15,9 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from .base_graph import BaseGraph, Marks
+from .base_graph import BaseGraph
 from .errors import StateError
+from .interface import Marks
 from .native_calls import Caller, CallKind
 from .native_names import OP, SOURCES, kernel_name
 from .native_nodes import NativeNodes, as_buffer

@@ -5,7 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
-__all__ = ["Machine", "Maker"]
+__all__ = ["Attrs", "Machine", "Maker", "Nodes"]
+
+Attrs = tuple[Any, ...]
+"""The attributes of an operation."""
+Nodes = tuple[int, ...]
+"""The operands of an operation."""
 
 
 class Machine(Protocol):
@@ -53,7 +58,7 @@ class Machine(Protocol):
         """Return the dimensions of a node, and the size of its minibatch."""
 
 
-Maker = Callable[[Machine, tuple[Any, ...], tuple[int, ...], Any], int]
+Maker = Callable[[Machine, Attrs, Nodes, Any], int]
 """Adds an operation's node: (engine, attributes, operands, own argument), and returns it.
 
 -1 where the operands are not what the kernel takes: then the operation runs in torch, a batch at a time.

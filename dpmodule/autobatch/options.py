@@ -37,13 +37,8 @@ _ARGUMENTS: dict[str, tuple[str | None, bool]] = {
     "gpu": ("gpu", False),
     "gpu-ids": ("gpu_ids", True),
     "devices": ("devices", True),
-    "mem": (None, True),
-    "profiling": (None, True),
-    "autotune": (None, True),
-    "viz": (None, False),
-    "autobatch-debug": (None, False),
-    "shared-params": (None, False),
-    "mem-test": (None, False),
+    **dict.fromkeys(("mem", "profiling", "autotune"), (None, True)),
+    **dict.fromkeys(("viz", "autobatch-debug", "shared-params", "mem-test"), (None, False)),
 }
 
 

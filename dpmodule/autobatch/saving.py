@@ -38,6 +38,11 @@ _BUILDERS: dict[str, Any] = {
 _BUILDERS["LSTMBuilder"] = lstm.VanillaLSTMBuilder
 
 
+_DAMAGE: tuple[type[Exception], ...] = (pickle.UnpicklingError, AttributeError, EOFError, ImportError)
+_DAMAGE += (LookupError, OverflowError, TypeError, ValueError)
+"""What pickle's documentation says that damage may raise."""
+
+
 def save(basename: str, objects: Iterable[Any]) -> None:
     """Write parameters, tables and networks, in DyNet's form: `basename`.data and `basename`.meta.
 
@@ -131,17 +136,7 @@ def load_generator(basename: str, params: ParameterCollection) -> Iterator[Any]:
             entry = _Unpickler(meta).load()
         except FileFormatError:
             raise
-        # what pickle's documentation says that damage may raise
-        except (
-            pickle.UnpicklingError,
-            AttributeError,
-            EOFError,
-            ImportError,
-            LookupError,
-            OverflowError,
-            TypeError,
-            ValueError,
-        ) as failure:
+        except _DAMAGE as failure:
             raise FileFormatError(f"{basename}.meta: {failure}") from failure
         yield _loaded(entry, basename, params)
 

@@ -66,12 +66,7 @@ class Kind:
     )
 
     def __init__(
-        self,
-        index: int,
-        op: Op,
-        attrs: tuple[Any, ...],
-        operands: Sequence[Signature],
-        many: bool,
+        self, index: int, op: Op, attrs: tuple[Any, ...], operands: Sequence[Signature], many: bool
     ) -> None:
         self.index, self.op, self.attrs, self.many = index, op, attrs, many
         self.dims = tuple(each.dim for each in operands[: 1 if many else None])
@@ -163,18 +158,9 @@ class Table:
     def tidy(self) -> None:
         """Forget everything if there is too much, or if it holds on to dead parameters. Only between two graphs."""
         if len(self.signatures) > self.LIMIT or self._is_stale():
-            tables: tuple[dict[Any, Any] | list[Any], ...] = (
-                self.trie,
-                self.plain_trie,
-                self.found,
-                self.signatures,
-                self.kinds,
-                self._kinds,
-                self._tags,
-                self._stacks,
-            )
-            for each in (*tables, self._references):
-                each.clear()
+            for each in vars(self).values():
+                if isinstance(each, (dict, list)):
+                    each.clear()
             self.generation += 1
 
     def _is_stale(self) -> bool:

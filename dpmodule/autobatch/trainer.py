@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, ClassVar
 
 import torch
@@ -189,18 +189,6 @@ class Trainer:
         for whole, part in zip(kept, moments):
             whole.index_copy_(0, rows, part)
 
-    def _gradients(self) -> list[Tensor]:
-        found = []
-        for each in self._all_parameters():
-            storage = each.storage
-            if storage.gradient is None:
-                continue
-            if isinstance(storage, LookupStorage):
-                found.append(storage.gradient.index_select(0, storage.rows()))
-            else:
-                found.append(storage.gradient)
-        return found
-
     def _clipping(self, places: dict[ParameterStorage, native_updates.Place | None]) -> float:
         """Return the factor that brings the length of the whole gradient below the threshold.
 
@@ -213,7 +201,7 @@ class Trainer:
         if self._clip <= 0:
             return 1.0
         native = [each for each in places.values() if each is not None]
-        length = native_updates.length(native) if len(native) == len(places) else self._length()
+        length = native_updates.length(native) if len(native) == len(places) else _length(places)
         if not math.isfinite(length):
             raise NonFiniteError(
                 f"Magnitude of gradient is bad: {length}{self._culprit()} (at {user_line()})"
@@ -230,11 +218,6 @@ class Trainer:
             if gradient is not None and not bool(gradient.isfinite().all()):
                 return f", that of {each.name()} is not finite"
         return ""
-
-    def _length(self) -> float:
-        """Return the length of the whole gradient, which native code does not take."""
-        norms = torch.stack([torch.linalg.vector_norm(each) for each in self._gradients()])
-        return float(torch.linalg.vector_norm(norms))
 
     def _decay(self) -> None:
         rate = self.model.get_weight_decay()
@@ -329,6 +312,17 @@ class Trainer:
         """Write `describe` to the standard error output, and count from zero again."""
         sys.stderr.write(self.describe() + " ")
         self._clips = self._updates_shown = 0
+
+
+def _length(storages: Iterable[ParameterStorage]) -> float:
+    """Return the length of the whole gradient, which native code does not take."""
+    norms = []
+    for each in storages:
+        gradient = each.dense_gradient()
+        if isinstance(each, LookupStorage):
+            gradient = gradient.index_select(0, each.rows())
+        norms.append(torch.linalg.vector_norm(gradient))
+    return float(torch.linalg.vector_norm(torch.stack(norms)))
 
 
 def _places(given: Sequence[int], size: int, what: str) -> list[int]:

@@ -1,1 +1,1 @@
-"""The functions that make expressions: thin faces of the table of operations."""
+"""DyNet's functions of expressions; those without an underscore are what the package imports and shows."""

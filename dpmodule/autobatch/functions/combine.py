@@ -7,7 +7,7 @@ from typing import Any
 
 from ..errors import ShapeError
 from ..expression import Expression, append_many, apply, apply_to_padded, node_of, not_empty, plain
-from ..fast import fast
+from ..fast import fast_form
 from ..ops.binary import CDIV, CMULT, COLWISE_ADD, LOGSUMEXP, MAX, MIN, POW, SUM
 from ..ops.join import CONCATENATE, CONCATENATE_MANY, TO_BATCH, TO_BATCH_MANY
 from ..ops.linear import AFFINE, CONTRACT, DOT, INVERSE, LOGDET, TRACE
@@ -15,31 +15,6 @@ from ..ops.many import AVERAGE_MANY, MAX_MANY, SUM_MANY
 from ..ops.spec import Op
 from ..state import state
 from ..whole import whole
-
-__all__ = [
-    "affine_transform",
-    "average",
-    "bmax",
-    "bmin",
-    "cdiv",
-    "cmult",
-    "colwise_add",
-    "concatenate",
-    "concatenate_cols",
-    "concatenate_to_batch",
-    "contract3d_1d",
-    "contract3d_1d_1d",
-    "contract3d_1d_1d_bias",
-    "contract3d_1d_bias",
-    "dot_product",
-    "emax",
-    "esum",
-    "inverse",
-    "logdet",
-    "logsumexp",
-    "pow",
-    "trace_of_product",
-]
 
 FEW = 4
 """So many operands are an ordinary operation; more, of one shape, are stacked in one go."""
@@ -58,6 +33,7 @@ def _fold(
     return apply(few, xs, attrs)
 
 
+@fast_form
 def esum(xs: Iterable[Expression]) -> Expression:
     """Add expressions.
 
@@ -71,6 +47,7 @@ def esum(xs: Iterable[Expression]) -> Expression:
     return _fold(SUM, SUM_MANY, not_empty("esum", xs))
 
 
+@fast_form
 def average(xs: Iterable[Expression]) -> Expression:
     """Compute the mean of expressions.
 
@@ -87,6 +64,7 @@ def average(xs: Iterable[Expression]) -> Expression:
     return apply(SUM, found) * (1.0 / len(found))
 
 
+@fast_form
 def emax(xs: Iterable[Expression]) -> Expression:
     """Compute the greatest of expressions, element by element; the first of equal ones has the gradient.
 
@@ -96,6 +74,7 @@ def emax(xs: Iterable[Expression]) -> Expression:
     return _fold(MAX, MAX_MANY, not_empty("emax", xs))
 
 
+@fast_form
 def logsumexp(xs: Iterable[Expression]) -> Expression:
     """Compute log(exp(x1) + exp(x2) + ...), element by element.
 
@@ -109,6 +88,7 @@ def logsumexp(xs: Iterable[Expression]) -> Expression:
         return apply_to_padded(error, LOGSUMEXP, found, (), min)
 
 
+@fast_form
 def bmax(x: Expression, y: Expression) -> Expression:
     """Compute the greater of two expressions, element by element.
 
@@ -119,6 +99,7 @@ def bmax(x: Expression, y: Expression) -> Expression:
     return plain(MAX, x, y)
 
 
+@fast_form
 def bmin(x: Expression, y: Expression) -> Expression:
     """Compute the smaller of two expressions, element by element.
 
@@ -129,6 +110,7 @@ def bmin(x: Expression, y: Expression) -> Expression:
     return plain(MIN, x, y)
 
 
+@fast_form
 def cmult(x: Expression, y: Expression) -> Expression:
     """Multiply element by element; dimensions of 1 are broadcast.
 
@@ -139,6 +121,7 @@ def cmult(x: Expression, y: Expression) -> Expression:
     return plain(CMULT, x, y)
 
 
+@fast_form
 def cdiv(x: Expression, y: Expression) -> Expression:
     """Divide element by element; dimensions of 1 of `y` are broadcast.
 
@@ -149,6 +132,7 @@ def cdiv(x: Expression, y: Expression) -> Expression:
     return plain(CDIV, x, y)
 
 
+@fast_form
 def pow(x: Expression, y: Expression) -> Expression:
     """Raise every element of `x` to a power.
 
@@ -159,6 +143,7 @@ def pow(x: Expression, y: Expression) -> Expression:
     return plain(POW, x, y)
 
 
+@fast_form
 def colwise_add(x: Expression, y: Expression) -> Expression:
     """Add a vector to every column of a matrix.
 
@@ -169,6 +154,7 @@ def colwise_add(x: Expression, y: Expression) -> Expression:
     return plain(COLWISE_ADD, x, y)
 
 
+@fast_form
 def dot_product(x: Expression, y: Expression) -> Expression:
     """Compute the sum of the products of elements.
 
@@ -179,6 +165,7 @@ def dot_product(x: Expression, y: Expression) -> Expression:
     return plain(DOT, x, y)
 
 
+@fast_form
 def affine_transform(exprs: Iterable[Expression]) -> Expression:
     """Compute ``b + W1 * x1 + W2 * x2 + ...`` of ``[b, W1, x1, W2, x2, ...]``.
 
@@ -194,6 +181,7 @@ def affine_transform(exprs: Iterable[Expression]) -> Expression:
     return apply(AFFINE, not_empty("transform", exprs))
 
 
+@fast_form
 def concatenate(xs: Iterable[Expression], d: int = 0) -> Expression:
     """Join expressions along a dimension.
 
@@ -212,6 +200,7 @@ def concatenate(xs: Iterable[Expression], d: int = 0) -> Expression:
     return _fold(CONCATENATE, CONCATENATE_MANY, found, (axis,), (axis, len(found)))
 
 
+@fast_form
 def concatenate_cols(xs: Iterable[Expression]) -> Expression:
     """Join vectors or matrices side by side.
 
@@ -291,19 +280,3 @@ def contract3d_1d_1d(x: Expression, y: Expression, z: Expression) -> Expression:
 def contract3d_1d_1d_bias(x: Expression, y: Expression, z: Expression, b: Expression) -> Expression:
     """Do what `contract3d_1d_1d` does and add a vector `b`."""
     return apply(CONTRACT, (x, y, z, b), (2, True))
-
-
-cmult = fast("cmult", cmult)
-cdiv = fast("cdiv", cdiv)
-pow = fast("pow", pow)
-bmax = fast("bmax", bmax)
-bmin = fast("bmin", bmin)
-dot_product = fast("dot_product", dot_product)
-affine_transform = fast("affine_transform", affine_transform)
-concatenate = fast("concatenate", concatenate)
-concatenate_cols = fast("concatenate_cols", concatenate_cols)
-colwise_add = fast("colwise_add", colwise_add)
-esum = fast("esum", esum)
-average = fast("average", average)
-emax = fast("emax", emax)
-logsumexp = fast("logsumexp", logsumexp)

@@ -4,47 +4,10 @@ from __future__ import annotations
 
 from ..errors import ArgumentError, user_line
 from ..expression import Expression, apply
-from ..fast import fast
+from ..fast import fast_form
 from ..given import number
-from ..ops.unary import ARGMAX, NOBACKPROP, ROUNDING, SCALE_GRADIENT, UNARY
+from ..ops.unary import ARGMAX, CEIL, FLOOR, NOBACKPROP, ROUND, SCALE_GRADIENT, UNARY
 from .recorded import function_of
-
-__all__ = [
-    "abs",
-    "acos",
-    "acosh",
-    "argmax",
-    "asin",
-    "asinh",
-    "atan",
-    "atanh",
-    "ceil",
-    "cos",
-    "cosh",
-    "cube",
-    "elu",
-    "erf",
-    "exp",
-    "flip_gradient",
-    "floor",
-    "lgamma",
-    "log",
-    "log_sigmoid",
-    "logistic",
-    "nobackprop",
-    "rectify",
-    "round",
-    "scale_gradient",
-    "selu",
-    "silu",
-    "sin",
-    "sinh",
-    "softsign",
-    "sqrt",
-    "square",
-    "tan",
-    "tanh",
-]
 
 tanh = function_of(UNARY["tanh"])
 logistic = function_of(UNARY["logistic"])
@@ -76,6 +39,7 @@ silu = function_of(UNARY["silu"])
 nobackprop = function_of(NOBACKPROP)
 
 
+@fast_form
 def scale_gradient(x: Expression, lambd: float = 1.0) -> Expression:
     """Pass the value on, and the gradient back multiplied by a number.
 
@@ -84,9 +48,6 @@ def scale_gradient(x: Expression, lambd: float = 1.0) -> Expression:
         lambd: the number.
     """
     return apply(SCALE_GRADIENT, (x,), (), number(lambd, "scale_gradient: lambd"))
-
-
-scale_gradient = fast("scale_gradient", scale_gradient)
 
 
 def flip_gradient(x: Expression) -> Expression:
@@ -119,17 +80,17 @@ def round(x: Expression, gradient_mode: str) -> Expression:
     Raises:
         ArgumentError: `gradient_mode` is neither.
     """
-    return apply(ROUNDING["round"], (x,), (_straight("round", gradient_mode),))
+    return apply(ROUND, (x,), (_straight("round", gradient_mode),))
 
 
 def ceil(x: Expression, gradient_mode: str) -> Expression:
     """Round every element up; see `round`."""
-    return apply(ROUNDING["ceil"], (x,), (_straight("ceil", gradient_mode),))
+    return apply(CEIL, (x,), (_straight("ceil", gradient_mode),))
 
 
 def floor(x: Expression, gradient_mode: str) -> Expression:
     """Round every element down; see `round`."""
-    return apply(ROUNDING["floor"], (x,), (_straight("floor", gradient_mode),))
+    return apply(FLOOR, (x,), (_straight("floor", gradient_mode),))
 
 
 def argmax(x: Expression, gradient_mode: str) -> Expression:

@@ -12,33 +12,12 @@ from numpy.typing import ArrayLike, NDArray
 from ... import native
 from ..errors import ArgumentError, BoundsError, ForeignValueError, ShapeError, user_line
 from ..expression import Expression, append, listed, not_empty
-from ..fast import fast
+from ..fast import fast_form
 from ..given import flag, number, numbers, place, probability
 from ..ops.source import CONSTANT, INPUT, ONE_HOT, RANDOM
 from ..ops.spec import Dim
 from ..state import state
 from ..whole import TOO_LARGE, one_or_several, sizes_of, whole
-
-__all__ = [
-    "InputExpression",
-    "constant",
-    "inputMatrix",
-    "inputTensor",
-    "inputTensorTranspose",
-    "inputVector",
-    "matInput",
-    "one_hot",
-    "ones",
-    "random_bernoulli",
-    "random_gumbel",
-    "random_normal",
-    "random_uniform",
-    "scalarInput",
-    "sparse_inputTensor",
-    "vecInput",
-    "zeroes",
-    "zeros",
-]
 
 Array = NDArray[Any]
 
@@ -133,6 +112,7 @@ def dim_of(dim: int | Sequence[int], batch_size: int = 1) -> Dim:
     return Dim(sizes_of(dim) or (1,), batch)
 
 
+@fast_form
 def inputTensor(
     arr: ArrayLike, batched: bool = False, device: str = "", reusable_expr: bool = False
 ) -> InputExpression:
@@ -200,6 +180,7 @@ def inputTensorTranspose(
     return _made(np.moveaxis(values, -1, 0), found)
 
 
+@fast_form
 def inputVector(v: ArrayLike, device: str = "") -> InputExpression:
     """Make a vector of a list of numbers.
 
@@ -214,6 +195,7 @@ def inputVector(v: ArrayLike, device: str = "") -> InputExpression:
     return _made(array, dim_of(array.size))
 
 
+@fast_form
 def scalarInput(s: float, device: str = "") -> InputExpression:
     """Make an expression {1} of one number.
 
@@ -233,6 +215,7 @@ def scalarInput(s: float, device: str = "") -> InputExpression:
     return _made(array.reshape(1, 1), _ONE)
 
 
+@fast_form
 def vecInput(dim: int, device: str = "") -> InputExpression:
     """Make a vector of zeros, to be `set` later.
 
@@ -247,6 +230,7 @@ def vecInput(dim: int, device: str = "") -> InputExpression:
     return _made(np.zeros((1, *found.d)), found)
 
 
+@fast_form
 def matInput(d1: int, d2: int) -> InputExpression:
     """Make a matrix of zeros, to be `set` later.
 
@@ -320,6 +304,7 @@ def sparse_inputTensor(
     return inputTensor(array, batched)
 
 
+@fast_form
 def constant(dim: int | Sequence[int], val: float, batch_size: int = 1) -> Expression:
     """Make a tensor whose elements are all the same.
 
@@ -335,11 +320,13 @@ def constant(dim: int | Sequence[int], val: float, batch_size: int = 1) -> Expre
     return append(CONSTANT, (dim_of(dim, batch_size),), (), number(val, "val"))
 
 
+@fast_form
 def zeros(dim: int | Sequence[int], batch_size: int = 1) -> Expression:
     """Make a tensor of zeros; see `constant`."""
     return constant(dim, 0.0, batch_size)
 
 
+@fast_form
 def ones(dim: int | Sequence[int], batch_size: int = 1) -> Expression:
     """Make a tensor of ones; see `constant`."""
     return constant(dim, 1.0, batch_size)
@@ -372,6 +359,7 @@ def _random(dim: int | Sequence[int], batch_size: int, kind: str, first: float, 
     return append(RANDOM, (dim_of(dim, batch_size), kind, first, second), ())
 
 
+@fast_form
 def random_normal(
     dim: int | Sequence[int], mean: float = 0.0, stddev: float = 1.0, batch_size: int = 1
 ) -> Expression:
@@ -390,6 +378,7 @@ def random_normal(
     return _random(dim, batch_size, "normal", mean, stddev)
 
 
+@fast_form
 def random_bernoulli(
     dim: int | Sequence[int], p: float, scale: float = 1.0, batch_size: int = 1
 ) -> Expression:
@@ -407,11 +396,13 @@ def random_bernoulli(
     return _random(dim, batch_size, "bernoulli", probability(p, "random_bernoulli: p"), scale)
 
 
+@fast_form
 def random_uniform(dim: int | Sequence[int], left: float, right: float, batch_size: int = 1) -> Expression:
     """Draw evenly from `left` to `right`; see `random_normal`."""
     return _random(dim, batch_size, "uniform", left, right)
 
 
+@fast_form
 def random_gumbel(
     dim: int | Sequence[int], mu: float = 0.0, beta: float = 1.0, batch_size: int = 1
 ) -> Expression:
@@ -419,16 +410,4 @@ def random_gumbel(
     return _random(dim, batch_size, "gumbel", mu, beta)
 
 
-scalarInput = fast("scalarInput", scalarInput)
-inputVector = fast("inputVector", inputVector)
-inputTensor = fast("inputTensor", inputTensor)
-vecInput = fast("vecInput", vecInput)
-matInput = fast("matInput", matInput)
-constant = fast("constant", constant)
-ones = fast("ones", ones)
-zeros = fast("zeros", zeros)
 zeroes = zeros
-random_normal = fast("random_normal", random_normal)
-random_uniform = fast("random_uniform", random_uniform)
-random_bernoulli = fast("random_bernoulli", random_bernoulli)
-random_gumbel = fast("random_gumbel", random_gumbel)

@@ -7,7 +7,7 @@ from typing import Any
 
 from ..errors import ArgumentError, ForeignValueError, user_line
 from ..expression import Expression, apply, handle_of, listed, node_of
-from ..fast import fast
+from ..fast import fast_form
 from ..given import flag, number_from, probability
 from ..ops import convolution
 from ..ops import noise as noises
@@ -17,31 +17,6 @@ from ..ops.unary import IDENTITY
 from ..state import state
 from ..whole import whole
 from .combine import concatenate
-
-__all__ = [
-    "available_devices",
-    "block_dropout",
-    "circ_conv",
-    "circ_corr",
-    "conv2d",
-    "conv2d_bias",
-    "dropout",
-    "dropout_batch",
-    "dropout_dim",
-    "filter1d_narrow",
-    "fold_rows",
-    "kmax_pooling",
-    "kmh_ngram",
-    "maxpooling2d",
-    "noise",
-    "to_device",
-    "vanilla_lstm_c",
-    "vanilla_lstm_gates",
-    "vanilla_lstm_gates_concat",
-    "vanilla_lstm_gates_dropout",
-    "vanilla_lstm_gates_dropout_concat",
-    "vanilla_lstm_h",
-]
 
 
 def _pair(name: str, values: Sequence[int]) -> tuple[int, int]:
@@ -88,11 +63,8 @@ def maxpooling2d(
         stride: its steps, in pixels: down, right.
         is_valid: False adds windows that stick out.
     """
-    return apply(
-        convolution.MAXPOOL,
-        (x,),
-        (_pair("ksize", ksize), _pair("stride", stride), flag(is_valid, "is_valid")),
-    )
+    attrs = _pair("ksize", ksize), _pair("stride", stride), flag(is_valid, "is_valid")
+    return apply(convolution.MAXPOOL, (x,), attrs)
 
 
 def kmax_pooling(x: Expression, k: int, d: int = 1) -> Expression:
@@ -168,6 +140,7 @@ def _rate(p: float) -> float:
     return probability(p, "dropout rate")
 
 
+@fast_form
 def dropout(x: Expression, p: float) -> Expression:
     """Set elements to zero with probability `p`, and divide the others by 1 - p.
 
@@ -182,6 +155,7 @@ def dropout(x: Expression, p: float) -> Expression:
     return _drawn(noises.DROPOUT, (x,), (rate,)) if rate else handle_of(node_of(x), state.graph.version)
 
 
+@fast_form
 def dropout_dim(x: Expression, d: int, p: float) -> Expression:
     """Do what `dropout` does, to all elements along a dimension at once.
 
@@ -193,6 +167,7 @@ def dropout_dim(x: Expression, d: int, p: float) -> Expression:
     return _drawn(noises.DROPOUT_DIM, (x,), (_rate(p), whole(d, "dropout_dim: d")))
 
 
+@fast_form
 def dropout_batch(x: Expression, p: float) -> Expression:
     """Do what `dropout` does, to whole elements of the minibatch.
 
@@ -203,6 +178,7 @@ def dropout_batch(x: Expression, p: float) -> Expression:
     return _drawn(noises.DROPOUT_BATCH, (x,), (_rate(p),))
 
 
+@fast_form
 def block_dropout(x: Expression, p: float) -> Expression:
     """Do what `dropout` does, to all elements at once.
 
@@ -213,6 +189,7 @@ def block_dropout(x: Expression, p: float) -> Expression:
     return _drawn(noises.BLOCK_DROPOUT, (x,), (_rate(p),))
 
 
+@fast_form
 def noise(x: Expression, stddev: float) -> Expression:
     """Add normally distributed noise.
 
@@ -347,10 +324,3 @@ def vanilla_lstm_h(c_t: Expression, gates_t: Expression) -> Expression:
         gates_t: the gates (4H).
     """
     return apply(LSTM_H, (c_t, gates_t))
-
-
-dropout = fast("dropout", dropout)
-dropout_dim = fast("dropout_dim", dropout_dim)
-dropout_batch = fast("dropout_batch", dropout_batch)
-block_dropout = fast("block_dropout", block_dropout)
-noise = fast("noise", noise)

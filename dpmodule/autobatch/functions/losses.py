@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from ..errors import BoundsError, NegativeIndexError, ShapeError, user_line
 from ..expression import Expression, apply, apply_to_padded, node_of, not_empty, plain
-from ..fast import fast
+from ..fast import fast_form
 from ..given import number, number_from, place
 from ..ops import loss
 from ..ops.loss import HUBER
@@ -24,25 +24,6 @@ from ..ops.softmax import (
 )
 from ..state import state
 from ..whole import TOO_LARGE, one_or_several, whole
-
-__all__ = [
-    "binary_log_loss",
-    "checked_label",
-    "constrained_softmax",
-    "hinge",
-    "hinge_batch",
-    "hinge_dim",
-    "huber_distance",
-    "l1_distance",
-    "log_softmax",
-    "pairwise_rank_loss",
-    "pickneglogsoftmax",
-    "pickneglogsoftmax_batch",
-    "poisson_loss",
-    "softmax",
-    "sparsemax",
-    "squared_distance",
-]
 
 
 def checked_label(name: str, x: Expression, label: int, axis: int = 0) -> int:
@@ -87,6 +68,7 @@ def _margin(m: float) -> float:
     return number_from(m, 0.0, "m")
 
 
+@fast_form
 def softmax(x: Expression, d: int = 0) -> Expression:
     """Make elements positive and their sum one: exp(x) / sum(exp(x)).
 
@@ -100,6 +82,7 @@ def softmax(x: Expression, d: int = 0) -> Expression:
     return apply(SOFTMAX, (x,), (whole(d, "softmax: d"),))
 
 
+@fast_form
 def log_softmax(x: Expression, restrict: Sequence[int] | None = None) -> Expression:
     """Compute the logarithm of `softmax` along the first dimension.
 
@@ -113,6 +96,7 @@ def log_softmax(x: Expression, restrict: Sequence[int] | None = None) -> Express
     return apply(RESTRICTED, (x,), (tuple(_labels("log_softmax", x, restrict)),))
 
 
+@fast_form
 def pickneglogsoftmax(x: Expression, v: int | Sequence[int]) -> Expression:
     """Compute -log_softmax(x)[v], the loss of a classifier.
 
@@ -129,6 +113,7 @@ def pickneglogsoftmax(x: Expression, v: int | Sequence[int]) -> Expression:
     return apply(PICKNEGLOGSOFTMAX, (x,), (), checked_label("PickNegLogSoftmax", x, v))
 
 
+@fast_form
 def pickneglogsoftmax_batch(x: Expression, vs: Sequence[int]) -> Expression:
     """Compute `pickneglogsoftmax` of every element of a minibatch.
 
@@ -145,6 +130,7 @@ def pickneglogsoftmax_batch(x: Expression, vs: Sequence[int]) -> Expression:
     return apply(PICKNEGLOGSOFTMAX_BATCH, (x,), (len(labels),), labels)
 
 
+@fast_form
 def hinge(x: Expression, v: int | Sequence[int], m: float = 1.0) -> Expression:
     """Compute the sum of max(0, x[i] - x[v] + m) over all i but `v`.
 
@@ -283,6 +269,7 @@ def pairwise_rank_loss(x: Expression, y: Expression, m: float = 1.0) -> Expressi
     return apply(loss.RANK, (x, y), (number(m, "m"),))
 
 
+@fast_form
 def poisson_loss(log_lambda: Expression, x: int) -> Expression:
     """Compute the negative logarithm of the Poisson probability of a count.
 
@@ -294,11 +281,3 @@ def poisson_loss(log_lambda: Expression, x: int) -> Expression:
         BoundsError: it does not fit 32 bits, or is negative.
     """
     return apply(loss.POISSON, (log_lambda,), (), place(x, TOO_LARGE, "poisson_loss: x"))
-
-
-softmax = fast("softmax", softmax)
-log_softmax = fast("log_softmax", log_softmax)
-pickneglogsoftmax = fast("pickneglogsoftmax", pickneglogsoftmax)
-pickneglogsoftmax_batch = fast("pickneglogsoftmax_batch", pickneglogsoftmax_batch)
-hinge = fast("hinge", hinge)
-poisson_loss = fast("poisson_loss", poisson_loss)

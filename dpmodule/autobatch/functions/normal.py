@@ -6,8 +6,6 @@ from ..errors import ShapeError
 from ..expression import Expression, apply, apply_to_padded, plain
 from ..ops.normal import LAYER_NORM, WEIGHT_NORM
 
-__all__ = ["layer_norm", "weight_norm"]
-
 
 def layer_norm(x: Expression, g: Expression, b: Expression) -> Expression:
     """Compute ``g * (x - mean) / std + b``.

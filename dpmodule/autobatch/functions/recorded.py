@@ -10,8 +10,6 @@ from ..fast import fast
 from ..given import number
 from ..ops.spec import Argument, Op
 
-__all__ = ["OfOne", "function_of"]
-
 
 class OfOne(Protocol):
     """A function of an expression, and perhaps of a number beside it."""

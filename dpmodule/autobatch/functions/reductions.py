@@ -6,55 +6,25 @@ from collections.abc import Sequence
 
 from ..errors import ArgumentError, BoundsError, NegativeIndexError, user_line
 from ..expression import Expression, apply, listed, node_of
-from ..fast import fast
+from ..fast import fast_form
 from ..given import flag
 from ..ops import reduce
 from ..state import state
 from ..whole import TOO_LARGE, one_or_several, whole
 from .recorded import function_of
 
-__all__ = [
-    "cumsum",
-    "l2_norm",
-    "logsumexp_dim",
-    "max_dim",
-    "mean_batches",
-    "mean_dim",
-    "mean_elems",
-    "min_dim",
-    "moment_batches",
-    "moment_dim",
-    "moment_elems",
-    "squared_norm",
-    "std_batches",
-    "std_dim",
-    "std_elems",
-    "sum_batches",
-    "sum_dim",
-    "sum_elems",
-]
 
-
-def _small(value: int, what: str) -> int:
-    """Return an integer that every engine can hold.
+def _unsigned(value: int, least: int, what: str) -> int:
+    """Return an integer that is not below `least`, 0 or 1, and that every engine can hold.
 
     Raises:
         BoundsError: it does not fit 32 bits.
+        NegativeIndexError: it is negative.
+        ArgumentError: it is 0, and `least` is 1.
     """
     found = whole(value, what)
     if abs(found) >= TOO_LARGE:
         raise BoundsError(f"{what} is {found}, expected less than {TOO_LARGE} (at {user_line()})")
-    return found
-
-
-def _unsigned(value: int, least: int, what: str) -> int:
-    """Return an integer that is not below `least`, 0 or 1, see `_small`.
-
-    Raises:
-        NegativeIndexError: it is negative.
-        ArgumentError: it is 0, and `least` is 1.
-    """
-    found = _small(value, what)
     if found < 0:
         raise NegativeIndexError(f"{what}: can't convert negative value {found} (at {user_line()})")
     if found < least:
@@ -72,6 +42,7 @@ def _all(x: Expression) -> tuple[int, ...]:
     return tuple(range(len(state.graph.dim(node_of(x)).d)))
 
 
+@fast_form
 def sum_dim(x: Expression, d: int | Sequence[int], b: bool = False, n: int = 0) -> Expression:
     """Sum over dimensions, which disappear.
 
@@ -84,6 +55,7 @@ def sum_dim(x: Expression, d: int | Sequence[int], b: bool = False, n: int = 0) 
     return apply(reduce.SUM_DIM, (x,), (_axes(d), flag(b, "b")))
 
 
+@fast_form
 def moment_dim(x: Expression, d: int | Sequence[int], r: int, b: bool, n: int = 0) -> Expression:
     """Compute the mean of the `r`-th powers over dimensions, which disappear.
 
@@ -102,16 +74,19 @@ def moment_dim(x: Expression, d: int | Sequence[int], r: int, b: bool, n: int = 
     return apply(reduce.MOMENT, (x,), (_axes(d), flag(b, "b"), _unsigned(r, 1, "r"), _unsigned(n, 0, "n")))
 
 
+@fast_form
 def mean_dim(x: Expression, d: int | Sequence[int], b: bool, n: int = 0) -> Expression:
     """Compute the mean over dimensions; see `moment_dim`."""
     return moment_dim(x, d, 1, b, n)
 
 
+@fast_form
 def std_dim(x: Expression, d: int | Sequence[int], b: bool, n: int = 0) -> Expression:
     """Compute the standard deviation (divided by n, not n - 1) over dimensions; see `moment_dim`."""
     return apply(reduce.STD, (x,), (_axes(d), flag(b, "b"), _unsigned(n, 0, "n")))
 
 
+@fast_form
 def moment_elems(x: Expression, r: int) -> Expression:
     """Compute the mean of the `r`-th powers of all elements.
 
@@ -122,6 +97,7 @@ def moment_elems(x: Expression, r: int) -> Expression:
     return moment_dim(x, _all(x), r, False)
 
 
+@fast_form
 def mean_elems(x: Expression) -> Expression:
     """Compute the mean of all elements.
 
@@ -131,6 +107,7 @@ def mean_elems(x: Expression) -> Expression:
     return moment_elems(x, 1)
 
 
+@fast_form
 def std_elems(x: Expression) -> Expression:
     """Compute the standard deviation of all elements.
 
@@ -140,6 +117,7 @@ def std_elems(x: Expression) -> Expression:
     return std_dim(x, _all(x), False)
 
 
+@fast_form
 def moment_batches(x: Expression, r: int) -> Expression:
     """Compute the mean of the `r`-th powers over the minibatch.
 
@@ -150,6 +128,7 @@ def moment_batches(x: Expression, r: int) -> Expression:
     return moment_dim(x, (), r, True)
 
 
+@fast_form
 def mean_batches(x: Expression) -> Expression:
     """Compute the mean over the minibatch.
 
@@ -168,6 +147,7 @@ def std_batches(x: Expression) -> Expression:
     return std_dim(x, (), True)
 
 
+@fast_form
 def max_dim(x: Expression, d: int = 0) -> Expression:
     """Pick the greatest element along a dimension, which disappears.
 
@@ -178,6 +158,7 @@ def max_dim(x: Expression, d: int = 0) -> Expression:
     return apply(reduce.MAX_DIM, (x,), (whole(d, "d"),))
 
 
+@fast_form
 def min_dim(x: Expression, d: int = 0) -> Expression:
     """Pick the smallest element along a dimension, which disappears.
 
@@ -188,6 +169,7 @@ def min_dim(x: Expression, d: int = 0) -> Expression:
     return apply(reduce.MIN_DIM, (x,), (whole(d, "d"),))
 
 
+@fast_form
 def logsumexp_dim(x: Expression, d: int = 0) -> Expression:
     """Compute the logarithm of the sum of exponentials along a dimension, which disappears.
 
@@ -210,17 +192,5 @@ def cumsum(x: Expression, d: int = 0) -> Expression:
 
 sum_elems = function_of(reduce.SUM_ELEMS)
 squared_norm = function_of(reduce.SQUARED_NORM)
-sum_dim = fast("sum_dim", sum_dim)
-mean_dim = fast("mean_dim", mean_dim)
-max_dim = fast("max_dim", max_dim)
-min_dim = fast("min_dim", min_dim)
-logsumexp_dim = fast("logsumexp_dim", logsumexp_dim)
-mean_elems = fast("mean_elems", mean_elems)
-moment_dim = fast("moment_dim", moment_dim)
-moment_elems = fast("moment_elems", moment_elems)
-moment_batches = fast("moment_batches", moment_batches)
-std_dim = fast("std_dim", std_dim)
-std_elems = fast("std_elems", std_elems)
 l2_norm = function_of(reduce.L2_NORM)
 sum_batches = function_of(reduce.SUM_BATCHES)
-mean_batches = fast("mean_batches", mean_batches)

@@ -7,7 +7,7 @@ from typing import Any
 
 from ..errors import ForeignValueError, NegativeIndexError, user_line
 from ..expression import Expression, apply, listed, not_empty
-from ..fast import fast
+from ..fast import fast, fast_form
 from ..ops.join import RESHAPE, TRANSPOSE
 from ..ops.pick import ELEMENTS, PICK, PICK_BATCH, PICK_RANGE, SELECT, STRIDED
 from ..parameters import LookupParameters, Parameters
@@ -15,25 +15,8 @@ from ..whole import one_or_several, whole
 from .inputs import dim_of
 from .losses import checked_label
 
-__all__ = [
-    "const_parameter",
-    "lookup",
-    "lookup_batch",
-    "parameter",
-    "pick",
-    "pick_batch",
-    "pick_batch_elem",
-    "pick_batch_elems",
-    "pick_range",
-    "pickrange",
-    "reshape",
-    "select_cols",
-    "select_rows",
-    "strided_select",
-    "transpose",
-]
 
-
+@fast_form
 def parameter(*args: Parameters | LookupParameters) -> Any:
     """Return parameters as expressions of the graph under construction, which they are without this, too.
 
@@ -43,9 +26,7 @@ def parameter(*args: Parameters | LookupParameters) -> Any:
     Returns:
         What was given: one, or a tuple.
     """
-    if len(args) == 1:
-        return _held(args[0]).expr()
-    return tuple(_held(each).expr() for each in args)
+    return _expressions(args, True)
 
 
 def const_parameter(*args: Parameters | LookupParameters) -> Any:
@@ -54,15 +35,16 @@ def const_parameter(*args: Parameters | LookupParameters) -> Any:
     Args:
         args: one or more parameters.
     """
-    if len(args) == 1:
-        return _held(args[0]).expr(update=False)
-    return tuple(_held(each).expr(update=False) for each in args)
+    return _expressions(args, False)
 
 
-def _held(value: Any) -> Parameters | LookupParameters:
-    if isinstance(value, (Parameters, LookupParameters)):
-        return value
-    raise ForeignValueError(f"{type(value).__name__} {value!r} is no parameter (at {user_line()})")
+def _expressions(given: Sequence[Any], update: bool) -> Any:
+    found = []
+    for each in given:
+        if not isinstance(each, (Parameters, LookupParameters)):
+            raise ForeignValueError(f"{type(each).__name__} {each!r} is no parameter (at {user_line()})")
+        found.append(each.expr(update))
+    return found[0] if len(found) == 1 else tuple(found)
 
 
 def _table(value: Any) -> LookupParameters:
@@ -85,6 +67,7 @@ def lookup(p: LookupParameters, index: int = 0, update: bool = True) -> Expressi
     return p[index] if update is True and isinstance(p, LookupParameters) else _table(p).row(index, update)
 
 
+@fast_form
 def lookup_batch(p: LookupParameters, indices: Sequence[int], update: bool = True) -> Expression:
     """Return rows of a table as one expression with a minibatch.
 
@@ -100,6 +83,7 @@ def lookup_batch(p: LookupParameters, indices: Sequence[int], update: bool = Tru
     return _table(p).batch(indices, update)
 
 
+@fast_form
 def pick(e: Expression, index: int | Sequence[int] = 0, dim: int = 0) -> Expression:
     """Pick one element of a dimension, which disappears.
 
@@ -117,6 +101,7 @@ def pick(e: Expression, index: int | Sequence[int] = 0, dim: int = 0) -> Express
     return apply(PICK, (e,), (axis,), checked_label("PickElement", e, index, axis))
 
 
+@fast_form
 def pick_batch(e: Expression, indices: Sequence[int], dim: int = 0) -> Expression:
     """Pick one element of every element of a minibatch.
 
@@ -134,6 +119,7 @@ def pick_batch(e: Expression, indices: Sequence[int], dim: int = 0) -> Expressio
     return apply(PICK_BATCH, (e,), (axis, len(places)), places)
 
 
+@fast_form
 def pick_batch_elem(x: Expression, v: int) -> Expression:
     """Pick one element of the minibatch.
 
@@ -147,6 +133,7 @@ def pick_batch_elem(x: Expression, v: int) -> Expression:
     return pick_batch_elems(x, [v])
 
 
+@fast_form
 def pick_batch_elems(x: Expression, vs: Sequence[int]) -> Expression:
     """Pick elements of the minibatch.
 
@@ -169,6 +156,7 @@ def _unsigned(name: str, values: Sequence[int]) -> tuple[int, ...]:
     return found
 
 
+@fast_form
 def pick_range(x: Expression, s: int, e: int, d: int = 0) -> Expression:
     """Pick elements from `s` to before `e` of a dimension.
 
@@ -187,6 +175,7 @@ def pickrange(x: Expression, s: int, e: int) -> Expression:
     return pick_range(x, s, e)
 
 
+@fast_form
 def strided_select(
     x: Expression, strides: Sequence[int], range_from: Sequence[int] = (), range_to: Sequence[int] = ()
 ) -> Expression:
@@ -209,6 +198,7 @@ def strided_select(
     return apply(STRIDED, (x,), attrs)
 
 
+@fast_form
 def select_rows(x: Expression, rs: Sequence[int]) -> Expression:
     """Pick rows of a matrix.
 
@@ -219,6 +209,7 @@ def select_rows(x: Expression, rs: Sequence[int]) -> Expression:
     return apply(SELECT, (x,), (0, _unsigned("select_rows", rs)))
 
 
+@fast_form
 def select_cols(x: Expression, cs: Sequence[int]) -> Expression:
     """Pick columns of a matrix.
 
@@ -229,6 +220,7 @@ def select_cols(x: Expression, cs: Sequence[int]) -> Expression:
     return apply(SELECT, (x,), (1, _unsigned("select_cols", cs)))
 
 
+@fast_form
 def reshape(x: Expression, d: int | Sequence[int], batch_size: int = 1) -> Expression:
     """Give an expression other dimensions; the first one runs fastest.
 
@@ -243,6 +235,7 @@ def reshape(x: Expression, d: int | Sequence[int], batch_size: int = 1) -> Expre
     return apply(RESHAPE, (x,), (dim_of(d, batch_size),))
 
 
+@fast_form
 def transpose(x: Expression, dims: Sequence[int] = (1, 0)) -> Expression:
     """Exchange dimensions.
 
@@ -253,21 +246,8 @@ def transpose(x: Expression, dims: Sequence[int] = (1, 0)) -> Expression:
     Raises:
         ShapeError: not every dimension is named once.
     """
-    return apply(
-        TRANSPOSE, (x,), (tuple(whole(each, "transpose: dims") for each in listed("transpose: dims", dims)),)
-    )
+    order = tuple(whole(each, "transpose: dims") for each in listed("transpose: dims", dims))
+    return apply(TRANSPOSE, (x,), (order,))
 
 
-parameter = fast("parameter", parameter)
-lookup_batch = fast("lookup_batch", lookup_batch)
-reshape = fast("reshape", reshape)
-pick = fast("pick", pick)
-pick_batch = fast("pick_batch", pick_batch)
-pick_range = fast("pick_range", pick_range)
-pick_batch_elem = fast("pick_batch_elem", pick_batch_elem)
-pick_batch_elems = fast("pick_batch_elems", pick_batch_elems)
-select_rows = fast("select_rows", select_rows)
-select_cols = fast("select_cols", select_cols)
-strided_select = fast("strided_select", strided_select)
-transpose = fast("transpose", transpose)
 pickrange = fast("pick_range", pickrange)

@@ -5,22 +5,19 @@ Dimensions count from the first one, as in DyNet: a vector of 3 beside a matrix 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 
-from ..native_machine import Machine
+from ..native_machine import Attrs, Machine, Nodes
 from ..native_names import OP, REDUCTION
 from .kernels import binary, plain
-from .spec import Call, Dim, declare, fail, same_batch, target
-
-__all__ = ["aligned", "broadcast", "max_kernel", "reduced"]
+from .spec import Call, Dim, Dims, Grads, ShapeRule, declare, fail, same_batch, scalar, target, wide
 
 Tensor = torch.Tensor
 
 
-def broadcast(name: str, dims: Sequence[Dim]) -> Dim:
+def broadcast(name: str, dims: Dims) -> Dim:
     """Return the common shape of operands whose dimensions agree or are 1.
 
     Raises:
@@ -52,8 +49,8 @@ def reduced(g: Tensor, x: Tensor) -> Tensor:
     return (g.sum(axes, keepdim=True) if axes else g).reshape(x.shape)
 
 
-def _shape(name: str) -> Callable[[tuple[Any, ...], Sequence[Dim]], Dim]:
-    def shape(attrs: tuple[Any, ...], dims: Sequence[Dim]) -> Dim:
+def _shape(name: str) -> ShapeRule:
+    def shape(attrs: Attrs, dims: Dims) -> Dim:
         if dims[0] == dims[-1] and len(dims) == 2:
             return dims[0]
         return broadcast(name, dims)
@@ -89,7 +86,7 @@ def call_shape(call: Call) -> tuple[int, ...]:
     return (call.out.batch, *call.out.d)
 
 
-def _sum_grad(call: Call, g: Tensor, *xs: Tensor) -> list[Tensor | None]:
+def _sum_grad(call: Call, g: Tensor, *xs: Tensor) -> Grads:
     return [reduced(g, x) for x in xs]
 
 
@@ -98,7 +95,7 @@ def _minus(call: Call, x: Tensor, y: Tensor) -> Tensor:
     return x - y
 
 
-def _minus_grad(call: Call, g: Tensor, x: Tensor, y: Tensor) -> list[Tensor | None]:
+def _minus_grad(call: Call, g: Tensor, x: Tensor, y: Tensor) -> Grads:
     return [reduced(g, x), reduced(-g, y)]
 
 
@@ -107,10 +104,10 @@ def _cmult(call: Call, x: Tensor, y: Tensor) -> Tensor:
     return torch.mul(x, y, out=target(call))
 
 
-def _cmult_grad(call: Call, g: Tensor, x: Tensor, y: Tensor) -> list[Tensor | None]:
-    wide, high = _both(call, x, y)
+def _cmult_grad(call: Call, g: Tensor, x: Tensor, y: Tensor) -> Grads:
+    left, right = _both(call, x, y)
     found = []
-    for place, (factor, operand) in enumerate(((high, x), (wide, y))):
+    for place, (factor, operand) in enumerate(((right, x), (left, y))):
         if g.shape == operand.shape:
             found.append(torch.mul(g, factor, out=target(call, place)))
         else:
@@ -118,7 +115,7 @@ def _cmult_grad(call: Call, g: Tensor, x: Tensor, y: Tensor) -> list[Tensor | No
     return list(found)
 
 
-def _cdiv_shape(attrs: tuple[Any, ...], dims: Sequence[Dim]) -> Dim:
+def _cdiv_shape(attrs: Attrs, dims: Dims) -> Dim:
     found = broadcast("cdiv", dims)
     left = (*dims[0].d, *[1] * (len(found.d) - len(dims[0].d)))
     if left != found.d:
@@ -131,27 +128,36 @@ def _cdiv(call: Call, x: Tensor, y: Tensor) -> Tensor:
     return x / y
 
 
-def _cdiv_grad(call: Call, g: Tensor, x: Tensor, y: Tensor) -> list[Tensor | None]:
-    wide, high = _both(call, x, y)
-    part = g / high
-    return [reduced(part, x), reduced(-part * (wide / high), y)]
+def _cdiv_grad(call: Call, g: Tensor, x: Tensor, y: Tensor) -> Grads:
+    left, right = _both(call, x, y)
+    part = g / right
+    return [reduced(part, x), reduced(-part * (left / right), y)]
 
 
-def _power_shape(attrs: tuple[Any, ...], dims: Sequence[Dim]) -> Dim:
+def _power_shape(attrs: Attrs, dims: Dims) -> Dim:
     if dims[1].size != 1:
         fail("pow", dims, "the exponent needs to be one number")
     return Dim(dims[0].d, same_batch("pow", dims))
 
 
 def _power(call: Call, x: Tensor, y: Tensor) -> Tensor:
-    return torch.pow(x, y.reshape(*y.shape[:2], *[1] * len(call.dims[0].d)))
+    return torch.pow(x, wide(y, x))
 
 
-def _equal_shape(name: str) -> Callable[[tuple[Any, ...], Sequence[Dim]], Dim]:
-    def shape(attrs: tuple[Any, ...], dims: Sequence[Dim]) -> Dim:
+def equal(name: str, who: str = "all operands", is_number: bool = False) -> ShapeRule:
+    """Return the shape rule of operands of the same dimensions.
+
+    Args:
+        name: the operation.
+        who: the operands, for the error.
+        is_number: the result is one number, and else as large as each of them.
+    """
+
+    def shape(attrs: Attrs, dims: Dims) -> Dim:
         if any(dim.d != dims[0].d for dim in dims):
-            fail(name, dims, "all operands need the same dimensions")
-        return Dim(dims[0].d, same_batch(name, dims))
+            fail(name, dims, f"{who} need the same dimensions")
+        batch = same_batch(name, dims)
+        return scalar(batch) if is_number else Dim(dims[0].d, batch)
 
     return shape
 
@@ -163,7 +169,7 @@ def _maximum(call: Call, *xs: Tensor) -> Tensor:
     return best
 
 
-def _maximum_grad(call: Call, g: Tensor, *xs: Tensor) -> list[Tensor | None]:
+def _maximum_grad(call: Call, g: Tensor, *xs: Tensor) -> Grads:
     """Let the first of several equal ones have the gradient, as DyNet does."""
     left, found = torch.ones_like(g, dtype=torch.bool), []
     best = call.result
@@ -178,7 +184,7 @@ def _minimum(call: Call, x: Tensor, y: Tensor) -> Tensor:
     return torch.minimum(x, y)
 
 
-def _minimum_grad(call: Call, g: Tensor, x: Tensor, y: Tensor) -> list[Tensor | None]:
+def _minimum_grad(call: Call, g: Tensor, x: Tensor, y: Tensor) -> Grads:
     mine = (x < y).expand_as(g)
     return [reduced(g * mine, x), reduced(g * ~mine, y)]
 
@@ -188,11 +194,11 @@ def _logsumexp(call: Call, *xs: Tensor) -> Tensor:
     return torch.logsumexp(torch.stack([x.expand(shape) for x in xs]), 0)
 
 
-def _logsumexp_grad(call: Call, g: Tensor, *xs: Tensor) -> list[Tensor | None]:
+def _logsumexp_grad(call: Call, g: Tensor, *xs: Tensor) -> Grads:
     return [reduced(g * torch.exp(x - call.result), x) for x in xs]
 
 
-def _colwise_shape(attrs: tuple[Any, ...], dims: Sequence[Dim]) -> Dim:
+def _colwise_shape(attrs: Attrs, dims: Dims) -> Dim:
     if len(dims[1].d) > 1 and dims[1].d[1] != 1 or dims[0].d[0] != dims[1].d[0]:
         fail("colwise_add", dims, "a matrix and a column of its height are needed")
     return Dim(dims[0].d, same_batch("colwise_add", dims))
@@ -202,11 +208,11 @@ def _colwise(call: Call, x: Tensor, y: Tensor) -> Tensor:
     return x + aligned(y, call.dims[1], len(call.dims[0].d))
 
 
-def _sum_kernel(engine: Machine, attrs: tuple[Any, ...], args: tuple[int, ...], aux: Any) -> int:
+def _sum_kernel(engine: Machine, attrs: Attrs, args: Nodes, aux: Any) -> int:
     return engine.kernel(OP["binary" if len(args) == 2 else "sum"], 0, args)
 
 
-def max_kernel(engine: Machine, attrs: tuple[Any, ...], args: tuple[int, ...], aux: Any) -> int:
+def max_kernel(engine: Machine, attrs: Attrs, args: Nodes, aux: Any) -> int:
     """Add a node of the maxima of operands; see `native_machine.Maker`."""
     if len(args) == 2:
         return _TWO_MAXIMA(engine, attrs, args, aux)
@@ -216,7 +222,7 @@ def max_kernel(engine: Machine, attrs: tuple[Any, ...], args: tuple[int, ...], a
 _TWO_MAXIMA = binary("max")
 
 
-def _logsumexp_kernel(engine: Machine, attrs: tuple[Any, ...], args: tuple[int, ...], aux: Any) -> int:
+def _logsumexp_kernel(engine: Machine, attrs: Attrs, args: Nodes, aux: Any) -> int:
     return engine.kernel(OP["sum"], REDUCTION["logsumexp_dim"], args)
 
 
@@ -225,9 +231,7 @@ MINUS = declare("subtract", _shape("subtract"), _minus, _minus_grad, kernel=bina
 CMULT = declare("cmult", _shape("cmult"), _cmult, _cmult_grad, kernel=binary("mul"))
 CDIV = declare("cdiv", _cdiv_shape, _cdiv, _cdiv_grad, kernel=binary("div"))
 POW = declare("pow", _power_shape, _power, kernel=binary("pow"))
-MAX = declare("max", _equal_shape("max"), _maximum, _maximum_grad, kernel=max_kernel)
-MIN = declare("min", _equal_shape("min"), _minimum, _minimum_grad, kernel=binary("min"))
-LOGSUMEXP = declare(
-    "logsumexp", _equal_shape("logsumexp"), _logsumexp, _logsumexp_grad, kernel=_logsumexp_kernel
-)
+MAX = declare("max", equal("max"), _maximum, _maximum_grad, kernel=max_kernel)
+MIN = declare("min", equal("min"), _minimum, _minimum_grad, kernel=binary("min"))
+LOGSUMEXP = declare("logsumexp", equal("logsumexp"), _logsumexp, _logsumexp_grad, kernel=_logsumexp_kernel)
 COLWISE_ADD = declare("colwise_add", _colwise_shape, _colwise, kernel=plain("colwise_add"))

@@ -5,18 +5,15 @@ Images are (height, width, channels); filters (height, width, channels, filters)
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import torch
 import torch.nn.functional as F
 
-from ..native_machine import Machine, Maker
+from ..native_machine import Attrs, Machine, Nodes
 from ..native_names import CONVOLUTION, OP, TOO_LARGE
 from .kernels import Layout, arranged, fits, reduced
-from .spec import Call, Dim, declare, fail, same_batch
-
-__all__ = ["CIRC_CONV", "CIRC_CORR", "CONV2D", "FILTER1D", "FOLD_ROWS", "KMAX", "MAXPOOL", "NGRAM"]
+from .spec import Call, Dim, Dims, Grads, Op, declare, fail, same_batch
 
 Tensor = torch.Tensor
 
@@ -37,7 +34,7 @@ def _image(dim: Dim) -> tuple[int, int, int]:
     return (dim.d[0], dim.d[1], dim.d[2] if len(dim.d) > 2 else 1)
 
 
-def _conv_shape(attrs: tuple[Any, ...], dims: Sequence[Dim]) -> Dim:
+def _conv_shape(attrs: Attrs, dims: Dims) -> Dim:
     stride, is_valid = attrs
     if len(dims[0].d) not in (2, 3) or len(dims[1].d) != 4:
         fail("conv2d", dims, "an image (H, W, C) and filters (h, w, C, F) are needed")
@@ -73,13 +70,8 @@ def _conv(call: Call, x: Tensor, f: Tensor, *bias: Tensor) -> Tensor:
         count = max(x.shape[0], f.shape[0]), call.out.batch
         images, filters = images.expand(*count, -1, -1, -1), filters.expand(*count, -1, -1, -1, -1)
         groups = count[0] * count[1]
-        found = F.conv2d(
-            images.reshape(1, -1, *images.shape[3:]),
-            filters.reshape(-1, *filters.shape[3:]),
-            None,
-            stride,
-            groups=groups,
-        )
+        images, filters = images.reshape(1, -1, *images.shape[3:]), filters.reshape(-1, *filters.shape[3:])
+        found = F.conv2d(images, filters, None, stride, groups=groups)
         found = found.reshape(*count, -1, *found.shape[2:])
     found = found.permute(0, 1, 3, 4, 2)
     answer: Tensor = found + bias[0].reshape(*bias[0].shape[:2], 1, 1, -1) if bias else found
@@ -95,7 +87,7 @@ def _conv_small(call: Call, images: Tensor, f: Tensor, *bias: Tensor) -> Tensor:
     return found.add_(bias[0].view(-1)) if bias else found
 
 
-def _conv_grad(call: Call, g: Tensor, x: Tensor, f: Tensor, *bias: Tensor) -> list[Tensor | None] | None:
+def _conv_grad(call: Call, g: Tensor, x: Tensor, f: Tensor, *bias: Tensor) -> Grads | None:
     if call.saved is None:
         return None
     windows, shape = call.saved
@@ -121,7 +113,7 @@ def _conv_grad(call: Call, g: Tensor, x: Tensor, f: Tensor, *bias: Tensor) -> li
     return [images[:, top : top + height, left : left + width].reshape(x.shape), *found]
 
 
-def _pool_shape(attrs: tuple[Any, ...], dims: Sequence[Dim]) -> Dim:
+def _pool_shape(attrs: Attrs, dims: Dims) -> Dim:
     window, stride, is_valid = attrs
     d = dims[0].d
     if len(d) not in (2, 3) or is_valid and (window[0] > d[0] or window[1] > d[1]):
@@ -143,7 +135,7 @@ def _pool(call: Call, x: Tensor) -> Tensor:
     return F.max_pool2d(images, window, stride).permute(0, 2, 3, 1).reshape(*x.shape[:2], *call.out.d)
 
 
-def _kmax_shape(attrs: tuple[Any, ...], dims: Sequence[Dim]) -> Dim:
+def _kmax_shape(attrs: Attrs, dims: Dims) -> Dim:
     count, axis = attrs
     d = dims[0].d
     if not 0 <= axis < len(d) or not 1 <= count <= d[axis]:
@@ -158,7 +150,7 @@ def _kmax(call: Call, x: Tensor) -> Tensor:
     return x.gather(axis + 2, places)
 
 
-def _fold_shape(attrs: tuple[Any, ...], dims: Sequence[Dim]) -> Dim:
+def _fold_shape(attrs: Attrs, dims: Dims) -> Dim:
     d = dims[0].d
     if len(d) > 2 or attrs[0] < 1 or d[0] % attrs[0]:
         fail("fold_rows", dims, f"the number of rows needs to be a positive multiple of {attrs[0]}")
@@ -169,7 +161,7 @@ def _fold(call: Call, x: Tensor) -> Tensor:
     return x.reshape(*x.shape[:2], -1, call.attrs[0], *x.shape[3:]).sum(3)
 
 
-def _filter_shape(attrs: tuple[Any, ...], dims: Sequence[Dim]) -> Dim:
+def _filter_shape(attrs: Attrs, dims: Dims) -> Dim:
     x, f = dims[0].d, dims[1].d
     if len(x) != 2 or len(f) not in (2, 3) or f[0] != x[0] or f[1] > x[1]:
         fail("filter1d_narrow", dims, "a matrix (D, T) and filters (D, w, F) are needed")
@@ -182,7 +174,7 @@ def _filter(call: Call, x: Tensor, f: Tensor) -> Tensor:
     return torch.matmul(f.permute(0, 1, 4, 2, 3).flatten(3), windows.permute(0, 1, 2, 4, 3).flatten(2, 3))
 
 
-def _ngram_shape(attrs: tuple[Any, ...], dims: Sequence[Dim]) -> Dim:
+def _ngram_shape(attrs: Attrs, dims: Dims) -> Dim:
     d = dims[0].d
     if len(d) != 2 or not 1 <= attrs[0] <= d[1]:
         fail("kmh_ngram", dims, f"runs of {attrs[0]} columns of a matrix that has no fewer are needed")
@@ -193,7 +185,7 @@ def _ngram(call: Call, x: Tensor) -> Tensor:
     return x.unfold(3, call.attrs[0], 1).sum(4)
 
 
-def _circular_shape(attrs: tuple[Any, ...], dims: Sequence[Dim]) -> Dim:
+def _circular_shape(attrs: Attrs, dims: Dims) -> Dim:
     if dims[0].d != dims[1].d or len(dims[0].d) != 1:
         fail("circular convolution", dims, "two vectors of one size are needed")
     return Dim(dims[0].d, same_batch("circular convolution", dims))
@@ -206,41 +198,33 @@ def _shifted(call: Call, v: Tensor, sign: int) -> Tensor:
     return v[..., (steps[:, None] + sign * steps) % size]
 
 
-def _convolve(call: Call, u: Tensor, v: Tensor) -> Tensor:
-    return torch.matmul(_shifted(call, v, -1), u.unsqueeze(-1)).squeeze(-1)
-
-
-def _correlate(call: Call, u: Tensor, v: Tensor) -> Tensor:
-    return torch.matmul(_shifted(call, v, 1), u.unsqueeze(-1)).squeeze(-1)
-
-
-def _conv_kernel(engine: Machine, attrs: tuple[Any, ...], args: tuple[int, ...], aux: Any) -> int:
+def _conv_kernel(engine: Machine, attrs: Attrs, args: Nodes, aux: Any) -> int:
     stride, is_valid = attrs
     return engine.slide(OP["conv2d"], args, 1, 1, *stride, is_valid) if max(stride) < TOO_LARGE else -1
 
 
-def _pool_kernel(engine: Machine, attrs: tuple[Any, ...], args: tuple[int, ...], aux: Any) -> int:
+def _pool_kernel(engine: Machine, attrs: Attrs, args: Nodes, aux: Any) -> int:
     window, stride, is_valid = attrs
     if max(*window, *stride) >= TOO_LARGE:
         return -1
     return engine.slide(OP["maxpooling2d"], args, *window, *stride, is_valid)
 
 
-def _kmax_kernel(engine: Machine, attrs: tuple[Any, ...], args: tuple[int, ...], aux: Any) -> int:
+def _kmax_kernel(engine: Machine, attrs: Attrs, args: Nodes, aux: Any) -> int:
     if not all(0 <= each < TOO_LARGE for each in attrs):
         return -1
     return engine.kernel(OP["kmax_pooling"], attrs[0], args, 0.0, attrs[1])
 
 
-def _fold_kernel(engine: Machine, attrs: tuple[Any, ...], args: tuple[int, ...], aux: Any) -> int:
+def _fold_kernel(engine: Machine, attrs: Attrs, args: Nodes, aux: Any) -> int:
     return engine.kernel(OP["reduction"], -1, args, 0.0, attrs[0]) if 0 < attrs[0] < TOO_LARGE else -1
 
 
-def _filter_kernel(engine: Machine, attrs: tuple[Any, ...], args: tuple[int, ...], aux: Any) -> int:
+def _filter_kernel(engine: Machine, attrs: Attrs, args: Nodes, aux: Any) -> int:
     return engine.kernel(OP["conv2d"], CONVOLUTION["filter1d_narrow"], args)
 
 
-def _ngram_kernel(engine: Machine, attrs: tuple[Any, ...], args: tuple[int, ...], aux: Any) -> int:
+def _ngram_kernel(engine: Machine, attrs: Attrs, args: Nodes, aux: Any) -> int:
     (length,) = attrs
     x = Layout(engine, args[0])
     if len(x.d) != 2 or not 1 <= length <= x.d[1]:
@@ -253,10 +237,13 @@ def _ngram_kernel(engine: Machine, attrs: tuple[Any, ...], args: tuple[int, ...]
     return reduced(engine, "sum_dim", windows, (0,), False)
 
 
-def _circular_kernel(name: str, sign: int) -> Maker:
-    """Return the maker of the product of a vector and a matrix of the other one's circular shifts."""
+def _circular(name: str, sign: int) -> Op:
+    """Declare the product of a vector and a matrix of the other one's circular shifts."""
 
-    def make(engine: Machine, attrs: tuple[Any, ...], args: tuple[int, ...], aux: Any) -> int:
+    def run(call: Call, u: Tensor, v: Tensor) -> Tensor:
+        return torch.matmul(_shifted(call, v, sign), u.unsqueeze(-1)).squeeze(-1)
+
+    def kernel(engine: Machine, attrs: Attrs, args: Nodes, aux: Any) -> int:
         u, v = args
         dims, batch = engine.dim(v)
         size = dims[0]
@@ -268,7 +255,7 @@ def _circular_kernel(name: str, sign: int) -> Maker:
         table = arranged(engine, name, twice, loops, ((size, size), batch), size if sign < 0 else 0)
         return engine.kernel(OP["multiply"], 0, (table, u))
 
-    return make
+    return declare(name, _circular_shape, run, kernel=kernel)
 
 
 CONV2D = declare("conv2d", _conv_shape, _conv, _conv_grad, kernel=_conv_kernel)
@@ -277,5 +264,5 @@ KMAX = declare("kmax_pooling", _kmax_shape, _kmax, kernel=_kmax_kernel)
 FOLD_ROWS = declare("fold_rows", _fold_shape, _fold, kernel=_fold_kernel)
 FILTER1D = declare("filter1d_narrow", _filter_shape, _filter, kernel=_filter_kernel)
 NGRAM = declare("kmh_ngram", _ngram_shape, _ngram, kernel=_ngram_kernel)
-CIRC_CONV = declare("circ_conv", _circular_shape, _convolve, kernel=_circular_kernel("circ_conv", -1))
-CIRC_CORR = declare("circ_corr", _circular_shape, _correlate, kernel=_circular_kernel("circ_corr", 1))
+CIRC_CONV = _circular("circ_conv", -1)
+CIRC_CORR = _circular("circ_corr", 1)

@@ -2,29 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
-
 import torch
 
-from .spec import Call, Dim, declare, fail, same_batch
-
-__all__ = ["LSTM_C", "LSTM_GATES", "LSTM_H", "NOISY_LSTM_GATES"]
+from ..native_machine import Attrs
+from .spec import Call, Dim, Dims, declare, fail, same_batch
 
 Tensor = torch.Tensor
 
 
-def _gates_shape(attrs: tuple[Any, ...], dims: Sequence[Dim]) -> Dim:
+def _gates_shape(attrs: Attrs, dims: Dims) -> Dim:
     _, has_masks = attrs
     x, h, wx, wh, b = dims[:5]
     size = h.d[0]
-    if (
-        len(x.d) > 1
-        or len(h.d) > 1
-        or wx.d != (4 * size, x.d[0])
-        or wh.d != (4 * size, size)
-        or b.d != (4 * size,)
-    ):
+    wanted = (4 * size, x.d[0]), (4 * size, size), (4 * size,)
+    if len(x.d) > 1 or len(h.d) > 1 or (wx.d, wh.d, b.d) != wanted:
         fail("vanilla_lstm_gates", dims, "x (I), h (H), Wx (4H, I), Wh (4H, H) and b (4H) are needed")
     if has_masks and (dims[5].d != x.d or dims[6].d != h.d):
         fail("vanilla_lstm_gates", dims, "the masks need the dimensions of x and h")
@@ -51,7 +42,7 @@ def _gates(call: Call, x: Tensor, h: Tensor, wx: Tensor, wh: Tensor, b: Tensor, 
     return torch.cat([torch.sigmoid(i), torch.sigmoid(f + 1), torch.sigmoid(o), torch.tanh(u)], -1)
 
 
-def _state_shape(attrs: tuple[Any, ...], dims: Sequence[Dim]) -> Dim:
+def _state_shape(attrs: Attrs, dims: Dims) -> Dim:
     if len(dims[0].d) > 1 or (dims[0].d[0] * 4,) != dims[1].d:
         fail("vanilla_lstm", dims, "a state of H and gates of 4H are needed")
     return Dim(dims[0].d, same_batch("vanilla_lstm", dims))

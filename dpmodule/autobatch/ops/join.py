@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from typing import Any
 
 import torch
 
-from ..native_machine import Machine
+from ..native_machine import Attrs, Machine, Nodes
 from ..native_names import OP, TOO_LARGE
 from .kernels import Layout, arranged
-from .spec import Call, Dim, declare, fail, same_batch, target
-
-__all__ = ["CONCATENATE", "CONCATENATE_MANY", "RESHAPE", "TO_BATCH", "TO_BATCH_MANY", "TRANSPOSE"]
+from .spec import Call, Dim, Dims, Grads, declare, fail, same_batch, target
 
 Tensor = torch.Tensor
 _MOST = 7  # dimensions that DyNet has
@@ -23,12 +20,12 @@ def _padded(d: tuple[int, ...], rank: int) -> tuple[int, ...]:
     return (*d, *[1] * (rank - len(d)))
 
 
-def _check_axis(axis: int, dims: Sequence[Dim]) -> None:
+def _check_axis(axis: int, dims: Dims) -> None:
     if not 0 <= axis < _MOST:
         fail("concatenate", dims, f"the dimension is {axis}, expected 0 ... {_MOST - 1}")
 
 
-def _concatenate_shape(attrs: tuple[Any, ...], dims: Sequence[Dim]) -> Dim:
+def _concatenate_shape(attrs: Attrs, dims: Dims) -> Dim:
     (axis,) = attrs
     _check_axis(axis, dims)
     rank = max(axis + 1, *(len(dim.d) for dim in dims))
@@ -37,11 +34,8 @@ def _concatenate_shape(attrs: tuple[Any, ...], dims: Sequence[Dim]) -> Dim:
     for dim in dims:
         d = _padded(dim.d, rank)
         if d[:axis] + d[axis + 1 :] != first[:axis] + first[axis + 1 :]:
-            fail(
-                "concatenate",
-                dims,
-                f"Bad input dimensions in Concatenate: all but dimension {axis} need to agree",
-            )
+            what = f"all but dimension {axis} need to agree"
+            fail("concatenate", dims, f"Bad input dimensions in Concatenate: {what}")
         total += d[axis]
     return Dim((*first[:axis], total, *first[axis + 1 :]), same_batch("concatenate", dims))
 
@@ -60,11 +54,11 @@ def _concatenate(call: Call, *xs: Tensor) -> Tensor:
     return torch.cat(parts, axis + 2, out=target(call))
 
 
-def _concatenate_grad(call: Call, g: Tensor, *xs: Tensor) -> list[Tensor | None]:
+def _concatenate_grad(call: Call, g: Tensor, *xs: Tensor) -> Grads:
     (axis,) = call.attrs
     rank = len(call.out.d)
     sizes = [_padded(dim.d, rank)[axis] for dim in call.dims]
-    found: list[Tensor | None] = []
+    found: Grads = []
     for part, x in zip(torch.split(g, sizes, axis + 2), xs):
         found.append(_batch_sum(part, x).reshape(-1, *x.shape[1:]))
     return found
@@ -74,14 +68,14 @@ def _batch_sum(g: Tensor, x: Tensor) -> Tensor:
     return g.sum(1, keepdim=True) if x.shape[1] != g.shape[1] else g
 
 
-def _many_shape(attrs: tuple[Any, ...], dims: Sequence[Dim]) -> Dim:
+def _many_shape(attrs: Attrs, dims: Dims) -> Dim:
     axis, count = attrs
     _check_axis(axis, dims)
     d = _padded(dims[0].d, axis + 1)
     return Dim((*d[:axis], d[axis] * count, *d[axis + 1 :]), dims[0].batch)
 
 
-def _concatenate_many(call: Call, x: Tensor) -> Tensor:
+def _many(call: Call, x: Tensor) -> Tensor:
     """Join (nodes * k, batch, *d) along one of the dimensions."""
     axis, count = call.attrs
     d = _padded(call.dims[0].d, axis + 1)
@@ -89,14 +83,14 @@ def _concatenate_many(call: Call, x: Tensor) -> Tensor:
     return x.movedim(1, axis + 2).reshape(call.count, call.out.batch, *call.out.d)
 
 
-def _concatenate_many_grad(call: Call, g: Tensor, x: Tensor) -> list[Tensor | None]:
+def _many_grad(call: Call, g: Tensor, x: Tensor) -> Grads:
     axis, count = call.attrs
     d = _padded(call.dims[0].d, axis + 1)
     g = g.reshape(call.count, call.out.batch, *d[:axis], count, *d[axis:])
     return [g.movedim(axis + 2, 1).reshape(x.shape)]
 
 
-def _to_batch_shape(attrs: tuple[Any, ...], dims: Sequence[Dim]) -> Dim:
+def _to_batch_shape(attrs: Attrs, dims: Dims) -> Dim:
     if any(dim.d != dims[0].d for dim in dims):
         fail("concatenate_to_batch", dims, "all operands need the same dimensions")
     return Dim(dims[0].d, sum(dim.batch for dim in dims))
@@ -107,11 +101,11 @@ def _to_batch(call: Call, *xs: Tensor) -> Tensor:
     return torch.cat([x.expand(count, *x.shape[1:]) for x in xs], 1)
 
 
-def _to_batch_grad(call: Call, g: Tensor, *xs: Tensor) -> list[Tensor | None]:
+def _to_batch_grad(call: Call, g: Tensor, *xs: Tensor) -> Grads:
     return list(torch.split(g, [dim.batch for dim in call.dims], 1))
 
 
-def _to_batch_many_shape(attrs: tuple[Any, ...], dims: Sequence[Dim]) -> Dim:
+def _to_batch_many_shape(attrs: Attrs, dims: Dims) -> Dim:
     return Dim(dims[0].d, dims[0].batch * attrs[0])
 
 
@@ -119,7 +113,7 @@ def _to_batch_many(call: Call, x: Tensor) -> Tensor:
     return x.reshape(call.count, call.out.batch, *call.out.d)
 
 
-def _to_batch_many_grad(call: Call, g: Tensor, x: Tensor) -> list[Tensor | None]:
+def _to_batch_many_grad(call: Call, g: Tensor, x: Tensor) -> Grads:
     return [g.reshape(x.shape)]
 
 
@@ -128,7 +122,7 @@ def _backwards(x: Tensor) -> Tensor:
     return x.permute(0, 1, *range(x.dim() - 1, 1, -1))
 
 
-def _reshape_shape(attrs: tuple[Any, ...], dims: Sequence[Dim]) -> Dim:
+def _reshape_shape(attrs: Attrs, dims: Dims) -> Dim:
     target: Dim = attrs[0]
     size = dims[0].size
     if target.batch == 1 and target.size == size:
@@ -145,11 +139,11 @@ def _reshape(call: Call, x: Tensor) -> Tensor:
     return _backwards(_backwards(x).reshape(x.shape[0], out.batch, *out.d[::-1]))
 
 
-def _reshape_grad(call: Call, g: Tensor, x: Tensor) -> list[Tensor | None]:
+def _reshape_grad(call: Call, g: Tensor, x: Tensor) -> Grads:
     return [_backwards(_backwards(g).reshape(g.shape[0], *x.shape[1:2], *x.shape[:1:-1]))]
 
 
-def _transpose_shape(attrs: tuple[Any, ...], dims: Sequence[Dim]) -> Dim:
+def _transpose_shape(attrs: Attrs, dims: Dims) -> Dim:
     (order,) = attrs
     d = _padded(dims[0].d, len(order))
     if sorted(order) != list(range(len(d))):
@@ -166,22 +160,22 @@ def _transpose(call: Call, x: Tensor) -> Tensor:
     return x.permute(0, 1, *(axis + 2 for axis in order)).reshape(*x.shape[:2], *call.out.d)
 
 
-def _transpose_grad(call: Call, g: Tensor, x: Tensor) -> list[Tensor | None]:
+def _transpose_grad(call: Call, g: Tensor, x: Tensor) -> Grads:
     (order,) = call.attrs
     g = g.reshape(*g.shape[:2], *_padded(call.out.d, len(order)))
     back = sorted(range(len(order)), key=order.__getitem__)
     return [g.permute(0, 1, *(axis + 2 for axis in back)).reshape(g.shape[0], *x.shape[1:])]
 
 
-def _concatenate_kernel(engine: Machine, attrs: tuple[Any, ...], args: tuple[int, ...], aux: Any) -> int:
+def _concatenate_kernel(engine: Machine, attrs: Attrs, args: Nodes, aux: Any) -> int:
     return engine.kernel(OP["concat"], attrs[0], args) if 0 <= attrs[0] < TOO_LARGE else -1
 
 
-def _to_batch_kernel(engine: Machine, attrs: tuple[Any, ...], args: tuple[int, ...], aux: Any) -> int:
+def _to_batch_kernel(engine: Machine, attrs: Attrs, args: Nodes, aux: Any) -> int:
     return engine.kernel(OP["concat"], -1, args)
 
 
-def _reshape_kernel(engine: Machine, attrs: tuple[Any, ...], args: tuple[int, ...], aux: Any) -> int:
+def _reshape_kernel(engine: Machine, attrs: Attrs, args: Nodes, aux: Any) -> int:
     dims, batch = engine.dim(args[0])
     target = attrs[0]
     size = math.prod(dims)
@@ -190,7 +184,7 @@ def _reshape_kernel(engine: Machine, attrs: tuple[Any, ...], args: tuple[int, ..
     return engine.kernel(OP["arrangement"], engine.shape(target.d, target.batch), args)
 
 
-def _transpose_kernel(engine: Machine, attrs: tuple[Any, ...], args: tuple[int, ...], aux: Any) -> int:
+def _transpose_kernel(engine: Machine, attrs: Attrs, args: Nodes, aux: Any) -> int:
     (order,) = attrs
     if order == (1, 0):
         return engine.kernel(OP["arrangement"], -1, args)
@@ -208,12 +202,7 @@ CONCATENATE = declare(
     "concatenate", _concatenate_shape, _concatenate, _concatenate_grad, kernel=_concatenate_kernel
 )
 CONCATENATE_MANY = declare(
-    "concatenate_many",
-    _many_shape,
-    _concatenate_many,
-    _concatenate_many_grad,
-    many=True,
-    kernel=_concatenate_kernel,
+    "concatenate_many", _many_shape, _many, _many_grad, many=True, kernel=_concatenate_kernel
 )
 TO_BATCH = declare(
     "concatenate_to_batch", _to_batch_shape, _to_batch, _to_batch_grad, kernel=_to_batch_kernel

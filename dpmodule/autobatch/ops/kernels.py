@@ -6,25 +6,9 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from ..native_machine import Machine, Maker
+from ..native_machine import Attrs, Machine, Maker, Nodes
 from ..native_names import ARRANGEMENT, BINARY, DRAW, LAST_AXIS, OP, REDUCTION, TOO_LARGE, UNARY
 from .spec import Op
-
-__all__ = [
-    "Layout",
-    "along",
-    "arranged",
-    "binary",
-    "chain",
-    "drawn",
-    "fits",
-    "labelled",
-    "plain",
-    "reduced",
-    "seen_as",
-    "unary",
-    "with_attribute",
-]
 
 
 def plain(name: str) -> Maker:
@@ -34,15 +18,9 @@ def plain(name: str) -> Maker:
 
 
 def unary(name: str) -> Maker:
-    """Return the maker of a function of every element, with the node's own number if there is one."""
+    """Return the maker of a function of every element, and of the attribute or the node's own number if it has one."""
     op, kind = OP["unary"], UNARY[name]
-    return lambda engine, attrs, args, aux: engine.kernel(op, kind, args, float(aux or 0.0))
-
-
-def with_attribute(name: str) -> Maker:
-    """Return the maker of a function of every element and of the operation's attribute."""
-    op, kind = OP["unary"], UNARY[name]
-    return lambda engine, attrs, args, aux: engine.kernel(op, kind, args, float(attrs[0]))
+    return lambda engine, attrs, args, aux: engine.kernel(op, kind, args, float((*attrs, aux)[0] or 0.0))
 
 
 def binary(name: str) -> Maker:
@@ -63,7 +41,7 @@ def drawn(name: str) -> Maker:
     """Return the maker of dropout or noise; attributes are its rate and perhaps a dimension."""
     kind = DRAW[name]
 
-    def make(engine: Machine, attrs: tuple[Any, ...], args: tuple[int, ...], aux: Any) -> int:
+    def make(engine: Machine, attrs: Attrs, args: Nodes, aux: Any) -> int:
         rate, *axis = attrs
         fits = all(0 <= each < TOO_LARGE for each in axis)
         return engine.kernel(OP["drawn"], kind, args, rate, *axis) if fits else -1
@@ -75,7 +53,7 @@ def along(name: str) -> Maker:
     """Return the maker of a kernel along a dimension, the attribute, or the first one."""
     op = OP[name]
 
-    def make(engine: Machine, attrs: tuple[Any, ...], args: tuple[int, ...], aux: Any) -> int:
+    def make(engine: Machine, attrs: Attrs, args: Nodes, aux: Any) -> int:
         axis = attrs[0] if attrs else 0
         return engine.kernel(op, axis, args) if 0 <= axis <= LAST_AXIS else -1
 

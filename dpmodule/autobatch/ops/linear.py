@@ -3,25 +3,22 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from typing import Any
 
 import torch
 
 from ..errors import ArgumentError
-from ..native_machine import Machine
+from ..native_machine import Attrs, Machine, Nodes
 from ..native_names import BINARY, OP
-from .binary import aligned, reduced
+from .binary import aligned, equal, reduced
 from .kernels import fits, plain, seen_as
 from .product import affine, product
-from .spec import Call, Dim, declare, fail, same_batch, scalar, target
-
-__all__ = ["AFFINE", "DOT", "MATMUL", "STACK"]
+from .spec import Call, Dim, Dims, Grads, declare, fail, same_batch, scalar, target, wide
 
 Tensor = torch.Tensor
 
 
-def _product(name: str, x: Dim, y: Dim, dims: Sequence[Dim]) -> tuple[int, ...]:
+def _product(name: str, x: Dim, y: Dim, dims: Dims) -> tuple[int, ...]:
     if len(x.d) > 2 or len(y.d) > 2:
         fail(name, dims, "tensors of more than 2 dimensions cannot be multiplied")
     inner = x.d[1] if len(x.d) == 2 else 1
@@ -30,7 +27,7 @@ def _product(name: str, x: Dim, y: Dim, dims: Sequence[Dim]) -> tuple[int, ...]:
     return (x.d[0],) if len(y.d) == 1 else (x.d[0], y.d[1])
 
 
-def _matmul_shape(attrs: tuple[Any, ...], dims: Sequence[Dim]) -> Dim:
+def _matmul_shape(attrs: Attrs, dims: Dims) -> Dim:
     return Dim(_product("multiply", dims[0], dims[1], dims), same_batch("multiply", dims))
 
 
@@ -55,11 +52,11 @@ def _plain(call: Call, x: Tensor, y: Tensor, bias: Tensor | None) -> Tensor:
     return found.view(*y.shape[:2], -1) if memory is None else memory
 
 
-def _plain_grads(call: Call, at: int, g: Tensor, x: Tensor, y: Tensor) -> list[Tensor | None]:
+def _plain_grads(call: Call, at: int, g: Tensor, x: Tensor, y: Tensor) -> Grads:
     """Return the gradients of what stands before the matrix, of the matrix and of the vectors."""
     wants = call.wants or (True,) * len(call.dims)
     rows, matrix = g.flatten(0, 1), x.flatten(0, 2)
-    found: list[Tensor | None] = [None] * (at + 2)
+    found: Grads = [None] * (at + 2)
     has_bias = at > 0 and wants[0]
     if wants[at] and call.defer is not None:
         call.defer(at, rows, y.flatten(0, 1), 0 if has_bias else -1)
@@ -105,16 +102,15 @@ def _multiply_grad(
                 at, _rows(many, Dim(many.shape[2:])), _rows(y.expand(*g.shape[:2], *y.shape[2:]), right)
             )
     elif wants[at]:
-        wide = g if len(result.d) == 2 else g.unsqueeze(-1)
-        dx = reduced(torch.matmul(wide, _matrix(y, right).transpose(2, 3)), _matrix(x, left)).reshape(x.shape)
+        many = g if len(result.d) == 2 else g.unsqueeze(-1)
+        dx = reduced(torch.matmul(many, _matrix(y, right).transpose(2, 3)), _matrix(x, left)).reshape(x.shape)
     if wants[at + 1]:
         if len(right.d) == 1 and _is_shared(x, left):
             dy = reduced(product(g.flatten(0, 1), x[0, 0].t()).view(*g.shape[:2], -1), y)
         else:
-            wide = g if len(result.d) == 2 else g.unsqueeze(-1)
-            dy = reduced(torch.matmul(_matrix(x, left).transpose(2, 3), wide), _matrix(y, right)).reshape(
-                y.shape
-            )
+            many = g if len(result.d) == 2 else g.unsqueeze(-1)
+            found = torch.matmul(_matrix(x, left).transpose(2, 3), many)
+            dy = reduced(found, _matrix(y, right)).reshape(y.shape)
     return dx, dy
 
 
@@ -124,17 +120,16 @@ def _matmul(call: Call, x: Tensor, y: Tensor) -> Tensor:
     return _multiply(x, y, call.dims[0], call.dims[1])
 
 
-def _matmul_grad(call: Call, g: Tensor, x: Tensor, y: Tensor) -> list[Tensor | None]:
+def _matmul_grad(call: Call, g: Tensor, x: Tensor, y: Tensor) -> Grads:
     if _is_plain(call, 0, x, y):
         return _plain_grads(call, 0, g, x, y)
     return list(_multiply_grad(call, g, 0, x, y, call.out))
 
 
-def _affine_shape(attrs: tuple[Any, ...], dims: Sequence[Dim]) -> Dim:
+def _affine_shape(attrs: Attrs, dims: Dims) -> Dim:
     if len(dims) % 2 == 0:
-        fail(
-            "affine_transform", dims, "a bias and pairs of a matrix and what it is multiplied with are needed"
-        )
+        needed = "a bias and pairs of a matrix and what it is multiplied with are needed"
+        fail("affine_transform", dims, needed)
     if len(dims) == 1:
         return dims[0]
     shapes = {_product("affine_transform", x, y, dims) for x, y in zip(dims[1::2], dims[2::2])}
@@ -163,12 +158,12 @@ def _fit(x: Tensor, dim: Dim | None, rank: int) -> Tensor:
     return x.unsqueeze(-1) if x.dim() - 2 < rank else x.squeeze(-1)
 
 
-def _affine_grad(call: Call, g: Tensor, bias: Tensor, *xs: Tensor) -> list[Tensor | None]:
+def _affine_grad(call: Call, g: Tensor, bias: Tensor, *xs: Tensor) -> Grads:
     if len(xs) == 2 and bias.shape[:2] == (1, 1) and _is_plain(call, 1, *xs):
         return _plain_grads(call, 1, g, *xs)
     rank = len(call.out.d)
     fitted = _fit(bias, call.dims[0], rank)
-    grads: list[Tensor | None] = [reduced(g, fitted).reshape(bias.shape)]
+    grads: Grads = [reduced(g, fitted).reshape(bias.shape)]
     for i in range(0, len(xs), 2):
         right = call.dims[i + 2]
         part = g if len(right.d) == rank else g.unsqueeze(-1)
@@ -191,39 +186,32 @@ def _stack(call: Call, *operands: Tensor) -> Tensor:
     return found.view(call.count, *y.shape[1:2], -1) if memory is None else memory
 
 
-def _stack_grad(call: Call, g: Tensor, *operands: Tensor) -> list[Tensor | None]:
+def _stack_grad(call: Call, g: Tensor, *operands: Tensor) -> Grads:
     *held, y = operands
     count, matrix, rows = call.attrs[0], held[-1].flatten(0, 1), y.flatten(0, 1)
     side = g.view(count, len(rows), -1).transpose(0, 1).reshape(len(rows), -1)
     return _plain_grads(call, len(held) - 1, side.unsqueeze(1), matrix[None, None], y)
 
 
-def _dot_shape(attrs: tuple[Any, ...], dims: Sequence[Dim]) -> Dim:
-    if dims[0].d != dims[1].d:
-        fail("dot_product", dims, "both operands need the same dimensions")
-    return scalar(same_batch("dot_product", dims))
-
-
 def _dot(call: Call, x: Tensor, y: Tensor) -> Tensor:
     return (x * y).flatten(2).sum(2, keepdim=True)
 
 
-def _dot_grad(call: Call, g: Tensor, x: Tensor, y: Tensor) -> list[Tensor | None]:
-    wide = g.reshape(*g.shape[:2], *[1] * (x.dim() - 2))
-    return [reduced(wide * y, x), reduced(wide * x, y)]
+def _dot_grad(call: Call, g: Tensor, x: Tensor, y: Tensor) -> Grads:
+    return [reduced(wide(g, x) * y, x), reduced(wide(g, x) * x, y)]
 
 
-def _square(name: str, attrs: tuple[Any, ...], dims: Sequence[Dim]) -> Dim:
+def _square(name: str, attrs: Attrs, dims: Dims) -> Dim:
     if len(dims[0].d) != 2 or dims[0].d[0] != dims[0].d[1]:
         fail(name, dims, "a square matrix is needed")
     return dims[0]
 
 
-def _inverse_shape(attrs: tuple[Any, ...], dims: Sequence[Dim]) -> Dim:
+def _inverse_shape(attrs: Attrs, dims: Dims) -> Dim:
     return _square("inverse", attrs, dims)
 
 
-def _logdet_shape(attrs: tuple[Any, ...], dims: Sequence[Dim]) -> Dim:
+def _logdet_shape(attrs: Attrs, dims: Dims) -> Dim:
     return scalar(_square("logdet", attrs, dims).batch)
 
 
@@ -240,13 +228,7 @@ def _logdet(call: Call, x: Tensor) -> Tensor:
     return answer
 
 
-def _trace_shape(attrs: tuple[Any, ...], dims: Sequence[Dim]) -> Dim:
-    if dims[0].d != dims[1].d:
-        fail("trace_of_product", dims, "both matrices need the same dimensions")
-    return scalar(same_batch("trace_of_product", dims))
-
-
-def _contract_shape(attrs: tuple[Any, ...], dims: Sequence[Dim]) -> Dim:
+def _contract_shape(attrs: Attrs, dims: Dims) -> Dim:
     vectors, has_bias = attrs
     tensor = dims[0].d
     name = "contract3d_1d" + "_1d" * (vectors - 1) + "_bias" * has_bias
@@ -263,6 +245,7 @@ def _contract_shape(attrs: tuple[Any, ...], dims: Sequence[Dim]) -> Dim:
 
 
 def _trim(d: tuple[int, ...]) -> tuple[int, ...]:
+    """Return dimensions without ones at their end; the first one stays."""
     while len(d) > 1 and d[-1] == 1:
         d = d[:-1]
     return d
@@ -276,15 +259,7 @@ def _contract(call: Call, x: Tensor, *rest: Tensor) -> Tensor:
     return found + rest[-1].reshape(*rest[-1].shape[:2], *call.out.d) if has_bias else found
 
 
-def _trimmed(dims: Sequence[int]) -> list[int]:
-    """Return dimensions without ones at their end."""
-    found = list(dims)
-    while found and found[-1] == 1:
-        found.pop()
-    return found
-
-
-def _contract_kernel(engine: Machine, attrs: tuple[Any, ...], args: tuple[int, ...], aux: Any) -> int:
+def _contract_kernel(engine: Machine, attrs: Attrs, args: Nodes, aux: Any) -> int:
     vectors, has_bias = attrs
     d = engine.dim(args[0])[0]
     if not vectors <= len(d) <= 3 or not fits(engine, *args):
@@ -300,7 +275,7 @@ def _contract_kernel(engine: Machine, attrs: tuple[Any, ...], args: tuple[int, .
     if not has_bias:
         return found
     bias = args[-1]
-    if _trimmed(engine.dim(bias)[0]) != _trimmed(rest):
+    if _trim(engine.dim(bias)[0]) != _trim(tuple(rest)):
         return -1
     return engine.kernel(OP["binary"], BINARY["add"], (found, seen_as(engine, bias, tuple(rest))))
 
@@ -308,8 +283,12 @@ def _contract_kernel(engine: Machine, attrs: tuple[Any, ...], args: tuple[int, .
 MATMUL = declare("multiply", _matmul_shape, _matmul, _matmul_grad, matrix=0, kernel=plain("multiply"))
 STACK = declare("products", _affine_shape, _stack, _stack_grad)
 AFFINE = declare("affine_transform", _affine_shape, _affine, _affine_grad, matrix=1, kernel=plain("affine"))
-DOT = declare("dot_product", _dot_shape, _dot, _dot_grad, kernel=plain("dot"))
+DOT = declare(
+    "dot_product", equal("dot_product", "both operands", True), _dot, _dot_grad, kernel=plain("dot")
+)
 INVERSE = declare("inverse", _inverse_shape, _inverse, kernel=plain("inverse"))
 LOGDET = declare("logdet", _logdet_shape, _logdet)
-TRACE = declare("trace_of_product", _trace_shape, _dot, _dot_grad, kernel=plain("dot"))
+TRACE = declare(
+    "trace_of_product", equal("trace_of_product", "both matrices", True), _dot, _dot_grad, kernel=plain("dot")
+)
 CONTRACT = declare("contract3d", _contract_shape, _contract, kernel=_contract_kernel)

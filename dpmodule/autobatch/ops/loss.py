@@ -2,89 +2,65 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import torch
 
-from ..native_machine import Machine, Maker
+from ..native_machine import Attrs, Machine, Maker, Nodes
 from ..native_names import BINARY, OP, UNARY
-from .binary import MINUS, reduced
+from .binary import MINUS, equal, reduced
 from .kernels import chain, unary
 from .reduce import SUM_ELEMS
-from .spec import Call, Dim, declare, fail, same_batch, scalar
+from .spec import Call, Dim, Dims, Grads, Op, declare, fail, same_batch, wide
 from .unary import UNARY as UNARIES
 
-__all__ = ["BINARY_LOG", "HUBER", "L1", "POISSON", "RANK", "SQUARED_DISTANCE"]
-
 Tensor = torch.Tensor
-
-
-def _pair(name: str) -> Callable[[tuple[Any, ...], Sequence[Dim]], Dim]:
-    def shape(attrs: tuple[Any, ...], dims: Sequence[Dim]) -> Dim:
-        if dims[0].d != dims[1].d:
-            fail(name, dims, "both operands need the same dimensions")
-        return scalar(same_batch(name, dims))
-
-    return shape
 
 
 def _total(x: Tensor) -> Tensor:
     return x.flatten(2).sum(2, keepdim=True)
 
 
-def _wide(g: Tensor, x: Tensor) -> Tensor:
-    return g.reshape(*g.shape[:2], *[1] * (x.dim() - 2))
+def _distance(name: str, kernel: str, value: Callable[..., Tensor], slope: Callable[..., Tensor]) -> Op:
+    """Declare the sum of a function of differences, and of the attribute if there is one.
+
+    Args:
+        name: the operation.
+        kernel: what the native engine calls the function.
+        value: computes it.
+        slope: computes its derivative.
+    """
+
+    def run(call: Call, x: Tensor, y: Tensor) -> Tensor:
+        return _total(value(x - y, *call.attrs))
+
+    def grad(call: Call, g: Tensor, x: Tensor, y: Tensor) -> Grads:
+        part = slope(x - y, *call.attrs) * wide(g, x)
+        return [reduced(part, x), reduced(-part, y)]
+
+    return declare(name, equal(name, "both operands", True), run, grad, kernel=_of_difference(kernel))
 
 
-def _squared(call: Call, x: Tensor, y: Tensor) -> Tensor:
-    return _total((x - y).square())
+def _huber(apart: Tensor, bound: float) -> Tensor:
+    size = apart.abs()
+    return torch.where(size < bound, size.square() / 2, bound * (size - bound / 2))
 
 
-def _squared_grad(call: Call, g: Tensor, x: Tensor, y: Tensor) -> list[Tensor | None]:
-    part = 2 * (x - y) * _wide(g, x)
-    return [reduced(part, x), reduced(-part, y)]
-
-
-def _l1(call: Call, x: Tensor, y: Tensor) -> Tensor:
-    return _total((x - y).abs())
-
-
-def _l1_grad(call: Call, g: Tensor, x: Tensor, y: Tensor) -> list[Tensor | None]:
-    part = torch.sign(x - y) * _wide(g, x)
-    return [reduced(part, x), reduced(-part, y)]
-
-
-def _huber(call: Call, x: Tensor, y: Tensor) -> Tensor:
-    bound = call.attrs[0]
-    size = (x - y).abs()
-    return _total(torch.where(size < bound, size.square() / 2, bound * (size - bound / 2)))
-
-
-def _huber_grad(call: Call, g: Tensor, x: Tensor, y: Tensor) -> list[Tensor | None]:
-    bound = call.attrs[0]
-    part = (x - y).clamp(-bound, bound) * _wide(g, x)
-    return [reduced(part, x), reduced(-part, y)]
-
-
-def _binary_log(call: Call, x: Tensor, y: Tensor) -> Tensor:
+def _log_loss(call: Call, x: Tensor, y: Tensor) -> Tensor:
     return -_total(torch.xlogy(y, x) + torch.xlogy(1 - y, 1 - x))
 
 
-def _binary_log_grad(call: Call, g: Tensor, x: Tensor, y: Tensor) -> list[Tensor | None]:
-    wide = _wide(g, x)
+def _log_grad(call: Call, g: Tensor, x: Tensor, y: Tensor) -> Grads:
     dx = torch.where(y == 1, -1 / x, torch.where(y == 0, 1 / (1 - x), (x - y) / (x * (1 - x))))
     dy = torch.log1p(-x) - torch.log(x)
-    return [reduced(wide * dx, x), reduced(wide * dy, y)]
+    return [reduced(wide(g, x) * dx, x), reduced(wide(g, x) * dy, y)]
 
 
-def _rank_shape(attrs: tuple[Any, ...], dims: Sequence[Dim]) -> Dim:
+def _rank_shape(attrs: Attrs, dims: Dims) -> Dim:
     if dims[0].d != dims[1].d or dims[0].d[0] != 1:
-        fail(
-            "pairwise_rank_loss",
-            dims,
-            "Bad input dimensions in PairwiseRankLoss: rows of equal dimensions are needed",
-        )
+        needed = "rows of equal dimensions are needed"
+        fail("pairwise_rank_loss", dims, f"Bad input dimensions in PairwiseRankLoss: {needed}")
     return Dim(dims[0].d, same_batch("pairwise_rank_loss", dims))
 
 
@@ -92,12 +68,12 @@ def _rank(call: Call, x: Tensor, y: Tensor) -> Tensor:
     return torch.relu(call.attrs[0] - x + y)
 
 
-def _rank_grad(call: Call, g: Tensor, x: Tensor, y: Tensor) -> list[Tensor | None]:
+def _rank_grad(call: Call, g: Tensor, x: Tensor, y: Tensor) -> Grads:
     part = g * (call.attrs[0] - x + y > 0)
     return [reduced(-part, x), reduced(part, y)]
 
 
-def _poisson_shape(attrs: tuple[Any, ...], dims: Sequence[Dim]) -> Dim:
+def _poisson_shape(attrs: Attrs, dims: Dims) -> Dim:
     if dims[0].size != 1:
         fail("poisson_loss", dims, "one number is needed")
     return dims[0]
@@ -113,7 +89,7 @@ def _of_difference(name: str) -> Maker:
     """Return the maker of the sum of a function of differences."""
     op, kind = OP["unary"], UNARY[name]
 
-    def make(engine: Machine, attrs: tuple[Any, ...], args: tuple[int, ...], aux: Any) -> int:
+    def make(engine: Machine, attrs: Attrs, args: Nodes, aux: Any) -> int:
         if engine.dim(args[0])[0] != engine.dim(args[1])[0]:
             return -1
         apart = chain(engine, args[0], (MINUS, args[1]))
@@ -125,12 +101,12 @@ def _of_difference(name: str) -> Maker:
     return make
 
 
-def _binary_log_kernel(engine: Machine, attrs: tuple[Any, ...], args: tuple[int, ...], aux: Any) -> int:
+def _log_kernel(engine: Machine, attrs: Attrs, args: Nodes, aux: Any) -> int:
     losses = engine.kernel(OP["binary"], BINARY["binary_log_loss"], args)
     return chain(engine, losses, (SUM_ELEMS, None))
 
 
-def _rank_kernel(engine: Machine, attrs: tuple[Any, ...], args: tuple[int, ...], aux: Any) -> int:
+def _rank_kernel(engine: Machine, attrs: Attrs, args: Nodes, aux: Any) -> int:
     left, right = [engine.dim(arg)[0] for arg in args]
     apart = chain(engine, args[1], (MINUS, args[0])) if left == right and left[0] == 1 else -1
     if apart < 0:
@@ -140,15 +116,15 @@ def _rank_kernel(engine: Machine, attrs: tuple[Any, ...], args: tuple[int, ...],
 
 _SHIFTED = unary("shift")
 
-SQUARED_DISTANCE = declare(
-    "squared_distance", _pair("squared_distance"), _squared, _squared_grad, kernel=_of_difference("square")
-)
-L1 = declare("l1_distance", _pair("l1_distance"), _l1, _l1_grad, kernel=_of_difference("abs"))
-HUBER = declare(
-    "huber_distance", _pair("huber_distance"), _huber, _huber_grad, kernel=_of_difference("huber")
-)
+SQUARED_DISTANCE = _distance("squared_distance", "square", torch.square, lambda apart: 2 * apart)
+L1 = _distance("l1_distance", "abs", torch.abs, torch.sign)
+HUBER = _distance("huber_distance", "huber", _huber, lambda apart, bound: apart.clamp(-bound, bound))
 BINARY_LOG = declare(
-    "binary_log_loss", _pair("binary_log_loss"), _binary_log, _binary_log_grad, kernel=_binary_log_kernel
+    "binary_log_loss",
+    equal("binary_log_loss", "both operands", True),
+    _log_loss,
+    _log_grad,
+    kernel=_log_kernel,
 )
 RANK = declare("pairwise_rank_loss", _rank_shape, _rank, _rank_grad, kernel=_rank_kernel)
 POISSON = declare(

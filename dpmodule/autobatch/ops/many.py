@@ -6,14 +6,12 @@ from typing import Any
 
 import torch
 
-from ..native_machine import Machine
+from ..native_machine import Attrs, Machine, Nodes
 from ..native_names import OP
 from .binary import max_kernel
 from .kernels import plain, unary
-from .spec import Call, declare
+from .spec import Call, Grads, declare
 from .unary import same_shape
-
-__all__ = ["AVERAGE_MANY", "MAX_MANY", "SUM_MANY"]
 
 Tensor = torch.Tensor
 
@@ -32,7 +30,7 @@ def _sum(call: Call, x: Tensor) -> Tensor:
     return found.index_add_(0, call.saved, x)
 
 
-def _sum_grad(call: Call, g: Tensor, x: Tensor) -> list[Tensor | None]:
+def _sum_grad(call: Call, g: Tensor, x: Tensor) -> Grads:
     return [g.expand_as(x) if call.count == 1 else g.index_select(0, call.saved)]
 
 
@@ -45,7 +43,7 @@ def _average(call: Call, x: Tensor) -> Tensor:
     return _sum(call, x) / _weights(call, x)
 
 
-def _average_grad(call: Call, g: Tensor, x: Tensor) -> list[Tensor | None]:
+def _average_grad(call: Call, g: Tensor, x: Tensor) -> Grads:
     return _sum_grad(call, g / _weights(call, g), x)
 
 
@@ -54,13 +52,13 @@ def _max(call: Call, x: Tensor) -> Tensor:
     return found
 
 
-def _max_grad(call: Call, g: Tensor, x: Tensor) -> list[Tensor | None]:
+def _max_grad(call: Call, g: Tensor, x: Tensor) -> Grads:
     found = torch.zeros(call.count, x.shape[0] // call.count, *x.shape[1:], dtype=g.dtype, device=g.device)
     found.scatter_(1, call.saved.unsqueeze(1), g.unsqueeze(1))
     return [found.reshape(x.shape)]
 
 
-def _average_kernel(engine: Machine, attrs: tuple[Any, ...], args: tuple[int, ...], aux: Any) -> int:
+def _average_kernel(engine: Machine, attrs: Attrs, args: Nodes, aux: Any) -> int:
     total = engine.kernel(OP["sum"], 0, args)
     return -1 if total < 0 else _SCALED(engine, (), (total,), 1.0 / len(args))
 

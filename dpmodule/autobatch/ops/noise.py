@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import torch
 
+from ..native_machine import Attrs
 from .kernels import drawn
-from .spec import Call, Dim, declare, fail
+from .spec import Call, Dim, Dims, Grads, Op, Run, ShapeRule, declare, fail
 from .unary import same_shape
-
-__all__ = ["BLOCK_DROPOUT", "DROPOUT", "DROPOUT_BATCH", "DROPOUT_DIM", "NOISE", "draw_mask"]
 
 Tensor = torch.Tensor
 
@@ -30,7 +28,7 @@ def _masked(call: Call, x: Tensor, shape: Sequence[int], rate: float) -> Tensor:
     return answer
 
 
-def _masked_grad(call: Call, g: Tensor, x: Tensor) -> list[Tensor | None]:
+def _masked_grad(call: Call, g: Tensor, x: Tensor) -> Grads:
     return [g * call.saved]
 
 
@@ -38,7 +36,7 @@ def _dropout(call: Call, x: Tensor) -> Tensor:
     return _masked(call, x, x.shape, call.attrs[0])
 
 
-def _dim_shape(attrs: tuple[Any, ...], dims: Sequence[Dim]) -> Dim:
+def _dim_shape(attrs: Attrs, dims: Dims) -> Dim:
     if not 0 <= attrs[1] < len(dims[0].d):
         fail("dropout_dim", dims, f"there is no dimension {attrs[1]}")
     return dims[0]
@@ -62,32 +60,16 @@ def _noise(call: Call, x: Tensor) -> Tensor:
     return x + torch.empty_like(x).normal_(0.0, call.attrs[0], generator=call.generator)
 
 
-def _noise_grad(call: Call, g: Tensor, x: Tensor) -> list[Tensor | None]:
+def _noise_grad(call: Call, g: Tensor, x: Tensor) -> Grads:
     return [g]
 
 
-DROPOUT = declare(
-    "dropout", same_shape, _dropout, _masked_grad, random=True, expand=True, kernel=drawn("dropout")
-)
-DROPOUT_DIM = declare(
-    "dropout_dim",
-    _dim_shape,
-    _dropout_dim,
-    _masked_grad,
-    random=True,
-    expand=True,
-    kernel=drawn("dropout_dim"),
-)
-DROPOUT_BATCH = declare(
-    "dropout_batch",
-    same_shape,
-    _dropout_batch,
-    _masked_grad,
-    random=True,
-    expand=True,
-    kernel=drawn("dropout_batch"),
-)
-BLOCK_DROPOUT = declare(
-    "block_dropout", same_shape, _block, _masked_grad, random=True, expand=True, kernel=drawn("block_dropout")
-)
-NOISE = declare("noise", same_shape, _noise, _noise_grad, random=True, expand=True, kernel=drawn("noise"))
+def _noisy(name: str, run: Run, grad: Run = _masked_grad, shape: ShapeRule = same_shape) -> Op:
+    return declare(name, shape, run, grad, random=True, expand=True, kernel=drawn(name))
+
+
+DROPOUT = _noisy("dropout", _dropout)
+DROPOUT_DIM = _noisy("dropout_dim", _dropout_dim, shape=_dim_shape)
+DROPOUT_BATCH = _noisy("dropout_batch", _dropout_batch)
+BLOCK_DROPOUT = _noisy("block_dropout", _block)
+NOISE = _noisy("noise", _noise, _noise_grad)

@@ -3,28 +3,19 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from typing import Any
 
 import torch
 
-from ..native_machine import Machine
+from ..native_machine import Attrs, Machine, Nodes
 from ..native_names import BINARY, OP
-from .binary import CDIV, CMULT, MINUS, SUM, reduced
+from .binary import CDIV, CMULT, MINUS, SUM, equal, reduced
 from .kernels import chain, fits, seen_as
 from .kernels import reduced as along_dimensions
-from .spec import Call, Dim, declare, fail, same_batch
+from .spec import Call, Dim, Dims, Grads, declare, fail, same_batch, wide
 from .unary import UNARY
 
-__all__ = ["LAYER_NORM", "WEIGHT_NORM"]
-
 Tensor = torch.Tensor
-
-
-def _layer_shape(attrs: tuple[Any, ...], dims: Sequence[Dim]) -> Dim:
-    if any(dim.d != dims[0].d for dim in dims[1:]):
-        fail("layer_norm", dims, "input, gains and biases need the same dimensions")
-    return Dim(dims[0].d, same_batch("layer_norm", dims))
 
 
 def _centred(x: Tensor) -> tuple[Tensor, Tensor]:
@@ -40,7 +31,7 @@ def _layer(call: Call, x: Tensor, g: Tensor, b: Tensor) -> Tensor:
     return answer
 
 
-def _layer_grad(call: Call, grad: Tensor, x: Tensor, g: Tensor, b: Tensor) -> list[Tensor | None]:
+def _layer_grad(call: Call, grad: Tensor, x: Tensor, g: Tensor, b: Tensor) -> Grads:
     normal, size = call.saved
     axes = list(range(2, x.dim()))
     part = grad * g
@@ -48,18 +39,17 @@ def _layer_grad(call: Call, grad: Tensor, x: Tensor, g: Tensor, b: Tensor) -> li
     return [reduced(inner / size, x), reduced(grad * normal, g), reduced(grad, b)]
 
 
-def _weight_shape(attrs: tuple[Any, ...], dims: Sequence[Dim]) -> Dim:
+def _weight_shape(attrs: Attrs, dims: Dims) -> Dim:
     if dims[1].size != 1:
         fail("weight_norm", dims, "the length needs to be one number")
     return Dim(dims[0].d, same_batch("weight_norm", dims))
 
 
 def _weight(call: Call, w: Tensor, g: Tensor) -> Tensor:
-    axes = list(range(2, w.dim()))
-    return w * (g.reshape(*g.shape[:2], *[1] * len(axes)) / w.square().sum(axes, keepdim=True).sqrt())
+    return w * (wide(g, w) / wide(w.flatten(2).square().sum(2).sqrt(), w))
 
 
-def _layer_kernel(engine: Machine, attrs: tuple[Any, ...], args: tuple[int, ...], aux: Any) -> int:
+def _layer_kernel(engine: Machine, attrs: Attrs, args: Nodes, aux: Any) -> int:
     x, gains, biases = args
     dims = [engine.dim(arg)[0] for arg in args]
     if len(dims[0]) > 1 or dims[1:] != dims[:1] * 2:
@@ -72,7 +62,7 @@ def _layer_kernel(engine: Machine, attrs: tuple[Any, ...], args: tuple[int, ...]
     return chain(engine, centred, (CDIV, deviation), (CMULT, gains), (SUM, biases))
 
 
-def _weight_kernel(engine: Machine, attrs: tuple[Any, ...], args: tuple[int, ...], aux: Any) -> int:
+def _weight_kernel(engine: Machine, attrs: Attrs, args: Nodes, aux: Any) -> int:
     w, length = args
     if math.prod(engine.dim(length)[0]) != 1 or not fits(engine, w, length):
         return -1
@@ -81,5 +71,7 @@ def _weight_kernel(engine: Machine, attrs: tuple[Any, ...], args: tuple[int, ...
     return engine.kernel(OP["binary"], BINARY["mul"], (w, factor))
 
 
-LAYER_NORM = declare("layer_norm", _layer_shape, _layer, _layer_grad, kernel=_layer_kernel)
+LAYER_NORM = declare(
+    "layer_norm", equal("layer_norm", "input, gains and biases"), _layer, _layer_grad, kernel=_layer_kernel
+)
 WEIGHT_NORM = declare("weight_norm", _weight_shape, _weight, kernel=_weight_kernel)

@@ -8,11 +8,9 @@ from typing import Any
 import torch
 
 from ..errors import BoundsError, user_line
-from ..native_machine import Machine
+from ..native_machine import Attrs, Machine, Nodes
 from ..native_names import LAST_AXIS, OP, TOO_LARGE
-from .spec import Call, Dim, declare, fail, shown
-
-__all__ = ["PICK", "PICK_BATCH", "PICK_RANGE", "STRIDED"]
+from .spec import Call, Dim, Dims, Grads, declare, fail, shown, zeros_for
 
 Tensor = torch.Tensor
 
@@ -22,7 +20,7 @@ def without(d: tuple[int, ...], axes: Sequence[int]) -> tuple[int, ...]:
     return tuple(size for axis, size in enumerate(d) if axis not in axes) or (1,)
 
 
-def _pick_shape(attrs: tuple[Any, ...], dims: Sequence[Dim]) -> Dim:
+def _pick_shape(attrs: Attrs, dims: Dims) -> Dim:
     dim = dims[0]
     if not 0 <= attrs[0] < len(dim.d):
         fail("pick", dims, f"there is no dimension {attrs[0]}")
@@ -45,21 +43,18 @@ def _index(call: Call, x: Tensor) -> Tensor:
 
 def _pick(call: Call, x: Tensor) -> Tensor:
     index = _index(call, x)
-    return (
-        x.expand(-1, index.shape[1], *x.shape[2:])
-        .gather(call.attrs[0] + 2, index)
-        .reshape(call.count, call.out.batch, *call.out.d)
-    )
+    found = x.expand(-1, index.shape[1], *x.shape[2:]).gather(call.attrs[0] + 2, index)
+    return found.reshape(call.count, call.out.batch, *call.out.d)
 
 
-def _pick_grad(call: Call, g: Tensor, x: Tensor) -> list[Tensor | None]:
+def _pick_grad(call: Call, g: Tensor, x: Tensor) -> Grads:
     index = _index(call, x)
     found = torch.zeros(call.count, index.shape[1], *x.shape[2:], dtype=g.dtype, device=g.device)
     found.scatter_(call.attrs[0] + 2, index, g.reshape(index.shape))
     return [found.sum(1, keepdim=True) if x.shape[1] != index.shape[1] else found]
 
 
-def _pick_many_shape(attrs: tuple[Any, ...], dims: Sequence[Dim]) -> Dim:
+def _pick_many_shape(attrs: Attrs, dims: Dims) -> Dim:
     axis, batch = attrs
     found = _pick_shape((axis,), dims)
     if found.batch not in (1, batch):
@@ -67,15 +62,12 @@ def _pick_many_shape(attrs: tuple[Any, ...], dims: Sequence[Dim]) -> Dim:
     return Dim(found.d, batch)
 
 
-def _range_shape(attrs: tuple[Any, ...], dims: Sequence[Dim]) -> Dim:
+def _range_shape(attrs: Attrs, dims: Dims) -> Dim:
     axis, start, stop = attrs
     d = dims[0].d
     if not 0 <= axis < len(d) or not 0 <= start < stop <= d[axis]:
-        fail(
-            "pick_range",
-            dims,
-            f"Bad input dimensions or range in PickRange: range({start}, {stop}) with dim={axis}",
-        )
+        what = f"range({start}, {stop}) with dim={axis}"
+        fail("pick_range", dims, f"Bad input dimensions or range in PickRange: {what}")
     return Dim((*d[:axis], stop - start, *d[axis + 1 :]), dims[0].batch)
 
 
@@ -84,14 +76,14 @@ def _range(call: Call, x: Tensor) -> Tensor:
     return x.narrow(axis + 2, start, stop - start)
 
 
-def _range_grad(call: Call, g: Tensor, x: Tensor) -> list[Tensor | None]:
+def _range_grad(call: Call, g: Tensor, x: Tensor) -> Grads:
     axis, start, stop = call.attrs
-    found = torch.zeros(g.shape[0], *x.shape[1:], dtype=g.dtype, device=g.device)
+    found = zeros_for(g, x)
     found.narrow(axis + 2, start, stop - start).copy_(g)
     return [found]
 
 
-def _strided_shape(attrs: tuple[Any, ...], dims: Sequence[Dim]) -> Dim:
+def _strided_shape(attrs: Attrs, dims: Dims) -> Dim:
     steps, starts, stops = attrs
     dim = dims[0]
     sizes = [*dim.d, dim.batch]
@@ -123,13 +115,13 @@ def _selection(call: Call, x: Tensor) -> tuple[slice, ...]:
     return (slice(None), cuts[rank], *cuts[:rank])
 
 
-def _strided_grad(call: Call, g: Tensor, x: Tensor) -> list[Tensor | None]:
-    found = torch.zeros(g.shape[0], *x.shape[1:], dtype=g.dtype, device=g.device)
+def _strided_grad(call: Call, g: Tensor, x: Tensor) -> Grads:
+    found = zeros_for(g, x)
     found[_selection(call, x)] = g
     return [found]
 
 
-def _elements_shape(attrs: tuple[Any, ...], dims: Sequence[Dim]) -> Dim:
+def _elements_shape(attrs: Attrs, dims: Dims) -> Dim:
     places = attrs[0]
     if not places:
         fail("pick_batch_elems", dims, "at least one element is needed")
@@ -145,12 +137,11 @@ def _elements(call: Call, x: Tensor) -> Tensor:
     return x.index_select(1, torch.tensor(call.attrs[0], device=call.device))
 
 
-def _elements_grad(call: Call, g: Tensor, x: Tensor) -> list[Tensor | None]:
-    found = torch.zeros(g.shape[0], *x.shape[1:], dtype=g.dtype, device=g.device)
-    return [found.index_add_(1, torch.tensor(call.attrs[0], device=call.device), g)]
+def _elements_grad(call: Call, g: Tensor, x: Tensor) -> Grads:
+    return [zeros_for(g, x).index_add_(1, torch.tensor(call.attrs[0], device=call.device), g)]
 
 
-def _select_shape(attrs: tuple[Any, ...], dims: Sequence[Dim]) -> Dim:
+def _select_shape(attrs: Attrs, dims: Dims) -> Dim:
     axis, places = attrs
     name = "select_cols" if axis else "select_rows"
     d = dims[0].d
@@ -167,41 +158,40 @@ def _select(call: Call, x: Tensor) -> Tensor:
     return x.index_select(axis + 2, torch.tensor(places, device=call.device))
 
 
-def _select_grad(call: Call, g: Tensor, x: Tensor) -> list[Tensor | None]:
+def _select_grad(call: Call, g: Tensor, x: Tensor) -> Grads:
     axis, places = call.attrs
-    found = torch.zeros(g.shape[0], *x.shape[1:], dtype=g.dtype, device=g.device)
-    return [found.index_add_(axis + 2, torch.tensor(places, device=call.device), g)]
+    return [zeros_for(g, x).index_add_(axis + 2, torch.tensor(places, device=call.device), g)]
 
 
-def _pick_kernel(engine: Machine, attrs: tuple[Any, ...], args: tuple[int, ...], aux: Any) -> int:
+def _pick_kernel(engine: Machine, attrs: Attrs, args: Nodes, aux: Any) -> int:
     if not 0 <= attrs[0] <= LAST_AXIS or not isinstance(aux, int):
         return -1
     return engine.kernel(OP["view"], 0, args, attrs[0], aux)
 
 
-def _pick_batch_kernel(engine: Machine, attrs: tuple[Any, ...], args: tuple[int, ...], aux: Any) -> int:
+def _pick_batch_kernel(engine: Machine, attrs: Attrs, args: Nodes, aux: Any) -> int:
     axis = attrs[0]
     return engine.kernel_with_labels(OP["pick_batch"], args[0], axis, aux) if 0 <= axis <= LAST_AXIS else -1
 
 
-def _range_kernel(engine: Machine, attrs: tuple[Any, ...], args: tuple[int, ...], aux: Any) -> int:
+def _range_kernel(engine: Machine, attrs: Attrs, args: Nodes, aux: Any) -> int:
     axis, start, stop = attrs
     if not 0 <= axis <= LAST_AXIS or not 0 <= start < stop < TOO_LARGE:
         return -1
     return engine.kernel(OP["view"], stop - start, args, axis, start)
 
 
-def _strided_kernel(engine: Machine, attrs: tuple[Any, ...], args: tuple[int, ...], aux: Any) -> int:
+def _strided_kernel(engine: Machine, attrs: Attrs, args: Nodes, aux: Any) -> int:
     is_large = any(abs(number) >= TOO_LARGE for each in attrs for number in each)
     return -1 if is_large else engine.strided(args[0], *attrs)
 
 
-def _elements_kernel(engine: Machine, attrs: tuple[Any, ...], args: tuple[int, ...], aux: Any) -> int:
+def _elements_kernel(engine: Machine, attrs: Attrs, args: Nodes, aux: Any) -> int:
     (places,) = attrs
     return engine.kernel_with_labels(OP["view"], args[0], 0.0, places) if max(places) < TOO_LARGE else -1
 
 
-def _select_kernel(engine: Machine, attrs: tuple[Any, ...], args: tuple[int, ...], aux: Any) -> int:
+def _select_kernel(engine: Machine, attrs: Attrs, args: Nodes, aux: Any) -> int:
     axis, chosen = attrs
     dims = engine.dim(args[0])[0]
     if len(dims) > 2 or axis >= len(dims) or max(chosen, default=TOO_LARGE) >= TOO_LARGE:

@@ -9,8 +9,6 @@ from ... import private
 from ...ops.nn.linear import onednn_pays
 from ...ops.nn.linear import product as onednn_product
 
-__all__ = ["affine", "product"]
-
 Tensor = torch.Tensor
 
 _LARGE = 1_500_000

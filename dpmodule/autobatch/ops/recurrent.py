@@ -7,21 +7,19 @@ product for all positions of all examples.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import torch
 
+from ..native_machine import Attrs
 from .binary import reduced
-from .spec import Call, Dim, declare, fail, same_batch, target
-
-__all__ = ["LSTM_FIRST", "LSTM_STEP"]
+from .spec import Call, Dim, Dims, Grads, declare, fail, same_batch, target
 
 Tensor = torch.Tensor
 _tanh_back = torch.ops.aten.tanh_backward.grad_input
 _sigmoid_back = torch.ops.aten.sigmoid_backward.grad_input
 
 
-def _lstm_shape(attrs: tuple[Any, ...], dims: Sequence[Dim]) -> tuple[Dim, Dim]:
+def _lstm_shape(attrs: Attrs, dims: Dims) -> tuple[Dim, Dim]:
     size = dims[0].d[0] // 4
     if len(dims[0].d) != 1 or dims[0].d[0] != 4 * size or any(dim.d != (size,) for dim in dims[2:]):
         fail("lstm_step", dims, "gates of 4 times the size of the states are needed")
@@ -50,7 +48,7 @@ def _first(call: Call, x: Tensor) -> tuple[Tensor, Tensor]:
     return gates[..., 2 * size : 3 * size] * squashed, c
 
 
-def _first_grad(call: Call, g: tuple[Tensor, Tensor], x: Tensor) -> list[Tensor | None]:
+def _first_grad(call: Call, g: tuple[Tensor, Tensor], x: Tensor) -> Grads:
     return [_gate_grads(call, g, None, x)[0]]
 
 
@@ -99,9 +97,7 @@ def _room(call: Call, place: int, shape: Sequence[int]) -> Tensor:
     return torch.empty(shape, dtype=call.dtype, device=call.device)
 
 
-def _step_grad(
-    call: Call, g: tuple[Tensor, Tensor], x: Tensor, w: Tensor, h: Tensor, c: Tensor
-) -> list[Tensor | None]:
+def _step_grad(call: Call, g: tuple[Tensor, Tensor], x: Tensor, w: Tensor, h: Tensor, c: Tensor) -> Grads:
     size = call.out.d[0]
     gates, memory = _gate_grads(call, g, c, x)
     flat = gates.view(-1, 4 * size)

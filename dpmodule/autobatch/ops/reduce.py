@@ -7,35 +7,33 @@ from typing import Any
 
 import torch
 
-from ..native_machine import Machine, Maker
+from ..native_machine import Attrs, Machine, Maker, Nodes
 from ..native_names import TOO_LARGE
 from .kernels import along, plain, reduced
 from .pick import without
-from .spec import Call, Dim, declare, fail, scalar
+from .spec import Call, Dim, Dims, Grads, Op, Run, ShapeRule, declare, fail, scalar, wide, zeros_for
 from .unary import raise_kernel
-
-__all__ = ["LOGSUMEXP_DIM", "MOMENT", "STD", "SUM_BATCHES", "SUM_DIM", "SUM_ELEMS"]
 
 Tensor = torch.Tensor
 
 
-def _elements(attrs: tuple[Any, ...], dims: Sequence[Dim]) -> Dim:
+def _elements(attrs: Attrs, dims: Dims) -> Dim:
     return scalar(dims[0].batch)
 
 
-def _batches(attrs: tuple[Any, ...], dims: Sequence[Dim]) -> Dim:
+def _batches(attrs: Attrs, dims: Dims) -> Dim:
     return Dim(dims[0].d)
 
 
-def _checked(name: str, axes: Sequence[int], dims: Sequence[Dim]) -> None:
+def _checked(name: str, axes: Sequence[int], dims: Dims) -> None:
     if any(not 0 <= axis < len(dims[0].d) for axis in axes) or len(set(axes)) != len(axes):
         fail(name, dims, f"reduction dimensions {list(axes)} must be < number of dimensions, each once")
 
 
-def _over(name: str) -> Callable[[tuple[Any, ...], Sequence[Dim]], Dim]:
+def _over(name: str) -> ShapeRule:
     """Return the shape rule for attributes that begin with (axes, whether to include the minibatch)."""
 
-    def shape(attrs: tuple[Any, ...], dims: Sequence[Dim]) -> Dim:
+    def shape(attrs: Attrs, dims: Dims) -> Dim:
         _checked(name, attrs[0], dims)
         return Dim(without(dims[0].d, attrs[0]), 1 if attrs[1] else dims[0].batch)
 
@@ -64,15 +62,15 @@ def _sum_elems(call: Call, x: Tensor) -> Tensor:
     return x.flatten(2).sum(2, keepdim=True)
 
 
-def _sum_elems_grad(call: Call, g: Tensor, x: Tensor) -> list[Tensor | None]:
-    return [g.reshape(*g.shape[:2], *[1] * (x.dim() - 2)).expand(g.shape[0], *x.shape[1:])]
+def _sum_elems_grad(call: Call, g: Tensor, x: Tensor) -> Grads:
+    return [wide(g, x).expand(g.shape[0], *x.shape[1:])]
 
 
-def _sum_batches(call: Call, x: Tensor) -> Tensor:
+def _batch_sum(call: Call, x: Tensor) -> Tensor:
     return x.sum(1, keepdim=True)
 
 
-def _sum_batches_grad(call: Call, g: Tensor, x: Tensor) -> list[Tensor | None]:
+def _batches_grad(call: Call, g: Tensor, x: Tensor) -> Grads:
     return [g.expand(g.shape[0], *x.shape[1:])]
 
 
@@ -81,7 +79,7 @@ def _sum_dim(call: Call, x: Tensor) -> Tensor:
     return _done(x.sum(axes) if axes else x, call)
 
 
-def _sum_dim_grad(call: Call, g: Tensor, x: Tensor) -> list[Tensor | None]:
+def _sum_dim_grad(call: Call, g: Tensor, x: Tensor) -> Grads:
     return [_spread(g, call, x).expand(g.shape[0], *x.shape[1:])]
 
 
@@ -103,7 +101,7 @@ def _moment(call: Call, x: Tensor) -> Tensor:
     return _done(raised.sum(axes) if axes else raised, call) / _count(call, x)
 
 
-def _moment_grad(call: Call, g: Tensor, x: Tensor) -> list[Tensor | None]:
+def _moment_grad(call: Call, g: Tensor, x: Tensor) -> Grads:
     power = call.attrs[2]
     part = _spread(g / _count(call, x), call, x)
     return [(part if power == 1 else part * power * x ** (power - 1)).expand(g.shape[0], *x.shape[1:])]
@@ -118,7 +116,7 @@ def _std(call: Call, x: Tensor) -> Tensor:
     return _done(((x - mean) ** 2).sum(axes), call).div_(count).sqrt_()
 
 
-def _std_grad(call: Call, g: Tensor, x: Tensor) -> list[Tensor | None]:
+def _std_grad(call: Call, g: Tensor, x: Tensor) -> Grads:
     """Leave out what moves the mean when n is given; DyNet's rule, exact without n."""
     axes = _axes(call)
     if not axes:
@@ -129,8 +127,12 @@ def _std_grad(call: Call, g: Tensor, x: Tensor) -> list[Tensor | None]:
     return [torch.where(size > 0, _spread(g, call, x) * (x - mean) / (count * size), 0.0)]
 
 
-def _extreme_shape(name: str) -> Callable[[tuple[Any, ...], Sequence[Dim]], Dim]:
-    def shape(attrs: tuple[Any, ...], dims: Sequence[Dim]) -> Dim:
+def _without(name: str, is_flat: bool = False) -> ShapeRule:
+    """Return the shape rule for a dimension as the only attribute, of vectors and matrices only if `is_flat`."""
+
+    def shape(attrs: Attrs, dims: Dims) -> Dim:
+        if is_flat and len(dims[0].d) > 2:
+            fail(name, dims, "a vector or a matrix is needed")
         _checked(name, attrs, dims)
         return Dim(without(dims[0].d, attrs), dims[0].batch)
 
@@ -140,30 +142,22 @@ def _extreme_shape(name: str) -> Callable[[tuple[Any, ...], Sequence[Dim]], Dim]
 def _extreme(find: Callable[..., Any]) -> Callable[[Call, Tensor], Tensor]:
     def run(call: Call, x: Tensor) -> Tensor:
         found, call.saved = find(x, call.attrs[0] + 2, keepdim=True)
-        answer: Tensor = found.reshape(x.shape[0], call.out.batch, *call.out.d)
-        return answer
+        return _done(found, call)
 
     return run
 
 
-def _extreme_grad(call: Call, g: Tensor, x: Tensor) -> list[Tensor | None]:
-    found = torch.zeros(g.shape[0], *x.shape[1:], dtype=g.dtype, device=g.device)
+def _extreme_grad(call: Call, g: Tensor, x: Tensor) -> Grads:
+    found = zeros_for(g, x)
     places = call.saved.expand(g.shape[0], *call.saved.shape[1:])
     return [found.scatter_(call.attrs[0] + 2, places, g.reshape(places.shape))]
 
 
-def _logsumexp_shape(attrs: tuple[Any, ...], dims: Sequence[Dim]) -> Dim:
-    if len(dims[0].d) > 2:
-        fail("logsumexp_dim", dims, "a vector or a matrix is needed")
-    _checked("logsumexp_dim", attrs, dims)
-    return Dim(without(dims[0].d, attrs), dims[0].batch)
-
-
 def _logsumexp(call: Call, x: Tensor) -> Tensor:
-    return torch.logsumexp(x, call.attrs[0] + 2).reshape(x.shape[0], call.out.batch, *call.out.d)
+    return _done(torch.logsumexp(x, call.attrs[0] + 2), call)
 
 
-def _logsumexp_grad(call: Call, g: Tensor, x: Tensor) -> list[Tensor | None]:
+def _logsumexp_grad(call: Call, g: Tensor, x: Tensor) -> Grads:
     axis = call.attrs[0] + 2
     shape = [*x.shape]
     shape[axis] = 1
@@ -171,7 +165,7 @@ def _logsumexp_grad(call: Call, g: Tensor, x: Tensor) -> list[Tensor | None]:
     return [g.reshape(-1, *shape[1:]) * torch.exp(x - whole)]
 
 
-def _cumsum_shape(attrs: tuple[Any, ...], dims: Sequence[Dim]) -> Dim:
+def _cumsum_shape(attrs: Attrs, dims: Dims) -> Dim:
     _checked("cumsum", attrs, dims)
     return dims[0]
 
@@ -180,7 +174,7 @@ def _cumsum(call: Call, x: Tensor) -> Tensor:
     return x.cumsum(call.attrs[0] + 2)
 
 
-def _cumsum_grad(call: Call, g: Tensor, x: Tensor) -> list[Tensor | None]:
+def _cumsum_grad(call: Call, g: Tensor, x: Tensor) -> Grads:
     axis = call.attrs[0] + 2
     return [g.flip(axis).cumsum(axis).flip(axis)]
 
@@ -189,29 +183,28 @@ def _norm(call: Call, x: Tensor) -> Tensor:
     return x.flatten(2).square().sum(2, keepdim=True)
 
 
-def _norm_grad(call: Call, g: Tensor, x: Tensor) -> list[Tensor | None]:
-    return [2 * x * g.reshape(*g.shape[:2], *[1] * (x.dim() - 2))]
+def _norm_grad(call: Call, g: Tensor, x: Tensor) -> Grads:
+    return [2 * x * wide(g, x)]
 
 
 def _length(call: Call, x: Tensor) -> Tensor:
     return _norm(call, x).sqrt_()
 
 
-def _length_grad(call: Call, g: Tensor, x: Tensor) -> list[Tensor | None]:
-    shape = (*g.shape[:2], *[1] * (x.dim() - 2))
-    size = call.result.reshape(-1, *shape[1:])
-    return [torch.where(size > 0, x * g.reshape(shape) / size, 0.0)]
+def _length_grad(call: Call, g: Tensor, x: Tensor) -> Grads:
+    size = wide(call.result, x)
+    return [torch.where(size > 0, x * wide(g, x) / size, 0.0)]
 
 
-def _sum_kernel(engine: Machine, attrs: tuple[Any, ...], args: tuple[int, ...], aux: Any) -> int:
+def _sum_kernel(engine: Machine, attrs: Attrs, args: Nodes, aux: Any) -> int:
     return reduced(engine, "sum_dim", args[0], *attrs)
 
 
-def _batches_kernel(engine: Machine, attrs: tuple[Any, ...], args: tuple[int, ...], aux: Any) -> int:
+def _batches_kernel(engine: Machine, attrs: Attrs, args: Nodes, aux: Any) -> int:
     return reduced(engine, "sum_dim", args[0], (), True)
 
 
-def _moment_kernel(engine: Machine, attrs: tuple[Any, ...], args: tuple[int, ...], aux: Any) -> int:
+def _moment_kernel(engine: Machine, attrs: Attrs, args: Nodes, aux: Any) -> int:
     axes, is_batch, power, divisor = attrs
     (x,) = args
     is_large = divisor >= TOO_LARGE or abs(power) >= TOO_LARGE
@@ -222,63 +215,47 @@ def _moment_kernel(engine: Machine, attrs: tuple[Any, ...], args: tuple[int, ...
     return reduced(engine, "mean_dim", x, axes, is_batch, max(divisor, 0))
 
 
-def _std_kernel(engine: Machine, attrs: tuple[Any, ...], args: tuple[int, ...], aux: Any) -> int:
+def _std_kernel(engine: Machine, attrs: Attrs, args: Nodes, aux: Any) -> int:
     axes, is_batch, divisor = attrs
     if divisor >= TOO_LARGE:
         return -1
     return reduced(engine, "std_dim", args[0], axes, is_batch, max(divisor, 0))
 
 
-def _length_kernel(engine: Machine, attrs: tuple[Any, ...], args: tuple[int, ...], aux: Any) -> int:
+def _l2_kernel(engine: Machine, attrs: Attrs, args: Nodes, aux: Any) -> int:
     return reduced(engine, "l2_norm", args[0], range(len(engine.dim(args[0])[0])), False)
 
 
-def _one_axis(name: str) -> Maker:
-    return lambda engine, attrs, args, aux: reduced(engine, name, args[0], attrs, False)
+def _along(name: str, run: Run, grad: Run, is_flat: bool = False) -> Op:
+    """Declare an operation along a dimension, the only attribute; of vectors and matrices only if `is_flat`."""
+
+    def kernel(engine: Machine, attrs: Attrs, args: Nodes, aux: Any) -> int:
+        return reduced(engine, name, args[0], attrs, False)
+
+    return declare(name, _without(name, is_flat), run, grad, kernel=kernel)
 
 
-SUM_ELEMS = declare(
-    "sum_elems",
-    _elements,
-    _sum_elems,
-    _sum_elems_grad,
-    kernel=plain("sum_elems"),
-    text="Sum all elements; of a minibatch, of each of its elements.",
+def _whole(
+    name: str, text: str, run: Run, grad: Run, kernel: Maker | None = None, shape: ShapeRule = _elements
+) -> Op:
+    """Declare an operation on all elements; the native engine's kernel has its name unless one is given."""
+    return declare(name, shape, run, grad, kernel=kernel or plain(name), text=text)
+
+
+SUM_ELEMS = _whole(
+    "sum_elems", "Sum all elements; of a minibatch, of each of its elements.", _sum_elems, _sum_elems_grad
 )
-SUM_BATCHES = declare(
-    "sum_batches",
-    _batches,
-    _sum_batches,
-    _sum_batches_grad,
-    kernel=_batches_kernel,
-    text="Sum the elements of the minibatch.",
+SUM_BATCHES = _whole(
+    "sum_batches", "Sum the elements of the minibatch.", _batch_sum, _batches_grad, _batches_kernel, _batches
+)
+SQUARED_NORM = _whole("squared_norm", "Compute the sum of squares of all elements.", _norm, _norm_grad)
+L2_NORM = _whole(
+    "l2_norm", "Compute the root of the sum of squares of all elements.", _length, _length_grad, _l2_kernel
 )
 SUM_DIM = declare("sum_dim", _over("sum_dim"), _sum_dim, _sum_dim_grad, kernel=_sum_kernel)
 MOMENT = declare("moment_dim", _over("moment_dim"), _moment, _moment_grad, kernel=_moment_kernel)
 STD = declare("std_dim", _over("std_dim"), _std, _std_grad, kernel=_std_kernel)
-MAX_DIM = declare(
-    "max_dim", _extreme_shape("max_dim"), _extreme(torch.max), _extreme_grad, kernel=_one_axis("max_dim")
-)
-MIN_DIM = declare(
-    "min_dim", _extreme_shape("min_dim"), _extreme(torch.min), _extreme_grad, kernel=_one_axis("min_dim")
-)
-LOGSUMEXP_DIM = declare(
-    "logsumexp_dim", _logsumexp_shape, _logsumexp, _logsumexp_grad, kernel=_one_axis("logsumexp_dim")
-)
+MAX_DIM = _along("max_dim", _extreme(torch.max), _extreme_grad)
+MIN_DIM = _along("min_dim", _extreme(torch.min), _extreme_grad)
+LOGSUMEXP_DIM = _along("logsumexp_dim", _logsumexp, _logsumexp_grad, is_flat=True)
 CUMSUM = declare("cumsum", _cumsum_shape, _cumsum, _cumsum_grad, kernel=along("cumsum"))
-SQUARED_NORM = declare(
-    "squared_norm",
-    _elements,
-    _norm,
-    _norm_grad,
-    kernel=plain("squared_norm"),
-    text="Compute the sum of squares of all elements.",
-)
-L2_NORM = declare(
-    "l2_norm",
-    _elements,
-    _length,
-    _length_grad,
-    kernel=_length_kernel,
-    text="Compute the root of the sum of squares of all elements.",
-)

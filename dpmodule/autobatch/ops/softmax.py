@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import torch
 
-from ..native_machine import Machine
+from ..native_machine import Attrs, Machine, Nodes
 from ..native_names import OP
 from .kernels import along, labelled, plain
-from .spec import Call, Dim, declare, fail, same_batch, scalar
-
-__all__ = ["LOG_SOFTMAX", "PICKNEGLOGSOFTMAX", "SOFTMAX"]
+from .spec import Call, Dim, Dims, Grads, ShapeRule, declare, fail, same_batch, scalar, zeros_for
 
 Tensor = torch.Tensor
 
 
-def _softmax_shape(attrs: tuple[Any, ...], dims: Sequence[Dim]) -> Dim:
+def _softmax_shape(attrs: Attrs, dims: Dims) -> Dim:
     if len(dims[0].d) > 2:
         fail("softmax", dims, "a vector or a matrix is needed")
     if attrs and not 0 <= attrs[0] < len(dims[0].d):
@@ -29,7 +26,7 @@ def _softmax(call: Call, x: Tensor) -> Tensor:
     return torch.softmax(x, call.attrs[0] + 2)
 
 
-def _softmax_grad(call: Call, g: Tensor, x: Tensor) -> list[Tensor | None]:
+def _softmax_grad(call: Call, g: Tensor, x: Tensor) -> Grads:
     part = g * call.result
     return [torch.addcmul(part, call.result, part.sum(call.attrs[0] + 2, keepdim=True), value=-1)]
 
@@ -38,11 +35,11 @@ def _log_softmax(call: Call, x: Tensor) -> Tensor:
     return torch.log_softmax(x, 2)
 
 
-def _log_softmax_grad(call: Call, g: Tensor, x: Tensor) -> list[Tensor | None]:
+def _log_softmax_grad(call: Call, g: Tensor, x: Tensor) -> Grads:
     return [g - torch.exp(call.result) * g.sum(2, keepdim=True)]
 
 
-def _restricted_shape(attrs: tuple[Any, ...], dims: Sequence[Dim]) -> Dim:
+def _restricted_shape(attrs: Attrs, dims: Dims) -> Dim:
     d = dims[0].d
     if len(d) > 1 and d[1] != 1:
         fail("log_softmax", dims, "a vector is needed to restrict")
@@ -57,37 +54,55 @@ def _restricted(call: Call, x: Tensor) -> Tensor:
     return found.index_copy_(2, places, torch.log_softmax(x.index_select(2, places), 2))
 
 
-def _restricted_grad(call: Call, g: Tensor, x: Tensor) -> list[Tensor | None]:
+def _restricted_grad(call: Call, g: Tensor, x: Tensor) -> Grads:
     places = torch.tensor(call.attrs[0], device=call.device)
     once = torch.tensor([*dict.fromkeys(call.attrs[0])], device=call.device)  # the result has each place once
     part = g.index_select(2, once)
     share = torch.softmax(x.index_select(2, places), 2)
-    found = torch.zeros(g.shape[0], *x.shape[1:], dtype=g.dtype, device=g.device)
+    found = zeros_for(g, x)
     found.index_copy_(2, once, part)
     return [found.index_add_(2, places, share * part.sum(2, keepdim=True), alpha=-1)]
 
 
-def _pnls_shape(attrs: tuple[Any, ...], dims: Sequence[Dim]) -> Dim:
-    d = dims[0].d
-    if len(d) > 1 and any(size != 1 for size in d[1:]):
-        fail("pickneglogsoftmax", dims, "a vector of scores is needed")
-    return scalar(_labelled("pickneglogsoftmax", attrs, dims))
+def _vector(name: str, dims: Dims, needed: str = "a vector of scores is needed") -> Dim:
+    """Return the `Dim` of the first operand, after checking that it has one dimension, or ones behind that."""
+    if any(size != 1 for size in dims[0].d[1:]):
+        fail(name, dims, needed)
+    return dims[0]
 
 
-def _labelled(name: str, counts: Sequence[int], dims: Sequence[Dim]) -> int:
-    """Return the minibatch of a loss.
+def _labelled_shape(name: str, others: int = 0) -> ShapeRule:
+    """Return the shape rule of a loss.
+
+    Without a minibatch of scores, they are compared with every label.
 
     Args:
         name: the operation.
-        counts: how many labels a list has; empty for a single label, which is that of all elements.
-        dims: the scores; without a minibatch, they are compared with every label.
+        others: how many attributes come before the number of labels, which those of a list have; a single one is that
+            of all elements.
     """
-    batch = dims[0].batch
-    if not counts:
-        return batch
-    if batch not in (1, counts[0]):
-        fail(f"{name}_batch", dims, f"{counts[0]} labels for a minibatch of {batch}")
-    return counts[0]
+
+    def shape(attrs: Attrs, dims: Dims) -> Dim:
+        batch = _vector(name, dims).batch
+        (count,) = attrs[others:] or (batch,)
+        if batch not in (1, count):
+            fail(f"{name}_batch", dims, f"{count} labels for a minibatch of {batch}")
+        return scalar(count)
+
+    return shape
+
+
+def _labels(call: Call) -> Tensor:
+    """Return the labels of all nodes and elements of the minibatch, (N, batch, 1)."""
+    answer: Tensor = call.aux.view(call.count, -1, 1).expand(call.count, call.out.batch, 1)
+    return answer
+
+
+def _of_operand(found: Tensor, x: Tensor) -> Grads:
+    """Return a gradient of every label as that of the scores."""
+    if x.shape[1] != found.shape[1]:
+        found = found.sum(1, keepdim=True)
+    return [found.reshape(found.shape[0], *x.shape[1:])]
 
 
 def _logs(scores: Tensor) -> Tensor:
@@ -100,44 +115,30 @@ def _logs(scores: Tensor) -> Tensor:
 
 def _pnls(call: Call, x: Tensor) -> Tensor:
     call.saved = logs = _logs(x.reshape(x.shape[0], x.shape[1], -1))
-    labels = call.aux.view(call.count, -1, 1).expand(call.count, call.out.batch, 1)
-    return logs.expand(call.count, call.out.batch, -1).gather(2, labels).neg_()
+    return logs.expand(call.count, call.out.batch, -1).gather(2, _labels(call)).neg_()
 
 
-def _pnls_grad(call: Call, g: Tensor, x: Tensor) -> list[Tensor | None]:
-    labels = call.aux.view(call.count, -1, 1).expand(call.count, call.out.batch, 1)
+def _pnls_grad(call: Call, g: Tensor, x: Tensor) -> Grads:
     found = torch.exp(call.saved) * g
-    found.scatter_add_(2, labels, -g)
-    if x.shape[1] != found.shape[1]:
-        found = found.sum(1, keepdim=True)
-    return [found.reshape(found.shape[0], *x.shape[1:])]
-
-
-def _hinge_shape(attrs: tuple[Any, ...], dims: Sequence[Dim]) -> Dim:
-    d = dims[0].d
-    if len(d) > 1 and any(size != 1 for size in d[1:]):
-        fail("hinge", dims, "a vector of scores is needed")
-    return scalar(_labelled("hinge", attrs[1:], dims))
+    found.scatter_add_(2, _labels(call), -g)
+    return _of_operand(found, x)
 
 
 def _hinge(call: Call, x: Tensor) -> Tensor:
     scores = x.reshape(x.shape[0], x.shape[1], -1).expand(call.count, call.out.batch, -1)
-    labels = call.aux.view(call.count, -1, 1).expand(call.count, call.out.batch, 1)
+    labels = _labels(call)
     over = torch.relu(scores - scores.gather(2, labels) + call.attrs[0]).scatter(2, labels, 0.0)
     call.saved = over > 0
     return over.sum(2, keepdim=True)
 
 
-def _hinge_grad(call: Call, g: Tensor, x: Tensor) -> list[Tensor | None]:
-    labels = call.aux.view(call.count, -1, 1).expand(call.count, call.out.batch, 1)
+def _hinge_grad(call: Call, g: Tensor, x: Tensor) -> Grads:
     found = call.saved * g
-    found.scatter_(2, labels, -found.sum(2, keepdim=True))
-    if x.shape[1] != found.shape[1]:
-        found = found.sum(1, keepdim=True)
-    return [found.reshape(found.shape[0], *x.shape[1:])]
+    found.scatter_(2, _labels(call), -found.sum(2, keepdim=True))
+    return _of_operand(found, x)
 
 
-def _hinge_dim_shape(attrs: tuple[Any, ...], dims: Sequence[Dim]) -> Dim:
+def _hinge_dim_shape(attrs: Attrs, dims: Dims) -> Dim:
     axis, _ = attrs
     d = dims[0].d
     if len(d) != 2 or axis not in (0, 1):
@@ -155,11 +156,8 @@ def _hinge_dim(call: Call, x: Tensor) -> Tensor:
     return over.scatter(3, labels, 0.0).sum(3)
 
 
-def _sparsemax_shape(attrs: tuple[Any, ...], dims: Sequence[Dim]) -> Dim:
-    d = dims[0].d
-    if len(d) > 1 and any(size != 1 for size in d[1:]):
-        fail("sparsemax", dims, "a vector is needed")
-    return dims[0]
+def _sparsemax_shape(attrs: Attrs, dims: Dims) -> Dim:
+    return _vector("sparsemax", dims, "a vector is needed")
 
 
 def _sparsemax(call: Call, x: Tensor) -> Tensor:
@@ -172,13 +170,13 @@ def _sparsemax(call: Call, x: Tensor) -> Tensor:
     return torch.relu(scores - threshold).reshape(x.shape)
 
 
-def _sparsemax_grad(call: Call, g: Tensor, x: Tensor) -> list[Tensor | None]:
+def _sparsemax_grad(call: Call, g: Tensor, x: Tensor) -> Grads:
     inside: Tensor = call.result > 0
     mean = (g * inside).sum(2, keepdim=True) / inside.sum(2, keepdim=True)
     return [(g - mean) * inside]
 
 
-def _constrained_shape(attrs: tuple[Any, ...], dims: Sequence[Dim]) -> Dim:
+def _constrained_shape(attrs: Attrs, dims: Dims) -> Dim:
     if dims[0].d != dims[1].d or len(dims[0].d) != 1:
         fail("constrained_softmax", dims, "two vectors of one size are needed")
     return Dim(dims[0].d, same_batch("constrained_softmax", dims))
@@ -200,15 +198,15 @@ def _constrained(call: Call, x: Tensor, y: Tensor) -> Tensor:
     return share
 
 
-def _restricted_kernel(engine: Machine, attrs: tuple[Any, ...], args: tuple[int, ...], aux: Any) -> int:
+def _restricted_kernel(engine: Machine, attrs: Attrs, args: Nodes, aux: Any) -> int:
     return engine.kernel_with_labels(OP["log_softmax"], args[0], 0.0, attrs[0]) if attrs[0] else -1
 
 
-def _hinge_kernel(engine: Machine, attrs: tuple[Any, ...], args: tuple[int, ...], aux: Any) -> int:
+def _hinge_kernel(engine: Machine, attrs: Attrs, args: Nodes, aux: Any) -> int:
     return engine.kernel(OP["hinge"], 0, args, attrs[0], aux)
 
 
-def _hinge_dim_kernel(engine: Machine, attrs: tuple[Any, ...], args: tuple[int, ...], aux: Any) -> int:
+def _hinge_dim_kernel(engine: Machine, attrs: Attrs, args: Nodes, aux: Any) -> int:
     axis, margin = attrs
     return engine.kernel_with_labels(OP["hinge"], args[0], margin, aux, axis) if axis in (0, 1) else -1
 
@@ -220,6 +218,7 @@ LOG_SOFTMAX = declare(
 RESTRICTED = declare(
     "log_softmax_restricted", _restricted_shape, _restricted, _restricted_grad, kernel=_restricted_kernel
 )
+_pnls_shape, _hinge_shape = _labelled_shape("pickneglogsoftmax"), _labelled_shape("hinge", 1)
 PICKNEGLOGSOFTMAX = declare(
     "pickneglogsoftmax", _pnls_shape, _pnls, _pnls_grad, aux="int", kernel=plain("loss")
 )

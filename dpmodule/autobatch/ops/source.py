@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
-
 import numpy as np
 import torch
 
-from .spec import Call, Dim, declare
-
-__all__ = ["CONSTANT", "INPUT", "LOOKUP", "ONE_HOT", "PARAMETER", "RANDOM", "READING", "draw_random"]
+from ..native_machine import Attrs
+from .spec import Call, Dim, Dims, Grads, declare
 
 Tensor = torch.Tensor
 
 
-def _given(attrs: tuple[Any, ...], dims: Sequence[Dim]) -> Dim:
+def _given(attrs: Attrs, dims: Dims) -> Dim:
     found: Dim = attrs[0]
     return found
 
@@ -52,7 +48,7 @@ def _lookup(call: Call) -> Tensor:
     return table.index_select(0, call.aux.reshape(-1)).view(call.count, call.out.batch, *call.out.d)
 
 
-def _lookup_grad(call: Call, g: Tensor) -> list[Tensor | None]:
+def _lookup_grad(call: Call, g: Tensor) -> Grads:
     storage = call.attrs[1]()
     if storage.updated:
         call.rows.append((storage, call.aux.reshape(-1), g.reshape(-1, *call.out.d)))
@@ -90,7 +86,7 @@ def _random(call: Call) -> Tensor:
     return draw_random(found, kind, first, second, call.generator)
 
 
-def _nothing(call: Call, g: Tensor) -> list[Tensor | None]:
+def _nothing(call: Call, g: Tensor) -> Grads:
     return []
 
 

@@ -23,13 +23,17 @@ from typing import Any, NamedTuple, NoReturn
 import torch
 
 from ..errors import ArgumentError, ShapeError, user_line
-from ..native_machine import Maker
+from ..native_machine import Attrs, Maker
 
 __all__ = [
     "Argument",
     "Call",
     "Dim",
+    "Dims",
+    "Grads",
     "Op",
+    "Run",
+    "ShapeRule",
     "declare",
     "fail",
     "find",
@@ -39,6 +43,8 @@ __all__ = [
     "show",
     "shown",
     "target",
+    "wide",
+    "zeros_for",
 ]
 
 
@@ -84,7 +90,7 @@ class Call:
             make new tensors. For `grad`, memory for the gradient of every operand, None for those that must be new.
     """
 
-    attrs: tuple[Any, ...]
+    attrs: Attrs
     dims: tuple[Dim, ...]
     out: Dim
     count: int
@@ -115,7 +121,12 @@ class Argument(NamedTuple):
     text: str
 
 
+Tensor = torch.Tensor
+Dims = Sequence[Dim]
+Grads = list[Tensor | None]
+"""The gradient of every operand, None for none."""
 Run = Callable[..., Any]
+ShapeRule = Callable[[Attrs, Dims], Dim]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -219,12 +230,12 @@ def shown(dim: Dim) -> str:
     return f"{{{text}X{dim.batch}}}" if dim.batch > 1 else f"{{{text}}}"
 
 
-def show(dims: Sequence[Dim]) -> str:
+def show(dims: Dims) -> str:
     """Write several of them: [{3,4} {3}]."""
     return "[" + " ".join(map(shown, dims)) + "]"
 
 
-def fail(name: str, dims: Sequence[Dim], text: str) -> NoReturn:
+def fail(name: str, dims: Dims, text: str) -> NoReturn:
     """Raise the `ShapeError` of an operation that its operands do not fit.
 
     Args:
@@ -235,7 +246,7 @@ def fail(name: str, dims: Sequence[Dim], text: str) -> NoReturn:
     raise ShapeError(f"{name}: mismatched input dimensions {show(dims)}: {text} (at {user_line()})")
 
 
-def same_batch(name: str, dims: Sequence[Dim]) -> int:
+def same_batch(name: str, dims: Dims) -> int:
     """Return the common minibatch size of operands; those without a minibatch are broadcast.
 
     Raises:
@@ -253,6 +264,16 @@ def same_batch(name: str, dims: Sequence[Dim]) -> int:
 def target(call: Call, place: int = 0) -> torch.Tensor | None:
     """Return the memory to compute a result into, None to make a new tensor."""
     return call.into[place] if call.into else None
+
+
+def wide(numbers: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
+    """Give one number for every node and minibatch element the axes that `x` has."""
+    return numbers.reshape(*numbers.shape[:2], *[1] * (x.dim() - 2))
+
+
+def zeros_for(g: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
+    """Return a gradient of zeros for an operand `x`, with a row for each of `g`, the gradient of the result."""
+    return torch.zeros(g.shape[0], *x.shape[1:], dtype=g.dtype, device=g.device)
 
 
 def scalar(batch: int = 1) -> Dim:
