@@ -13,18 +13,10 @@ from structure import Package, sources_in
 
 ROOT = Path(__file__).parents[1]
 
-SINGLE_USE = {
-    "dpmodule.autobatch.node.Node": "autobatch is to be cut later",
-}
+SINGLE_USE: dict[str, str] = {}
 """Internal classes that may have exactly one subclass and never be made."""
 
 UNSET = {
-    "dpmodule.autobatch.builders.rnn.RNNBuilder": "autobatch is to be cut later",
-    "dpmodule.autobatch.builders.softmax.SoftmaxBuilder": "autobatch is to be cut later",
-    "dpmodule.autobatch.builders.state._PlainState": "autobatch is to be cut later",
-    "dpmodule.autobatch.cell.Cell": "autobatch is to be cut later",
-    "dpmodule.autobatch.functions.inputs.Settable": "autobatch is to be cut later",
-    "dpmodule.autobatch.wrap.Wrapped": "autobatch is to be cut later",
     "dpmodule.module.base_module.BaseModule": "MXNet's: subclasses, users' too, set `_symbol`",
     "dpmodule.ndarray.ndarray.NDArray": "`trace` is the tape's, which alone sets it",
     "dpmodule.ops.sparse.records.Sparse": "abstract: what both kinds of record store, each in its own constructor",

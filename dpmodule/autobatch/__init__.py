@@ -4,6 +4,9 @@ Imported as ``import dpmodule.autobatch as dy``, this is the interface of DyNet:
 time, nothing is computed until a value is asked for, and then what many examples have in common runs in batches (after
 ``configure(autobatch=True)``, or with ``--dynet-autobatch 1`` on the command line).
 
+Shapes are those of one element of a minibatch: (d1, ..., dn), in short (*d). Where a minibatch has several elements, an
+array has them along its last axis, (*d, batch), as in DyNet; a tensor always has them along its first, (batch, *d).
+
 Example:
     >>> import dpmodule.autobatch as dy
     >>> m = dy.ParameterCollection()

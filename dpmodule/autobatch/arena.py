@@ -32,6 +32,9 @@ class Pool:
     def take(self, key: Any, shape: tuple[int, ...], device: torch.device, dtype: torch.dtype) -> Tensor:
         """Return a tensor of a shape, or of more rows, with any values.
 
+        Shape:
+            returns: `shape`, or more rows.
+
         Args:
             key: what `refill` was told; belongs to one shape of rows.
             shape: its shape.
@@ -44,7 +47,11 @@ class Pool:
         return torch.empty(shape, device=device, dtype=dtype)
 
     def refill(self, tensors: Iterable[tuple[Any, Tensor]]) -> None:
-        """Keep tensors, by key, in place of those that are here."""
+        """Keep tensors, by key, in place of those that are here.
+
+        Shape:
+            tensors: each (rows, batch, *d).
+        """
         self._free = {}
         room = self.LIMIT
         for key, tensor in tensors:
@@ -61,8 +68,11 @@ class Arena:
     Rows are only ever added. When the tensor grows, slices handed out before keep the old one alive, with values that
     stay right because no row is written twice.
 
+    Shape:
+        tensor: (rows, batch, *d).
+
     Args:
-        dim: the shape of one row is (batch, *d).
+        dim: the shape of the nodes.
         device: where the memory is.
         dtype: the element type.
         pool: where memory comes from.

@@ -33,12 +33,15 @@ class Backward:
     nodes alone that count. Products of whole batches that make up the gradient of a matrix are put off to the end and
     added in one product.
 
+    Shape:
+        gradients: (rows, batch, *d), by the shape of the nodes.
+
     Args:
         batches: that have computed the root.
         computed: how many nodes have been computed.
         failed: those among them that could not be.
         signature: of the root.
-        aux: the nodes' own numbers.
+        aux: the nodes' own arguments; see `Op.aux`.
         root: the number of the node.
         full: also go where no parameter feeds.
     """
@@ -57,27 +60,27 @@ class Backward:
         self._batches, self._computed, self._failed, self._aux = batches, computed, failed, aux
         self._rows = batches.values.rows  # as they are now: `Engine.revert` goes on with a copy
         self._reads: Reads | None = None
-        self._start()
+        self._reset()
         if signature.kind.op is PARAMETER:
-            self._to_parameter(signature.kind.attrs, torch.ones_like(batches.value(root, signature)[0]))
+            self._add_to_parameter(signature.kind.attrs, torch.ones_like(batches.value(root, signature)[0]))
         else:
             records = [record for record in batches.records if full or record.step.kind.needs]
             if signature.needs and not full:
                 self._reads = reads_of(records, root, computed)
             self._pass(records, signature.dim)
-        self._hand_over()
+        self._add_to_storages()
 
-    def _start(self) -> None:
+    def _reset(self) -> None:
         """Begin without any gradient."""
         self._tensors: dict[Dim, Tensor] = {}
         self._parameters: dict[Any, Tensor] = {}
         self._deferred: dict[tuple[Any, Any], tuple[list[Tensor], list[Tensor]]] = {}
-        self._of_rows: list[tuple[Any, Tensor, Tensor]] = []
+        self._row_gradients: list[tuple[Any, Tensor, Tensor]] = []
 
     def _pass(self, records: Sequence[Record], dim: Dim) -> None:
         """Go through batches in reverse; `dim` is that of the root."""
         reads = self._reads
-        self._of(dim)[int(self._rows[self.root])] = 1.0
+        self._gradients_of(dim)[int(self._rows[self.root])] = 1.0
         if reads is None:
             alive = np.zeros(self._computed, np.bool_)
             alive[self.root] = True
@@ -85,14 +88,14 @@ class Backward:
                 self._visit(record, alive)
         else:
             for record in reversed(reads.records):
-                self._send(record, self._slices(record, len(record.step.nodes)))
-        self._sum_up()
+                self._backpropagate(record, self._result_gradients(record, len(record.step.nodes)))
+        self._add_deferred()
         if reads is not None and reads.alive is not None and not self._is_finite():
-            self._start()
+            self._reset()
             self._reads = None
             self._pass(records, dim)
 
-    def _of(self, dim: Dim) -> Tensor:
+    def _gradients_of(self, dim: Dim) -> Tensor:
         """Return the gradients of all nodes of a shape."""
         found = self._tensors.get(dim)
         if found is None:
@@ -120,23 +123,24 @@ class Backward:
         if not reaching:
             return
         mark_operands(record, alive, reached if reaching < count else None)
-        gradients = self._slices(record, count)
+        gradients = self._result_gradients(record, count)
         if reaching == count or not step.args.size or kind.op.random or kind.op.whole:
-            self._send(record, gradients)
+            self._backpropagate(record, gradients)
             return
         places = torch.from_numpy(np.flatnonzero(reached)).to(gradients[0].device)
         chosen = [each.index_select(0, places) for each in gradients]
-        self._send(self._reduced(record, reached), chosen)
+        self._backpropagate(self._rerun(record, reached), chosen)
         if len(chosen) > 1:  # an operation may add what goes from one of its results to another
             for whole, rows in zip(gradients, chosen):
                 whole.index_copy_(0, places, rows)
 
-    def _slices(self, record: Record, count: int) -> list[Tensor]:
+    def _result_gradients(self, record: Record, count: int) -> list[Tensor]:
         return [
-            self._of(dim)[first : first + count] for dim, first in zip(record.step.kind.outs, record.firsts)
+            self._gradients_of(dim)[first : first + count]
+            for dim, first in zip(record.step.kind.outs, record.firsts)
         ]
 
-    def _send(self, record: Record, gradients: list[Tensor]) -> None:
+    def _backpropagate(self, record: Record, gradients: list[Tensor]) -> None:
         """Hand the gradients of a batch's operands to the nodes that they are."""
         call, kind, wheres = record.call, record.step.kind, record.wheres
         put_off: list[int] = []
@@ -146,23 +150,23 @@ class Backward:
             self._defer(record, place, left, right, bias)
 
         call.wants = wants = (True,) * len(kind.wants) if self._full else kind.wants
-        call.defer, call.rows = defer, self._of_rows
+        call.defer, call.rows = defer, self._row_gradients
         if self._reads is not None and self._reads.alone:
-            call.into = [self._own(dim, where) for dim, where in zip(kind.dims, wheres)]
+            call.into = [self._memory_of_sole(dim, where) for dim, where in zip(kind.dims, wheres)]
         found = grad_call(call, kind.op, gradients, record.inputs)
         into, call.into, call.defer = call.into, (), None
         for place, (grad, where) in enumerate(zip(found, wheres)):
             is_there = into and grad is not None and grad is into[place]
             if wants[place] and not is_there and place not in put_off:
-                self._add(where, kind.dims[place], grad)
+                self._add_to_operand(where, kind.dims[place], grad)
 
-    def _own(self, dim: Dim, where: Where) -> Tensor | None:
+    def _memory_of_sole(self, dim: Dim, where: Where) -> Tensor | None:
         """Return the memory for the gradient of an operand that nothing else reads."""
         if self._reads is None or id(where) not in self._reads.alone:
             return None
-        return self._of(dim)[where.first : where.first + where.count]
+        return self._gradients_of(dim)[where.first : where.first + where.count]
 
-    def _reduced(self, record: Record, reached: NDArray[np.bool_]) -> Record:
+    def _rerun(self, record: Record, reached: NDArray[np.bool_]) -> Record:
         """Run those nodes of a batch once more that the root depends on, because all together gave no finite numbers.
 
         The others have gradients of zero, but zero times an infinite derivative is not a number, and would spoil what
@@ -178,16 +182,16 @@ class Backward:
         call, inputs, wheres = self._batches.again(part, self._aux)
         return Record(part, call, inputs, wheres, [])
 
-    def _add(self, where: Where, dim: Dim, grad: Tensor | None) -> None:
-        memory = self._own(dim, where)
+    def _add_to_operand(self, where: Where, dim: Dim, grad: Tensor | None) -> None:
+        memory = self._memory_of_sole(dim, where)
         if grad is None:
             if memory is not None:
                 memory.zero_()
         elif where.parameter is not None:
             # expanded operands (`Op.expand`) have a gradient of every node
-            self._to_parameter(where.parameter, grad[0, 0] if grad.shape[0] == 1 else grad.sum(0)[0])
+            self._add_to_parameter(where.parameter, grad[0, 0] if grad.shape[0] == 1 else grad.sum(0)[0])
         elif where.index is not None:
-            total = self._of(dim)
+            total = self._gradients_of(dim)
             begin = grad.data_ptr() - total.data_ptr()
             # operands lie before results: what is added to ends where that begins
             if 0 <= begin < total.nbytes:
@@ -199,16 +203,16 @@ class Backward:
             if memory is not None:
                 memory.copy_(whole)
             else:
-                self._of(dim)[where.first : where.first + where.count].add_(whole)
+                self._gradients_of(dim)[where.first : where.first + where.count].add_(whole)
 
-    def _to_parameters(self, parameter: Any, grad: Tensor) -> None:
+    def _add_to_parameters(self, parameter: Any, grad: Tensor) -> None:
         if type(parameter) is Stacked:
             for each, part in zip(parameter, grad.view(len(parameter), *parameter[0][0].d).unbind()):
-                self._to_parameter(each, part)
+                self._add_to_parameter(each, part)
         else:
-            self._to_parameter(parameter, grad.view(parameter[0].d))
+            self._add_to_parameter(parameter, grad.view(parameter[0].d))
 
-    def _to_parameter(self, parameter: Any, grad: Tensor) -> None:
+    def _add_to_parameter(self, parameter: Any, grad: Tensor) -> None:
         found = self._parameters.get(parameter)
         self._parameters[parameter] = grad.clone() if found is None else found.add_(grad)
 
@@ -217,46 +221,54 @@ class Backward:
         summed = record.wheres[bias] if bias >= 0 else None
         if where.parameter is None or (summed is not None and summed.parameter is None):
             dims = record.step.kind.dims
-            self._add(where, dims[place], product(left.t(), right.t())[None, None])
+            self._add_to_operand(where, dims[place], product(left.t(), right.t())[None, None])
             if summed is not None:
-                self._add(summed, dims[bias], left.sum(0).view(1, 1, *dims[bias].d))
+                self._add_to_operand(summed, dims[bias], left.sum(0).view(1, 1, *dims[bias].d))
             return
         key = where.parameter, summed and summed.parameter
         lefts, rights = self._deferred.setdefault(key, ([], []))
         lefts.append(left)
         rights.append(right)
 
-    def _sum_up(self) -> None:
+    def _add_deferred(self) -> None:
         """Compute what has been put off."""
         for (parameter, bias), (lefts, rights) in self._deferred.items():
             left, right = _stacked(lefts[::-1]), _stacked(rights[::-1])
-            self._to_parameters(parameter, product(left.t(), right.t()))
+            self._add_to_parameters(parameter, product(left.t(), right.t()))
             if bias is not None:
-                self._to_parameters(bias, left.sum(0))
+                self._add_to_parameters(bias, left.sum(0))
         self._deferred.clear()
 
     def _is_finite(self) -> bool:
         """Say whether all parameters have gradients of finite numbers: what is not finite spreads as far as there."""
-        found = [*self._parameters.values(), *[gradient for *_, gradient in self._of_rows]]
+        found = [*self._parameters.values(), *[gradient for *_, gradient in self._row_gradients]]
         return not found or math.isfinite(float(torch.stack([each.sum() for each in found]).sum()))
 
-    def _hand_over(self) -> None:
+    def _add_to_storages(self) -> None:
         """Add to the gradients that parameters have."""
         for (_, reference, is_updated), grad in self._parameters.items():
             if is_updated and (storage := reference()).updated:
                 storage.add_gradient(grad)
-        for table, rows, gradient in self._of_rows:
+        for table, rows, gradient in self._row_gradients:
             table.add_rows(rows, gradient)
-        self._of_rows.clear()
+        self._row_gradients.clear()
 
     def leave(self) -> list[tuple[Any, Tensor]]:
-        """Forget the gradients; returns their memory for `Pool.refill`."""
+        """Forget the gradients; returns their memory for `Pool.refill`.
+
+        Shape:
+            returns: each (rows, batch, *d).
+        """
         found: list[tuple[Any, Tensor]] = [(("gradient", dim), x) for dim, x in self._tensors.items()]
         self._tensors.clear()
         return found
 
     def gradient(self, node: int, signature: Signature) -> Tensor:
-        """Return the gradient of one node, (batch, *d); zeros if the pass did not come there."""
+        """Return the gradient of one node; zeros if the pass did not come there.
+
+        Shape:
+            returns: (batch, *d).
+        """
         if signature.kind.op is PARAMETER:
             found = self._parameters.get(signature.kind.attrs)
             value = self._batches.value(node, signature)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from threading import current_thread, get_ident
 from typing import Any
 
@@ -10,7 +10,9 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from .batches import Options
 from .calling import called
+from .entered import entered
 from .errors import (
     NoGradientError,
     NonFiniteError,
@@ -20,16 +22,20 @@ from .errors import (
     user_line,
 )
 from .interface import EngineGraph, Marks
-from .ops.spec import Op, shown
+from .ops.spec import shown
 from .owner import Owner
 
 __all__ = ["BaseGraph", "as_array"]
 
 
 def as_array(found: torch.Tensor) -> NDArray[Any]:
-    """Turn a tensor (batch, *d) into DyNet's form of an array: (*d, batch), or (*d) for a single element.
+    """Turn a tensor into DyNet's form of an array.
 
     Numbers are float64, as in DyNet, whatever the graph computes in; integers stay what they are.
+
+    Shape:
+        found: (batch, *d).
+        returns: (*d, batch), or (*d) where the batch is 1.
     """
     array = found.numpy(force=True)
     dtype = np.float64 if found.is_floating_point() else array.dtype
@@ -37,21 +43,33 @@ def as_array(found: torch.Tensor) -> NDArray[Any]:
 
 
 class BaseGraph(EngineGraph):
-    """The base of both graphs: calls at the wrong time or in the wrong thread, and wrong places to go backward from.
+    """The base of both graphs: checkpoints, and what is refused at the wrong time, in the wrong thread or place.
+
+    Args:
+        options: what `configure` sets: batching, device, element type.
+        version: that of the first graph.
 
     Attributes:
+        version: how often `renew` has been called.
+        is_immediate: whether every node is computed when it is made.
+        is_checking: whether values that are not finite are refused.
         owner: the thread that the graph belongs to: the one that has begun it, or that has put the first node into it.
         was_cut: whether nodes have been taken back since it was begun.
-        is_checking: whether values that are not finite are looked for.
     """
 
-    def __init__(self) -> None:
-        self._noted: Marks = {}
+    def __init__(self, options: Options, version: int = 0) -> None:
+        self.options, self.version = options, version
+        self.is_immediate = self.is_checking = self.was_cut = False
         self.owner = Owner()
-        self.is_checking = self.was_cut = False
+        self._checkpoints: list[tuple[int, Any]] = []
+        self._marks_at_backward: Marks = {}
 
     def array(self, node: int) -> NDArray[Any]:
-        """Return the value of a node as a float64 array of its own, (*d, batch), or (*d) without a minibatch."""
+        """Return the value of a node as a float64 array of its own.
+
+        Shape:
+            returns: (*d, batch), or (*d) where the batch is 1.
+        """
         return as_array(self.value(node))
 
     def enter(self, parameter: Any) -> int:
@@ -80,7 +98,11 @@ class BaseGraph(EngineGraph):
         self.owner.take()
 
     def check_thread(self) -> None:
-        """Check that the graph may be used in this thread; see `change_thread`."""
+        """Check that the graph may be used in this thread; see `change_thread`.
+
+        Raises:
+            StateError: there are nodes, which are another thread's.
+        """
         if get_ident() != self.owner.ident:
             self.change_thread()
 
@@ -120,20 +142,63 @@ class BaseGraph(EngineGraph):
                 f" graph; use it in one thread (at {user_line()})"
             )
 
-    def check_marked(self, marks: Sequence[object]) -> None:
-        """Check that there is a checkpoint to go back to.
+    def renew(self, immediate: bool = False, checking: bool = False, autobatch: bool | None = None) -> None:
+        """Throw all nodes away.
 
         Args:
-            marks: what has been remembered.
+            immediate: compute every node when it is made, which shows at once which one fails.
+            checking: look for values that are not finite, too.
+            autobatch: for this graph only, whether to batch.
 
         Raises:
-            StateError: nothing.
+            StateError: the graph is being computed; see `check_free`.
         """
-        if not marks:
+        self.check_free("renew_cg")
+        self.owner.take()
+        self.version += 1
+        self.was_cut = False
+        self.is_immediate, self.is_checking = immediate or checking, checking
+        self._checkpoints.clear()
+        self._start(self.options.autobatch if autobatch is None else bool(autobatch))
+
+    def _start(self, is_batched: bool) -> None:
+        raise NotImplementedError(f"{type(self).__name__} does not define _start")
+
+    def checkpoint(self) -> None:
+        """Remember the number of nodes, for `revert`.
+
+        Raises:
+            StateError: the graph is being computed, or is another thread's.
+        """
+        self.check_free("cg_checkpoint")
+        self.check_thread()
+        self._checkpoints.append((self.size, self._progress()))
+
+    def _progress(self) -> Any:
+        """Return what `_cut` wants to know of what has been computed, None or 0 for nothing."""
+        raise NotImplementedError(f"{type(self).__name__} does not define _progress")
+
+    def revert(self) -> None:
+        """Forget all nodes since the last `checkpoint`.
+
+        Raises:
+            StateError: there is none, or the graph is being computed, or is another thread's.
+        """
+        self.check_free("cg_revert")
+        self.check_thread()
+        if not self._checkpoints:
             raise StateError(
                 "cg_revert was called without a checkpoint: call cg_checkpoint() first, once for each cg_revert();"
                 f" renew_cg() throws the whole graph away (at {user_line()})"
             )
+        size, progress = self._checkpoints.pop()
+        self.was_cut = True
+        self._cut(size, progress)
+        entered.leave(size)
+
+    def _cut(self, size: int, progress: Any) -> None:
+        """Forget nodes from number `size` on, and what has been computed since `progress`."""
+        raise NotImplementedError(f"{type(self).__name__} does not define _cut")
 
     def check_root(self, node: int) -> None:
         """Check that a backward pass may begin at a node.
@@ -157,7 +222,7 @@ class BaseGraph(EngineGraph):
 
     def note_parameters(self) -> None:
         """Remember the parameters as a backward pass has read them."""
-        self._noted = self.marks()
+        self._marks_at_backward = self.marks()
 
     def check_reached(self, node: int) -> None:
         """Check that the last backward pass may have come to a node, and that its gradient can still be had.
@@ -175,8 +240,8 @@ class BaseGraph(EngineGraph):
                 f"requested the gradient of node {node}, but {origin}; call backward() on an expression that depends"
                 f" on it first (with full=True if no parameter feeds it) (at {user_line()})"
             )
-        noted = ((reference(), mark) for reference, mark in self._noted.items())
-        changed = next((each for each, mark in noted if each is not None and each.mark() != mark), None)
+        read = ((reference(), mark) for reference, mark in self._marks_at_backward.items())
+        changed = next((each for each, mark in read if each is not None and each.mark() != mark), None)
         if changed is not None and not self.is_given(node):
             raise StateError(
                 f"requested the gradient of node {node}, but parameter {changed.name} was changed after"
@@ -184,12 +249,16 @@ class BaseGraph(EngineGraph):
                 f" trainer.update(), set_value() and the like (at {user_line()})"
             )
 
-    def compute_at_once(self, node: int, op: Op) -> None:
-        """Compute a node that has just been made, and look at its value if that is asked for.
+    def _compute_at_once(self, node: int, name: str) -> None:
+        """Compute a node that has just been made, and check its value if that is asked for.
+
+        Args:
+            node: its number.
+            name: of its operation.
 
         Raises:
             NonFiniteError: it is NaN or infinite.
         """
         self.forward(node)
         if self.is_checking and not bool(torch.isfinite(self.value(node)).all()):
-            raise NonFiniteError(f"the value of node {node} ({op.name}) is not finite (at {user_line()})")
+            raise NonFiniteError(f"the value of node {node} ({name}) is not finite (at {user_line()})")

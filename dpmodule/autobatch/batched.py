@@ -20,7 +20,7 @@ from .. import private
 from ..base import ArgumentError, DTypeError, ShapeError
 from ..ndarray import NDArray
 from .calling import calling
-from .errors import ForeignValueError, user_line
+from .errors import foreign_value, user_line
 from .expression import Expression
 from .functions.inputs import inputTensor, scalarInput
 from .given import flag
@@ -28,7 +28,7 @@ from .ops.spec import Call, Dim, Op, same_batch
 from .parameters import Parameters
 from .state import state
 
-__all__ = ["Batched", "OutputExpression", "as_expression", "forced_mode", "training"]
+__all__ = ["Batched", "OutputExpression", "as_expression", "training"]
 
 Tensor = torch.Tensor
 
@@ -62,11 +62,6 @@ def _training(is_train: bool) -> Iterator[None]:
         _forced.pop()
 
 
-def forced_mode() -> bool | None:
-    """Return what `training` says, None outside of it."""
-    return _forced[-1] if _forced else None
-
-
 class OutputExpression(Expression):
     """What a cell returns.
 
@@ -82,6 +77,10 @@ class OutputExpression(Expression):
 def as_expression(value: Any) -> Expression:
     """Return an argument of a cell as an expression: numbers and arrays become inputs.
 
+    Shape:
+        value: (*d), or a number.
+        returns: (*d), (1,) of a number.
+
     Raises:
         ForeignValueError: it is none of these.
     """
@@ -95,9 +94,7 @@ def as_expression(value: Any) -> Expression:
         return inputTensor(value.detach().cpu().numpy())
     if isinstance(value, (np.ndarray, list, tuple)):
         return inputTensor(value)
-    raise ForeignValueError(
-        f"{type(value).__name__} {value!r} is no Expression, number or array (at {user_line()})"
-    )
+    raise foreign_value("", value, "is no Expression, number or array")
 
 
 class _History(NamedTuple):
@@ -110,7 +107,10 @@ class _History(NamedTuple):
 class Batched:
     """One operation made of a user's code.
 
-    Subclasses define `shapes` and `compute`.
+    Subclasses define `shapes`, `compute` and `_own_mode`.
+
+    Shape:
+        inputs, outputs of a call: without an axis for examples.
 
     Args:
         name: as errors and `explain` show it.
@@ -121,6 +121,7 @@ class Batched:
     def __init__(self, name: str, random: bool, has_losses: bool = False) -> None:
         self.name, self.random, self.has_losses = name, random, has_losses
         self.parameters: list[Parameters] = []
+        self._is_train: bool | None = None
         # found out in use: who has asked for gradients will do so again
         self.keeps_history = False
         self._op = Op(f"cell {name}", _shape, _run, _grad, aux="object", random=random, whole=True)
@@ -132,6 +133,10 @@ class Batched:
 
     def shapes(self, is_train: bool, shapes: Sequence[tuple[int, ...]]) -> list[tuple[int, ...]]:
         """Return the shapes of the outputs for one example.
+
+        Args:
+            is_train: training mode.
+            shapes: those of the inputs, for one example.
 
         Raises:
             ShapeError: the inputs do not fit.
@@ -149,29 +154,66 @@ class Batched:
     ) -> list[Tensor]:
         """Compute all outputs of all rows; torch records if gradients will be wanted.
 
+        Shape:
+            rows, returns: each (rows, *shape of one example).
+            parameters: as they are.
+            counted: (rows,), bool.
+
         Args:
             is_train: training mode.
-            rows: every input, (rows, *shape of one).
+            rows: every input.
             parameters: the values, in the order of `parameters`.
             generator: for random numbers.
             again: the same has been computed before, so that states must not move on.
-            counted: (rows,) of bool: the rows that gradients are wanted of, where losses ignore that they get none;
+            counted: the rows that gradients are wanted of, where losses ignore that they get none;
                 None for all.
         """
         raise NotImplementedError(f"{type(self).__name__} does not define compute")
+
+    def _own_mode(self) -> bool:
+        """Say whether calls are in training mode where nobody has chosen."""
+        raise NotImplementedError(f"{type(self).__name__} does not define _own_mode")
 
     def way(self, is_train: bool, shapes: Sequence[tuple[int, ...]]) -> str:
         """Return how a batch is computed, for `explain`: "" for one call, else how, and why."""
         return ""
 
     def leaves_of(self, parameters: Sequence[Tensor], is_recorded: bool) -> list[Tensor]:
-        """Return the parameters as torch's autograd is to see them."""
+        """Return the parameters as torch's autograd is to see them.
+
+        Shape:
+            parameters, returns: equal.
+        """
         return [x.data.requires_grad_() if is_recorded else x for x in parameters]
 
     # for callers
 
+    @property
+    def is_train(self) -> bool | None:
+        """Whether calls are in training mode; None follows `training`, and without it the code's own mode."""
+        return self._is_train
+
+    @is_train.setter
+    def is_train(self, value: bool | None) -> None:
+        self._is_train = value
+
+    def _mode(self) -> bool:
+        """Return whether the next call is in training mode.
+
+        Raises:
+            ForeignValueError: `is_train` has been set to something else than True, False and None.
+        """
+        if self._is_train is not None:
+            return flag(self._is_train, f"{self.name}: is_train")
+        return _forced[-1] if _forced else self._own_mode()
+
     def outs(self, is_train: bool, dims: Sequence[Dim]) -> tuple[Dim, ...]:
-        """Return the `Dim` of every output."""
+        """Return the `Dim` of every output.
+
+        Raises:
+            ArgumentError: there are more or fewer outputs than at earlier calls.
+            ShapeError: the inputs do not fit, or an output would hold no numbers.
+        """
         key = (is_train, *dims)
         found = self._known.get(key)
         if found is None:
@@ -194,6 +236,9 @@ class Batched:
 
     def append(self, data: Sequence[Expression], is_train: bool, losses: Sequence[bool] = ()) -> Any:
         """Add a call to the graph; return its output, or a tuple of several.
+
+        Shape:
+            data: without an axis for examples; a minibatch is further examples.
 
         Args:
             data: the inputs.
@@ -311,16 +356,16 @@ def _grad(call: Call, g: Any, *inputs: Tensor) -> list[Tensor | None]:
         if not bool(reached.any()):
             return [None] * len(inputs)
         if not bool(reached.all()):  # a loss head would not notice that it gets no gradient
-            history = _again(owner, call, inputs, call.saved[0], reached)
+            history = _recompute(owner, call, inputs, call.saved[0], reached)
             return _differentiate(owner, call, gradients, inputs, history)
     before, history = call.saved
     call.saved = before, None
     if history is None:
-        history = _again(owner, call, inputs, before)
+        history = _recompute(owner, call, inputs, before)
     return _differentiate(owner, call, gradients, inputs, history)
 
 
-def _again(
+def _recompute(
     owner: Batched, call: Call, inputs: Sequence[Tensor], before: Tensor | None, counted: Tensor | None = None
 ) -> _History:
     """Compute a batch once more, with the random numbers of the first time."""

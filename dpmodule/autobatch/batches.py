@@ -44,6 +44,9 @@ class Options:
 class Batches:
     """The batches that have been run, and the values that they gave.
 
+    Shape:
+        values: (rows, batch, *d), by the shape of the nodes.
+
     Args:
         options: what to compute with.
         table: the signatures.
@@ -64,9 +67,11 @@ class Batches:
 
         Args:
             plan: says which.
-            aux: the own numbers of nodes.
+            aux: the nodes' own arguments; see `Op.aux`.
         """
-        steps = [part for step in plan.steps if step.kind.op is not PARAMETER for part in _apart(step)]
+        steps = [
+            part for step in plan.steps if step.kind.op is not PARAMETER for part in _split_by_matrix(step)
+        ]
         steps = side_by_side(steps, self._table)
         firsts = self.values.place(steps, plan.end)
         for step, wheres, places in zip(steps, self.values.locate(steps), firsts):
@@ -101,7 +106,11 @@ class Batches:
         return call
 
     def again(self, step: Step, aux: Mapping[int, Any]) -> tuple[Call, list[Tensor], list[Where]]:
-        """Run some nodes of a batch once more, for `backward`, without keeping the results."""
+        """Run some nodes of a batch once more, for `backward`, without keeping the results.
+
+        Shape:
+            returns: operands, each (nodes or 1, batch, *d).
+        """
         call, wheres = self._call(step, aux), self.values.locate([step])[0]
         inputs = self._gather(step, wheres)
         run_call(call, step.kind.op.run, inputs)
@@ -128,7 +137,15 @@ class Batches:
         return inputs
 
     def value(self, node: int, signature: Signature) -> Tensor:
-        """Return the value of a node that has been computed, (batch, *d)."""
+        """Return the value of a node that has been computed.
+
+        Shape:
+            returns: (batch, *d).
+
+        Raises:
+            DTypeError: it is a parameter, which has been given memory elsewhere, or of another type.
+            ShapeError: it has been given another shape.
+        """
         if signature.kind.op is PARAMETER:
             storage = signature.kind.attrs[1]()
             storage.check_fits(self.options.device, self.options.dtype)
@@ -137,7 +154,7 @@ class Batches:
         return self.values.arenas[signature.dim].tensor[int(self.values.rows[node])]
 
 
-def _apart(step: Step) -> list[Step]:
+def _split_by_matrix(step: Step) -> list[Step]:
     """Part the nodes of a batch by the matrix that they multiply with, where few matrices serve many nodes.
 
     A product with one matrix reads it once; stacked beside each other, the matrices would be copied for every node.

@@ -16,10 +16,10 @@ from ..initializer import Xavier
 from ..ops.shapes import known
 from ..ops.spec import Env
 from ..symbol import Symbol
-from .batched import Batched, as_expression, forced_mode
+from .batched import Batched, as_expression
 from .cell_parameters import CellParameters
 from .collection import ParameterCollection
-from .errors import ForeignValueError, user_line
+from .errors import foreign_value, user_line
 from .expression import listed
 from .given import flag, text
 from .ragged_inputs import RaggedInputs
@@ -39,11 +39,19 @@ class Cell(Batched):
     Call it with its inputs by position, in the order of `input_names`, or by name. It returns the expression of its
     output, or a tuple of several.
 
+    Shape:
+        inputs, outputs: without the axis for examples that the symbol has in front.
+
     Attributes:
         symbol: the symbol.
         input_names: the arguments that are inputs.
         collection: the parameters and states, for trainers and files.
         is_train: whether calls are in training mode; None follows `training` and mx.autograd.
+
+    Raises:
+        ArgumentError: `params` names no parameter of the symbol, or there is no input.
+        ForeignValueError: an argument is of a wrong type.
+        ShapeError: `shapes` do not fit.
     """
 
     def __init__(
@@ -59,23 +67,23 @@ class Cell(Batched):
     ) -> None:
         graph = symbol.graph
         graph.check_names()
-        heads = [_ignores_head(node) for node, _ in graph.heads]
+        loss_outputs = [_ignores_head(node) for node, _ in graph.heads]
         random = any(op.random for node in graph.nodes for op in node.every_operator())
         losses = [node for node in _every_node(graph) if _ignores_head(node)]
         super().__init__(name or graph.heads[0][0].name, random, bool(losses))
-        self._leaves_out = all(node.op is not None and node.op.is_loss(node.a) for node in losses)
+        # whether the losses themselves pass over rows that are not counted, see `Batched.compute`
+        self._skips_uncounted = all(node.op is not None and node.op.is_loss(node.a) for node in losses)
         self.symbol = symbol
-        self.is_train: bool | None = None
-        self._graph, self._heads, self._rows = graph, heads, rows
+        self._graph, self._loss_outputs, self._rows = graph, loss_outputs, rows
         self._ragged = RaggedInputs(graph)
         self._body = CompiledBody(graph, self._ragged.storage)
-        self._ways: dict[Any, str] = {}
-        self._squeezed: dict[Any, frozenset[int]] = {}
-        self._own = CellParameters(symbol, params, inputs, initializer, allow_extra, self._ragged)
-        self.collection, self.input_names = self._own.collection, self._own.input_names
-        if shapes is not None and self._own.missing:
-            self._own.make({name: _example(name, shape) for name, shape in shapes.items()})
-        self.parameters = list(self._own.operands().values())
+        self._ways: dict[Any, str] = {}  # by mode and shapes of inputs; see `way`
+        self._scalars: dict[Any, frozenset[int]] = {}  # by shapes: inputs of one number that have no axes
+        self._arguments = CellParameters(symbol, params, inputs, initializer, allow_extra, self._ragged)
+        self.collection, self.input_names = self._arguments.collection, self._arguments.input_names
+        if shapes is not None and self._arguments.missing:
+            self._arguments.make({name: _example(name, shape) for name, shape in shapes.items()})
+        self.parameters = list(self._arguments.operands().values())
 
     def __repr__(self) -> str:
         return f"Cell {self.name}({', '.join(self.input_names)})"
@@ -107,34 +115,38 @@ class Cell(Batched):
     def _attempt(self, examples: Mapping[str, Shape]) -> ShapeError | None:
         """Return why examples do not fit, None if they do."""
         try:
-            self._own.infer(examples)
+            self._arguments.infer(examples)
         except ShapeError as error:
             return error
         return None
 
     def shapes(self, is_train: bool, shapes: Sequence[Shape]) -> list[Shape]:
-        """Return the shapes of the outputs for one example; see `Batched.shapes`."""
+        """Return the shapes of the outputs for one example; see `Batched.shapes`.
+
+        Raises:
+            ShapeError: the inputs do not fit the symbol.
+        """
         examples = self._examples(shapes)
         names = self.input_names
-        self._squeezed[tuple(shapes)] = frozenset(i for i, n in enumerate(names) if examples[n] != shapes[i])
-        found = self._own.infer(examples)
+        self._scalars[tuple(shapes)] = frozenset(i for i, n in enumerate(names) if examples[n] != shapes[i])
+        found = self._arguments.infer(examples)
         outs = [found[node][i] for node, i in self._graph.heads]
         for name, shape in zip(self._graph.output_names, outs):
             if not known(shape):
                 raise ShapeError(
                     f"{self.name}: the shape of {name} does not follow from the inputs (at {user_line()})"
                 )
-        self._ways[is_train, tuple(shapes)] = self._find_way(examples)
+        self._ways[is_train, tuple(shapes)] = self._choose_way(examples)
         singles = [shape[1:] if shape[0] == 1 else shape for shape in outs]
         return self._ragged.with_lengths(singles, examples, self.name)
 
-    def _find_way(self, examples: Mapping[str, Shape]) -> str:
+    def _choose_way(self, examples: Mapping[str, Shape]) -> str:
         if self._rows is True:
             return ""
         if self._rows is False:
             return "one by one: rows=False"
         nominal = self._ragged.without_lengths(examples)
-        reason = reason_against(self._graph, nominal, self._own.shapes(), self._ragged.nodes)
+        reason = reason_against(self._graph, nominal, self._arguments.shapes(), self._ragged.nodes)
         if not reason:
             return ""
         # a retry of what torch.vmap refuses half-way would draw other numbers than the first try
@@ -150,6 +162,9 @@ class Cell(Batched):
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Add a call on one example to the graph.
 
+        Shape:
+            args, kwargs, returns: without the axis for examples that the symbol has in front.
+
         Args:
             args: the inputs, in the order of `input_names`: expressions without an axis for the batch; numbers and
                 arrays become inputs of the graph.
@@ -164,17 +179,14 @@ class Cell(Batched):
             StaleExpressionError: an input belongs to an earlier graph.
         """
         data = [as_expression(each) for each in self._bound(args, kwargs)]
-        if self._own.missing:
+        if self._arguments.missing:
             dims = [state.graph.dim(x.enter()).d for x in data]
-            self._own.make(self._examples(dims))
-            self.parameters = list(self._own.operands().values())
-        return self.append(data, self._mode(), self._heads)
+            self._arguments.make(self._examples(dims))
+            self.parameters = list(self._arguments.operands().values())
+        return self.append(data, self._mode(), self._loss_outputs)
 
-    def _mode(self) -> bool:
-        if self.is_train is not None:
-            return flag(self.is_train, f"{self.name}: is_train")
-        forced = forced_mode()
-        return flags.is_training() if forced is None else forced
+    def _own_mode(self) -> bool:
+        return flags.is_training()
 
     def _bound(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Any]:
         names = self.input_names
@@ -208,27 +220,30 @@ class Cell(Batched):
         again: bool,
         counted: Tensor | None = None,
     ) -> list[Tensor]:
-        """Run the symbol's program; see `Batched.compute`."""
+        """Run the symbol's program; see `Batched.compute`.
+
+        Shape:
+            rows, returns: each (rows, *shape of one example).
+        """
         shapes = tuple(tuple(x.shape[1:]) for x in rows)
-        squeezed = self._squeezed.get(shapes, frozenset())
-        data = [x.reshape(x.shape[0]) if i in squeezed else x for i, x in enumerate(rows)]
-        given = self._own.state_tensors()
+        scalars = self._scalars.get(shapes, frozenset())
+        data = [x.reshape(x.shape[0]) if i in scalars else x for i, x in enumerate(rows)]
+        given = self._arguments.state_tensors()
         if again:
             given = {name: tensor.clone() for name, tensor in given.items()}
-        given.update(zip(self._own.operands(), parameters))
+        given.update(zip(self._arguments.operands(), parameters))
         env = Env(rows[0].device, generator, is_train, counted=counted)
         way = self._ways.get((is_train, shapes), "")
-        if not way and (counted is None or self._leaves_out):
+        if not way and (counted is None or self._skips_uncounted):
             return self._call(env, given, data)
         if way.startswith("by") and counted is None:
             try:
                 return self._stacked(env, given, data)
             except (
                 Exception
-            ) as error:  # torch.vmap refuses in many ways; if the symbol itself fails, so does the next
-                self._ways[is_train, shapes] = (
-                    f"one by one: torch.vmap refuses: {' '.join(str(error).split())[:160]}"
-                )
+            ) as error:  # torch.vmap refuses in many ways; if the symbol fails, it does below, too
+                reason = " ".join(str(error).split())[:160]
+                self._ways[is_train, shapes] = f"one by one: torch.vmap refuses: {reason}"
         return self._one_by_one(env, given, data)
 
     def _call(self, env: Env, given: Mapping[str, Tensor], data: Sequence[Tensor]) -> list[Tensor]:
@@ -303,6 +318,9 @@ def cell(
     (see `training`) dropout drops, and BatchNorm takes the statistics of the examples that are in a batch together and
     moves its averages when the batch is computed.
 
+    Shape:
+        inputs, outputs of the function: without the axis for examples that the symbol has in front.
+
     Args:
         symbol: the symbol; a group has several outputs.
         params: where parameters live. A collection: those that it has under the names of the symbol's arguments are
@@ -334,18 +352,11 @@ def cell(
         array([1., 1.], dtype=float32)
     """
     if not isinstance(symbol, Symbol):
-        raise ForeignValueError(
-            f"cell: {type(symbol).__name__} {symbol!r} is no symbol; torch modules and functions become cells by wrap"
-            f" (at {user_line()})"
-        )
+        raise foreign_value("cell", symbol, "is no symbol; torch modules and functions become cells by wrap")
     if not (shapes is None or isinstance(shapes, Mapping)):
-        raise ForeignValueError(
-            f"cell: shapes: {type(shapes).__name__} {shapes!r} is no dict from inputs to shapes (at {user_line()})"
-        )
+        raise foreign_value("cell: shapes", shapes, "is no dict from inputs to shapes")
     if not (initializer is None or callable(initializer)):
-        raise ForeignValueError(
-            f"cell: initializer: {type(initializer).__name__} {initializer!r} is none of mx.init (at {user_line()})"
-        )
+        raise foreign_value("cell: initializer", initializer, "is none of mx.init")
     return Cell(
         symbol,
         params,

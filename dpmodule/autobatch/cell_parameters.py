@@ -47,6 +47,10 @@ class CellParameters:
         input_names: the arguments that are inputs.
         held: parameters and states by name.
         missing: names of those that are still to be made.
+
+    Raises:
+        ArgumentError: `params` names no parameter of the symbol, or there is no input.
+        ForeignValueError: an argument is of a wrong type.
     """
 
     def __init__(
@@ -83,11 +87,19 @@ class CellParameters:
                 self.held[name].begin_with(StateStorage(storage.name, storage.tensor))
 
     def operands(self) -> dict[str, Parameters]:
-        """Return the parameters by name, in the order of the arguments; states are not among them."""
+        """Return the parameters by name, in the order of the arguments; states are not among them.
+
+        Shape:
+            returns: each as the symbol's parameter.
+        """
         return {name: self.held[name] for name in self._argument_names() if name in self.held}
 
     def state_tensors(self) -> dict[str, torch.Tensor]:
-        """Return the memory of the states by name."""
+        """Return the memory of the states by name.
+
+        Shape:
+            returns: each as the symbol's state.
+        """
         return {name: self.held[name].storage.tensor for name in self._graph.auxiliary_names}
 
     def shapes(self) -> dict[str, Shape]:

@@ -10,7 +10,7 @@ import torch
 from numpy.typing import ArrayLike
 
 from . import textfile
-from .errors import ArgumentError, ForeignValueError, ShapeError, user_line
+from .errors import ArgumentError, ShapeError, foreign_value, user_line
 from .given import line_text, number_from, text
 from .initializers import NumpyInitializer, initializer_of
 from .parameters import LookupParameters, Parameters
@@ -31,6 +31,8 @@ class ParameterCollection:
         >>> m = dy.ParameterCollection()
         >>> m.add_parameters((3, 2)).name(), m.add_subcollection("top").add_parameters(4, name="b").name()
         ('/_0', '/top/b')
+
+    Source: DyNet's `ParameterCollection`, its names and its files.
     """
 
     def __init__(self) -> None:
@@ -91,6 +93,9 @@ class ParameterCollection:
     ) -> Parameters:
         """Make a parameter.
 
+        Shape:
+            returns: `dim`.
+
         Args:
             dim: its shape, or the size of a vector.
             init: first values: an initializer, a number, an array, or a name, see `initializers.initializer_of`; Glorot
@@ -103,6 +108,8 @@ class ParameterCollection:
 
         Raises:
             ShapeError: `init` is an array of another shape.
+            ArgumentError: `init` or `name` is impossible.
+            FileError: the file that `init` names cannot be read.
         """
         shape = _shape_of(dim)
         tensor = torch.empty(shape, dtype=state.options.dtype, device=state.options.device)
@@ -122,6 +129,9 @@ class ParameterCollection:
     ) -> LookupParameters:
         """Make a table of parameters.
 
+        Shape:
+            returns: `dim`, (rows, *d).
+
         Args:
             dim: number of rows, then the shape of a row.
             init: see `add_parameters`; an array may have more or fewer rows, as in DyNet.
@@ -130,6 +140,11 @@ class ParameterCollection:
             scale: see `add_parameters`.
             mean: see `add_parameters`.
             std: see `add_parameters`.
+
+        Raises:
+            ArgumentError: `init` or `name` is impossible.
+            ShapeError: `init` is an array of rows of another shape.
+            FileError: the file that `init` names cannot be read.
         """
         shape = _shape_of(dim)
         if isinstance(init, np.ndarray) and init.ndim == len(shape) and init.shape[1:] == shape[1:]:
@@ -144,6 +159,9 @@ class ParameterCollection:
     def parameters_from_numpy(self, array: ArrayLike, name: str = "", device: str = "") -> Parameters:
         """Make a parameter with the shape and values of an array.
 
+        Shape:
+            array, returns: (*d).
+
         Args:
             array: numbers of any type; copied into the graph's element type.
             name: its name inside this collection.
@@ -151,6 +169,7 @@ class ParameterCollection:
 
         Raises:
             ForeignValueError: `array` holds something else than numbers.
+            ArgumentError: the name is impossible.
         """
         init = NumpyInitializer(array)
         return self.add_parameters(init.array.shape, init, name, device)
@@ -158,12 +177,22 @@ class ParameterCollection:
     def lookup_parameters_from_numpy(
         self, array: ArrayLike, name: str = "", device: str = ""
     ) -> LookupParameters:
-        """Make a table with the shape and values of an array, (rows, *d); see `parameters_from_numpy`."""
+        """Make a table with the shape and values of an array; see `parameters_from_numpy`.
+
+        Shape:
+            array, returns: (rows, *d).
+
+        Raises:
+            ForeignValueError: `array` holds something else than numbers.
+        """
         init = NumpyInitializer(array)
         return self.add_lookup_parameters(init.array.shape, init, name, device)
 
     def parameter_from_tensor(self, tensor: torch.Tensor, name: str = "") -> Parameters:
         """Make a parameter of memory that exists: updates are seen by everyone who shares it.
+
+        Shape:
+            tensor, returns: (*d).
 
         Args:
             tensor: dense, row-major, of the element type of the graph; a single number is a vector of one.
@@ -178,7 +207,14 @@ class ParameterCollection:
         return self._adopt(_dense(tensor, self._name, name), name)
 
     def lookup_parameter_from_tensor(self, tensor: torch.Tensor, name: str = "") -> LookupParameters:
-        """Make a table of memory that exists; see `parameter_from_tensor`."""
+        """Make a table of memory that exists; see `parameter_from_tensor`.
+
+        Shape:
+            tensor, returns: (rows, *d).
+
+        Raises:
+            ArgumentError: the elements of `tensor` do not lie side by side; for others see there.
+        """
         return self._adopt_lookup(_dense(tensor, self._name, name), name)
 
     def _adopt(self, tensor: torch.Tensor, name: str) -> Parameters:
@@ -194,11 +230,19 @@ class ParameterCollection:
         return found
 
     def parameters_list(self) -> list[Parameters]:
-        """Return all parameters, also those of collections inside, in the order of making."""
+        """Return all parameters, also those of collections inside, in the order of making.
+
+        Shape:
+            returns: each (*d).
+        """
         return list(self._parameters)
 
     def lookup_parameters_list(self) -> list[LookupParameters]:
-        """Return all tables, also those of collections inside, in the order of making."""
+        """Return all tables, also those of collections inside, in the order of making.
+
+        Shape:
+            returns: each (rows, *d).
+        """
         return list(self._lookups)
 
     def parameter_count(self) -> int:
@@ -206,7 +250,11 @@ class ParameterCollection:
         return sum(each.tensor.numel() for each in (*self._parameters, *self._lookups))
 
     def tensors(self) -> dict[str, torch.Tensor]:
-        """Return the memory of all parameters by name."""
+        """Return the memory of all parameters by name.
+
+        Shape:
+            returns: (*d) of a parameter, (rows, *d) of a table.
+        """
         return {each.name(): each.tensor for each in (*self._parameters, *self._lookups)}
 
     def set_weight_decay(self, lam: float) -> None:
@@ -238,6 +286,10 @@ class ParameterCollection:
 
         Raises:
             FileError: the file cannot be written.
+            ArgumentError: `name` cannot stand in one line.
+            ForeignValueError: an argument is of a wrong type.
+
+        Source: DyNet's text format; see `textfile`.
         """
         textfile.save_collection(self, fname, name, append)
 
@@ -251,6 +303,8 @@ class ParameterCollection:
         Raises:
             FileError: the file cannot be read.
             FileFormatError: it holds other parameters.
+
+        Source: DyNet's text format; see `textfile`.
         """
         state.graph.settle()
         textfile.populate_collection(self, fname, key)
@@ -266,6 +320,9 @@ class ParameterCollection:
     def load_param(self, fname: str, key: str) -> Parameters:
         """Make a parameter of what stands in a file under a name.
 
+        Shape:
+            returns: as the file says.
+
         Args:
             fname: the file.
             key: the full name there, such as "/encoder/W".
@@ -273,6 +330,8 @@ class ParameterCollection:
         Raises:
             FileError: the file cannot be read.
             FileFormatError: there is no such name, or the file is damaged.
+
+        Source: DyNet, whose file it is.
         """
         entry = textfile.find(fname, text(key, "key"), is_lookup=False)
         found = self.parameters_from_numpy(entry.array)
@@ -280,7 +339,15 @@ class ParameterCollection:
         return found
 
     def load_lookup_param(self, fname: str, key: str) -> LookupParameters:
-        """Make a table of what stands in a file under a name; see `load_param`."""
+        """Make a table of what stands in a file under a name; see `load_param`.
+
+        Shape:
+            returns: (rows, *d), as the file says.
+
+        Raises:
+            FileError: the file cannot be read.
+            FileFormatError: there is no such name, or the file is damaged.
+        """
         entry = textfile.find(fname, text(key, "key"), is_lookup=True)
         found = self.lookup_parameters_from_numpy(entry.array)
         textfile.fill(found.storage, entry, fname)
@@ -288,6 +355,9 @@ class ParameterCollection:
 
     def load_tensors(self, values: Mapping[str, torch.Tensor]) -> None:
         """Copy values, by name, into the parameters.
+
+        Shape:
+            values: as `tensors` returns them.
 
         Args:
             values: as `tensors` returns them; others are passed over.
@@ -299,9 +369,7 @@ class ParameterCollection:
         """
         state.graph.settle()
         if not isinstance(values, Mapping):
-            raise ForeignValueError(
-                f"load_tensors: {type(values).__name__} {values!r} is no dict from names to tensors (at {user_line()})"
-            )
+            raise foreign_value("load_tensors", values, "is no dict from names to tensors")
         for name, tensor in self.tensors().items():
             if name not in values:
                 raise ArgumentError(f"no value for {name}; there are {', '.join(sorted(values))}")
@@ -331,10 +399,7 @@ def as_collection(value: Any, what: str) -> ParameterCollection:
     """
     if isinstance(value, ParameterCollection):
         return value
-    raise ForeignValueError(
-        f"{what}: {type(value).__name__} {value!r} is no ParameterCollection; make one with ParameterCollection()"
-        f" (at {user_line()})"
-    )
+    raise foreign_value(what, value, "is no ParameterCollection; make one with ParameterCollection()")
 
 
 def _shape_of(dim: int | Sequence[int]) -> tuple[int, ...]:
@@ -346,9 +411,8 @@ def _shape_of(dim: int | Sequence[int]) -> tuple[int, ...]:
 
 def _dense(tensor: torch.Tensor, folder: str, name: str) -> torch.Tensor:
     if not isinstance(tensor, torch.Tensor):
-        raise ForeignValueError(
-            f"{type(tensor).__name__} {tensor!r} is no torch tensor; arrays become parameters by parameters_from_numpy"
-            f" (at {user_line()})"
+        raise foreign_value(
+            "", tensor, "is no torch tensor; arrays become parameters by parameters_from_numpy"
         )
     if not tensor.is_contiguous():
         raise ArgumentError(

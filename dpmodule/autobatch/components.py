@@ -13,9 +13,9 @@ MERGED = 1024
 """Graphs of more components are ordered without looking for what could be joined, which takes quadratic time."""
 
 
-def _components(feeds: list[list[int]]) -> list[int]:
+def _components(successors: list[list[int]]) -> list[int]:
     """Number the components in reverse topological order (Tarjan's algorithm with a stack of its own)."""
-    count = len(feeds)
+    count = len(successors)
     order, low, component = [-1] * count, [0] * count, [-1] * count
     path: list[int] = []
     seen = made = 0
@@ -29,9 +29,9 @@ def _components(feeds: list[list[int]]) -> list[int]:
                 order[vertex] = low[vertex] = seen
                 seen += 1
                 path.append(vertex)
-            elif component[feeds[vertex][at - 1]] < 0:
-                low[vertex] = min(low[vertex], low[feeds[vertex][at - 1]])
-            if _descend(vertex, at, feeds, order, low, component, work):
+            elif component[successors[vertex][at - 1]] < 0:
+                low[vertex] = min(low[vertex], low[successors[vertex][at - 1]])
+            if _descend(vertex, at, successors, order, low, component, work):
                 continue
             if low[vertex] == order[vertex]:
                 while True:
@@ -46,14 +46,14 @@ def _components(feeds: list[list[int]]) -> list[int]:
 def _descend(
     vertex: int,
     at: int,
-    feeds: list[list[int]],
+    successors: list[list[int]],
     order: list[int],
     low: list[int],
     component: list[int],
     work: list[tuple[int, int]],
 ) -> bool:
     """Look at the next edges of a vertex; return True when one leads to a vertex not seen before."""
-    row = feeds[vertex]
+    row = successors[vertex]
     while at < len(row):
         other = row[at]
         at += 1
@@ -71,6 +71,11 @@ def ranks(source: Ints, target: Ints, kinds: Ints) -> tuple[Ints, Ints, NDArray[
 
     Vertices of one kind outside of cycles that do not depend on each other get one depth: they can share a batch.
 
+    Shape:
+        source, target: (edges,).
+        kinds: (vertices,).
+        returns: three of (vertices,).
+
     Args:
         source: where each edge starts, one of 0 ... count - 1.
         target: where it ends.
@@ -79,44 +84,47 @@ def ranks(source: Ints, target: Ints, kinds: Ints) -> tuple[Ints, Ints, NDArray[
     Returns:
         For every vertex: the depth of its component (edges between components lead to greater depths), the component's
         number, and whether the component holds a cycle.
+
+    Source: Tarjan, "Depth-first search and linear graph algorithms", 1972.
     """
     count = len(kinds)
-    feeds: list[list[int]] = [[] for _ in range(count)]
+    successors: list[list[int]] = [[] for _ in range(count)]
     edges = list(zip(source.tolist(), target.tolist()))
     for start, end in edges:
-        feeds[start].append(end)
-    component = _components(feeds)
+        successors[start].append(end)
+    component = _components(successors)
     total = max(component, default=-1) + 1
     cyclic = [False] * total
-    after: list[set[int]] = [set() for _ in range(total)]
+    component_successors: list[set[int]] = [set() for _ in range(total)]
     for start, end in edges:
         if component[start] == component[end]:
             cyclic[component[start]] = True
         else:
-            after[component[start]].add(component[end])
+            component_successors[component[start]].add(component[end])
     kind_of = {component[vertex]: kind for vertex, kind in enumerate(kinds.tolist())}
     groups = [-1 if cyclic[number] else kind_of[number] for number in range(total)]
-    depth = _depths(after, _merged(after, groups) if total <= MERGED else list(range(total)))
-    places = np.array(component, np.int64)
-    return np.array(depth, np.int64)[places], places, np.array(cyclic, np.bool_)[places]
+    representative = _merged(component_successors, groups) if total <= MERGED else list(range(total))
+    depth = _depths(component_successors, representative)
+    of_vertex = np.array(component, np.int64)
+    return np.array(depth, np.int64)[of_vertex], of_vertex, np.array(cyclic, np.bool_)[of_vertex]
 
 
-def _merged(after: list[set[int]], groups: list[int]) -> list[int]:
+def _merged(successors: list[set[int]], groups: list[int]) -> list[int]:
     """Join vertices of one group, -1 being none, as long as no way leads from one to the other.
 
     Args:
-        after: for every vertex those it feeds, which have smaller numbers.
+        successors: of every vertex, which have smaller numbers.
         groups: the group of every vertex.
 
     Returns:
-        For every vertex the one that stands for all that it was joined with.
+        For every vertex the representative of all that it was joined with.
     """
-    total = len(after)
-    below = [0] * total  # as bits: what can be reached
+    total = len(successors)
+    reachable = [0] * total  # sets of vertices, as bits
     for number in range(total):
-        for other in after[number]:
-            below[number] |= below[other] | 1 << other
-    stands = list(range(total))
+        for other in successors[number]:
+            reachable[number] |= reachable[other] | 1 << other
+    representative = list(range(total))
     members: dict[int, int] = {}
     clusters: dict[int, list[int]] = {}
     for number in range(total - 1, -1, -1):
@@ -125,39 +133,44 @@ def _merged(after: list[set[int]], groups: list[int]) -> list[int]:
         found = clusters.setdefault(groups[number], [])
         for first in found:
             bits = members[first]
-            if below[number] & bits or below[first] >> number & 1:
+            if reachable[number] & bits or reachable[first] >> number & 1:
                 continue
-            stands[number] = first
+            representative[number] = first
             members[first] = bits = bits | 1 << number
-            reach = below[first] | below[number]
-            below[first] = below[number] = reach
+            reach = reachable[first] | reachable[number]
+            reachable[first] = reachable[number] = reach
             for each in range(total):  # who reaches one of them reaches what all of them do
-                if below[each] & bits or bits >> each & 1:
-                    below[each] |= reach if bits >> each & 1 else reach | bits
+                if reachable[each] & bits or bits >> each & 1:
+                    reachable[each] |= reach if bits >> each & 1 else reach | bits
             break
         else:
             found.append(number)
             members[number] = 1 << number
-    return stands
+    return representative
 
 
-def _depths(after: list[set[int]], stands: list[int]) -> list[int]:
-    """Count the longest way to every vertex, joined ones being one."""
-    total = len(after)
-    feeds: list[set[int]] = [set() for _ in range(total)]
-    for number, others in enumerate(after):
-        feeds[stands[number]].update(stands[other] for other in others)
+def _depths(successors: list[set[int]], representative: list[int]) -> list[int]:
+    """Return the length of the longest way to every vertex, joined ones being one.
+
+    Args:
+        successors: of every vertex.
+        representative: for every vertex the one that stands for all that it was joined with.
+    """
+    total = len(successors)
+    joined: list[set[int]] = [set() for _ in range(total)]
+    for number, others in enumerate(successors):
+        joined[representative[number]].update(representative[other] for other in others)
     waiting = [0] * total
-    for others in feeds:
+    for others in joined:
         for other in others:
             waiting[other] += 1
     depth = [0] * total
-    ready = [number for number in range(total) if stands[number] == number and not waiting[number]]
+    ready = [number for number in range(total) if representative[number] == number and not waiting[number]]
     while ready:
         number = ready.pop()
-        for other in feeds[number]:
+        for other in joined[number]:
             depth[other] = max(depth[other], depth[number] + 1)
             waiting[other] -= 1
             if not waiting[other]:
                 ready.append(other)
-    return [depth[stands[number]] for number in range(total)]
+    return [depth[representative[number]] for number in range(total)]

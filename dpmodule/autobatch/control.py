@@ -25,6 +25,8 @@ def renew_cg(
     Raises:
         ForeignValueError: an argument is neither True nor False.
         StateError: a function that the graph calls asks for it, or another thread is computing the graph.
+
+    Source: DyNet's `renew_cg`.
     """
     state.graph.renew(
         flag(immediate_compute, "immediate_compute"),
@@ -45,7 +47,13 @@ def cg_version() -> int:
 
 
 def cg_checkpoint() -> None:
-    """Remember how large the graph is, for `cg_revert`."""
+    """Remember how large the graph is, for `cg_revert`.
+
+    Raises:
+        StateError: a function that the graph calls asks for it, or another thread is computing the graph.
+
+    Source: DyNet's `cg_checkpoint`.
+    """
     state.graph.checkpoint()
 
 
@@ -54,5 +62,7 @@ def cg_revert() -> None:
 
     Raises:
         StateError: there has been none in this graph, or all were gone back to.
+
+    Source: DyNet's `cg_revert`.
     """
     state.graph.revert()

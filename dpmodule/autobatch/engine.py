@@ -25,7 +25,7 @@ from .schedule import make_plan
 from .serial import make_serial_plan
 from .signature import EXTRA, Signature, Table
 
-__all__ = ["Engine"]
+__all__ = ["Engine", "Mark"]
 
 Tensor = torch.Tensor
 
@@ -57,13 +57,17 @@ class Engine:
         self.plans: list[Plan] = []
         self.seconds = {"build": 0.0, "schedule": 0.0, "run": 0.0, "backward": 0.0}
         self._idle_since = time.perf_counter()
-        self._last: Backward | None = None
+        self._pass: Backward | None = None
         self.is_running = False
 
     def forward(self, graph: NodeTable, node: int) -> None:
         """Compute what has not been computed, up to a node.
 
         Operations may fail. They are errors of the nodes that depend on them, and of no others.
+
+        Raises:
+            StateError: the graph is being computed.
+            Exception: whatever an operation raises that the node depends on.
         """
         end = node + 1
         if end <= self.computed and node not in self.failed:
@@ -74,7 +78,7 @@ class Engine:
         self.seconds["build"] += start - self._idle_since
         scheduled = self.seconds["schedule"]
         try:
-            with torch.no_grad(), self._alone():
+            with torch.no_grad(), self._exclusively():
                 error = self._compute(graph, node, end)
         finally:
             self._idle_since = time.perf_counter()
@@ -108,7 +112,7 @@ class Engine:
         errors: dict[int, Exception] = {}
         failed = set(self.failed)
         done = Plan([], self.computed, end)
-        for each in (*self._to_try_again(graph, node), *range(self.computed, end)):
+        for each in (*self._failed_ancestors(graph, node), *range(self.computed, end)):
             if graph.signature(each).kind.op is EXTRA:
                 continue  # a further result
             results = range(each, each + 1 + len(graph.signature(each).extras))
@@ -116,7 +120,7 @@ class Engine:
             reads = failed.intersection(graph.operands(each))
             error = next((errors[operand] for operand in reads if operand in errors), None)
             if not reads:
-                error = self._attempt(graph, each, done)
+                error = self._compute_alone(graph, each, done)
             if reads or error is not None:
                 failed.update(results)
             if error is not None:
@@ -125,7 +129,7 @@ class Engine:
         self.plans.append(done)
         return errors
 
-    def _attempt(self, graph: NodeTable, node: int, done: Plan) -> Exception | None:
+    def _compute_alone(self, graph: NodeTable, node: int, done: Plan) -> Exception | None:
         """Compute a node alone; return why that fails, if it does."""
         plan = make_serial_plan(graph, node, node + 1)
         try:
@@ -135,7 +139,7 @@ class Engine:
         done.steps += plan.steps
         return None
 
-    def _to_try_again(self, graph: NodeTable, node: int) -> list[int]:
+    def _failed_ancestors(self, graph: NodeTable, node: int) -> list[int]:
         """Return the nodes that have failed and that a node depends on, as long as those between have no values."""
         found, open_nodes = set(), [node]
         while open_nodes:
@@ -147,7 +151,7 @@ class Engine:
         return sorted(found & self.failed)
 
     @contextmanager
-    def _alone(self) -> Iterator[None]:
+    def _exclusively(self) -> Iterator[None]:
         """Compute; a user's operation must not ask the graph that runs it for values, and may fail.
 
         Raises:
@@ -166,36 +170,48 @@ class Engine:
             self.is_running = False
 
     def value(self, node: int, signature: Signature) -> Tensor:
-        """Return the value of a node that has been computed, (batch, *d)."""
+        """Return the value of a node that has been computed.
+
+        Shape:
+            returns: (batch, *d).
+        """
         return self._batches.value(node, signature)
 
     def backward(self, graph: NodeTable, node: int, full: bool) -> None:
-        """Go backward from a node of one number; see `Graph.backward`."""
+        """Go backward from a node of one number; see `Graph.backward`.
+
+        Raises:
+            StateError: the graph is being computed.
+        """
         signature = graph.signature(node)
         start = time.perf_counter()
-        with torch.no_grad(), self._alone():
-            self._last = Backward(self._batches, self.computed, self.failed, signature, graph.aux, node, full)
+        with torch.no_grad(), self._exclusively():
+            self._pass = Backward(self._batches, self.computed, self.failed, signature, graph.aux, node, full)
         self._idle_since = time.perf_counter()
         self.seconds["backward"] += self._idle_since - start
 
     @property
     def root(self) -> int:
         """The node whose gradients are here, -1 for none."""
-        return -1 if self._last is None else self._last.root
+        return -1 if self._pass is None else self._pass.root
 
     def gradient(self, node: int, signature: Signature) -> Tensor:
-        """Return the gradient of a node, (batch, *d)."""
-        last: Any = self._last  # there is one: see `BaseGraph.check_reached`
-        found: Tensor = last.gradient(node, signature)
+        """Return the gradient of a node.
+
+        Shape:
+            returns: (batch, *d).
+        """
+        last_pass: Any = self._pass  # there is one: see `BaseGraph.check_reached`
+        found: Tensor = last_pass.gradient(node, signature)
         return found
 
     def leave(self) -> None:
         """Give the memory back; nothing can be asked for any more."""
         self.records.clear()
         tensors = [(dim, arena.tensor) for dim, arena in self._batches.values.arenas.items()]
-        if self._last is not None:
-            tensors += self._last.leave()
-        self._last = None
+        if self._pass is not None:
+            tensors += self._pass.leave()
+        self._pass = None
         self._batches.values.arenas.clear()
         self._batches.pool.refill(tensors)
 
@@ -219,9 +235,9 @@ class Engine:
         del self.records[records:]
         del self.plans[plans:]
         if self.root >= size:
-            self._last = None
-        # the gradients lie in the rows of before
-        self._batches.values.rows = self._batches.values.rows.copy()
+            self._pass = None
+        values = self._batches.values
+        values.rows = values.rows.copy()  # the gradients lie in the rows of before
 
 
 @contextmanager

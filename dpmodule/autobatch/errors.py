@@ -37,6 +37,7 @@ __all__ = [
     "ShapeError",
     "StaleExpressionError",
     "StateError",
+    "foreign_value",
     "user_line",
 ]
 
@@ -80,3 +81,15 @@ def user_line() -> str:
     while frame.f_back is not None and frame.f_code.co_filename.startswith(_HERE):
         frame = frame.f_back
     return f"{frame.f_code.co_filename}:{frame.f_lineno}"
+
+
+def foreign_value(what: str, value: object, problem: str) -> ForeignValueError:
+    """Return the error of an argument of a wrong type.
+
+    Args:
+        what: the argument, as errors name it; "" if the value says enough.
+        value: what was given.
+        problem: goes on after type and value, such as "is no list".
+    """
+    name = f"{what}: " if what else ""
+    return ForeignValueError(f"{name}{type(value).__name__} {value!r} {problem} (at {user_line()})")

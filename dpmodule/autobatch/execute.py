@@ -16,7 +16,10 @@ Tensor = torch.Tensor
 
 
 def aux_tensor(kind: str, values: list[Any], device: torch.device, dtype: torch.dtype) -> Any:
-    """Turn the nodes' own numbers into what `Call.aux` promises.
+    """Turn the nodes' own arguments (`Op.aux`) into what `Call.aux` promises.
+
+    Shape:
+        returns: (nodes,) or (nodes, ...), as `Op.aux` says.
 
     Args:
         kind: `Op.aux`.
@@ -34,7 +37,11 @@ def aux_tensor(kind: str, values: list[Any], device: torch.device, dtype: torch.
 
 
 def run_call(call: Call, run: Any, inputs: list[Tensor]) -> tuple[Tensor, ...]:
-    """Compute the results of a batch; keeps the first one in ``call.result``."""
+    """Compute the results of a batch; keeps the first one in ``call.result``.
+
+    Shape:
+        inputs, returns: each (nodes or 1, batch, *d).
+    """
     found = run(call, *inputs)
     results: tuple[Tensor, ...] = found if isinstance(found, tuple) else (found,)
     call.result = results[0]
@@ -44,10 +51,14 @@ def run_call(call: Call, run: Any, inputs: list[Tensor]) -> tuple[Tensor, ...]:
 def grad_call(call: Call, op: Any, gradients: list[Tensor], inputs: list[Tensor]) -> list[Tensor | None]:
     """Compute the gradient of every operand of a batch, of the operand's shape.
 
+    Shape:
+        gradients: each (nodes, batch, *d).
+        inputs, returns: each (nodes or 1, batch, *d).
+
     Args:
         call: as `run_call` left it, with `wants` and `defer` set.
         op: the operation.
-        gradients: those of its results, (N, batch, *d).
+        gradients: those of its results.
         inputs: the operands.
     """
     found: list[Tensor | None] | None = None

@@ -8,18 +8,32 @@ from numbers import Real
 from threading import get_ident
 from typing import TYPE_CHECKING, Any
 
+import torch
+from numpy.typing import NDArray
+
 from .. import native
-from .errors import EmptySequenceError, ForeignValueError, ShapeError, user_line
+from .base_graph import as_array
+from .errors import (
+    EmptySequenceError,
+    ForeignValueError,
+    NotScalarError,
+    ShapeError,
+    StaleExpressionError,
+    foreign_value,
+    user_line,
+)
 from .fast import fast, uses_native
+from .given import flag
 from .graph import END
-from .node import Array, Node
+from .node import NodeBase
 from .ops.binary import CDIV, MINUS, POW, SUM
 from .ops.join import RESHAPE
 from .ops.linear import MATMUL
-from .ops.spec import Dim, Op
+from .ops.spec import Dim, Op, shown
 from .ops.unary import EXPONENT, RAISE, RECIPROCAL, SCALE, SHIFT, UNARY
 from .slicing import picked
 from .state import state
+from .tensor import Tensor
 
 __all__ = [
     "Expression",
@@ -38,6 +52,8 @@ __all__ = [
     "values",
 ]
 
+Array = NDArray[Any]
+
 
 def _is_number(value: Any) -> bool:
     """Say whether the other operand of an operator is a number; arrays without dimensions are.
@@ -54,7 +70,7 @@ def _is_number(value: Any) -> bool:
     return shape is not None
 
 
-class Operators(Node):
+class Operators(NodeBase):
     """One node of the graph under construction.
 
     Making one computes nothing. `value` and its relatives compute every node up to this one that has not been computed
@@ -62,9 +78,14 @@ class Operators(Node):
     ``a + b``, ``a - b``, ``W * x`` (the product of matrices; `cmult` is the one by elements), ``x / 3``, ``x / e`` for
     an `e` of one number, ``x ** 2``, ``-x``, ``x[2]``, ``x[1:5:2]``. Arrays become expressions by `inputTensor` only.
 
+    Shape:
+        value: (*d), or (*d, batch) of a minibatch of several elements; see `dim`.
+
     Attributes:
         node: its number.
         version: the version of the graph it belongs to.
+
+    Source: DyNet's `Expression`, its operators and its slices.
     """
 
     __slots__ = ()
@@ -83,14 +104,14 @@ class Operators(Node):
         )
 
     def __add__(self, other: Any) -> Expression:
-        if isinstance(other, Node):
+        if isinstance(other, Operators):
             return plain(SUM, self, other)
         return apply(SHIFT, (self,), (), float(other)) if _is_number(other) else NotImplemented
 
     __radd__ = __add__
 
     def __sub__(self, other: Any) -> Expression:
-        if isinstance(other, Node):
+        if isinstance(other, Operators):
             return plain(MINUS, self, other)
         return apply(SHIFT, (self,), (), -float(other)) if _is_number(other) else NotImplemented
 
@@ -100,7 +121,7 @@ class Operators(Node):
         return apply(SHIFT, (apply(UNARY["negate"], (self,)),), (), float(other))
 
     def __mul__(self, other: Any) -> Expression:
-        if isinstance(other, Node):
+        if isinstance(other, Operators):
             return plain(MATMUL, self, other)
         return apply(SCALE, (self,), (), float(other)) if _is_number(other) else NotImplemented
 
@@ -108,7 +129,7 @@ class Operators(Node):
         return apply(SCALE, (self,), (), float(other)) if _is_number(other) else NotImplemented
 
     def __truediv__(self, other: Any) -> Expression:
-        if isinstance(other, Node):
+        if isinstance(other, Operators):
             return plain(CDIV, self, other)
         return apply(SCALE, (self,), (), 1.0 / float(other)) if _is_number(other) else NotImplemented
 
@@ -116,7 +137,7 @@ class Operators(Node):
         return apply(RECIPROCAL, (self,), (), float(other)) if _is_number(other) else NotImplemented
 
     def __pow__(self, other: Any) -> Expression:
-        if isinstance(other, Node):
+        if isinstance(other, Operators):
             return plain(POW, self, other)
         return apply(RAISE, (self,), (), float(other)) if _is_number(other) else NotImplemented
 
@@ -129,15 +150,220 @@ class Operators(Node):
     def __getitem__(self, index: Any) -> Expression:
         """Pick an element of the first dimension, or a slice of each of the first dimensions.
 
+        Shape:
+            self: (d1, *rest).
+            returns: (*rest) for an integer, (d1 picked, *rest) for a slice.
+
         Raises:
             BoundsError: the index is outside.
+            ArgumentError: a slice has a step below 1, or stands beside something else than slices.
+            ForeignValueError: it is no integer.
         """
         op, attrs, aux = picked(state.graph.dim(self.enter()), index)
         return apply(op, (self,), attrs, aux)
 
     def __len__(self) -> int:
-        """Return the size of the first dimension."""
+        """Return the size of the first dimension.
+
+        Raises:
+            StaleExpressionError: the expression belongs to an earlier graph.
+        """
         return state.graph.dim(self.enter()).d[0]
+
+    def become(self, node: int, version: int) -> None:
+        """Stand for a node.
+
+        Args:
+            node: its number, -1 for none yet.
+            version: the version of its graph.
+        """
+        self.node, self.version = node, version
+
+    def enter(self) -> int:
+        """Return the number of the node in the graph under construction.
+
+        Raises:
+            StaleExpressionError: the expression belongs to an earlier graph, or was taken back.
+            StateError: the graph belongs to another thread.
+        """
+        graph = state.graph
+        graph.check_thread()
+        node = self.node
+        if self.version != graph.version or node < 0:
+            raise StaleExpressionError(
+                "Stale Expression (created before renewing the Computation Graph): this expression is node"
+                f" {self.node} of graph {self.version}, the graph under construction is {graph.version}; build"
+                f" expressions again after renew_cg() (at {user_line()})"
+            )
+        if node >= graph.size:
+            graph.check_nodes((node,))
+        return node
+
+    def dim(self) -> tuple[tuple[int, ...], int]:
+        """Return the dimensions (d1, ..., dn) and the size of the minibatch.
+
+        Raises:
+            StaleExpressionError: the expression belongs to an earlier graph.
+
+        Example:
+            >>> import numpy, dpmodule.autobatch as dy
+            >>> dy.inputTensor(numpy.zeros((3, 4))).dim()
+            ((3, 4), 1)
+        """
+        found = state.graph.dim(self.enter())
+        return found.d, found.batch
+
+    def value_tensor(self, recalculate: bool = False) -> torch.Tensor:
+        """Return the value as a tensor: the graph's own memory, which must not be written to.
+
+        Shape:
+            returns: (batch, *d).
+
+        Args:
+            recalculate: throw cached values away and compute from the inputs again.
+
+        Raises:
+            ForeignValueError: `recalculate` is neither True nor False.
+            StaleExpressionError: the expression belongs to an earlier graph.
+            Exception: whatever an operation raises that the expression depends on.
+        """
+        return state.graph.value(self._asked(recalculate))
+
+    def _asked(self, recalculate: bool) -> int:
+        node = self.enter()
+        if recalculate is not False and flag(recalculate, "recalculate"):
+            state.graph.recalculate()
+        return node
+
+    def npvalue(self, recalculate: bool = False) -> Array:
+        """Return the value as a float64 array; see `value_tensor`.
+
+        Shape:
+            returns: (*d), or (*d, batch) of a minibatch of several elements.
+
+        Raises:
+            StaleExpressionError: the expression belongs to an earlier graph; for others see `value_tensor`.
+
+        Source: DyNet's `Expression.npvalue`.
+        """
+        return state.graph.array(self._asked(recalculate))
+
+    def tensor_value(self, recalculate: bool = False) -> Tensor:
+        """Return the value, left on its device; see `value_tensor`.
+
+        Shape:
+            returns: (batch, *d).
+
+        Raises:
+            StaleExpressionError: the expression belongs to an earlier graph; for others see `value_tensor`.
+        """
+        return Tensor(self.value_tensor(recalculate))
+
+    def scalar_value(self, recalculate: bool = False) -> float:
+        """Return the value of an expression of one number.
+
+        Shape:
+            self: one number, in a minibatch of one.
+
+        Raises:
+            NotScalarError: it has several.
+            StaleExpressionError: the expression belongs to an earlier graph; for others see `value_tensor`.
+        """
+        found = self._numbers(recalculate)
+        if len(found) != 1:
+            raise NotScalarError(
+                f"scalar_value() of an expression of dimension {shown(state.graph.dim(self.enter()))}: Input tensor has"
+                " more than one element, cannot convert to scalar; use npvalue()"
+            )
+        return found[0]
+
+    def vec_value(self, recalculate: bool = False) -> list[float]:
+        """Return the value as a list, the first dimension running fastest; see `value_tensor`.
+
+        Shape:
+            returns: d1 * ... * dn * batch numbers.
+
+        Raises:
+            StaleExpressionError: the expression belongs to an earlier graph; for others see `value_tensor`.
+        """
+        return self._numbers(recalculate)
+
+    def value(self, recalculate: bool = False) -> Any:
+        """Return a float, a list or an array: for one number, one dimension, more dimensions; see `npvalue`.
+
+        Shape:
+            returns: of one dimension d1 * batch numbers; else as `npvalue`.
+
+        Raises:
+            StaleExpressionError: the expression belongs to an earlier graph; for others see `value_tensor`.
+
+        Source: DyNet's `Expression.value`.
+        """
+        found = self._numbers(recalculate)
+        if len(found) == 1:
+            return found[0]
+        return found if len(state.graph.dim(self.node).d) == 1 else self.npvalue()
+
+    def _numbers(self, recalculate: bool) -> list[float]:
+        node, graph = self._asked(recalculate), state.graph
+        found: list[float] | None = graph.as_list(node)
+        return graph.array(node).reshape(-1, order="F").tolist() if found is None else found
+
+    def forward(self, recalculate: bool = False) -> None:
+        """Compute everything up to this expression; see `value_tensor`.
+
+        Raises:
+            StaleExpressionError: the expression belongs to an earlier graph; for others see `value_tensor`.
+        """
+        self.value_tensor(recalculate)
+
+    def backward(self, full: bool = False) -> None:
+        """Compute gradients of this expression, which is one number.
+
+        Shape:
+            self: one number, in a minibatch of one.
+
+        Args:
+            full: also of expressions that no parameter feeds, such as inputs.
+
+        Raises:
+            NotScalarError: it has several numbers.
+            StateError: this is the second call for this expression.
+            ForeignValueError: `full` is neither True nor False.
+            StaleExpressionError: the expression belongs to an earlier graph.
+
+        Source: DyNet's `Expression.backward`.
+        """
+        state.graph.backward(self.enter(), flag(full, "full"))
+
+    def gradient(self) -> Array:
+        """Return the gradient of what `backward` was called for with respect to this expression, in float64.
+
+        Shape:
+            returns: as `npvalue`.
+
+        Raises:
+            NoGradientError: `backward` has not been called for a later expression.
+            StateError: parameters have been changed since.
+            StaleExpressionError: the expression belongs to an earlier graph.
+
+        Source: DyNet's `Expression.gradient`.
+        """
+        return as_array(state.graph.gradient(self.enter()))
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        """Refuse to be copied or pickled.
+
+        Raises:
+            ForeignValueError: always.
+        """
+        raise ForeignValueError(
+            f"{type(self).__name__} belongs to the graph or to its collection and cannot be copied or pickled; save"
+            f" npvalue(), or the parameters with ParameterCollection.save (at {user_line()})"
+        )
+
+    def __repr__(self) -> str:
+        return f"expression {self.node}/{self.version}"
 
 
 if TYPE_CHECKING or native.core is None:
@@ -158,6 +384,9 @@ _new = Expression.__new__
 def handle_of(node: int, version: int) -> Expression:
     """Return a new expression of a node.
 
+    Shape:
+        returns: the node's.
+
     Args:
         node: its number.
         version: the version of its graph.
@@ -172,18 +401,29 @@ def node_of(value: Any) -> int:
 
     Raises:
         ForeignValueError: it is no expression.
-        StaleExpressionError: it belongs to an earlier graph.
+        StaleExpressionError: the expression belongs to an earlier graph.
     """
     if isinstance(value, Expression):
         return value.enter()
-    raise ForeignValueError(
-        f"{type(value).__name__} {value!r} is no Expression; make one with scalarInput, inputTensor or parameter"
-        f" (at {user_line()})"
-    )
+    raise foreign_value("", value, "is no Expression; make one with scalarInput, inputTensor or parameter")
 
 
 def append(op: Op, attrs: tuple[Any, ...], args: tuple[int, ...], aux: Any = None) -> Expression:
-    """Add a node to the graph and return its expression."""
+    """Add a node to the graph and return its expression; see `EngineGraph.append`.
+
+    Shape:
+        returns: as `op.shape` says.
+
+    Args:
+        op: the operation.
+        attrs: the attributes, hashable.
+        args: numbers of the operands' nodes.
+        aux: the node's own argument; see `Op.aux`.
+
+    Raises:
+        ShapeError: the operands do not fit.
+        StateError: the graph belongs to another thread.
+    """
     graph = state.graph
     return handle_of(graph.append(op, attrs, args, aux), graph.version)
 
@@ -191,15 +431,20 @@ def append(op: Op, attrs: tuple[Any, ...], args: tuple[int, ...], aux: Any = Non
 def apply(op: Op, operands: Sequence[Any], attrs: tuple[Any, ...] = (), aux: Any = None) -> Expression:
     """Add an operation on expressions to the graph.
 
+    Shape:
+        operands: as `op.shape` wants them.
+        returns: as `op.shape` says.
+
     Args:
         op: the operation.
         operands: expressions or parameters.
         attrs: the attributes, hashable.
-        aux: the node's own number.
+        aux: the node's own argument; see `Op.aux`.
 
     Raises:
         StaleExpressionError: an operand belongs to an earlier graph.
         ShapeError: the operands do not fit.
+        ForeignValueError: an operand is no expression.
     """
     graph = state.graph
     version = graph.version
@@ -217,17 +462,30 @@ def apply(op: Op, operands: Sequence[Any], attrs: tuple[Any, ...] = (), aux: Any
 def plain(op: Op, x: Any, y: Any, z: Any = ...) -> Expression:
     """Do what `apply` does for two or three operands and no attributes, in less time.
 
+    Shape:
+        x, y, z: as `op.shape` wants them.
+        returns: as `op.shape` says.
+
     Args:
         op: the operation, which always has as many operands here.
         x: an operand, as all are.
         y: the second one.
         z: the third one; an ellipsis for none, since None may be a user's mistake.
+
+    Raises:
+        ForeignValueError: an operand is no expression.
+        ShapeError: the operands do not fit.
+        StaleExpressionError: an operand belongs to an earlier graph.
     """
     return apply(op, (x, y) if z is ... else (x, y, z))
 
 
 def single(op: Op) -> Callable[..., Expression]:
-    """Return the function of an operation that takes one operand and nothing else."""
+    """Return the function of an operation that takes one operand and nothing else.
+
+    Shape:
+        returns: a function whose operand and result have the shapes that `op.shape` says.
+    """
 
     def made(x: Any) -> Expression:
         return apply(op, (x,))
@@ -239,7 +497,7 @@ def single(op: Op) -> Callable[..., Expression]:
         version, numbers = graph.version, graph.numbers
         try:
             node = x.node if x.version == version else x.enter()
-            number = graph.ways[numbers[node]][op]
+            number = graph.plain_trie[numbers[node]][op]
         except (KeyError, IndexError, AttributeError):
             return _learned(op, (x,))
         found = Expression()
@@ -267,7 +525,7 @@ def _between(op: Op, other_way: Callable[[Any, Any], Expression]) -> Callable[[A
             if x.version != version or y.version != version or get_ident() != graph.owner.ident:
                 return other_way(x, y)
             numbers, first, second = graph.numbers, x.node, y.node
-            number = graph.ways[numbers[first]][op][numbers[second]]
+            number = graph.plain_trie[numbers[first]][op][numbers[second]]
         except (KeyError, IndexError, AttributeError):
             return other_way(x, y)
         found = Expression()
@@ -289,7 +547,7 @@ def _plain(op: Op, x: Any, y: Any, z: Any = ...) -> Expression:
     try:
         first = x.node if x.version == version else x.enter()
         second = y.node if y.version == version else y.enter()
-        number = graph.ways[numbers[first]][op][numbers[second]]
+        number = graph.plain_trie[numbers[first]][op][numbers[second]]
         flat = graph.flat
         if z is not ...:
             third = z.node if z.version == version else z.enter()
@@ -312,7 +570,7 @@ def _apply(op: Op, operands: Sequence[Any], attrs: tuple[Any, ...] = (), aux: An
         graph.change_thread()
     version, numbers, args = graph.version, graph.numbers, []
     try:
-        known = graph.known[op][attrs]
+        known = graph.trie[op][attrs]
         for x in operands:
             node = x.node if x.version == version else x.enter()
             known = known[numbers[node]]
@@ -350,7 +608,22 @@ if not uses_native():  # this is where programs spend their time without native 
 
 
 def append_many(op: Op, operands: Sequence[Any], attrs: tuple[Any, ...] = ()) -> Expression:
-    """Add an operation on many expressions of one shape."""
+    """Add an operation on many expressions of one shape.
+
+    Shape:
+        operands: all (*d), with minibatches of one size.
+        returns: as `op.shape` says.
+
+    Args:
+        op: the operation.
+        operands: expressions or parameters.
+        attrs: the attributes, hashable.
+
+    Raises:
+        ForeignValueError: an operand is no expression.
+        ShapeError: the operation does not take this shape.
+        StaleExpressionError: an operand belongs to an earlier graph.
+    """
     graph = state.graph
     version = graph.version
     try:
@@ -376,6 +649,10 @@ def apply_to_padded(
     chosen: Callable[..., tuple[int, ...]] = max,
 ) -> Expression:
     """Do what `apply` has refused to do because some operands lack a 1 at the end of their dimensions.
+
+    Shape:
+        operands: (*d), some of them with further dimensions of 1.
+        returns: (*d), with them or without, as `chosen` says.
 
     Args:
         error: what it has raised, which goes on if that is not the reason.
@@ -403,12 +680,12 @@ def listed(name: str, xs: Iterable[Any]) -> list[Any]:
         ForeignValueError: `xs` is nothing to make one of.
     """
     try:
-        if not isinstance(xs, Node):  # which has elements, but is one operand
+        if not isinstance(xs, Operators):  # which has elements, but is one operand
             return list(xs)
     except TypeError:
         if isinstance(xs, Iterator):  # the error is its own
             raise
-    raise ForeignValueError(f"{name}: {type(xs).__name__} {xs!r} is no list (at {user_line()})")
+    raise foreign_value(name, xs, "is no list")
 
 
 def not_empty(name: str, xs: Iterable[Any]) -> list[Any]:
@@ -427,9 +704,17 @@ def not_empty(name: str, xs: Iterable[Any]) -> list[Any]:
 def forward(exps: Iterable[Expression], recalculate: bool = False) -> None:
     """Compute several expressions in one go, whichever of them is the latest.
 
+    Shape:
+        exps: any.
+
     Args:
         exps: the expressions.
         recalculate: throw cached values away first.
+
+    Raises:
+        ForeignValueError: `exps` is no list of expressions.
+        StaleExpressionError: one belongs to an earlier graph.
+        Exception: whatever an operation raises that one depends on.
     """
     found = listed("forward", exps)
     if found:
@@ -440,14 +725,28 @@ def forward(exps: Iterable[Expression], recalculate: bool = False) -> None:
 
 
 def values(exps: Iterable[Expression], recalculate: bool = False) -> list[Any]:
-    """Compute several expressions in one go and return the `value` of each."""
+    """Compute several expressions in one go and return the `value` of each; see `forward`.
+
+    Shape:
+        returns: for each what `Operators.value` returns.
+
+    Raises:
+        ForeignValueError: `exps` is no list of expressions; for others see `forward`.
+    """
     found = listed("values", exps)
     forward(found, recalculate)
     return [e.value() for e in found]
 
 
 def npvalues(exps: Iterable[Expression], recalculate: bool = False) -> list[Array]:
-    """Compute several expressions in one go and return the array of each."""
+    """Compute several expressions in one go and return the array of each; see `forward`.
+
+    Shape:
+        returns: for each (*d), or (*d, batch) of a minibatch of several elements.
+
+    Raises:
+        ForeignValueError: `exps` is no list of expressions; for others see `forward`.
+    """
     found = listed("npvalues", exps)
     forward(found, recalculate)
     return [e.npvalue() for e in found]

@@ -10,7 +10,14 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from .errors import ArgumentError, BoundsError, ForeignValueError, NegativeIndexError, user_line
+from .errors import (
+    ArgumentError,
+    BoundsError,
+    ForeignValueError,
+    NegativeIndexError,
+    foreign_value,
+    user_line,
+)
 from .whole import as_label, whole
 
 __all__ = [
@@ -52,11 +59,14 @@ def number(value: Any, what: str) -> float:
             ) from None
         except (TypeError, ValueError, RuntimeError):  # torch raises the last one
             pass
-    raise ForeignValueError(f"{what}: {type(value).__name__} {value!r} is no number (at {user_line()})")
+    raise foreign_value(what, value, "is no number")
 
 
 def numbers(value: Any, what: str) -> NDArray[Any]:
     """Return a new array of numbers of the machine's own types.
+
+    Shape:
+        value, returns: any.
 
     Args:
         value: an array or a tensor, or what numpy makes an array of.
@@ -140,9 +150,7 @@ def flag(value: Any, what: str) -> bool:
     found = value if isinstance(value, np.bool_) else as_label(value)
     if isinstance(found, (int, np.bool_)):
         return bool(found)
-    raise ForeignValueError(
-        f"{what}: {type(value).__name__} {value!r} is neither True nor False (at {user_line()})"
-    )
+    raise foreign_value(what, value, "is neither True nor False")
 
 
 def text(value: Any, what: str) -> str:
@@ -153,7 +161,7 @@ def text(value: Any, what: str) -> str:
     """
     if isinstance(value, str):
         return value
-    raise ForeignValueError(f"{what}: {type(value).__name__} {value!r} is no text (at {user_line()})")
+    raise foreign_value(what, value, "is no text")
 
 
 def line_text(value: Any, what: str) -> str:
@@ -188,9 +196,7 @@ def file_name(value: Any, what: str) -> str:
         if "\0" in found or any("\ud800" <= character < "\udc80" for character in found):
             raise ArgumentError(f"{what}: no file can be named {found!r} (at {user_line()})")
         return found
-    raise ForeignValueError(
-        f"{what}: {type(value).__name__} {value!r} is no name of a file (at {user_line()})"
-    )
+    raise foreign_value(what, value, "is no name of a file")
 
 
 def place(value: Any, size: int, what: str) -> int:

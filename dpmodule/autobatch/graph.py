@@ -19,8 +19,7 @@ from numpy.typing import NDArray
 from .arena import Pool
 from .base_graph import BaseGraph
 from .batches import Options
-from .engine import Engine
-from .entered import entered
+from .engine import Engine, Mark
 from .interface import Marks
 from .ops.source import CONSTANT, INPUT, PARAMETER, READING
 from .ops.spec import Dim, Op
@@ -31,7 +30,7 @@ from .signature import Signature, Table
 __all__ = ["END", "Graph"]
 
 END = -1
-"""Where the way of an operation ends, see `Graph.known`."""
+"""The key of the signature's number at a leaf of `Table.trie`."""
 
 Ints = NDArray[np.int64]
 
@@ -42,33 +41,37 @@ class Graph(BaseGraph):
     Args:
         options: what `configure` sets: batching, device, element type.
         table: the signatures; its own unless graphs share one.
+
+    Attributes:
+        numbers: for every node the number of its signature.
+        flat: the operands of all nodes, one node's behind the other's.
+        aux: the nodes' own arguments, of those that have one.
+        trie: leads from an operation to the number of its signature; see `Table.trie`. Empty where nodes are computed
+            at once, so that all of them come by `add`.
+        plain_trie: likewise; see `Table.plain_trie`.
+        engine: computes the nodes.
     """
 
     engine_name = "python"
     """As `configure` takes it."""
 
     def __init__(self, options: Options | None = None, table: Table | None = None) -> None:
-        super().__init__()
-        self.options = options or Options()
+        super().__init__(options or Options())
         self.table = table or Table()
-        self.version = 0
-        self._is_slow = False
         self._pool = Pool()
         self._begin()
 
     def _begin(self) -> None:
-        self.was_cut = False
-        self.numbers: list[int] = []  # of signatures
+        self.numbers: list[int] = []
         self.flat: list[int] = []
         self.aux: dict[int, Any] = {}
-        self._counted: deque[tuple[int, int]] = deque()  # nodes of many operands, and how many
-        # of a node: its signature, where in `flat` its operands begin
-        self._table: Ints = np.zeros((2, 256), np.int64)
-        self._entered = 0  # so many nodes are in it
-        self._marks: list[tuple[int, Any]] = []
-        self._kept: dict[Any, None] = {}
-        self.known: dict[Any, Any] = {} if self._is_slow else self.table.known
-        self.ways: list[dict[Any, Any]] = [] if self._is_slow else self.table.ways
+        self._many_counts: deque[tuple[int, int]] = deque()  # nodes of many operands, and how many
+        # of every node its signature, and where in `flat` its operands begin; filled when a plan is made
+        self._node_columns: Ints = np.zeros((2, 256), np.int64)
+        self._column_count = 0  # so many nodes are in it
+        self._read_tables: dict[Any, None] = {}
+        self.trie: dict[Any, Any] = {} if self.is_immediate else self.table.trie
+        self.plain_trie: list[dict[Any, Any]] = [] if self.is_immediate else self.table.plain_trie
         self.engine = Engine(self.options, self.table, self._pool)
 
     @property
@@ -86,7 +89,7 @@ class Graph(BaseGraph):
             self.change_thread()
         numbers = self.numbers
         try:  # this is where programs spend their time
-            found = self.known[op][attrs]
+            found = self.trie[op][attrs]
             for arg in args:
                 found = found[numbers[arg]]
             number: int = found[END]
@@ -104,26 +107,26 @@ class Graph(BaseGraph):
         return node
 
     def _resolve(self, op: Op, attrs: tuple[Any, ...], args: tuple[int, ...]) -> int:
-        """Return the number of a signature, and remember the way to it; its complement if `append` is not enough."""
+        """Return the number of a signature, and put it into `trie`; its complement if `append` is not enough."""
         operands = [self.signature(arg) for arg in args]
         signature = self.table.find(op, attrs, operands)
-        if self._is_slow:
+        if self.is_immediate:
             return ~signature.index
         number = ~signature.index if signature.extras else signature.index
-        found = self.known.setdefault(op, {}).setdefault(attrs, {})
+        found = self.trie.setdefault(op, {}).setdefault(attrs, {})
         for each in operands:
             found = found.setdefault(each.index, {})
         found[END] = number
         return number
 
     def learn(self, op: Op, node: int) -> None:
-        """Remember what a plain operation has become, see `ways`."""
+        """Put the signature of a node without attributes into `plain_trie`."""
         signature = self.signature(node)
-        if self._is_slow or signature.extras:
+        if self.is_immediate or signature.extras:
             return
         first, *others = (self.numbers[arg] for arg in self.flat[-len(signature.kind.dims) :])
-        self.ways += [{} for _ in range(len(self.ways), first + 1)]
-        found, (*path, last) = self.ways[first], (op, *others)
+        self.plain_trie += [{} for _ in range(len(self.plain_trie), first + 1)]
+        found, (*path, last) = self.plain_trie[first], (op, *others)
         for each in path:
             found = found.setdefault(each, {})
         found[last] = signature.index
@@ -138,7 +141,7 @@ class Graph(BaseGraph):
         self.check_nodes(args)
         numbers, signatures = self.numbers, self.table.signatures
         operands = [signatures[number] for number in {numbers[arg] for arg in args}]
-        self._counted.append((len(numbers), len(args)))
+        self._many_counts.append((len(numbers), len(args)))
         return self.add(~self.table.find(op, attrs, operands, many=True).index, args, None)
 
     def add(self, number: int, args: Iterable[int], aux: Any) -> int:
@@ -147,7 +150,7 @@ class Graph(BaseGraph):
         Args:
             number: complement of its signature's.
             args: its operands.
-            aux: its own number.
+            aux: its own argument; see `Op.aux`.
         """
         signature = self.table.signatures[~number]
         flat, numbers = self.flat, self.numbers
@@ -157,8 +160,8 @@ class Graph(BaseGraph):
         flat += (node,) * len(signature.extras)
         if aux is not None:
             self.aux[node] = aux
-        if self._is_slow:
-            self.compute_at_once(node, signature.kind.op)
+        if self.is_immediate:
+            self._compute_at_once(node, signature.kind.op.name)
         return node
 
     def signature(self, node: int) -> Signature:
@@ -178,33 +181,36 @@ class Graph(BaseGraph):
     def columns(self, first: int, end: int) -> tuple[Ints, Ints, Ints]:
         """Return of nodes in a row the signatures, where in the third array their operands begin, and all operands.
 
+        Shape:
+            returns: (nodes,), (nodes + 1,), (operands,); int64.
+
         Args:
             first: the first node.
             end: one more than the last.
         """
-        self._enter(end)
-        starts = self._table[1, first : end + 1]
+        self._fill_columns(end)
+        starts = self._node_columns[1, first : end + 1]
         flat = np.array(self.flat[starts[0] : starts[-1]], np.int64)
-        return self._table[0, first:end], starts - starts[0], flat
+        return self._node_columns[0, first:end], starts - starts[0], flat
 
-    def _enter(self, end: int) -> None:
-        """Enter the nodes before `end` into the table; when one is made there is no time for it."""
-        first = self._entered
+    def _fill_columns(self, end: int) -> None:
+        """Fill the columns of the nodes before `end`; when a node is made there is no time for it."""
+        first = self._column_count
         if end <= first:
             return
-        if end >= self._table.shape[1]:
-            self._table = np.concatenate(
-                [self._table, np.zeros((2, max(end, self._table.shape[1])), np.int64)], 1
+        if end >= self._node_columns.shape[1]:
+            self._node_columns = np.concatenate(
+                [self._node_columns, np.zeros((2, max(end, self._node_columns.shape[1])), np.int64)], 1
             )
-        numbers, starts = self._table
+        numbers, starts = self._node_columns
         numbers[first:end] = self.numbers[first:end]
         counts = self.table.arities[numbers[first:end]]
-        while self._counted and self._counted[0][0] < end:
-            node, count = self._counted.popleft()
+        while self._many_counts and self._many_counts[0][0] < end:
+            node, count = self._many_counts.popleft()
             counts[node - first] = count
         np.cumsum(counts, out=starts[first + 1 : end + 1])
         starts[first + 1 : end + 1] += starts[first]
-        self._entered = end
+        self._column_count = end
 
     def dim(self, node: int) -> Dim:
         """Return the shape of a node."""
@@ -219,7 +225,11 @@ class Graph(BaseGraph):
         self.engine.forward(self, node)
 
     def value(self, node: int) -> torch.Tensor:
-        """Return the value of a node, (batch, *d)."""
+        """Return the value of a node.
+
+        Shape:
+            returns: (batch, *d).
+        """
         self.forward(node)
         return self.engine.value(node, self.signature(node))
 
@@ -238,7 +248,10 @@ class Graph(BaseGraph):
         self.note_parameters()
 
     def gradient(self, node: int) -> torch.Tensor:
-        """Return the gradient of the last `backward` with respect to a node, (batch, *d).
+        """Return the gradient of the last `backward` with respect to a node.
+
+        Shape:
+            returns: (batch, *d).
 
         Raises:
             NoGradientError: there was none, or it began at an earlier node.
@@ -254,32 +267,20 @@ class Graph(BaseGraph):
         return {each: storage.mark() for each in references if (storage := each()) is not None}
 
     def is_given(self, node: int) -> bool:
-        """Say whether a node is an input, see `BaseGraph`."""
+        """Say whether a node is an input, see `EngineGraph.is_given`."""
         return self.signature(node).kind.op in (INPUT, CONSTANT)
 
-    def renew(self, immediate: bool = False, checking: bool = False, autobatch: bool | None = None) -> None:
-        """Throw all nodes away.
-
-        Args:
-            immediate: compute every node when it is made, which shows at once which one fails.
-            checking: look for values that are not finite, too.
-            autobatch: for this graph only, whether to batch.
-        """
-        self.check_free("renew_cg")
-        self.owner.take()
-        self.version += 1
-        self._is_slow, self.is_checking = immediate or checking, checking
+    def _start(self, is_batched: bool) -> None:
         self.table.tidy()
         self.engine.leave()
         self._begin()
-        if autobatch is not None:
-            self.engine.autobatch = bool(autobatch)
+        self.engine.autobatch = is_batched
 
     def adopt(self, table: Any, is_updated: bool) -> None:
         """Keep the memory of a table as long as the graph; an engine may also make lookups in it fast."""
-        if table.storage not in self._kept:
+        if table.storage not in self._read_tables:
             table.storage.check_fits(self.options.device, self.options.dtype)
-            self._kept[table.storage] = None
+            self._read_tables[table.storage] = None
 
     @property
     def is_running(self) -> bool:
@@ -305,40 +306,30 @@ class Graph(BaseGraph):
     def recalculate(self) -> None:
         """Forget all values, but no nodes, so that parameters that were changed are read again."""
         self.engine.revert(None)
-        self._marks = [(size, None) for size, _ in self._marks]  # what was computed then is no longer there
+        self._checkpoints = [(size, None) for size, _ in self._checkpoints]  # what was computed then is gone
 
     def set_input(self, node: int, array: Any) -> None:
-        """Replace the array of an input, (batch, *d), and forget values if it has been read already."""
+        """Replace the array of an input, and forget values if it has been read already.
+
+        Shape:
+            array: (batch, *d).
+        """
         self.aux[node] = array
         if node < max(self.engine.computed, self.engine.root):
             self.recalculate()
 
-    def checkpoint(self) -> None:
-        """Remember the number of nodes, for `revert`."""
-        self.check_free("cg_checkpoint")
-        self.check_thread()
-        self._marks.append((self.size, self.engine.mark()))
+    def _progress(self) -> Mark:
+        return self.engine.mark()
 
-    def revert(self) -> None:
-        """Forget all nodes since the last `checkpoint`.
-
-        Raises:
-            StateError: there is none.
-        """
-        self.check_free("cg_revert")
-        self.check_thread()
-        self.check_marked(self._marks)
-        size, mark = self._marks.pop()
-        self.was_cut = True
-        self._enter(size)
-        del self.numbers[size:], self.flat[self._table[1, size] :]
-        self._entered = size
-        while self._counted and self._counted[-1][0] >= size:
-            self._counted.pop()
+    def _cut(self, size: int, progress: Mark | None) -> None:
+        self._fill_columns(size)
+        del self.numbers[size:], self.flat[self._node_columns[1, size] :]
+        self._column_count = size
+        while self._many_counts and self._many_counts[-1][0] >= size:
+            self._many_counts.pop()
         for node in [node for node in self.aux if node >= size]:
             del self.aux[node]
-        self.engine.revert(mark, size)
-        entered.leave(size)
+        self.engine.revert(progress, size)
 
     def plans(self) -> list[Plan]:
         """Return the plans that were run, the earliest first."""

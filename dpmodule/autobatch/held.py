@@ -30,6 +30,10 @@ class ArrayStorage(ParameterStorage):
     Args:
         name: its name.
         array: the array.
+
+    Raises:
+        DTypeError: the array is of no type that has gradients.
+        ShapeError: it holds no numbers.
     """
 
     __slots__ = ("_trained", "array")
@@ -53,7 +57,11 @@ class ArrayStorage(ParameterStorage):
 
     @property
     def tensor(self) -> Tensor:
-        """The array's memory."""
+        """The array's memory.
+
+        Shape:
+            returns: the array's.
+        """
         return self.array.tensor
 
     @tensor.setter
@@ -62,7 +70,11 @@ class ArrayStorage(ParameterStorage):
 
     @property
     def gradient(self) -> Tensor | None:
-        """The array's gradient."""
+        """The array's gradient.
+
+        Shape:
+            returns: the array's.
+        """
         grad = self.array.grad
         return None if grad is None else grad.tensor
 
@@ -83,6 +95,10 @@ class TorchStorage(ParameterStorage):
     Args:
         name: its name.
         parameter: a leaf tensor of torch's autograd.
+
+    Raises:
+        DTypeError: the parameter is of no type that has gradients.
+        ShapeError: it holds no numbers.
     """
 
     __slots__ = ("parameter",)
@@ -103,7 +119,11 @@ class TorchStorage(ParameterStorage):
 
     @property
     def tensor(self) -> Tensor:
-        """The parameter's memory; a single number comes as a vector of one."""
+        """The parameter's memory.
+
+        Shape:
+            returns: the parameter's, (1,) of a single number.
+        """
         found = self.parameter.detach()
         return found if found.dim() else found.view(1)
 
@@ -113,7 +133,11 @@ class TorchStorage(ParameterStorage):
 
     @property
     def gradient(self) -> Tensor | None:
-        """The parameter's ``.grad``."""
+        """The parameter's ``.grad``.
+
+        Shape:
+            returns: as `tensor`.
+        """
         found = self.parameter.grad
         return found if found is None or found.dim() else found.view(1)
 
@@ -123,7 +147,11 @@ class TorchStorage(ParameterStorage):
 
 
 class StateStorage(ParameterStorage):
-    """An auxiliary state, such as a moving average: kept and saved like a parameter, never trained."""
+    """An auxiliary state, such as a moving average: kept and saved like a parameter, never trained.
+
+    Shape:
+        tensor: any.
+    """
 
     __slots__ = ()
 
@@ -148,7 +176,10 @@ class HeldCollection(ParameterCollection):
 def find(collection: ParameterCollection, name: str) -> Parameters | None:
     """Return the parameter of a collection that has a name inside it, None if there is none.
 
-    A table of lookup parameters comes as a parameter over the same memory, its rows along the first axis.
+    A table of lookup parameters comes as a parameter over the same memory.
+
+    Shape:
+        returns: (*d), of a table (rows, *d).
     """
     whole = f"{collection.name()}{name}"
     found = next((each for each in collection.parameters_list() if each.name() == whole), None)

@@ -32,10 +32,19 @@ Tensor = torch.Tensor
 
 
 class PyInitializer:
-    """Base of all initializers."""
+    """Base of all initializers.
+
+    Shape:
+        tensor: (*d), or (rows, *d) of a table, for `fill`.
+
+    Source: DyNet's initializers, with their names and arguments.
+    """
 
     def fill(self, tensor: Tensor, generator: torch.Generator | None, is_lookup: bool = False) -> None:
         """Write first values.
+
+        Shape:
+            tensor: (*d), or (rows, *d) of a table.
 
         Args:
             tensor: where.
@@ -50,13 +59,20 @@ class ConstInitializer(PyInitializer):
 
     Args:
         c: the value.
+
+    Raises:
+        ForeignValueError: `c` is no number.
     """
 
     def __init__(self, c: float) -> None:
         self.c = number(c, "ConstInitializer: c")
 
     def fill(self, tensor: Tensor, generator: torch.Generator | None, is_lookup: bool = False) -> None:
-        """Write the constant."""
+        """Write the constant.
+
+        Shape:
+            tensor: any.
+        """
         tensor.fill_(self.c)
 
 
@@ -66,13 +82,21 @@ class NormalInitializer(PyInitializer):
     Args:
         mean: its mean.
         var: its variance.
+
+    Raises:
+        ArgumentError: `var` is negative or NaN.
+        ForeignValueError: an argument is no number.
     """
 
     def __init__(self, mean: float = 0.0, var: float = 1.0) -> None:
         self.mean, self.var = number(mean, "mean"), number_from(var, 0.0, "var")
 
     def fill(self, tensor: Tensor, generator: torch.Generator | None, is_lookup: bool = False) -> None:
-        """Draw."""
+        """Draw.
+
+        Shape:
+            tensor: any.
+        """
         tensor.normal_(self.mean, math.sqrt(self.var), generator=generator)
 
 
@@ -81,13 +105,21 @@ class UniformInitializer(PyInitializer):
 
     Args:
         scale: the bound.
+
+    Raises:
+        ArgumentError: `scale` is negative or NaN.
+        ForeignValueError: it is no number.
     """
 
     def __init__(self, scale: float) -> None:
         self.scale = number_from(scale, 0.0, "scale")
 
     def fill(self, tensor: Tensor, generator: torch.Generator | None, is_lookup: bool = False) -> None:
-        """Draw."""
+        """Draw.
+
+        Shape:
+            tensor: any.
+        """
         tensor.uniform_(-self.scale, self.scale, generator=generator)
 
 
@@ -101,6 +133,10 @@ class GlorotInitializer(PyInitializer):
         is_lookup: the parameter is a table: the row number is no dimension.
         gain: 1 for tanh, 0.5 for rectifiers, 4 for the logistic function.
 
+    Raises:
+        ArgumentError: `gain` is negative or NaN.
+        ForeignValueError: it is no number, or `is_lookup` neither True nor False.
+
     Source: Glorot and Bengio, "Understanding the difficulty of training deep feedforward neural networks", 2010, in
     DyNet's version.
     """
@@ -109,7 +145,11 @@ class GlorotInitializer(PyInitializer):
         self.is_lookup, self.gain = flag(is_lookup, "is_lookup"), number_from(gain, 0.0, "gain")
 
     def fill(self, tensor: Tensor, generator: torch.Generator | None, is_lookup: bool = False) -> None:
-        """Draw."""
+        """Draw.
+
+        Shape:
+            tensor: (d1, ..., dk), or (rows, d1, ..., dk) with `is_lookup`.
+        """
         d = tensor.shape[1:] if self.is_lookup else tensor.shape
         if len(d) == 4:
             bound = math.sqrt(6.0 / (d[0] * d[1] * (d[2] + d[3])))
@@ -123,7 +163,11 @@ class HeInitializer(PyInitializer):
     """Draw from a normal distribution of variance 1 / (2 * size of the last dimension); DyNet's meaning of "he"."""
 
     def fill(self, tensor: Tensor, generator: torch.Generator | None, is_lookup: bool = False) -> None:
-        """Draw."""
+        """Draw.
+
+        Shape:
+            tensor: (..., dk).
+        """
         tensor.normal_(0.0, math.sqrt(0.5 / tensor.shape[-1]), generator=generator)
 
 
@@ -132,6 +176,9 @@ class IdentityInitializer(PyInitializer):
 
     def fill(self, tensor: Tensor, generator: torch.Generator | None, is_lookup: bool = False) -> None:
         """Write the identity.
+
+        Shape:
+            tensor: (d1, d1).
 
         Raises:
             ShapeError: the parameter is no square matrix.
@@ -147,6 +194,9 @@ class SaxeInitializer(PyInitializer):
     Args:
         scale: factor of all elements.
 
+    Raises:
+        ForeignValueError: `scale` is no number.
+
     Source: Saxe, McClelland, Ganguli, "Exact solutions to the nonlinear dynamics of learning", 2014.
     """
 
@@ -155,6 +205,9 @@ class SaxeInitializer(PyInitializer):
 
     def fill(self, tensor: Tensor, generator: torch.Generator | None, is_lookup: bool = False) -> None:
         """Draw.
+
+        Shape:
+            tensor: (d1, d2).
 
         Raises:
             ShapeError: the parameter is no matrix.
@@ -167,8 +220,14 @@ class SaxeInitializer(PyInitializer):
 class NumpyInitializer(PyInitializer):
     """Copy an array.
 
+    Shape:
+        array: the parameter's; or flat, the first dimension running fastest.
+
     Args:
-        array: the values, of the parameter's shape (or as many in one row).
+        array: the values.
+
+    Raises:
+        ForeignValueError: `array` holds something else than numbers.
     """
 
     def __init__(self, array: ArrayLike) -> None:
@@ -176,6 +235,9 @@ class NumpyInitializer(PyInitializer):
 
     def fill(self, tensor: Tensor, generator: torch.Generator | None, is_lookup: bool = False) -> None:
         """Copy.
+
+        Shape:
+            tensor: of as many elements as the array.
 
         Raises:
             ShapeError: the sizes differ.
@@ -193,6 +255,10 @@ class FromFileInitializer(PyInitializer):
 
     Args:
         fname: the file.
+
+    Raises:
+        ArgumentError: no file can be named so.
+        ForeignValueError: `fname` is no name of a file.
     """
 
     def __init__(self, fname: str | os.PathLike[str]) -> None:
@@ -200,6 +266,9 @@ class FromFileInitializer(PyInitializer):
 
     def fill(self, tensor: Tensor, generator: torch.Generator | None, is_lookup: bool = False) -> None:
         """Read.
+
+        Shape:
+            tensor: of as many elements as the file has numbers.
 
         Raises:
             FileError: the file cannot be read.
@@ -233,6 +302,10 @@ def initializer_of(
 
     Raises:
         ArgumentError: it is none of these.
+        ForeignValueError: `scale`, `mean` or `std` is no number.
+        ShapeError: `init` is an array of another shape.
+
+    Source: DyNet's `ParameterCollection.add_parameters`.
     """
     if isinstance(init, PyInitializer):
         return init

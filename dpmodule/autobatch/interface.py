@@ -15,17 +15,62 @@ from .owner import Owner
 from .ran import RanBatch
 from .storage import ParameterStorage
 
-__all__ = ["EngineGraph", "Marks"]
+__all__ = ["EngineGraph", "Marks", "NodeSignature", "StoredOperand"]
 
 Marks = Mapping["weakref.ref[ParameterStorage]", tuple[int, int]]
 """By weak reference to a `ParameterStorage`, its `mark`."""
+
+
+class _NamedOperation(Protocol):
+    """An operation, as far as texts show it."""
+
+    @property
+    def name(self) -> str:
+        """The name that users know it by."""
+
+
+class _NodeKind(Protocol):
+    """What a node computes."""
+
+    @property
+    def op(self) -> _NamedOperation:
+        """The operation."""
+
+
+class NodeSignature(Protocol):
+    """What a node is, in any engine."""
+
+    @property
+    def dim(self) -> Dim:
+        """The shape of its result."""
+
+    @property
+    def kind(self) -> _NodeKind:
+        """What it computes."""
+
+
+class StoredOperand(Protocol):
+    """A parameter or a table of rows, as graphs know it from one to the next.
+
+    Attributes:
+        serial: of the engine that knows it; 0 for none.
+        table: what the engine knows it by.
+    """
+
+    serial: int
+    table: int
+
+    @property
+    def storage(self) -> ParameterStorage:
+        """Its memory."""
 
 
 class EngineGraph(Protocol):
     """The graph under construction, of whichever engine.
 
     Expressions, parameters and `explain` call nothing else; whoever brings another engine implements the same.
-    `base_graph.BaseGraph` has what all refuse alike.
+    `base_graph.BaseGraph` has what all do and refuse alike. There is one exception, for speed: without the native
+    extension every graph is a `graph.Graph`, and `expression` adds nodes to its lists itself.
 
     Attributes:
         version: how often `renew` has been called.
@@ -74,32 +119,50 @@ class EngineGraph(Protocol):
             op: the operation.
             attrs: hashable; belong to the signature.
             args: numbers of earlier nodes.
-            aux: the node's own number, as `Op.aux` says.
+            aux: the node's own argument, such as a label or a row, which nodes of a batch do not share; see `Op.aux`.
 
         Raises:
             ShapeError: the operands do not fit.
+            StaleExpressionError: an operand has been taken back.
+            StateError: the graph is another thread's.
         """
 
     def append_many(self, op: Op, attrs: tuple[Any, ...], args: tuple[int, ...]) -> int:
         """Add a node that takes many operands of one shape (`Op.many`); see `append`."""
 
     def set_input(self, node: int, array: Any) -> None:
-        """Replace the array of an input: nothing computed from its former value is used any more."""
+        """Replace the array of an input: nothing computed from its former value is used any more.
 
-    def enter(self, parameter: Any) -> int:
+        Shape:
+            array: (batch, *d).
+
+        Args:
+            node: its number.
+            array: of floats or doubles.
+        """
+
+    def enter(self, parameter: StoredOperand) -> int:
         """Return the node of a parameter that is known from earlier graphs; -1 where it has to be made."""
 
-    def remember(self, parameter: Any, node: int) -> None:
+    def remember(self, parameter: StoredOperand, node: int) -> None:
         """Let later graphs know the parameter that has been given a node."""
 
-    def adopt(self, table: Any, is_updated: bool) -> None:
-        """Prepare for a table whose rows are looked up from now on."""
+    def adopt(self, table: StoredOperand, is_updated: bool) -> None:
+        """Prepare for a table whose rows are looked up from now on.
+
+        Args:
+            table: the table.
+            is_updated: whether gradients flow into the rows.
+
+        Raises:
+            DTypeError: the table is elsewhere than the graph, or of another type.
+        """
 
     def dim(self, node: int) -> Dim:
         """Return the shape of a node."""
 
-    def signature(self, node: int) -> Any:
-        """Return what a node is: something with its `dim`, and with a `kind` whose `op` has a `name`."""
+    def signature(self, node: int) -> NodeSignature:
+        """Return what a node is."""
 
     def operands(self, node: int) -> tuple[int, ...]:
         """Return the operands of a node."""
@@ -118,10 +181,18 @@ class EngineGraph(Protocol):
         """
 
     def value(self, node: int) -> torch.Tensor:
-        """Return the value, (batch, *d), after `forward`; not to be written to."""
+        """Return the value, after `forward`; not to be written to.
+
+        Shape:
+            returns: (batch, *d).
+        """
 
     def array(self, node: int) -> NDArray[Any]:
-        """Return the value of a node as a float64 array of its own, (*d, batch), or (*d) without a minibatch."""
+        """Return the value of a node as a float64 array of its own.
+
+        Shape:
+            returns: (*d, batch), or (*d) where the batch is 1.
+        """
 
     def as_list(self, node: int) -> list[float] | None:
         """Return the value of a node as a list, dimension by dimension and the minibatch last; None: use `value`."""
@@ -131,13 +202,28 @@ class EngineGraph(Protocol):
 
         Adds to the gradients of parameters, replaces those of nodes.
 
+        Shape:
+            node: one number, in a minibatch of one.
+
         Args:
             node: the number of the node.
             full: also of nodes that no parameter feeds.
+
+        Raises:
+            NotScalarError: it has several numbers.
+            StateError: the last `backward` began there.
         """
 
     def gradient(self, node: int) -> torch.Tensor:
-        """Return the gradient, (batch, *d), after `backward`; not of what depends on parameters changed since."""
+        """Return the gradient, after `backward`; not of what depends on parameters changed since.
+
+        Shape:
+            returns: (batch, *d).
+
+        Raises:
+            NoGradientError: there was no `backward`, or it began at an earlier node.
+            StateError: parameters have changed since.
+        """
 
     def marks(self) -> Marks:
         """Return marks of the parameters that the graph reads."""
@@ -149,15 +235,25 @@ class EngineGraph(Protocol):
             immediate: compute every node when it is made.
             checking: look for values that are not finite, too.
             autobatch: for this graph only, whether to batch.
+
+        Raises:
+            StateError: the graph is being computed; see `check_free`.
         """
 
     def checkpoint(self) -> None:
-        """Remember the number of nodes."""
+        """Remember the number of nodes.
+
+        Raises:
+            StateError: the graph is being computed, or is another thread's.
+        """
 
     def revert(self) -> None:
         """Forget all nodes since the last `checkpoint`.
 
         Gradients of those that stay are kept as long as the node that `backward` began at.
+
+        Raises:
+            StateError: there is no checkpoint, or the graph is being computed.
         """
 
     def recalculate(self) -> None:
@@ -170,7 +266,11 @@ class EngineGraph(Protocol):
         """Make room: another engine's graph is the one under construction."""
 
     def check_thread(self) -> None:
-        """Check that the graph may be used in this thread; see `change_thread`."""
+        """Check that the graph may be used in this thread; see `change_thread`.
+
+        Raises:
+            StateError: it may not.
+        """
 
     def change_thread(self) -> None:
         """Let another thread than the owner use the graph.

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from ..base import FileError
-from .errors import ArgumentError, ForeignValueError, user_line
+from .errors import ArgumentError, foreign_value, user_line
 from .expression import listed
 from .given import file_name, flag, number_from
 from .options import configure, from_command_line, gpus, settings_of
@@ -23,7 +23,10 @@ HAVE_CUDA = torch.cuda.is_available()
 
 
 class DynetParams:
-    """Settings collected first and put into force by `init`; `configure` does both at once."""
+    """Settings collected first and put into force by `init`; `configure` does both at once.
+
+    Source: DyNet's `DynetParams`.
+    """
 
     def __init__(self) -> None:
         self._settings: dict[str, Any] = {}
@@ -47,9 +50,7 @@ class DynetParams:
             KeyError: one of these is missing, as in DyNet.
         """
         if not isinstance(conf, Mapping):
-            raise ForeignValueError(
-                f"from_config: {type(conf).__name__} {conf!r} is no dict of settings (at {user_line()})"
-            )
+            raise foreign_value("from_config", conf, "is no dict of settings")
         self.set_random_seed(conf["seed"])
         self.set_autobatch(conf["autobatch"])
         self.set_weight_decay(conf["weight_decay"])
@@ -57,15 +58,28 @@ class DynetParams:
         self.set_gpu_mask(conf["gpu_mask"] or [])
 
     def set_autobatch(self, autobatch: bool) -> None:
-        """Choose whether graphs are batched."""
+        """Choose whether graphs are batched.
+
+        Raises:
+            ForeignValueError: it is neither True nor False.
+        """
         self._settings["autobatch"] = flag(autobatch, "autobatch")
 
     def set_random_seed(self, random_seed: int) -> None:
-        """Choose the seed of random numbers."""
+        """Choose the seed of random numbers.
+
+        Raises:
+            ForeignValueError: it is no integer.
+        """
         self._settings["random_seed"] = whole(random_seed, "random_seed")
 
     def set_weight_decay(self, weight_decay: float) -> None:
-        """Choose the weight decay of new collections."""
+        """Choose the weight decay of new collections.
+
+        Raises:
+            ArgumentError: it is negative or NaN.
+            ForeignValueError: it is no number.
+        """
         self._settings["weight_decay"] = number_from(weight_decay, 0.0, "weight_decay")
 
     def set_requested_gpus(self, requested_gpus: int) -> None:
@@ -73,6 +87,7 @@ class DynetParams:
 
         Raises:
             ArgumentError: there are fewer GPUs here.
+            ForeignValueError: it is no integer.
         """
         if names := gpus(whole(requested_gpus, "requested_gpus")):
             self._settings["device"] = names[0]
@@ -95,6 +110,7 @@ class DynetParams:
 
         Raises:
             ArgumentError: there is anything else in the list.
+            ForeignValueError: it is no list of integers.
         """
         mask = [whole(each, "gpu_mask") for each in listed("gpu_mask", gpu_mask)]
         if any(each not in (0, 1) for each in mask):
@@ -103,7 +119,11 @@ class DynetParams:
             self._settings["device"] = f"GPU:{mask.index(1)}"
 
     def init(self) -> None:
-        """Put the settings into force."""
+        """Put the settings into force.
+
+        Raises:
+            ArgumentError: a setting is impossible; see `configure`.
+        """
         configure(**self._settings)
 
 
@@ -121,11 +141,11 @@ def init_from_params(params: DynetParams) -> None:
 
     Raises:
         ForeignValueError: `params` is none of `DynetParams`.
+
+    Source: DyNet's `init_from_params`.
     """
     if not isinstance(params, DynetParams):
-        raise ForeignValueError(
-            f"init_from_params: {type(params).__name__} {params!r} is no DynetParams (at {user_line()})"
-        )
+        raise foreign_value("init_from_params", params, "is no DynetParams")
     params.init()
 
 
@@ -139,6 +159,13 @@ def dump_cg(
         show_values: taken for DyNet's signature.
         show_gradients: taken for DyNet's signature.
         nan_check_only: taken for DyNet's signature.
+
+    Raises:
+        ArgumentError: no file can be named so.
+        FileError: the file cannot be written.
+        ForeignValueError: `filename` is no name of a file.
+
+    Source: DyNet's `dump_cg`, its arguments only.
     """
     if not isinstance(filename, str) or filename:
         try:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
@@ -39,12 +39,24 @@ class CallKind:
     outs: tuple[Dim, ...]
 
 
+class _UnrepeatableBatch(NamedTuple):
+    """A batch that would give other results a second time, with the arguments of `Caller.forward`."""
+
+    call: Call
+    kind: CallKind
+    arguments: list[tuple[int, int, int]]
+    aux: list[int]
+    out: int
+
+
 def _is_drawn(op: Op) -> bool:
+    """Say whether an operation may give other results a second time."""
     return op.random or op.whole
 
 
-def _width(kind: CallKind) -> int:
-    return sum(dim.size * dim.batch for dim in kind.outs)
+def _widths(kind: CallKind) -> list[int]:
+    """Return how many numbers each result has; a row of the engine's memory holds one result behind the other."""
+    return [dim.size * dim.batch for dim in kind.outs]
 
 
 @lru_cache(1024)
@@ -56,6 +68,9 @@ def _floats(size: int) -> Any:
 def tensor_at(address: int, shape: Sequence[int]) -> Tensor:
     """Return a float32 tensor over memory of the engine; valid until `renew`.
 
+    Shape:
+        returns: `shape`.
+
     Args:
         address: of its first element.
         shape: its shape; the elements lie in a row.
@@ -66,28 +81,48 @@ def tensor_at(address: int, shape: Sequence[int]) -> Tensor:
     return torch.frombuffer(_floats(size).from_address(address), dtype=torch.float32).view(*shape)
 
 
+def _products_into(targets: Sequence[Tensor | None]) -> Callable[..., None]:
+    """Return what adds gradients that are products of matrices to memory of the engine; see `Call.defer`."""
+
+    def add(place: int, left: Tensor, right: Tensor, bias: int = -1) -> None:
+        target, summed = targets[place], targets[bias] if bias >= 0 else None
+        if target is not None:
+            target += (left.t() @ right).view(target.shape)
+        if summed is not None:
+            summed += left.sum(0).view(summed.shape)
+
+    return add
+
+
 class Caller:
-    """The two functions that the engine calls, and what they remember from one to the other.
+    """Forward and backward of the operations that run in torch, as the engine calls them, and what they remember.
 
     Args:
         options: what to compute with; its generator is used for random operations.
+
+    Attributes:
+        kinds: what batches compute; the engine knows them by their places.
+        node_arguments: the own arguments of nodes (`Op.aux`); the engine knows them by their places.
+        is_repeating: whether the graph is computed once more, so that gradients of parameters have been counted.
     """
 
     def __init__(self, options: Any) -> None:
         self._options = options
         self.kinds: list[CallKind] = []
-        self.numbers: list[Any] = []
+        self.node_arguments: list[Any] = []
         self._calls: dict[int, Call] = {}
-        self._drawn: dict[int, tuple[Call, int, list[tuple[int, int, int]], list[int], int]] = {}
+        self._drawn: dict[int, _UnrepeatableBatch] = {}
         self._kept = Kept()
-        self._places: dict[int, list[int]] = {}  # of batches that may be kept, the numbers of their rows
+        self._places: dict[
+            int, list[int]
+        ] = {}  # of batches that may be kept, the places of their rows' arguments
         self._rows: list[tuple[Any, Tensor, Tensor]] = []  # of this backward pass; see `Call.rows`
-        self.is_repeating = False  # the gradients of parameters have been counted already
+        self.is_repeating = False
 
     def renew(self) -> None:
         """Forget all batches and numbers."""
         self.forget()
-        self.numbers.clear()
+        self.node_arguments.clear()
 
     def forget(self) -> None:
         """Forget all batches: they will be computed again, with other random numbers."""
@@ -103,10 +138,9 @@ class Caller:
 
     def keep(self) -> None:
         """Keep the results of what would give others, before all is computed once more."""
-        for call, number, arguments, aux, out in self._drawn.values():
-            kind = self.kinds[number]
-            inputs = [x.clone() for x in self._operands(kind, call.count, arguments, [], 0)]
-            values = tensor_at(out, (call.count, _width(kind))).clone()
+        for call, kind, arguments, aux, out in self._drawn.values():
+            inputs = [x.clone() for x in self._operands(kind, call.count, arguments, [])]
+            values = tensor_at(out, (call.count, sum(_widths(kind)))).clone()
             inputs = self._expanded(kind.op, call.count, inputs)
             self._kept.keep(Drawn(kind.op, call, kind.outs, inputs, values), aux)
         self._drawn.clear()
@@ -139,18 +173,19 @@ class Caller:
         else:
             draw_random(numbers, name, first, second, generator)
 
-    def number(self, value: Any) -> int:
-        """Keep the own number of a node; return its place."""
-        self.numbers.append(value)
-        return len(self.numbers) - 1
+    def keep_argument(self, value: Any) -> int:
+        """Keep a node's own argument (`Op.aux`); return its place in `node_arguments`."""
+        self.node_arguments.append(value)
+        return len(self.node_arguments) - 1
 
+    @staticmethod
     def _operands(
-        self, kind: CallKind, rows: int, arguments: list[tuple[int, int, int]], counts: list[int], place: int
+        kind: CallKind, rows: int, arguments: list[tuple[int, int, int]], counts: list[int]
     ) -> list[Tensor]:
         found = []
-        for dim, argument in zip(kind.dims, arguments):
-            count = sum(counts) if counts else 1 if argument[1] else rows
-            found.append(tensor_at(argument[place], (count, dim.batch, *dim.d)))
+        for dim, (address, is_shared, _) in zip(kind.dims, arguments):
+            count = sum(counts) if counts else 1 if is_shared else rows
+            found.append(tensor_at(address, (count, dim.batch, *dim.d)))
         return found
 
     def forward(
@@ -170,13 +205,14 @@ class Caller:
             number: which kind.
             rows: how many nodes.
             arguments: (address, whether all nodes share one row, 0) of every operand.
-            aux: for every node, the place of its own number.
+            aux: for every node, the place of its own argument in `node_arguments`.
             counts: for operations that take many, how many operands each node has.
             out: the address of the results.
         """
         kind = self.kinds[number]
         op, options = kind.op, self._options
-        target = tensor_at(out, (rows, _width(kind)))
+        widths = _widths(kind)
+        target = tensor_at(out, (rows, sum(widths)))
         kept = self._kept.rows(aux) if _is_drawn(op) else []
         if _is_drawn(op):
             self._places[key] = aux
@@ -185,20 +221,16 @@ class Caller:
             return
         call = Call(kind.attrs, kind.dims, kind.outs[0], rows, counts=counts, generator=options.generator)
         if op.aux:
-            values = [self.numbers[place] for place in aux]
+            values = [self.node_arguments[place] for place in aux]
             call.aux = aux_tensor(op.aux, values, torch.device("cpu"), torch.float32)
         with torch.no_grad():
-            inputs = self._expanded(op, rows, self._operands(kind, rows, arguments, counts, 0))
-            results = run_call(call, op.run, inputs)
-            begin = 0
-            for dim, result in zip(kind.outs, results):
-                end = begin + dim.size * dim.batch
-                target[:, begin:end] = result.reshape(result.shape[0], -1)
-                begin = end
+            inputs = self._expanded(op, rows, self._operands(kind, rows, arguments, counts))
+            for part, result in zip(target.split_with_sizes(widths, 1), run_call(call, op.run, inputs)):
+                part.copy_(result.reshape(result.shape[0], -1))
         self._calls[key] = call
         self._kept.write(kept, aux, target)
         if _is_drawn(op):
-            self._drawn[key] = call, number, arguments, aux, out
+            self._drawn[key] = _UnrepeatableBatch(call, kind, arguments, aux, out)
 
     @staticmethod
     def _expanded(op: Op, rows: int, inputs: list[Tensor]) -> list[Tensor]:
@@ -231,12 +263,9 @@ class Caller:
         if self.is_repeating and not kind.dims:
             return
         with torch.no_grad():
-            inputs = self._operands(kind, rows, arguments, counts, 0)
-            whole, begin, gradients = tensor_at(out, (rows, _width(kind))), 0, []
-            for dim in kind.outs:
-                end = begin + dim.size * dim.batch
-                gradients.append(whole[:, begin:end].reshape(rows, dim.batch, *dim.d))
-                begin = end
+            inputs, widths = self._operands(kind, rows, arguments, counts), _widths(kind)
+            parts = tensor_at(out, (rows, sum(widths))).split_with_sizes(widths, 1)
+            gradients = [part.reshape(rows, dim.batch, *dim.d) for part, dim in zip(parts, kind.outs)]
             targets = [
                 tensor_at(argument[2], x.shape) if argument[2] else None
                 for x, argument in zip(inputs, arguments)
@@ -250,15 +279,7 @@ class Caller:
                 gradients = [each.index_fill(0, torch.tensor(kept), 0.0) for each in gradients]
             call = self._calls[key]
             call.wants = tuple(bool(gradient) for _, _, gradient in arguments)
-
-            def add(place: int, left: Tensor, right: Tensor, bias: int = -1) -> None:
-                target, summed = targets[place], targets[bias] if bias >= 0 else None
-                if target is not None:
-                    target += (left.t() @ right).view(target.shape)
-                if summed is not None:
-                    summed += left.sum(0).view(summed.shape)
-
-            call.defer, call.rows = add, self._rows
+            call.defer, call.rows = _products_into(targets), self._rows
             found = grad_call(call, kind.op, gradients, self._expanded(kind.op, rows, inputs))
             call.defer = None
             for gradient, target in zip(found, targets):

@@ -25,12 +25,16 @@ Tensor = torch.Tensor
 class Drawn:
     """A batch that has been run.
 
+    Shape:
+        inputs: each (rows or 1, batch, *d).
+        values: (rows, numbers in a row).
+
     Args:
         op: the operation.
         call: as it left it.
         outs: the `Dim` of every result.
         inputs: the operands.
-        values: the results, (rows, numbers in a row).
+        values: the results.
     """
 
     op: Op
@@ -41,7 +45,7 @@ class Drawn:
 
 
 class Kept:
-    """The rows of batches that must not be run again, by the place of the node's own number."""
+    """The rows of batches that must not be run again, by the place of the argument in `Caller.node_arguments`."""
 
     def __init__(self) -> None:
         self._rows: dict[int, tuple[Drawn, int]] = {}
@@ -70,10 +74,13 @@ class Kept:
     def write(self, rows: Sequence[int], places: Sequence[int], target: Tensor) -> None:
         """Write the results of those rows of a batch that are here.
 
+        Shape:
+            target: (all rows, numbers in a row).
+
         Args:
             rows: which ones.
             places: the number of each row.
-            target: (all rows, numbers in a row).
+            target: the results of the whole batch.
         """
         for row in rows:
             drawn, at = self._rows[places[row]]
@@ -88,11 +95,15 @@ class Kept:
     ) -> None:
         """Add the gradients of the operands of those rows of a batch that are here.
 
+        Shape:
+            gradients: each (all rows, batch, *d).
+            targets: each (all rows or 1, batch, *d).
+
         Args:
             rows: which ones.
             places: the number of each row.
-            gradients: those of the results, (all rows, batch, *d).
-            targets: for every operand, where its gradient goes, (all rows or 1, batch, *d); None for nowhere.
+            gradients: those of the results.
+            targets: for every operand, where its gradient goes; None for nowhere.
         """
         batches: dict[tuple[Drawn, int], list[tuple[int, int]]] = {}
         seen: Counter[int] = Counter()

@@ -16,7 +16,6 @@ import torch
 from numpy.typing import NDArray
 
 from .base_graph import BaseGraph
-from .entered import entered
 from .errors import StateError
 from .interface import Marks
 from .native_calls import Caller, CallKind
@@ -80,9 +79,7 @@ class NativeGraph(BaseGraph):
     """So many signatures are kept from graph to graph."""
 
     def __init__(self, core: Any, options: Any, version: int = 0) -> None:
-        super().__init__()
-        self.options, self.version = options, version
-        self.is_immediate = False
+        super().__init__(options, version)
         self._core = core
         self._begin()
         self.machine.activate(version)
@@ -93,10 +90,9 @@ class NativeGraph(BaseGraph):
         self.machine.batched = self.options.autobatch
         self._caller = Caller(self.options)
         caller = self._caller
-        self.machine.set_caller(caller.forward, caller.backward, caller.draw, caller.numbers)
+        self.machine.set_caller(caller.forward, caller.backward, caller.draw, caller.node_arguments)
         self._parameters = NativeParameters(self.machine)
         self._nodes = NativeNodes(self.machine, self._caller, self._parameters)
-        self._marks: list[tuple[int, int]] = []
         self._root = -1
         self._built, self._idle_since = 0.0, time.perf_counter()
 
@@ -130,7 +126,7 @@ class NativeGraph(BaseGraph):
         else:
             node = self._nodes.source(op, attrs, aux)
         if self.is_immediate:
-            self.compute_at_once(node, op)
+            self._compute_at_once(node, op.name)
         return node
 
     def append_many(self, op: Op, attrs: tuple[Any, ...], args: tuple[int, ...]) -> int:
@@ -145,17 +141,24 @@ class NativeGraph(BaseGraph):
         if node < 0:
             node = self._nodes.call(op, attrs, args, None, True)
         if self.is_immediate:
-            self.compute_at_once(node, op)
+            self._compute_at_once(node, op.name)
         return node
 
     def set_input(self, node: int, array: Any) -> None:
-        """Replace the array of an input, (batch, *d), and forget values if it has been read already."""
+        """Replace the array of an input, and forget values if it has been read already.
+
+        Shape:
+            array: (batch, *d).
+        """
         self.machine.set_input(node, as_buffer(array))
         if node < max(self.machine.computed, self._root):
             self.recalculate()
 
     def enter(self, parameter: Any) -> int:
-        """Return the node of a parameter, see `BaseGraph`; its number in the engine is kept as that of a table is."""
+        """Return the node of a parameter, see `EngineGraph.enter`.
+
+        The parameter keeps its number in the engine as tables of rows do theirs, below -1.
+        """
         machine = self.machine
         is_known = parameter.serial == machine.serial and parameter.table < -1 and not self.is_immediate
         node: int = machine.parameter(-2 - parameter.table) if is_known else -1
@@ -196,7 +199,12 @@ class NativeGraph(BaseGraph):
         return _Signature(self.dim(node), _Named(self.operation(machine.signature_of(node)).name))
 
     def forward(self, node: int) -> None:
-        """Compute what is missing up to a node."""
+        """Compute what is missing up to a node.
+
+        Raises:
+            StateError: the graph is being computed.
+            Exception: whatever an operation raises that the node depends on.
+        """
         machine = self.machine
         if node < machine.computed and not machine.is_fused(node):
             return
@@ -252,12 +260,23 @@ class NativeGraph(BaseGraph):
         return torch.frombuffer(data, dtype=torch.float32).view(dim.batch, *dim.d)
 
     def value(self, node: int) -> Tensor:
-        """Return the value of a node, (batch, *d)."""
+        """Return the value of a node.
+
+        Shape:
+            returns: (batch, *d).
+
+        Raises:
+            Exception: whatever an operation raises that the node depends on.
+        """
         self._compute(node)
         return self._tensor(node, self.machine.value(node))
 
     def as_list(self, node: int) -> list[float] | None:
-        """Return the value of a node as a list; see `BaseGraph`."""
+        """Return the value of a node as a list; see `EngineGraph.as_list`.
+
+        Raises:
+            Exception: whatever an operation raises that the node depends on.
+        """
         self._compute(node)
         found: list[float] | None = self.machine.numbers(node)
         return found
@@ -269,7 +288,14 @@ class NativeGraph(BaseGraph):
             self.forward(node)
 
     def array(self, node: int) -> NDArray[Any]:
-        """Return the value of a node as an array, see `BaseGraph`."""
+        """Return the value of a node as an array, see `EngineGraph.array`.
+
+        Shape:
+            returns: (*d, batch), or (*d) where the batch is 1.
+
+        Raises:
+            Exception: whatever an operation raises that the node depends on.
+        """
         self._compute(node)
         dim = self.dim(node)
         found = np.frombuffer(self.machine.value(node), np.float32)
@@ -301,7 +327,10 @@ class NativeGraph(BaseGraph):
         self._caller.add_rows()
 
     def gradient(self, node: int) -> Tensor:
-        """Return the gradient of the last `backward` with respect to a node, (batch, *d).
+        """Return the gradient of the last `backward` with respect to a node.
+
+        Shape:
+            returns: (batch, *d).
 
         Raises:
             NoGradientError: there was none, or it began at an earlier node.
@@ -346,7 +375,7 @@ class NativeGraph(BaseGraph):
         return found
 
     def is_given(self, node: int) -> bool:
-        """Say whether a node is an input, see `BaseGraph`."""
+        """Say whether a node is an input, see `EngineGraph.is_given`."""
         return self.signature(node).op.name == "input" and self._root < self.machine.computed
 
     def operands(self, node: int) -> tuple[int, ...]:
@@ -416,25 +445,12 @@ class NativeGraph(BaseGraph):
 
     # ---- the graph as a whole ----
 
-    def renew(self, immediate: bool = False, checking: bool = False, autobatch: bool | None = None) -> None:
-        """Throw all nodes away.
-
-        Args:
-            immediate: compute every node when it is made, which shows at once which one fails.
-            checking: look for values that are not finite, too.
-            autobatch: for this graph only, whether to batch.
-        """
-        self.check_free("renew_cg")
-        self.owner.take()
-        self.version += 1
+    def _start(self, is_batched: bool) -> None:
         self._tidy()
-        self.was_cut = False
-        self.is_immediate, self.is_checking = immediate or checking, checking
         self._caller.renew()
         self._parameters.renew()
-        self._marks.clear()
         self._root = -1
-        self.machine.batched = self.options.autobatch if autobatch is None else bool(autobatch)
+        self.machine.batched = is_batched
         self.machine.renew(self.version)
         self._built, self._idle_since = 0.0, time.perf_counter()
         self._activate()
@@ -447,7 +463,7 @@ class NativeGraph(BaseGraph):
             self.machine.activate(self.version)
 
     def change_thread(self) -> None:
-        """Let another thread than the owner use the graph; see `BaseGraph`."""
+        """Let another thread than the owner use the graph; see `BaseGraph.change_thread`."""
         super().change_thread()
         self._activate()
 
@@ -469,7 +485,11 @@ class NativeGraph(BaseGraph):
         return self._root
 
     def settle(self) -> None:
-        """Compute what was computed without being kept, and is held by somebody: the parameters will change."""
+        """Compute what was computed without being kept, and is held by somebody: the parameters will change.
+
+        Raises:
+            Exception: whatever an operation raises that is computed again.
+        """
         machine = self.machine
         last = machine.ask_again() if machine.computed and not machine.busy else -1
         if last >= machine.computed:
@@ -488,28 +508,14 @@ class NativeGraph(BaseGraph):
         self._caller.forget()
         self.machine.forget_drawn()
         self.machine.revert(self.size, 0)
-        self._marks = [(size, 0) for size, _ in self._marks]  # what was computed then is no longer there
+        self._checkpoints = [(size, 0) for size, _ in self._checkpoints]  # what was computed then is gone
         self._root = -1
 
-    def checkpoint(self) -> None:
-        """Remember the number of nodes, for `revert`."""
-        self.check_free("cg_checkpoint")
-        self.check_thread()
-        self._marks.append((self.size, self.machine.computed))
+    def _progress(self) -> int:
+        return self.computed
 
-    def revert(self) -> None:
-        """Forget all nodes since the last `checkpoint`.
-
-        Raises:
-            StateError: there is none.
-        """
-        self.check_free("cg_revert")
-        self.check_thread()
-        self.check_marked(self._marks)
-        size, computed = self._marks.pop()
-        self.was_cut = True
-        self.machine.revert(size, computed)
+    def _cut(self, size: int, progress: int) -> None:
+        self.machine.revert(size, progress)
         self._caller.cut(self.machine.computed)
-        entered.leave(size)
         if self._root >= size:
             self._root = -1

@@ -59,7 +59,7 @@ class Machine(Protocol):
 
 
 Maker = Callable[[Machine, Attrs, Nodes, Any], int]
-"""Adds an operation's node: (engine, attributes, operands, own number), and returns it.
+"""Adds an operation's node: (engine, attributes, operands, own argument), and returns it.
 
 -1 where the operands are not what the kernel takes: then the operation runs in torch, a batch at a time.
 """

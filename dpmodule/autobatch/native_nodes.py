@@ -15,7 +15,11 @@ __all__ = ["NativeNodes", "as_buffer"]
 
 
 def as_buffer(array: Any) -> Any:
-    """Return an array that the engine can read: of floats or doubles, side by side."""
+    """Return an array that the engine can read: of floats or doubles, side by side.
+
+    Shape:
+        array, returns: equal.
+    """
     is_plain = array.dtype.char in "fd" and array.flags.c_contiguous
     return array if is_plain else np.ascontiguousarray(array, np.float32)
 
@@ -91,7 +95,7 @@ class NativeNodes:
             op: the operation.
             attrs: its attributes.
             args: its operands.
-            aux: its own number.
+            aux: its own argument; see `Op.aux`.
             many: it takes many operands of one shape.
 
         Raises:
@@ -109,7 +113,9 @@ class NativeNodes:
         if found is None:
             found = self._calls[key] = self._describe(op, attrs, args, apart, many)
         signature, extras = found
-        node: int = machine.append(signature, args, self._caller.number(aux) if op.aux or op.random else 0)
+        node: int = machine.append(
+            signature, args, self._caller.keep_argument(aux) if op.aux or op.random else 0
+        )
         for view, offset in extras:
             machine.append(view, (node,), offset)
         return node

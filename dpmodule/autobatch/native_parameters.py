@@ -128,6 +128,9 @@ class NativeParameters:
     def gradient(self, number: int) -> Tensor | None:
         """Return the gradient of the last pass with respect to a parameter, None if it is no longer here.
 
+        Shape:
+            returns: the parameter's.
+
         Args:
             number: the parameter.
         """
@@ -143,6 +146,9 @@ class NativeParameters:
 
     def collect(self, number: int) -> Tensor:
         """Let the next backward pass add to memory apart, and return that.
+
+        Shape:
+            returns: the parameter's.
 
         Args:
             number: the parameter.

@@ -19,6 +19,9 @@ Tensor = torch.Tensor
 class Place(NamedTuple):
     """What native code updates of one parameter.
 
+    Shape:
+        rows: (n,).
+
     Attributes:
         storage: the parameter.
         rows: those to update (int64), None for all.
@@ -54,6 +57,9 @@ class Places:
 
     def of(self, storage: ParameterStorage, rows: Tensor | None = None) -> Place | None:
         """Return where a parameter with a gradient lies, None where native code does not take it.
+
+        Shape:
+            rows: (n,).
 
         Args:
             storage: the parameter.

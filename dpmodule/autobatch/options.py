@@ -121,8 +121,8 @@ def configure(
         state.choose_engine(engine)
     if device is not None:
         options.generator = generator(_context(new_device))
-    options.dtype, options.device, options.autobatch = new_dtype, new_device, new_autobatch
-    state.weight_decay = decay
+    options.dtype, options.device = new_dtype, new_device
+    options.autobatch, state.weight_decay = new_autobatch, decay
     if seed:
         set_random_seed(seed)
     state.renew()
@@ -180,6 +180,8 @@ def take_arguments(argv: list[str]) -> dict[str, str]:
 
     Raises:
         ArgumentError: a value is missing.
+
+    Source: DyNet's command line, ``--dynet-...``.
     """
     found: dict[str, str] = {}
     kept: list[str] = []
@@ -256,6 +258,8 @@ def from_command_line() -> None:
 
     Raises:
         ArgumentError: an argument cannot be followed; then all of them stay.
+
+    Source: DyNet's command line, ``--dynet-...``.
     """
     chosen = settings_of(sys.argv)
     if chosen:

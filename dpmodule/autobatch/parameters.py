@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from . import textfile
 from .entered import entered
-from .errors import BoundsError, ForeignValueError, NegativeIndexError, ShapeError, StateError, user_line
+from .errors import BoundsError, NegativeIndexError, ShapeError, StateError, foreign_value, user_line
 from .expression import Expression, handle_of, listed, not_empty
 from .fast import fast, uses_native
 from .given import flag, number, numbers, text
@@ -30,16 +30,24 @@ _new = Expression.__new__
 
 
 class _Held(Expression):
-    """What both kinds share: a storage, and one node of each graph that they are used in."""
+    """What both kinds share: a storage, and one node of each graph that they are used in.
+
+    Shape:
+        value, gradient: (*d), of a table (rows, *d).
+
+    Raises:
+        ForeignValueError: `storage` is no storage.
+    """
 
     __slots__ = ("_constant", "_constant_version", "_storage")
 
     def __init__(self, storage: ParameterStorage) -> None:
         self.become(-1, -1)
         if not isinstance(storage, ParameterStorage):
-            raise ForeignValueError(
-                f"{type(self).__name__}: {type(storage).__name__} {storage!r} is no memory of a parameter; make"
-                f" parameters with ParameterCollection.add_parameters (at {user_line()})"
+            raise foreign_value(
+                type(self).__name__,
+                storage,
+                "is no memory of a parameter; make parameters with ParameterCollection.add_parameters",
             )
         self._storage = storage
         self._constant, self._constant_version = -1, -1
@@ -61,7 +69,13 @@ class _Held(Expression):
         self._storage = storage
 
     def enter(self) -> int:
-        """Return the node in the graph under construction, adding it there when it is first used."""
+        """Return the node in the graph under construction, adding it there when it is first used.
+
+        Raises:
+            DTypeError: the value is elsewhere than the graph, or of another type.
+            ShapeError: it has been given another shape.
+            StateError: the graph belongs to another thread.
+        """
         graph = state.graph
         graph.check_thread()
         if self.version != graph.version:
@@ -91,8 +105,17 @@ class _Held(Expression):
     def expr(self, update: bool = True) -> Expression:
         """Return the expression of the parameter in the graph under construction.
 
+        Shape:
+            returns: (*d), of a table (*d, rows).
+
         Args:
             update: False makes it a constant: no gradient flows into it.
+
+        Raises:
+            ForeignValueError: `update` is neither True nor False.
+            DTypeError: the value is elsewhere than the graph, or of another type.
+            ShapeError: it has been given another shape.
+            StateError: the graph belongs to another thread.
         """
         graph = state.graph
         if flag(update, "update"):
@@ -110,12 +133,20 @@ class _Held(Expression):
 
     @property
     def tensor(self) -> torch.Tensor:
-        """The value itself: what is written into it is what the next graph reads."""
+        """The value itself: what is written into it is what the next graph reads.
+
+        Shape:
+            returns: (*d), of a table (rows, *d).
+        """
         return self.storage.tensor
 
     @property
     def grad(self) -> torch.Tensor:
-        """The gradient, added up since the last update."""
+        """The gradient, added up since the last update.
+
+        Shape:
+            returns: (*d), of a table (rows, *d).
+        """
         return self.storage.dense_gradient()
 
     def shape(self) -> tuple[int, ...]:
@@ -123,11 +154,19 @@ class _Held(Expression):
         return tuple(self.storage.tensor.shape)
 
     def as_array(self) -> Array:
-        """Return a copy of the value, in float64."""
+        """Return a copy of the value, in float64.
+
+        Shape:
+            returns: (*d), of a table (rows, *d).
+        """
         return _copy(self.storage.tensor)
 
     def grad_as_array(self) -> Array:
-        """Return a copy of the gradient, added up since the last update, in float64."""
+        """Return a copy of the gradient, added up since the last update, in float64.
+
+        Shape:
+            returns: (*d), of a table (rows, *d).
+        """
         return _copy(self.storage.dense_gradient())
 
     def is_updated(self) -> bool:
@@ -135,46 +174,65 @@ class _Held(Expression):
         return self.storage.updated
 
     def set_updated(self, b: bool) -> None:
-        """Choose whether trainers change it, and `backward` adds to its gradient."""
+        """Choose whether trainers change it, and `backward` adds to its gradient.
+
+        Raises:
+            ForeignValueError: `b` is neither True nor False.
+        """
         self.storage.updated = flag(b, "set_updated")
         self.serial = 0  # the engine asks again
 
     def zero(self) -> None:
         """Set all values to zero."""
-        self._changing().zero_()
+        self._writable().zero_()
 
     def scale(self, s: float) -> None:
-        """Multiply all values."""
-        self._changing().mul_(number(s, "scale: s"))
+        """Multiply all values.
+
+        Raises:
+            ForeignValueError: `s` is no number.
+        """
+        self._writable().mul_(number(s, "scale: s"))
 
     def scale_gradient(self, s: float) -> None:
-        """Multiply the gradient."""
+        """Multiply the gradient.
+
+        Raises:
+            ForeignValueError: `s` is no number.
+        """
         self.storage.scale_gradient(number(s, "scale_gradient: s"))
 
     def clip_inplace(self, left: float, right: float) -> None:
-        """Move values outside the range from `left` to `right` to its ends."""
+        """Move values outside the range from `left` to `right` to its ends.
+
+        Raises:
+            ForeignValueError: a bound is no number.
+        """
         left, right = number(left, "clip_inplace: left"), number(right, "clip_inplace: right")
-        self._changing().clamp_(left, right)
+        self._writable().clamp_(left, right)
 
     def set_value(self, arr: ArrayLike) -> None:
         """Copy an array into the value.
 
+        Shape:
+            arr: (*d), of a table (rows, *d).
+
         Args:
-            arr: of the parameter's shape, of any type of numbers.
+            arr: of any type of numbers.
 
         Raises:
             ForeignValueError: it holds something else than numbers.
             ShapeError: it has another shape.
         """
         array = numbers(arr, "set_value: arr")
-        target = self._changing()
+        target = self._writable()
         if array.shape != target.shape:
             raise ShapeError(f"{self.name()}: set_value of {array.shape}, expected {self.shape()}")
         if array.dtype.char not in "fd":
             array = array.astype(np.float64)
         target.copy_(torch.from_numpy(array))
 
-    def _changing(self) -> torch.Tensor:
+    def _writable(self) -> torch.Tensor:
         """Return the value, to be written to: what the graph has computed of it stays."""
         state.graph.settle()
         return self.storage.tensor
@@ -189,6 +247,10 @@ class _Held(Expression):
 
         Raises:
             FileError: the file cannot be written.
+            ArgumentError: `key` cannot stand in one line.
+            ForeignValueError: an argument is of a wrong type.
+
+        Source: DyNet's text format; see `textfile`.
         """
         textfile.save_one(self.storage, fname, key, append, isinstance(self, LookupParameters))
 
@@ -202,6 +264,9 @@ class _Held(Expression):
         Raises:
             FileError: the file cannot be read.
             FileFormatError: there is no such name, or another shape.
+            ForeignValueError: an argument is of a wrong type.
+
+        Source: DyNet's text format; see `textfile`.
         """
         state.graph.settle()
         textfile.populate_one(
@@ -215,12 +280,17 @@ class _Held(Expression):
 class Parameters(_Held):
     """A parameter of a collection; made by `ParameterCollection.add_parameters`.
 
+    Shape:
+        value: (*d), what `add_parameters` was given.
+
     Example:
         >>> import dpmodule.autobatch as dy
         >>> m = dy.ParameterCollection()
         >>> W = m.add_parameters((3, 2), init=1.0)
         >>> (W * dy.inputTensor([1.0, 2.0])).npvalue()
         array([3., 3., 3.])
+
+    Source: DyNet's `Parameters`.
     """
 
     __slots__ = ()
@@ -236,16 +306,23 @@ class Parameters(_Held):
 
 
 class LookupParameters(_Held):
-    """A table of vectors (or larger parameters), picked by row; made by `ParameterCollection.add_lookup_parameters`."""
+    """A table of vectors (or larger parameters), picked by row; made by `ParameterCollection.add_lookup_parameters`.
 
-    __slots__ = ("_attrs", "_kept", "_size")
+    Shape:
+        value: (rows, *d).
+        as an expression: (*d, rows), as in DyNet.
+
+    Source: DyNet's `LookupParameters`.
+    """
+
+    __slots__ = ("_adopted_version", "_attrs", "_size")
 
     def __init__(self, storage: LookupStorage) -> None:
         super().__init__(storage)
         dim, reference = Dim(tuple(storage.tensor.shape[1:]) or (1,)), weakref.ref(storage)
         self._attrs = (dim, reference)
         self._size = len(storage.tensor)
-        self._kept = -1  # the graph that has adopted the table for good
+        self._adopted_version = -1  # the graph that has adopted the table for good
         self.table = 0  # the native engine's number, see `NativeGraph.adopt`
 
     def __repr__(self) -> str:
@@ -259,13 +336,21 @@ class LookupParameters(_Held):
         def __getitem__(self, index: Any) -> Expression:
             """Return row `index` as an expression.
 
+            Shape:
+                returns: (*d).
+
             Raises:
                 BoundsError: there is no such row.
+                NegativeIndexError: `index` is negative.
+                ForeignValueError: it is no integer.
             """
             return self.row(index)
 
     def row(self, index: int, update: bool = True) -> Expression:
         """Return a row as an expression.
+
+        Shape:
+            returns: (*d).
 
         Args:
             index: which one.
@@ -273,14 +358,16 @@ class LookupParameters(_Held):
 
         Raises:
             BoundsError: there is no such row.
+            NegativeIndexError: `index` is negative.
+            ForeignValueError: it is no integer, or `update` neither True nor False.
         """
         if type(index) is not int or not 0 <= index < self._size:
             (index,) = checked_rows(self, [index])
         graph = state.graph
         version, is_updated = graph.version, update is True or flag(update, "update")
-        if self._kept != version:
+        if self._adopted_version != version:
             graph.adopt(self, is_updated)
-            self._kept = version if is_updated else -1
+            self._adopted_version = version if is_updated else -1
         found = _new(Expression)
         found.node = graph.append(LOOKUP if is_updated else CONST_LOOKUP, self._attrs, (), index)
         found.version = version
@@ -289,6 +376,9 @@ class LookupParameters(_Held):
     def batch(self, i: Sequence[int], update: bool = True) -> Expression:
         """Return rows as one expression with a minibatch of ``len(i)``.
 
+        Shape:
+            returns: (*d), with a minibatch of ``len(i)``.
+
         Args:
             i: the rows.
             update: see `row`.
@@ -296,6 +386,8 @@ class LookupParameters(_Held):
         Raises:
             BoundsError: there is no such row.
             EmptySequenceError: `i` is empty.
+            NegativeIndexError: a row is negative.
+            ForeignValueError: `i` is no list of integers.
         """
         return _updated_rows(self, i) if update is True else _rows(self, i, update)
 
@@ -310,6 +402,9 @@ class LookupParameters(_Held):
     def init_row(self, i: int, row: ArrayLike) -> None:
         """Copy an array into a row.
 
+        Shape:
+            row: (*d), or flat.
+
         Args:
             i: the row.
             row: of the row's shape; or flat, the first dimension running fastest.
@@ -318,10 +413,11 @@ class LookupParameters(_Held):
             BoundsError: there is no such row.
             ForeignValueError: `row` holds something else than numbers.
             ShapeError: it has more or fewer numbers.
+            NegativeIndexError: `i` is negative.
         """
         checked_rows(self, [i])
         values = torch.from_numpy(np.ascontiguousarray(numbers(row, "init_row: row"), np.float64))
-        target = self._changing()[i]
+        target = self._writable()[i]
         if values.numel() != target.numel():
             raise ShapeError(
                 f"{self.name()}: init_row of {tuple(values.shape)}, expected {tuple(target.shape)}"
@@ -333,8 +429,11 @@ class LookupParameters(_Held):
     def init_from_array(self, arr: ArrayLike) -> None:
         """Copy an array into the first rows.
 
+        Shape:
+            arr: (at most as many rows, *d).
+
         Args:
-            arr: (rows, *d).
+            arr: the rows.
 
         Raises:
             ForeignValueError: it holds something else than numbers.
@@ -344,28 +443,56 @@ class LookupParameters(_Held):
         shape = self.shape()
         if array.ndim == 0 or len(array) > shape[0] or array.shape[1:] != shape[1:]:
             raise ShapeError(f"{self.name()}: init_from_array of {array.shape}, expected at most {shape}")
-        self._changing()[: len(array)].copy_(torch.from_numpy(np.ascontiguousarray(array, np.float64)))
+        self._writable()[: len(array)].copy_(torch.from_numpy(np.ascontiguousarray(array, np.float64)))
 
     def row_as_array(self, row: int) -> Array:
         """Return a copy of one row, in float64.
 
+        Shape:
+            returns: (*d).
+
         Raises:
             BoundsError: there is no such row.
+            NegativeIndexError: `row` is negative.
         """
         answer: Array = self.rows_as_array([row])[0]
         return answer
 
     def rows_as_array(self, rows: Sequence[int]) -> Array:
-        """Return a copy of several rows, (len(rows), *d); see `row_as_array`."""
+        """Return a copy of several rows, in float64.
+
+        Shape:
+            returns: (len(rows), *d).
+
+        Raises:
+            BoundsError: there is no such row.
+            NegativeIndexError: a row is negative.
+        """
         return _copy(self.storage.tensor[checked_rows(self, rows)])
 
     def row_grad_as_array(self, row: int) -> Array:
-        """Return a copy of the gradient of one row, added up since the last update; see `row_as_array`."""
+        """Return a copy of the gradient of one row, added up since the last update; see `row_as_array`.
+
+        Shape:
+            returns: (*d).
+
+        Raises:
+            BoundsError: there is no such row.
+            NegativeIndexError: `row` is negative.
+        """
         answer: Array = self.rows_grad_as_array([row])[0]
         return answer
 
     def rows_grad_as_array(self, rows: Sequence[int]) -> Array:
-        """Return a copy of the gradient of several rows, (len(rows), *d); see `row_grad_as_array`."""
+        """Return a copy of the gradient of several rows; see `row_grad_as_array`.
+
+        Shape:
+            returns: (len(rows), *d).
+
+        Raises:
+            BoundsError: there is no such row.
+            NegativeIndexError: a row is negative.
+        """
         return _copy(self.storage.dense_gradient()[checked_rows(self, rows)])
 
 

@@ -27,7 +27,10 @@ def graphviz_text() -> str:
 
 
 def print_text_graphviz() -> None:
-    """Write the graph under construction to the standard output, in graphviz' language."""
+    """Write the graph under construction to the standard output, in graphviz' language.
+
+    Source: DyNet's `print_text_graphviz`.
+    """
     sys.stdout.write(graphviz_text())
 
 

@@ -19,10 +19,14 @@ Ints = NDArray[np.int64]
 class Step:
     """One batch of a plan.
 
+    Shape:
+        nodes: (N,).
+        args: (N, operands), or flat for operations that take many.
+
     Args:
         kind: what is computed.
         nodes: the numbers of its nodes.
-        args: the operands of the nodes: (N, operands), or flat for operations that take many.
+        args: the operands of the nodes.
         counts: for operations that take many, how many operands each node has.
         stage: steps of one stage do not depend on each other; -1 where nobody has looked.
         parts: the steps that were put together into this one, of equal length.
@@ -58,7 +62,7 @@ class NodeTable(Protocol):
 
     Attributes:
         table: their signatures.
-        aux: the nodes' own numbers, of those that have one.
+        aux: the nodes' own arguments (`Op.aux`), of those that have one.
     """
 
     table: Table
@@ -76,6 +80,9 @@ class NodeTable(Protocol):
 
     def columns(self, first: int, end: int) -> tuple[Ints, Ints, Ints]:
         """Return of nodes in a row the signatures, where in the third array their operands begin, and all operands.
+
+        Shape:
+            returns: (nodes,), (nodes + 1,), (operands,); int64.
 
         Args:
             first: the first node.

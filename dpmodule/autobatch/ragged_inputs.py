@@ -96,9 +96,13 @@ class RaggedInputs:
     def value(self, name: str, rows: torch.Tensor) -> torch.Tensor | Ragged:
         """Return examples of an input as the symbol reads them.
 
+        Shape:
+            rows: (examples, length, ...) of a ragged input, else (examples, ...).
+            returns: of a ragged input (examples, None, ...), else as `rows`.
+
         Args:
             name: the input.
-            rows: (examples, length, ...) of a ragged one, else (examples, ...).
+            rows: the examples.
         """
         if name not in self.names:
             return rows
@@ -107,7 +111,12 @@ class RaggedInputs:
 
     @staticmethod
     def rows(value: torch.Tensor | Ragged) -> torch.Tensor:
-        """Return an output with one row an example: (examples, length, ...) of a ragged one."""
+        """Return an output with one row an example.
+
+        Shape:
+            value: of a ragged output (examples, None, ...), else (examples, ...).
+            returns: (examples, length, ...) of a ragged output, else as `value`.
+        """
         if not isinstance(value, Ragged):
             return value
         values, count = value.values, value.shape[0]

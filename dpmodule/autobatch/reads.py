@@ -19,6 +19,9 @@ Ints = NDArray[np.int64]
 class Reads(NamedTuple):
     """What is known of a graph before gradients go through it.
 
+    Shape:
+        alive: (nodes,), bool.
+
     Attributes:
         records: the batches that the root depends on.
         alive: whether the root depends on a node, None where it does on all of them. The batches may hold other nodes,
@@ -83,7 +86,12 @@ def _reached(records: Sequence[Record], root: int, size: int) -> tuple[list[Reco
 
 
 def reached_nodes(record: Record, alive: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """Say of every node of a batch whether one of its results is alive."""
+    """Say of every node of a batch whether one of its results is alive.
+
+    Shape:
+        alive: (nodes of the graph,), bool.
+        returns: (nodes of the batch,), bool.
+    """
     nodes = record.step.nodes
     found = alive[nodes]
     for place in range(1, len(record.firsts)):
@@ -92,7 +100,12 @@ def reached_nodes(record: Record, alive: NDArray[np.bool_]) -> NDArray[np.bool_]
 
 
 def mark_operands(record: Record, alive: NDArray[np.bool_], reached: NDArray[np.bool_] | None) -> None:
-    """Set `alive` for the operands of a batch's nodes, or of those that are reached."""
+    """Set `alive` for the operands of a batch's nodes, or of those that are reached.
+
+    Shape:
+        alive: (nodes of the graph,), bool.
+        reached: (nodes of the batch,), bool.
+    """
     step = record.step
     args = step.args
     if reached is not None:

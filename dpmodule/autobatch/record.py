@@ -17,12 +17,16 @@ __all__ = ["Record", "Where"]
 class Where:
     """Where an operand of a batch came from.
 
+    Shape:
+        index: (count,).
+        value: (1, 1, *d).
+
     Args:
         first: the first row.
         count: how many rows in a row.
         index: the rows, if they are not in a row.
         parameter: the attributes (`Dim`, weak reference, is updated) of the parameter it is; rows mean nothing then.
-        value: that of the parameter, (1, 1, *d).
+        value: that of the parameter.
     """
 
     first: int
@@ -35,6 +39,9 @@ class Where:
 @dataclass(slots=True)
 class Record:
     """A batch that has been run.
+
+    Shape:
+        inputs: each (nodes or 1, batch, *d).
 
     Args:
         step: its place in the plan.

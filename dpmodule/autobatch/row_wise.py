@@ -17,7 +17,11 @@ from ..ops.spec import NEVER, SHARE
 __all__ = ["can_stack", "reason_against"]
 
 _NUMBERS = (7, 11)
+"""Numbers of rows to try."""
+
 _AXES = ("axis", "axes", "dim", "dim1", "dim2", "begin_axis")
+"""Attributes that name an axis."""
+
 _NORMALIZING = frozenset(
     {"BatchNorm", "BatchNorm_v1", "_contrib_SyncBatchNorm", "_contrib_BatchNormWithReLU"}
 )
@@ -104,7 +108,7 @@ def _reason(node: Node, batched: set[Node], shapes: Mapping[Node, Any]) -> str:
 
 
 def _reason_of_pair(node: Node, batched: set[Node]) -> str:
-    """Look at `take` and `dot`, which work row by row for one of their operands only."""
+    """Return why `take` or `dot` does not work row by row; both do for one of their operands only."""
     first, second = (child in batched for child, _ in node.inputs[:2])
     if node.op is not None and node.op.name == "take":
         return "" if second and not first and node.a.axis == 0 else "picks among examples"
@@ -114,16 +118,13 @@ def _reason_of_pair(node: Node, batched: set[Node]) -> str:
 
 
 def _reason_of_axes(node: Node, ndim: int) -> str:
-    if node.op is not None and node.op.name == "transpose":
+    op_name = "" if node.op is None else node.op.name
+    if op_name == "transpose":
         order = tuple(node.a.axes or ())
         return "" if order[:1] == (0,) or ndim < 2 else "moves the first axis"
-    if (
-        node.op is not None
-        and node.op.name == "slice"
-        and any(s not in (None, 0, 1) for s in (node.a.step or ())[:1])
-    ):
+    if op_name == "slice" and any(step not in (None, 0, 1) for step in (node.a.step or ())[:1]):
         return "turns the first axis round"
-    inside = ndim + 1 if node.op is not None and node.op.name in ("expand_dims", "stack") else ndim
+    result_ndim = ndim + 1 if op_name in ("expand_dims", "stack") else ndim
     for name in _AXES:
         if not hasattr(node.a, name):
             continue
@@ -131,6 +132,6 @@ def _reason_of_axes(node: Node, ndim: int) -> str:
         if value is None and ndim < 2:
             return "works along the first axis"
         axes = tuple(value) if isinstance(value, (tuple, list)) else () if value is None else (value,)
-        if any(axis is not None and int(axis) % max(inside, 1) == 0 for axis in axes):
+        if any(axis is not None and int(axis) % max(result_ndim, 1) == 0 for axis in axes):
             return f"works along the first axis ({name}={value})"
     return ""

@@ -53,6 +53,8 @@ def save(basename: str, objects: Iterable[Any]) -> None:
     Raises:
         ForeignValueError: an object is none of these, or of a class that `load` would not find.
         FileError: a file cannot be written; then none is.
+
+    Source: DyNet's `save`, whose files these are.
     """
     basename = file_name(basename, "save: basename")
     data, meta = io.BytesIO(), io.BytesIO()
@@ -154,5 +156,11 @@ def _loaded(entry: Any, basename: str, params: ParameterCollection) -> Any:
 
 
 def load(basename: str, params: ParameterCollection) -> list[Any]:
-    """Load what `save` wrote; see `load_generator`."""
+    """Load what `save` wrote; see `load_generator`.
+
+    Raises:
+        FileError: a file cannot be read.
+        FileFormatError: a file is damaged.
+        ForeignValueError: `params` is no collection.
+    """
     return list(load_generator(basename, params))

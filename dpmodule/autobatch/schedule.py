@@ -42,11 +42,11 @@ def _unique_edges(source: Ints, target: Ints, count: int) -> Ints:
     return np.unique(codes)
 
 
-def _levels(target: Ints, source: Ints, count: int) -> Ints:
-    """Count, for every node, the longest way to it over the given edges, which are sorted by target."""
+def _levels(consumer: Ints, producer: Ints, count: int) -> Ints:
+    """Count, for every node, the longest way to it over edges that are sorted by consumer."""
     level = [0] * count
-    for node, feeder in zip(target.tolist(), source.tolist()):
-        above = level[feeder] + 1
+    for node, operand in zip(consumer.tolist(), producer.tolist()):
+        above = level[operand] + 1
         if above > level[node]:
             level[node] = above
     return np.array(level, np.int64)
@@ -56,91 +56,121 @@ def make_plan(graph: NodeTable, first: int, end: int) -> Plan:
     """Group the nodes from `first` to before `end` into batches and order these."""
     numbers, begin, flat = graph.columns(first, end)
     count = end - first
-    target = np.repeat(np.arange(count), np.diff(begin))
-    feeder = flat - first
-    inside = feeder >= 0
+    consumer = np.repeat(np.arange(count), np.diff(begin))
+    producer = flat - first
+    inside = producer >= 0
     if not inside.all():
-        target, feeder = target[inside], feeder[inside]
-    present = np.flatnonzero(np.bincount(numbers, minlength=1))
-    local = np.zeros(int(present[-1]) + 1, np.int64)
-    local[present] = np.arange(len(present))
-    mine = local[numbers]
-    depth, component, recurrent = _rank(graph, present, mine, target, feeder)
+        consumer, producer = consumer[inside], producer[inside]
+    signatures = np.flatnonzero(np.bincount(numbers, minlength=1))
+    vertex_of = np.zeros(int(signatures[-1]) + 1, np.int64)
+    vertex_of[signatures] = np.arange(len(signatures))
+    vertex = vertex_of[numbers]
+    depth, component, recurrent = _ranks_of(graph, signatures, vertex, consumer, producer)
     level = np.zeros(count, np.int64)
     if recurrent.any():
-        tied = component[mine[target]] == component[mine[feeder]]
+        tied = component[vertex[consumer]] == component[vertex[producer]]
         if tied.any():
-            level = _levels(target[tied], feeder[tied], count)
-    return Plan(_steps(graph, first, present, mine, depth[mine], level, begin, flat), first, end)
+            level = _levels(consumer[tied], producer[tied], count)
+    return Plan(_batches_of(graph, first, signatures, vertex, depth[vertex], level, begin, flat), first, end)
 
 
-def _rank(
-    graph: NodeTable, present: Ints, mine: Ints, target: Ints, feeder: Ints
+def _ranks_of(
+    graph: NodeTable, signatures: Ints, vertex: Ints, consumer: Ints, producer: Ints
 ) -> tuple[Ints, Ints, NDArray[np.bool_]]:
-    edges = _unique_edges(mine[feeder], mine[target], len(present))
-    key = (graph.table.generation, present.tobytes(), edges.tobytes())
+    """Return depth, component and whether it is a recurrence, see `ranks`, of every signature of a graph.
+
+    Args:
+        graph: the nodes.
+        signatures: the numbers of those that occur; a vertex of their graph is a place among them.
+        vertex: of every node.
+        consumer: of every edge between nodes the one that reads.
+        producer: of every edge the one that is read.
+    """
+    edges = _unique_edges(vertex[producer], vertex[consumer], len(signatures))
+    key = (graph.table.generation, signatures.tobytes(), edges.tobytes())
     found = _ranked.get(key)
     if found is None:
         if len(_ranked) > 512:
             _ranked.clear()
         table = graph.table
-        kinds = np.array([table.signatures[index].kind.index for index in present.tolist()], np.int64)
-        found = _ranked[key] = ranks(edges // len(present), edges % len(present), kinds)
+        kinds = np.array([table.signatures[index].kind.index for index in signatures.tolist()], np.int64)
+        found = _ranked[key] = ranks(edges // len(signatures), edges % len(signatures), kinds)
     return found
 
 
-def _steps(
-    graph: NodeTable, first: int, present: Ints, mine: Ints, depth: Ints, level: Ints, begin: Ints, flat: Ints
+def _batches_of(
+    graph: NodeTable,
+    first: int,
+    signatures: Ints,
+    vertex: Ints,
+    depth: Ints,
+    level: Ints,
+    begin: Ints,
+    flat: Ints,
 ) -> list[Step]:
+    """Return the batches in order.
+
+    Args:
+        graph: the nodes.
+        first: the number of the first node.
+        signatures: as for `_ranks_of`.
+        vertex: of every node, as for `_ranks_of`.
+        depth: of every node's component.
+        level: of every node inside its component.
+        begin: where in `flat` the operands of every node begin, and the end.
+        flat: the operands of all nodes.
+    """
     table = graph.table
-    kinds = [table.signatures[index].kind for index in present.tolist()]
-    kind_of = np.array([kind.index for kind in kinds], np.int64)[mine]
+    kinds = [table.signatures[index].kind for index in signatures.tolist()]
+    kind_of = np.array([kind.index for kind in kinds], np.int64)[vertex]
     lengths = np.diff(begin)
-    split = np.array([kind.many and not kind.op.ragged for kind in kinds])[mine]
+    by_count = np.array([kind.many and not kind.op.ragged for kind in kinds])[vertex]
     stage = depth * (int(level.max()) + 1) + level
-    place = stage * len(table.kinds) + kind_of
-    if split.any():
-        place = place * (int(lengths.max()) + 1) + np.where(split, lengths, 0)
+    batch = stage * len(table.kinds) + kind_of
+    if by_count.any():
+        batch = batch * (int(lengths.max()) + 1) + np.where(by_count, lengths, 0)
     leads: dict[tuple[int, ...], int] = {}
-    side = np.array(
-        [leads.setdefault(table.signatures[index].lead, len(leads)) for index in present.tolist()]
+    lead = np.array(
+        [leads.setdefault(table.signatures[index].lead, len(leads)) for index in signatures.tolist()]
     )
-    order = _order(place, mine, level, side)
-    ordered = place[order]
-    bounds = [0, *(np.flatnonzero(ordered[1:] != ordered[:-1]) + 1).tolist(), len(order)]
+    order = _sorted(batch, vertex, level, lead)
+    sorted_batch = batch[order]
+    bounds = [0, *(np.flatnonzero(sorted_batch[1:] != sorted_batch[:-1]) + 1).tolist(), len(order)]
     args, ends = _reordered(flat, begin, lengths, order)
     nodes, firsts = order + first, order[bounds[:-1]]
     stages, indices = stage[firsts].tolist(), kind_of[firsts].tolist()
     steps = []
-    for start, stop, at, index in zip(bounds, bounds[1:], stages, indices):
+    for start, stop, at_stage, index in zip(bounds, bounds[1:], stages, indices):
         kind = table.kinds[index]
         if kind.op is EXTRA:
             continue
-        mine_args = args[ends[start] : ends[stop]]
+        operands = args[ends[start] : ends[stop]]
         if kind.many:
-            steps.append(Step(kind, nodes[start:stop], mine_args, lengths[order[start:stop]].tolist(), at))
+            steps.append(
+                Step(kind, nodes[start:stop], operands, lengths[order[start:stop]].tolist(), at_stage)
+            )
         else:
             width = len(kind.dims)
-            steps.append(Step(kind, nodes[start:stop], mine_args.reshape(stop - start, width), stage=at))
+            steps.append(Step(kind, nodes[start:stop], operands.reshape(stop - start, width), stage=at_stage))
     return steps
 
 
-def _order(place: Ints, mine: Ints, level: Ints, side: Ints) -> Ints:
-    """Sort by place, and within one by what leads to a node: who reads nodes that lie side by side reads a slice."""
+def _sorted(batch: Ints, vertex: Ints, level: Ints, lead: Ints) -> Ints:
+    """Sort nodes by batch, and within one by what leads to a node: who reads nodes that lie in a row reads a slice."""
     height = int(level.max()) + 1
-    pair = mine * height + level  # as a rule there are few of these, and they say all
+    pair = vertex * height + level  # as a rule there are few of these, and they say all
     first = np.full(int(pair.max()) + 1 if height < 1 << 12 else 0, -1)
     if 0 < len(first) < 1 << 16:
-        first[pair] = place
-        if bool((first[pair] == place).all()):
-            present = np.flatnonzero(first >= 0)
-            places, sides = first[present], side[present // height]
-            order = np.lexsort((sides, places))
-            is_other = (np.diff(places[order]) != 0) | (np.diff(sides[order]) != 0)
+        first[pair] = batch
+        if bool((first[pair] == batch).all()):
+            pairs = np.flatnonzero(first >= 0)
+            batches, leads = first[pairs], lead[pairs // height]
+            order = np.lexsort((leads, batches))
+            is_other = (np.diff(batches[order]) != 0) | (np.diff(leads[order]) != 0)
             rank = np.empty(len(first), np.uint16)  # sorted in linear time
-            rank[present[order]] = np.concatenate([[0], np.cumsum(is_other)])
+            rank[pairs[order]] = np.concatenate([[0], np.cumsum(is_other)])
             return np.argsort(rank[pair], kind="stable")
-    return np.lexsort((side[mine], place))
+    return np.lexsort((lead[vertex], batch))
 
 
 def _reordered(flat: Ints, begin: Ints, lengths: Ints, order: Ints) -> tuple[Ints, list[int]]:

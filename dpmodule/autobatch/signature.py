@@ -129,10 +129,10 @@ class Table:
 
     Attributes:
         found: from a key, (operation, attributes, tags of the operands), to its signature.
-        known: what a graph remembers of it: dicts in dicts, by operation, attributes, and the number of the signature
-            of each operand, see `Graph.append`.
-        ways: likewise for operations without attributes that always have as many operands: a list by the first operand,
-            of dicts by operation and the other operands.
+        trie: the numbers of signatures, found without making a key: dicts in dicts, by operation, attributes, and the
+            number of each operand's signature; see `Graph.append`.
+        plain_trie: likewise for operations without attributes that always have as many operands: a list by the first
+            operand, of dicts by operation and the other operands.
         signatures: by index.
         arities: how many operands each has, by index; 0 for those that take many.
         kinds: by index.
@@ -145,8 +145,8 @@ class Table:
     def __init__(self) -> None:
         self.generation = 0
         self.found: dict[Any, Signature] = {}
-        self.known: dict[Any, Any] = {}
-        self.ways: list[dict[Any, Any]] = []
+        self.trie: dict[Any, Any] = {}
+        self.plain_trie: list[dict[Any, Any]] = []
         self.signatures: list[Signature] = []
         self.arities: NDArray[np.int64] = np.zeros(256, np.int64)
         self.kinds: list[Kind] = []

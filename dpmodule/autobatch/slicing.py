@@ -13,7 +13,7 @@ __all__ = ["picked"]
 
 
 def picked(dim: Dim, index: Any) -> tuple[Op, tuple[Any, ...], Any]:
-    """Return operation, attributes and own number of ``x[index]``.
+    """Return operation, attributes and own argument (`Op.aux`) of ``x[index]``.
 
     Args:
         dim: the shape of ``x``.

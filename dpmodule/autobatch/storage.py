@@ -13,12 +13,19 @@ Tensor = torch.Tensor
 
 
 def mark_of(tensor: Tensor) -> tuple[int, int]:
-    """Return what tells whether somebody has written to a tensor, or taken another one."""
+    """Return what tells whether somebody has written to a tensor, or taken another one.
+
+    Shape:
+        tensor: any.
+    """
     return tensor.data_ptr(), tensor._version
 
 
 def shape_of(name: str, tensor: Tensor) -> torch.Size:
     """Return the shape of what a parameter is made of.
+
+    Shape:
+        tensor: any, of one element or more.
 
     Args:
         name: of the parameter.
@@ -47,6 +54,9 @@ def _name(dtype: torch.dtype) -> str:
 
 class ParameterStorage:
     """One parameter: its value and its gradient.
+
+    Shape:
+        tensor, gradient, spare: (*d).
 
     Args:
         name: its full name, such as "/encoder/W".
@@ -110,7 +120,11 @@ class ParameterStorage:
         return mark_of(self.tensor)
 
     def add_gradient(self, gradient: Tensor) -> None:
-        """Add to the gradient; the tensor stays the caller's."""
+        """Add to the gradient; the tensor stays the caller's.
+
+        Shape:
+            gradient: (*d).
+        """
         if self.gradient is None:
             self.gradient = gradient.clone() if self.spare is None else self.spare.copy_(gradient)
             self.spare = None
@@ -118,11 +132,19 @@ class ParameterStorage:
             self.gradient.add_(gradient)
 
     def ready(self) -> Tensor:
-        """Return memory of zeros for the next gradient."""
+        """Return memory of zeros for the next gradient.
+
+        Shape:
+            returns: (*d).
+        """
         return torch.zeros_like(self.tensor) if self.spare is None else self.spare
 
     def opened(self) -> Tensor:
-        """Return the memory of the gradient, side by side, for a pass to add to."""
+        """Return the memory of the gradient, side by side, for a pass to add to.
+
+        Shape:
+            returns: (*d).
+        """
         if self.gradient is None:
             self.gradient, self.spare = self.ready(), None
         elif not self.gradient.is_contiguous():
@@ -131,11 +153,19 @@ class ParameterStorage:
         return answer
 
     def set_gradient(self, gradient: Tensor) -> None:
-        """Replace the gradient, which must be zero, by one of the value's shape."""
+        """Replace the gradient, which must be zero.
+
+        Shape:
+            gradient: (*d).
+        """
         self.add_gradient(gradient)
 
     def dense_gradient(self) -> Tensor:
-        """Return the gradient, zeros if there is none."""
+        """Return the gradient, zeros if there is none.
+
+        Shape:
+            returns: (*d).
+        """
         return torch.zeros_like(self.tensor) if self.gradient is None else self.gradient
 
     def clear_gradient(self) -> None:
@@ -159,6 +189,9 @@ def _are_alike(a: Tensor, b: Tensor) -> bool:
 class LookupStorage(ParameterStorage):
     """A table of parameters; its gradient is kept for the rows that were looked up.
 
+    Shape:
+        tensor: (rows, *d).
+
     Attributes:
         touched: index tensors of the rows whose gradient is not zero, with repetitions.
     """
@@ -172,29 +205,50 @@ class LookupStorage(ParameterStorage):
         self._distinct: Tensor | None = None  # whose rows come once, sorted
 
     def add_rows(self, rows: Tensor, gradient: Tensor) -> None:
-        """Add the gradients of rows; a row may come several times."""
+        """Add the gradients of rows; a row may come several times.
+
+        Shape:
+            rows: (n,).
+            gradient: (n, *d).
+        """
         self.ready().index_add_(0, rows, gradient)
         self.touched.append(rows)
 
     def touch(self, rows: Tensor) -> None:
-        """Remember rows whose gradient has been written, each once, sorted."""
+        """Remember rows whose gradient has been written, each once, sorted.
+
+        Shape:
+            rows: (n,).
+        """
         self.touched.append(rows)
         self._distinct = rows
 
     def ready(self) -> Tensor:
-        """Return the memory of the gradient, which is zero but for the rows that were touched."""
+        """Return the memory of the gradient, which is zero but for the rows that were touched.
+
+        Shape:
+            returns: (rows, *d).
+        """
         if self._buffer is None or not _are_alike(self._buffer, self.tensor):
             self._buffer = torch.zeros_like(self.tensor)
         self.gradient = self._buffer
         return self._buffer
 
     def opened(self) -> Tensor:
-        """Return the memory of the gradient of all rows, which count as looked up from now on."""
+        """Return the memory of the gradient of all rows, which count as looked up from now on.
+
+        Shape:
+            returns: (rows, *d).
+        """
         self.touched.append(torch.arange(len(self.tensor)))
         return self.ready()
 
     def rows(self) -> Tensor:
-        """Return the rows with a gradient, each once, sorted."""
+        """Return the rows with a gradient, each once, sorted.
+
+        Shape:
+            returns: (n,), int64.
+        """
         if not self.touched:
             return torch.zeros(0, dtype=torch.int64, device=self.tensor.device)
         if len(self.touched) == 1 and self.touched[0] is self._distinct:
@@ -217,11 +271,19 @@ class LookupStorage(ParameterStorage):
         self.gradient = None
 
     def add_gradient(self, gradient: Tensor) -> None:
-        """Add to the gradient of all rows (of the whole table used as one expression)."""
+        """Add to the gradient of all rows (of the whole table used as one expression).
+
+        Shape:
+            gradient: (rows, *d).
+        """
         self.ready().add_(gradient)
         self.touched.append(torch.arange(len(self.tensor), device=self.tensor.device))
 
     def set_gradient(self, gradient: Tensor) -> None:
-        """Replace the gradient, which must be zero; rows of zeros count as not looked up."""
+        """Replace the gradient, which must be zero; rows of zeros count as not looked up.
+
+        Shape:
+            gradient: (rows, *d).
+        """
         rows = gradient.reshape(len(gradient), -1).any(1).nonzero().flatten()
         self.add_rows(rows, gradient.index_select(0, rows))

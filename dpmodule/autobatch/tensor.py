@@ -19,8 +19,13 @@ __all__ = ["Tensor"]
 class Tensor:
     """A value on the device of the graph.
 
-    Args:
+    Shape:
         values: (batch, *d).
+
+    Args:
+        values: the value.
+
+    Source: DyNet's `Tensor`.
     """
 
     __slots__ = ("values",)
@@ -32,24 +37,42 @@ class Tensor:
         return place(dim, self.values.dim() - 1, "dim") + 1
 
     def as_numpy(self) -> NDArray[Any]:
-        """Return an array: the minibatch last, if there is more than one element."""
+        """Return an array.
+
+        Shape:
+            returns: (*d), or (*d, batch) of a minibatch of several elements.
+        """
         return as_array(self.values)
 
     def argmax(self, dim: int = 0, num: int = 1) -> Tensor:
         """Return the places of the `num` greatest elements along a dimension.
 
+        Shape:
+            returns: as `values`, with `num` in place of the dimension.
+
         Args:
             dim: the dimension.
             num: how many.
+
+        Raises:
+            BoundsError: there is no such dimension, or it has fewer elements.
+            ForeignValueError: an argument is no integer.
         """
         return self.topk(dim, num)[1]
 
     def topk(self, dim: int = 0, num: int = 1) -> tuple[Tensor, Tensor]:
         """Return the `num` greatest elements along a dimension, and their places.
 
+        Shape:
+            returns: both as `values`, with `num` in place of the dimension.
+
         Args:
             dim: the dimension.
             num: how many.
+
+        Raises:
+            BoundsError: there is no such dimension, or it has fewer elements.
+            ForeignValueError: an argument is no integer.
         """
         axis = self._axis(dim)
         found, places = self.values.topk(place(num, self.values.shape[axis] + 1, "num"), axis)
@@ -58,9 +81,17 @@ class Tensor:
     def categorical_sample_log_prob(self, dim: int = 0, num: int = 1) -> Tensor:
         """Draw places along a dimension that holds logarithms of probabilities.
 
+        Shape:
+            returns: as `values`, with `num` in place of the dimension.
+
         Args:
             dim: the dimension.
             num: how many draws.
+
+        Raises:
+            ArgumentError: `num` is below 1.
+            BoundsError: there is no such dimension.
+            ForeignValueError: an argument is no integer.
         """
         axis, num = self._axis(dim), whole(num, "num")
         if num < 1:

@@ -42,10 +42,13 @@ _LONGEST = 1 << 20  # bytes of a line with a name
 class Entry:
     """One parameter of a file.
 
+    Shape:
+        array, gradient: (*d), of a table (rows, *d).
+
     Args:
         is_lookup: it is a table.
         name: its full name.
-        array: its value; of a table, rows first.
+        array: its value.
         gradient: its gradient, None if the file says that it is zero.
     """
 
@@ -76,7 +79,10 @@ def _numbers(tensor: torch.Tensor, is_lookup: bool) -> str:
 
 
 def write_one(target: IO[bytes], storage: ParameterStorage, name: str, is_lookup: bool) -> None:
-    """Write a parameter or a table to an open file under a name."""
+    """Write a parameter or a table to an open file under a name.
+
+    Source: DyNet's text format, see the module.
+    """
     tensor, gradient = storage.tensor, storage.gradient
     kind = "LookupParameter" if is_lookup else "Parameter"
     text = _numbers(tensor, is_lookup)
@@ -125,7 +131,13 @@ class Collection(Protocol):
 
 
 def save_collection(collection: Collection, fname: str, name: str, append: bool) -> None:
-    """Write all parameters of a collection, then all its tables; see `ParameterCollection.save`."""
+    """Write all parameters of a collection, then all its tables; see `ParameterCollection.save`.
+
+    Raises:
+        ArgumentError: `name` cannot stand in one line.
+        FileError: the file cannot be written.
+        ForeignValueError: an argument is of a wrong type.
+    """
     line_text(name, "name")
     _save(fname, append, lambda target: write_collection(target, collection, name))
 
@@ -141,7 +153,13 @@ def write_collection(target: IO[bytes], collection: Collection, name: str) -> No
 
 
 def save_one(storage: ParameterStorage, fname: str, key: str, append: bool, is_lookup: bool) -> None:
-    """Write one parameter, under another name if `key` gives one."""
+    """Write one parameter, under another name if `key` gives one.
+
+    Raises:
+        ArgumentError: `key` cannot stand in one line.
+        FileError: the file cannot be written.
+        ForeignValueError: an argument is of a wrong type.
+    """
     name = line_text(key, "key") or storage.name
     _save(fname, append, lambda target: write_one(target, storage, name, is_lookup))
 
@@ -152,6 +170,8 @@ def read(fname: str) -> Iterator[Entry]:
     Raises:
         FileError: it cannot be read.
         FileFormatError: it is damaged, or no such file.
+
+    Source: DyNet's text format, see the module.
     """
     try:
         with open(file_name(fname, "fname"), "rb") as source:
@@ -205,7 +225,13 @@ def _is_below(name: str, key: str) -> bool:
 
 
 def populate_collection(collection: Collection, fname: str, key: str) -> None:
-    """Copy the entries of a file below a name into a collection; see `ParameterCollection.populate`."""
+    """Copy the entries of a file below a name into a collection; see `ParameterCollection.populate`.
+
+    Raises:
+        FileError: the file cannot be read.
+        FileFormatError: it is damaged, or holds other parameters; then nothing is changed.
+        ForeignValueError: an argument is of a wrong type.
+    """
     waiting = [iter(collection.parameters_list()), iter(collection.lookup_parameters_list())]
     found: list[tuple[ParameterStorage, Entry]] = []  # all are looked at before the first is changed
     for entry in read(fname):
@@ -248,7 +274,12 @@ def fill(storage: ParameterStorage, entry: Entry, fname: str) -> None:
 
 
 def populate_one(storage: ParameterStorage, fname: str, key: str, is_lookup: bool) -> None:
-    """Copy the entry of a name into a parameter."""
+    """Copy the entry of a name into a parameter.
+
+    Raises:
+        FileError: the file cannot be read.
+        FileFormatError: it is damaged, there is no such name, or the shapes differ.
+    """
     fill(storage, find(fname, key, is_lookup), fname)
 
 

@@ -38,6 +38,9 @@ class Trainer:
     Raises:
         ArgumentError: a number is NaN, or outside of what is possible.
         ForeignValueError: `m` is no collection, or a number none.
+
+    Source: DyNet's `Trainer`: the threshold of 5, clipping before every update, updates of those rows only that were
+    looked up.
     """
 
     moments: ClassVar[int] = 0
@@ -54,12 +57,15 @@ class Trainer:
         self._clip = 5.0
         self._sparse = True
         self._moments: dict[ParameterStorage, list[Tensor]] = {}
-        self._places = native_updates.Places(self._kept)
+        self._places = native_updates.Places(self._moments_of)
         self.updates = 0
         self._clips = self._updates_shown = 0
 
     def rule(self, value: Tensor, gradient: Tensor, moments: list[Tensor]) -> None:
         """Update a value in place.
+
+        Shape:
+            value, gradient, moments: equal; (*d), or (n, *d) of n rows of a table.
 
         Args:
             value: a parameter, or rows of a table.
@@ -70,7 +76,12 @@ class Trainer:
 
     @property
     def learning_rate(self) -> float:
-        """The factor of steps; may be changed at any time."""
+        """The factor of steps; may be changed at any time.
+
+        Raises:
+            ArgumentError: it is set to NaN or infinity.
+            ForeignValueError: it is set to something else than a number.
+        """
         return self._learning_rate
 
     @learning_rate.setter
@@ -87,26 +98,26 @@ class Trainer:
         Raises:
             NonFiniteError: the gradient is NaN or infinite, and clipping is on.
         """
-        self._update(self._all())
+        self._update(self._all_parameters())
 
-    def _all(self) -> list[Parameters | LookupParameters]:
+    def _all_parameters(self) -> list[Parameters | LookupParameters]:
         return [*self.model.parameters_list(), *self.model.lookup_parameters_list()]
 
-    def _update(self, given: Sequence[Parameters | LookupParameters]) -> None:
+    def _update(self, chosen: Sequence[Parameters | LookupParameters]) -> None:
         state.graph.settle()
-        known = self._found()
-        scale = self._clipping(known)
+        places = self._gradient_places()
+        scale = self._clipping(places)
         native: list[native_updates.Place] = []
         others: list[tuple[ParameterStorage, bool]] = []
         is_descent = self._native == "sgd"  # which zeros do not move
-        for each in given:
+        for each in chosen:
             storage = each.storage
             if storage.gradient is None and (is_descent or self._is_still(storage)):
                 continue
             if not storage.updated:
                 continue
             by_rows = self._is_by_rows(storage)
-            place = known.get(storage)
+            place = places.get(storage)
             if not by_rows and (place is None or place.rows is not None):
                 place = self._places.of(storage)
             if place is not None and self._native:
@@ -131,17 +142,18 @@ class Trainer:
             storage.opened()
         return not storage.updated
 
-    def _found(self) -> dict[ParameterStorage, native_updates.Place | None]:
+    def _gradient_places(self) -> dict[ParameterStorage, native_updates.Place | None]:
         """Return where all gradients lie, None for those that native code does not take."""
         found = {}
-        for each in self._all():
+        for each in self._all_parameters():
             storage = each.storage
             if storage.gradient is not None:
-                rows = storage.rows() if isinstance(storage, LookupStorage) else None
+                is_table = isinstance(each, LookupParameters)
+                rows = storage.rows() if is_table and isinstance(storage, LookupStorage) else None
                 found[storage] = self._places.of(storage, rows)
         return found
 
-    def _kept(self, storage: ParameterStorage) -> list[Tensor]:
+    def _moments_of(self, storage: ParameterStorage) -> list[Tensor]:
         found = self._moments.get(storage)
         if found is None:
             found = self._moments[storage] = [torch.zeros_like(storage.tensor) for _ in range(self.moments)]
@@ -160,7 +172,9 @@ class Trainer:
             else:
                 gradient = storage.dense_gradient()
                 self.rule(
-                    storage.tensor, gradient if scale == 1.0 else gradient.mul_(scale), self._kept(storage)
+                    storage.tensor,
+                    gradient if scale == 1.0 else gradient.mul_(scale),
+                    self._moments_of(storage),
                 )
             storage.clear_gradient()
 
@@ -168,19 +182,26 @@ class Trainer:
         rows = storage.rows()
         gradient = storage.gradient.index_select(0, rows)
         value = storage.tensor.index_select(0, rows)
-        kept = self._kept(storage)
+        kept = self._moments_of(storage)
         moments = [each.index_select(0, rows) for each in kept]
         self.rule(value, gradient if scale == 1.0 else gradient.mul_(scale), moments)
         storage.tensor.index_copy_(0, rows, value)
         for whole, part in zip(kept, moments):
             whole.index_copy_(0, rows, part)
 
-    def _clipping(self, known: dict[ParameterStorage, native_updates.Place | None]) -> float:
-        """Return the factor that brings the length of the whole gradient below the threshold."""
+    def _clipping(self, places: dict[ParameterStorage, native_updates.Place | None]) -> float:
+        """Return the factor that brings the length of the whole gradient below the threshold.
+
+        Args:
+            places: where all gradients lie.
+
+        Raises:
+            NonFiniteError: a gradient is NaN or infinite.
+        """
         if self._clip <= 0:
             return 1.0
-        places = [each for each in known.values() if each is not None]
-        length = native_updates.length(places) if len(places) == len(known) else _length(known)
+        native = [each for each in places.values() if each is not None]
+        length = native_updates.length(native) if len(native) == len(places) else _length(places)
         if not math.isfinite(length):
             raise NonFiniteError(
                 f"Magnitude of gradient is bad: {length}{self._culprit()} (at {user_line()})"
@@ -192,7 +213,7 @@ class Trainer:
 
     def _culprit(self) -> str:
         """Return whose gradient is not finite, for an error."""
-        for each in self._all():
+        for each in self._all_parameters():
             gradient = each.storage.gradient
             if gradient is not None and not bool(gradient.isfinite().all()):
                 return f", that of {each.name()} is not finite"
@@ -202,7 +223,7 @@ class Trainer:
         rate = self.model.get_weight_decay()
         if rate:
             with torch.no_grad():
-                for each in self._all():
+                for each in self._all_parameters():
                     if each.storage.updated:
                         each.storage.tensor.mul_(1.0 - rate)
 
@@ -217,6 +238,8 @@ class Trainer:
         Raises:
             BoundsError: there is no such place; then nothing is updated.
             NonFiniteError: see `update`.
+            ForeignValueError: an argument is no list of integers.
+            NegativeIndexError: a place is negative.
         """
         parameters, lookups = self.model.parameters_list(), self.model.lookup_parameters_list()
         dense = [parameters[each] for each in _places(updated_params, len(parameters), "updated_params")]
@@ -231,6 +254,10 @@ class Trainer:
 
         Args:
             learning_rate: a new one, if given.
+
+        Raises:
+            ArgumentError: the rate is NaN or infinite.
+            ForeignValueError: it is no number.
         """
         for moments in self._moments.values():
             for each in moments:
@@ -271,6 +298,9 @@ class Trainer:
 
         Args:
             su: True, as at first, for those only that have been looked up; False for all, as of other parameters.
+
+        Raises:
+            ForeignValueError: `su` is neither True nor False.
         """
         self._sparse = flag(su, "set_sparse_updates")
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import torch
 
@@ -33,6 +33,10 @@ class SimpleSGDTrainer(Trainer, native="sgd"):
     Args:
         m: the parameters.
         learning_rate: the factor of steps.
+
+    Raises:
+        ArgumentError: a number is outside of what is possible.
+        ForeignValueError: `m` is no collection, or another argument no number.
     """
 
     def __init__(self, m: ParameterCollection, learning_rate: float = 0.1) -> None:
@@ -42,7 +46,11 @@ class SimpleSGDTrainer(Trainer, native="sgd"):
         return {"lr": self.learning_rate}
 
     def rule(self, value: Tensor, gradient: Tensor, moments: list[Tensor]) -> None:
-        """Subtract the gradient."""
+        """Subtract the gradient.
+
+        Shape:
+            value, gradient, moments: equal; (*d), or (n, *d) of n rows of a table.
+        """
         value.add_(gradient, alpha=-self.learning_rate)
 
 
@@ -55,6 +63,10 @@ class CyclicalSGDTrainer(SimpleSGDTrainer):
         learning_rate_max: the highest.
         step_size: updates from one to the other.
         gamma: by which the highest shrinks with every update, from 0 to 1.
+
+    Raises:
+        ArgumentError: a number is outside of what is possible.
+        ForeignValueError: `m` is no collection, or another argument no number.
 
     Source: Smith, "Cyclical learning rates for training neural networks", 2017.
     """
@@ -75,7 +87,11 @@ class CyclicalSGDTrainer(SimpleSGDTrainer):
         self._iteration = 0
 
     def update(self) -> None:
-        """Update, then change the learning rate."""
+        """Update, then change the learning rate.
+
+        Raises:
+            NonFiniteError: see `Trainer.update`.
+        """
         super().update()
         cycle = math.floor(1 + self._iteration / (2.0 * self._period))
         x = abs(self._iteration / self._period - 2 * cycle + 1)
@@ -91,6 +107,10 @@ class MomentumSGDTrainer(Trainer, native="momentum"):
         m: the parameters.
         learning_rate: the factor of steps.
         mom: how much of the last step the next one keeps.
+
+    Raises:
+        ArgumentError: a number is outside of what is possible.
+        ForeignValueError: `m` is no collection, or another argument no number.
     """
 
     moments: ClassVar[int] = 1
@@ -103,7 +123,11 @@ class MomentumSGDTrainer(Trainer, native="momentum"):
         return {"momentum": self._momentum, "lr": self.learning_rate}
 
     def rule(self, value: Tensor, gradient: Tensor, moments: list[Tensor]) -> None:
-        """Add the new step."""
+        """Add the new step.
+
+        Shape:
+            value, gradient, moments: equal; (*d), or (n, *d) of n rows of a table.
+        """
         step = moments[0].mul_(self._momentum).add_(gradient, alpha=-self.learning_rate)
         value.add_(step)
 
@@ -115,6 +139,10 @@ class AdagradTrainer(Trainer, native="adagrad"):
         m: the parameters.
         learning_rate: the factor of steps.
         eps: added under the root.
+
+    Raises:
+        ArgumentError: a number is outside of what is possible.
+        ForeignValueError: `m` is no collection, or another argument no number.
 
     Source: Duchi, Hazan, Singer, "Adaptive subgradient methods", 2011.
     """
@@ -129,7 +157,11 @@ class AdagradTrainer(Trainer, native="adagrad"):
         return {"epsilon": self._eps, "lr": self.learning_rate}
 
     def rule(self, value: Tensor, gradient: Tensor, moments: list[Tensor]) -> None:
-        """Take a step."""
+        """Take a step.
+
+        Shape:
+            value, gradient, moments: equal; (*d), or (n, *d) of n rows of a table.
+        """
         total = moments[0].addcmul_(gradient, gradient)
         value.addcdiv_(gradient, (total + self._eps).sqrt_(), value=-self.learning_rate)
 
@@ -141,6 +173,10 @@ class AdadeltaTrainer(Trainer, native="adadelta"):
         m: the parameters.
         eps: added under the roots.
         rho: the weight of the past, from 0 to 1.
+
+    Raises:
+        ArgumentError: a number is outside of what is possible.
+        ForeignValueError: `m` is no collection, or another argument no number.
 
     Source: Zeiler, "ADADELTA: an adaptive learning rate method", 2012.
     """
@@ -155,7 +191,11 @@ class AdadeltaTrainer(Trainer, native="adadelta"):
         return {"gamma1": self._rho, "epsilon": self._eps}
 
     def rule(self, value: Tensor, gradient: Tensor, moments: list[Tensor]) -> None:
-        """Take a step."""
+        """Take a step.
+
+        Shape:
+            value, gradient, moments: equal; (*d), or (n, *d) of n rows of a table.
+        """
         squares, steps = moments
         squares.mul_(self._rho).addcmul_(gradient, gradient, value=1.0 - self._rho)
         step = -gradient * (steps + self._eps).sqrt_() / (squares + self._eps).sqrt_()
@@ -171,6 +211,12 @@ class RMSPropTrainer(Trainer, native="rmsprop"):
         learning_rate: the factor of steps.
         eps: added under the root.
         rho: the weight of the past, from 0 to 1.
+
+    Raises:
+        ArgumentError: a number is outside of what is possible.
+        ForeignValueError: `m` is no collection, or another argument no number.
+
+    Source: Tieleman and Hinton, "Lecture 6.5: rmsprop", 2012, as in DyNet.
     """
 
     moments: ClassVar[int] = 1
@@ -185,7 +231,11 @@ class RMSPropTrainer(Trainer, native="rmsprop"):
         return {"gamma1": self._rho, "epsilon": self._eps, "lr": self.learning_rate}
 
     def rule(self, value: Tensor, gradient: Tensor, moments: list[Tensor]) -> None:
-        """Take a step."""
+        """Take a step.
+
+        Shape:
+            value, gradient, moments: equal; (*d), or (n, *d) of n rows of a table.
+        """
         mean = moments[0].mul_(self._rho).addcmul_(gradient, gradient, value=1.0 - self._rho)
         value.addcdiv_(gradient, (mean + self._eps).sqrt_(), value=-self.learning_rate)
 
@@ -199,6 +249,10 @@ class AdamTrainer(Trainer, native="adam"):
         beta_1: the weight of the past in the mean of gradients, from 0 on, below 1.
         beta_2: the weight of the past in the mean of squares, from 0 on, below 1.
         eps: added to the root.
+
+    Raises:
+        ArgumentError: a number is outside of what is possible.
+        ForeignValueError: `m` is no collection, or another argument no number.
 
     Source: Kingma and Ba, "Adam: a method for stochastic optimization", 2015; as in DyNet, `eps` is added before the
     correction of the bias, and rows of tables that are not looked up keep their moments.
@@ -226,11 +280,19 @@ class AdamTrainer(Trainer, native="adam"):
         return {"beta1": self._beta_1, "beta2": self._beta_2, "lr": self._rate(), "epsilon": self._eps}
 
     def rule(self, value: Tensor, gradient: Tensor, moments: list[Tensor]) -> None:
-        """Take a step."""
-        mean, square = moments
+        """Take a step.
+
+        Shape:
+            value, gradient, moments: equal; (*d), or (n, *d) of n rows of a table.
+        """
+        mean, square = moments[:2]
         mean.lerp_(gradient, 1.0 - self._beta_1)
         square.mul_(self._beta_2).addcmul_(gradient, gradient, value=1.0 - self._beta_2)
-        value.addcdiv_(mean, square.sqrt().add_(self._eps), value=-self._rate())
+        value.addcdiv_(mean, self._divisor(moments).sqrt().add_(self._eps), value=-self._rate())
+
+    def _divisor(self, moments: list[Tensor]) -> Tensor:
+        """Return the mean of squares whose root steps are divided by."""
+        return moments[1]
 
 
 class AmsgradTrainer(AdamTrainer, native="amsgrad"):
@@ -243,15 +305,15 @@ class AmsgradTrainer(AdamTrainer, native="amsgrad"):
         beta_2: the weight of the past in the mean of squares, from 0 on, below 1.
         eps: added to the root.
 
+    Raises:
+        ArgumentError: a number is outside of what is possible.
+        ForeignValueError: `m` is no collection, or another argument no number.
+
     Source: Reddi, Kale, Kumar, "On the convergence of Adam and beyond", 2018.
     """
 
     moments: ClassVar[int] = 3
 
-    def rule(self, value: Tensor, gradient: Tensor, moments: list[Any]) -> None:
-        """Take a step."""
-        mean, square, greatest = moments
-        mean.lerp_(gradient, 1.0 - self._beta_1)
-        square.mul_(self._beta_2).addcmul_(gradient, gradient, value=1.0 - self._beta_2)
-        torch.maximum(greatest, square, out=greatest)
-        value.addcdiv_(mean, greatest.sqrt().add_(self._eps), value=-self._rate())
+    def _divisor(self, moments: list[Tensor]) -> Tensor:
+        _, square, greatest = moments
+        return torch.maximum(greatest, square, out=greatest)

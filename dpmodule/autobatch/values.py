@@ -26,6 +26,10 @@ _Column = tuple[int, int, bool, bool, Tensor]
 class Values:
     """The values of a graph's nodes.
 
+    Shape:
+        arenas: (rows, batch, *d), by the shape of the nodes.
+        rows: (nodes,), int64.
+
     Args:
         device: where the memory is.
         dtype: the element type.
@@ -79,16 +83,17 @@ class Values:
         All of them are looked at together, and there is one index: in parts, each would take longer than a product.
         """
         columns = []
-        held: dict[int, list[Where]] = {}
+        wheres_of_kind: dict[int, list[Where]] = {}
         for step in steps:
             kind = step.kind
             if kind.many:
                 columns.append(step.args)
             else:
                 columns += [step.args[:, place] for place in kind.computed]
-            if kind.index not in held:
-                held[kind.index] = [self._held(each) for each in kind.parameters[: 1 if kind.many else None]]
-        found = [held[step.kind.index].copy() for step in steps]
+            if kind.index not in wheres_of_kind:
+                parameters = kind.parameters[: 1 if kind.many else None]
+                wheres_of_kind[kind.index] = [self._where_of_parameter(each) for each in parameters]
+        found = [wheres_of_kind[step.kind.index].copy() for step in steps]
         if columns:
             located = self._columns(columns)
             for step, wheres in zip(steps, found):
@@ -108,7 +113,7 @@ class Values:
         index = torch.split(torch.from_numpy(rows).to(self._device), sizes)
         return zip(rows[starts].tolist(), sizes, in_row.tolist(), equal.tolist(), index)
 
-    def _held(self, parameter: Any) -> Where:
+    def _where_of_parameter(self, parameter: Any) -> Where:
         """Return where an operand lies that is a parameter; something for the others to take the place of."""
         if parameter is None:
             return Where(0, 0, None, None)
@@ -134,7 +139,11 @@ class Values:
                 wheres[place] = Where(first, count, index, None)
 
     def read(self, where: Where, dim: Dim) -> Tensor:
-        """Return an operand."""
+        """Return an operand.
+
+        Shape:
+            returns: (nodes or 1, batch, *d).
+        """
         if where.value is not None:
             return where.value
         source = self.arenas[dim].tensor

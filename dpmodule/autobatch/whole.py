@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from .errors import ForeignValueError, ShapeError, user_line
+from .errors import ShapeError, foreign_value, user_line
 
 __all__ = ["TOO_LARGE", "as_label", "one_or_several", "sizes_of", "whole"]
 
@@ -31,7 +31,7 @@ def whole(value: Any, what: str) -> int:
     found = as_label(value)
     if isinstance(found, int):
         return found
-    raise ForeignValueError(f"{what}: {type(value).__name__} {value!r} is no integer (at {user_line()})")
+    raise foreign_value(what, value, "is no integer")
 
 
 def as_label(value: Any) -> Any:
@@ -58,10 +58,7 @@ def one_or_several(value: Any, what: str) -> Any:
         try:
             iter(found)
         except TypeError:
-            raise ForeignValueError(
-                f"{what}: {type(value).__name__} {value!r} is no integer and no list of integers"
-                f" (at {user_line()})"
-            ) from None
+            raise foreign_value(what, value, "is no integer and no list of integers") from None
     return found
 
 

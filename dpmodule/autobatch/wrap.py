@@ -14,7 +14,7 @@ from ..base import ArgumentError, ShapeError
 from ..ops.dtypes import torch_dtype
 from ..ops.torch_instances import drawing_from, in_mode
 from ..ops.user_code import explained
-from .batched import Batched, as_expression, forced_mode
+from .batched import Batched, as_expression
 from .errors import NotBatchableError, StateError, user_line
 from .expression import listed
 from .given import flag
@@ -31,10 +31,17 @@ Shape = tuple[int, ...]
 class Wrapped(Batched):
     """A torch module or function as a function of expressions; made by `wrap`.
 
+    Shape:
+        inputs, outputs: without an axis for examples.
+
     Attributes:
         function: the module or function.
         collection: its parameters, for this package's trainers; torch's optimizers take the parameters themselves.
         is_train: whether calls are in training mode; None follows `training`, else the module's own mode.
+
+    Raises:
+        ArgumentError: a parameter has no shape yet, or `dtypes` names no type.
+        ForeignValueError: `dtypes` is no list.
     """
 
     def __init__(
@@ -49,13 +56,12 @@ class Wrapped(Batched):
         name = getattr(function, "__name__", None) or type(function).__name__
         super().__init__(name, random or self._module is not None)
         self.function, self._rows = function, rows
-        self.is_train: bool | None = None
         self._dtypes = None if dtypes is None else [_dtype(each) for each in listed("wrap: dtypes", dtypes)]
         self.collection = HeldCollection()
         self._mutates = False  # whether it writes into its inputs; found out with their shapes
-        self._given = params
+        self._params = params
         self._leaves: list[Tensor] = []
-        self._held: dict[str, Parameters] = {}
+        self._by_name: dict[str, Parameters] = {}
         self.renewed()
 
     def __repr__(self) -> str:
@@ -63,6 +69,9 @@ class Wrapped(Batched):
 
     def __call__(self, *args: Any) -> Any:
         """Add a call on one example to the graph.
+
+        Shape:
+            args, returns: without an axis for examples.
 
         Args:
             args: the inputs: expressions of one example each; numbers and arrays become inputs of the graph.
@@ -81,33 +90,36 @@ class Wrapped(Batched):
             raise ArgumentError(f"{self.name}: {len(args)} inputs, expected {wanted} (at {user_line()})")
         return self.append([as_expression(each) for each in args], self._mode())
 
-    def _mode(self) -> bool:
-        if self.is_train is not None:
-            return flag(self.is_train, f"{self.name}: is_train")
-        forced = forced_mode()
-        if forced is not None:
-            return forced
+    def _own_mode(self) -> bool:
         return self._module is not None and self._module.training
 
     # parameters
 
     def renewed(self) -> None:
-        """See which parameters the module has now, and which are trained; see `Batched.renewed`."""
-        named = self._given
+        """See which parameters the module has now, and which are trained; see `Batched.renewed`.
+
+        Raises:
+            ArgumentError: a parameter has no shape yet.
+        """
+        named = self._params
         if named is None:
             named = {} if self._module is None else _trained_of(self._module)
         leaves = list(named.values())
         if len(leaves) == len(self._leaves) and all(map(operator.is_, leaves, self._leaves)):
             return
-        self._leaves, before = leaves, self._held
-        self._held = {name: _over(tensor, name, before.get(name)) for name, tensor in named.items()}
-        self.parameters = list(self._held.values())
+        self._leaves, before = leaves, self._by_name
+        self._by_name = {name: _parameter_of(leaf, name, before.get(name)) for name, leaf in named.items()}
+        self.parameters = list(self._by_name.values())
         self.collection.hold_only(self.parameters)
 
     # computing
 
     def leaves_of(self, parameters: Sequence[Tensor], is_recorded: bool) -> list[Tensor]:
-        """Return torch's parameters themselves, which the function reads; see `Batched.leaves_of`."""
+        """Return torch's parameters themselves, which the function reads; see `Batched.leaves_of`.
+
+        Shape:
+            returns: each as the module's parameter.
+        """
         return self._leaves
 
     def compute(
@@ -119,7 +131,14 @@ class Wrapped(Batched):
         again: bool,
         counted: Tensor | None = None,
     ) -> list[Tensor]:
-        """Call the function; see `Batched.compute`."""
+        """Call the function; see `Batched.compute`.
+
+        Shape:
+            rows, returns: each (rows, *shape of one example).
+
+        Raises:
+            ArgumentError: the function returned something else than tensors.
+        """
         buffers = self._buffers() if again else {}
         try:
             with self._in_mode(is_train), drawing_from(generator if self.random else None, rows[0].device):
@@ -165,7 +184,13 @@ class Wrapped(Batched):
     # shapes
 
     def shapes(self, is_train: bool, shapes: Sequence[Shape]) -> list[Shape]:
-        """Call the function on zeros, once for every set of shapes; see `Batched.shapes`."""
+        """Call the function on zeros, once for every set of shapes; see `Batched.shapes`.
+
+        Raises:
+            ArgumentError: the function returns something else than tensors.
+            NotBatchableError: `torch.vmap` refuses it, or it does not give a row for each.
+            ShapeError: it fails on inputs of these shapes.
+        """
         options = state.options
         count = 2
         rows = self._converted(
@@ -217,7 +242,7 @@ class Wrapped(Batched):
         return {True: "", None: "by torch.vmap", False: "one by one: rows=False"}[self._rows]
 
 
-def _over(tensor: Tensor, name: str, before: Parameters | None) -> Parameters:
+def _parameter_of(tensor: Tensor, name: str, before: Parameters | None) -> Parameters:
     """Return the parameter over a tensor: that of before, if it is still the same tensor."""
     storage = None if before is None else before.storage
     if before is not None and isinstance(storage, TorchStorage) and storage.parameter is tensor:
@@ -286,6 +311,9 @@ def wrap(
     Calls with equal shapes are computed together. Gradients are added to the ``.grad`` of the module's own parameters,
     as torch's users expect: train them with a torch optimizer (``zero_grad``, ``backward``, ``step``), or a trainer
     over ``wrapped.collection``. Random layers draw from the graph's generator, for every example anew.
+
+    Shape:
+        inputs, outputs of the function: without an axis for examples.
 
     Args:
         module: what takes and returns tensors, without an axis for the batch unless `rows` is True.

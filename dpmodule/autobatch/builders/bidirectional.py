@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ..collection import ParameterCollection, as_collection
-from ..errors import ArgumentError, ForeignValueError, user_line
+from ..errors import ArgumentError, foreign_value, user_line
 from ..expression import Expression, listed
 from ..functions.combine import concatenate
 from ..whole import TOO_LARGE, whole
@@ -18,6 +18,10 @@ __all__ = ["BiRNNBuilder"]
 
 class BiRNNBuilder:
     """Pairs of networks, one for each direction; a layer reads both outputs of the one below.
+
+    Shape:
+        input: (input_dim,), any minibatch.
+        output: (hidden_dim,), (hidden_dim / 2,) from each direction.
 
     Args:
         num_layers: how many pairs.
@@ -37,6 +41,8 @@ class BiRNNBuilder:
         >>> both = dy.BiRNNBuilder(1, 2, 6, m, dy.LSTMBuilder)
         >>> both.transduce([dy.inputTensor([1.0, 2.0])])[0].dim()
         ((6,), 1)
+
+    Source: Schuster and Paliwal, "Bidirectional recurrent neural networks", 1997, as DyNet's `BiRNNBuilder`.
     """
 
     def __init__(
@@ -64,10 +70,8 @@ class BiRNNBuilder:
                 f" below {TOO_LARGE} and an even one (at {user_line()})"
             )
         if not callable(rnn_builder_factory):
-            raise ForeignValueError(
-                f"rnn_builder_factory: {type(rnn_builder_factory).__name__} {rnn_builder_factory!r} makes no builders;"
-                f" pass a class such as LSTMBuilder (at {user_line()})"
-            )
+            what = "makes no builders; pass a class such as LSTMBuilder"
+            raise foreign_value("rnn_builder_factory", rnn_builder_factory, what)
         self.builder_layers = []
         for layer in range(num_layers):
             size = hidden_dim if layer else input_dim
@@ -76,9 +80,13 @@ class BiRNNBuilder:
 
     @classmethod
     def from_spec(cls, spec: Sequence[Any], model: ParameterCollection) -> BiRNNBuilder:
-        """Make a network as `spec` of another one describes it."""
-        found: BiRNNBuilder = made_from(cls, spec, model)
-        return found
+        """Make a network as `spec` of another one describes it.
+
+        Raises:
+            ArgumentError: `spec` describes no network of this class.
+            ForeignValueError: it is no list.
+        """
+        return made_from(cls, spec, model)
 
     def whoami(self) -> str:
         """Return the name of the class."""
@@ -89,7 +97,12 @@ class BiRNNBuilder:
         return self._model
 
     def set_dropout(self, p: float) -> None:
-        """Set the dropout rate of all networks; see `RNNBuilder.set_dropout`."""
+        """Set the dropout rate of all networks; see `RNNBuilder.set_dropout`.
+
+        Raises:
+            ArgumentError: `p` is below 0, or 1 or more.
+            ForeignValueError: it is no number.
+        """
         for each in self._all():
             each.set_dropout(p)
 
@@ -114,8 +127,15 @@ class BiRNNBuilder:
     def add_inputs(self, es: Sequence[Expression]) -> list[tuple[RNNState, RNNState]]:
         """Return the states of the topmost pair at every position.
 
+        Shape:
+            es: each (input_dim,).
+
         Args:
             es: the inputs.
+
+        Raises:
+            ForeignValueError: `es` is no list of expressions.
+            ShapeError: one has another size than the builder was made for.
         """
         inputs = self._joined(es, self.builder_layers[:-1])
         forward, backward = self.builder_layers[-1]
@@ -126,8 +146,16 @@ class BiRNNBuilder:
     def transduce(self, es: Sequence[Expression]) -> list[Expression]:
         """Return both outputs of the topmost pair, joined, at every position.
 
+        Shape:
+            es: each (input_dim,).
+            returns: each (hidden_dim,).
+
         Args:
             es: the inputs.
+
+        Raises:
+            ForeignValueError: `es` is no list of expressions.
+            ShapeError: one has another size than the builder was made for.
         """
         return self._joined(es, self.builder_layers)
 
@@ -142,6 +170,4 @@ def _pair(given: Any) -> tuple[RNNBuilder, RNNBuilder]:
         forward, backward = given
         if hasattr(forward, "initial_state") and hasattr(backward, "initial_state"):
             return forward, backward
-    raise ForeignValueError(
-        f"builder_layers: {type(given).__name__} {given!r} is no pair of builders (at {user_line()})"
-    )
+    raise foreign_value("builder_layers", given, "is no pair of builders")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from ...base import FileError, FileFormatError
-from ..errors import ForeignValueError, user_line
+from ..errors import foreign_value
 from ..given import file_name
 
 __all__ = ["read_clusters", "read_paths"]
@@ -13,10 +13,7 @@ __all__ = ["read_clusters", "read_paths"]
 
 def _lines(cluster_file: str, word_dict: Mapping[str, int]) -> Iterator[tuple[list[str], int]]:
     if not isinstance(word_dict, Mapping):
-        raise ForeignValueError(
-            f"word_dict: {type(word_dict).__name__} {word_dict!r} is no dict from words to their numbers"
-            f" (at {user_line()})"
-        )
+        raise foreign_value("word_dict", word_dict, "is no dict from words to their numbers")
     try:
         with open(file_name(cluster_file, "cluster_file"), encoding="utf-8") as source:
             text = source.read().splitlines()

@@ -21,11 +21,22 @@ class CoupledLSTMBuilder(RNNBuilder):
     ``i = logistic(Wix * x + Wih * h + Wic * c + bi)``, ``u = tanh(Wcx * x + Wch * h + bc)``,
     ``c' = (1 - i) * c + i * u``, ``o = logistic(Wox * x + Woh * h + Woc * c' + bo)``, ``h' = o * tanh(c')``.
 
+    Shape:
+        input: (input_dim,), any minibatch.
+        output, memory: (hidden_dim,).
+
     Args:
         layers: how many.
         input_dim: the size of inputs.
         hidden_dim: the size of outputs and memories.
         model: where the parameters go.
+
+    Raises:
+        ArgumentError: a size is not positive.
+        ForeignValueError: `model` is no collection, or a size no integer.
+
+    Source: Greff et al., "LSTM: a search space odyssey", 2015 (coupled input and forget gate, peepholes), as DyNet's
+    `CoupledLSTMBuilder`.
     """
 
     collection_name: ClassVar[str] = "lstm-builder"
@@ -35,7 +46,12 @@ class CoupledLSTMBuilder(RNNBuilder):
         return self.hidden_dim, self.hidden_dim
 
     def peep(self, gate: Expression, weight: Expression, c: Expression) -> Expression:
-        """Add what a peephole sees of a memory to a gate."""
+        """Add what a peephole sees of a memory to a gate.
+
+        Shape:
+            gate, c, returns: (hidden_dim,).
+            weight: (hidden_dim, hidden_dim).
+        """
         return gate + weight * c
 
     def _add_layer(self, size: int) -> tuple[Parameters, ...]:
@@ -51,7 +67,12 @@ class CoupledLSTMBuilder(RNNBuilder):
     def cell(
         self, weights: tuple[Expression, ...], x: Expression, old: tuple[Expression, ...] | None, mask: Mask
     ) -> tuple[Expression, ...]:
-        """Compute one layer at one position; see `RNNBuilder.cell`."""
+        """Compute one layer at one position; see `RNNBuilder.cell`.
+
+        Shape:
+            x: (input_dim,), above the lowest layer (hidden_dim,).
+            old, returns: each (hidden_dim,), with the minibatch of `x`.
+        """
         wix, wih, wic, bi, wox, woh, woc, bo, wcx, wch, bc = weights
         x = masked(x, mask[0])
         i, o, u = (affine_transform([b, w, x]) for b, w in ((bi, wix), (bo, wox), (bc, wcx)))
@@ -70,11 +91,21 @@ class CoupledLSTMBuilder(RNNBuilder):
 class FastLSTMBuilder(CoupledLSTMBuilder):
     """The same network without an effect of peepholes: DyNet has weights of one column for them, and does not use them.
 
+    Shape:
+        input: (input_dim,), any minibatch.
+        output, memory: (hidden_dim,).
+
     Args:
         layers: how many.
         input_dim: the size of inputs.
         hidden_dim: the size of outputs and memories.
         model: where the parameters go.
+
+    Raises:
+        ArgumentError: a size is not positive.
+        ForeignValueError: `model` is no collection, or a size no integer.
+
+    Source: DyNet's `FastLSTMBuilder`.
     """
 
     collection_name: ClassVar[str] = "fast-lstm-builder"
@@ -83,5 +114,10 @@ class FastLSTMBuilder(CoupledLSTMBuilder):
         return self.hidden_dim, 1
 
     def peep(self, gate: Expression, weight: Expression, c: Expression) -> Expression:
-        """Leave the gate as it is."""
+        """Leave the gate as it is.
+
+        Shape:
+            gate, c, returns: (hidden_dim,).
+            weight: (hidden_dim, 1), not used.
+        """
         return gate

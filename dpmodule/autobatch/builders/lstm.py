@@ -31,6 +31,13 @@ class VanillaLSTMBuilder(RNNBuilder):
     Gates ``i, f, o = logistic(Wx * x + Wh * h + b)`` (plus `forget_bias` for f), candidate
     ``u = tanh(Wx * x + Wh * h + b)``, memory ``c' = f * c + i * u``, output ``h' = o * tanh(c')``.
 
+    Shape:
+        input: (input_dim,), any minibatch.
+        output, memory: (hidden_dim,).
+        Wx: (4 * hidden_dim, input_dim).
+        Wh: (4 * hidden_dim, hidden_dim).
+        b: (4 * hidden_dim,), rows in the order i, f, o, u.
+
     Args:
         layers: how many.
         input_dim: the size of inputs.
@@ -39,17 +46,23 @@ class VanillaLSTMBuilder(RNNBuilder):
         ln_lstm: normalize what goes into gates and memories.
         forget_bias: see above.
 
+    Raises:
+        ArgumentError: a size is not positive.
+        ForeignValueError: `model` is no collection, or a size no integer.
+
     Example:
         >>> import dpmodule.autobatch as dy
         >>> m = dy.ParameterCollection()
         >>> lstm = dy.VanillaLSTMBuilder(1, 2, 3, m)
         >>> len(lstm.initial_state().transduce([dy.inputTensor([1.0, 2.0]), dy.inputTensor([3.0, 4.0])]))
         2
+
+    Source: Hochreiter and Schmidhuber, "Long short-term memory", 1997, in DyNet's form; `ln_lstm` after Ba et al.,
+    "Layer normalization", 2016.
     """
 
     collection_name: ClassVar[str] = "vanilla-lstm-builder"
     has_memory: ClassVar[bool] = True
-    _forget_bias: float
 
     def __init__(
         self,
@@ -62,7 +75,7 @@ class VanillaLSTMBuilder(RNNBuilder):
     ) -> None:
         self._has_norm, self._forget_bias = flag(ln_lstm, "ln_lstm"), number(forget_bias, "forget_bias")
         self._norms: list[tuple[Parameters, ...]] = []
-        self._outer = model  # where DyNet puts gains and biases of normalization
+        self._outer_model = model  # where DyNet puts gains and biases of normalization
         super().__init__(layers, input_dim, hidden_dim, model)
         self.spec = (*self.spec, self._has_norm, self._forget_bias)
         self._norm_expressions: dict[int, tuple[Expression, ...]] = {}
@@ -87,12 +100,20 @@ class VanillaLSTMBuilder(RNNBuilder):
             one, nothing = ConstInitializer(1.0), ConstInitializer(0.0)
             sizes = (4 * hidden, 4 * hidden, hidden)
             self._norms.append(
-                tuple(self._outer.add_parameters((each,), init) for each in sizes for init in (one, nothing))
+                tuple(
+                    self._outer_model.add_parameters((each,), init)
+                    for each in sizes
+                    for init in (one, nothing)
+                )
             )
         return found
 
     def new_graph(self, update: bool = True) -> None:
-        """Put the parameters into the graph under construction."""
+        """Put the parameters into the graph under construction; see `RNNBuilder.new_graph`.
+
+        Raises:
+            ForeignValueError: `update` is neither True nor False.
+        """
         super().new_graph(update)
         if self._has_norm:
             self._norm_expressions = {
@@ -104,10 +125,18 @@ class VanillaLSTMBuilder(RNNBuilder):
     def _is_plain(self) -> bool:
         return not self._has_norm
 
+    def _lstm_forget_bias(self) -> float:
+        return self._forget_bias
+
     def cell(
         self, weights: tuple[Expression, ...], x: Expression, old: tuple[Expression, ...] | None, mask: Mask
     ) -> tuple[Expression, ...]:
-        """Compute one layer at one position; see `RNNBuilder.cell`."""
+        """Compute one layer at one position; see `RNNBuilder.cell`.
+
+        Shape:
+            x: (input_dim,), above the lowest layer (hidden_dim,).
+            old, returns: each (hidden_dim,), with the minibatch of `x`.
+        """
         wx, wh, b = weights
         if mask[0] is not None:
             x = cmult(x, mask[0])
@@ -120,7 +149,15 @@ class VanillaLSTMBuilder(RNNBuilder):
         return lstm_step(x, h, c, wx, wh, b, self._forget_bias)
 
     def run(self, before: Layers, xs: Iterable[Expression]) -> list[Expression]:
-        """Compute all layers at several positions, one layer after the other; return the outputs."""
+        """Compute all layers at several positions, one layer after the other; return the outputs.
+
+        Shape:
+            before, returns: each (hidden_dim,).
+            xs: each (input_dim,).
+
+        Raises:
+            ShapeError: an input has another size.
+        """
         if self._dropout or self._dropout_h or not self._is_plain():
             return super().run(before, xs)
         outputs = list(xs)
@@ -162,7 +199,16 @@ def lstm_step(
     b: Expression,
     forget_bias: float,
 ) -> tuple[Expression, Expression]:
-    """Compute output and memory after one input; None for an old output or memory of zeros."""
+    """Compute output and memory after one input; None for an old output or memory of zeros.
+
+    Shape:
+        x: (n,).
+        h, c, returns: each (k,).
+        wx, wh, b: (4k, n), (4k, k), (4k,).
+
+    Raises:
+        ShapeError: they do not fit.
+    """
     gates = plain(AFFINE, b, wx, x)
     if h is None:
         if c is not None:
@@ -182,7 +228,17 @@ def lstm_sequence(
     b: Expression,
     forget_bias: float,
 ) -> tuple[list[Expression], Expression | None]:
-    """Compute the outputs after each of several inputs, and the last memory; see `lstm_step`."""
+    """Compute the outputs after each of several inputs, and the last memory; see `lstm_step`.
+
+    Shape:
+        xs: each (n,).
+        h, c, returns: each (k,).
+        wx, wh, b: (4k, n), (4k, k), (4k,).
+
+    Raises:
+        ForeignValueError: an input is no expression.
+        ShapeError: they do not fit.
+    """
     outputs: list[Expression] = []
     if not xs:
         return outputs, c
@@ -218,11 +274,19 @@ LSTMBuilder = VanillaLSTMBuilder
 class CompactVanillaLSTMBuilder(VanillaLSTMBuilder):
     """The same network; DyNet computes it in fewer operations, here both are one step.
 
+    Shape:
+        input: (input_dim,), any minibatch.
+        output, memory: (hidden_dim,).
+
     Args:
         layers: how many.
         input_dim: the size of inputs.
         hidden_dim: the size of outputs and memories.
         model: where the parameters go.
+
+    Raises:
+        ArgumentError: a size is not positive.
+        ForeignValueError: `model` is no collection, or a size no integer.
     """
 
     collection_name: ClassVar[str] = "compact-vanilla-lstm-builder"
@@ -235,7 +299,12 @@ class CompactVanillaLSTMBuilder(VanillaLSTMBuilder):
     def cell(
         self, weights: tuple[Expression, ...], x: Expression, old: tuple[Expression, ...] | None, mask: Mask
     ) -> tuple[Expression, ...]:
-        """Compute one layer at one position; see `RNNBuilder.cell`."""
+        """Compute one layer at one position; see `RNNBuilder.cell`.
+
+        Shape:
+            x: (input_dim,), above the lowest layer (hidden_dim,).
+            old, returns: each (hidden_dim,), with the minibatch of `x`.
+        """
         if not self._noise:
             return super().cell(weights, x, old, mask)
         x = x if mask[0] is None else cmult(x, mask[0])
@@ -257,6 +326,10 @@ class CompactVanillaLSTMBuilder(VanillaLSTMBuilder):
 
         Args:
             std: in the weights' own unit; 0 for none.
+
+        Raises:
+            ArgumentError: `std` is negative or NaN.
+            ForeignValueError: it is no number.
         """
         self._noise = number_from(std, 0.0, "set_weightnoise: std")
-        self._tell_cells()
+        self._update_cells()

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterable, Sequence
-from typing import Any, ClassVar
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, ClassVar, TypeVar
 
 from ... import native
 from ..collection import ParameterCollection, as_collection
@@ -13,6 +13,7 @@ from ..errors import ArgumentError, StaleExpressionError, user_line
 from ..expression import Expression, handle_of, listed, node_of
 from ..functions.inputs import dim_of, inputVector, random_bernoulli, zeros
 from ..given import below_one, flag
+from ..initializers import ConstInitializer
 from ..parameters import Parameters
 from ..state import state as shared
 from ..whole import TOO_LARGE, whole
@@ -20,23 +21,33 @@ from .state import Layers, Mask, RNNState
 
 __all__ = ["Mask", "RNNBuilder", "made_from"]
 
+B = TypeVar("B")
+
 
 class RNNBuilder:
     """A recurrent network of several layers.
 
     Subclasses make their parameters with `_add_layer`, and define `cell`.
 
+    Shape:
+        input: (input_dim,), any minibatch.
+        output, memory: (hidden_dim,).
+
     Args:
         layers: how many.
         input_dim: the size of inputs.
         hidden_dim: the size of outputs and memories.
         model: where the parameters go, in a collection of their own.
+
+    Raises:
+        ArgumentError: a size is not positive.
+        ForeignValueError: `model` is no collection, or a size no integer.
+
+    Source: DyNet's builders, with their names, parameters and order of states.
     """
 
     collection_name: ClassVar[str] = "rnn-builder"
     has_memory: ClassVar[bool] = False
-    _forget_bias: float | None = None  # of LSTMs, whose steps native code has; others' it learns from `cell`
-    cells: Any = None  # what native code needs to add steps itself
 
     def __init__(self, layers: int, input_dim: int, hidden_dim: int, model: ParameterCollection) -> None:
         layers, input_dim, hidden_dim = (
@@ -54,29 +65,44 @@ class RNNBuilder:
         self._dropout = self._dropout_h = 0.0
         self._version = -1
         self._is_updated, self._is_cut = True, False
-        self._end = 0
+        self._held_before = 0  # nodes of smaller numbers are held here
         self._masks: list[Mask] = []
-        self._masks_for = 0
+        self._mask_batch = 0  # the size of the minibatch that they are for; 0 if they are still to be drawn
         self._expressions: Sequence[tuple[Expression, ...]] = ()
         self.parameters: list[tuple[Parameters, ...]] = [
             self._add_layer(input_dim if layer == 0 else hidden_dim) for layer in range(layers)
         ]
+        self.cells: Any = None  # what native code needs to add steps itself
         if native.core is not None and self._is_native():
             self.cells = native.core.AutobatchLayers(
-                tuple(self.parameters), self.has_memory, self._forget_bias
+                tuple(self.parameters), self.has_memory, self._lstm_forget_bias()
             )
 
     def _is_native(self) -> bool:
         """Say whether native code may add steps; what a class derived from these computes, only that knows."""
         return __package__ == type(self).__module__.rpartition(".")[0]
 
+    def _lstm_forget_bias(self) -> float | None:
+        """Return the forget bias of an LSTM, whose equations native code has; None lets it learn steps from `cell`."""
+        return None
+
     def _add_layer(self, size: int) -> tuple[Parameters, ...]:
+        """Make the parameters of a layer whose input has `size` elements."""
         raise NotImplementedError(f"{type(self).__name__} does not define _add_layer")
+
+    def _add_gate(self, size: int) -> tuple[Parameters, Parameters, Parameters]:
+        """Make what a gate multiplies an input of `size` and the old output with, and its bias."""
+        add, hidden = self._model.add_parameters, self.hidden_dim
+        return add((hidden, size)), add((hidden, hidden)), add((hidden,), ConstInitializer(0.0))
 
     def cell(
         self, weights: tuple[Expression, ...], x: Expression, old: tuple[Expression, ...] | None, mask: Mask
     ) -> tuple[Expression, ...]:
         """Compute one layer at one position.
+
+        Shape:
+            x: (input_dim,), above the lowest layer (hidden_dim,).
+            old, returns: each (hidden_dim,), with the minibatch of `x`.
 
         Args:
             weights: the layer's parameters.
@@ -90,8 +116,13 @@ class RNNBuilder:
         raise NotImplementedError(f"{type(self).__name__} does not define cell")
 
     @classmethod
-    def from_spec(cls, spec: Sequence[Any], model: ParameterCollection) -> Any:
-        """Make a network as `spec` of another one describes it."""
+    def from_spec(cls, spec: Sequence[Any], model: ParameterCollection) -> RNNBuilder:
+        """Make a network as `spec` of another one describes it.
+
+        Raises:
+            ArgumentError: `spec` describes no network of this class.
+            ForeignValueError: it is no list.
+        """
         return made_from(cls, spec, model)
 
     def whoami(self) -> str:
@@ -103,11 +134,18 @@ class RNNBuilder:
         return self._model
 
     def get_parameters(self) -> list[list[Parameters]]:
-        """Return the parameters of every layer."""
+        """Return the parameters of every layer.
+
+        Shape:
+            returns: as the class says.
+        """
         return [list(layer) for layer in self.parameters]
 
     def get_parameter_expressions(self) -> list[list[Expression]]:
         """Return the parameters of every layer as expressions of the graph under construction.
+
+        Shape:
+            returns: those of the parameters.
 
         Raises:
             StaleExpressionError: `initial_state` has not been called in this graph.
@@ -123,22 +161,45 @@ class RNNBuilder:
     def initial_state(self, vecs: Sequence[Expression] | None = None, update: bool = True) -> RNNState:
         """Begin a sequence.
 
+        Shape:
+            vecs: each (hidden_dim,).
+
         Args:
             vecs: the first states: memories of all layers, if the network has any, then outputs of all layers; zeros
                 if not given.
             update: False makes the network's parameters constants.
+
+        Raises:
+            ArgumentError: there are more or fewer first states.
+            ForeignValueError: `vecs` holds something else than expressions, or `update` is neither True nor False.
+            StaleExpressionError: one belongs to an earlier graph.
         """
-        self._masks_for = 0
+        self._mask_batch = 0
         self.new_graph(update)
         given = [] if vecs is None else listed("initial_state: vecs", vecs)
         return RNNState(self, self.layers_of(given) if given else ())
 
     def initial_state_from_raw_vectors(self, vecs: Sequence[Any], update: bool = True) -> RNNState:
-        """Begin a sequence with states given as lists of numbers; see `initial_state`."""
+        """Begin a sequence with states given as lists of numbers; see `initial_state`.
+
+        Shape:
+            vecs: each (hidden_dim,).
+
+        Raises:
+            ArgumentError: there are more or fewer first states.
+            ForeignValueError: `vecs` holds something else than lists of numbers.
+        """
         return self.initial_state([inputVector(each) for each in listed("vecs", vecs)], update)
 
     def new_graph(self, update: bool = True) -> None:
-        """Put the parameters into the graph under construction."""
+        """Put the parameters into the graph under construction.
+
+        Args:
+            update: False makes them constants.
+
+        Raises:
+            ForeignValueError: `update` is neither True nor False.
+        """
         self._is_updated, self._is_cut = flag(update, "update"), False
         self._version = shared.graph.version
         expressions: Sequence[tuple[Expression, ...]] = self.parameters  # they enter when they are used
@@ -148,31 +209,31 @@ class RNNBuilder:
         if self.cells is not None and expressions is not self._expressions:
             self.cells.weights = tuple(expressions)
         self._expressions = expressions
-        self._tell_cells()
+        self._update_cells()
 
     def keep(self) -> None:
         """Note that nodes made so far are held here, so that they are forgotten when they are taken back."""
         graph = shared.graph
-        self._end = graph.size
+        self._held_before = graph.size
         entered.note(self, graph.version)
 
     def leave(self, size: int) -> None:
         """Forget nodes from number `size` on; the next step makes them again."""
-        if self._end > size:
+        if self._held_before > size:
             self._is_cut = True
-            self._masks_for = 0
-            self._tell_cells()
+            self._mask_batch = 0
+            self._update_cells()
 
     def refresh(self) -> None:
         """Put parameters that have been taken back into the graph once more."""
         if self._is_cut:
             self.new_graph(self._is_updated)
 
-    def _tell_cells(self) -> None:
+    def _update_cells(self) -> None:
         """Let native code add steps if it can, with the masks that there are now."""
         cells = self.cells
         if cells is not None:
-            has_masks = self._masks_for > 0
+            has_masks = self._mask_batch > 0
             cells.masks = tuple(self._masks) if has_masks else None
             fits = has_masks == bool(self._dropout or self._dropout_h) and not self._is_cut
             cells.ready = fits and self._is_plain()
@@ -182,28 +243,47 @@ class RNNBuilder:
         return True
 
     def layers_of(self, vecs: Sequence[Expression]) -> Layers:
-        """Turn memories and outputs of all layers into states of layers."""
+        """Turn memories and outputs of all layers into states of layers.
+
+        Shape:
+            vecs, returns: each (hidden_dim,).
+
+        Raises:
+            ArgumentError: there are more or fewer than the network has.
+            ForeignValueError: one is no expression.
+            StaleExpressionError: one belongs to an earlier graph.
+        """
         for each in vecs:
             node_of(each)  # that it is an expression, and of this graph
         count = self.layers
-        if self.has_memory:
-            if len(vecs) != 2 * count:
-                raise ArgumentError(
-                    f"{len(vecs)} first states given, expected {count} memories and {count} outputs"
-                    f" (at {user_line()})"
-                )
-            return tuple(zip(vecs[count:], vecs[:count]))
-        if len(vecs) != count:
-            raise ArgumentError(f"{len(vecs)} first states given, expected {count} (at {user_line()})")
-        return tuple((each,) for each in vecs)
+        if len(vecs) != (2 * count if self.has_memory else count):
+            expected = f"{count} memories and {count} outputs" if self.has_memory else str(count)
+            raise ArgumentError(f"{len(vecs)} first states given, expected {expected} (at {user_line()})")
+        return tuple(zip(vecs[count:], vecs[:count]) if self.has_memory else zip(vecs))
 
     def zero_layers(self) -> Layers:
-        """Return the states of layers before anything was read."""
+        """Return the states of layers before anything was read.
+
+        Shape:
+            returns: each (hidden_dim,).
+        """
         nothing = zeros(self.hidden_dim)
         return ((nothing, nothing) if self.has_memory else (nothing,),) * self.layers
 
     def step(self, before: Layers, x: Expression) -> Layers:
-        """Compute all layers at one position."""
+        """Compute all layers at one position.
+
+        Shape:
+            before, returns: each (hidden_dim,).
+            x: (input_dim,).
+
+        Args:
+            before: the states of layers, () at the beginning.
+            x: the input.
+
+        Raises:
+            ShapeError: `x` has another size.
+        """
         masks = self.masks(x)
         after = []
         for layer, weights in enumerate(self._expressions):
@@ -213,7 +293,19 @@ class RNNBuilder:
         return tuple(after)
 
     def run(self, before: Layers, xs: Iterable[Expression]) -> list[Expression]:
-        """Compute all layers at several positions; return the outputs."""
+        """Compute all layers at several positions; return the outputs.
+
+        Shape:
+            before, returns: each (hidden_dim,).
+            xs: each (input_dim,).
+
+        Args:
+            before: the states of layers, () at the beginning.
+            xs: the inputs.
+
+        Raises:
+            ShapeError: an input has another size.
+        """
         outputs = []
         for x in xs:
             before = self.step(before, x)
@@ -225,14 +317,30 @@ class RNNBuilder:
 
         Args:
             p: the probability that an element is set to zero.
+
+        Raises:
+            ArgumentError: `p` is below 0, or 1 or more.
+            ForeignValueError: it is no number.
+
+        Source: Gal and Ghahramani, "A theoretically grounded application of dropout in recurrent neural networks",
+        2016, as in DyNet.
         """
         self.set_dropouts(p, p)
 
     def set_dropouts(self, d: float, d_r: float) -> None:
-        """Set the probabilities for inputs and for outputs going around; see `set_dropout`."""
+        """Set the probabilities for inputs and for outputs going around; see `set_dropout`.
+
+        Args:
+            d: for inputs.
+            d_r: for outputs.
+
+        Raises:
+            ArgumentError: a probability is below 0, or 1 or more.
+            ForeignValueError: it is no number.
+        """
         self._dropout, self._dropout_h = below_one(d, "dropout rate"), below_one(d_r, "dropout rate")
-        self._masks_for = 0
-        self._tell_cells()
+        self._mask_batch = 0
+        self._update_cells()
 
     def disable_dropout(self) -> None:
         """Do without dropout."""
@@ -241,8 +349,15 @@ class RNNBuilder:
     def set_dropout_masks(self, batch_size: int = 1) -> None:
         """Draw new masks, one for each element of minibatches; call it after `initial_state`.
 
+        Shape:
+            masks: (input_dim,) and (hidden_dim,), with a minibatch of `batch_size`.
+
         Args:
             batch_size: the size of minibatches.
+
+        Raises:
+            ForeignValueError: `batch_size` is no integer.
+            ShapeError: it is not positive.
         """
         batch_size = dim_of(1, batch_size).batch
         self._masks = [
@@ -252,24 +367,28 @@ class RNNBuilder:
             )
             for layer in range(self.layers)
         ]
-        self._masks_for = batch_size
+        self._mask_batch = batch_size
         self.keep()
-        self._tell_cells()
+        self._update_cells()
 
     def masks(self, x: Expression) -> list[Mask]:
         """Return what inputs and outputs of layers are multiplied with; draw it before the first input of a sequence.
+
+        Shape:
+            x: (input_dim,).
+            returns: of each layer that of its input, and (hidden_dim,); with the minibatch of `x`.
 
         Args:
             x: an input.
         """
         if not (self._dropout or self._dropout_h):
             return [(None, None)] * self.layers
-        if not self._masks_for:
+        if not self._mask_batch:
             self.set_dropout_masks(shared.graph.dim(node_of(x)).batch)
         return self._masks
 
 
-def made_from(builder: Any, spec: Sequence[Any], model: ParameterCollection) -> Any:
+def made_from(builder: Callable[..., B], spec: Sequence[Any], model: ParameterCollection) -> B:
     """Make a network of a class as `spec` of another one of that class describes it.
 
     Raises:

@@ -7,7 +7,6 @@ from typing import ClassVar
 from ..expression import Expression
 from ..functions.combine import affine_transform, cmult
 from ..functions.elementwise import logistic, tanh
-from ..initializers import ConstInitializer
 from ..parameters import Parameters
 from .rnn import Mask, RNNBuilder
 
@@ -17,27 +16,35 @@ __all__ = ["GRUBuilder", "SimpleRNNBuilder", "masked"]
 class SimpleRNNBuilder(RNNBuilder):
     """A network with ``h' = tanh(Wx * x + Wh * h + b)``.
 
+    Shape:
+        input: (input_dim,), any minibatch.
+        output: (hidden_dim,).
+
     Args:
         layers: how many.
         input_dim: the size of inputs.
         hidden_dim: the size of outputs.
         model: where the parameters go.
+
+    Raises:
+        ArgumentError: a size is not positive.
+        ForeignValueError: `model` is no collection, or a size no integer.
     """
 
     collection_name: ClassVar[str] = "simple-rnn-builder"
 
     def _add_layer(self, size: int) -> tuple[Parameters, ...]:
-        model, hidden = self._model, self.hidden_dim
-        return (
-            model.add_parameters((hidden, size)),
-            model.add_parameters((hidden, hidden)),
-            model.add_parameters((hidden,), ConstInitializer(0.0)),
-        )
+        return self._add_gate(size)
 
     def cell(
         self, weights: tuple[Expression, ...], x: Expression, old: tuple[Expression, ...] | None, mask: Mask
     ) -> tuple[Expression, ...]:
-        """Compute one layer at one position; see `RNNBuilder.cell`."""
+        """Compute one layer at one position; see `RNNBuilder.cell`.
+
+        Shape:
+            x: (input_dim,), above the lowest layer (hidden_dim,).
+            old, returns: each (hidden_dim,), with the minibatch of `x`.
+        """
         wx, wh, b = weights
         x = masked(x, mask[0])
         outside = affine_transform([b, wx, x])  # one product for all positions
@@ -52,30 +59,37 @@ class GRUBuilder(RNNBuilder):
     ``z = logistic(Wzx * x + Wzh * h + bz)``, ``r = logistic(Wrx * x + Wrh * h + br)``,
     ``u = tanh(Whx * x + Whh * (r * h) + bh)``, ``h' = (1 - z) * h + z * u``.
 
+    Shape:
+        input: (input_dim,), any minibatch.
+        output: (hidden_dim,).
+
     Args:
         layers: how many.
         input_dim: the size of inputs.
         hidden_dim: the size of outputs.
         model: where the parameters go.
+
+    Raises:
+        ArgumentError: a size is not positive.
+        ForeignValueError: `model` is no collection, or a size no integer.
+
+    Source: Cho et al., "Learning phrase representations using RNN encoder-decoder", 2014, as in DyNet.
     """
 
     collection_name: ClassVar[str] = "gru-builder"
 
     def _add_layer(self, size: int) -> tuple[Parameters, ...]:
-        model, hidden = self._model, self.hidden_dim
-        found: list[Parameters] = []
-        for _ in "zrh":
-            found += [
-                model.add_parameters((hidden, size)),
-                model.add_parameters((hidden, hidden)),
-                model.add_parameters((hidden,), ConstInitializer(0.0)),
-            ]
-        return tuple(found)
+        return tuple(each for _ in "zrh" for each in self._add_gate(size))
 
     def cell(
         self, weights: tuple[Expression, ...], x: Expression, old: tuple[Expression, ...] | None, mask: Mask
     ) -> tuple[Expression, ...]:
-        """Compute one layer at one position; see `RNNBuilder.cell`."""
+        """Compute one layer at one position; see `RNNBuilder.cell`.
+
+        Shape:
+            x: (input_dim,), above the lowest layer (hidden_dim,).
+            old, returns: each (hidden_dim,), with the minibatch of `x`.
+        """
         wzx, wzh, bz, wrx, wrh, br, whx, whh, bh = weights
         x = masked(x, mask[0])
         z, u = affine_transform([bz, wzx, x]), affine_transform([bh, whx, x])
@@ -89,5 +103,9 @@ class GRUBuilder(RNNBuilder):
 
 
 def masked(x: Expression, mask: Expression | None) -> Expression:
-    """Multiply with the mask of dropout, if there is one."""
+    """Multiply with the mask of dropout, if there is one.
+
+    Shape:
+        x, mask, returns: equal.
+    """
     return x if mask is None else cmult(x, mask)

@@ -33,31 +33,50 @@ __all__ = [
 
 
 class SoftmaxBuilder:
-    """The base: a distribution over classes, given a vector."""
+    """The base: a distribution over classes, given a vector.
 
-    _model: ParameterCollection
+    Shape:
+        vector: (rep_dim,), any minibatch.
+
+    Source: DyNet's `SoftmaxBuilder`, and its subclasses.
+    """
 
     def param_collection(self) -> ParameterCollection:
         """Return the collection of the parameters."""
-        return self._model
+        raise NotImplementedError(f"{type(self).__name__} does not define param_collection")
 
     def neg_log_softmax(self, x: Expression, c: int, update: bool = True) -> Expression:
         """Return minus the logarithm of the probability of class `c`.
+
+        Shape:
+            x: (rep_dim,).
+            returns: (1,).
 
         Args:
             x: the vector.
             c: the class.
             update: False makes the parameters constants.
+
+        Raises:
+            BoundsError: there is no such class.
         """
         raise NotImplementedError(f"{type(self).__name__} does not define neg_log_softmax")
 
     def neg_log_softmax_batch(self, x: Expression, c: Sequence[int], update: bool = True) -> Expression:
         """Return minus the logarithm of the probability of one class for each element of a minibatch.
 
+        Shape:
+            x: (rep_dim,), with a minibatch of ``len(c)``.
+            returns: (1,), with the same minibatch.
+
         Args:
             x: the vectors.
             c: the classes.
             update: False makes the parameters constants.
+
+        Raises:
+            BoundsError: there is no such class, or there are more of them than elements of the minibatch.
+            ForeignValueError: `c` is no list of integers.
         """
         parts = [
             self.neg_log_softmax(pick_batch_elem(x, at), label, update)
@@ -68,6 +87,10 @@ class SoftmaxBuilder:
     def full_logits(self, x: Expression, update: bool = True) -> Expression:
         """Return the scores of all classes, before the softmax.
 
+        Shape:
+            x: (rep_dim,).
+            returns: (classes,).
+
         Args:
             x: the vector.
             update: False makes the parameters constants.
@@ -75,11 +98,22 @@ class SoftmaxBuilder:
         raise NotImplementedError(f"{type(self).__name__} does not define full_logits")
 
     def full_log_distribution(self, x: Expression, update: bool = True) -> Expression:
-        """Return the logarithms of the probabilities of all classes; see `full_logits`."""
+        """Return the logarithms of the probabilities of all classes; see `full_logits`.
+
+        Shape:
+            x: (rep_dim,).
+            returns: (classes,).
+
+        Raises:
+            ShapeError: `x` has another size.
+        """
         return log_softmax(self.full_logits(x, update))
 
     def sample(self, x: Expression) -> int:
         """Draw a class; computes the graph so far.
+
+        Shape:
+            x: (rep_dim,), no minibatch.
 
         Args:
             x: the vector.
@@ -94,6 +128,30 @@ class SoftmaxBuilder:
         return int(host().choice(len(weights), p=weights / weights.sum()))
 
 
+class _OwnCollection:
+    """Parameters in a collection of their own.
+
+    Args:
+        pc: the collection around it.
+        name: that of its own.
+    """
+
+    def __init__(self, pc: ParameterCollection, name: str) -> None:
+        self._model = as_collection(pc, "pc").add_subcollection(name)
+
+    def param_collection(self) -> ParameterCollection:
+        """Return the collection of the parameters."""
+        return self._model
+
+    def _add_weights(self, classes: int, size: int, bias: bool) -> tuple[Parameters, ...]:
+        """Make a matrix (classes, size), and a vector (classes,) of biases if there are any."""
+        has_bias = flag(bias, "bias")
+        found = self._model.add_parameters((classes, size))
+        return (
+            (found, self._model.add_parameters((classes,), ConstInitializer(0.0))) if has_bias else (found,)
+        )
+
+
 def _affine(weights: tuple[Parameters, ...], x: Expression, update: bool) -> Expression:
     expressions = weights if update is True else [each.expr(update) for each in weights]
     if len(expressions) == 1:
@@ -106,41 +164,69 @@ def _nothing(x: Expression) -> Expression:
     return zeros(1, state.graph.dim(node_of(x)).batch)
 
 
-def _weights(model: ParameterCollection, classes: int, size: int, bias: bool) -> tuple[Parameters, ...]:
-    has_bias = flag(bias, "bias")
-    found = model.add_parameters((classes, size))
-    return (found, model.add_parameters((classes,), ConstInitializer(0.0))) if has_bias else (found,)
-
-
-class StandardSoftmaxBuilder(SoftmaxBuilder):
+class StandardSoftmaxBuilder(_OwnCollection, SoftmaxBuilder):
     """One softmax over all classes.
+
+    Shape:
+        vector: (rep_dim,), any minibatch.
 
     Args:
         rep_dim: the size of vectors.
         num_classes: how many classes.
         pc: where the parameters go.
         bias: whether there are biases.
+
+    Raises:
+        ForeignValueError: `pc` is no collection, a size no integer, or `bias` neither True nor False.
+        ShapeError: a size is not positive.
     """
 
     def __init__(self, rep_dim: int, num_classes: int, pc: ParameterCollection, bias: bool = True) -> None:
-        self._model = as_collection(pc, "pc").add_subcollection("standard-softmax-builder")
-        self._weights = _weights(self._model, num_classes, rep_dim, bias)
+        super().__init__(pc, "standard-softmax-builder")
+        self._weights = self._add_weights(num_classes, rep_dim, bias)
 
     def full_logits(self, x: Expression, update: bool = True) -> Expression:
-        """Return the scores of all classes; see `SoftmaxBuilder`."""
+        """Return the scores of all classes; see `SoftmaxBuilder`.
+
+        Shape:
+            x: (rep_dim,).
+            returns: (classes,).
+
+        Raises:
+            ShapeError: `x` has another size.
+        """
         return _affine(self._weights, x, update)
 
     def neg_log_softmax(self, x: Expression, c: int, update: bool = True) -> Expression:
-        """Return the loss of a class; see `SoftmaxBuilder`."""
+        """Return the loss of a class; see `SoftmaxBuilder`.
+
+        Shape:
+            x: (rep_dim,).
+            returns: (1,).
+
+        Raises:
+            BoundsError: there is no such class.
+        """
         return pickneglogsoftmax(self.full_logits(x, update), c)
 
     def neg_log_softmax_batch(self, x: Expression, c: Sequence[int], update: bool = True) -> Expression:
-        """Return the losses of classes; see `SoftmaxBuilder`."""
+        """Return the losses of classes; see `SoftmaxBuilder`.
+
+        Shape:
+            x: (rep_dim,), with a minibatch of ``len(c)``.
+            returns: (1,), with the same minibatch.
+
+        Raises:
+            BoundsError: there is no such class.
+        """
         return pickneglogsoftmax_batch(self.full_logits(x, update), c)
 
 
-class ClassFactoredSoftmaxBuilder(SoftmaxBuilder):
+class ClassFactoredSoftmaxBuilder(_OwnCollection, SoftmaxBuilder):
     """A softmax over groups, and one inside each group: p(word) = p(group) * p(word | group).
+
+    Shape:
+        vector: (rep_dim,), any minibatch.
 
     Args:
         rep_dim: the size of vectors.
@@ -148,6 +234,11 @@ class ClassFactoredSoftmaxBuilder(SoftmaxBuilder):
         word_dict: the number of every word.
         pc: where the parameters go.
         bias: whether there are biases.
+
+    Raises:
+        FileError: the file cannot be read.
+        FileFormatError: a line is no group and word, or the word is unknown.
+        ForeignValueError: an argument is of a wrong type.
 
     Source: Goodman, "Classes for fast maximum entropy training", 2001.
     """
@@ -160,27 +251,40 @@ class ClassFactoredSoftmaxBuilder(SoftmaxBuilder):
         pc: ParameterCollection,
         bias: bool = True,
     ) -> None:
-        self._model = as_collection(pc, "pc").add_subcollection("class-factored-softmax-builder")
+        super().__init__(pc, "class-factored-softmax-builder")
         self._groups = read_clusters(cluster_file, word_dict)
         self._place = {
             word: (group, at) for group, words in enumerate(self._groups) for at, word in enumerate(words)
         }
-        self._top = _weights(self._model, len(self._groups), rep_dim, bias)
+        self._top = self._add_weights(len(self._groups), rep_dim, bias)
         self._inner: list[tuple[Parameters, ...] | None] = [
-            _weights(self._model, len(words), rep_dim, bias) if len(words) > 1 else None
-            for words in self._groups
+            self._add_weights(len(words), rep_dim, bias) if len(words) > 1 else None for words in self._groups
         ]
 
     def class_logits(self, x: Expression, update: bool = True) -> Expression:
-        """Return the scores of groups."""
+        """Return the scores of groups.
+
+        Shape:
+            x: (rep_dim,).
+            returns: (groups,).
+        """
         return _affine(self._top, x, update)
 
     def class_log_distribution(self, x: Expression, update: bool = True) -> Expression:
-        """Return the logarithms of the probabilities of groups."""
+        """Return the logarithms of the probabilities of groups.
+
+        Shape:
+            x: (rep_dim,).
+            returns: (groups,).
+        """
         return log_softmax(self.class_logits(x, update))
 
     def subclass_logits(self, x: Expression, classid: int, update: bool = True) -> Expression:
         """Return the scores of the words of a group.
+
+        Shape:
+            x: (rep_dim,).
+            returns: (words of the group,).
 
         Raises:
             BoundsError: there is no such group.
@@ -189,11 +293,23 @@ class ClassFactoredSoftmaxBuilder(SoftmaxBuilder):
         return _nothing(x) if weights is None else _affine(weights, x, update)
 
     def subclass_log_distribution(self, x: Expression, classid: int, update: bool = True) -> Expression:
-        """Return the logarithms of the probabilities of the words of a group."""
+        """Return the logarithms of the probabilities of the words of a group.
+
+        Shape:
+            x: (rep_dim,).
+            returns: (words of the group,).
+
+        Raises:
+            BoundsError: there is no such group.
+        """
         return log_softmax(self.subclass_logits(x, classid, update))
 
     def neg_log_softmax(self, x: Expression, c: int, update: bool = True) -> Expression:
         """Return the loss of a word; see `SoftmaxBuilder`.
+
+        Shape:
+            x: (rep_dim,).
+            returns: (1,).
 
         Raises:
             BoundsError: the cluster file has no such word.
@@ -209,7 +325,12 @@ class ClassFactoredSoftmaxBuilder(SoftmaxBuilder):
         )
 
     def full_log_distribution(self, x: Expression, update: bool = True) -> Expression:
-        """Return the logarithms of the probabilities of all words, in the order of their numbers."""
+        """Return the logarithms of the probabilities of all words, in the order of their numbers.
+
+        Shape:
+            x: (rep_dim,).
+            returns: (greatest number of a word + 1,).
+        """
         top = self.class_log_distribution(x, update)
         parts: dict[int, Expression] = {}
         for group, words in enumerate(self._groups):
@@ -219,12 +340,20 @@ class ClassFactoredSoftmaxBuilder(SoftmaxBuilder):
         return concatenate([parts.get(word, missing) for word in range(max(parts) + 1)])
 
     def full_logits(self, x: Expression, update: bool = True) -> Expression:
-        """Return scores whose softmax is the distribution."""
+        """Return scores whose softmax is the distribution.
+
+        Shape:
+            x: (rep_dim,).
+            returns: (greatest number of a word + 1,).
+        """
         return self.full_log_distribution(x, update)
 
 
-class HierarchicalSoftmaxBuilder(SoftmaxBuilder):
+class HierarchicalSoftmaxBuilder(_OwnCollection, SoftmaxBuilder):
     """A tree of softmaxes; a word's probability is the product of those on the way to it.
+
+    Shape:
+        vector: (rep_dim,), any minibatch.
 
     Args:
         rep_dim: the size of vectors.
@@ -232,6 +361,11 @@ class HierarchicalSoftmaxBuilder(SoftmaxBuilder):
         word_dict: the number of every word.
         pc: where the parameters go.
         bias: whether there are biases.
+
+    Raises:
+        FileError: the file cannot be read.
+        FileFormatError: a line is no path and word, or the word is unknown.
+        ForeignValueError: an argument is of a wrong type.
 
     Source: Morin and Bengio, "Hierarchical probabilistic neural network language model", 2005.
     """
@@ -244,14 +378,18 @@ class HierarchicalSoftmaxBuilder(SoftmaxBuilder):
         pc: ParameterCollection,
         bias: bool = True,
     ) -> None:
-        self._model = as_collection(pc, "pc").add_subcollection("hierarchical-softmax-builder")
+        super().__init__(pc, "hierarchical-softmax-builder")
         self._paths, sizes = read_paths(cluster_file, word_dict)
         self._nodes: list[tuple[Parameters, ...] | None] = [
-            _weights(self._model, size, rep_dim, bias) if size > 1 else None for size in sizes
+            self._add_weights(size, rep_dim, bias) if size > 1 else None for size in sizes
         ]
 
     def neg_log_softmax(self, x: Expression, c: int, update: bool = True) -> Expression:
         """Return the loss of a word; see `SoftmaxBuilder`.
+
+        Shape:
+            x: (rep_dim,).
+            returns: (1,).
 
         Raises:
             BoundsError: the cluster file has no such word.
@@ -267,7 +405,12 @@ class HierarchicalSoftmaxBuilder(SoftmaxBuilder):
         return _nothing(x) if loss is None else loss
 
     def full_log_distribution(self, x: Expression, update: bool = True) -> Expression:
-        """Return the logarithms of the probabilities of all words, in the order of their numbers."""
+        """Return the logarithms of the probabilities of all words, in the order of their numbers.
+
+        Shape:
+            x: (rep_dim,).
+            returns: (greatest number of a word + 1,).
+        """
         missing = log(_nothing(x))
         words: Iterable[int] = range(max(self._paths) + 1)
         return concatenate(
@@ -275,5 +418,10 @@ class HierarchicalSoftmaxBuilder(SoftmaxBuilder):
         )
 
     def full_logits(self, x: Expression, update: bool = True) -> Expression:
-        """Return scores whose softmax is the distribution."""
+        """Return scores whose softmax is the distribution.
+
+        Shape:
+            x: (rep_dim,).
+            returns: (greatest number of a word + 1,).
+        """
         return self.full_log_distribution(x, update)

@@ -19,6 +19,10 @@ __all__ = ["SparseLSTMBuilder"]
 class SparseLSTMBuilder(VanillaLSTMBuilder):
     """A `VanillaLSTMBuilder` that can set the smallest weights to zero.
 
+    Shape:
+        input: (input_dim,), any minibatch.
+        output, memory: (hidden_dim,).
+
     Args:
         layers: how many.
         input_dim: the size of inputs.
@@ -26,6 +30,10 @@ class SparseLSTMBuilder(VanillaLSTMBuilder):
         model: where the parameters go.
         ln_lstm: normalize what goes into gates and memories.
         forget_bias: added to what goes into the forget gate.
+
+    Raises:
+        ArgumentError: a size is not positive.
+        ForeignValueError: `model` is no collection, or a size no integer.
 
     Source: Narang et al., "Exploring sparsity in recurrent neural networks", 2017, as in DyNet.
     """
@@ -46,7 +54,11 @@ class SparseLSTMBuilder(VanillaLSTMBuilder):
         return wx, wh, self._add_biases(), *masks
 
     def new_graph(self, update: bool = True) -> None:
-        """Put the parameters, with zeros where they are thinned out, into the graph under construction."""
+        """Put the parameters, with zeros where they are thinned out, into the graph under construction.
+
+        Raises:
+            ForeignValueError: `update` is neither True nor False.
+        """
         super().new_graph(update)
         thinned: list[tuple[Expression, ...]] = []
         for layer, (wx, wh, b, *_) in enumerate(self._expressions):
@@ -68,6 +80,7 @@ class SparseLSTMBuilder(VanillaLSTMBuilder):
 
         Raises:
             ArgumentError: it is outside.
+            ForeignValueError: it is no number.
         """
         sparsity = probability(sparsity, "sparsity")
         for wx, wh, _, mask_x, mask_h in self.parameters:

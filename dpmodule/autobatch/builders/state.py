@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from ... import native
-from ..errors import ArgumentError, ForeignValueError, StaleExpressionError, user_line
+from ..errors import ArgumentError, ForeignValueError, StaleExpressionError, foreign_value, user_line
 from ..expression import Expression, listed, node_of
 from ..state import state as shared
 
@@ -36,27 +36,52 @@ class Network(Protocol):
         """Make sure that its expressions belong to the graph under construction."""
 
     def layers_of(self, vecs: Sequence[Expression]) -> Layers:
-        """Turn memories and outputs of all layers into states of layers."""
+        """Turn memories and outputs of all layers into states of layers.
+
+        Shape:
+            vecs, returns: each (hidden_dim,).
+
+        Raises:
+            ArgumentError: there are more or fewer than the network has.
+        """
 
     def zero_layers(self) -> Layers:
-        """Return the states of layers before anything was read."""
+        """Return the states of layers before anything was read.
+
+        Shape:
+            returns: each (hidden_dim,).
+        """
 
     def masks(self, x: Expression) -> list[Mask]:
         """Return what inputs and outputs of layers are multiplied with; draw it before the first input of a sequence.
+
+        Shape:
+            x: (input_dim,).
+            returns: of each layer that of its input, and (hidden_dim,).
 
         Args:
             x: an input.
         """
 
     def step(self, before: Layers, x: Expression) -> Layers:
-        """Compute all layers at one position."""
+        """Compute all layers at one position.
+
+        Shape:
+            before, returns: each (hidden_dim,).
+            x: (input_dim,).
+        """
 
     def run(self, before: Layers, xs: Iterable[Expression]) -> list[Expression]:
-        """Compute all layers at several positions; return the outputs."""
+        """Compute all layers at several positions; return the outputs.
+
+        Shape:
+            before, returns: each (hidden_dim,).
+            xs: each (input_dim,).
+        """
 
 
 class _PlainState:
-    """What is native where the extension is here: steps, and the last output."""
+    """The fields of a state, where there is no native extension."""
 
     __slots__ = ("_builder", "_cells", "_layers", "_previous", "_version")
 
@@ -65,32 +90,6 @@ class _PlainState:
     _layers: Layers
     _previous: RNNState | None
     _version: int
-
-    def add_input(self, x: Expression) -> RNNState:
-        """Return the state after one more input.
-
-        Args:
-            x: the input vector.
-
-        Raises:
-            ShapeError: it has another size than the builder was made for.
-            StaleExpressionError: `renew_cg` has been called since `initial_state`.
-        """
-        return self._step(x)
-
-    def _step(self, x: Expression) -> RNNState:
-        raise NotImplementedError(f"{type(self).__name__} does not define _step")
-
-    def transduce(self, xs: Iterable[Expression]) -> list[Expression]:
-        """Return the outputs after each of several inputs."""
-        return self._run(xs)
-
-    def _run(self, xs: Iterable[Expression]) -> list[Expression]:
-        raise NotImplementedError(f"{type(self).__name__} does not define _run")
-
-    def output(self) -> Expression | None:
-        """Return the output of the last layer; None before the first input."""
-        return self._layers[-1][0] if self._layers else None
 
 
 if TYPE_CHECKING or native.core is None:  # noqa: SIM108 (mypy follows this form only)
@@ -102,10 +101,15 @@ else:
 class RNNState(_Base):
     """What a recurrent network knows after some inputs; never changes.
 
+    Shape:
+        outputs, memories: each (hidden_dim,), with the minibatch of the inputs.
+
     Args:
         builder: the network.
         layers: the states of its layers, empty at the beginning.
         previous: the state before the last input.
+
+    Source: DyNet's `RNNState`.
     """
 
     __slots__ = ()
@@ -114,6 +118,46 @@ class RNNState(_Base):
         self._builder, self._layers, self._previous = builder, layers, previous
         self._cells = builder.cells
         self._version = shared.graph.version
+
+    # native code has these where the extension is here; what it cannot add itself it leaves to `_step` and `_run`
+    if TYPE_CHECKING or native.core is None:
+
+        def add_input(self, x: Expression) -> RNNState:
+            """Return the state after one more input.
+
+            Shape:
+                x: (input_dim,).
+
+            Args:
+                x: the input vector.
+
+            Raises:
+                ShapeError: it has another size than the builder was made for.
+                StaleExpressionError: `renew_cg` has been called since `initial_state`.
+            """
+            return self._step(x)
+
+        def transduce(self, xs: Iterable[Expression]) -> list[Expression]:
+            """Return the outputs after each of several inputs.
+
+            Shape:
+                xs: each (input_dim,).
+                returns: each (hidden_dim,).
+
+            Raises:
+                ForeignValueError: `xs` is no list of expressions.
+                ShapeError: one has another size than the builder was made for.
+                StaleExpressionError: `renew_cg` has been called since `initial_state`.
+            """
+            return self._run(xs)
+
+        def output(self) -> Expression | None:
+            """Return the output of the last layer; None before the first input.
+
+            Shape:
+                returns: (hidden_dim,).
+            """
+            return self._layers[-1][0] if self._layers else None
 
     def __reduce_ex__(self, protocol: Any) -> Any:
         """Refuse to be copied or pickled.
@@ -138,15 +182,23 @@ class RNNState(_Base):
 
     def _step(self, x: Expression) -> RNNState:
         self._check()
-        if self._gets_ready(x):
+        if self._draws_masks(x):
             return self.add_input(x)
         return RNNState(self._builder, self._builder.step(self._layers, x), self)
 
     def add_inputs(self, xs: Iterable[Expression]) -> list[RNNState]:
         """Return the states after each of several inputs.
 
+        Shape:
+            xs: each (input_dim,).
+
         Args:
             xs: the input vectors; see `add_input`.
+
+        Raises:
+            ForeignValueError: `xs` is no list of expressions.
+            ShapeError: one has another size than the builder was made for.
+            StaleExpressionError: `renew_cg` has been called since `initial_state`.
         """
         states, current = [], self
         for x in listed("add_inputs: xs", xs):
@@ -157,11 +209,11 @@ class RNNState(_Base):
     def _run(self, xs: Iterable[Expression]) -> list[Expression]:
         self._check()
         xs = listed("transduce: xs", xs)
-        if xs and self._gets_ready(xs[0]):
+        if xs and self._draws_masks(xs[0]):
             return self.transduce(xs)
         return self._builder.run(self._layers, xs)
 
-    def _gets_ready(self, x: Expression) -> bool:
+    def _draws_masks(self, x: Expression) -> bool:
         """Draw masks if a sequence begins here; say whether native code can add steps since then."""
         builder = self._builder
         if builder.cells is None or builder.cells.ready:
@@ -170,11 +222,19 @@ class RNNState(_Base):
         return bool(builder.cells.ready)
 
     def h(self) -> tuple[Expression, ...]:
-        """Return the outputs of all layers."""
+        """Return the outputs of all layers.
+
+        Shape:
+            returns: each (hidden_dim,).
+        """
         return tuple(layer[0] for layer in self._layers)
 
     def s(self) -> tuple[Expression, ...]:
-        """Return memories of all layers, if they have any, then outputs of all layers."""
+        """Return memories of all layers, if they have any, then outputs of all layers.
+
+        Shape:
+            returns: each (hidden_dim,).
+        """
         return (*(layer[1] for layer in self._layers if len(layer) > 1), *self.h())
 
     def prev(self) -> RNNState | None:
@@ -188,19 +248,35 @@ class RNNState(_Base):
     def set_h(self, es: Sequence[Expression] | None = None) -> RNNState:
         """Return a state with other outputs; memories stay, and are zeros at the beginning.
 
+        Shape:
+            es: each (hidden_dim,).
+
         Args:
             es: one for each layer.
+
+        Raises:
+            ArgumentError: there are more or fewer.
+            ForeignValueError: `es` is no list of expressions.
+            StaleExpressionError: `renew_cg` has been called since `initial_state`.
         """
         self._check()
-        given = self._counted(es, self._builder.layers)
+        given = self._checked(es, self._builder.layers)
         old = self._layers or self._builder.zero_layers()
         return RNNState(self._builder, tuple((h, *layer[1:]) for h, layer in zip(given, old)), self)
 
     def set_s(self, es: Sequence[Expression] | None = None) -> RNNState:
         """Return a state with other memories, and other outputs if these are given, too.
 
+        Shape:
+            es: each (hidden_dim,).
+
         Args:
             es: the memories of all layers, then the outputs; for networks without memory the outputs.
+
+        Raises:
+            ArgumentError: there are more or fewer.
+            ForeignValueError: `es` is no list of expressions.
+            StaleExpressionError: `renew_cg` has been called since `initial_state`.
         """
         self._check()
         layers = self._builder.layers
@@ -209,12 +285,12 @@ class RNNState(_Base):
         es = None if es is None else listed("set_s: es", es)
         if es is not None and len(es) == layers:
             old = self._layers or self._builder.zero_layers()
-            given = self._counted(es, layers)
+            given = self._checked(es, layers)
             return RNNState(self._builder, tuple((layer[0], c) for layer, c in zip(old, given)), self)
-        return RNNState(self._builder, self._builder.layers_of(self._counted(es, 2 * layers)), self)
+        return RNNState(self._builder, self._builder.layers_of(self._checked(es, 2 * layers)), self)
 
     @staticmethod
-    def _counted(es: Sequence[Expression] | None, count: int) -> Sequence[Expression]:
+    def _checked(es: Sequence[Expression] | None, count: int) -> Sequence[Expression]:
         given = [] if es is None else listed("es", es)
         if len(given) != count:
             raise ArgumentError(f"{len(given)} expressions given, expected {count} (at {user_line()})")
@@ -224,16 +300,15 @@ class RNNState(_Base):
 
 
 # as Python's own errors name them
-for _name, _methods in {
-    "RNNState.add_input": (RNNState._step, _PlainState.add_input),
-    "RNNState.transduce": (RNNState._run, _PlainState.transduce),
-}.items():
-    for _method in _methods:
-        _method.__qualname__ = _name
+RNNState._step.__qualname__ = "RNNState.add_input"
+RNNState._run.__qualname__ = "RNNState.transduce"
 
 
 class StackedRNNState:
     """The states of networks that read each other's outputs.
+
+    Shape:
+        outputs, memories: as each network says.
 
     Args:
         states: one for each network, the lowest first.
@@ -242,6 +317,8 @@ class StackedRNNState:
     Raises:
         ArgumentError: there are none.
         ForeignValueError: one is no state.
+
+    Source: DyNet's `StackedRNNState`.
     """
 
     __slots__ = ("_previous", "states")
@@ -252,13 +329,22 @@ class StackedRNNState:
             raise ArgumentError(f"states is empty, expected a state of each network (at {user_line()})")
         for each in self.states:
             if not hasattr(each, "add_input"):
-                raise ForeignValueError(
-                    f"states: {type(each).__name__} {each!r} is no state of a network (at {user_line()})"
-                )
+                raise foreign_value("states", each, "is no state of a network")
         self._previous = prev
 
     def add_input(self, x: Expression) -> StackedRNNState:
-        """Return the state after one more input."""
+        """Return the state after one more input.
+
+        Shape:
+            x: (input_dim,) of the lowest network.
+
+        Args:
+            x: the input vector of the lowest network.
+
+        Raises:
+            ShapeError: it has another size than the network was made for.
+            StaleExpressionError: `renew_cg` has been called since `initial_state`.
+        """
         after = []
         for each in self.states:
             new = each.add_input(x)
@@ -267,7 +353,18 @@ class StackedRNNState:
         return StackedRNNState(after, self)
 
     def add_inputs(self, xs: Iterable[Expression]) -> list[StackedRNNState]:
-        """Return the states after each of several inputs."""
+        """Return the states after each of several inputs.
+
+        Shape:
+            xs: each (input_dim,) of the lowest network.
+
+        Args:
+            xs: the input vectors; see `add_input`.
+
+        Raises:
+            ForeignValueError: `xs` is no list of expressions.
+            ShapeError: see `add_input`, as all others.
+        """
         found, current = [], self
         for x in listed("add_inputs: xs", xs):
             current = current.add_input(x)
@@ -275,15 +372,27 @@ class StackedRNNState:
         return found
 
     def output(self) -> Expression | None:
-        """Return the output of the topmost network."""
+        """Return the output of the topmost network.
+
+        Shape:
+            returns: (hidden_dim,) of the topmost network.
+        """
         return self.states[-1].output()
 
     def s(self) -> list[tuple[Expression, ...]]:
-        """Return `RNNState.s` of every network."""
+        """Return `RNNState.s` of every network.
+
+        Shape:
+            returns: of each network each (hidden_dim,).
+        """
         return [each.s() for each in self.states]
 
     def h(self) -> list[tuple[Expression, ...]]:
-        """Return `RNNState.h` of every network."""
+        """Return `RNNState.h` of every network.
+
+        Shape:
+            returns: of each network each (hidden_dim,).
+        """
         return [each.h() for each in self.states]
 
     def prev(self) -> StackedRNNState | None:

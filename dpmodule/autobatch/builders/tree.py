@@ -24,11 +24,20 @@ TreeState = tuple[Expression, Expression]
 class TreeLSTMBuilder:
     """A long short-term memory that reads a tree from its leaves; each child has a forget gate of its own.
 
+    Shape:
+        vector of a leaf: (input_dim,), any minibatch.
+        output, memory: (hidden_dim,).
+
     Args:
         arity: how many children an inner node has.
         input_dim: the size of the vectors of leaves.
         hidden_dim: the size of outputs and memories.
         model: where the parameters go.
+
+    Raises:
+        ArgumentError: `arity` is not positive.
+        ForeignValueError: `model` is no collection, or a number no integer.
+        ShapeError: a size is not positive.
 
     Example:
         >>> import dpmodule.autobatch as dy
@@ -58,9 +67,13 @@ class TreeLSTMBuilder:
 
     @classmethod
     def from_spec(cls, spec: Sequence[Any], model: ParameterCollection) -> TreeLSTMBuilder:
-        """Make a network as `spec` of another one describes it."""
-        found: TreeLSTMBuilder = made_from(cls, spec, model)
-        return found
+        """Make a network as `spec` of another one describes it.
+
+        Raises:
+            ArgumentError: `spec` describes no network of this class.
+            ForeignValueError: it is no list.
+        """
+        return made_from(cls, spec, model)
 
     def whoami(self) -> str:
         """Return the name of the class."""
@@ -79,8 +92,15 @@ class TreeLSTMBuilder:
     def leaf(self, x: Expression) -> TreeState:
         """Return output and memory of a leaf.
 
+        Shape:
+            x: (input_dim,).
+            returns: each (hidden_dim,).
+
         Args:
             x: its vector.
+
+        Raises:
+            ShapeError: it has another size.
         """
         i, o, u = self._gates(self._leaf, x)
         c = cmult(i, u)
@@ -89,11 +109,15 @@ class TreeLSTMBuilder:
     def node(self, children: Sequence[TreeState]) -> TreeState:
         """Return output and memory of an inner node.
 
+        Shape:
+            children, returns: each (hidden_dim,).
+
         Args:
             children: what `leaf` and `node` returned for them, as many as the builder's arity.
 
         Raises:
             ArgumentError: there are more or fewer.
+            ForeignValueError: they are no pairs of expressions.
         """
         children = listed("node: children", children)
         if len(children) != self.arity:

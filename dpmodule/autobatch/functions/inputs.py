@@ -30,13 +30,22 @@ class Settable:
 
     __slots__ = ()
 
-    def set(self: Any, value: ArrayLike) -> None:
+    def enter(self) -> int:
+        """Return the number of the node, which the class of expressions before this one in a class's bases knows."""
+        raise NotImplementedError(f"{type(self).__name__} does not define enter")
+
+    def set(self, value: ArrayLike) -> None:
         """Replace the value; all values asked for from now on, and `backward`, follow it.
 
         A graph can thus be built once, and run for one example after another.
 
+        Shape:
+            value: (*d), or (*d, batch) of a minibatch; or as many numbers, the first dimension running fastest.
+
         Raises:
             ShapeError: the number of elements differs.
+            ForeignValueError: `value` holds something else than numbers.
+            StaleExpressionError: the input belongs to an earlier graph.
 
         Example:
             >>> import dpmodule.autobatch as dy
