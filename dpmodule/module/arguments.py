@@ -11,8 +11,9 @@ from ..ndarray import NDArray
 from ..params import ParamStore
 
 if TYPE_CHECKING:
+    from ..types import GradReqLike
     from .protocol import Trainable
-    from .types import GradReqLike, InitializerLike, KVStoreLike, OptimizerLike, OptimizerParams, ShapesLike
+    from .types import InitializerLike, KVStoreLike, OptimizerLike, OptimizerParams, ShapesLike
 
 __all__ = ["BindArguments", "OptimizerArguments", "ParamArguments"]
 

@@ -20,7 +20,7 @@ from ..io import DataDesc
 from ..ndarray import NDArray
 
 if TYPE_CHECKING:
-    from .types import ArrayLike
+    from ..types import ArrayLike
 
 __all__ = [
     "Ran",

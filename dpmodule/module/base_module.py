@@ -30,10 +30,10 @@ from .updates import Updates
 if TYPE_CHECKING:
     from ..io import DataIter
     from ..metric import EvalMetric
+    from ..types import GradReqLike
     from .types import (
         BatchLike,
         DynamicAxes,
-        GradReqLike,
         InitializerLike,
         KVStoreLike,
         Labels,

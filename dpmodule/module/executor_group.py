@@ -33,9 +33,9 @@ from .workers import run_parallel
 if TYPE_CHECKING:
     from ..metric import EvalMetric
     from ..symbol import Symbol
+    from ..types import GradReqLike
     from .types import (
         BatchLike,
-        GradReqLike,
         GroupContextsLike,
         Labels,
         LoggerLike,

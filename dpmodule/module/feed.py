@@ -23,7 +23,8 @@ from ..staging import on_device
 if TYPE_CHECKING:
     from typing_extensions import TypeIs
 
-    from .types import ArrayLike, Batch, BatchLike, ShapesLike
+    from ..types import ArrayLike
+    from .types import Batch, BatchLike, ShapesLike
 
 __all__ = ["Feed", "describe", "is_batch_list", "is_per_context", "redescribe", "resized"]
 

@@ -18,7 +18,8 @@ from .by_hand import names_of
 
 if TYPE_CHECKING:
     from ..metric import EvalMetric
-    from .types import ArrayLike, BatchLike, Labels, LoggerLike, MonitorLike, OutGrads
+    from ..types import ArrayLike
+    from .types import BatchLike, Labels, LoggerLike, MonitorLike, OutGrads
 
 __all__ = ["PythonLossModule", "PythonModule"]
 

@@ -11,9 +11,6 @@ if TYPE_CHECKING:
     import os
     from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 
-    import numpy as np
-    import torch
-
     from ..autobatch.collection import ParameterCollection
     from ..callback.checkpoint import Checkpoint
     from ..context import Context
@@ -23,10 +20,10 @@ if TYPE_CHECKING:
     from ..ndarray import NDArray
     from ..optimizer import Optimizer
     from ..symbol.half import HalfRules
+    from ..types import ContextLike
 
 __all__ = [
     "AmpLike",
-    "ArrayLike",
     "Batch",
     "BatchLike",
     "BucketKey",
@@ -34,22 +31,18 @@ __all__ = [
     "CollectionLike",
     "CompileLike",
     "CompressionLike",
-    "ContextLike",
     "ContextsLike",
     "DataLike",
     "DescLike",
     "DynamicAxes",
     "EvalDataLike",
-    "GradReqLike",
     "GroupContextsLike",
-    "HasArray",
     "HasCollection",
     "InitializerLike",
     "KVStoreLike",
     "Labels",
     "LoggerLike",
     "MonitorLike",
-    "Number",
     "OptimizerLike",
     "OptimizerParams",
     "OutGrads",
@@ -69,13 +62,6 @@ class LoggerLike(Protocol):
 
     def warning(self, msg: object, /, *args: object) -> None:
         """Say what is odd."""
-
-
-class HasArray(Protocol):
-    """What gives its values to NumPy: an NDArray, a column of pandas."""
-
-    def __array__(self) -> np.ndarray[Any, Any]:
-        """Return the values."""
 
 
 class Batch(Protocol):
@@ -114,15 +100,6 @@ class HasCollection(Protocol):
 BatchLike: TypeAlias = "Batch | Sequence[Batch]"
 """A batch; for a group that is bound by shapes of its own for each context, a list of one for each."""
 
-Number: TypeAlias = "int | float | np.number[Any] | np.bool_"
-"""One number or truth value, Python's or NumPy's."""
-
-ArrayLike: TypeAlias = "Number | Sequence[Any] | np.ndarray[Any, Any] | torch.Tensor | HasArray"
-"""Values that an array can be made of: a number, nested lists of numbers, an array of NumPy, torch or this package."""
-
-ContextLike: TypeAlias = "Context | torch.device"
-"""Where something is: ``mx.cpu()``, ``mx.gpu(1)``, or a device of torch."""
-
 ContextsLike: TypeAlias = "ContextLike | Sequence[ContextLike] | None"
 """Where a module is: a context, or a list of them; None is ``cpu(0)``."""
 
@@ -149,9 +126,6 @@ StatesLike: TypeAlias = "Sequence[Sequence[NDArray]] | None"
 
 Params: TypeAlias = "tuple[Mapping[str, NDArray], Mapping[str, NDArray]]"
 """Parameters and auxiliary states, by name."""
-
-GradReqLike: TypeAlias = "str | Sequence[str] | Mapping[str, str]"
-"""What becomes of gradients: "write", "add" or "null" for all, or for each argument by position or name."""
 
 GroupContextsLike: TypeAlias = (
     "Mapping[str, Context | Sequence[Context]] | Sequence[Mapping[str, Context] | None] | None"
