@@ -1,0 +1,298 @@
+"""A graph as a picture in SVG: boxes in layers, data above. Needs no other program."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+from unicodedata import east_asian_width
+
+from ..base import Shape
+from ..markup import LINE, text
+from ..ops.spec import AUX, PARAM
+from .layers import Layers, Line
+from .node import Graph, Node
+from .repeats import find_repeats
+
+__all__ = ["LARGEST", "color", "detail", "draw"]
+
+LARGEST = 2000
+"""Nodes of a graph that is still drawn: who looks at more?"""
+
+_COLORS = ("#8dd3c7", "#fb8072", "#ffffb3", "#bebada", "#80b1d3", "#fdb462", "#b3de69", "#fccde5")
+_KINDS = {
+    "Convolution": 1,
+    "Deconvolution": 1,
+    "FullyConnected": 1,
+    "Activation": 2,
+    "LeakyReLU": 2,
+    "BatchNorm": 3,
+    "Pooling": 4,
+    "Flatten": 5,
+    "Reshape": 5,
+    "Concat": 5,
+    "Softmax": 6,
+}
+_INK, _EDGE = "#1a1a1a", "#555555"
+_LETTER, _ROW, _PAD = 6.8, 14.0, 8.0
+"""Width of a letter, height of a row of text, and distance of text from the box's edge, in pixels."""
+_LONGEST = 30
+"""Letters of a row of text."""
+_MARGIN = 18.0
+"""Distance of boxes from the frame around them."""
+
+
+def color(node: Node) -> str:
+    """Return the colour of a node's box, which tells what kind of operator it is."""
+    if node.op is None:
+        return _COLORS[0]
+    kind = "Softmax" if "softmax" in node.op.name.lower() else node.op.name
+    return _COLORS[_KINDS.get(kind, 7)]
+
+
+def detail(node: Node) -> str:
+    """Return what matters of an operator's attributes, such as "3x3/1, 8"; "" for most operators."""
+    if node.op is None:
+        return ""
+    a, kind = node.a, node.op.name
+
+    def size(value: Any) -> str:
+        return "x".join(map(str, value or (1,)))
+
+    if kind in ("Convolution", "Deconvolution"):
+        return f"{size(a.kernel)}/{size(a.stride)}, {a.num_filter}"
+    if kind == "FullyConnected":
+        return str(a.num_hidden)
+    if kind in ("Activation", "LeakyReLU"):
+        return str(a.act_type)
+    if kind == "Pooling":
+        return f"{a.pool_type}, {size(a.kernel)}/{size(a.stride)}"
+    return ""
+
+
+def draw(
+    graph: Graph, shapes: Mapping[Node, Sequence[Shape | None]] | None = None, hide_weights: bool = True
+) -> str | None:
+    """Return a graph as SVG; None if it has more than `LARGEST` nodes.
+
+    Blocks that repeat are drawn once, in a frame that says how often they come.
+
+    Args:
+        graph: what is drawn.
+        shapes: shapes of every node's outputs; with them boxes tell that of the first.
+        hide_weights: leave out parameters and auxiliary states.
+    """
+    if len(graph.nodes) > LARGEST:
+        return None
+    sheet = _Sheet(graph, shapes or {}, hide_weights)
+    whole = sheet.frame(0, len(sheet.nodes), 1)
+    parts: list[str] = []
+    whole.write(parts, 0.0, 0.0)
+    names = ", ".join(graph.output_names)
+    width, height = f"{whole.width:.0f}", f"{whole.height:.0f}"
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" role="img" aria-label="network of {text(names)}"'
+        f' width="{width}" height="{height}" viewBox="0 0 {width} {height}" font-size="11"'
+        f' font-family="ui-monospace, Menlo, Consolas, monospace" text-anchor="middle">\n'
+        + "\n".join(parts)
+        + "\n</svg>"
+    )
+
+
+def _weights(graph: Graph) -> set[Node]:
+    """Return the variables that are nothing but parameters and auxiliary states."""
+    read: dict[Node, bool] = {}
+    for node in graph.nodes:
+        declared = [] if node.op is None else node.op.wanted(node.a, len(node.inputs))
+        for number, (child, _) in enumerate(node.inputs):
+            is_weight = number < len(declared) and declared[number].kind in (PARAM, AUX)
+            read[child] = read.get(child, True) and is_weight
+    heads = {node for node, _ in graph.heads}
+    return {node for node, only in read.items() if only and node.op is None and node not in heads}
+
+
+class _Sheet:
+    """What is drawn of a graph: its nodes in order, with numbers for what makes two of them equal.
+
+    Args:
+        graph: the graph.
+        shapes: shapes of every node's outputs, or nothing.
+        hide_weights: leave out parameters and auxiliary states.
+    """
+
+    def __init__(
+        self, graph: Graph, shapes: Mapping[Node, Sequence[Shape | None]], hide_weights: bool
+    ) -> None:
+        hidden = _weights(graph) if hide_weights else set()
+        self.nodes = [node for node in graph.nodes if node not in hidden]
+        self._shapes = {
+            node: "x".join(map(str, shapes[node][0] or ())) if node in shapes else "" for node in self.nodes
+        }
+        self._heads = {node for node, _ in graph.heads}
+        place = {node: number for number, node in enumerate(self.nodes)}
+        self._inputs = [[place[c] for c, _ in node.inputs if c in place] for node in self.nodes]
+        self._last_reader = list(range(len(self.nodes)))
+        for number, inputs in enumerate(self._inputs):
+            for each in inputs:
+                self._last_reader[each] = number
+        kinds: dict[Any, int] = {}
+        self._kinds = [kinds.setdefault(self._kind(node), len(kinds)) for node in self.nodes]
+
+    def _kind(self, node: Node) -> tuple[Any, ...]:
+        subgraphs = tuple(len(graph.nodes) for graph in node.subgraphs)
+        return node.op and node.op.name, tuple(node.params.items()), subgraphs, self._shapes[node]
+
+    def frame(self, first: int, last: int, count: int) -> _Frame:
+        """Return a part of the nodes, placed.
+
+        Args:
+            first: number of the first node.
+            last: number behind the last node.
+            count: how often the part comes.
+        """
+        repeats = find_repeats(self._kinds, self._inputs, first, last)
+        items: list[_Box | _Frame] = []
+        owner: dict[int, int] = {}
+        position = first
+        while position < last:
+            repeat = repeats.get(position)
+            end = repeat.end if repeat else position + 1
+            owner.update(dict.fromkeys(range(position, end), len(items)))
+            items.append(
+                self.frame(position, position + repeat.size, repeat.count) if repeat else self._box(position)
+            )
+            position = end
+        edges = [(owner[a], owner[b]) for b in owner for a in self._inputs[b] if a in owner]
+        entered = {owner[b] for b in owner if any(a < first for a in self._inputs[b])}
+        left = {owner[a] for a in owner if self._last_reader[a] >= last}
+        return _Frame(items, [(a, b) for a, b in edges if a != b], count, entered, left)
+
+    def _box(self, number: int) -> _Box:
+        node = self.nodes[number]
+        return _Box(node, self._shapes[node], node in self._heads)
+
+
+def _length(words: str) -> int:
+    """Return how many letters wide a text is; Chinese and the like count twice."""
+    return len(words) + sum(east_asian_width(letter) in "WF" for letter in words)
+
+
+def _shortened(words: str) -> str:
+    """Return a text that fits into a row; its middle is left out if it is longer."""
+    if _length(words) <= _LONGEST:
+        return words
+    half = _LONGEST // (4 if _length(words) > len(words) else 2) - 1
+    return f"{words[:half]}\u2026{words[-half:]}"
+
+
+class _Box:
+    """A node: a rectangle with what it is, and its name.
+
+    Args:
+        node: the node.
+        shape: shape of its first output as text, or "".
+        is_head: whether it is an output of the graph.
+    """
+
+    def __init__(self, node: Node, shape: str, is_head: bool) -> None:
+        self._node = node
+        self._is_head = is_head
+        inside = f"{len(node.subgraphs[0].nodes)} nodes inside" if node.subgraphs else ""
+        kind = "" if node.op is None else node.op.name
+        rows = [kind, detail(node), inside, node.name, shape]
+        self._rows = [_shortened(row) for row in rows if row]
+        self.width = max(map(_length, self._rows), default=0) * _LETTER + 2 * _PAD
+        self.height = len(self._rows) * _ROW + 2 * _PAD - 2
+
+    def write(self, parts: list[str], x: float, y: float) -> None:
+        """Add the box, with its left and upper edge at a place."""
+        node, width, height = self._node, self.width, self.height
+        about = "\n".join([node.describe(), *(f"{key} = {value}" for key, value in node.params.items())])
+        corner = 4 if node.op is not None else height / 2
+        parts.append(
+            f'<g><title>{text(about)}</title><rect class="box" x="{x:.1f}" y="{y:.1f}" width="{width:.1f}"'
+            f' height="{height:.1f}" rx="{corner:.0f}" fill="{color(node)}" stroke="{_EDGE}"'
+            f' stroke-width="{2.5 if self._is_head else 1}"/>'
+        )
+        for number, row in enumerate(self._rows):
+            weight = ' font-weight="bold"' if number == 0 else ""
+            down = y + _PAD + _ROW * number + 10
+            parts.append(
+                f'<text x="{x + width / 2:.1f}" y="{down:.1f}" fill="{_INK}"{weight}>{text(row)}</text>'
+            )
+        parts.append("</g>")
+
+
+class _Frame:
+    """Boxes and frames, placed, with the lines between them; a frame is drawn around those that come several times.
+
+    Args:
+        items: what is inside, in topological order.
+        edges: pairs of numbers of items.
+        count: how often it comes.
+        entered: numbers of items that read something from outside.
+        left: numbers of items that are read from outside.
+    """
+
+    def __init__(
+        self,
+        items: Sequence[_Box | _Frame],
+        edges: Sequence[tuple[int, int]],
+        count: int,
+        entered: set[int],
+        left: set[int],
+    ) -> None:
+        self._items = items
+        self._count = count
+        sizes = [(item.width, item.height) for item in items]
+        joined = list(edges)
+        if count > 1:  # what comes in and what goes out passes two points
+            sizes = [(0.0, 0.0), *sizes, (0.0, 0.0)]
+            joined = [(a + 1, b + 1) for a, b in edges]
+            joined += [(0, each + 1) for each in sorted(entered)]
+            joined += [(each + 1, len(items) + 1) for each in sorted(left)]
+        self._layers = Layers(sizes, joined)
+        self.width = max(self._layers.width, 24.0) + 2 * _MARGIN
+        self.height = self._layers.height + 2 * _MARGIN
+
+    def write(self, parts: list[str], x: float, y: float) -> None:
+        """Add all that is inside, and the frame, with the left and upper edge at a place."""
+        across, down = x + _MARGIN, y + _MARGIN
+        places, end = self._layers.places, len(self._items)
+        if self._count > 1:
+            self._write_frame(parts, x, y)
+            places, end = places[1:-1], end + 1
+        for line, cell in self._layers.lines():
+            parts.append(_wire(line, cell < end, across, down))
+        for item, (left, top) in zip(self._items, places):
+            item.write(parts, across + left, down + top)
+
+    def _write_frame(self, parts: list[str], x: float, y: float) -> None:
+        """Add the frame, how often it comes, and the ways from its edge to where lines come in and go out."""
+        middle, bottom = x + self.width / 2, y + self.height
+        parts.append(
+            f'<g><title>comes {self._count} times</title><rect class="frame" x="{x:.1f}" y="{y:.1f}"'
+            f' width="{self.width:.1f}" height="{self.height:.1f}" rx="8" fill="none" stroke="{LINE}"'
+            f' stroke-dasharray="5 3"/><text x="{x + 6:.1f}" y="{y + 14:.1f}" fill="{LINE}" font-weight="bold"'
+            f' text-anchor="start">\u00d7{self._count}</text></g>'
+        )
+        places = self._layers.places
+        for (inner, _), start, end in (
+            (places[0], y, y + _MARGIN),
+            (places[-1], bottom, bottom - _MARGIN),
+        ):
+            line = (inner + x + _MARGIN, end, end, middle, start, start)
+            parts.append(_wire(line, False, 0.0, 0.0))
+
+
+def _wire(line: Line, is_end: bool, x: float, y: float) -> str:
+    """Return a line between two layers, with the head of an arrow where it ends at a box."""
+    start, bottom, border, end, below, stop = line
+    start, end = start + x, end + x
+    half = y + (border + below) / 2
+    way = f"M{start:.1f} {y + bottom:.1f}V{y + border:.1f}"
+    way += f"C{start:.1f} {half:.1f} {end:.1f} {half:.1f} {end:.1f} {y + below:.1f}V{y + stop:.1f}"
+    shape = f'<path d="{way}" fill="none" stroke="{LINE}"/>'
+    if is_end:
+        tip = y + stop
+        shape += f'<path d="M{end:.1f} {tip:.1f}l-3.5 -7h7z" fill="{LINE}"/>'
+    return shape

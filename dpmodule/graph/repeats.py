@@ -1,0 +1,129 @@
+"""Blocks of a network that come several times in a row."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+__all__ = ["Repeat", "find_repeats"]
+
+_LONGEST = 200
+"""Operators of a block: longer ones are not looked for."""
+_LEAST = 4
+"""How many operators a fold has to save."""
+
+
+class Repeat(NamedTuple):
+    """A block that is repeated: where it begins, how many operators it has, and how often it comes."""
+
+    start: int
+    size: int
+    count: int
+
+    @property
+    def end(self) -> int:
+        """The first position behind the last repetition."""
+        return self.start + self.size * self.count
+
+
+def find_repeats(
+    kinds: Sequence[int], inputs: Sequence[Sequence[int]], first: int, last: int
+) -> dict[int, Repeat]:
+    """Return the blocks of a part of a graph that repeat, by their first position; they do not overlap.
+
+    Two operators count as equal when they are of one kind, and each input of the second is either as far behind it as
+    that of the first, or the very same node before all repetitions. What is read behind the repetitions is of the last
+    one, or the same of all.
+
+    Args:
+        kinds: what each node is, in topological order.
+        inputs: positions of each node's inputs.
+        first: where the part begins.
+        last: where it ends.
+
+    Example:
+        >>> find_repeats([0, 1, 2, 1, 2, 1, 2], [[], [0], [1], [2], [3], [4], [5]], 0, 7)
+        {1: Repeat(start=1, size=2, count=3)}
+    """
+    ends: dict[int, int] = {}
+    for position in range(first, len(inputs)):
+        for each in inputs[position]:
+            ends[each] = position
+    found = []
+    for size in range(1, min((last - first) // 2, _LONGEST) + 1):
+        for each in _of_size(kinds, inputs, size, first, last):
+            found += _trimmed(each, ends)
+    found.sort(key=lambda each: (-each.size * (each.count - 1), each.size, each.start))
+    taken = [False] * (last - first)
+    chosen = {}
+    for each in found:
+        place = slice(each.start - first, each.end - first)
+        if not any(taken[place]):
+            taken[place] = [True] * (each.end - each.start)
+            chosen[each.start] = each
+    return chosen
+
+
+def _of_size(
+    kinds: Sequence[int], inputs: Sequence[Sequence[int]], size: int, first: int, last: int
+) -> list[Repeat]:
+    """Return the repetitions of blocks of one size that are worth a fold."""
+    found = []
+    start = first
+    for position in range(first, last - size + 1):
+        common = _common(kinds, inputs, position, size) if position + size < last else None
+        if common is not None and common < start:
+            continue
+        count = (position - start) // size + 1
+        if size * (count - 1) >= _LEAST:
+            found.append(_best(inputs, Repeat(start, size, count), position + size))
+        start = position + 1 if common is None else common + 1
+    return found
+
+
+def _common(
+    kinds: Sequence[int], inputs: Sequence[Sequence[int]], position: int, size: int
+) -> int | None:
+    """Return None if a node differs from the one a block later, else the last node that both read, or -1."""
+    here, there = inputs[position], inputs[position + size]
+    if kinds[position] != kinds[position + size] or len(here) != len(there):
+        return None
+    common = -1
+    for a, b in zip(here, there):
+        if b - a != size:
+            if a != b:
+                return None
+            common = max(common, a)
+    return common
+
+
+def _trimmed(repeat: Repeat, ends: Mapping[int, int]) -> list[Repeat]:
+    """Return a repetition without first blocks of which something is read behind it that is not read of all.
+
+    Args:
+        repeat: the repetition.
+        ends: the last reader of each node.
+    """
+    while repeat.size * (repeat.count - 1) >= _LEAST:
+        start, size, _ = repeat
+        outside = [
+            {i - block for i in range(block, block + size) if ends.get(i, -1) >= repeat.end}
+            for block in range(start, repeat.end, size)
+        ]
+        early = outside[:-1]
+        if not any(early) or all(each == outside[-1] for each in early):
+            return [repeat]
+        repeat = Repeat(start + size, size, repeat.count - 1)
+    return []
+
+
+def _best(inputs: Sequence[Sequence[int]], repeat: Repeat, end: int) -> Repeat:
+    """Return the repetition moved to where the fewest values cross from one block to the next."""
+
+    def crossing(start: int) -> int:
+        border = start + repeat.size
+        block = range(border, border + repeat.size)
+        return len({a for i in block for a in inputs[i] if start <= a < border})
+
+    starts = range(repeat.start, end - repeat.size * repeat.count + 1)
+    return repeat._replace(start=min(starts, key=crossing))

@@ -1,0 +1,131 @@
+"""Pieces of HTML and SVG of which objects show themselves in notebooks: escaped text, tables, small plots.
+
+Colours are taken from the page, or stand out on a light and on a dark one.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Sequence
+from html import escape
+
+__all__ = ["LINE", "curve", "histogram", "section", "table", "text"]
+
+LINE = "#808080"
+"""A grey that can be seen on white and on black."""
+
+_COLORS = ("#4c8dd6", "#e07b39", "#4fa564", "#c0569f", "#9a8a2f", "#8273d9")
+_FORBIDDEN = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+_WIDTH, _HEIGHT = 240.0, 60.0
+
+
+def text(value: object) -> str:
+    """Return a value as text that neither HTML nor XML takes for anything else.
+
+    Example:
+        >>> text("a<b & 'c'")
+        'a&lt;b &amp; &#x27;c&#x27;'
+    """
+    return escape(_FORBIDDEN.sub("\ufffd", str(value)))
+
+
+def table(head: Sequence[object], rows: Sequence[Sequence[object]]) -> str:
+    """Return a table; cells are escaped.
+
+    Args:
+        head: titles of the columns; none leaves the row of titles out.
+        rows: cells of each row.
+    """
+    style = f"border:1px solid {LINE};padding:2px 8px;text-align:left;color:inherit;background:transparent"
+
+    def line(cells: Sequence[object], tag: str) -> str:
+        return "<tr>" + "".join(f'<{tag} style="{style}">{text(cell)}</{tag}>' for cell in cells) + "</tr>"
+
+    lines = [line(head, "th")] if head else []
+    lines += [line(cells, "td") for cells in rows]
+    return f'<table style="border-collapse:collapse;color:inherit">{"".join(lines)}</table>'
+
+
+def section(title: object, body: str, is_open: bool = False) -> str:
+    """Return a part that a click opens and closes; `body` is markup already."""
+    opened = ' open="open"' if is_open else ""
+    return f"<details{opened}><summary>{text(title)}</summary>{body}</details>"
+
+
+def _number(value: float) -> str:
+    return f"{value:.1f}".removesuffix(".0")
+
+
+def _frame(label: object, parts: Sequence[str], top: float, bottom: float) -> str:
+    """Return a plot of `parts`, with what its upper and lower edge stand for at the left."""
+    marks = "".join(
+        f'<text x="66" y="{y}" text-anchor="end" fill="{LINE}">{text(f"{value:.4g}")}</text>'
+        for value, y in ((top, 12), (bottom, _HEIGHT + 4))
+    )
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" role="img" aria-label="{text(label)}" width="{_WIDTH + 80:.0f}"'
+        f' height="{_HEIGHT + 12:.0f}" font-family="monospace" font-size="11">'
+        f'<title>{text(label)}</title>{marks}<g transform="translate(72 6)">'
+        f'<path d="M0 0V{_HEIGHT}H{_WIDTH}" fill="none" stroke="{LINE}"/>{"".join(parts)}</g></svg>'
+    )
+
+
+def curve(lines: Sequence[tuple[str, Sequence[float], Sequence[float]]], label: str) -> str:
+    """Return a small plot of lines over one pair of axes, with their names below; "" where nothing is finite.
+
+    Args:
+        lines: name, positions and values of each; what is not finite is left out.
+        label: what the plot shows, for those who do not see it.
+    """
+    kept = [
+        (name, [(x, y) for x, y in zip(xs, ys) if math.isfinite(x) and math.isfinite(y)])
+        for name, xs, ys in lines
+    ]
+    points = [point for _, line in kept for point in line]
+    if not points:
+        return ""
+    left, right = min(x for x, _ in points), max(x for x, _ in points)
+    low, high = min(y for _, y in points), max(y for _, y in points)
+
+    def place(x: float, y: float) -> str:
+        across = _share(x, left, right) * _WIDTH
+        return f"{_number(across)} {_number((1 - _share(y, low, high)) * _HEIGHT)}"
+
+    parts, names = [], []
+    for number, (name, line) in enumerate(kept):
+        color = _COLORS[number % len(_COLORS)]
+        path = "L".join(place(x, y) for x, y in line)
+        if line:
+            width, cap = (4, "round") if len(line) == 1 else (1.5, "butt")
+            parts.append(
+                f'<path d="M{path}{"h0.1" if len(line) == 1 else ""}" fill="none" stroke="{color}"'
+                f' stroke-width="{width}" stroke-linecap="{cap}"/>'
+            )
+        names.append(f'<span style="color:{color}">&#9632;</span> {text(name)}')
+    legend = f"<div>{' &#160; '.join(names)}</div>" if len(kept) > 1 else ""
+    return _frame(label, parts, high, low) + legend
+
+
+def _share(value: float, low: float, high: float) -> float:
+    """Return where a value lies between two others, 0 to 1; in the middle if these are equal or too far apart."""
+    span = high - low
+    return (value - low) / span if span > 0 and math.isfinite(span) else 0.5
+
+
+def histogram(counts: Sequence[float], low: float, high: float) -> str:
+    """Return a small plot of how often values occur.
+
+    Args:
+        counts: how many there are in each part of the range, all parts of one width.
+        low: where the range begins.
+        high: where it ends.
+    """
+    most, width = max(counts), _WIDTH / len(counts)
+    bars = [
+        f'<rect x="{_number(i * width)}" y="{_number(_HEIGHT * (1 - count / most))}" width="{_number(width - 1)}"'
+        f' height="{_number(_HEIGHT * count / most)}" fill="{_COLORS[0]}"/>'
+        for i, count in enumerate(counts)
+        if count
+    ]
+    return _frame(f"values from {low:.4g} to {high:.4g}", bars, most, 0)
