@@ -11,6 +11,8 @@ _ACROSS, _DOWN = 18.0, 26.0
 _WIRE = 4.0
 """Room that a line takes where it passes a layer."""
 _SWEEPS = 8
+_MOST_STEPS = 60_000
+"""Cells times sweeps, so that very tangled graphs are drawn in about a second, too."""
 
 Line = tuple[float, float, float, float, float, float]
 """A line from a box or a passing point to one a layer below: x, bottom of the box, bottom of its layer, x there, top of
@@ -48,6 +50,7 @@ class Layers:
         self._rows: list[list[int]] = [[] for _ in range(max(self._layer, default=-1) + 1)]
         for cell, layer in enumerate(self._layer):
             self._rows[layer].append(cell)
+        self._sweeps = max(2, min(_SWEEPS, _MOST_STEPS // max(len(self._layer), 1)))
         self._order()
         self._x = self._across()
         self._tops, self._ends = self._down()
@@ -90,7 +93,7 @@ class Layers:
         at = [0.0] * len(self._layer)
         for row in self._rows:
             self._number(row, at)
-        for sweep in range(_SWEEPS):
+        for sweep in range(self._sweeps):
             rows, near = (
                 (self._rows[1:], self._above) if sweep % 2 == 0 else (self._rows[-2::-1], self._below)
             )
@@ -115,12 +118,12 @@ class Layers:
         x = [0.0] * len(self._layer)
         for row in self._rows:
             self._number(row, x)
-        for sweep in range(_SWEEPS):
+        for sweep in range(self._sweeps):
             rows, near = (self._rows[::-1], self._below) if sweep % 2 else (self._rows, self._above)
             for row in rows:
                 self._settle(row, x, near)
         near = [self._straight(cell) for cell in range(len(x))]
-        for _ in range(_SWEEPS):
+        for _ in range(self._sweeps):
             for row in self._rows:
                 self._settle(row, x, near)
         left = min((x[i] - self._widths[i] / 2 for i in range(len(x))), default=0.0)

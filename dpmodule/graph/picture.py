@@ -258,41 +258,42 @@ class _Frame:
         """Add all that is inside, and the frame, with the left and upper edge at a place."""
         across, down = x + _MARGIN, y + _MARGIN
         places, end = self._layers.places, len(self._items)
+        ways = self._layers.lines()
+        strokes = [_way(line, across, down) for line, _ in ways]
         if self._count > 1:
-            self._write_frame(parts, x, y)
+            strokes += self._write_frame(parts, x, y)
             places, end = places[1:-1], end + 1
-        for line, cell in self._layers.lines():
-            parts.append(_wire(line, cell < end, across, down))
+        tips = [
+            f"M{line[3] + across:.1f} {line[5] + down:.1f}l-3.5 -7h7z" for line, cell in ways if cell < end
+        ]
+        if strokes:
+            parts.append(f'<path d="{"".join(strokes)}" fill="none" stroke="{LINE}"/>')
+        if tips:
+            parts.append(f'<path d="{"".join(tips)}" fill="{LINE}"/>')
         for item, (left, top) in zip(self._items, places):
             item.write(parts, across + left, down + top)
 
-    def _write_frame(self, parts: list[str], x: float, y: float) -> None:
-        """Add the frame, how often it comes, and the ways from its edge to where lines come in and go out."""
-        middle, bottom = x + self.width / 2, y + self.height
+    def _write_frame(self, parts: list[str], x: float, y: float) -> list[str]:
+        """Add the frame and how often it comes; return the ways from its edge to where lines come in and go out."""
         parts.append(
             f'<g><title>comes {self._count} times</title><rect class="frame" x="{x:.1f}" y="{y:.1f}"'
             f' width="{self.width:.1f}" height="{self.height:.1f}" rx="8" fill="none" stroke="{LINE}"'
             f' stroke-dasharray="5 3"/><text x="{x + 6:.1f}" y="{y + 14:.1f}" fill="{LINE}" font-weight="bold"'
             f' text-anchor="start">\u00d7{self._count}</text></g>'
         )
-        places = self._layers.places
-        for (inner, _), start, end in (
-            (places[0], y, y + _MARGIN),
-            (places[-1], bottom, bottom - _MARGIN),
-        ):
-            line = (inner + x + _MARGIN, end, end, middle, start, start)
-            parts.append(_wire(line, False, 0.0, 0.0))
+        middle, bottom = x + self.width / 2, y + self.height
+        first, last = (place[0] + x + _MARGIN for place in (self._layers.places[0], self._layers.places[-1]))
+        return [
+            _way((middle, y, y, first, y + _MARGIN, y + _MARGIN), 0.0, 0.0),
+            _way((last, bottom - _MARGIN, bottom - _MARGIN, middle, bottom, bottom), 0.0, 0.0),
+        ]
 
 
-def _wire(line: Line, is_end: bool, x: float, y: float) -> str:
-    """Return a line between two layers, with the head of an arrow where it ends at a box."""
+def _way(line: Line, x: float, y: float) -> str:
+    """Return a line between two layers as commands of a path."""
     start, bottom, border, end, below, stop = line
     start, end = start + x, end + x
     half = y + (border + below) / 2
-    way = f"M{start:.1f} {y + bottom:.1f}V{y + border:.1f}"
-    way += f"C{start:.1f} {half:.1f} {end:.1f} {half:.1f} {end:.1f} {y + below:.1f}V{y + stop:.1f}"
-    shape = f'<path d="{way}" fill="none" stroke="{LINE}"/>'
-    if is_end:
-        tip = y + stop
-        shape += f'<path d="M{end:.1f} {tip:.1f}l-3.5 -7h7z" fill="{LINE}"/>'
-    return shape
+    way = f"M{start:.1f} {y + bottom:.1f}" + (f"V{y + border:.1f}" if border != bottom else "")
+    way += f"C{start:.1f} {half:.1f} {end:.1f} {half:.1f} {end:.1f} {y + below:.1f}"
+    return way + (f"V{y + stop:.1f}" if stop != below else "")

@@ -51,8 +51,8 @@ def find_repeats(
             ends[each] = position
     found = []
     for size in range(1, min((last - first) // 2, _LONGEST) + 1):
-        for each in _of_size(kinds, inputs, size, first, last):
-            found += _trimmed(each, ends)
+        for each, end in _of_size(kinds, inputs, size, first, last):
+            found += _trimmed(_best(inputs, ends, each, end), ends)
     found.sort(key=lambda each: (-each.size * (each.count - 1), each.size, each.start))
     taken = [False] * (last - first)
     chosen = {}
@@ -66,8 +66,8 @@ def find_repeats(
 
 def _of_size(
     kinds: Sequence[int], inputs: Sequence[Sequence[int]], size: int, first: int, last: int
-) -> list[Repeat]:
-    """Return the repetitions of blocks of one size that are worth a fold."""
+) -> list[tuple[Repeat, int]]:
+    """Return the repetitions of blocks of one size that are worth a fold, and how far nodes go on to be equal."""
     found = []
     start = first
     for position in range(first, last - size + 1):
@@ -76,7 +76,7 @@ def _of_size(
             continue
         count = (position - start) // size + 1
         if size * (count - 1) >= _LEAST:
-            found.append(_best(inputs, Repeat(start, size, count), position + size))
+            found.append((Repeat(start, size, count), position + size))
         start = position + 1 if common is None else common + 1
     return found
 
@@ -110,20 +110,27 @@ def _trimmed(repeat: Repeat, ends: Mapping[int, int]) -> list[Repeat]:
             {i - block for i in range(block, block + size) if ends.get(i, -1) >= repeat.end}
             for block in range(start, repeat.end, size)
         ]
-        early = outside[:-1]
-        if not any(early) or all(each == outside[-1] for each in early):
+        if set().union(*outside[:-1]) <= set.intersection(*outside):
             return [repeat]
         repeat = Repeat(start + size, size, repeat.count - 1)
     return []
 
 
-def _best(inputs: Sequence[Sequence[int]], repeat: Repeat, end: int) -> Repeat:
-    """Return the repetition moved to where the fewest values cross from one block to the next."""
+def _best(inputs: Sequence[Sequence[int]], ends: Mapping[int, int], repeat: Repeat, end: int) -> Repeat:
+    """Return the repetition moved to where the fewest values leave a block.
 
-    def crossing(start: int) -> int:
-        border = start + repeat.size
+    Args:
+        inputs: positions of each node's inputs.
+        ends: the last reader of each node.
+        repeat: the repetition.
+        end: how far it may reach.
+    """
+
+    def leaving(start: int) -> int:
+        border, last = start + repeat.size, start + repeat.size * repeat.count
         block = range(border, border + repeat.size)
-        return len({a for i in block for a in inputs[i] if start <= a < border})
+        crossing = {a for i in block for a in inputs[i] if start <= a < border}
+        return len(crossing) + sum(ends.get(i, -1) >= last for i in range(last - repeat.size, last))
 
     starts = range(repeat.start, end - repeat.size * repeat.count + 1)
-    return repeat._replace(start=min(starts, key=crossing))
+    return repeat._replace(start=min(starts, key=leaving))
