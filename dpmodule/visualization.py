@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import warnings
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from os import PathLike
+from shutil import which
 from typing import Any
 
 from . import later
 from .base import ArgumentError, MissingPackageError, Shape, ShapeError
 from .graph import Graph, Node, infer_shapes
+from .graph.picture import LARGEST, color, detail, draw
 from .ops.shapes import known, prod
 from .ops.spec import PARAM
 from .symbol import Symbol
@@ -19,20 +23,6 @@ __all__ = ["plot_network", "print_summary"]
 
 later.publish(__name__, __all__)
 
-_COLORS = ("#8dd3c7", "#fb8072", "#ffffb3", "#bebada", "#80b1d3", "#fdb462", "#b3de69", "#fccde5")
-_KINDS = {
-    "Convolution": 1,
-    "Deconvolution": 1,
-    "FullyConnected": 1,
-    "Activation": 2,
-    "LeakyReLU": 2,
-    "BatchNorm": 3,
-    "Pooling": 4,
-    "Flatten": 5,
-    "Reshape": 5,
-    "Concat": 5,
-    "Softmax": 6,
-}
 _HIDDEN = (
     "_weight",
     "_bias",
@@ -43,6 +33,8 @@ _HIDDEN = (
     "_running_var",
     "_running_mean",
 )
+
+_STATES = ("state", "state_cell")
 
 Rows = Iterator[tuple[str, str, str, str]]
 
@@ -70,26 +62,35 @@ def _shapes(graph: Graph, shape: Mapping[str, Shape] | None) -> dict[Node, Any]:
     return found
 
 
-def _own_parameters(node: Node) -> list[Node]:
-    """Return the variables that a node takes as parameters."""
-    if node.op is None or node.op.variadic is not None:
-        return []
-    wanted = node.op.wanted(node.a)
-    return [child for (child, _), i in zip(node.inputs, wanted) if child.op is None and i.kind == PARAM]
+def _first_read(graph: Graph, inputs: set[str]) -> dict[Node, list[Node]]:
+    """Return the parameters by the operator that is the first to read them, declared as such or not.
+
+    All variables are parameters that are no inputs, labels (by use, or by names that end so), auxiliary states, or
+    states of a recurrent layer.
+    """
+    told = {*inputs, *graph.labels}
+    given = {n for n in graph.arguments if n.name in told or n.name.endswith("label")} | {*graph.auxiliary}
+    found: dict[Node, list[Node]] = {}
+    for node in graph.nodes:
+        declared = [] if node.op is None else node.op.wanted(node.a, len(node.inputs))
+        for number, (child, _) in enumerate(node.inputs):
+            is_state = number < len(declared) and declared[number].name in _STATES
+            if child.op is None and child not in given and not is_state:
+                found.setdefault(node, []).append(child)
+            given.add(child)
+    return found
 
 
 def _rows(graph: Graph, shapes: Mapping[Node, Any], inputs: set[str]) -> Rows:
     """Yield a row per layer; a parameter that several layers share counts where it comes first."""
-    counted: set[Node] = set()
-    parameters = {p for node in graph.nodes for p in _own_parameters(node)}
+    parameters = _first_read(graph, inputs) if shapes else {}
+    shown = {node for node in graph.inputs if node.name in inputs} if inputs else _data(graph)
     for node in graph.nodes:
         if node.op is None:
-            if node.name in inputs or (not inputs and node not in parameters and _feeds(graph, node)):
+            if node in shown:
                 yield f"{node.name}(null)", _shape_text(node, shapes), "0", ""
             continue
-        own = [p for p in _own_parameters(node) if p not in counted]
-        counted.update(own)
-        count = sum(prod(shapes[p][0]) for p in own) if shapes else 0
+        count = sum(prod(shapes[p][0]) for p in parameters.get(node, ()))
         before = [c.name for c, _ in node.inputs if c.op is not None or c.name in inputs]
         before = before or [c.name for c, _ in node.inputs[:1]]
         yield f"{node.name}({node.op.name})", _shape_text(node, shapes), str(count), before[0]
@@ -97,9 +98,15 @@ def _rows(graph: Graph, shapes: Mapping[Node, Any], inputs: set[str]) -> Rows:
             yield "", "", "", name
 
 
-def _feeds(graph: Graph, variable: Node) -> bool:
-    """Say whether a variable is some operator's first input, as data are."""
-    return any(n.inputs and n.inputs[0][0] is variable for n in graph.nodes if n.op is not None)
+def _data(graph: Graph) -> set[Node]:
+    """Return the variables that are some operator's first input, as data are, and no operator's parameter."""
+    found: set[Node] = set()
+    parameters: set[Node] = set()
+    for node in graph.nodes:
+        declared = [] if node.op is None else node.op.wanted(node.a, len(node.inputs))
+        found.update(child for child, _ in node.inputs[:1])
+        parameters.update(child for (child, _), one in zip(node.inputs, declared) if one.kind == PARAM)
+    return found - parameters
 
 
 def _shape_text(node: Node, shapes: Mapping[Node, Any]) -> str:
@@ -115,8 +122,9 @@ def print_summary(
 ) -> None:
     """Print a table of a network: layers, shapes of one sample, numbers of parameters, what comes before.
 
-    Parameters are counted from their inferred shapes, so layers without bias, grouped convolutions and shared
-    weights are right; without `shape` the counts are 0.
+    Parameters are counted from their inferred shapes, so layers without bias, grouped convolutions and shared weights
+    are right, and so are weights that an operator such as ``dot`` or ``transpose`` reads. Of several layers that share
+    a weight, the first one has it. Without `shape` the counts are 0.
 
     Args:
         symbol: the network.
@@ -153,30 +161,49 @@ def print_summary(
 
 
 def _label(node: Node) -> str:
-    """Return what a drawing writes on a node."""
-    if node.op is None:
-        return node.name
-    a, kind = node.a, node.op.name
-
-    def size(value: Any) -> str:
-        return "x".join(map(str, value or (1,)))
-
-    if kind in ("Convolution", "Deconvolution"):
-        return f"{kind}\n{size(a.kernel)}/{size(a.stride)}, {a.num_filter}"
-    if kind == "FullyConnected":
-        return f"{kind}\n{a.num_hidden}"
-    if kind in ("Activation", "LeakyReLU"):
-        return f"{kind}\n{a.act_type}"
-    if kind == "Pooling":
-        return f"{kind}\n{a.pool_type}, {size(a.kernel)}/{size(a.stride)}"
-    return node.name
+    """Return what a drawing of Graphviz writes on a node."""
+    about = detail(node)
+    return f"{node.op.name}\n{about}" if node.op is not None and about else node.name
 
 
-def _color(node: Node) -> str:
-    if node.op is None:
-        return _COLORS[0]
-    kind = "Softmax" if "softmax" in node.op.name.lower() else node.op.name
-    return _COLORS[_KINDS.get(kind, 7)]
+class NetworkPicture:
+    """What `plot_network` returns where the package graphviz is missing: a picture that notebooks show.
+
+    Args:
+        svg: the picture.
+        title: name of the file that `render` writes by default.
+        save_format: format of that file.
+    """
+
+    def __init__(self, svg: str, title: str, save_format: str) -> None:
+        self._svg = svg
+        self._title = title
+        self.format = save_format
+
+    def _repr_svg_(self) -> str:
+        """Return what notebooks show."""
+        return self._svg
+
+    def render(self, filename: str | PathLike[str] | None = None, *, format: str | None = None) -> str:
+        """Write the picture into a file, and return its path.
+
+        Args:
+            filename: path without ending (default: the title).
+            format: "svg" (default: `save_format`).
+
+        Raises:
+            MissingPackageError: another format, which only graphviz writes.
+        """
+        wanted = format or self.format
+        if wanted != "svg":
+            raise MissingPackageError(
+                f"render writes {wanted} with graphviz, which is not installed; "
+                'pip install "dpmodule[viz]", or take format="svg", which needs nothing'
+            )
+        path = f"{self._title if filename is None else os.fspath(filename)}.svg"
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(self._svg)
+        return path
 
 
 def plot_network(
@@ -188,7 +215,7 @@ def plot_network(
     node_attrs: Mapping[str, str] | None = None,
     hide_weights: bool = True,
 ) -> Any:
-    """Draw a network with Graphviz.
+    """Draw a network with Graphviz, or without it where it is missing.
 
     Args:
         symbol: the network.
@@ -200,22 +227,28 @@ def plot_network(
         hide_weights: leave out weights, biases and the like.
 
     Returns:
-        graphviz.Digraph: show it in a notebook, or write it with ``.render(path)``.
+        A graphviz.Digraph: show it in a notebook, or write it with ``.render(path)``. Without the package graphviz, a
+        `NetworkPicture`, which notebooks show and ``.render(path, format="svg")`` writes; `dtype` and `node_attrs`
+        then change nothing. A Digraph without the program ``dot`` shows the same picture.
 
     Raises:
         ArgumentError: `symbol` is no Symbol.
-        MissingPackageError: the package graphviz is not installed.
+        MissingPackageError: the package graphviz is not installed, and the network is too large to be drawn without.
         ShapeError: the shapes given do not determine all others.
     """
     graph = _graph_of(symbol)
+    shapes = _shapes(graph, shape)
     try:
         from graphviz import Digraph
     except ImportError:
-        raise MissingPackageError(
-            'plot_network draws with graphviz, which is not installed; pip install "dpmodule[viz]"'
-        ) from None
+        svg = draw(graph, shapes, hide_weights)
+        if svg is None:
+            raise MissingPackageError(
+                f"plot_network draws a network of more than {LARGEST} nodes with graphviz, which is not installed; "
+                'pip install "dpmodule[viz]"'
+            ) from None
+        return NetworkPicture(svg, title, save_format)
     _warn_of_equal_names(graph)
-    shapes = _shapes(graph, shape)
     types = _edge_types(symbol, dtype)
     look = {"shape": "box", "fixedsize": "true", "width": "1.3", "height": "0.8034", "style": "filled"}
     look.update({key: str(value) for key, value in (node_attrs or {}).items()})
@@ -224,7 +257,7 @@ def plot_network(
     for node in graph.nodes:
         if node not in hidden:
             own = {"shape": "oval"} if node.op is None and "shape" not in (node_attrs or {}) else {}
-            dot.node(node.name, _label(node), **{**look, "fillcolor": _color(node), **own})
+            dot.node(node.name, _label(node), **{**look, "fillcolor": color(node), **own})
     for node in graph.nodes:
         for child, number in node.inputs:
             if child in hidden:
@@ -232,7 +265,15 @@ def plot_network(
             about = [_shape_of(shapes[child][number])] if shapes else []
             about += [types[child.output_names[number]]] if types else []
             dot.edge(node.name, child.name, label="\n".join(about), dir="back", arrowtail="open")
+    if which("dot") is None:
+        dot._repr_mimebundle_ = lambda *_, **__: _bundle(graph, shapes, hide_weights)
     return dot
+
+
+def _bundle(graph: Graph, shapes: Mapping[Node, Any], hide_weights: bool) -> dict[str, str]:
+    """Return what a notebook shows of a graph, by type; nothing if it is too large."""
+    svg = draw(graph, shapes, hide_weights)
+    return {} if svg is None else {"image/svg+xml": svg}
 
 
 def _warn_of_equal_names(graph: Graph) -> None:

@@ -2,6 +2,7 @@
 
 import builtins
 import warnings
+from xml.etree import ElementTree
 
 import pytest
 
@@ -45,6 +46,45 @@ def test_shared_parameters_count_once(capsys):
     assert "Total params: 16" in capsys.readouterr().out
 
 
+def test_parameters_of_any_operator_count(capsys):
+    weight, data = mx.sym.Variable("w"), mx.sym.Variable("data")
+    net = mx.sym.mean(mx.sym.Embedding(data, weight, input_dim=10, output_dim=4, name="embed"), axis=1)
+    net = mx.sym.dot(net, mx.sym.transpose(weight, name="turned"), name="dot")
+    net = mx.sym.broadcast_add(net, mx.sym.Variable("b", shape=(1, 10)), name="plus")
+    mx.viz.print_summary(mx.sym.square(net - mx.sym.Variable("my_label")), {"data": (2, 5)})
+    text = capsys.readouterr().out
+    counts = {name: line[76:88].split()[0] for name, line in rows(text).items() if name != "Layer "}
+    assert [counts[name] for name in ("embed", "turned", "dot", "plus")] == ["40", "0", "0", "10"]
+    assert "Total params: 50" in text
+
+
+def test_a_weight_counts_where_it_is_first_read(capsys):
+    weight = mx.sym.Variable("w", shape=(6, 4))
+    net = mx.sym.dot(mx.sym.Variable("data"), mx.sym.transpose(weight, name="turned"), name="dot")
+    mx.viz.print_summary(net, {"data": (2, 4)})
+    text = capsys.readouterr().out
+    assert rows(text)["turned"][76:88].split() == ["24"]
+    assert "Total params: 24" in text
+
+
+def test_states_of_recurrent_layers_are_no_parameters(capsys):
+    net = mx.sym.RNN(mx.sym.Variable("data"), state_size=4, num_layers=1, mode="lstm", name="rnn")
+    mx.viz.print_summary(net, {"data": (5, 2, 3)})
+    assert f"Total params: {4 * 4 * (3 + 4 + 2)}" in capsys.readouterr().out
+
+
+def test_grouped_convolutions_agree_with_the_module(capsys):
+    net = mx.sym.Deconvolution(mx.sym.Variable("data"), kernel=(3, 3), num_filter=8, num_group=4, name="up")
+    net = mx.sym.Convolution(net, kernel=(3, 3), num_filter=4, num_group=2, name="down")
+    mx.viz.print_summary(net, {"data": (1, 4, 8, 8)})
+    module = mx.mod.Module(net, label_names=None)
+    module.bind([("data", (1, 4, 8, 8))])
+    module.init_params()
+    count = sum(array.size for array in module.get_params()[0].values())
+    assert count == 4 * 2 * 9 + 4 * 4 * 9 + 4
+    assert f"Total params: {count}" in capsys.readouterr().out
+
+
 def test_summary_without_shapes_and_in_other_widths(capsys):
     mx.viz.print_summary(network())
     assert "Total params: 0" in capsys.readouterr().out
@@ -74,7 +114,13 @@ def test_drawing_shows_layers_shapes_and_no_weights():
     assert "float32" in types.source
 
 
-def test_drawing_without_graphviz_says_what_to_install(monkeypatch):
+def elements(svg, name):
+    root = ElementTree.fromstring(svg)
+    return ["".join(each.itertext()) for each in root.iter(f"{{http://www.w3.org/2000/svg}}{name}")]
+
+
+@pytest.fixture
+def without_graphviz(monkeypatch):
     real = builtins.__import__
 
     def without(name, *args, **kwargs):
@@ -83,8 +129,35 @@ def test_drawing_without_graphviz_says_what_to_install(monkeypatch):
         return real(name, *args, **kwargs)
 
     monkeypatch.setattr(builtins, "__import__", without)
-    with pytest.raises(MissingPackageError, match=r'pip install "dpmodule\[viz\]"'):
-        mx.viz.plot_network(network())
+
+
+def test_drawing_without_graphviz(without_graphviz, tmp_path):
+    picture = mx.viz.plot_network(network(), shape={"data": (1, 3, 8, 8)}, save_format="svg")
+    words = elements(picture._repr_svg_(), "text")
+    assert {"Convolution", "3x3/1, 8", "relu1", "1x8x8x8", "data"} <= set(words)
+    assert "conv1_weight" not in words
+    path = picture.render(tmp_path / "net")
+    assert path == str(tmp_path / "net.svg")
+    assert (tmp_path / "net.svg").read_text(encoding="utf-8") == picture._repr_svg_()
+    shown = mx.viz.plot_network(network(), hide_weights=False)._repr_svg_()
+    assert {"conv1_weight", "bn1_gamma"} <= set(elements(shown, "text"))
+
+
+def test_drawing_without_graphviz_says_what_to_install(without_graphviz, tmp_path):
+    with pytest.raises(MissingPackageError, match=r'render writes pdf .*pip install "dpmodule\[viz\]"'):
+        mx.viz.plot_network(network()).render(tmp_path / "net")
+    net = mx.sym.Variable("data")
+    for _ in range(2100):
+        net = mx.sym.tanh(net)
+    with pytest.raises(MissingPackageError, match=r'more than 2000 nodes .*pip install "dpmodule\[viz\]"'):
+        mx.viz.plot_network(net)
+
+
+def test_a_notebook_shows_a_drawing_without_the_program_dot(monkeypatch):
+    pytest.importorskip("graphviz")
+    monkeypatch.setenv("PATH", "")
+    bundle = mx.viz.plot_network(network())._repr_mimebundle_(include=None, exclude=None)
+    assert "relu1" in elements(bundle["image/svg+xml"], "text")
 
 
 def test_equal_names_in_a_drawing_warn():

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
+from itertools import pairwise
 
 __all__ = ["Layers", "Line"]
 
@@ -23,7 +25,7 @@ class Layers:
     """A drawing of boxes in layers.
 
     Layers are as few as the edges allow. An edge over several layers passes those between at points that have room of
-    their own; edges from one box share them. Within layers order follows the mean place of neighbours, a few times down
+    their own; edges from one box share them, and where more come to a box than leave each, edges to it. Within layers order follows the mean place of neighbours, a few times down
     and up, and places come as close to the mean of the neighbours' as boxes allow.
 
     Args:
@@ -62,27 +64,42 @@ class Layers:
         self.height = self._ends[-1] if self._ends else 0.0
 
     def _connect(self, edges: Sequence[tuple[int, int]]) -> None:
-        """Put passing points into the layers that edges skip, one chain for all edges from a box."""
-        readers: dict[int, list[int]] = {}
-        for start, end in dict.fromkeys(edges):
-            readers.setdefault(start, []).append(end)
-        for start, ends in readers.items():
-            chain = [start]
-            for end in sorted(ends, key=self._layer.__getitem__):
-                while self._layer[chain[-1]] < self._layer[end] - 1:
-                    chain.append(self._pass(chain[-1]))
-                self._join(chain[-1], end)
+        """Put passing points into the layers that edges skip: one chain for all edges from a box, or all to one."""
+        layer = self._layer
+        edges = list(dict.fromkeys(edges))
+        skipping = [(start, end) for start, end in edges if layer[end] - layer[start] > 1]
+        leaving, arriving = Counter(start for start, _ in skipping), Counter(end for _, end in skipping)
+        spread: dict[int, list[int]] = {}
+        gathered: dict[int, list[int]] = {}
+        for start, end in edges:
+            if layer[end] - layer[start] == 1:
+                self._join(start, end)
+            elif arriving[end] > leaving[start]:
+                gathered.setdefault(end, []).append(start)
+            else:
+                spread.setdefault(start, []).append(end)
+        for start, ends in spread.items():
+            chain = self._chain(layer[start] + 1, max(layer[end] for end in ends))
+            self._join(start, chain[0])
+            for end in ends:
+                self._join(chain[layer[end] - layer[start] - 2], end)
+        for end, starts in gathered.items():
+            chain = self._chain(min(layer[start] for start in starts) + 1, layer[end])
+            self._join(chain[-1], end)
+            for start in starts:
+                self._join(start, chain[layer[start] + 1 - layer[end]])
 
-    def _pass(self, above: int) -> int:
-        """Return a new passing point in the layer below a cell."""
-        cell = len(self._layer)
-        self._layer.append(self._layer[above] + 1)
-        self._widths.append(_WIRE)
-        self._heights.append(0.0)
-        self._above.append([])
-        self._below.append([])
-        self._join(above, cell)
-        return cell
+    def _chain(self, first: int, last: int) -> list[int]:
+        """Return new passing points, one below the other, in a layer and all others before another one."""
+        chain = list(range(len(self._layer), len(self._layer) + last - first))
+        self._layer += range(first, last)
+        self._widths += [_WIRE] * len(chain)
+        self._heights += [0.0] * len(chain)
+        self._above += [[] for _ in chain]
+        self._below += [[] for _ in chain]
+        for above, below in pairwise(chain):
+            self._join(above, below)
+        return chain
 
     def _join(self, above: int, below: int) -> None:
         self._below[above].append(below)

@@ -158,7 +158,7 @@ class _Sheet:
             end = repeat.end if repeat else position + 1
             owner.update(dict.fromkeys(range(position, end), len(items)))
             items.append(
-                self.frame(position, position + repeat.size, repeat.count) if repeat else self._box(position)
+                self.frame(position, position + repeat.size, repeat.times) if repeat else self._box(position)
             )
             position = end
         edges = [(owner[a], owner[b]) for b in owner for a in self._inputs[b] if a in owner]
@@ -251,8 +251,8 @@ class _Frame:
             joined += [(0, each + 1) for each in sorted(entered)]
             joined += [(each + 1, len(items) + 1) for each in sorted(left)]
         self._layers = Layers(sizes, joined)
-        self.width = max(self._layers.width, 24.0) + 2 * _MARGIN
-        self.height = self._layers.height + 2 * _MARGIN
+        self.width: float = max(self._layers.width, 24.0) + 2 * _MARGIN
+        self.height: float = self._layers.height + 2 * _MARGIN
 
     def write(self, parts: list[str], x: float, y: float) -> None:
         """Add all that is inside, and the frame, with the left and upper edge at a place."""

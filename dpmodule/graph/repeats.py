@@ -18,12 +18,12 @@ class Repeat(NamedTuple):
 
     start: int
     size: int
-    count: int
+    times: int
 
     @property
     def end(self) -> int:
         """The first position behind the last repetition."""
-        return self.start + self.size * self.count
+        return self.start + self.size * self.times
 
 
 def find_repeats(
@@ -43,17 +43,17 @@ def find_repeats(
 
     Example:
         >>> find_repeats([0, 1, 2, 1, 2, 1, 2], [[], [0], [1], [2], [3], [4], [5]], 0, 7)
-        {1: Repeat(start=1, size=2, count=3)}
+        {1: Repeat(start=1, size=2, times=3)}
     """
     ends: dict[int, int] = {}
     for position in range(first, len(inputs)):
-        for each in inputs[position]:
-            ends[each] = position
+        for node in inputs[position]:
+            ends[node] = position
     found = []
     for size in range(1, min((last - first) // 2, _LONGEST) + 1):
         for each, end in _of_size(kinds, inputs, size, first, last):
             found += _trimmed(_best(inputs, ends, each, end), ends)
-    found.sort(key=lambda each: (-each.size * (each.count - 1), each.size, each.start))
+    found.sort(key=lambda each: (-each.size * (each.times - 1), each.size, each.start))
     taken = [False] * (last - first)
     chosen = {}
     for each in found:
@@ -81,9 +81,7 @@ def _of_size(
     return found
 
 
-def _common(
-    kinds: Sequence[int], inputs: Sequence[Sequence[int]], position: int, size: int
-) -> int | None:
+def _common(kinds: Sequence[int], inputs: Sequence[Sequence[int]], position: int, size: int) -> int | None:
     """Return None if a node differs from the one a block later, else the last node that both read, or -1."""
     here, there = inputs[position], inputs[position + size]
     if kinds[position] != kinds[position + size] or len(here) != len(there):
@@ -104,7 +102,7 @@ def _trimmed(repeat: Repeat, ends: Mapping[int, int]) -> list[Repeat]:
         repeat: the repetition.
         ends: the last reader of each node.
     """
-    while repeat.size * (repeat.count - 1) >= _LEAST:
+    while repeat.size * (repeat.times - 1) >= _LEAST:
         start, size, _ = repeat
         outside = [
             {i - block for i in range(block, block + size) if ends.get(i, -1) >= repeat.end}
@@ -112,7 +110,7 @@ def _trimmed(repeat: Repeat, ends: Mapping[int, int]) -> list[Repeat]:
         ]
         if set().union(*outside[:-1]) <= set.intersection(*outside):
             return [repeat]
-        repeat = Repeat(start + size, size, repeat.count - 1)
+        repeat = Repeat(start + size, size, repeat.times - 1)
     return []
 
 
@@ -127,10 +125,10 @@ def _best(inputs: Sequence[Sequence[int]], ends: Mapping[int, int], repeat: Repe
     """
 
     def leaving(start: int) -> int:
-        border, last = start + repeat.size, start + repeat.size * repeat.count
+        border, last = start + repeat.size, start + repeat.size * repeat.times
         block = range(border, border + repeat.size)
         crossing = {a for i in block for a in inputs[i] if start <= a < border}
         return len(crossing) + sum(ends.get(i, -1) >= last for i in range(last - repeat.size, last))
 
-    starts = range(repeat.start, end - repeat.size * repeat.count + 1)
+    starts = range(repeat.start, end - repeat.size * repeat.times + 1)
     return repeat._replace(start=min(starts, key=leaving))

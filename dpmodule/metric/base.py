@@ -115,6 +115,12 @@ class EvalMetric:
     def __str__(self) -> str:
         return f"EvalMetric: {dict(self.get_name_value())}"
 
+    def _repr_html_(self) -> str:
+        """Return what notebooks show: names and values."""
+        from ..markup import table
+
+        return table(("metric", "value"), self.get_name_value())
+
     def get_config(self) -> dict[str, Any]:
         """Return the arguments that make this metric again, with its class under "metric"."""
         return {

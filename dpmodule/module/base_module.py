@@ -82,6 +82,12 @@ class BaseModule:
     def __repr__(self) -> str:
         return describe(self)
 
+    def _repr_html_(self) -> str:
+        """Return what notebooks show."""
+        from .notebook import module_html
+
+        return module_html(self)
+
     # life cycle
 
     @property

@@ -73,6 +73,13 @@ class History:
         last = ", ".join(f"{name}={self[name][-1]:.4g}" for name in self.names)
         return f"<History: {len({row['epoch'] for row in self.rows})} epochs, {last}>"
 
+    def _repr_html_(self) -> str:
+        """Return what notebooks show: a table and a small plot of each metric."""
+        from .notebook import history_html
+
+        title = f"{self!r}{f' ended: {self.ended}' if self.ended else ''}"
+        return history_html(title, self.names, self.rows, _positions)
+
     def plot(self, *names: str, ax: Any = None) -> Any:
         """Draw metrics over epochs, and return Matplotlib's axes.
 

@@ -199,6 +199,12 @@ class NDArray(Handle, OpMethods):
         dims = "x".join(map(str, self.shape))
         return f"\n{to_numpy(self.raw)}\n<{type(self).__name__} {dims} @{self.context}>"
 
+    def _repr_html_(self) -> str:
+        """Return what notebooks show."""
+        from .notebook import array_html
+
+        return array_html(self)
+
     def __setstate__(self, state: Mapping[str, Any]) -> None:
         """Take over what an array pickled by MXNet holds, wherever it was: it comes on cpu(0) here.
 

@@ -159,6 +159,12 @@ class Symbol:
             return f"<Symbol {self.name}>"
         return f"<Symbol group [{', '.join(node.name for node, _ in self.entries)}]>"
 
+    def _repr_svg_(self) -> str | None:
+        """Return the network as a picture, which notebooks show; None if it is too large for one."""
+        from ..graph.picture import draw
+
+        return draw(self.graph)
+
     def debug_str(self) -> str:
         """Return a listing of every node with its inputs and attributes."""
         return debug_str(self.graph)

@@ -1,0 +1,85 @@
+"""What an array shows of itself in a notebook: shape, type, context, some of its numbers, and a small plot."""
+
+from __future__ import annotations
+
+import torch
+
+from ..markup import curve, histogram, table, text
+from ..ops.dtypes import name_of
+from .convert import to_numpy
+from .handle import Handle
+
+__all__ = ["array_html"]
+
+_EDGE = 4
+"""Numbers at either end of an axis that a table shows of a longer one."""
+_SAMPLE = 200_000
+_POINTS = 240
+_BARS = 24
+
+
+def array_html(array: Handle) -> str:
+    """Return an array as HTML; of a large one only what is shown is read.
+
+    Args:
+        array: the array; a sparse or ragged one is told in text.
+    """
+    if array.stype != "default":
+        return f'<pre style="color:inherit;background:transparent">{text(repr(array).strip())}</pre>'
+    tensor = array.raw.detach()
+    size = "x".join(map(str, tensor.shape)) or "scalar"
+    parts = [text(f"{type(array).__name__} {size} {name_of(tensor.dtype)} @{array.context}")]
+    if tensor.numel() and tensor.dim() <= 2:
+        parts.append(_numbers(tensor))
+    if tensor.numel() > 2 * _EDGE and (tensor.dim() > 2 or max(tensor.shape) > 2 * _EDGE):
+        parts.append(_plot(tensor))
+    return "".join(f"<div>{part}</div>" for part in parts)
+
+
+def _numbers(tensor: torch.Tensor) -> str:
+    """Return a table of a matrix, of the corners of a large one, or of a row."""
+    rows = tensor.reshape(1, -1) if tensor.dim() < 2 else tensor
+    places = [_shown(length) for length in rows.shape]
+    return table(
+        (), [["\u2026" if None in (i, j) else _cell(rows[i, j]) for j in places[1]] for i in places[0]]
+    )
+
+
+def _shown(length: int) -> list[int | None]:
+    """Return the positions of an axis that are shown; None stands for those that are left out."""
+    if length <= 2 * _EDGE:
+        return list(range(length))
+    return [*range(_EDGE), None, *range(length - _EDGE, length)]
+
+
+def _cell(number: torch.Tensor) -> str:
+    value = to_numpy(number).item()
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
+
+
+def _plot(tensor: torch.Tensor) -> str:
+    """Return a row of numbers as a curve, other arrays by how often values occur, with their least, mean and most."""
+    flat = tensor.reshape(-1)
+    sample = flat[:: -(-flat.numel() // _SAMPLE)].cpu().double()
+    finite = sample[torch.isfinite(sample)]
+    if not finite.numel():
+        return "no finite numbers"
+    low, high = finite.min().item(), finite.max().item()
+    words = f"from {low:.4g} to {high:.4g}, mean {finite.mean().item():.4g}"
+    if finite.numel() < sample.numel():
+        words += f", {sample.numel() - finite.numel()} not finite"
+    if sample.numel() < flat.numel():
+        words += f" (of {sample.numel()} numbers)"
+    return (_curve(flat) if tensor.dim() == 1 else _bars(finite, low, high)) + f"<div>{text(words)}</div>"
+
+
+def _curve(flat: torch.Tensor) -> str:
+    step = -(-flat.numel() // _POINTS)
+    values = flat[::step].cpu().double().tolist()
+    return curve([("values", range(0, step * len(values), step), values)], f"{flat.numel()} numbers in a row")
+
+
+def _bars(finite: torch.Tensor, low: float, high: float) -> str:
+    if low == high:
+        return ""
+    return histogram(torch.histc((finite - low) / (high - low), _BARS, 0, 1).tolist(), low, high)

@@ -1,0 +1,214 @@
+"""Pictures of symbols: every operator in a box of its own, repeated blocks once, any name."""
+
+import itertools
+import time
+from collections import Counter
+from xml.etree import ElementTree
+
+import pytest
+
+import dpmodule as mx
+from helpers import graphs, random_graphs
+from helpers.detection_nets import ssd
+from helpers.models import DATA, ROOT, by_path
+
+SVG = "{http://www.w3.org/2000/svg}"
+
+
+def drawn(symbol):
+    return ElementTree.fromstring(symbol._repr_svg_())
+
+
+def rectangles(root, kind):
+    """Return (left, top, right, bottom) of boxes or frames."""
+    found = [each for each in root.iter(f"{SVG}rect") if each.get("class") == kind]
+    sizes = [[float(each.get(key)) for key in ("x", "y", "width", "height")] for each in found]
+    return [(x, y, x + width, y + height) for x, y, width, height in sizes]
+
+
+def words(root):
+    return ["".join(each.itertext()) for each in root.iter(f"{SVG}text")]
+
+
+def meet(a, b):
+    return a[0] < b[2] and b[0] < a[2] and a[1] < b[3] and b[1] < a[3]
+
+
+def contains(frame, box):
+    return frame[0] < box[0] and frame[1] < box[1] and box[2] < frame[2] and box[3] < frame[3]
+
+
+def overlaps(root):
+    """Return the pairs of boxes that overlap, and of frames and boxes or frames that do so in part, or leave the page."""
+    boxes, frames = rectangles(root, "box"), rectangles(root, "frame")
+    page = (-1.0, -1.0, float(root.get("width")) + 1, float(root.get("height")) + 1)
+    found = [pair for pair in itertools.combinations(boxes, 2) if meet(*pair)]
+    for frame, other in itertools.product(frames, [*boxes, *frames]):
+        if (
+            frame is not other
+            and meet(frame, other)
+            and not (contains(frame, other) or contains(other, frame))
+        ):
+            found.append((frame, other))
+    return found + [(page, each) for each in [*boxes, *frames] if not contains(page, each)]
+
+
+def unrolled(cell, steps):
+    outputs, _ = cell.unroll(steps, mx.sym.Variable("data"), merge_outputs=True)
+    return mx.sym.FullyConnected(outputs, num_hidden=3, name="last")
+
+
+def built():
+    """Yield graphs of benchmarks and tests, saved and read again."""
+    networks = by_path(ROOT / "benchmarks" / "networks.py", "benchmark_networks").NETWORKS
+    for name in ("mlp", "lenet", "lstm", "resnet18", "resnet20", "resnet50"):
+        yield name, networks[name](mx, 10)
+    yield "ssd", ssd(mx)[0]
+    cells = {"gru": mx.rnn.GRUCell(4), "both": mx.rnn.BidirectionalCell(mx.rnn.RNNCell(4), mx.rnn.RNNCell(4))}
+    for name, cell in cells.items():
+        yield name, unrolled(cell, 12)
+    for seed in range(20):
+        yield f"typed{seed}", graphs.random_graph(seed)[0]
+    for seed in range(10):
+        yield f"random{seed}", random_graphs.random_graph(seed)[0]
+
+
+def saved():
+    files = sorted(DATA.rglob("*symbol.json")) + [DATA / "symbols" / "save_000800.json"]
+    yield from ((str(path.relative_to(DATA)), mx.sym.load(str(path))) for path in files)
+    yield from ((name, mx.sym.load_json(symbol.tojson())) for name, symbol in built())
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_no_boxes_overlap_in_sixty_saved_graphs():
+    wrong, count = {}, 0
+    for name, symbol in saved():
+        root, count = drawn(symbol), count + 1
+        found = overlaps(root)
+        if found or not rectangles(root, "box"):
+            wrong[name] = found
+    assert wrong == {}
+    assert count >= 60
+
+
+def residual(data, name, filters):
+    net = mx.sym.Activation(mx.sym.BatchNorm(data, name=f"{name}_bn"), act_type="relu", name=f"{name}_relu")
+    net = mx.sym.Convolution(net, kernel=(3, 3), pad=(1, 1), num_filter=filters, name=f"{name}_conv")
+    return mx.sym.elemwise_add(net, data, name=f"{name}_sum")
+
+
+def test_repeated_blocks_are_drawn_once():
+    net = mx.sym.Convolution(mx.sym.Variable("data"), kernel=(3, 3), num_filter=8, name="first")
+    for i in range(7):
+        net = residual(net, f"unit{i}", 8)
+    root = drawn(mx.sym.Flatten(net, name="flat"))
+    found = Counter(words(root))
+    assert found["\u00d77"] == found["unit0_conv"] == found["BatchNorm"] == found["flat"] == 1
+    assert not any(word.startswith("unit1") for word in found)
+    assert len(rectangles(root, "frame")) == 1
+    assert len(rectangles(root, "box")) == 3 + 4
+
+
+def test_blocks_that_differ_are_drawn_each():
+    net = mx.sym.Variable("data")
+    for i in range(4):
+        net = residual(net, f"unit{i}", 8 + i)
+    root = drawn(net)
+    assert rectangles(root, "frame") == []
+    assert {f"unit{i}_conv" for i in range(4)} <= set(words(root))
+
+
+def test_a_block_of_which_alone_something_is_read_later_stays_outside_the_fold():
+    net, units = mx.sym.Variable("data"), []
+    for i in range(6):
+        net = residual(net, f"unit{i}", 8)
+        units.append(net)
+    found = words(drawn(mx.sym.Concat(net, units[1], dim=1, name="both")))
+    assert {"unit0_sum", "unit1_sum", "unit2_sum", "\u00d74"} <= set(found)
+    assert "unit3_sum" not in found
+    found = words(drawn(mx.sym.Concat(*units, dim=1, name="all")))
+    assert "\u00d76" in found
+    assert "unit1_sum" not in found
+
+
+def test_steps_of_recurrent_networks_fold():
+    found = words(drawn(unrolled(mx.rnn.LSTMCell(8, prefix="cell_"), 30)))
+    assert "\u00d729" in found or "\u00d728" in found
+
+
+def test_five_hundred_nodes_take_a_second():
+    net, chain = mx.sym.Variable("data"), []
+    for i in range(166):
+        net = mx.sym.Activation(mx.sym.FullyConnected(net, num_hidden=i + 1), act_type="relu")
+        chain.append(net)
+    net = mx.sym.Concat(*chain, dim=1)
+    drawn(net)
+    times = []
+    for _ in range(3):
+        start = time.perf_counter()
+        net._repr_svg_()
+        times.append(time.perf_counter() - start)
+    assert min(times) < 1
+
+
+def test_tangled_graphs_take_a_second_or_two():
+    net = [mx.sym.Variable("data")]
+    for i in range(120):
+        net.append(mx.sym.FullyConnected(mx.sym.Concat(*net, dim=1), num_hidden=i + 1))
+    start = time.perf_counter()
+    root = drawn(net[-1])
+    assert time.perf_counter() - start < 5
+    assert overlaps(root) == []
+
+
+def test_more_than_anyone_looks_at_is_not_drawn():
+    net = mx.sym.Variable("data")
+    for _ in range(2000):
+        net = mx.sym.tanh(net)
+    assert net._repr_svg_() is None
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "<b>&amp;</b>\"'",
+        "]]><script>alert(1)</script>",
+        "nul\x00bell\x07half\ud800",
+        "\u6f22\u5b57" * 40,
+        "x" * 5000,
+    ],
+)
+def test_any_name_can_be_drawn(name):
+    net = mx.sym.FullyConnected(mx.sym.Variable(name), num_hidden=2, name=name)
+    svg = net._repr_svg_()
+    svg.encode("utf-8")
+    root = ElementTree.fromstring(svg)
+    assert {each.tag for each in root.iter()} <= {
+        f"{SVG}{tag}" for tag in ("svg", "g", "title", "rect", "text", "path")
+    }
+    assert overlaps(root) == []
+    titles = ["".join(each.itertext()) for each in root.iter(f"{SVG}title")]
+    assert any(name[:3] in title for title in titles)
+    assert max(map(len, words(root))) <= 31
+
+
+def test_weights_are_left_out_and_what_is_computed_of_them_is_not():
+    weight = mx.sym.Variable("w")
+    net = mx.sym.FullyConnected(mx.sym.Variable("data"), weight, num_hidden=2, no_bias=True, name="fc")
+    assert "w" not in words(drawn(net))
+    assert "w" in words(drawn(mx.sym.dot(net, weight)))
+    assert "w" in words(drawn(weight))
+
+
+def test_attributes_are_told():
+    net = mx.sym.Convolution(mx.sym.Variable("data"), kernel=(3, 5), stride=(2, 2), num_filter=7, name="conv")
+    root = drawn(net)
+    assert {"Convolution", "3x5/2x2, 7", "conv"} <= set(words(root))
+    assert any("kernel = (3, 5)" in "".join(each.itertext()) for each in root.iter(f"{SVG}title"))
+
+
+def test_loops_say_how_much_is_inside():
+    out, _ = mx.sym.contrib.foreach(
+        lambda row, total: (row + total, row * total), mx.sym.Variable("rows"), mx.sym.Variable("start")
+    )
+    assert any(word.endswith("nodes inside") for word in words(drawn(out)))
