@@ -47,8 +47,11 @@ def run_trials(
         ConformanceError: some failed.
     """
     problems = []
+    is_frozen = (
+        gc.get_freeze_count() > 0
+    )  # by the caller, for whom it stays so; counting looks at each object
     for name, trial in trials.items():
-        problem = _run(trial, new_loop, timeout_s)
+        problem = _run(trial, new_loop, timeout_s, is_frozen)
         if problem:
             problems.append(f"{name}: {problem}")
     if problems:
@@ -56,8 +59,9 @@ def run_trials(
     return list(trials)
 
 
-def _run(trial: Trial, new_loop: Callable[[], asyncio.AbstractEventLoop], timeout_s: float) -> str:
-    is_frozen = gc.get_freeze_count() > 0  # by the caller, for whom it stays so
+def _run(
+    trial: Trial, new_loop: Callable[[], asyncio.AbstractEventLoop], timeout_s: float, is_frozen: bool
+) -> str:
     if not is_frozen:
         gc.freeze()  # what was there before need not be looked at
     loop = new_loop()
