@@ -10,7 +10,6 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from .batches import Options
 from .calling import called
 from .entered import entered
 from .errors import (
@@ -21,7 +20,7 @@ from .errors import (
     StateError,
     user_line,
 )
-from .interface import EngineGraph, Marks
+from .interface import EngineGraph, Marks, Options
 from .ops.spec import shown
 from .owner import Owner
 

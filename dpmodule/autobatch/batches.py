@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -11,6 +10,7 @@ import torch
 
 from .arena import Pool
 from .execute import aux_tensor, run_call
+from .interface import Options
 from .ops.source import PARAMETER
 from .ops.spec import Call
 from .plan import Plan, Step
@@ -19,26 +19,9 @@ from .schedule import side_by_side
 from .signature import Signature, Table
 from .values import Values
 
-__all__ = ["Batches", "Options"]
+__all__ = ["Batches"]
 
 Tensor = torch.Tensor
-
-
-@dataclass(slots=True)
-class Options:
-    """What a graph is computed with.
-
-    Args:
-        autobatch: whether nodes are batched.
-        device: where.
-        dtype: the element type.
-        generator: for dropout, noise and random inputs.
-    """
-
-    autobatch: bool = False
-    device: torch.device = torch.device("cpu")
-    dtype: torch.dtype = torch.float32
-    generator: torch.Generator | None = None
 
 
 class Batches:

@@ -17,8 +17,9 @@ import torch
 
 from .arena import Pool
 from .backward import Backward
-from .batches import Batches, Options
+from .batches import Batches
 from .errors import StateError
+from .interface import Options
 from .plan import NodeTable, Plan
 from .record import Record
 from .schedule import make_plan

@@ -18,9 +18,8 @@ from numpy.typing import NDArray
 
 from .arena import Pool
 from .base_graph import BaseGraph
-from .batches import Options
 from .engine import Engine, Mark
-from .interface import Marks
+from .interface import Marks, Options
 from .ops.source import CONSTANT, INPUT, PARAMETER, READING
 from .ops.spec import Dim, Op
 from .plan import Plan

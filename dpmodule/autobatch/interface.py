@@ -4,21 +4,38 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 import torch
 from numpy.typing import NDArray
 
-from .batches import Options
 from .ops.spec import Dim, Op
 from .owner import Owner
 from .ran import RanBatch
 from .storage import ParameterStorage
 
-__all__ = ["EngineGraph", "Marks", "NodeSignature", "StoredOperand"]
+__all__ = ["EngineGraph", "Marks", "NodeSignature", "Options", "StoredOperand"]
 
 Marks = Mapping["weakref.ref[ParameterStorage]", tuple[int, int]]
 """By weak reference to a `ParameterStorage`, its `mark`."""
+
+
+@dataclass(slots=True)
+class Options:
+    """What a graph is computed with.
+
+    Args:
+        autobatch: whether nodes are batched.
+        device: where.
+        dtype: the element type.
+        generator: for dropout, noise and random inputs.
+    """
+
+    autobatch: bool = False
+    device: torch.device = torch.device("cpu")
+    dtype: torch.dtype = torch.float32
+    generator: torch.Generator | None = None
 
 
 class _NamedOperation(Protocol):

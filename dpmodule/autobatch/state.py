@@ -7,10 +7,9 @@ import torch
 from .. import native
 from ..context import cpu
 from ..generators import generator
-from .batches import Options
 from .errors import ArgumentError
 from .graph import Graph
-from .interface import EngineGraph
+from .interface import EngineGraph, Options
 from .native_graph import NativeGraph
 
 __all__ = ["State", "state"]
