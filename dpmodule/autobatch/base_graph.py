@@ -10,8 +10,6 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from .calling import called
-from .entered import entered
 from .errors import (
     NoGradientError,
     NonFiniteError,
@@ -21,8 +19,10 @@ from .errors import (
     user_line,
 )
 from .interface import EngineGraph, Marks, Options
+from .node_holders import entered
 from .ops.spec import shown
 from .owner import Owner
+from .reentrancy import called
 
 __all__ = ["BaseGraph", "as_array"]
 
