@@ -11,8 +11,8 @@ from os import PathLike
 from shutil import which
 from typing import Any
 
-from . import later
 from .base import ArgumentError, MissingPackageError, Shape, ShapeError
+from .compat import lazy
 from .graph import Graph, Node, infer_shapes
 from .graph.picture import LARGEST, color, detail, draw
 from .ops.shapes import known, prod
@@ -21,7 +21,7 @@ from .symbol import Symbol
 
 __all__ = ["plot_network", "print_summary"]
 
-later.publish(__name__, __all__)
+lazy.publish(__name__, __all__)
 
 _HIDDEN = (
     "_weight",
