@@ -25,8 +25,9 @@ class Layers:
     """A drawing of boxes in layers.
 
     Layers are as few as the edges allow. An edge over several layers passes those between at points that have room of
-    their own; edges from one box share them, and where more come to a box than leave each, edges to it. Within layers order follows the mean place of neighbours, a few times down
-    and up, and places come as close to the mean of the neighbours' as boxes allow.
+    their own. Edges from one box share such points, or edges to one, where more come to it than leave each of the
+    others. Within layers order follows the mean place of neighbours, a few times down and up, and places come as close
+    to the mean of the neighbours' as boxes allow.
 
     Args:
         sizes: width and height of each box.

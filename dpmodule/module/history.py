@@ -77,7 +77,8 @@ class History:
         """Return what notebooks show: a table and a small plot of each metric."""
         from .notebook import history_html
 
-        title = f"{self!r}{f' ended: {self.ended}' if self.ended else ''}"
+        title = f"History of {len({row['epoch'] for row in self.rows})} epochs"
+        title += f"; ended: {self.ended}" if self.ended else ""
         return history_html(title, self.names, self.rows, _positions)
 
     def plot(self, *names: str, ax: Any = None) -> Any:

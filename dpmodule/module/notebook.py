@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from numbers import Real
 from typing import Any
 
 from ..base import MXNetError, dtype_name
@@ -98,7 +99,9 @@ def history_html(title: str, names: Sequence[str], rows: Rows, places: Callable[
 
 def _value(row: Mapping[str, Any], name: str) -> str:
     value = row.get(name, "")
-    return f"{value:.4g}" if isinstance(value, float) else str(value)
+    if isinstance(value, int):
+        return str(value)
+    return f"{value:.4g}" if isinstance(value, Real) else str(value)
 
 
 def _line(
@@ -106,5 +109,5 @@ def _line(
 ) -> tuple[str, Sequence[float], Sequence[float]]:
     """Return a metric's name, where its rows stand, and its numbers; what is no number counts as not finite."""
     own = [row for row in rows if name in row]
-    numbers = [float(row[name]) if isinstance(row[name], (int, float)) else float("nan") for row in own]
+    numbers = [float(row[name]) if isinstance(row[name], Real) else float("nan") for row in own]
     return name.partition("-")[0], places(own), numbers

@@ -7,6 +7,7 @@ import math
 import pickle
 from collections import OrderedDict
 from pathlib import Path
+from xml.etree import ElementTree
 
 import numpy as np
 import pytest
@@ -104,6 +105,18 @@ def test_values_do_not_depend_on_when_they_are_read(name):
         if i == 1:
             late = copy.deepcopy(late)
     np.testing.assert_allclose(often.get()[1], late.get()[1], rtol=1e-12)
+
+
+def test_notebooks_show_names_and_values():
+    metric = mx.metric.create(
+        ["acc", mx.metric.CustomMetric(lambda label, pred: 0.25, name="<mine & yours>")]
+    )
+    metric.update([mx.nd.array([1, 0])], [mx.nd.array([[0.1, 0.9], [0.2, 0.8]])])
+    rows = ElementTree.fromstring(metric._repr_html_()).iter("tr")
+    shown = [["".join(cell.itertext()) for cell in row] for row in rows]
+    assert shown[0] == ["metric", "value"]
+    assert shown[1] == ["accuracy", "0.5"]
+    assert shown[2][0].endswith("<mine & yours>")
 
 
 def test_micro_correlation_is_numpys_over_all_examples():

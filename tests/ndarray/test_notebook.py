@@ -1,0 +1,94 @@
+"""What arrays show in notebooks."""
+
+from xml.etree import ElementTree
+
+import numpy as np
+import pytest
+
+import dpmodule as mx
+
+
+def shown(array):
+    """Return the line about an array, the cells of its table, the number of plots, and all text."""
+    root = ElementTree.fromstring(f"<div>{array._repr_html_()}</div>")
+    cells = [["".join(cell.itertext()) for cell in row] for row in root.iter("tr")]
+    plots = len(list(root.iter("{http://www.w3.org/2000/svg}svg")))
+    return "".join(root[0].itertext()), cells, plots, " ".join(root.itertext())
+
+
+def test_a_small_matrix_is_a_table():
+    head, cells, plots, _ = shown(mx.nd.array([[1, 2.5], [-3, 1e-8]]))
+    assert head == "NDArray 2x2 float32 @cpu(0)"
+    assert cells == [["1", "2.5"], ["-3", "1e-08"]]
+    assert plots == 0
+
+
+def test_a_row_is_a_table_and_a_long_one_a_curve():
+    assert shown(mx.nd.array([1, 2, 3], dtype="int32"))[:3] == (
+        "NDArray 3 int32 @cpu(0)",
+        [["1", "2", "3"]],
+        0,
+    )
+    head, cells, plots, words = shown(mx.nd.arange(1000))
+    assert head == "NDArray 1000 float32 @cpu(0)"
+    assert cells == [["0", "1", "2", "3", "\u2026", "996", "997", "998", "999"]]
+    assert plots == 1
+    assert "from 0 to 999, mean 499.5" in words
+
+
+def test_a_large_matrix_shows_its_corners_and_how_often_values_occur():
+    _, cells, plots, words = shown(mx.nd.array(np.arange(2000.0).reshape(100, 20)))
+    assert len(cells) == len(cells[0]) == 9
+    assert (cells[0][0], cells[-1][-1], set(cells[4])) == ("0", "1999", {"\u2026"})
+    assert plots == 1
+    assert "from 0 to 1999, mean 999.5" in words
+
+
+def test_more_axes_are_a_histogram():
+    values = np.random.RandomState(0).randn(5, 4, 3).astype("float32")
+    head, cells, plots, words = shown(mx.nd.array(values))
+    assert (head, cells, plots) == ("NDArray 5x4x3 float32 @cpu(0)", [], 1)
+    assert f"from {values.min():.4g} to {values.max():.4g}, mean {values.mean():.4g}" in words
+
+
+@pytest.mark.parametrize(
+    ("array", "head", "words"),
+    [
+        (mx.nd.array(5.0), "NDArray scalar float32", "5"),
+        (mx.nd.full((0, 3), 1), "NDArray 0x3 float32", ""),
+        (mx.nd.full((3, 4, 5), 2), "NDArray 3x4x5 float32", "from 2 to 2, mean 2"),
+        (mx.nd.full((20,), float("nan")), "NDArray 20 float32", "no finite numbers"),
+        (
+            mx.nd.array([1.0, float("inf"), 3.0] * 5),
+            "NDArray 15 float32",
+            "from 1 to 3, mean 2, 5 not finite",
+        ),
+        (mx.nd.array([True, False] * 8, dtype="bool"), "NDArray 16 bool", "False"),
+        (mx.nd.full((3, 9), 1.5, dtype="bfloat16"), "NDArray 3x9 bfloat16", "1.5"),
+        (mx.nd.ones((3, 3, 9), dtype="float16"), "NDArray 3x3x9 float16", "from 1 to 1"),
+        (mx.nd.array([0.0, 1e308, -1e308] * 9, dtype="float64"), "NDArray 27 float64", "to 1e+308"),
+        (mx.nd.ones((3, 4)).tostype("csr"), "<CSRNDArray 3x4 @cpu(0)>", ""),
+        (mx.nd.ones((3, 4)).tostype("row_sparse"), "<RowSparseNDArray 3x4 @cpu(0)>", ""),
+    ],
+)
+def test_odd_arrays(array, head, words):
+    line, _, _, text = shown(array)
+    assert line.startswith(head)
+    assert words in text
+
+
+def test_showing_an_array_leaves_recording_alone():
+    x = mx.nd.array(np.arange(20.0))
+    x.attach_grad()
+    with mx.autograd.record():
+        y = x * 3
+        shown(y)
+        shown(x)
+    y.backward()
+    assert x.grad.asnumpy().tolist() == [3.0] * 20
+
+
+def test_a_large_array_is_sampled():
+    _, _, plots, words = shown(mx.nd.zeros((2000, 400)) + 1)
+    assert "(of 200000 numbers)" in words
+    assert plots == 0
