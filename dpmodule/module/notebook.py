@@ -32,10 +32,10 @@ def module_html(module: Resumable) -> str:
 
 
 def _told(ask: Callable[[], Any]) -> Any:
-    """Return what a module tells, None if it has nothing of the kind, or not yet."""
+    """Return what a module tells, None if it has nothing of the kind, or not yet; old modules assert that."""
     try:
         return ask()
-    except (AttributeError, MXNetError, NotImplementedError):
+    except (AssertionError, AttributeError, MXNetError, NotImplementedError):
         return None
 
 

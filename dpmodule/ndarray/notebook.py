@@ -39,22 +39,21 @@ def array_html(array: Handle) -> str:
 def _numbers(tensor: torch.Tensor) -> str:
     """Return a table of a matrix, of the corners of a large one, or of a row."""
     rows = tensor.reshape(1, -1) if tensor.dim() < 2 else tensor
-    places = [_shown(length) for length in rows.shape]
-    return table(
-        (), [["\u2026" if None in (i, j) else _cell(rows[i, j]) for j in places[1]] for i in places[0]]
-    )
+    if len(rows) <= 2 * _EDGE:
+        return table((), [_row(each) for each in rows])
+    top = [_row(each) for each in rows[:_EDGE]]
+    return table((), [*top, ["\u2026"] * len(top[0]), *(_row(each) for each in rows[-_EDGE:])])
 
 
-def _shown(length: int) -> list[int | None]:
-    """Return the positions of an axis that are shown; None stands for those that are left out."""
-    if length <= 2 * _EDGE:
-        return list(range(length))
-    return [*range(_EDGE), None, *range(length - _EDGE, length)]
+def _row(row: torch.Tensor) -> list[str]:
+    """Return the numbers of a row as text, of a long one those at its ends."""
+    if len(row) <= 2 * _EDGE:
+        return _cells(row)
+    return [*_cells(row[:_EDGE]), "\u2026", *_cells(row[-_EDGE:])]
 
 
-def _cell(number: torch.Tensor) -> str:
-    value = to_numpy(number).item()
-    return f"{value:.4g}" if isinstance(value, float) else str(value)
+def _cells(numbers: torch.Tensor) -> list[str]:
+    return [f"{v:.4g}" if isinstance(v, float) else str(v) for v in to_numpy(numbers).tolist()]
 
 
 def _plot(tensor: torch.Tensor) -> str:
