@@ -1,6 +1,8 @@
 """Pictures of symbols: every operator in a box of its own, repeated blocks once, any name."""
 
 import itertools
+import json
+import math
 import time
 from collections import Counter
 from xml.etree import ElementTree
@@ -79,16 +81,33 @@ def saved():
     yield from ((name, mx.sym.load_json(symbol.tojson())) for name, symbol in built())
 
 
+def operators(root):
+    """Return how many operators of each kind a picture stands for: each box as often as the frames around it say."""
+    frames = rectangles(root, "frame")
+    times = [int(word[1:]) for word in words(root) if word.startswith("\u00d7")]
+    found = Counter()
+    groups = [group for group in root.iter(f"{SVG}g") if group.find(f"{SVG}rect[@class='box']") is not None]
+    for group, box in zip(groups, rectangles(root, "box"), strict=True):
+        if group.find(f"{SVG}rect").get("rx") == "4":
+            around = [n for frame, n in zip(frames, times, strict=True) if contains(frame, box)]
+            found[group.find(f"{SVG}text").text] += math.prod(around)
+    return found
+
+
 @pytest.mark.filterwarnings("ignore")
-def test_no_boxes_overlap_in_sixty_saved_graphs():
-    wrong, count = {}, 0
+def test_no_boxes_overlap_in_sixty_saved_graphs_and_no_operator_is_lost():
+    wrong, lost, count, folds = {}, {}, 0, 0
     for name, symbol in saved():
         root, count = drawn(symbol), count + 1
-        found = overlaps(root)
-        if found or not rectangles(root, "box"):
+        folds += bool(rectangles(root, "frame"))
+        if found := overlaps(root):
             wrong[name] = found
-    assert wrong == {}
+        nodes = json.loads(symbol.tojson())["nodes"]
+        if operators(root).total() != sum(node["op"] != "null" for node in nodes):
+            lost[name] = operators(root)
+    assert wrong == lost == {}
     assert count >= 60
+    assert folds >= 10
 
 
 def residual(data, name, filters):

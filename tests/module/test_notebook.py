@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import dpmodule as mx
+import dpmodule.autobatch as dy
 from dpmodule.module.history import History
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -89,6 +90,16 @@ def bucketing():
 def test_other_modules_show_what_they_hold(make):
     parsed(make())
     assert ["fc2_weight", "(3, 8)", "float32", "yes"] in rows(parsed(bound(make())))
+
+
+def test_a_module_of_cells_shows_its_parameters():
+    parameters = dy.ParameterCollection()
+    cell = dy.cell(network(), parameters, shapes={"data": (6,)})
+    module = mx.mod.AutobatchModule(lambda example, label: (None, cell(example, label or 0)), parameters)
+    parsed(module)
+    data = mx.mod.ExampleIter([np.zeros(6, "f")] * 4, [0, 1, 2, 0], batch_size=2)
+    module.fit(data, num_epoch=1)
+    assert ["fc2_weight", "(3, 8)", "float32", "yes"] in rows(parsed(module))
 
 
 def test_a_module_written_in_python_shows_its_ends():
