@@ -136,7 +136,7 @@ def test_an_operators_own_complaint_is_located():
     x = S.take(S.Variable("w"), S.Variable("i"), mode="raise", name="pick")
     executor = x.bind(mx.cpu(), [mx.nd.ones((3, 2)), mx.nd.array([7])])
     with pytest.raises(
-        MXNetError, match=r"take 'pick' made at .*test_locate.py:\d+.*inputs w \(3, 2\), i \(1,\)"
+        MXNetError, match=r"take 'pick' made at .*test_error_location.py:\d+.*inputs w \(3, 2\), i \(1,\)"
     ):
         executor.forward()
 
