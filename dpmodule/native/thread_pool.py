@@ -18,7 +18,7 @@ from .errors import LoopClosedError, PoolClosedError
 from .functor import work_of
 from .signal_bus import FunctorCall, SignalBus, fork_generation
 
-__all__ = ["NativeThreads", "FunctorSender"]
+__all__ = ["ThreadPool", "Worker"]
 
 _MOST_THREADS = 4096
 
@@ -30,7 +30,7 @@ def _work(jobs: SimpleQueue[FunctorCall | None]) -> None:
         del job  # or a thread that waits would keep the last future alive
 
 
-class NativeThreads:
+class ThreadPool:
     """Threads that run functors.
 
     Args:
@@ -146,7 +146,7 @@ class NativeThreads:
             self.stop(True)
 
 
-class FunctorSender:
+class Worker:
     """Sends functors to a pool, for the event loop that is running.
 
     Args:
@@ -154,7 +154,7 @@ class FunctorSender:
         bus_of: returns the bus of an event loop.
     """
 
-    def __init__(self, pool: NativeThreads, bus_of: Callable[[asyncio.AbstractEventLoop], SignalBus]) -> None:
+    def __init__(self, pool: ThreadPool, bus_of: Callable[[asyncio.AbstractEventLoop], SignalBus]) -> None:
         self.pool = pool
         self._bus_of = bus_of
         self._bus: SignalBus | None = None

@@ -22,12 +22,12 @@ from .signal_bus import SignalSocketBus
 
 if TYPE_CHECKING or native.core is None:
     from ..native.functor import NoopFunctor as NoopFunctor
-    from ..native.thread_pool import FunctorSender
-    from ..native.thread_pool import NativeThreads as Threads
+    from ..native.thread_pool import ThreadPool as Threads
+    from ..native.thread_pool import Worker
 else:
     NoopFunctor = native.core.NoopFunctor
     Threads = native.core.ThreadPool
-    FunctorSender = native.core.Worker
+    Worker = native.core.Worker
 
 __all__ = ["FunctorLike", "NoopFunctor", "ThreadPool", "cpp_threaded_worker"]
 
@@ -117,7 +117,7 @@ class ThreadPool(Threads):
         return f"<ThreadPool of {self.threads} threads{', closed' if self.closed else ''}>"
 
 
-def cpp_threaded_worker(pool: ThreadPool) -> FunctorSender:
+def cpp_threaded_worker(pool: ThreadPool) -> Worker:
     """Return the awaitable call of a pool: ``await worker(functor)`` gives a functor's result or raises its exception.
 
     Calling the worker queues the functor at once, for the event loop that is running, and returns an `asyncio.Future`.
@@ -144,7 +144,7 @@ def cpp_threaded_worker(pool: ThreadPool) -> FunctorSender:
     """
     if not isinstance(pool, Threads):
         raise ArgumentError(f"cpp_threaded_worker: pool is {pool!r}, expected a ThreadPool")
-    return FunctorSender(pool, SignalSocketBus.of)
+    return Worker(pool, SignalSocketBus.of)
 
 
 def _cores() -> int:

@@ -58,9 +58,9 @@ def test_every_function_of_one_number_is_in_the_list_once():
 
 def test_without_the_extension_there_are_no_numbers():
     text = """
-        from dpmodule.autobatch import native_names
+        from dpmodule.autobatch.ops import native_numbers
         import dpmodule.autobatch as dy
-        assert native_names.UNARY["tanh"] == -1 and native_names.OP["unary"] == -1 and not native_names.UNARY
+        assert native_numbers.UNARY["tanh"] == -1 and native_numbers.OP["unary"] == -1 and not native_numbers.UNARY
         assert dy.tanh(dy.inputTensor([0.0])).npvalue().tolist() == [0.0]
         print(dy.explain().engine)
     """
