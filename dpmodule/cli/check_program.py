@@ -68,11 +68,10 @@ class _Names:
         self._nodes = list(ast.walk(program))
         self._paths: dict[str, str] = {}
         self._imports = [node for node in self._nodes if isinstance(node, (ast.Import, ast.ImportFrom))]
-        for node in self._imports:
-            self._paths.update(_bound(node))
-        self.systems = {moving.system_of(path) for node in self._imports for path, _ in _imported(node)} - {
-            ""
-        }
+        for statement in self._imports:
+            self._paths.update(_bound(statement))
+        imported = [path for statement in self._imports for path, _ in _imported(statement)]
+        self.systems = {moving.system_of(path) for path in imported} - {""}
         for node in self._nodes:  # nd = mx.nd
             if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
                 path = self._path(node.value)
@@ -81,23 +80,21 @@ class _Names:
 
     def problems(self) -> Iterator[tuple[int, str]]:
         """Yield the number of each line that needs work, and what to do."""
-        for node in self._imports:
-            yield from ((node.lineno, text) for text in _import_problems(node))
+        for statement in self._imports:
+            yield from ((statement.lineno, text) for text in _import_problems(statement))
         members, inside = moving.members(self.systems), set()
         for node in self._nodes:  # what stands outside comes first
             if not isinstance(node, (ast.Attribute, ast.Name)) or id(node) in inside:
                 continue
-            path = self._path(node)
+            path, name, lacks = self._path(node), "", ""
             if path:
+                name = ast.unparse(node)
                 inside |= {id(part) for part in ast.walk(node)}
                 lacks = moving.find(path).lacks
-            else:
-                lacks = members.get(node.attr, "") if isinstance(node, ast.Attribute) else ""
+            elif isinstance(node, ast.Attribute):
+                name, lacks = f".{node.attr}", members.get(node.attr, "")
             if lacks:
-                yield (
-                    node.end_lineno or node.lineno,
-                    f"{ast.unparse(node)}: {lacks}" if path else f".{node.attr}: {lacks}",
-                )
+                yield node.end_lineno or node.lineno, f"{name}: {lacks}"
 
     def _path(self, node: ast.AST) -> str:
         """Return the dotted path that a name, or attributes of one, stand for; "" if that is not known."""
@@ -152,7 +149,7 @@ def _statement(node: ast.Import | ast.ImportFrom, each: ast.alias, place: moving
     path = place.path or ""
     if isinstance(node, ast.ImportFrom):
         if each.name == "*":
-            return f"from {path} import *"
+            return f"from {path} import {each.name}"
         module, _, name = path.rpartition(".")
         return f"from {module} import {name}" + (f" as {each.asname}" if each.asname else "")
     top = each.name.partition(".")[0]

@@ -24,6 +24,9 @@ _OLD_OF = {
 }
 """What a path of this package was called, the longest first."""
 
+_PARTS = {"_dynet": "dynet", "dynet_config": "dynet", "dynet_viz": "dynet"}
+"""Modules of a system that stand beside its package."""
+
 
 @dataclass(frozen=True)
 class Place:
@@ -50,12 +53,8 @@ def known() -> Mapping[str, Any]:
 def system_of(path: str) -> str:
     """Return the system that a dotted path belongs to, "" if it is none of these."""
     top = path.partition(".")[0]
-    known = {name.partition(".")[0] for name in (*known()["moved"], *known()["instead"])}
-    return (
-        {"_dynet": "dynet", "dynet_config": "dynet", "dynet_viz": "dynet"}.get(top, top)
-        if top in known
-        else ""
-    )
+    tops = {name.partition(".")[0] for name in (*known()["moved"], *known()["instead"])}
+    return _PARTS.get(top, top) if top in tops else ""
 
 
 def members(systems: set[str]) -> dict[str, str]:
