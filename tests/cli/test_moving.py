@@ -8,9 +8,12 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch
 
 import dpmodule as mx
 from dpmodule.cli import moving
+from helpers.moving_errors import ERRORS
+from helpers.walk import walks
 
 ROOT = Path(__file__).parents[2]
 PAGES = ROOT / "docs" / "moving"
@@ -88,3 +91,29 @@ def test_places_moved_to_are_there():
     for old in moving.known()["moved"]:
         place = moving.find(old)
         assert place.is_module, old
+
+
+ROWS = {
+    (name, number): text
+    for name in ERRORS
+    for number, text in enumerate(
+        re.findall(r"^\| `([^`]*)` \|", page(f"{name}.md").split("## Ten errors")[1], re.MULTILINE)
+    )
+}
+
+
+@pytest.mark.filterwarnings("ignore")
+@walks(ROWS, family=lambda name, number: name)
+def test_errors_are_those_that_the_page_tells(name, number, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    told = ROWS[name, number]
+    if "gpu(0)" in told and torch.cuda.is_available():
+        return
+    with pytest.raises(Exception) as raised:  # noqa: PT011  (which one it is, the page says)
+        ERRORS[name][number]()
+    assert f"{raised.type.__name__}: {raised.value}".startswith(told)
+
+
+def test_pages_tell_of_ten_errors_each():
+    assert {name: sum(row[0] == name for row in ROWS) for name in ERRORS} == dict.fromkeys(ERRORS, 10)
+    assert {name: len(calls) for name, calls in ERRORS.items()} == dict.fromkeys(ERRORS, 10)
