@@ -83,18 +83,17 @@ class _Names:
         for statement in self._imports:
             yield from ((statement.lineno, text) for text in _import_problems(statement))
         members, inside = moving.members(self.systems), set()
-        for node in self._nodes:  # what stands outside comes first
+        for node in self._nodes:  # what stands outside comes before its parts
             if not isinstance(node, (ast.Attribute, ast.Name)) or id(node) in inside:
                 continue
-            path, name, lacks = self._path(node), "", ""
-            if path:
-                name = ast.unparse(node)
-                inside |= {id(part) for part in ast.walk(node)}
-                lacks = moving.find(path).lacks
-            elif isinstance(node, ast.Attribute):
-                name, lacks = f".{node.attr}", members.get(node.attr, "")
-            if lacks:
-                yield node.end_lineno or node.lineno, f"{name}: {lacks}"
+            path, line = self._path(node), node.end_lineno or node.lineno
+            if path and (lacks := moving.find(path).lacks):
+                yield line, f"{ast.unparse(node)}: {lacks}"
+            elif not path and isinstance(node, ast.Attribute) and node.attr in members:
+                yield line, f".{node.attr}: {members[node.attr]}"
+            while path and isinstance(node, ast.Attribute):
+                node = node.value
+                inside.add(id(node))
 
     def _path(self, node: ast.AST) -> str:
         """Return the dotted path that a name, or attributes of one, stand for; "" if that is not known."""
