@@ -65,6 +65,13 @@ def test_every_name_of_dynets_is_accounted_for():
         assert place.path == f"dpmodule.autobatch.{name}" or place.lacks, name
 
 
+def test_counts_are_those_of_the_tables():
+    for name, told in (("mxnet-names", "[{} names]"), ("mxnet-members", "[{} members]")):
+        count = re.search(r"^([\d,]+) ", page(f"{name}.md"), re.MULTILINE)[1]
+        assert told.format(count) in page("mxnet.md")
+    assert re.search(r"All (\d+) public names", page("dynet-names.md"))[1] in page("dynet.md")
+
+
 @pytest.mark.parametrize("path", sorted(PAGES.glob("*.md")), ids=lambda path: path.stem)
 def test_no_page_is_longer_than_300_lines(path):
     assert len(path.read_text(encoding="utf-8").splitlines()) <= 300
