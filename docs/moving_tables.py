@@ -20,6 +20,8 @@ from typing import Any
 import dpmodule.agents
 import dpmodule.autobatch
 import dpmodule.fluid
+import dpmodule.gluon
+from dpmodule.cli import moving
 
 ROOT = Path(__file__).parents[1]
 DATA = ROOT / "tests" / "data"
@@ -154,12 +156,42 @@ def mxnet_left_out(left: Mapping[str, Mapping[str, str]], operators: Mapping[str
     return page(
         "MXNet: names that are not here",
         f"{len(names)} names of MXNet 1.9.1's modules, and {len(operators)} of the names by which MXNet registers "
-        "operators, which programs hardly ever write. All of Gluon is left out too: see [moving from MXNet](mxnet.md).",
+        "operators, which programs hardly ever write; then those of Gluon. [Moving from MXNet](mxnet.md) tells the "
+        "rest.",
         ["## Names of modules"],
         table(("left out because", "names", "instead"), rows),
         ["## Operators"],
         table(("left out because", "names"), others),
+        ["## Gluon"],
+        wrapped(
+            "Left out because torch does the same. These names can be imported, named and derived from, so that a "
+            "program that has both kinds of networks runs; making one or calling one is an error."
+        ),
+        table(("package", "names", "instead"), gluon_rows(instead)),
     )
+
+
+def gluon_rows(instead: Mapping[str, str]) -> list[tuple[str, str, str]]:
+    """Return the rows of Gluon's names, by the package that they are taken from."""
+    found: dict[str, set[str]] = {}
+    waiting, seen = [dpmodule.gluon], set()
+    while waiting:
+        module = waiting.pop()
+        if module in seen:
+            continue
+        seen.add(module)
+        for name in dir(module):
+            value = getattr(module, name) if not name.startswith("_") else None
+            if isinstance(value, types.ModuleType) and value.__name__.startswith("dpmodule.gluon."):
+                waiting.append(value)
+            elif hasattr(value, "__absent_path__"):
+                place, _, last = value.__absent_path__.rpartition(".")
+                found.setdefault(place, set()).add(last)
+    return [
+        (f"`mx.{place}`", code(part), instead[moving.longest(f"mxnet.{place}", instead)])
+        for place, names in sorted(found.items())
+        for part in cut(sorted(names))
+    ]
 
 
 def dynet_names(recorded: Mapping[str, Any]) -> str:

@@ -14,7 +14,7 @@ from typing import Any
 
 from .. import base
 
-__all__ = ["Place", "advice", "find", "known", "members", "system_of"]
+__all__ = ["Place", "advice", "find", "known", "longest", "members", "system_of"]
 
 _OLD_OF = {
     "dpmodule.autobatch": "dynet",
@@ -65,7 +65,7 @@ def members(systems: set[str]) -> dict[str, str]:
     }
 
 
-def _longest(path: str, among: Mapping[str, str]) -> str:
+def longest(path: str, among: Mapping[str, str]) -> str:
     """Return the longest beginning of a dotted path, by whole words, that is among some, "" if none is."""
     while path and path not in among:
         path = path.rpartition(".")[0]
@@ -74,7 +74,7 @@ def _longest(path: str, among: Mapping[str, str]) -> str:
 
 def advice(path: str) -> str:
     """Say what to do about an old name that is not here: why it was left out, and what to use instead."""
-    why, instead = _longest(path, known()["absent"]), _longest(path, known()["instead"])
+    why, instead = longest(path, known()["absent"]), longest(path, known()["instead"])
     found = [f"left out: {known()['absent'][why]}"] if why else []
     return "; ".join(found + ([known()["instead"][instead]] if instead else []))
 
@@ -86,7 +86,7 @@ def find(path: str) -> Place:
     Nothing but this package is imported. What stands behind a name that is neither a module nor a class is not looked
     at, since only a running program knows what it is.
     """
-    start = _longest(path, known()["moved"])
+    start = longest(path, known()["moved"])
     if not start:
         return Place(None, advice(path))
     new = known()["moved"][start]
@@ -98,8 +98,8 @@ def find(path: str) -> Place:
         if found is None:
             return Place(None, _lacking(path, owner, name))
         owner, new = found[0], f"{new}.{name}"
-    if hasattr(owner, "__absent_path__"):
-        return Place(None, advice("mxnet.gluon"))
+    if hasattr(owner, "__absent_path__"):  # may be named, as all of Gluon, but not used
+        return Place(None, advice(f"mxnet.{owner.__absent_path__}"))
     return Place(new, is_module=isinstance(owner, ModuleType))
 
 
