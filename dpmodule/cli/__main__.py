@@ -27,6 +27,7 @@ examples:
   dpmodule summary runs/my                      layers and numbers of parameters
   dpmodule train-files --net bow --feed data.prototxt --files 'part-*' --workers 4
   dpmodule train-agent -t reverse -m seq2seq -nt 2 -bs 32 -mf runs/reverse --num-epochs 3
+  dpmodule check --program old.py               which lines of an MXNet program need work
   dpmodule convert runs/my my.onnx              the same network for ONNX Runtime
   dpmodule im2rec photos data/photos --resize 256 --train-ratio 0.9 --shuffle
   dpmodule COMMAND --help                       all options of a command

@@ -10,10 +10,11 @@ from typing import Any
 
 import numpy as np
 
-from ..base import dtype_name
+from ..base import ArgumentError, dtype_name
 from ..ndarray import NDArray
 from . import options, saved
 from .check_folder import check_folder
+from .check_program import check_program
 from .kinds import is_pretrained
 from .shapes import find_shapes, given_shapes, input_lines, input_names, random_batch
 
@@ -27,7 +28,14 @@ def add_commands(commands: Any) -> None:
         help="load a saved network, or all in a folder, and run a random batch",
         description="Load a network, list its operators, infer shapes, run a random batch and print what comes out. "
         "If NET is a folder of models, try each of them and print a line for each; the exit status is 1 if one cannot "
-        "be used.",
+        "be used, and of --program if a line needs work.",
+    )
+    parser.add_argument(
+        "--program",
+        type=options.input_file,
+        metavar="FILE",
+        help="in place of NET, a Python program for MXNet, DyNet, Paddle's fluid or ParlAI: prints the lines that need "
+        "work and what to do, and runs nothing (default: none)",
     )
     parser.set_defaults(run=_check)
     saved.add_arguments(parser, "none, NET must be given")
@@ -35,6 +43,8 @@ def add_commands(commands: Any) -> None:
 
 
 def _check(args: argparse.Namespace) -> int:
+    if args.program is not None:
+        return _check_program(args)
     if args.net is not None and os.path.isdir(args.net) and not is_pretrained(args.net):
         return check_folder(args.net, args.shape)
     found = saved.find(args)
@@ -55,6 +65,13 @@ def _check(args: argparse.Namespace) -> int:
     for name, output in zip(net.list_outputs(), bound.forward(is_train=False)):
         print(f"output: {name} {_statistics(output)}")
     return 0
+
+
+def _check_program(args: argparse.Namespace) -> int:
+    others = [args.net, args.params, args.prefix, args.symbol, args.params_option, args.epoch, *args.shape]
+    if any(each is not None for each in others):
+        raise ArgumentError(f"--program {args.program} and a network are given, expected one of them")
+    return check_program(args.program)
 
 
 def _compare_names(names: list[str], inputs: list[str], values: Mapping[str, NDArray]) -> None:

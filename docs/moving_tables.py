@@ -1,0 +1,332 @@
+"""Write the tables of names under ``docs/moving``, and what ``dpmodule check --program`` knows of MXNet's names.
+
+    python docs/moving_tables.py
+
+reads the lists of names in ``tests/data`` and the package itself, and writes the pages ``docs/moving/*-names.md``,
+``docs/moving/mxnet-members.md`` and ``docs/moving/mxnet-left-out.md``, and the part "absent" of
+``dpmodule/cli/moving.json``. A test fails where one of them is not what this would write.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import textwrap
+import types
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import dpmodule.agents
+import dpmodule.autobatch
+import dpmodule.fluid
+import dpmodule.gluon
+from dpmodule.cli import moving
+
+ROOT = Path(__file__).parents[1]
+DATA = ROOT / "tests" / "data"
+MOVING = ROOT / "dpmodule" / "cli" / "moving.json"
+MADE = "<!-- made by docs/moving_tables.py -->"
+A_ROW = 40  # names
+SHORT = {
+    "ndarray": "mx.nd",
+    "symbol": "mx.sym",
+    "module": "mx.mod",
+    "initializer": "mx.init",
+    "kvstore": "mx.kv",
+    "monitor": "mx.mon",
+    "visualization": "mx.viz",
+}
+
+
+def read(name: str) -> Any:
+    """Return what a file of the tests' data holds."""
+    return json.loads((DATA / name).read_text(encoding="utf-8"))
+
+
+def code(names: Iterable[str]) -> str:
+    """Return names as they stand in a cell."""
+    return " ".join(f"`{name}`" for name in names)
+
+
+def cut(names: Sequence[str]) -> list[Sequence[str]]:
+    """Return names in portions for the rows of a table."""
+    return [names[start : start + A_ROW] for start in range(0, len(names), A_ROW)]
+
+
+def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
+    """Return the lines of a table."""
+    return [f"| {' | '.join(row)} |" for row in (head, ["---"] * len(head), *rows)]
+
+
+def page(title: str, text: str, *parts: Sequence[str]) -> str:
+    """Return a page of a title, a paragraph and tables."""
+    lines = [
+        f"# {title}",
+        "",
+        MADE,
+        "",
+        *wrapped(text),
+        *(line for part in parts for line in ("", *part)),
+        "",
+    ]
+    return "\n".join(lines)
+
+
+def wrapped(text: str) -> list[str]:
+    """Return the lines of a paragraph."""
+    return textwrap.wrap(text, 118, break_long_words=False, break_on_hyphens=False)
+
+
+def mxnet_path(module: str) -> str:
+    """Return how programs write a module of MXNet's."""
+    first, dot, rest = module.partition(".")
+    return f"{SHORT.get(first, f'mx.{first}')}{dot}{rest}" if module else "mx"
+
+
+def mxnet_names(kept: Mapping[str, Any]) -> str:
+    """Return the page of the names that are here."""
+    rows = []
+    for module, found in kept.items():
+        names = sorted([*found.get("names", "").split(), *found.get("classes", {})])
+        here = f"dpmodule.{module}" if module else "dpmodule"
+        rows += [(f"`{mxnet_path(module)}`", f"`{here}`", code(part)) for part in cut(names)]
+    count = sum(len(row[2].split()) for row in rows)
+    return page(
+        "MXNet: names that are here",
+        f"{count:,} names of MXNet 1.9.1, module by module. All keep their name and their place: after "
+        "`import dpmodule as mx` what stood in `mx.nd` stands in `mx.nd`. Members of classes are on "
+        "[a page of their own](mxnet-members.md), what is not here on [another](mxnet-left-out.md).",
+        table(("in MXNet", "here", "names, the same in both"), rows),
+    )
+
+
+def mxnet_members(kept: Mapping[str, Any]) -> str:
+    """Return the page of members of classes; classes with the same members share a row."""
+    rows = []
+    for module, found in kept.items():
+        same: dict[str, list[str]] = {}
+        for name, members in found.get("classes", {}).items():
+            same.setdefault(members, []).append(name)
+        for members, names in same.items():
+            parts = cut(members.split()) or [["none beside its constructor"]]
+            shown = code(names)
+            rows += [(f"`{mxnet_path(module)}`", shown, code(part) if members else part[0]) for part in parts]
+    count = sum(
+        len(members.split()) for found in kept.values() for members in found.get("classes", {}).values()
+    )
+    return page(
+        "MXNet: members of classes",
+        f"{count:,} public methods and properties of MXNet 1.9.1's classes that are here under the same name.",
+        table(("module", "classes", "members, the same in both"), rows),
+    )
+
+
+def by_reason(left: Mapping[str, str]) -> dict[str, list[str]]:
+    """Return names by the reason why they were left out, those with the most names first."""
+    found: dict[str, list[str]] = {}
+    for name, why in left.items():
+        found.setdefault(why, []).append(name)
+    return dict(sorted(found.items(), key=lambda item: -len(item[1])))
+
+
+def shown_path(module: str, name: str) -> str:
+    """Return a name left out as programs write it; "*" is the whole module."""
+    return mxnet_path(module) if name == "*" else f"{mxnet_path(module)}.{name}"
+
+
+def full_path(module: str, name: str) -> str:
+    """Return the whole path of a name left out."""
+    return ".".join(part for part in ("mxnet", module, "" if name == "*" else name) if part)
+
+
+def mxnet_left_out(left: Mapping[str, Mapping[str, str]], operators: Mapping[str, str]) -> str:
+    """Return the page of what is not here, with the reasons."""
+    instead = json.loads(MOVING.read_text(encoding="utf-8"))["instead"]
+    names = {shown_path(module, name): why for module, found in left.items() for name, why in found.items()}
+    full = {
+        shown_path(module, name): full_path(module, name) for module, found in left.items() for name in found
+    }
+    rows = [
+        (why, code(part), "; ".join(sorted({instead[full[name]] for name in part if full[name] in instead})))
+        for why, found in by_reason(names).items()
+        for part in cut(found)
+    ]
+    others = [(why, code(part)) for why, found in by_reason(operators).items() for part in cut(found)]
+    return page(
+        "MXNet: names that are not here",
+        f"{len(names)} names of MXNet 1.9.1's modules, and {len(operators)} of the names by which MXNet registers "
+        "operators, which programs hardly ever write; then those of Gluon. [Moving from MXNet](mxnet.md) tells the "
+        "rest.",
+        ["## Names of modules"],
+        table(("left out because", "names", "instead"), rows),
+        ["## Operators"],
+        table(("left out because", "names"), others),
+        ["## Gluon"],
+        wrapped(
+            "Left out because torch does the same. These names can be imported, named and derived from, so that a "
+            "program that has both kinds of networks runs; making one or calling one is an error."
+        ),
+        table(("package", "names", "instead"), gluon_rows(instead)),
+    )
+
+
+def gluon_rows(instead: Mapping[str, str]) -> list[tuple[str, str, str]]:
+    """Return the rows of Gluon's names, by the package that they are taken from."""
+    found: dict[str, set[str]] = {}
+    waiting, seen = [dpmodule.gluon], set()
+    while waiting:
+        module = waiting.pop()
+        if module in seen:
+            continue
+        seen.add(module)
+        for name in dir(module):
+            value = getattr(module, name) if not name.startswith("_") else None
+            if isinstance(value, types.ModuleType) and value.__name__.startswith("dpmodule.gluon."):
+                waiting.append(value)
+            elif hasattr(value, "__absent_path__"):
+                place, _, last = value.__absent_path__.rpartition(".")
+                found.setdefault(place, set()).add(last)
+    return [
+        (f"`mx.{place}`", code(part), instead[moving.longest(f"mxnet.{place}", instead)])
+        for place, names in sorted(found.items())
+        for part in cut(sorted(names))
+    ]
+
+
+def dynet_names(recorded: Mapping[str, Any]) -> str:
+    """Return the page of DyNet's names."""
+    instead = json.loads(MOVING.read_text(encoding="utf-8"))["instead"]
+    dy = dpmodule.autobatch
+    functions, classes = recorded["names"].split(), recorded["classes"]
+    kept = [name for name in functions if hasattr(dy, name)]
+    absent = [name for name in (*functions, *classes) if not hasattr(dy, name)]
+    same: dict[tuple[str, str], list[str]] = {}
+    for name, text in classes.items():
+        if hasattr(dy, name):
+            there = [member for member in text.split() if has_member(getattr(dy, name), member)]
+            lacking = [member for member in text.split() if member not in there]
+            same.setdefault((code(there), code(lacking)), []).append(name)
+    members = [(code(names), there, lacking) for (there, lacking), names in same.items()]
+    return page(
+        "DyNet: names",
+        f"All {len(functions) + len(classes)} public names of DyNet's Python module. `dy` is `dynet` there and "
+        "`dpmodule.autobatch` here; the names are the same. [Moving from DyNet](dynet.md) tells what "
+        "differs behind them.",
+        ["## Functions and values"],
+        table(
+            ("in DyNet", "here", "names, the same in both"),
+            [("`dy`", "`dy`", code(part)) for part in cut(kept)],
+        ),
+        ["## Classes"],
+        table(("classes, the same in both", "members, the same in both", "members left out"), members),
+        wrapped(
+            "What `ComputationGraph` lacks are numbers of nodes given to the engine: use `cg_version()`, `forward()` "
+            "and `value()` of expressions, `print_text_graphviz()`, `inputTensor()`. `inputTensorTranspose` is a "
+            "function here."
+        ),
+        ["## Left out"],
+        table(("name", "what to do"), [(f"`{name}`", instead[f"dynet.{name}"]) for name in absent]),
+        [
+            "For `dynet_config` and `dynet_viz`, modules beside DyNet's: `configure`, `print_text_graphviz`, `explain`."
+        ],
+    )
+
+
+@functools.cache
+def has_member(kind: type, name: str) -> bool:
+    """Say whether objects of a class have a member; some of a builder's are made with it."""
+    if hasattr(kind, name):
+        return True
+    if not kind.__name__.endswith("Builder"):
+        return False
+    made = kind(1, 2, 2, dpmodule.autobatch.ParameterCollection())
+    return hasattr(made, name)
+
+
+def public(owner: Any) -> list[str]:
+    """Return what a module offers, without the modules in it."""
+    return [
+        name
+        for name in sorted(owner.__all__)
+        if not isinstance(getattr(owner, name), types.ModuleType) and not name.startswith("_")
+    ]
+
+
+def paddle_names() -> str:
+    """Return the page of fluid's names."""
+    instead = json.loads(MOVING.read_text(encoding="utf-8"))["instead"]
+    fluid = dpmodule.fluid
+    owners = {"": fluid} | {
+        name: getattr(fluid, name)
+        for name in fluid.__all__
+        if isinstance(getattr(fluid, name), types.ModuleType)
+    }
+    rows = [
+        (f"`{'.'.join(filter(None, ('fluid', name)))}`", code(part))
+        for name, owner in owners.items()
+        for part in cut(public(owner))
+    ]
+    absent = [
+        (
+            "anything else of `paddle`" if path == "paddle" else f"`{path.replace('paddle.fluid', 'fluid')}`",
+            what,
+        )
+        for path, what in instead.items()
+        if path.startswith("paddle") and path != "paddle.fluid"
+    ]
+    return page(
+        "Paddle: names",
+        "`fluid` is `paddle.fluid` there and `dpmodule.fluid` here. [Moving from Paddle](paddle.md) tells what differs "
+        "behind the names.",
+        ["## The same in both"],
+        table(("module", "names"), rows),
+        ["## Left out"],
+        table(("in Paddle 1.x", "what to do"), absent),
+        wrapped(
+            "What stands in neither table is not here either: write the network with `mx.sym`, and train it with "
+            "`mx.mod.Module`. `dpmodule check --program FILE.py` finds such lines."
+        ),
+    )
+
+
+def parlai_names() -> str:
+    """Return the page of ParlAI's modules."""
+    data = json.loads(MOVING.read_text(encoding="utf-8"))
+    moved = [
+        (f"`{old}`", f"`{new}`") for old, new in sorted(data["moved"].items()) if old.startswith("parlai")
+    ]
+    absent = [(f"`{old}`", what) for old, what in data["instead"].items() if old.startswith("parlai.")]
+    return page(
+        "ParlAI: names",
+        "What ParlAI of 2018 kept in many modules stands in one, `dpmodule.agents`. [Moving from ParlAI](parlai.md) "
+        "tells what differs behind the names.",
+        ["## Modules"],
+        table(("ParlAI", "here"), moved),
+        ["## What `dpmodule.agents` offers"],
+        table(("names",), [(code(part),) for part in cut(public(dpmodule.agents))]),
+        ["## Left out"],
+        table(("ParlAI", "what to do"), absent),
+    )
+
+
+def written() -> dict[Path, str]:
+    """Return the texts of all files that this writes."""
+    kept, left = read("public_names.json"), read("public_names_left_out.json")
+    data = json.loads(MOVING.read_text(encoding="utf-8"))
+    absent = {full_path(module, name): why for module, found in left.items() for name, why in found.items()}
+    folder = ROOT / "docs" / "moving"
+    return {
+        MOVING: json.dumps({**data, "absent": dict(sorted(absent.items()))}, indent=1) + "\n",
+        folder / "mxnet-names.md": mxnet_names(kept),
+        folder / "mxnet-members.md": mxnet_members(kept),
+        folder / "mxnet-left-out.md": mxnet_left_out(left, read("operators_left_out.json")),
+        folder / "dynet-names.md": dynet_names(read("dynet_names.json")),
+        folder / "paddle-names.md": paddle_names(),
+        folder / "parlai-names.md": parlai_names(),
+    }
+
+
+if __name__ == "__main__":
+    for path, text in written().items():
+        path.write_text(text, encoding="utf-8")
