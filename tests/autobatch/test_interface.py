@@ -13,7 +13,7 @@ from dpmodule.autobatch.native_engine.graph import NativeGraph
 from dpmodule.autobatch.python_engine.graph import PythonGraph
 
 ENGINES = {"state.py", "control.py", "expression.py"}
-"""Files beside the engines that know a graph's class: who makes graphs, DyNet's name for one, the way without native code."""
+"""Files beside the engines that know a graph's class: its maker, DyNet's name for one, the way without native code."""
 
 
 def members():
