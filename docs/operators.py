@@ -165,8 +165,14 @@ def family(op: Op) -> str:
     return next(name for name, (_, start) in FAMILIES.items() if re.match(start, source))
 
 
+_BY_FUNCTIONS = ("_foreach", "_while_loop", "_cond")
+"""Operators that are not called by themselves: functions of ``contrib`` make their subgraphs."""
+
+
 def public_name(name: str, face: str = "nd") -> str:
     """Return what a user writes to call an operator by one of its names."""
+    if name in _BY_FUNCTIONS:
+        return f"mx.{face}.contrib.{name[1:]}"
     space, own = ops.registry.namespace_of(name)
     if space and hasattr(getattr(getattr(mx, face), space), own):
         return f"mx.{face}.{space}.{own}"

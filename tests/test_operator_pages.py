@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+import dpmodule as mx
 from dpmodule import ops
 
 DOCS = Path(__file__).parents[1] / "docs"
@@ -59,6 +60,14 @@ def test_facts_of_some_operators(pages):
     assert found.onnx(ops.get("sgd_update")).startswith("none: ")
     assert found.names_of(ops.get("_contrib_box_nms"))[0] == "_contrib_box_nms"
     assert found.public_name("_contrib_box_nms") == "mx.nd.contrib.box_nms"
+
+
+def test_every_name_to_call_is_there():
+    found = script()
+    for op in found.operators().values():
+        for face in ("nd", "sym"):
+            name = found.public_name(found.names_of(op)[0], face)
+            assert callable(eval(name, {"mx": mx})), name
 
 
 def says_nothing(name, attr):
