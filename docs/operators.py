@@ -24,8 +24,8 @@ import torch
 import dpmodule as mx
 from dpmodule import ops
 from dpmodule.base import MXNetError
-from dpmodule.later import modules_of
-from dpmodule.ops.later import LATER
+from dpmodule.compat.lazy import modules_of
+from dpmodule.ops.lazy_operators import LATER
 from dpmodule.ops.spec import AUX, LABEL, NEVER, PARAM, REQUIRED, SHARE, Env, Input, Op
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))

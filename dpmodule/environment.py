@@ -8,11 +8,11 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 
-from . import later
+from .compat import lazy
 
 __all__ = ["VARIABLES", "Variable", "given"]
 
-later.publish(__name__, __all__)
+lazy.publish(__name__, __all__)
 
 IMPORT, FIRST_USE, BIND, EACH_USE = "at the import", "at the first use", "at each bind", "at each use"
 
