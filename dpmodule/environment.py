@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from .compat import lazy
 
-__all__ = ["VARIABLES", "Variable", "given"]
+__all__ = ["VARIABLES", "EnvironmentVariable", "given"]
 
 lazy.publish(__name__, __all__)
 
@@ -18,7 +18,7 @@ IMPORT, FIRST_USE, BIND, EACH_USE = "at the import", "at the first use", "at eac
 
 
 @dataclass(frozen=True, slots=True)
-class Variable:
+class EnvironmentVariable:
     """One variable.
 
     Attributes:
@@ -75,36 +75,38 @@ _NVIDIA = (
 _APPDATA = "On Windows, where the default of MXNET_HOME lies."
 
 VARIABLES = (
-    Variable("DPMODULE_DISABLE_PASSES", "names of passes", "none", IMPORT, _PASSES),
-    Variable("DPMODULE_ISA", "plain, avx2 or avx512", "the best there is", FIRST_USE, _ISA),
-    Variable("DPMODULE_MALLOC", "keep", "freed memory goes back", IMPORT, _MALLOC),
-    Variable("DPMODULE_NATIVE", "0 or 1", "1", IMPORT, _NATIVE),
-    Variable("DPMODULE_ONEDNN", "0 or 1", "by the processor", FIRST_USE, _ONEDNN),
-    Variable("DPMODULE_TF32", "0 or 1", "torch's settings", IMPORT, _TF32),
-    Variable("MXNET_BACKWARD_DO_MIRROR", "0 or 1", "0", BIND, _MIRROR, "MXNet"),
-    Variable("MXNET_CUDA_ALLOW_TENSOR_CORE", "0 or 1", "torch's settings", IMPORT, _ALLOW, "MXNet"),
-    Variable(
+    EnvironmentVariable("DPMODULE_DISABLE_PASSES", "names of passes", "none", IMPORT, _PASSES),
+    EnvironmentVariable("DPMODULE_ISA", "plain, avx2 or avx512", "the best there is", FIRST_USE, _ISA),
+    EnvironmentVariable("DPMODULE_MALLOC", "keep", "freed memory goes back", IMPORT, _MALLOC),
+    EnvironmentVariable("DPMODULE_NATIVE", "0 or 1", "1", IMPORT, _NATIVE),
+    EnvironmentVariable("DPMODULE_ONEDNN", "0 or 1", "by the processor", FIRST_USE, _ONEDNN),
+    EnvironmentVariable("DPMODULE_TF32", "0 or 1", "torch's settings", IMPORT, _TF32),
+    EnvironmentVariable("MXNET_BACKWARD_DO_MIRROR", "0 or 1", "0", BIND, _MIRROR, "MXNet"),
+    EnvironmentVariable(
+        "MXNET_CUDA_ALLOW_TENSOR_CORE", "0 or 1", "torch's settings", IMPORT, _ALLOW, "MXNet"
+    ),
+    EnvironmentVariable(
         "MXNET_CUDA_TENSOR_OP_MATH_ALLOW_CONVERSION", "0 or 1", "torch's settings", IMPORT, _CONVERT, "MXNet"
     ),
-    Variable("MXNET_ELIMINATE_COMMON_EXPR", "0 or 1", "1", BIND, _MERGE, "MXNet"),
-    Variable("MXNET_ENABLE_CUDA_GRAPHS", "0 or 1", "0", BIND, _GRAPHS, "MXNet"),
-    Variable("MXNET_HOME", "a folder", "~/.mxnet", EACH_USE, _HOME, "MXNet"),
-    Variable("MXNET_STORAGE_FALLBACK_LOG_VERBOSE", "0 or 1", "1", EACH_USE, _FALLBACK, "MXNet"),
-    Variable("MXNET_UPDATE_ON_KVSTORE", "0 or 1", "1", EACH_USE, _ON_STORE, "MXNet"),
-    Variable("CD_JOB", "1", "not set", EACH_USE, _CD_JOB, "MXNet"),
-    Variable("DMLC_ROLE", "any", "not set", EACH_USE, _DMLC, "MXNet"),
-    Variable("DMLC_PS_*", "any", "not set", EACH_USE, _DMLC, "MXNet"),
-    Variable("DMLC_NUM_*", "any", "not set", EACH_USE, _DMLC, "MXNet"),
-    Variable("RANK", "a number from 0", "not set: one process", EACH_USE, _RANK, "torch"),
-    Variable("WORLD_SIZE", "a number from 1", "not set: one process", EACH_USE, _WORLD, "torch"),
-    Variable("LOCAL_WORLD_SIZE", "a number from 1", "not set", EACH_USE, _LOCAL, "torch"),
-    Variable("MASTER_ADDR", "a host", "not set", EACH_USE, _MEET, "torch"),
-    Variable("MASTER_PORT", "a port", "not set", EACH_USE, _MEET, "torch"),
-    Variable("TORCHELASTIC_RESTART_COUNT", "a number", "0", EACH_USE, _RESTART, "torch"),
-    Variable("KINETO_LOG_LEVEL", "a number", "torch's", EACH_USE, _KINETO, "torch"),
-    Variable("CUBLAS_WORKSPACE_CONFIG", "see NVIDIA", "torch's", EACH_USE, _CUBLAS, "NVIDIA"),
-    Variable("NVIDIA_TF32_OVERRIDE", "0", "not set", EACH_USE, _NVIDIA, "NVIDIA"),
-    Variable("APPDATA", "a folder", "set by Windows", EACH_USE, _APPDATA, "Windows"),
+    EnvironmentVariable("MXNET_ELIMINATE_COMMON_EXPR", "0 or 1", "1", BIND, _MERGE, "MXNet"),
+    EnvironmentVariable("MXNET_ENABLE_CUDA_GRAPHS", "0 or 1", "0", BIND, _GRAPHS, "MXNet"),
+    EnvironmentVariable("MXNET_HOME", "a folder", "~/.mxnet", EACH_USE, _HOME, "MXNet"),
+    EnvironmentVariable("MXNET_STORAGE_FALLBACK_LOG_VERBOSE", "0 or 1", "1", EACH_USE, _FALLBACK, "MXNet"),
+    EnvironmentVariable("MXNET_UPDATE_ON_KVSTORE", "0 or 1", "1", EACH_USE, _ON_STORE, "MXNet"),
+    EnvironmentVariable("CD_JOB", "1", "not set", EACH_USE, _CD_JOB, "MXNet"),
+    EnvironmentVariable("DMLC_ROLE", "any", "not set", EACH_USE, _DMLC, "MXNet"),
+    EnvironmentVariable("DMLC_PS_*", "any", "not set", EACH_USE, _DMLC, "MXNet"),
+    EnvironmentVariable("DMLC_NUM_*", "any", "not set", EACH_USE, _DMLC, "MXNet"),
+    EnvironmentVariable("RANK", "a number from 0", "not set: one process", EACH_USE, _RANK, "torch"),
+    EnvironmentVariable("WORLD_SIZE", "a number from 1", "not set: one process", EACH_USE, _WORLD, "torch"),
+    EnvironmentVariable("LOCAL_WORLD_SIZE", "a number from 1", "not set", EACH_USE, _LOCAL, "torch"),
+    EnvironmentVariable("MASTER_ADDR", "a host", "not set", EACH_USE, _MEET, "torch"),
+    EnvironmentVariable("MASTER_PORT", "a port", "not set", EACH_USE, _MEET, "torch"),
+    EnvironmentVariable("TORCHELASTIC_RESTART_COUNT", "a number", "0", EACH_USE, _RESTART, "torch"),
+    EnvironmentVariable("KINETO_LOG_LEVEL", "a number", "torch's", EACH_USE, _KINETO, "torch"),
+    EnvironmentVariable("CUBLAS_WORKSPACE_CONFIG", "see NVIDIA", "torch's", EACH_USE, _CUBLAS, "NVIDIA"),
+    EnvironmentVariable("NVIDIA_TF32_OVERRIDE", "0", "not set", EACH_USE, _NVIDIA, "NVIDIA"),
+    EnvironmentVariable("APPDATA", "a folder", "set by Windows", EACH_USE, _APPDATA, "Windows"),
 )
 """All of them; a name that ends in * stands for every name that begins so."""
 
