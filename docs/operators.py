@@ -23,6 +23,7 @@ import torch
 
 import dpmodule as mx
 from dpmodule import ops
+from dpmodule.autobatch.row_wise import BY_SHAPE, NORMALIZING
 from dpmodule.base import MXNetError
 from dpmodule.compat.lazy import modules_of
 from dpmodule.ops.lazy_operators import LATER
@@ -71,6 +72,22 @@ class TwiceProp(mx.operator.CustomOpProp):
 
 
 mx.nd.Custom(mx.nd.array([1, 2]), op_type="twice")""",
+    "Dropout": """\
+import dpmodule as mx
+
+mx.random.seed(0)
+with mx.autograd.train_mode():
+    found = mx.nd.Dropout(mx.nd.ones((2, 6)), p=0.5)
+found""",
+    "_contrib_box_nms": """\
+import dpmodule as mx
+
+boxes = mx.nd.array([  # class, score, left, top, right, bottom
+    [0, 0.9, 0.1, 0.1, 0.5, 0.5],
+    [0, 0.8, 0.1, 0.1, 0.5, 0.6],
+    [1, 0.7, 0.6, 0.6, 0.9, 0.9],
+])
+mx.nd.contrib.box_nms(boxes, overlap_thresh=0.5, id_index=0)""",
     "_cond": """\
 import dpmodule as mx
 
@@ -275,9 +292,10 @@ def code_of(op: Op, call: Call) -> str:
     lines = [f"{name} = {_literal(value)}" for name, value in call.inputs]
     arguments = [name for name, _ in call.inputs]
     arguments += [f"{key}={value!r}" for key, value in _said(op, call).items()]
-    return "\n".join(
-        ["import dpmodule as mx", "", *lines, f"{public_name(names_of(op)[0])}({', '.join(arguments)})"]
-    )
+    if op.random or any("mx.nd.random" in line for line in lines):
+        lines = ["mx.random.seed(0)", *lines]
+    call_line = f"{public_name(names_of(op)[0])}({', '.join(arguments)})"
+    return "\n".join(["import dpmodule as mx", "", *lines, call_line])
 
 
 def shown(code: str) -> str:
@@ -288,8 +306,6 @@ def shown(code: str) -> str:
     """
     *before, last = code.splitlines()
     space: dict[str, Any] = {}
-    mx.random.seed(0)
-    np.random.seed(0)
     exec("\n".join(before), space)  # the examples are written above
     found = eval(last, space)
     outputs = found if isinstance(found, (list, tuple)) else [found]
@@ -397,15 +413,21 @@ def _attributes(op: Op, call: Call, count: int | None = None) -> Any:
 
 def batch_rule(op: Op) -> str:
     """Return how automatic batching joins several calls."""
-    if op.batch == NEVER:
-        return "one example at a time"
     inputs = () if callable(op.inputs) else op.inputs
     rules = {one.batch for one in inputs} | ({op.variadic.batch} if op.variadic is not None else set())
     shared = ", ".join(f"`{one.name}`" for one in inputs if one.batch == SHARE)
     with_shared = f"; {shared} shared" if shared else ""
+    if op.name in NORMALIZING:
+        return f"one call, which takes the statistics of all rows{with_shared}"
+    if op.batch == NEVER:
+        return "one example at a time"
     if rules <= {"rows", SHARE}:
         return f"one call for all rows{with_shared}"
-    return f"stacked by `torch.vmap`, or one call for all rows where axes and shapes allow it{with_shared}"
+    if op.name in BY_SHAPE:
+        return (
+            f"one call for all rows where axes and shapes allow it, else stacked by `torch.vmap`{with_shared}"
+        )
+    return f"stacked by `torch.vmap`{with_shared}"
 
 
 def onnx(op: Op) -> str:
@@ -583,7 +605,7 @@ Each operator is declared once, in `dpmodule.ops`, with its attributes, shapes a
 | Other names | names that MXNet knows it by; files that use them load |
 | Inputs | where a symbol is not given a parameter, label or auxiliary state, a variable such as `fc_weight` is made |
 | Gradient | which inputs get one. A loss makes its own and ignores what comes from above |
-| Automatic batching | how calls for many examples become one, see [symbols in autobatch](../../autobatch.md) |
+| Automatic batching | how calls for many examples become one in [autobatch](../../autobatch.md) |
 | ONNX | what [export](../../interop.md) makes of it, or why it makes nothing |
 | Stored forms | sparse and ragged inputs that it works on as they are; other sparse ones become dense copies |
 
