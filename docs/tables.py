@@ -202,6 +202,7 @@ def environment_page() -> str:
         "MXNet": "Of MXNet",
         "torch": "Of torch and torchrun",
         "NVIDIA": "Of NVIDIA's libraries",
+        "compilers": "Of compilers",
         "Windows": "Of Windows",
     }
     for owner, title in titles.items():

@@ -14,7 +14,8 @@ __all__ = ["VARIABLES", "EnvironmentVariable", "given"]
 
 lazy.publish(__name__, __all__)
 
-IMPORT, FIRST_USE, BIND, EACH_USE = "at the import", "at the first use", "at each bind", "at each use"
+BUILD, IMPORT, FIRST_USE = "when it is built", "at the import", "at the first use"
+BIND, EACH_USE = "at each bind", "at each use"
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +73,8 @@ _KINETO = "Set to 6 by `dpmodule explain --measure-memory`, so that torch's prof
 _NVIDIA = (
     "0 takes TensorFloat-32 away whatever programs ask for; `mx.test_utils` chooses its tolerances by it."
 )
+_REQUIRE = "Makes `pip install` fail where the C++ extension cannot be built, instead of going on without it."
+_FLAGS = "Options of the compiler; -g among them keeps the symbols of the extension."
 _APPDATA = "On Windows, where the default of MXNET_HOME lies."
 
 VARIABLES = (
@@ -80,6 +83,7 @@ VARIABLES = (
     EnvironmentVariable("DPMODULE_MALLOC", "keep", "freed memory goes back", IMPORT, _MALLOC),
     EnvironmentVariable("DPMODULE_NATIVE", "0 or 1", "1", IMPORT, _NATIVE),
     EnvironmentVariable("DPMODULE_ONEDNN", "0 or 1", "by the processor", FIRST_USE, _ONEDNN),
+    EnvironmentVariable("DPMODULE_REQUIRE_NATIVE", "any text", "not set", BUILD, _REQUIRE),
     EnvironmentVariable("DPMODULE_TF32", "0 or 1", "torch's settings", IMPORT, _TF32),
     EnvironmentVariable("MXNET_BACKWARD_DO_MIRROR", "0 or 1", "0", BIND, _MIRROR, "MXNet"),
     EnvironmentVariable(
@@ -106,6 +110,8 @@ VARIABLES = (
     EnvironmentVariable("KINETO_LOG_LEVEL", "a number", "torch's", EACH_USE, _KINETO, "torch"),
     EnvironmentVariable("CUBLAS_WORKSPACE_CONFIG", "see NVIDIA", "torch's", EACH_USE, _CUBLAS, "NVIDIA"),
     EnvironmentVariable("NVIDIA_TF32_OVERRIDE", "0", "not set", EACH_USE, _NVIDIA, "NVIDIA"),
+    EnvironmentVariable("CFLAGS", "options", "setuptools' own", BUILD, _FLAGS, "compilers"),
+    EnvironmentVariable("CXXFLAGS", "options", "setuptools' own", BUILD, _FLAGS, "compilers"),
     EnvironmentVariable("APPDATA", "a folder", "set by Windows", EACH_USE, _APPDATA, "Windows"),
 )
 """All of them; a name that ends in * stands for every name that begins so."""
