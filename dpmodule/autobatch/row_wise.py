@@ -14,7 +14,7 @@ from ..base import ShapeError
 from ..graph import Graph, Node, infer_shapes
 from ..ops.spec import NEVER, SHARE
 
-__all__ = ["can_stack", "reason_against"]
+__all__ = ["BY_SHAPE", "NORMALIZING", "can_stack", "reason_against"]
 
 _NUMBERS = (7, 11)
 """Numbers of rows to try."""
@@ -22,7 +22,7 @@ _NUMBERS = (7, 11)
 _AXES = ("axis", "axes", "dim", "dim1", "dim2", "begin_axis")
 """Attributes that name an axis."""
 
-_NORMALIZING = frozenset(
+NORMALIZING = frozenset(
     {"BatchNorm", "BatchNorm_v1", "_contrib_SyncBatchNorm", "_contrib_BatchNormWithReLU"}
 )
 """These take statistics over what is in a batch, which is what they are for."""
@@ -36,7 +36,7 @@ broadcast_power broadcast_sub broadcast_equal broadcast_greater broadcast_greate
 broadcast_lesser_equal broadcast_logical_and broadcast_logical_or broadcast_logical_xor broadcast_not_equal
 batch_dot dot amp_multicast
 """
-_BY_SHAPE = frozenset(_NAMES.split())
+BY_SHAPE = frozenset(_NAMES.split())
 """Declared for `torch.vmap`, since attributes can make them anything; row-wise where axes and shapes say so."""
 
 
@@ -89,7 +89,7 @@ def _reason(node: Node, batched: set[Node], shapes: Mapping[Node, Any]) -> str:
     op = node.op
     if op is None:
         return ""
-    if op.name in _NORMALIZING:
+    if op.name in NORMALIZING:
         return "" if getattr(node.a, "axis", 1) != 0 else "normalizes along the first axis"
     if op.batch == NEVER:
         return "takes one example at a time"
@@ -102,7 +102,7 @@ def _reason(node: Node, batched: set[Node], shapes: Mapping[Node, Any]) -> str:
     for (child, _), one in zip(node.inputs, declared):
         if child in batched and one.batch == SHARE:
             return f"shares {one.name} among examples"
-    if any(one.batch not in ("rows", SHARE) for one in declared) and op.name not in _BY_SHAPE:
+    if any(one.batch not in ("rows", SHARE) for one in declared) and op.name not in BY_SHAPE:
         return "is not declared to work row by row"
     return _reason_of_axes(node, ndim)
 

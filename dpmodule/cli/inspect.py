@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from .. import context, native
+from .. import context, environment, native
 from ..module import Module
 from . import networks, options, saved
 from .shapes import find_shapes, given_shapes, input_lines, input_names
@@ -67,6 +67,8 @@ def _info(args: argparse.Namespace) -> int:
         "CPU": f"{os.cpu_count()} logical cores, {torch.get_num_threads()} torch threads",
         "GPU": _gpus(),
     }
+    if variables := environment.given():
+        lines["variables"] = ", ".join(f"{name}={value}" for name, value in variables.items())
     for name, value in lines.items():
         print(f"{name:10} {value}")
     return 0

@@ -88,7 +88,7 @@ def ones(a: Any, env: Env) -> torch.Tensor:
         "shape": Attr(optional(shape), "shape of the result; 0 or None: it follows from elsewhere", None),
         "ctx": _CTX,
         "dtype": _DTYPE,
-        "value": Attr(real, "the number"),
+        "value": Attr(real, "what every element is set to"),
     },
     infer=_infer_filled,
     infer_type=_TYPE,

@@ -267,7 +267,7 @@ def slice_assign(a: Any) -> Binary:
 @bound(
     "_slice_assign_scalar",
     [arg("data")],
-    {"scalar": Attr(real, "the number", 0.0), **_RANGE},
+    {"scalar": Attr(real, "number that the part is set to", 0.0), **_RANGE},
     aliases=("_crop_assign_scalar",),
     infer=_infer_assign,
     onnx=Onnx(builder="slice_assign"),

@@ -126,7 +126,7 @@ _SCALAR: dict[str, tuple[Scalar, str, str, Onnx]] = {
 
 def _attrs() -> dict[str, Attr]:
     return {
-        "scalar": Attr(real, "the number", 1.0),
+        "scalar": Attr(real, "operand beside every element", 1.0),
         "is_int": Attr(
             boolean, "cut the number's fraction when data are integers; if not, the result is float64", True
         ),

@@ -108,7 +108,7 @@ def _run(a: Any, env: Env, data: Ragged, weight: Tensor, bias: Tensor) -> tuple[
         "is_reverse": Attr(boolean, "whether rows are run from their ends", False),
         "gate_activation": Attr(_kind, "activation of the three gates", "sigmoid"),
         "cell_activation": Attr(_kind, "activation of the state of the cell", "tanh"),
-        "candidate_activation": Attr(_kind, "activation of the candidate", "tanh"),
+        "candidate_activation": Attr(_kind, "activation of what is to enter the cell", "tanh"),
     },
     outputs=("output", "cell"),
     infer=_shapes,

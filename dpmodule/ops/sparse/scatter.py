@@ -48,7 +48,7 @@ Shape:
 Source: MXNet 1.9.1 `{name}`.
 """
     attrs = {
-        "scalar": Attr(real, "the number", 1.0),
+        "scalar": Attr(real, "operand beside every stored element", 1.0),
         "is_int": Attr(boolean, "cut the number's fraction when data are integers", True),
     }
     op(

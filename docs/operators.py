@@ -1,0 +1,646 @@
+"""Writes the operator reference, one page a family and an index of names, from the registry of operators.
+
+``python docs/operators.py OUT`` writes ``OUT/*.md``; the build of the site calls `write`. Examples that no docstring
+has come from the tables of the tests and from recorded calls of MXNet (`tests/helpers/op_tables.py`); each is run, and
+what it returned is what the page shows.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import itertools
+import re
+import sys
+import warnings
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+import dpmodule as mx
+from dpmodule import ops
+from dpmodule.autobatch.row_wise import BY_SHAPE, NORMALIZING
+from dpmodule.base import MXNetError
+from dpmodule.compat.lazy import modules_of
+from dpmodule.ops.lazy_operators import LATER
+from dpmodule.ops.spec import AUX, LABEL, NEVER, PARAM, REQUIRED, SHARE, Env, Input, Op
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
+from helpers.op_tables import arrays_of, recorded_calls, table_rows  # found by the line above
+
+FAMILIES = {
+    "elementwise": ("Functions of each element", r"math\.unary$|math\.relu|math\.pointwise"),
+    "arithmetic": ("Arithmetic and comparison", r"math\.(binary|scalar|compare)$|sparse\.scatter"),
+    "reduce": ("Sums, means, extremes", r"math\.reduce$"),
+    "linear_algebra": ("Products and matrices", r"math\."),
+    "array": ("Making, shaping and picking", r"array\."),
+    "nn": ("Layers and losses", r"nn\."),
+    "image": ("Images", r"imag"),
+    "random": ("Random numbers", r"random"),
+    "sparse": ("Sparse and ragged values", r"sparse\."),
+    "contrib": ("Detection, attention and others", r"contrib$|contrib\."),
+    "quantize": ("Quantized networks", r"quantize"),
+    "update": ("Steps of optimizers", r"update"),
+    "control": ("Loops, branches, own code", r""),
+}
+"""File, title, and what the name of the module in `dpmodule.ops` that declares an operator starts with: first match."""
+
+SMALL = 24
+"""Arrays of up to so many numbers stand in an example with their numbers."""
+
+WRITTEN = {
+    "Custom": """\
+import dpmodule as mx
+
+
+class Twice(mx.operator.CustomOp):
+    def forward(self, is_train, req, in_data, out_data, aux):
+        self.assign(out_data[0], req[0], 2 * in_data[0])
+
+    def backward(self, req, out_grad, in_data, out_data, in_grad, aux):
+        self.assign(in_grad[0], req[0], 2 * out_grad[0])
+
+
+@mx.operator.register("twice")
+class TwiceProp(mx.operator.CustomOpProp):
+    def create_operator(self, ctx, shapes, dtypes):
+        return Twice()
+
+
+mx.nd.Custom(mx.nd.array([1, 2]), op_type="twice")""",
+    "Dropout": """\
+import dpmodule as mx
+
+mx.random.seed(0)
+with mx.autograd.train_mode():
+    found = mx.nd.Dropout(mx.nd.ones((2, 6)), p=0.5)
+found""",
+    "_contrib_box_nms": """\
+import dpmodule as mx
+
+boxes = mx.nd.array([  # class, score, left, top, right, bottom
+    [0, 0.9, 0.1, 0.1, 0.5, 0.5],
+    [0, 0.8, 0.1, 0.1, 0.5, 0.6],
+    [1, 0.7, 0.6, 0.6, 0.9, 0.9],
+])
+mx.nd.contrib.box_nms(boxes, overlap_thresh=0.5, id_index=0)""",
+    "_cond": """\
+import dpmodule as mx
+
+x = mx.nd.array([3])
+mx.nd.contrib.cond(x > 2, lambda: x * 10, lambda: x)""",
+    "_foreach": """\
+import dpmodule as mx
+
+def running_sum(element, total):
+    return total + element, total + element
+
+sums, last = mx.nd.contrib.foreach(running_sum, mx.nd.array([1, 2, 3]), mx.nd.array([0]))
+sums""",
+    "_while_loop": """\
+import dpmodule as mx
+
+def below_ten(x):
+    return x < 10
+
+def double(x):
+    return x, 2 * x
+
+outputs, last = mx.nd.contrib.while_loop(below_ten, double, [mx.nd.array([1])], max_iterations=5)
+last[0]""",
+    "sequence_conv": """\
+import dpmodule as mx
+
+data = mx.nd.ragged_array([[[1.0], [2.0], [3.0]], [[4.0]]])
+mx.nd.sequence_conv(data, mx.nd.array([[1, 1, 1]]), mx.nd.array([0]), num_filters=1, filter_size=3)""",
+    "sequence_expand": """\
+import dpmodule as mx
+
+x = mx.nd.array([7, 8])
+mx.nd.sequence_expand(x, mx.nd.ragged_array([[1, 2, 3], [4]]))""",
+    "sequence_lstm": """\
+import dpmodule as mx
+
+data = mx.nd.ragged_array([[[0.1, 0.2, 0.3, 0.4], [0.4, 0.3, 0.2, 0.1]], [[1.0, 1.0, 1.0, 1.0]]])
+h, cell = mx.nd.sequence_lstm(data, mx.nd.ones((4, 1)), mx.nd.zeros((4,)), use_peepholes=False)
+h""",
+    "sequence_pool": """\
+import dpmodule as mx
+
+mx.nd.sequence_pool(mx.nd.ragged_array([[1.0, 2.0], [], [5.0]]), pool_type="mean")""",
+    "sequence_reverse": """\
+import dpmodule as mx
+
+mx.nd.sequence_reverse(mx.nd.ragged_array([[1, 2, 3], [], [4, 5]]))""",
+    "sequence_softmax": """\
+import dpmodule as mx
+
+mx.nd.sequence_softmax(mx.nd.ragged_array([[1.0, 1.0], [], [5.0]]))""",
+}
+"""Examples of operators of which the tables have no call that fits."""
+
+_SECTION = re.compile(r"^(Shape|Raises|Example|Source|Note|Returns):[ \t]*", re.MULTILINE)
+_INLINE = re.compile(r"(``.+?``|`[^`]+`)", re.DOTALL)
+
+
+@dataclass(frozen=True)
+class Call:
+    """One call of an operator: inputs in their order (name, array), attributes by name."""
+
+    inputs: tuple[tuple[str, np.ndarray], ...]
+    attrs: dict[str, Any]
+
+    @property
+    def size(self) -> int:
+        """How many numbers its inputs have."""
+        return sum(value.size for _, value in self.inputs)
+
+
+def operators() -> dict[str, Op]:
+    """Return every operator by its registry name."""
+    found = {op.name: op for op in map(ops.get, ops.names())}
+    return dict(sorted(found.items(), key=lambda item: _plain(item[0])))
+
+
+def _plain(name: str) -> str:
+    return name.strip("_").lower()
+
+
+def anchor(op: Op) -> str:
+    """Return the anchor of an operator on its page."""
+    return "op-" + _plain(op.name).replace("_", "-")
+
+
+def family(op: Op) -> str:
+    """Return the file, without its ending, that an operator is described in."""
+    homes = modules_of(LATER)
+    source = next((homes[name] for name in (op.name, *op.aliases) if name in homes), "")
+    return next(name for name, (_, start) in FAMILIES.items() if re.match(start, source))
+
+
+_BY_FUNCTIONS = ("_foreach", "_while_loop", "_cond")
+"""Operators that are not called by themselves: functions of ``contrib`` make their subgraphs."""
+
+
+def public_name(name: str, face: str = "nd") -> str:
+    """Return what a user writes to call an operator by one of its names."""
+    if name in _BY_FUNCTIONS:
+        return f"mx.{face}.contrib.{name[1:]}"
+    space, own = ops.registry.namespace_of(name)
+    if space and hasattr(getattr(getattr(mx, face), space), own):
+        return f"mx.{face}.{space}.{own}"
+    return f"mx.{face}.{own}" if not space else f"mx.{face}._internal.{name}"
+
+
+def names_of(op: Op) -> list[str]:
+    """Return what users may call an operator, its best name first."""
+    every = (op.name, *op.aliases)
+    return sorted(
+        every, key=lambda name: (name.startswith("_"), name.startswith("_sparse_"), every.index(name))
+    )
+
+
+# --- examples ---------------------------------------------------------------------------------------------------------
+
+
+@cache
+def _calls() -> dict[str, list[Call]]:
+    """Return the calls that are known of each operator, small ones first."""
+    found: dict[str, list[Call]] = {}
+    for row in table_rows():
+        op = ops.get(row.name)
+        names = [one.name for one in _inputs(op, len(row.inputs), row.attrs)]
+        found.setdefault(op.name, []).append(Call(tuple(zip(names, row.inputs)), dict(row.attrs)))
+    for group, case in recorded_calls():
+        heads = mx.sym.load_json(case["symbol_json"]).graph
+        node = heads.heads[0][0]
+        if sum(each.op is not None for each in heads.nodes) != 1:
+            continue
+        data, prefix = arrays_of(group), case["name"]
+        values = {**{k: data[f"{prefix}/in/{k}"] for k in case["arguments"]}}
+        values.update({k: data[f"{prefix}/aux_in/{k}"] for k in case["aux"]})
+        taken = [child.name for child, _ in node.inputs]
+        names = [one.name for one in _inputs(node.op, len(taken), dict(node.params))]
+        if set(taken) <= set(values):
+            inputs = tuple((name, values[key]) for name, key in zip(names, taken))
+            found.setdefault(node.op.name, []).append(Call(inputs, dict(node.params)))
+    for op in operators().values():
+        if op.random and op.name not in found:
+            found[op.name] = [_drawing(op)]
+    for calls in found.values():
+        calls.sort(key=lambda call: (call.size, len(call.attrs)))
+    return found
+
+
+def _drawing(op: Op) -> Call:
+    """Return a call of an operator that draws numbers, of which none is recorded."""
+    value = np.array([0.2, 0.8]) if op.name.startswith("_sample_") else np.array([[1.0, 2.0], [3.0, 4.0]])
+    given = {"low": 0, "high": 10, "range_max": 100, "shape": (1, 3) if "unique" in op.name else (2, 2)}
+    attrs = {
+        key: given[key]
+        for key in op.attrs
+        if key in given and (key == "shape" or op.attrs[key].default is REQUIRED)
+    }
+    if op.name.startswith("_image_"):
+        return Call((("data", np.arange(12.0).reshape(2, 2, 3)),), {})
+    return Call(tuple((one.name, value) for one in op.inputs if isinstance(one, Input)), attrs)
+
+
+def _inputs(op: Op, count: int, attrs: dict[str, Any]) -> tuple[Input, ...]:
+    """Return the inputs of a call, with their names."""
+    if op.variadic is not None and op.variadic.count:
+        attrs = {**attrs, op.variadic.count: op.variadic.units(count)}
+    return op.wanted(op.parse(attrs), count)
+
+
+def _literal(value: np.ndarray) -> str:
+    """Return Python text that makes an array for an example: its numbers, or drawn ones where there are too many."""
+    name = {"float64": "float32"}.get(value.dtype.name, value.dtype.name)
+    dtype = "" if name == "float32" else f', dtype="{name}"'
+    if value.size == 0:
+        return f"mx.nd.zeros({value.shape}{dtype})"
+    if value.size > SMALL and value.dtype.kind == "f":
+        return f"mx.nd.random.uniform(-1, 1, shape={value.shape}{dtype})"
+    rounded = value.astype("float64").round(2) if value.dtype.kind == "f" else value
+    numbers = str(rounded.tolist())
+    if value.ndim > 1 and len(numbers) > 60:  # a row a line
+        numbers = "[\n" + "".join(f"    {row},\n" for row in rounded.tolist()) + "]"
+    text = re.sub(r"\b(nan|inf)\b", r'float("\1")', numbers)
+    return f"mx.nd.array({text}{dtype})"
+
+
+def _said(op: Op, call: Call) -> dict[str, Any]:
+    """Return the attributes of a call that an example has to name: not those that have their default anyway."""
+    counted = op.variadic.count if op.variadic is not None else None
+    values = {}
+    for key, given in call.attrs.items():
+        if key == counted or key.startswith("__"):
+            continue
+        attr = op.attrs.get(key)
+        value = attr.type.parse(given) if attr is not None else given
+        if attr is None or attr.default is REQUIRED or value != attr.default:
+            values[key] = value
+    return values
+
+
+def code_of(op: Op, call: Call) -> str:
+    """Return the Python lines of a call; the last one is the call."""
+    lines = [f"{name} = {_literal(value)}" for name, value in call.inputs]
+    arguments = [name for name, _ in call.inputs]
+    arguments += [f"{key}={value!r}" for key, value in _said(op, call).items()]
+    if op.random or any("mx.nd.random" in line for line in lines):
+        lines = ["mx.random.seed(0)", *lines]
+    call_line = f"{public_name(names_of(op)[0])}({', '.join(arguments)})"
+    return "\n".join(["import dpmodule as mx", "", *lines, call_line])
+
+
+def shown(code: str) -> str:
+    """Run an example, and return what its last line gave, as text.
+
+    Raises:
+        MXNetError: what the example raises.
+    """
+    *before, last = code.splitlines()
+    space: dict[str, Any] = {}
+    exec("\n".join(before), space)  # the examples are written above
+    found = eval(last, space)
+    outputs = found if isinstance(found, (list, tuple)) else [found]
+    return "\n".join(map(_text, outputs))
+
+
+def _text(value: Any) -> str:
+    if value.stype == "ragged":
+        return f"ragged rows {value.tolist()}"
+    if value.stype != "default":
+        return repr(value).strip()
+    if value.size > 2 * SMALL:
+        return f"{value.dtype.__name__} of shape {value.shape}"
+    return np.array2string(value.asnumpy(), precision=4, suppress_small=True, separator=", ")
+
+
+@cache
+def example(op: Op) -> tuple[str, str]:
+    """Return an example and what it gives, ("", "") if none is known."""
+    own = [line.strip() for line in sections(op.doc).get("Example", "").splitlines()]
+    if own and own[0].startswith(">>>"):
+        return "\n".join(own), ""
+    if op.name in WRITTEN:
+        return WRITTEN[op.name], shown(WRITTEN[op.name])
+    for call in _calls().get(op.name, ())[:6]:
+        code = code_of(op, call)
+        with contextlib.suppress(MXNetError), contextlib.redirect_stderr(io.StringIO()):
+            return code, shown(code)
+    return "", ""
+
+
+# --- what is said of an operator --------------------------------------------------------------------------------------
+
+
+@cache
+def gradient(op: Op) -> str:
+    """Return half a sentence about gradients, found by differentiating the known calls."""
+    if op.loss is not None:
+        return "its own: a loss, so what comes from above is ignored" + (
+            "" if op.loss.when is None else " where its attributes say so"
+        )
+    if not op.differentiable:
+        return "none; binding a graph for gradients through it is an error"
+    if op.num_subgraphs or op.read_attrs is not None:
+        return "that of what it runs"
+    if family(op) == "update":
+        return "not used: it is a step of an optimizer"
+    if op.name.startswith("sequence_"):
+        return "of `x`" if op.name == "sequence_expand" else "of every input"
+    moved: set[str] = set()
+    still: set[str] = set()
+    for call in _calls().get(op.name, ())[:6]:
+        for name, found in _gradients_of(op, call).items():
+            if found is not None:
+                (moved if found else still).add(name)
+    if moved:
+        return "of " + ", ".join(f"`{name}`" for name in sorted(moved))
+    return "zero everywhere" if still else "none"
+
+
+def _gradients_of(op: Op, call: Call) -> dict[str, bool | None]:
+    """Return, for each input of floats, whether its gradient is other than zero; None where it gets none."""
+    tensors = [torch.from_numpy(np.array(value)) for _, value in call.inputs]
+    if not any(each.is_floating_point() for each in tensors) and "quantize" not in op.name:
+        tensors[:1] = [each.double() for each in tensors[:1]]
+    kinds = [one.kind for one in _inputs(op, len(tensors), call.attrs)]
+    for tensor, kind in zip(tensors, kinds):
+        tensor.requires_grad_(tensor.is_floating_point() and kind != AUX)
+    try:
+        outputs = _outputs_of(op, call, tensors)
+    except (MXNetError, RuntimeError, TypeError):
+        return {}
+    torch.manual_seed(1)
+    weighted = [
+        (each * torch.rand_like(each)).sum() for each in outputs if each is not None and each.requires_grad
+    ]
+    if weighted:
+        sum(weighted, torch.zeros(())).backward()
+    return {
+        name: None if tensor.grad is None else bool(tensor.grad.to_dense().abs().sum() > 0)
+        for (name, _), tensor in zip(call.inputs, tensors)
+    }
+
+
+def _outputs_of(op: Op, call: Call, tensors: list[torch.Tensor]) -> tuple[torch.Tensor, ...]:
+    a = _attributes(op, call)
+    bound = None if op.bind is None else op.bind(a)
+    if bound is not None:
+        found = bound(*tensors)
+    else:
+        shapes = ops.infer.infer_shape(
+            op, a, [tuple(t.shape) for t in tensors], [None] * len(op.output_names(a))
+        )[1]
+        env = Env(torch.device("cpu"), torch.Generator().manual_seed(0), True, tuple(shapes))
+        found = op.run(a, env, *tensors)
+    return tuple(found) if isinstance(found, (tuple, list)) else (found,)
+
+
+def _attributes(op: Op, call: Call, count: int | None = None) -> Any:
+    attrs = call.attrs
+    if op.variadic is not None and op.variadic.count:
+        attrs = {**attrs, op.variadic.count: op.variadic.units(len(call.inputs) if count is None else count)}
+    return op.parse(attrs)
+
+
+def batch_rule(op: Op) -> str:
+    """Return how automatic batching joins several calls."""
+    inputs = () if callable(op.inputs) else op.inputs
+    rules = {one.batch for one in inputs} | ({op.variadic.batch} if op.variadic is not None else set())
+    shared = ", ".join(f"`{one.name}`" for one in inputs if one.batch == SHARE)
+    with_shared = f"; {shared} shared" if shared else ""
+    if op.name in NORMALIZING:
+        return f"one call, which takes the statistics of all rows{with_shared}"
+    if op.batch == NEVER:
+        return "one example at a time"
+    if rules <= {"rows", SHARE}:
+        return f"one call for all rows{with_shared}"
+    if op.name in BY_SHAPE:
+        return (
+            f"one call for all rows where axes and shapes allow it, else stacked by `torch.vmap`{with_shared}"
+        )
+    return f"stacked by `torch.vmap`{with_shared}"
+
+
+def onnx(op: Op) -> str:
+    """Return what becomes of an operator in ONNX, or why nothing does."""
+    record = op.onnx
+    if record is None or record.missing:
+        return f"none: {record.missing}" if record is not None else "none"
+    if not record.type:
+        return "one operator or several, as its attributes ask"
+    return f"`{record.type}`" + (
+        ", with others around it where its attributes ask for them" if record.builder else ""
+    )
+
+
+@cache
+def storages(op: Op) -> str:
+    """Return which stored forms of its inputs an operator works on as they are."""
+    calls = _calls().get(op.name) or [Call((), {})]
+    count = 2 if op.variadic is not None else len(calls[0].inputs)
+    kinds = ("default", "csr", "row_sparse")
+    found = []
+    for stypes in itertools.product(kinds, repeat=count) if count <= 3 else ():
+        result = None if set(stypes) == {"default"} else _stored(op, calls, stypes)
+        if result is not None:
+            found.append(f"{_joined(stypes)} → {_joined(result)}")
+    ragged = _stored(op, calls, ("ragged",) * count) or _stored(
+        op, calls, ("ragged", *["default"] * (count - 1))
+    )
+    if family(op) == "update" and _is_lazy(op):
+        found.append("a row_sparse gradient: the rows that it stores alone change")
+    if ragged is not None or op.name.startswith("sequence_") or op.name == "RNN":
+        found.append("ragged")
+    return "; ".join(found) or "none"
+
+
+def _is_lazy(op: Op) -> bool:
+    """Say whether an optimizer's step leaves rows alone that a row-sparse gradient does not store."""
+    return "lazy_update" in op.attrs or any(
+        "sparse_" in name or "group_" in name for name in (op.name, *op.aliases)
+    )
+
+
+def _joined(stypes: tuple[str, ...]) -> str:
+    return ", ".join("dense" if stype == "default" else stype for stype in stypes)
+
+
+def _stored(op: Op, calls: list[Call], stypes: tuple[str, ...]) -> tuple[str, ...] | None:
+    """Return the storage of the outputs for storages of inputs; None where dense copies are read, or none is taken."""
+    for call in calls[:6]:
+        with contextlib.suppress(MXNetError, IndexError, AttributeError, TypeError):
+            rule = ops.sparse.rule_of(op, stypes)
+            found = None if rule is None else rule.storage(_attributes(op, call, len(stypes)), stypes)
+            if found is not None:
+                return found
+    return None
+
+
+# --- pages ------------------------------------------------------------------------------------------------------------
+
+
+def sections(doc: str) -> dict[str, str]:
+    """Split a docstring into its parts by heading; "" is what stands before the first one."""
+    parts = _SECTION.split(doc)
+    found = {"": parts[0].strip()}
+    for heading, text in zip(parts[1::2], parts[2::2]):
+        found[heading] = text.strip("\n")
+    return found
+
+
+def prose(text: str) -> str:
+    """Return text of a docstring as Markdown: what is no code loses its meaning to Markdown."""
+    parts = _INLINE.split(text)
+    parts[::2] = [re.sub(r"([*_<\[\]])", r"\\\1", part) for part in parts[::2]]
+    return "".join(parts)
+
+
+def _cell(text: str) -> str:
+    return prose(" ".join(text.split())).replace("|", r"\|")
+
+
+def _entries(text: str) -> str:
+    """Return the lines ``name: what it is`` of a section as a list."""
+    rows: list[str] = []
+    for line in re.sub(r"^    ", "", text, flags=re.MULTILINE).splitlines():
+        if line.startswith((" ", "\t")) and rows:
+            rows[-1] += " " + line.strip()
+        elif line.strip():
+            rows.append(line.strip())
+    return "\n".join(f"- {prose(row)}" for row in rows)
+
+
+def _attribute_table(op: Op) -> str:
+    rows = ["| attribute | what it is | takes | default |", "|---|---|---|---|"]
+    for key, attr in op.attrs.items():
+        default = "required" if attr.default is REQUIRED else f"`{attr.default!r}`"
+        rows.append(f"| `{key}` | {_cell(attr.doc)} | {_cell(attr.type.expects)} | {default} |")
+    return "\n".join(rows)
+
+
+def _signature(op: Op) -> str:
+    kinds = {PARAM: "parameter", AUX: "auxiliary state", LABEL: "label"}
+    if op.variadic is not None:
+        group = ", ".join(f"`{one.name}`" for one in op.variadic.group)
+        return f"any number, in groups of {group}" if group else "any number"
+    if callable(op.inputs):
+        return "depend on the attributes"
+    named = [
+        f"`{one.name}`"
+        + (f" ({kinds[one.kind]}{', may be missing' if one.when else ''})" if one.kind in kinds else "")
+        for one in op.inputs
+    ]
+    return ", ".join(named) or "none"
+
+
+def entry(op: Op) -> str:
+    """Return what the reference says of an operator."""
+    parts = sections(op.doc)
+    first, *others = names_of(op)
+    code, output = example(op)
+    facts = [
+        ("Call", f"`{public_name(first)}`, `{public_name(first, 'sym')}`"),
+        ("Other names", ", ".join(f"`{name}`" for name in others) or "–"),
+        ("Inputs", _signature(op)),
+        ("Gradient", gradient(op)),
+        ("Automatic batching", batch_rule(op)),
+        ("ONNX", onnx(op)),
+        ("Stored forms", storages(op)),
+    ]
+    lines = [f"({anchor(op)})=", f"## {prose(op.name)}", "", prose(parts[""]), ""]
+    lines += [
+        "| | |",
+        "|---|---|",
+        *(f"| {key} | {value.replace('|', chr(92) + '|')} |" for key, value in facts),
+    ]
+    if op.attrs:
+        lines += ["", _attribute_table(op)]
+    for heading in ("Shape", "Raises"):
+        if heading in parts:
+            lines += ["", f"**{heading}**", "", _entries(parts[heading])]
+    if code:
+        language = "pycon" if code.startswith(">>>") else "python"
+        lines += ["", f"```{language}", code, "```"]
+    if output:
+        lines += ["", "```text", output, "```"]
+    if "Source" in parts:
+        lines += ["", f"*Source:* {prose(' '.join(parts['Source'].split()))}"]
+    return "\n".join(lines) + "\n"
+
+
+def pages() -> dict[str, str]:
+    """Return the text of every page by file name."""
+    of: dict[str, list[Op]] = {name: [] for name in FAMILIES}
+    for op in operators().values():
+        of[family(op)].append(op)
+    found = {"index.md": _index(of)}
+    for name, members in of.items():
+        title = FAMILIES[name][0]
+        found[f"{name}.md"] = "\n".join([f"# {title}", "", _ABOUT, "", *map(entry, members)])
+    return found
+
+
+_ABOUT = (
+    "Made from the declarations of the operators; the [index](index.md) says what the rows mean, and finds an operator "
+    "by any of its names. Every example has been run for this page."
+)
+
+_HEAD = """# Operators
+
+Each operator is declared once, in `dpmodule.ops`, with its attributes, shapes and rules. `mx.nd` runs it on arrays,
+`mx.sym` makes a node of it, under the same names as in MXNet 1.9.1.
+
+| row | what it says |
+|---|---|
+| Call | what to write; both take the inputs first, then the attributes, by place or by name |
+| Other names | names that MXNet knows it by; files that use them load |
+| Inputs | where a symbol is not given a parameter, label or auxiliary state, a variable such as `fc_weight` is made |
+| Gradient | which inputs get one. A loss makes its own and ignores what comes from above |
+| Automatic batching | how calls for many examples become one in [autobatch](../../autobatch.md) |
+| ONNX | what [export](../../interop.md) makes of it, or why it makes nothing |
+| Stored forms | sparse and ragged inputs that it works on as they are; other sparse ones become dense copies |
+
+"""
+
+
+def _index(of: dict[str, list[Op]]) -> str:
+    lines = [_HEAD, "## Families", "", "```{toctree}", ":maxdepth: 1", ""]
+    lines += [*of, "```", "", "## By name", "", "Every name, old ones too, and the operator behind it.", ""]
+    lines += ["| name | operator | family |", "|---|---|---|"]
+    rows = []
+    for name, members in of.items():
+        for op in members:
+            for each in (op.name, *op.aliases):
+                link = f"[{prose(op.name)}]({name}.md#{anchor(op)})"
+                rows.append((_plain(each), each, f"| `{each}` | {link} | {FAMILIES[name][0]} |"))
+    return "\n".join([*lines, *(row for *_, row in sorted(rows))]) + "\n"
+
+
+def write(out: Path) -> list[Path]:
+    """Write the pages into a folder, those that differ from what is there alone; return all of them."""
+    out.mkdir(parents=True, exist_ok=True)
+    found = []
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of examples: what they warn of is documented with the operators
+        made = pages()
+    for name, text in made.items():
+        path = out / name
+        if not path.exists() or path.read_text(encoding="utf-8") != text:
+            path.write_text(text, encoding="utf-8")
+        found.append(path)
+    return found
+
+
+if __name__ == "__main__":
+    if len(sys.argv) != 2:
+        sys.exit("usage: python docs/operators.py OUT")
+    sys.stdout.write(f"{len(write(Path(sys.argv[1])))} pages in {sys.argv[1]}\n")

@@ -1,0 +1,104 @@
+"""The operator reference that docs/operators.py writes: whole, described, with examples that run."""
+
+import importlib.util
+import re
+import sys
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+import dpmodule as mx
+from dpmodule import ops
+
+DOCS = Path(__file__).parents[1] / "docs"
+FILLERS = {"the", "a", "an", "of", "its", "this", "value", "is", "to", "for"}
+RUN_FOREIGN_OBJECTS = {"_NDArray", "_Native"}
+"""Old forms of Custom in saved graphs, which hold the number of an object; no example can show them."""
+
+
+@cache
+def script():
+    spec = importlib.util.spec_from_file_location("operator_pages", DOCS / "operators.py")
+    module = sys.modules[spec.name] = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture(scope="module")
+def pages(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("operators")
+    return {path.stem: path.read_text(encoding="utf-8") for path in script().write(folder)}
+
+
+def test_every_operator_has_one_entry_and_every_name_a_row(pages):
+    text = "\n".join(pages.values())
+    anchors = re.findall(r"^\((op-[^)]+)\)=$", text, re.MULTILINE)
+    assert len(anchors) == len(set(anchors)) == len(script().operators())
+    listed = re.findall(r"^\| `([^`]+)` \| \[.*?\]\((\w+)\.md#([^)]+)\)", pages["index"], re.MULTILINE)
+    assert sorted(name for name, _, _ in listed) == sorted(ops.names())
+    for _, page, anchor in listed:
+        assert f"({anchor})=" in pages[page]
+
+
+def test_every_entry_has_an_example_that_ran(pages):
+    found = script()
+    without = {op.name for op in found.operators().values() if not found.example(op)[0]}
+    assert without == RUN_FOREIGN_OBJECTS
+
+
+def test_facts_of_some_operators(pages):
+    found = script()
+    dense, pool, softmax = (ops.get(name) for name in ("FullyConnected", "sequence_pool", "SoftmaxOutput"))
+    assert found.gradient(dense) == "of `bias`, `data`, `weight`"
+    assert found.gradient(ops.get("argmax")) == "none"
+    assert found.gradient(softmax).startswith("its own")
+    assert found.batch_rule(dense) == "one call for all rows; `weight`, `bias` shared"
+    assert found.batch_rule(ops.get("_contrib_box_nms")) == "one example at a time"
+    assert found.batch_rule(ops.get("BatchNorm")).startswith("one call, which takes the statistics")
+    assert found.batch_rule(ops.get("_linalg_det")) == "stacked by `torch.vmap`"
+    assert found.storages(ops.get("dot")).startswith("dense, csr → csr; csr, dense → dense")
+    assert found.storages(pool) == "ragged"
+    assert found.onnx(ops.get("sgd_update")).startswith("none: ")
+    assert found.names_of(ops.get("_contrib_box_nms"))[0] == "_contrib_box_nms"
+    assert found.public_name("_contrib_box_nms") == "mx.nd.contrib.box_nms"
+
+
+def test_every_name_to_call_is_there():
+    found = script()
+    for op in found.operators().values():
+        for face in ("nd", "sym"):
+            name = found.public_name(found.names_of(op)[0], face)
+            assert callable(eval(name, {"mx": mx})), name
+
+
+def says_nothing(name, attr):
+    """Say whether a description only repeats the attribute's name and type."""
+    words = set(re.findall(r"[a-z0-9]+", attr.doc.lower())) - FILLERS
+    known = f"{name} {attr.type.expects} {attr.type.annotation}".lower().replace("_", " ")
+    return words <= set(re.findall(r"[a-z0-9]+", known))
+
+
+def test_every_attribute_is_described():
+    empty = [
+        f"{op.name}: {key}: {attr.doc!r}"
+        for op in script().operators().values()
+        for key, attr in op.attrs.items()
+        if says_nothing(key, attr)
+    ]
+    assert not empty, "say what it is, beside its name and type: " + "; ".join(empty)
+
+
+def test_every_input_has_a_shape():
+    missing = [
+        f"{op.name}: {one.name}"
+        for op in script().operators().values()
+        if not callable(op.inputs)
+        for one in op.inputs
+        if not re.search(rf"\b{one.name}\b", script().sections(op.doc).get("Shape", ""))
+    ]
+    assert not missing
+
+
+def test_text_of_docstrings_survives_markdown():
+    assert script().prose("a * b_c in `x_y` and ``d * e``") == r"a \* b\_c in `x_y` and ``d * e``"
