@@ -1,13 +1,14 @@
 """Knowledge distillation: a small network learns from what a large one thinks, not from labels.
 
-A large network learns to read handwritten digits of a hundred labelled images. A small one then sees other images,
-without labels, and is to say what the large one says, all ten probabilities of it, softened by a temperature. A small
-network that learns from the labelled images alone is the one to beat.
+A large network learns to read handwritten digits of many images. A small one gets fifty of them, and is to say what the
+large one says of these, all ten probabilities of it, softened by a temperature: that an image looks like a 3, but also
+a little like an 8, tells more than the label 3. A small network that learns from the labels of the same fifty images is
+the one to beat.
 
 Source: Hinton, Vinyals, Dean, "Distilling the knowledge in a neural network", 2015.
 
-Figure: accuracy of the small network on images that nobody has seen, at least 0.9, and better than the one taught by
-labels. Time: 6 seconds; 2 with --smoke, whose target is 0.8.
+Figure: accuracy of the small network on images not trained on, at least 0.82, and above that of the one taught by
+labels. Time: 2 seconds; 1 with --smoke, whose target is 0.8.
 
 Run: python examples/distillation.py [--smoke]
 """
@@ -22,8 +23,8 @@ from sklearn.datasets import load_digits
 
 import dpmodule as mx
 
-TEMPERATURE, BATCH = 3.0, 50
-ADAM = {"learning_rate": 0.005}
+TEMPERATURE, BATCH = 2.0, 50
+ADAM = {"learning_rate": 0.02}
 
 
 def large() -> mx.sym.Symbol:
@@ -77,19 +78,19 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--smoke", action="store_true", help="fewer epochs and a lower target")
     args = parser.parse_args()
-    epochs, target = (10, 0.8) if args.smoke else (40, 0.9)
+    epochs, target = (100, 0.8) if args.smoke else (200, 0.82)
 
     mx.random.seed(0)
     data, digits = load_digits(return_X_y=True)
     images = (data / 16).astype("float32").reshape(-1, 1, 8, 8)
     order = np.random.RandomState(0).permutation(len(images))
-    labelled, others, test = order[:200], order[200:1200], order[1200:]
+    train, test = order[:1200], order[1200:]
+    few = train[:50]
 
-    teacher = trained(by_labels(large()), images[labelled], digits[labelled], 2 * epochs)
-    softened = mx.sym.softmax(large(), temperature=TEMPERATURE)
-    said = run(softened, teacher, images[others])
-    distilled = trained(by_teacher(small()), images[others], said, epochs)
-    alone = trained(by_labels(small()), images[labelled], digits[labelled], 5 * epochs)
+    teacher = trained(by_labels(large()), images[train], digits[train], 4)
+    said = run(mx.sym.softmax(large(), temperature=TEMPERATURE), teacher, images[few])
+    distilled = trained(by_teacher(small()), images[few], said, epochs)
+    alone = trained(by_labels(small()), images[few], digits[few], epochs)
 
     found = [
         float((run(net, module, images[test]).argmax(1) == digits[test]).mean())

@@ -4,8 +4,8 @@ One network makes vectors of all three images: it is applied three times, with t
 the anchor is nearer to the one of its kind than to the other, by a margin; it says nothing of classes. The digits 8
 and 9 are shown in no triplet: that they fall apart, too, shows that the space is about shapes.
 
-Figure: share of unseen images, 8 and 9 among them, whose nearest neighbour is of their kind, at least 0.95.
-Time: 10 seconds; 1 with --smoke, whose target is 0.85.
+Figure: share of triplets of unseen images, 8 and 9 among them, whose anchor is nearer to the one of its kind: at least
+0.9, and above that by distances of pixels. Time: 6 seconds; 2 with --smoke, whose target is 0.88.
 
 Run: python examples/triplet.py [--smoke]
 """
@@ -20,7 +20,7 @@ from sklearn.datasets import load_digits
 
 import dpmodule as mx
 
-MARGIN, BATCH, SIZE = 0.5, 64, 8
+MARGIN, BATCH, SIZE = 0.5, 64, 16
 PARTS = ("anchor", "same", "other")
 
 
@@ -55,11 +55,10 @@ def triplets(labels: np.ndarray, count: int) -> np.ndarray:
     return np.array(drawn)
 
 
-def nearest(vectors: np.ndarray, labels: np.ndarray) -> float:
-    """Return the share of vectors whose nearest neighbour has the same label."""
-    alike = vectors @ vectors.T
-    np.fill_diagonal(alike, -np.inf)
-    return float((labels[alike.argmax(1)] == labels).mean())
+def right(vectors: np.ndarray, chosen: np.ndarray) -> float:
+    """Return the share of triplets in which the anchor is nearer to the one of its kind."""
+    anchor, same, other = (vectors[chosen[:, i]] for i in range(3))
+    return float((((anchor - same) ** 2).sum(1) < ((anchor - other) ** 2).sum(1)).mean())
 
 
 def main() -> int:
@@ -67,12 +66,12 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--smoke", action="store_true", help="fewer triplets and a lower target")
     args = parser.parse_args()
-    count, epochs, target = (1280, 3, 0.85) if args.smoke else (6400, 6, 0.95)
+    count, epochs, target = (2560, 3, 0.88) if args.smoke else (10_000, 6, 0.9)
 
     mx.random.seed(0)
     images, labels = load_digits(return_X_y=True)
     images = (images / 16).astype("float32").reshape(-1, 1, 8, 8)
-    seen = (labels < 8) & (np.arange(len(labels)) < 1200)
+    seen = (labels < 8) & (np.arange(len(labels)) < 1400)
     chosen = np.flatnonzero(seen)[triplets(labels[seen], count)]
     data = mx.io.NDArrayIter({name: images[chosen[:, i]] for i, name in enumerate(PARTS)}, None, BATCH)
 
@@ -91,13 +90,13 @@ def main() -> int:
     served.bind([("data", (BATCH, 1, 8, 8))], for_training=False)
     served.set_params(*module.get_params())
     vectors = served.predict(mx.io.NDArrayIter(images[~seen], batch_size=BATCH)).asnumpy()
-    new = labels[~seen] >= 8
-    found, raw = (nearest(each, labels[~seen]) for each in (vectors, images[~seen].reshape(-1, 64)))
-    print(
-        f"of 8 and 9 alone {nearest(vectors[new], labels[~seen][new]):.3f}; all, by products of pixels {raw:.3f}"
-    )
-    print(f"nearest neighbour of the same kind {found:.3f}, target {target}")
-    return 0 if found >= target else 1
+    asked = triplets(labels[~seen], 2000)
+    found, raw = (right(each, asked) for each in (vectors, images[~seen].reshape(-1, 64)))
+    is_new = labels[~seen] >= 8
+    new = right(vectors[is_new], triplets(labels[~seen][is_new], 1000))
+    print(f"right of 8 and 9 alone {new:.3f}; of all digits, by distances of pixels {raw:.3f}")
+    print(f"right of triplets not trained on {found:.3f}, target {target}, and above {raw:.3f}")
+    return 0 if found >= target and found > raw else 1
 
 
 if __name__ == "__main__":
