@@ -62,7 +62,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--smoke", action="store_true", help="fewer epochs and a lower target")
     args = parser.parse_args()
-    count, epochs, target = (900, 3, 0.75) if args.smoke else (1797, 10, 0.95)
+    count, epochs, target = (900, 3, 0.75) if args.smoke else (1797, 16, 0.95)
 
     mx.random.seed(0)
     digits = load_digits()

@@ -1,7 +1,7 @@
 """A support vector machine as the last layer: the loss of a margin in place of a softmax.
 
-SVMOutput asks that the right class is ahead of every other one by a margin, and is content then; SoftmaxOutput never is.
-Both are trained here on the same network over handwritten digits, the SVM with the squared loss (L2) and with the
+SVMOutput asks that the right class is ahead of every other one by a margin, and is content then; SoftmaxOutput never
+is. Both are trained here on the same network over handwritten digits, the SVM with the squared loss (L2) and with the
 plain one (L1).
 
 Source: Tang, "Deep learning using linear support vector machines", 2013.
