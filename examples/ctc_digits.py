@@ -7,7 +7,7 @@ and "none" left out.
 
 Source: Graves et al., "Connectionist temporal classification", 2006.
 
-Figure: share of strips with unseen digits of which every digit is right, at least 0.8. Time: 10 seconds; 2 with
+Figure: share of strips with unseen digits of which every digit is right, at least 0.8. Time: 7 seconds; 4 with
 --smoke, whose figure is the share of digits, at least 0.6.
 
 Run: python examples/ctc_digits.py [--smoke]

@@ -8,7 +8,7 @@ the one to beat.
 Source: Hinton, Vinyals, Dean, "Distilling the knowledge in a neural network", 2015.
 
 Figure: accuracy of the small network on images not trained on, at least 0.82, and above that of the one taught by
-labels. Time: 2 seconds; 1 with --smoke, whose target is 0.8.
+labels. Time: 3 seconds; 3 with --smoke, whose target is 0.8.
 
 Run: python examples/distillation.py [--smoke]
 """

@@ -4,7 +4,7 @@ The series is two waves of different lengths, whose product grows and fades, and
 gives the one that follows. Who says "as before" is the one to beat.
 
 Figure: root mean square error on the last fifth of the series, at most 0.4 of that of the last value repeated.
-Time: 5 seconds; 1 with --smoke, whose target is 0.6.
+Time: 5 seconds; 3 with --smoke, whose target is 0.6.
 
 Run: python examples/lstm_time_series.py [--smoke]
 """

@@ -5,7 +5,7 @@ learn them from 3 in 100 of the ratings. A batch touches few rows of the tables,
 Adam changes no other row, nor its moments. What the best model could reach is known here: the noise.
 
 Figure: root mean square error on ratings not trained on, at most 0.16, of which 0.1 is noise; guessing gives 1.0.
-Time: 5 seconds; 1 with --smoke, whose target is 0.6.
+Time: 6 seconds; 3 with --smoke, whose target is 0.6.
 
 Run: python examples/matrix_factorization.py [--smoke]
 """

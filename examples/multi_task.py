@@ -3,7 +3,7 @@
 The lower layers are common, each question has a layer of its own, and the losses of both train the common part. The two
 labels have names of their own, and a metric for each looks at its own output.
 
-Figure: accuracy, the worse of both, on images not trained on, at least 0.95. Time: 4 seconds; 1 with --smoke, whose
+Figure: accuracy, the worse of both, on images not trained on, at least 0.95. Time: 4 seconds; 3 with --smoke, whose
 target is 0.85.
 
 Run: python examples/multi_task.py [--smoke]

@@ -6,7 +6,7 @@ plain one (L1).
 
 Source: Tang, "Deep learning using linear support vector machines", 2013.
 
-Figure: accuracy, the worse of both losses, on images not trained on, at least 0.95. Time: 4 seconds; 1 with --smoke,
+Figure: accuracy, the worse of both losses, on images not trained on, at least 0.95. Time: 4 seconds; 3 with --smoke,
 whose target is 0.85.
 
 Run: python examples/svm.py [--smoke]

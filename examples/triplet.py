@@ -5,7 +5,7 @@ the anchor is nearer to the one of its kind than to the other, by a margin; it s
 and 9 are shown in no triplet: that they fall apart, too, shows that the space is about shapes.
 
 Figure: share of triplets of unseen images, 8 and 9 among them, whose anchor is nearer to the one of its kind: at least
-0.9, and above that by distances of pixels. Time: 6 seconds; 2 with --smoke, whose target is 0.88.
+0.9, and above that by distances of pixels. Time: 6 seconds; 3 with --smoke, whose target is 0.88.
 
 Run: python examples/triplet.py [--smoke]
 """
