@@ -1,0 +1,45 @@
+"""How the site is made: `python -m sphinx -W --keep-going docs build/docs`, without the network; warnings are errors.
+
+Notebooks are shown as they are stored, without outputs; `-D nb_execution_mode=force` runs them first.
+"""
+
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT / "docs" / "extensions"))
+
+project = "dpmodule"
+extensions = [
+    "myst_nb",
+    "sphinx.ext.autodoc",
+    "sphinx.ext.napoleon",
+    "sphinx.ext.viewcode",
+    "docstrings",
+    "links",
+    "public",
+    "redirects",
+]
+exclude_patterns = ["notebooks/models"]
+html_theme = "furo"
+html_title = "dpmodule"
+html_copy_source = False
+
+default_role = "public"
+nitpicky = True
+add_module_names = False
+toc_object_entries = False  # with them every page takes a second: the theme copies the tree of all pages into each
+maximum_signature_line_length = 90
+
+autodoc_member_order = "bysource"
+autodoc_typehints_format = "short"
+autodoc_preserve_defaults = True
+napoleon_numpy_docstring = False
+napoleon_use_rtype = False
+napoleon_use_ivar = True
+napoleon_custom_sections = [("Shape", "params_style")]
+
+myst_heading_anchors = 4
+nb_execution_mode = "off"
+nb_execution_timeout = 600
+nb_execution_raise_on_error = True
