@@ -10,7 +10,7 @@ from class_source import FUNCTIONS, statements
 __all__ = ["Module"]
 
 LATE_TABLES = {"attributes": 2, "modules_of": 0, "add_later": 1}
-"""Functions of `later` and of registries that take a table of modules, and the table's position."""
+"""Functions of `lazy` and of registries that take a table of modules, and the table's position."""
 
 
 class Module:
@@ -26,7 +26,7 @@ class Module:
         late: full names of what it takes from other modules when it is first asked for.
         imports: full names of what it imports, anywhere and in any way.
         shown: names in its ``__all__``; of one that is a comprehension, the names that it imports as themselves.
-        is_public: whether it offers them to programs, by `later.publish` or `later.attributes`.
+        is_public: whether it offers them to programs, by `lazy.publish` or `lazy.attributes`.
     """
 
     def __init__(self, path: str, text: str) -> None:
@@ -83,7 +83,7 @@ class Module:
         """Note what a call tells of the module, or imports by name."""
         function = self.full_name(call.func)
         called = function.rpartition(".")[2]
-        self.is_public |= function.endswith((".later.publish", ".later.attributes"))
+        self.is_public |= function.endswith((".lazy.publish", ".lazy.attributes"))
         if called in LATE_TABLES:
             is_elsewhere = called == "attributes" and len(call.args) > 4  # the argument `package`
             home = self.package if is_elsewhere else self.name

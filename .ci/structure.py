@@ -83,7 +83,7 @@ class Package:
         self.modules = {module.name: module for module in found}
 
     def resolve(self, name: str) -> str:
-        """Return the full name under which something is defined, following imports and tables of `later`."""
+        """Return the full name under which something is defined, following imports and tables of `lazy`."""
         seen = set()
         while name not in seen:
             seen.add(name)

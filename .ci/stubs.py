@@ -5,8 +5,8 @@
     python .ci/stubs.py --check   change nothing; exit 1 when one is not current
 
 `dpmodule/ndarray/op.pyi` and `dpmodule/symbol/op.pyi` list the operators as functions,
-`dpmodule/ndarray/methods.pyi` the operators that are methods of arrays. `dpmodule/ops/later.py` says which module
-declares which operators.
+`dpmodule/ndarray/methods.pyi` the operators that are methods of arrays. `dpmodule/ops/lazy_operators.py` says which
+module declares which operators.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from dpmodule.later import Method  # noqa: E402 (the tree this file stands in, not an installed package)
+from dpmodule.compat.lazy import Method  # noqa: E402 (the tree this file stands in, not an installed package)
 from dpmodule.ndarray import NDArray  # noqa: E402
-from dpmodule.ndarray.faces import names_in  # noqa: E402
 from dpmodule.ndarray.methods import FLUENT  # noqa: E402
+from dpmodule.ndarray.op_functions import names_in  # noqa: E402
 from dpmodule.ops import get  # noqa: E402
 from dpmodule.ops.spec import REQUIRED, Op  # noqa: E402
 
@@ -175,7 +175,6 @@ LATER = (
     "nn.spatial",
     "nn.upsample",
     "control_flow",
-    "imaging",
     "image",
     "contrib",
     "quantize",
@@ -205,7 +204,7 @@ print(json.dumps(found))
 
 
 def late_operators() -> str:
-    """Return the source of `dpmodule.ops.later`, found out in a process that has not imported any of it."""
+    """Return the source of `dpmodule.ops.lazy_operators`, found out in a process that has not imported any of it."""
     done = subprocess.run(
         [sys.executable, "-c", LISTING], cwd=ROOT, capture_output=True, text=True, check=True, env=fresh()
     )
@@ -232,7 +231,7 @@ def fresh() -> dict[str, str]:
 
 
 STUBS = {
-    "dpmodule/ops/later.py": late_operators,
+    "dpmodule/ops/lazy_operators.py": late_operators,
     "dpmodule/ndarray/op.pyi": array_functions,
     "dpmodule/ndarray/methods.pyi": array_methods,
     "dpmodule/symbol/op.pyi": symbol_functions,

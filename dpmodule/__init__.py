@@ -20,7 +20,6 @@ try:
         initializer,
         io,
         kvstore,
-        log,
         lr_scheduler,
         metric,
         mode,
@@ -43,8 +42,9 @@ try:
     from . import symbol as sym
     from .attribute import AttrScope
     from .base import MXNetError
+    from .compat import finder, log
+    from .compat.libinfo import __version__ as __version__
     from .context import Context, cpu, cpu_pinned, current_context, gpu, gpu_memory_info, num_gpus
-    from .libinfo import __version__ as __version__
     from .monitor import Monitor
     from .ndarray import NDArray, waitall
     from .symbol import Symbol
@@ -59,6 +59,7 @@ try:
         use_np_shape,
     )
 
+    finder.install()
     if _collects and not gc.get_freeze_count():
         # both together make all objects old ones; the next collection of young ones would look through them after all
         gc.freeze()
@@ -73,15 +74,11 @@ if TYPE_CHECKING:
         autograd,
         checkpoint,
         contrib,
-        engine,
-        executor_manager,
         fluid,
         gluon,
         hogwild,
         image,
         interop,
-        libinfo,
-        misc,
         model,
         onnx,
         operator,
@@ -91,28 +88,30 @@ if TYPE_CHECKING:
         rnn,
         runtime,
         streams,
-        symbol_doc,
         test_utils,
         visualization,
     )
     from . import image as img
     from . import random as rnd
     from . import visualization as viz
+    from .compat import libinfo, symbol_doc
+    from .executor import engine
     from .hogwild import AsyncExecutor, DataFeedDesc, InMemoryDataset, QueueDataset
+    from .module import executor_manager
 
 _LATER = {
     "autograd": "autograd",
     "checkpoint": "checkpoint",
     "contrib": "contrib",
-    "engine": "engine",
-    "executor_manager": "executor_manager",
+    "engine": "executor.engine",
+    "executor_manager": "module.executor_manager",
     "fluid": "fluid",
     "gluon": "gluon",
     "hogwild": "hogwild",
     "image": "image",
     "img": "image",
     "interop": "interop",
-    "libinfo": "libinfo",
+    "libinfo": "compat.libinfo",
     "misc": "misc",
     "model": "model",
     "onnx": "onnx",
@@ -124,7 +123,7 @@ _LATER = {
     "rnn": "rnn",
     "runtime": "runtime",
     "streams": "streams",
-    "symbol_doc": "symbol_doc",
+    "symbol_doc": "compat.symbol_doc",
     "test_utils": "test_utils",
     "visualization": "visualization",
     "viz": "visualization",

@@ -7,12 +7,12 @@ from collections import defaultdict
 from types import TracebackType
 from typing import ClassVar
 
-from . import later
 from .base import ArgumentError
+from .compat import lazy
 
 __all__ = ["BARE_KEYS", "AttrScope", "current", "stored_key", "subgraph_name"]
 
-later.publish(__name__, __all__)
+lazy.publish(__name__, __all__)
 
 BARE_KEYS = frozenset({"ctx_group", "lr_mult", "wd_mult", "force_mirroring", "mirror_stage"})
 """Attributes that users write without the double underscores they are stored with."""
@@ -23,7 +23,7 @@ def stored_key(key: str) -> str:
     return f"__{key}__" if key in BARE_KEYS else key
 
 
-class _Current(type):
+class _CurrentScope(type):
     """Gives `AttrScope` MXNet's class attribute `current`, which every thread has of its own."""
 
     @property
@@ -36,7 +36,7 @@ class _Current(type):
         AttrScope._scope.current = scope
 
 
-class AttrScope(metaclass=_Current):
+class AttrScope(metaclass=_CurrentScope):
     """Attach string attributes to all symbols made inside the block; inner blocks add to outer ones.
 
     Args:

@@ -19,8 +19,9 @@ from typing import Any
 
 import torch
 
-from . import later, mode
+from . import mode
 from .base import ArgumentError, DTypeError, StateError
+from .compat import lazy
 from .graph import Entry
 from .graph import Node as GraphNode
 from .mode import is_recording, is_training, set_recording, set_training
@@ -46,10 +47,10 @@ __all__ = [
     "train_mode",
 ]
 
-later.publish(__name__, __all__)
+lazy.publish(__name__, __all__)
 
 
-class _Flags:
+class _FlagScope:
     """A ``with`` block that sets the flags; the same object may be entered again, also inside itself."""
 
     def __init__(self, recording: bool | None, training: bool | None) -> None:
@@ -76,22 +77,22 @@ def record(train_mode: bool = True) -> AbstractContextManager[None]:
     Args:
         train_mode: run them in training mode (dropout and batch statistics on).
     """
-    return _Flags(True, train_mode)
+    return _FlagScope(True, train_mode)
 
 
 def pause(train_mode: bool = False) -> AbstractContextManager[None]:
     """Record nothing inside a ``with`` block; `train_mode` as in `record`."""
-    return _Flags(False, train_mode)
+    return _FlagScope(False, train_mode)
 
 
 def train_mode() -> AbstractContextManager[None]:
     """Run operators in training mode inside a ``with`` block, recorded or not as outside."""
-    return _Flags(None, True)
+    return _FlagScope(None, True)
 
 
 def predict_mode() -> AbstractContextManager[None]:
     """Run operators in prediction mode inside a ``with`` block, recorded or not as outside."""
-    return _Flags(None, False)
+    return _FlagScope(None, False)
 
 
 def _listed(name: str, arrays: Any) -> list[NDArray]:
@@ -228,9 +229,9 @@ def get_symbol(x: NDArray) -> Symbol:
     return Symbol([_entry_of(x.trace[1])])
 
 
-def _entry_of(head: tape.Node) -> Entry:
+def _entry_of(head: tape.TapeNode) -> Entry:
     """Return the graph's form of a node of the tape; a loop, so deep graphs are fine."""
-    made: dict[tape.Node, Entry] = {}
+    made: dict[tape.TapeNode, Entry] = {}
     count = itertools.count()
     stack = [head]
     while stack:
@@ -245,14 +246,14 @@ def _entry_of(head: tape.Node) -> Entry:
     return made[head]
 
 
-def _convert(node: tape.Node, made: dict[tape.Node, Entry], count: itertools.count[int]) -> Entry:
-    if isinstance(node, tape.Variable):
+def _convert(node: tape.TapeNode, made: dict[tape.TapeNode, Entry], count: itertools.count[int]) -> Entry:
+    if isinstance(node, tape.TapeVariable):
         return GraphNode(None, node.name), 0
     if node.plan is None:  # an output of an operator with several
         return made[node.inputs[0]][0], node.index  # type: ignore[index]  # it always has an operator
     inputs = tuple((GraphNode(None, f"null{next(count)}"), 0) if n is None else made[n] for n in node.inputs)
     name = f"node_{next(count)}"
-    if isinstance(node.plan, tape.Step):
+    if isinstance(node.plan, tape.TapeStep):
         return GraphNode(_op_of(node.plan, len(inputs)), name, inputs=inputs), 0
     op, a = node.plan.op, node.plan.a
     if op.read_attrs is not None:  # attributes of a user's operator, under names of the user's
@@ -262,7 +263,7 @@ def _convert(node: tape.Node, made: dict[tape.Node, Entry], count: itertools.cou
     return GraphNode(op, name, params, inputs=inputs), 0
 
 
-def _op_of(step: tape.Step, count: int) -> Op:
+def _op_of(step: tape.TapeStep, count: int) -> Op:
     """Return an operator, in no registry, that does what a step of the tape did."""
 
     def run(a: Any, env: Env, *tensors: torch.Tensor) -> torch.Tensor:

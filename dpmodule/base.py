@@ -32,7 +32,7 @@ from typing import Any
 
 import numpy as np
 
-from . import later
+from .compat import lazy
 
 __all__ = [
     "ArgumentError",
@@ -69,7 +69,7 @@ __all__ = [
     "string_types",
 ]
 
-later.publish(__name__, __all__)
+lazy.publish(__name__, __all__)
 
 
 class MXNetError(RuntimeError):

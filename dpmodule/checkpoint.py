@@ -2,7 +2,7 @@
 
 ``<prefix>-symbol.json`` holds the graph, ``<prefix>-<epoch>.params`` the parameters under keys such as
 "arg:fc1_weight" and "aux:bn_moving_mean", ``<prefix>-<epoch>.states`` the optimizer's states. The files of
-one save switch together: whenever a save is killed, loading finds the old set or the new one (see `commit`).
+one save switch together: whenever a save is killed, loading finds the old set or the new one (see `file_transaction`).
 
 In the format "safetensors" one file, ``<prefix>-<epoch>.safetensors``, holds parameters and graph: the same keys, and
 the graph's JSON as the text `SYMBOL` beside them. Whoever loads finds either format.
@@ -20,9 +20,10 @@ import re
 from collections.abc import Callable, Mapping
 from typing import SupportsIndex
 
-from . import commit, later
-from .atomic import Writer
 from .base import ArgumentError, FileError, FileFormatError
+from .compat import lazy
+from .files import file_transaction
+from .files.atomic import Writer
 from .ndarray import NDArray, safetensors, serial
 from .ndarray.convert import bytes_of
 from .symbol import Symbol, load_json
@@ -47,7 +48,7 @@ __all__ = [
     "symbol_file",
 ]
 
-later.publish(__name__, __all__)
+lazy.publish(__name__, __all__)
 
 Params = dict[str, NDArray]
 Epoch = SupportsIndex | str
@@ -145,7 +146,7 @@ def save_checkpoint(
     if states is not None:
         files[states_file(prefix, epoch)] = states
     files.update({path: content for path, content in (more or {}).items() if not _holds(path, content)})
-    commit.write_set(files, os.path.basename(params).removesuffix(f".{format}"), _family(prefix))
+    file_transaction.write_set(files, os.path.basename(params).removesuffix(f".{format}"), _family(prefix))
     logging.info('Saved checkpoint to "%s"', params)
 
 
@@ -188,7 +189,7 @@ def saved_symbol(prefix: str, epoch: Epoch) -> Symbol:
             except FileFormatError as error:
                 raise FileFormatError(f"{path}: the text {SYMBOL!r}: {error}") from error
     path = symbol_file(prefix)
-    commit.settle(path)
+    file_transaction.settle(path)
     if not os.path.exists(path):
         raise _missing(path, prefix)
     return load_symbol(path)
@@ -228,7 +229,7 @@ def params_files(prefix: str, epoch: Epoch) -> list[str]:
     """Return the files that hold an epoch's parameters: none, one, or one of each format."""
     paths = [params_file(prefix, epoch, each) for each in FORMATS]
     for path in paths:
-        commit.settle(path)
+        file_transaction.settle(path)
     return [path for path in paths if os.path.exists(path)]
 
 
@@ -264,10 +265,10 @@ def load_states(prefix: str, epoch: Epoch) -> bytes:
         FileError: the file is missing; the text tells which epochs there are.
     """
     path = states_file(prefix, epoch)
-    commit.settle(path)
+    file_transaction.settle(path)
     if not os.path.exists(path):
         raise _missing(path, prefix)
-    return commit.read_settled(path)
+    return file_transaction.read_settled(path)
 
 
 def epochs(prefix: str) -> list[int]:
@@ -338,7 +339,7 @@ def _sorted_out(path: str, found: Params) -> tuple[Params, Params]:
 
 def _holds(path: str, content: bytes) -> bool:
     """Say whether a file has this content already: every epoch has the same graph, written once is enough."""
-    commit.settle(path)
+    file_transaction.settle(path)
     try:
         with open(path, "rb") as file:
             return file.read(len(content) + 1) == content

@@ -8,8 +8,8 @@ from typing import Any, ClassVar
 
 import torch
 
-from . import later
 from .base import ArgumentError, DeviceError
+from .compat import lazy
 
 __all__ = [
     "Context",
@@ -23,7 +23,7 @@ __all__ = [
     "set_current_context",
 ]
 
-later.publish(__name__, __all__)
+lazy.publish(__name__, __all__)
 
 
 class _Default(type):

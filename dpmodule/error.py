@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from . import later
 from .base import MXNetError as MXNetError
+from .compat import lazy
 
 __all__ = ["InternalError", "MXNetError"]
 
-later.publish(__name__, __all__)
+lazy.publish(__name__, __all__)
 
 
 class InternalError(MXNetError):

@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from . import later
 from .base import ArgumentError
+from .compat import lazy
 
 __all__ = [
     "CosineScheduler",
@@ -25,7 +25,7 @@ __all__ = [
     "ReduceOnPlateau",
 ]
 
-later.publish(__name__, __all__)
+lazy.publish(__name__, __all__)
 
 _WARMUP_MODES = ("linear", "constant")
 

@@ -9,7 +9,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from . import later
+from .compat import lazy
 
 __all__ = [
     "carries_integers",
@@ -23,7 +23,7 @@ __all__ = [
     "set_training",
 ]
 
-later.publish(__name__, __all__)
+lazy.publish(__name__, __all__)
 
 
 class _Flags(threading.local):

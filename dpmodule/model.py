@@ -8,27 +8,27 @@ from typing import Any
 
 import numpy as np
 
-from . import later
 from . import metric as metrics
 from .base import ArgumentError, ShapeError
 from .callback import BatchEndParam, LogValidationMetricsCallback
 from .checkpoint import load_checkpoint, load_params, save_checkpoint
+from .compat import lazy
 from .context import Context
 from .initializer import Uniform
 from .io import DataIter, NDArrayIter, ResizeIter
 from .module import BaseModule, BucketingModule, Module
-from .module.by_hand import create_kvstore as _create_kvstore  # noqa: F401  old programs import these from here
-from .module.by_hand import initialize_kvstore as _initialize_kvstore  # noqa: F401
-from .module.by_hand import update_params as _update_params  # noqa: F401
-from .module.by_hand import update_params_on_kvstore as _update_params_on_kvstore  # noqa: F401
 from .module.finite import RowWatch
-from .module.group_contexts import contexts_of
+from .module.group.contexts import contexts_of
+from .module.mxnet_helpers import create_kvstore as _create_kvstore  # noqa: F401  old programs import these from here
+from .module.mxnet_helpers import initialize_kvstore as _initialize_kvstore  # noqa: F401
+from .module.mxnet_helpers import update_params as _update_params  # noqa: F401
+from .module.mxnet_helpers import update_params_on_kvstore as _update_params_on_kvstore  # noqa: F401
 from .ndarray import NDArray, array
 from .symbol import Symbol
 
 __all__ = ["BatchEndParam", "FeedForward", "load_checkpoint", "load_params", "save_checkpoint"]
 
-later.publish(__name__, __all__)
+lazy.publish(__name__, __all__)
 
 Params = Mapping[str, NDArray]
 

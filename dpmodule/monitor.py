@@ -8,14 +8,14 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Protocol
 
-from . import later
 from .base import ArgumentError, StateError
+from .compat import lazy
 from .ndarray import NDArray
 from .ndarray.ragged import numbers_of
 
 __all__ = ["Monitor"]
 
-later.publish(__name__, __all__)
+lazy.publish(__name__, __all__)
 
 Stat = tuple[int, str, Any]
 """Step, name of the array, and its statistic."""

@@ -6,14 +6,14 @@ import threading
 from types import TracebackType
 from typing import ClassVar
 
-from . import later
+from .compat import lazy
 
 __all__ = ["NameManager", "Prefix", "current"]
 
-later.publish(__name__, __all__)
+lazy.publish(__name__, __all__)
 
 
-class _Current(type):
+class _CurrentManager(type):
     """Gives `NameManager` MXNet's class attribute `current`, which every thread has of its own."""
 
     @property
@@ -26,7 +26,7 @@ class _Current(type):
         NameManager._scope.current = manager
 
 
-class NameManager(metaclass=_Current):
+class NameManager(metaclass=_CurrentManager):
     """Counts names per operator: the second unnamed FullyConnected becomes ``fullyconnected1``.
 
     Used in a ``with`` statement, numbering starts afresh inside.

@@ -16,11 +16,11 @@ import torch
 
 from .base import ArgumentError, DTypeError, ShapeError, StateError, dtype_name
 from .context import Context, cpu
+from .devices.shared_memory import Segment
 from .executor.sparse_arrays import allocate_as
 from .ndarray import NDArray
 from .ops.exposure import expose
 from .optimizer import Optimizer, Updater
-from .segment import Segment
 
 if TYPE_CHECKING:
     from .optimizer.shared_states import SharedStates, StateKey

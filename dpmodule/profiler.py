@@ -25,8 +25,8 @@ from typing import Any
 
 import torch
 
-from . import later
 from .base import ArgumentError, StateError
+from .compat import lazy
 
 __all__ = [
     "Counter",
@@ -46,7 +46,7 @@ __all__ = [
     "set_state",
 ]
 
-later.publish(__name__, __all__)
+lazy.publish(__name__, __all__)
 
 _OPTIONS = frozenset(
     {
@@ -304,7 +304,7 @@ class Domain:
         return Marker(self, name)
 
 
-class _Range:
+class _TimeRange:
     """A named range of time."""
 
     def __init__(self, label: str, name: str) -> None:
@@ -332,7 +332,7 @@ class _Range:
         self._open = None
 
 
-class Task(_Range):
+class Task(_TimeRange):
     """A range of work in a domain.
 
     Args:
@@ -344,7 +344,7 @@ class Task(_Range):
         super().__init__(f"{domain}::{name}", name)
 
 
-class Frame(_Range):
+class Frame(_TimeRange):
     """A range such as one batch, in a domain.
 
     Args:
@@ -356,7 +356,7 @@ class Frame(_Range):
         super().__init__(f"{domain}::{name}", name)
 
 
-class Event(_Range):
+class Event(_TimeRange):
     """A range of work without a domain.
 
     Args:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from . import later
-from .generators import seed as seed
-from .generators import seed_all as seed_all
+from .compat import lazy
+from .devices.generators import seed as seed
+from .devices.generators import seed_all as seed_all
 from .ndarray.random import exponential as exponential
 from .ndarray.random import gamma as gamma
 from .ndarray.random import generalized_negative_binomial as generalized_negative_binomial
@@ -33,4 +33,4 @@ __all__ = [
     "uniform",
 ]
 
-later.publish(__name__, __all__)
+lazy.publish(__name__, __all__)

@@ -9,12 +9,12 @@ from typing import Any, ClassVar
 
 import torch
 
-from . import later
 from .base import ArgumentError
+from .compat import lazy
 
 __all__ = ["Feature", "Features", "feature_list"]
 
-later.publish(__name__, __all__)
+lazy.publish(__name__, __all__)
 
 # in MXNet's order; those without an entry in `_present` are never there
 _NAMES = """

@@ -12,11 +12,12 @@ from typing import Any, TypeVar
 
 import torch
 
-from . import later, mode
+from . import mode
 from .base import ArgumentError, MXNetError
+from .compat import lazy
 from .context import Context, gpu_memory_info, num_gpus
+from .devices.precision import is_tf32, set_tf32
 from .executor import keep_large_blocks
-from .precision import is_tf32, set_tf32
 
 __all__ = [
     "get_cuda_compute_capability",
@@ -40,7 +41,7 @@ __all__ = [
     "use_np_shape",
 ]
 
-later.publish(__name__, __all__)
+lazy.publish(__name__, __all__)
 
 F = TypeVar("F", bound=Callable[..., Any])
 

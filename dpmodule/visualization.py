@@ -8,8 +8,8 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from . import later
 from .base import ArgumentError, MissingPackageError, Shape, ShapeError
+from .compat import lazy
 from .graph import Graph, Node, infer_shapes
 from .ops.shapes import known, prod
 from .ops.spec import PARAM
@@ -17,7 +17,7 @@ from .symbol import Symbol
 
 __all__ = ["plot_network", "print_summary"]
 
-later.publish(__name__, __all__)
+lazy.publish(__name__, __all__)
 
 _COLORS = ("#8dd3c7", "#fb8072", "#ffffb3", "#bebada", "#80b1d3", "#fdb462", "#b3de69", "#fccde5")
 _KINDS = {

@@ -76,7 +76,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--smoke", action="store_true", help="a short run with a lower target")
     args = parser.parse_args()
-    num_epoch, target = (4, 0.88) if args.smoke else (20, 0.97)
+    num_epoch, target = (3, 0.88) if args.smoke else (20, 0.97)
 
     mx.random.seed(0)
     torch.manual_seed(0)

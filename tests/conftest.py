@@ -3,6 +3,7 @@
 import gc
 import os
 import signal
+import sys
 
 import pytest
 import torch
@@ -17,7 +18,14 @@ def pytest_addoption(parser):
 def pytest_configure(config):
     torch.set_num_threads(1)
     os.environ.setdefault("OMP_NUM_THREADS", "1")  # for the programs that tests start
+    os.environ.setdefault(
+        "OMP_WAIT_POLICY", "passive"
+    )  # threads that wait leave the processor to other workers
     compiled.folder()  # of this process, before it starts workers
+    sys.dont_write_bytecode = (
+        False  # else each process compiles five hundred files of tests, and all of ours, anew
+    )
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as in what a shell runs in the background
         signal.signal(signal.SIGINT, signal.default_int_handler)  # they inherit what is ignored
 
@@ -29,6 +37,17 @@ def pytest_collection_modifyitems(config, items):
     for item in items:
         if "gpu" in item.keywords:
             item.add_marker(skip)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection():
+    """Collect tests without looking for garbage: all that is made stays."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 @pytest.fixture(autouse=True, scope="module")

@@ -4,6 +4,7 @@ The package is read, not imported (`.ci/structure.py`). Each list says what is e
 no longer needed fails too.
 """
 
+import re
 from functools import cache
 from pathlib import Path
 
@@ -65,7 +66,7 @@ def test_no_method_reads_what_its_class_and_bases_never_set():
 
 @pytest.mark.timeout(120)
 def test_modules_of_a_package_do_not_import_each_other_in_circles():
-    """Imports for type checkers, tables of `later` and names given to `import_module` count."""
+    """Imports for type checkers, tables of `lazy` and names given to `import_module` count."""
     found = {name: {" ".join(circle) for circle in circles} for name, circles in package().circles().items()}
     assert found == {name: set(circles) for name, circles in CIRCLES.items()}
 
@@ -75,6 +76,22 @@ def test_modules_of_a_package_do_not_import_each_other_in_circles():
 def test_parameters_say_what_they_take(name):
     bare, every = package().bare_any(name)
     assert bare <= MOST_ANY[name] * every, f"{bare} of {every} are Any; dpmodule/types.py has names"
+
+
+def test_tests_mirror_the_package():
+    """What belongs to no single file stands in the table of CONTRIBUTING.md."""
+    text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| `(tests[\w/]*)` \| (.+) \|$", text, re.MULTILINE)
+    listed = {f"{folder}/test_{name}.py" for folder, names in rows for name in names.split(", ")}
+    found = {path.relative_to(ROOT) for path in (ROOT / "tests").rglob("test_*.py")}
+    strays = {path.as_posix() for path in found if not _is_mirrored(path)}
+    assert strays - listed == set(), "no file of this name in dpmodule; rename, or list it in CONTRIBUTING.md"
+    assert listed - strays == set(), "no longer needed in CONTRIBUTING.md"
+
+
+def _is_mirrored(path):
+    source = ROOT / "dpmodule" / path.relative_to("tests").with_name(path.stem.removeprefix("test_"))
+    return source.is_dir() or source.with_suffix(".py").exists()
 
 
 # what reads the package
@@ -112,8 +129,8 @@ def test_bases_of_one_class(use, is_found):
 def test_what_a_public_module_imports_as_itself_is_public():
     found = read(
         inner="class Base: pass\nclass Hidden: pass\nclass A(Base): pass\nclass B(Hidden): pass",
-        outer="from pkg import later\nfrom .inner import Base as Base\nfrom .inner import Hidden\n"
-        "__all__ = [name for name in vars() if name]\nlater.publish(__name__, __all__)\n",
+        outer="from pkg import lazy\nfrom .inner import Base as Base\nfrom .inner import Hidden\n"
+        "__all__ = [name for name in vars() if name]\nlazy.publish(__name__, __all__)\n",
     )
     assert {each.name: each.is_public for each in found.single_use_bases()} == {
         "pkg.inner.Base": True,
@@ -130,7 +147,7 @@ def test_public_bases_are_told_apart():
     found = read(
         inner="class Base: pass\nclass Hidden: pass\nclass A(Base): pass\nclass B(Hidden): pass\n"
         "__all__ = ['Base', 'Hidden', 'A', 'B']",
-        outer="from pkg import later\n__all__ = ['Base', 'B']\nlater.publish(__name__, __all__)\n"
+        outer="from pkg import lazy\n__all__ = ['Base', 'B']\nlazy.publish(__name__, __all__)\n"
         "from .inner import Base, B",
     )
     assert {each.name: each.is_public for each in found.single_use_bases()} == {

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .. import later
+from ..compat import lazy
 
 _LATER = {
     "agent": "Agent create_agent create_agent_from_shared create_agents_from_shared",
@@ -27,6 +27,6 @@ _LATER = {
     "worlds": "DialogPartnerWorld ExecutableWorld MultiAgentDialogWorld MultiWorld World create_task_world",
 }
 
-__all__ = list(later.modules_of(_LATER))
+__all__ = list(lazy.modules_of(_LATER))
 
-__getattr__, __dir__ = later.attributes(__name__, __all__, _LATER)
+__getattr__, __dir__ = lazy.attributes(__name__, __all__, _LATER)

@@ -7,10 +7,10 @@ import tempfile
 from multiprocessing import reduction
 from typing import Any
 
-__all__ = ["Counter", "SharedCounter", "counter_for"]
+__all__ = ["LocalCounter", "SharedCounter", "counter_for"]
 
 
-class Counter:
+class LocalCounter:
     """Numbers from 0 on, for the copies in one process and thread."""
 
     __slots__ = ("_next",)
@@ -32,7 +32,7 @@ class Counter:
         """Begin at 0 again, or at another number."""
         self._next = number
 
-    def __deepcopy__(self, memo: Any) -> Counter:
+    def __deepcopy__(self, memo: Any) -> LocalCounter:
         return self
 
 
@@ -78,6 +78,6 @@ def _received(fd: Any) -> SharedCounter:
     return made
 
 
-def counter_for(workers: int) -> Counter | SharedCounter:
+def counter_for(workers: int) -> LocalCounter | SharedCounter:
     """Return a counter for a number of workers."""
-    return SharedCounter() if workers > 1 else Counter()
+    return SharedCounter() if workers > 1 else LocalCounter()

@@ -15,17 +15,17 @@ from functools import partial
 from time import perf_counter
 from typing import Any, NoReturn, TypeVar
 
-from .. import generators
 from ..base import StateError
+from ..devices import generators
 from ..streams.child import Channel
 from ..streams.errors import WorkerStuck
 from ..streams.supervisor import START_S, Supervisor
 from .batch_world import BatchWorld
 from .copies import copied_world
-from .handover import Bell, Board, Desk, Orders
+from .handover import Bell, Board, BoardOrders, Desk
 from .worlds import World
 
-__all__ = ["Crew", "Work"]
+__all__ = ["Crew", "CrewWork"]
 
 Found = TypeVar("Found")
 
@@ -42,7 +42,7 @@ _GRACE_S = 1.0
 
 
 @dataclass
-class Work:
+class CrewWork:
     """What a worker does.
 
     Args:
@@ -68,7 +68,7 @@ class Work:
 
 
 def _serve(
-    desk: Desk, work: Work, world: World | None, note: Callable[[str, int], None] | None = None
+    desk: Desk, work: CrewWork, world: World | None, note: Callable[[str, int], None] | None = None
 ) -> None:
     """Be a worker: carry out one order after the other."""
     parleys, training = 0, work.is_training
@@ -97,7 +97,7 @@ def _serve(
 # processes
 
 
-class _Part:
+class _SharedPart:
     """Part of what a world shares, on its way to a process: alone, so that an error can say what cannot be sent."""
 
     def __init__(self, owner: str, path: tuple[Any, ...], value: Any) -> None:
@@ -109,17 +109,17 @@ class _Part:
         return f"{self.owner}.share()[{self.path[-1]!r}]"
 
 
-def _parts(shared: Mapping[str, Any], path: tuple[Any, ...] = ()) -> Iterator[_Part]:
+def _parts(shared: Mapping[str, Any], path: tuple[Any, ...] = ()) -> Iterator[_SharedPart]:
     owner = getattr(shared.get("world_class") or shared.get("class"), "__name__", "world")
     for key, value in shared.items():
         if "world_class" in shared and key in ("agents", "worlds"):
             for number, each in enumerate(value):
                 yield from _parts(each, (*path, key, number))
         else:
-            yield _Part(owner, (*path, key), value)
+            yield _SharedPart(owner, (*path, key), value)
 
 
-def _joined(parts: Sequence[_Part]) -> Any:
+def _joined(parts: Sequence[_SharedPart]) -> Any:
     """Put together what `_parts` took apart."""
     found: dict[Any, Any] = {}
     for part in parts:
@@ -138,7 +138,7 @@ def _with_lists(shared: dict[Any, Any]) -> dict[Any, Any]:
     return shared
 
 
-def _serve_process(channel: Channel, board: Board, work: Work, *parts: _Part) -> None:
+def _serve_process(channel: Channel, board: Board, work: CrewWork, *parts: _SharedPart) -> None:
     gc.freeze()  # a collection would write to every page that a forked worker shares with its parent
     if parts:
         work.shared = _joined(parts)
@@ -160,14 +160,14 @@ class _Processes:
         self._method = method
         self._supervisor = Supervisor("hogwild", method, grace_s=_GRACE_S)
 
-    def start(self, board: Board, works: Sequence[Work]) -> list[int]:
+    def start(self, board: Board, works: Sequence[CrewWork]) -> list[int]:
         """Start the workers, and return what becomes readable when one ends."""
         for work in works:
             if self._method == "fork":
                 self._supervisor.start(_serve_process, board, work)
             else:
                 parts = _parts(work.shared)
-                bare = Work(work.opt, {}, work.index, work.entropy, work.is_training)
+                bare = CrewWork(work.opt, {}, work.index, work.entropy, work.is_training)
                 self._supervisor.start(_serve_process, board, bare, *parts)
         return [fd for child in self._supervisor.children for fd in (child.fileno(), child.sentinel)]
 
@@ -202,7 +202,7 @@ class _Threads:
         self._errors: list[BaseException] = []
         self._alarm = Bell()
 
-    def start(self, board: Board, works: Sequence[Work]) -> list[int]:
+    def start(self, board: Board, works: Sequence[CrewWork]) -> list[int]:
         """Start the workers, and return what becomes readable when one fails."""
         worlds = [work.world() for work in works]
         for work, world in zip(works, worlds):
@@ -236,7 +236,7 @@ class _Threads:
         return are_gone
 
 
-def _serve_thread(desk: Desk, work: Work, world: World, errors: list[BaseException], alarm: Bell) -> None:
+def _serve_thread(desk: Desk, work: CrewWork, world: World, errors: list[BaseException], alarm: Bell) -> None:
     try:
         _serve(desk, work, world)
     except BaseException as error:  # the parent raises it
@@ -244,7 +244,7 @@ def _serve_thread(desk: Desk, work: Work, world: World, errors: list[BaseExcepti
         alarm.ring()
 
 
-def _dismiss(orders: Orders, owner: int) -> None:
+def _dismiss(orders: BoardOrders, owner: int) -> None:
     if os.getpid() == owner:  # and not a process that was forked from it
         orders.close()
 
@@ -265,7 +265,7 @@ class Crew:
         WorkerDied, WorkerStuck, BaseException: as every method does, see `release`.
     """
 
-    def __init__(self, works: Sequence[Work], mode: str, timeout_s: float, ahead: int) -> None:
+    def __init__(self, works: Sequence[CrewWork], mode: str, timeout_s: float, ahead: int) -> None:
         self._timeout_s = timeout_s
         self._count = 0
         self._next_check = 0.0
@@ -273,7 +273,7 @@ class Crew:
         self._failure: BaseException | None = None
         self._hands: _Processes | _Threads = _Threads() if mode == "thread" else _Processes(mode)
         self._board = Board(len(works), ahead)
-        self._orders = Orders(self._board, self._hands.may_spin)
+        self._orders = BoardOrders(self._board, self._hands.may_spin)
         self.is_open = True
         weakref.finalize(self, _dismiss, self._orders, os.getpid())
         try:

@@ -27,7 +27,7 @@ _LISTS = frozenset({"labels", "eval_labels", "label_candidates", "text_candidate
 _SHOWN = 80
 
 
-class _BadLine(Exception):
+class _BadDialogLine(Exception):
     """A line that does not fit its format: the field, and what is wrong with it."""
 
 
@@ -83,7 +83,7 @@ class DialogFile:
             try:
                 text = _decoded(data)
                 found = parse(text) if text.strip() else _BLANK
-            except _BadLine as error:
+            except _BadDialogLine as error:
                 field, what = error.args
                 told = f"line {number}: {field}: {what}"
                 if not self._skips:
@@ -116,7 +116,7 @@ class DialogFile:
         missing. A number that is not above the last one, such as 1, begins an episode. A text without labels goes
         before the next one, and its reward is added to that one's. ``\n`` stands for a new line.
         """
-        held, last, begins = _Held(), 0, True
+        held, last, begins = _Unlabelled(), 0, True
         for found in self.read(_numbered_line):
             if found is None:
                 continue
@@ -124,12 +124,12 @@ class DialogFile:
             if number <= last:
                 if held.texts:
                     yield held.entry((), None), begins
-                held, begins = _Held(), True
+                held, begins = _Unlabelled(), True
             last = number
             held.add(text, reward)
             if labels:
                 yield held.entry(labels, candidates), begins
-                held, begins = _Held(), False
+                held, begins = _Unlabelled(), False
         if held.texts:
             yield held.entry((), None), begins
 
@@ -170,7 +170,7 @@ class DialogFile:
                 yield (question, (answer,)), place == 0
 
 
-class _Held:
+class _Unlabelled:
     """Texts without a label so far, and their rewards."""
 
     def __init__(self) -> None:
@@ -196,7 +196,7 @@ def _decoded(data: bytes) -> str:
     try:
         return data.decode("utf-8-sig").rstrip("\r\n")
     except UnicodeDecodeError as error:
-        raise _BadLine(f"byte {error.start + 1}", "no UTF-8") from None
+        raise _BadDialogLine(f"byte {error.start + 1}", "no UTF-8") from None
 
 
 def _shown(text: Any) -> str:
@@ -208,10 +208,10 @@ def _numbered_line(line: str) -> tuple[int, str, Sequence[str], float | None, Se
     """Return the number, the text, the labels, the reward and the candidates of a line."""
     found = _NUMBERED.match(line)
     if found is None or int(found[1]) < 1:
-        raise _BadLine("number", f"{_shown(line)}, expected a number from 1, a blank and a text")
+        raise _BadDialogLine("number", f"{_shown(line)}, expected a number from 1, a blank and a text")
     parts = [part.replace("\\n", "\n").strip() for part in line[found.end() :].split("\t")]
     if len(parts) > 4:
-        raise _BadLine(
+        raise _BadDialogLine(
             "fields", f"{len(parts)} of them, expected at most text, labels, reward and candidates"
         )
     text, labels, reward, candidates = parts + [""] * (4 - len(parts))
@@ -231,14 +231,14 @@ def _number(text: str) -> float:
     except ValueError:
         number = math.nan
     if not math.isfinite(number):
-        raise _BadLine("reward", f"{_shown(text)}, expected a number")
+        raise _BadDialogLine("reward", f"{_shown(text)}, expected a number")
     return number
 
 
 def _check_offered(labels: Sequence[str], candidates: Sequence[str] | None) -> None:
     missing = set(labels).difference(candidates or labels)
     if missing:
-        raise _BadLine("labels", f"{_shown(min(missing))} is not among the candidates")
+        raise _BadDialogLine("labels", f"{_shown(min(missing))} is not among the candidates")
 
 
 def _fields_line(line: str) -> dict[str, Any]:
@@ -250,12 +250,12 @@ def _fields_line(line: str) -> dict[str, Any]:
         name, colon, text = part.partition(":")
         name = name.strip()
         if not colon or not name:
-            raise _BadLine("fields", f"{_shown(part)}, expected name:text")
+            raise _BadDialogLine("fields", f"{_shown(part)}, expected name:text")
         if name in message:
-            raise _BadLine(name, "it stands there twice")
+            raise _BadDialogLine(name, "it stands there twice")
         message[name] = _field(name, text.replace("\\n", "\n").replace("\\t", "\t"))
     if "text" not in message:
-        raise _BadLine("text", f"there is none in {_shown(line)}")
+        raise _BadDialogLine("text", f"there is none in {_shown(line)}")
     labels = message.get("labels") or message.get("eval_labels") or ()
     _check_offered(labels, message.get("label_candidates"))
     return {name: value for name, value in message.items() if value != ()}
@@ -268,7 +268,7 @@ def _field(name: str, text: str) -> Any:
         return _number(text)
     if name == "episode_done":
         if text.strip().lower() not in ("true", "false"):
-            raise _BadLine(name, f"{_shown(text)}, expected True or False")
+            raise _BadDialogLine(name, f"{_shown(text)}, expected True or False")
         return text.strip().lower() == "true"
     return text
 
@@ -278,24 +278,26 @@ def _turns_of(line: str) -> list[str]:
     try:
         found = json.loads(line)
     except (ValueError, RecursionError) as error:
-        raise _BadLine("JSON", str(error)) from None
+        raise _BadDialogLine("JSON", str(error)) from None
     if not isinstance(found, dict):
-        raise _BadLine("JSON", f"{_shown(line)}, expected an object")
+        raise _BadDialogLine("JSON", f"{_shown(line)}, expected an object")
     name = next((name for name in _TURNS if name in found), None)
     if name is None:
-        raise _BadLine("dialog", f"there is none; expected one of {', '.join(_TURNS)} in {_shown(line)}")
+        raise _BadDialogLine(
+            "dialog", f"there is none; expected one of {', '.join(_TURNS)} in {_shown(line)}"
+        )
     turns = found[name]
     if not isinstance(turns, list) or len(turns) < 2:
-        raise _BadLine(name, f"{_shown(turns)}, expected a list of at least two turns")
+        raise _BadDialogLine(name, f"{_shown(turns)}, expected a list of at least two turns")
     return [_turn(name, place, turn) for place, turn in enumerate(turns)]
 
 
 def _turn(name: str, place: int, turn: Any) -> str:
     text = turn.get("text") if isinstance(turn, dict) else turn
     if not isinstance(text, str):
-        raise _BadLine(f"{name}[{place}]", f"{_shown(turn)}, expected an object with a text")
+        raise _BadDialogLine(f"{name}[{place}]", f"{_shown(turn)}, expected an object with a text")
     try:
         text.encode()
     except UnicodeEncodeError:
-        raise _BadLine(f"{name}[{place}]", f"{ascii(text[:_SHOWN])} is no Unicode text") from None
+        raise _BadDialogLine(f"{name}[{place}]", f"{ascii(text[:_SHOWN])} is no Unicode text") from None
     return text

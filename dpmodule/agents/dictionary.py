@@ -10,9 +10,9 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from ..atomic import write_atomically
 from ..base import ArgumentError, FileFormatError
-from ..commit import read_settled
+from ..files.atomic import write_atomically
+from ..files.file_transaction import read_settled
 from .agent import Agent
 
 __all__ = ["DictionaryAgent"]

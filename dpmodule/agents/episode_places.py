@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from ..base import ArgumentError
-from ..shared_memory import shared_bytes
+from ..devices.shared_memory import shared_bytes
 
 __all__ = ["EpisodePlaces"]
 

@@ -7,7 +7,7 @@ which the parent alone writes, and ``done``, how many of them it has carried out
                      give: command, then order + 1
            +-----------------------------------------------+
            |                                               v   +--+ give the same command once more, while
-    IDLE: order == done                       BUSY: order > done  | order - done < wants (see `Orders.free`)
+    IDLE: order == done                       BUSY: order > done  | order - done < wants (see `BoardOrders.free`)
            ^                                               |   ^--+
            +-----------------------------------------------+----> GONE: it ends, and done never follows;
              finish: at_end, ended, wants, then done + 1          its parent hears that from the system
@@ -39,9 +39,9 @@ from multiprocessing import reduction
 from time import perf_counter
 from typing import Any, TypeVar
 
-from ..shared_memory import shared_bytes
+from ..devices.shared_memory import shared_bytes
 
-__all__ = ["Bell", "Board", "Desk", "Orders"]
+__all__ = ["Bell", "Board", "Desk", "BoardOrders"]
 
 Found = TypeVar("Found")
 
@@ -262,7 +262,7 @@ class Desk:
             self._parent_bell.ring()
 
 
-class Orders:
+class BoardOrders:
     """The parent's side of the board.
 
     Args:

@@ -14,11 +14,11 @@ from typing import Any, NoReturn
 
 import torch
 
-from .. import generators
 from ..base import ArgumentError, StateError
+from ..devices import generators
 from .batch_world import BatchWorld
 from .copies import WorldOfCopies, numbered
-from .crew import RESET, Crew, Work
+from .crew import RESET, Crew, CrewWork
 from .numbers import whole
 from .teachers import is_training
 from .worlds import MultiWorld, World
@@ -102,7 +102,7 @@ class HogwildWorld(WorldOfCopies):
         for index in range(workers):
             number = {"threadindex": index}
             shared = numbered(self.world.share(), number)
-            works.append(Work({**self.opt, **number}, shared, index, entropy, self._is_training))
+            works.append(CrewWork({**self.opt, **number}, shared, index, entropy, self._is_training))
         self._crew = Crew(works, mode, timeout_s, ahead)
         self._ahead_until = self._last_ahead()
 

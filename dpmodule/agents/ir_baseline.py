@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from ..base import FileFormatError
-from ..commit import read_settled, write_set
+from ..files.file_transaction import read_settled, write_set
 from .agent import Agent
 from .dictionary import DictionaryAgent
 from .numbers import whole

@@ -17,7 +17,7 @@ from functools import lru_cache
 from typing import Any
 
 from ..base import ArgumentError
-from .tally import Tally
+from .tally import SumColumns
 
 __all__ = [
     "Metrics",
@@ -140,7 +140,7 @@ class Metrics:
             )
         self._with_f1 = not wanted.isdisjoint({"default", _F1})
         self._with_bleu = _BLEU in wanted
-        self._tally = Tally(workers + 1 if workers > 1 else 1)
+        self._tally = SumColumns(workers + 1 if workers > 1 else 1)
         self._index = 0
         self._column = self._tally.column(0)
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ..base import FileFormatError
-from ..commit import read_settled
+from ..files.file_transaction import read_settled
 
 __all__ = ["RUN_OPTIONS", "load_options", "options_file", "packed_options"]
 

@@ -185,7 +185,7 @@ class Seq2seqAgent(ModuleAgent):
         source = self._source(texts, length)
         memory, *states = self.network.predict(vectors.batch_of(source, None, (_ENCODE, length)))
         seen = memory if self._attends else None
-        steps = _Steps(self.network, length, source["source"], seen, states, width)
+        steps = _DecoderSteps(self.network, length, source["source"], seen, states, width)
         found = beam.search(steps, len(texts), width, self._longest, self._start, self._end)
         return [{"text": str(self.dict.vec2txt(row))} for row in found]
 
@@ -223,7 +223,7 @@ def _first(pair: tuple[float, str]) -> float:
     return pair[0]
 
 
-class _Steps:
+class _DecoderSteps:
     """Runs the decoder one token further.
 
     Args:

@@ -15,7 +15,7 @@ except ImportError:  # Windows: workers are threads there
     fcntl = None  # type: ignore[assignment]
 
 from ..base import ArgumentError, DTypeError
-from ..shared_memory import shared_bytes
+from ..devices.shared_memory import shared_bytes
 
 __all__ = ["SharedTable"]
 

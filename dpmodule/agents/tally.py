@@ -1,4 +1,4 @@
-"""`Tally`: exact sums by name, a column for each worker, in memory that all workers map; no locks.
+"""`SumColumns`: exact sums by name, a column for each worker, in memory that all workers map; no locks.
 
 A sum of floats depends on the order of its terms. So that the sums of several workers equal those of one process to
 the last digit, each is kept as an expansion: floats that do not overlap and whose sum is exact (Shewchuk, "Adaptive
@@ -12,9 +12,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..base import ArgumentError
-from ..shared_memory import shared_bytes
+from ..devices.shared_memory import shared_bytes
 
-__all__ = ["Column", "Tally"]
+__all__ = ["Column", "SumColumns"]
 
 _SLOTS = 128
 """How many names a column has room for."""
@@ -35,7 +35,7 @@ _EXACT = 2.0**52
 _HUGE = 2.0**1000
 
 
-class Tally:
+class SumColumns:
     """Columns of sums in one block of memory.
 
     Args:
@@ -75,9 +75,9 @@ class Tally:
         for index in range(self.columns):
             self.column(index).clear()
 
-    def widened(self, columns: int) -> Tally:
+    def widened(self, columns: int) -> SumColumns:
         """Return a tally with more columns, whose first ones are as they are here."""
-        found = Tally(columns)
+        found = SumColumns(columns)
         found._numbers[: len(self._numbers)] = self._numbers
         return found
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from ..base import ArgumentError
 from .agent import Agent
-from .counter import Counter, SharedCounter, counter_for
+from .counter import LocalCounter, SharedCounter, counter_for
 from .episode_places import EpisodePlaces
 from .metrics import Metrics
 from .squash import flatten, make_batches, sort_data
@@ -270,7 +270,7 @@ class FixedDialogTeacher(Teacher):
     def expect_workers(self, workers: int) -> None:
         """Move what copies have in common, such as the place among the examples, to where workers find it."""
         super().expect_workers(workers)
-        if isinstance(self.index, Counter):
+        if isinstance(self.index, LocalCounter):
             number, self.index = self.index.peek(), SharedCounter()
             self.index.reset(number)
             if self._places is not None:

@@ -18,13 +18,13 @@ Example:
     >>> dy.renew_cg() is dy.cg()
     True
 
-Operations are declared in `ops`, each once, and read by the engine in Python (`engine`) and by the native one alike;
-`interface` describes what expressions know of an engine's graph.
+Operations are declared in `ops`, each once, and read by the engine in Python (`python_engine`) and by the native one
+alike; `interface` describes what expressions know of an engine's graph.
 """
 
 import types
 
-from .. import later
+from ..compat import lazy
 from . import options
 from .batched import training as training
 from .builders.bidirectional import BiRNNBuilder as BiRNNBuilder
@@ -54,6 +54,11 @@ from .control import cg_checkpoint as cg_checkpoint
 from .control import cg_revert as cg_revert
 from .control import cg_version as cg_version
 from .control import renew_cg as renew_cg
+from .dynet_compat.module_names import HAVE_CUDA as HAVE_CUDA
+from .dynet_compat.module_names import DynetParams as DynetParams
+from .dynet_compat.module_names import dump_cg as dump_cg
+from .dynet_compat.module_names import init as init
+from .dynet_compat.module_names import init_from_params as init_from_params
 from .errors import ArgumentError as ArgumentError
 from .errors import BoundsError as BoundsError
 from .errors import EmptySequenceError as EmptySequenceError
@@ -226,11 +231,6 @@ from .initializers import NumpyInitializer as NumpyInitializer
 from .initializers import PyInitializer as PyInitializer
 from .initializers import SaxeInitializer as SaxeInitializer
 from .initializers import UniformInitializer as UniformInitializer
-from .names import HAVE_CUDA as HAVE_CUDA
-from .names import DynetParams as DynetParams
-from .names import dump_cg as dump_cg
-from .names import init as init
-from .names import init_from_params as init_from_params
 from .options import configure as configure
 from .options import reset_random_seed as reset_random_seed
 from .options import set_random_seed as set_random_seed
@@ -262,6 +262,6 @@ __all__ = [
     if not (name.startswith("_") or isinstance(value, types.ModuleType))
 ]
 
-later.publish(__name__, __all__)
+lazy.publish(__name__, __all__)
 
 options.from_command_line()

@@ -10,9 +10,6 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from .batches import Options
-from .calling import called
-from .entered import entered
 from .errors import (
     NoGradientError,
     NonFiniteError,
@@ -21,9 +18,11 @@ from .errors import (
     StateError,
     user_line,
 )
-from .interface import EngineGraph, Marks
+from .interface import EngineGraph, Marks, Options
+from .node_holders import entered
 from .ops.spec import shown
 from .owner import Owner
+from .reentrancy import called
 
 __all__ = ["BaseGraph", "as_array"]
 

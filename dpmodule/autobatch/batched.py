@@ -16,16 +16,16 @@ import numpy as np
 import torch
 
 from .. import mode as flags
-from .. import private
 from ..base import ArgumentError, DTypeError, ShapeError
+from ..compat import torch_private
 from ..ndarray import NDArray
-from .calling import calling
+from .arguments import flag
 from .errors import foreign_value, user_line
 from .expression import Expression
 from .functions.inputs import inputTensor, scalarInput
-from .given import flag
-from .ops.spec import Call, Dim, Op, same_batch
+from .ops.spec import BatchCall, Dim, Operation, same_batch
 from .parameters import Parameters
+from .reentrancy import calling
 from .state import state
 
 __all__ = ["Batched", "OutputExpression", "as_expression", "training"]
@@ -124,7 +124,7 @@ class Batched:
         self._is_train: bool | None = None
         # found out in use: who has asked for gradients will do so again
         self.keeps_history = False
-        self._op = Op(f"cell {name}", _shape, _run, _grad, aux="object", random=random, whole=True)
+        self._op = Operation(f"cell {name}", _shape, _run, _grad, aux="object", random=random, whole=True)
         self._reference = weakref.ref(self)
         self._known: dict[Any, tuple[Dim, ...]] = {}
         self._version, self._count = -1, 0
@@ -295,7 +295,7 @@ def _shape(attrs: tuple[Any, ...], dims: Sequence[Dim]) -> tuple[Dim, ...]:
 
 def _evaluate(
     owner: Batched,
-    call: Call,
+    call: BatchCall,
     inputs: Sequence[Tensor],
     is_recorded: bool,
     again: bool = False,
@@ -319,7 +319,7 @@ def _evaluate(
     return _History([*leaves, *held], outputs)
 
 
-def _run(call: Call, *inputs: Tensor) -> tuple[Tensor, ...]:
+def _run(call: BatchCall, *inputs: Tensor) -> tuple[Tensor, ...]:
     owner: Batched = call.aux[0]
     before = call.generator.get_state() if owner.random and call.generator is not None else None
     is_recorded = owner.keeps_history
@@ -347,7 +347,7 @@ def _check_shape(owner: Batched, out: Tensor, dim: Dim) -> None:
         )
 
 
-def _grad(call: Call, g: Any, *inputs: Tensor) -> list[Tensor | None]:
+def _grad(call: BatchCall, g: Any, *inputs: Tensor) -> list[Tensor | None]:
     owner: Batched = call.aux[0]
     owner.keeps_history = True
     gradients = list(g) if isinstance(g, tuple) else [g]
@@ -366,7 +366,11 @@ def _grad(call: Call, g: Any, *inputs: Tensor) -> list[Tensor | None]:
 
 
 def _recompute(
-    owner: Batched, call: Call, inputs: Sequence[Tensor], before: Tensor | None, counted: Tensor | None = None
+    owner: Batched,
+    call: BatchCall,
+    inputs: Sequence[Tensor],
+    before: Tensor | None,
+    counted: Tensor | None = None,
 ) -> _History:
     """Compute a batch once more, with the random numbers of the first time."""
     if before is None or call.generator is None:
@@ -380,7 +384,7 @@ def _recompute(
 
 
 def _differentiate(
-    owner: Batched, call: Call, gradients: Sequence[Tensor], inputs: Sequence[Tensor], history: _History
+    owner: Batched, call: BatchCall, gradients: Sequence[Tensor], inputs: Sequence[Tensor], history: _History
 ) -> list[Tensor | None]:
     roots, seeds = [], []
     for out, gradient in zip(history.outputs, gradients):
@@ -395,7 +399,7 @@ def _differentiate(
     if roots and wanted:
         with calling(owner.name):
             leaves = tuple(history.leaves[i] for i in wanted)
-            grads = private.run_backward(tuple(roots), tuple(seeds), inputs=leaves)
+            grads = torch_private.run_backward(tuple(roots), tuple(seeds), inputs=leaves)
         for i, grad in zip(wanted, grads):
             found[i] = None if grad is None else grad.reshape(inputs[i].shape)
     return found

@@ -16,16 +16,15 @@ from ..initializer import Xavier
 from ..ops.shapes import known
 from ..ops.spec import Env
 from ..symbol import Symbol
+from .arguments import TOO_LARGE, flag, text, whole
 from .batched import Batched, as_expression
 from .cell_parameters import CellParameters
 from .collection import ParameterCollection
 from .errors import foreign_value, user_line
 from .expression import listed
-from .given import flag, text
 from .ragged_inputs import RaggedInputs
 from .row_wise import can_stack, reason_against
 from .state import state
-from .whole import TOO_LARGE, whole
 
 __all__ = ["Cell", "cell"]
 

@@ -17,10 +17,10 @@ from ..ndarray import NDArray
 from ..ops.shapes import known
 from ..ops.spec import PARAM
 from ..symbol import Symbol
+from .arguments import text
+from .borrowed_parameters import ArrayStorage, HeldCollection, StateStorage, described, find
 from .collection import ParameterCollection
 from .expression import listed
-from .given import text
-from .held import ArrayStorage, HeldCollection, StateStorage, described, find
 from .parameters import LookupParameters, Parameters
 from .ragged_inputs import RaggedInputs
 from .state import state

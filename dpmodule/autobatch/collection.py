@@ -9,14 +9,13 @@ import numpy as np
 import torch
 from numpy.typing import ArrayLike
 
-from . import textfile
+from .arguments import line_text, number_from, sizes_of, text
+from .dynet_compat import text_format
 from .errors import ArgumentError, ShapeError, foreign_value, user_line
-from .given import line_text, number_from, text
 from .initializers import NumpyInitializer, initializer_of
 from .parameters import LookupParameters, Parameters
 from .state import state
 from .storage import LookupStorage, ParameterStorage, shape_of
-from .whole import sizes_of
 
 __all__ = ["Model", "ParameterCollection", "as_collection"]
 
@@ -289,9 +288,9 @@ class ParameterCollection:
             ArgumentError: `name` cannot stand in one line.
             ForeignValueError: an argument is of a wrong type.
 
-        Source: DyNet's text format; see `textfile`.
+        Source: DyNet's text format; see `dynet_compat.text_format`.
         """
-        textfile.save_collection(self, fname, name, append)
+        text_format.save_collection(self, fname, name, append)
 
     def populate(self, fname: str, key: str = "") -> None:
         """Read all values from a file written by `save`, here or by DyNet, in the same order.
@@ -304,10 +303,10 @@ class ParameterCollection:
             FileError: the file cannot be read.
             FileFormatError: it holds other parameters.
 
-        Source: DyNet's text format; see `textfile`.
+        Source: DyNet's text format; see `dynet_compat.text_format`.
         """
         state.graph.settle()
-        textfile.populate_collection(self, fname, key)
+        text_format.populate_collection(self, fname, key)
 
     def write_to_textfile(self, fname: str, key: str = "", append: bool = False) -> None:
         """Do what `save` does."""
@@ -333,9 +332,9 @@ class ParameterCollection:
 
         Source: DyNet, whose file it is.
         """
-        entry = textfile.find(fname, text(key, "key"), is_lookup=False)
+        entry = text_format.find(fname, text(key, "key"), is_lookup=False)
         found = self.parameters_from_numpy(entry.array)
-        textfile.fill(found.storage, entry, fname)
+        text_format.fill(found.storage, entry, fname)
         return found
 
     def load_lookup_param(self, fname: str, key: str) -> LookupParameters:
@@ -348,9 +347,9 @@ class ParameterCollection:
             FileError: the file cannot be read.
             FileFormatError: there is no such name, or the file is damaged.
         """
-        entry = textfile.find(fname, text(key, "key"), is_lookup=True)
+        entry = text_format.find(fname, text(key, "key"), is_lookup=True)
         found = self.lookup_parameters_from_numpy(entry.array)
-        textfile.fill(found.storage, entry, fname)
+        text_format.fill(found.storage, entry, fname)
         return found
 
     def load_tensors(self, values: Mapping[str, torch.Tensor]) -> None:

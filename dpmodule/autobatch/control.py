@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from .given import flag
-from .graph import Graph
+from .arguments import flag
 from .interface import EngineGraph
+from .python_engine.graph import PythonGraph
 from .state import state
 
 __all__ = ["ComputationGraph", "cg", "cg_checkpoint", "cg_revert", "cg_version", "renew_cg"]
 
-ComputationGraph = Graph
+ComputationGraph = PythonGraph
 
 
 def renew_cg(

@@ -21,8 +21,8 @@ from __future__ import annotations
 import os
 import sys
 
-from .. import later
 from ..base import ArgumentError, BoundsError, MXNetError, NonFiniteError, ShapeError, StateError
+from ..compat import lazy
 
 __all__ = [
     "ArgumentError",
@@ -41,7 +41,7 @@ __all__ = [
     "user_line",
 ]
 
-later.publish(__name__, __all__)
+lazy.publish(__name__, __all__)
 
 
 class StaleExpressionError(StateError, ValueError):

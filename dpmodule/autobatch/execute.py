@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from .. import private
-from .ops.spec import Call
+from ..compat import torch_private
+from .ops.spec import BatchCall
 
 __all__ = ["aux_tensor", "grad_call", "run_call"]
 
@@ -16,7 +16,7 @@ Tensor = torch.Tensor
 
 
 def aux_tensor(kind: str, values: list[Any], device: torch.device, dtype: torch.dtype) -> Any:
-    """Turn the nodes' own arguments (`Op.aux`) into what `Call.aux` promises.
+    """Turn the nodes' own arguments (`Op.aux`) into what `BatchCall.aux` promises.
 
     Shape:
         returns: (nodes,) or (nodes, ...), as `Op.aux` says.
@@ -36,7 +36,7 @@ def aux_tensor(kind: str, values: list[Any], device: torch.device, dtype: torch.
     return values
 
 
-def run_call(call: Call, run: Any, inputs: list[Tensor]) -> tuple[Tensor, ...]:
+def run_call(call: BatchCall, run: Any, inputs: list[Tensor]) -> tuple[Tensor, ...]:
     """Compute the results of a batch; keeps the first one in ``call.result``.
 
     Shape:
@@ -48,7 +48,7 @@ def run_call(call: Call, run: Any, inputs: list[Tensor]) -> tuple[Tensor, ...]:
     return results
 
 
-def grad_call(call: Call, op: Any, gradients: list[Tensor], inputs: list[Tensor]) -> list[Tensor | None]:
+def grad_call(call: BatchCall, op: Any, gradients: list[Tensor], inputs: list[Tensor]) -> list[Tensor | None]:
     """Compute the gradient of every operand of a batch, of the operand's shape.
 
     Shape:
@@ -72,7 +72,9 @@ def grad_call(call: Call, op: Any, gradients: list[Tensor], inputs: list[Tensor]
     return found
 
 
-def _by_autograd(call: Call, run: Any, gradients: list[Tensor], inputs: list[Tensor]) -> list[Tensor | None]:
+def _by_autograd(
+    call: BatchCall, run: Any, gradients: list[Tensor], inputs: list[Tensor]
+) -> list[Tensor | None]:
     wants = call.wants or (True,) * len(inputs)
     leaves = [x.detach().requires_grad_() if want else x for x, want in zip(inputs, wants)]
     wanted = [x for x, want in zip(leaves, wants) if want]
@@ -84,5 +86,5 @@ def _by_autograd(call: Call, run: Any, gradients: list[Tensor], inputs: list[Ten
         pairs = [(r.expand_as(g), g) for r, g in zip(results, gradients) if r.requires_grad]
     if not pairs:
         return [None] * len(inputs)
-    grads = iter(private.run_backward(*zip(*pairs), inputs=tuple(wanted)))
+    grads = iter(torch_private.run_backward(*zip(*pairs), inputs=tuple(wanted)))
     return [next(grads) if want else None for want in wants]

@@ -12,6 +12,7 @@ import torch
 from numpy.typing import NDArray
 
 from .. import native
+from .arguments import flag
 from .base_graph import as_array
 from .errors import (
     EmptySequenceError,
@@ -23,14 +24,13 @@ from .errors import (
     user_line,
 )
 from .fast import fast, uses_native
-from .given import flag
-from .graph import END
 from .node import NodeBase
 from .ops.binary import CDIV, MINUS, POW, SUM
 from .ops.join import RESHAPE
 from .ops.linear import MATMUL
-from .ops.spec import Dim, Op, shown
+from .ops.spec import Dim, Operation, shown
 from .ops.unary import EXPONENT, RAISE, RECIPROCAL, SCALE, SHIFT, UNARY
+from .python_engine.graph import END
 from .slicing import picked
 from .state import state
 from .tensor import Tensor
@@ -408,7 +408,7 @@ def node_of(value: Any) -> int:
     raise foreign_value("", value, "is no Expression; make one with scalarInput, inputTensor or parameter")
 
 
-def append(op: Op, attrs: tuple[Any, ...], args: tuple[int, ...], aux: Any = None) -> Expression:
+def append(op: Operation, attrs: tuple[Any, ...], args: tuple[int, ...], aux: Any = None) -> Expression:
     """Add a node to the graph and return its expression; see `EngineGraph.append`.
 
     Shape:
@@ -418,7 +418,7 @@ def append(op: Op, attrs: tuple[Any, ...], args: tuple[int, ...], aux: Any = Non
         op: the operation.
         attrs: the attributes, hashable.
         args: numbers of the operands' nodes.
-        aux: the node's own argument; see `Op.aux`.
+        aux: the node's own argument; see `Operation.aux`.
 
     Raises:
         ShapeError: the operands do not fit.
@@ -428,7 +428,7 @@ def append(op: Op, attrs: tuple[Any, ...], args: tuple[int, ...], aux: Any = Non
     return handle_of(graph.append(op, attrs, args, aux), graph.version)
 
 
-def apply(op: Op, operands: Sequence[Any], attrs: tuple[Any, ...] = (), aux: Any = None) -> Expression:
+def apply(op: Operation, operands: Sequence[Any], attrs: tuple[Any, ...] = (), aux: Any = None) -> Expression:
     """Add an operation on expressions to the graph.
 
     Shape:
@@ -439,7 +439,7 @@ def apply(op: Op, operands: Sequence[Any], attrs: tuple[Any, ...] = (), aux: Any
         op: the operation.
         operands: expressions or parameters.
         attrs: the attributes, hashable.
-        aux: the node's own argument; see `Op.aux`.
+        aux: the node's own argument; see `Operation.aux`.
 
     Raises:
         StaleExpressionError: an operand belongs to an earlier graph.
@@ -459,7 +459,7 @@ def apply(op: Op, operands: Sequence[Any], attrs: tuple[Any, ...] = (), aux: Any
     return found
 
 
-def plain(op: Op, x: Any, y: Any, z: Any = ...) -> Expression:
+def plain(op: Operation, x: Any, y: Any, z: Any = ...) -> Expression:
     """Do what `apply` does for two or three operands and no attributes, in less time.
 
     Shape:
@@ -480,7 +480,7 @@ def plain(op: Op, x: Any, y: Any, z: Any = ...) -> Expression:
     return apply(op, (x, y) if z is ... else (x, y, z))
 
 
-def single(op: Op) -> Callable[..., Expression]:
+def single(op: Operation) -> Callable[..., Expression]:
     """Return the function of an operation that takes one operand and nothing else.
 
     Shape:
@@ -509,7 +509,7 @@ def single(op: Op) -> Callable[..., Expression]:
     return made if uses_native() else spelled_out
 
 
-def _between(op: Op, other_way: Callable[[Any, Any], Expression]) -> Callable[[Any, Any], Expression]:
+def _between(op: Operation, other_way: Callable[[Any, Any], Expression]) -> Callable[[Any, Any], Expression]:
     """Return the operator of an operation on two expressions.
 
     Args:
@@ -539,7 +539,7 @@ def _between(op: Op, other_way: Callable[[Any, Any], Expression]) -> Callable[[A
     return wraps(other_way)(spelled_out)
 
 
-def _plain(op: Op, x: Any, y: Any, z: Any = ...) -> Expression:
+def _plain(op: Operation, x: Any, y: Any, z: Any = ...) -> Expression:
     graph: Any = state.graph
     if get_ident() != graph.owner.ident:
         graph.change_thread()
@@ -564,7 +564,9 @@ def _plain(op: Op, x: Any, y: Any, z: Any = ...) -> Expression:
     return found
 
 
-def _apply(op: Op, operands: Sequence[Any], attrs: tuple[Any, ...] = (), aux: Any = None) -> Expression:
+def _apply(
+    op: Operation, operands: Sequence[Any], attrs: tuple[Any, ...] = (), aux: Any = None
+) -> Expression:
     graph: Any = state.graph
     if get_ident() != graph.owner.ident:
         graph.change_thread()
@@ -592,7 +594,7 @@ def _apply(op: Op, operands: Sequence[Any], attrs: tuple[Any, ...] = (), aux: An
     return found
 
 
-def _learned(op: Op, operands: Sequence[Any]) -> Expression:
+def _learned(op: Operation, operands: Sequence[Any]) -> Expression:
     """Add a node, and let the graph remember what it has become: those like it are made in one step."""
     found = apply(op, operands)
     graph: Any = state.graph
@@ -607,7 +609,7 @@ if not uses_native():  # this is where programs spend their time without native 
         setattr(Operators, _name, _between(_op, getattr(Operators, _name)))
 
 
-def append_many(op: Op, operands: Sequence[Any], attrs: tuple[Any, ...] = ()) -> Expression:
+def append_many(op: Operation, operands: Sequence[Any], attrs: tuple[Any, ...] = ()) -> Expression:
     """Add an operation on many expressions of one shape.
 
     Shape:
@@ -643,7 +645,7 @@ node_of = fast("node_of", node_of)
 
 def apply_to_padded(
     error: ShapeError,
-    op: Op,
+    op: Operation,
     operands: Sequence[Any],
     attrs: tuple[Any, ...] = (),
     chosen: Callable[..., tuple[int, ...]] = max,

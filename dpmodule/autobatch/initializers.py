@@ -12,8 +12,8 @@ import torch
 from numpy.typing import ArrayLike
 
 from ..base import FileError, FileFormatError
+from .arguments import file_name, flag, number, number_from, numbers
 from .errors import ArgumentError, ShapeError, user_line
-from .given import file_name, flag, number, number_from, numbers
 
 __all__ = [
     "ConstInitializer",

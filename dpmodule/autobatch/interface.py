@@ -4,21 +4,38 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 import torch
 from numpy.typing import NDArray
 
-from .batches import Options
-from .ops.spec import Dim, Op
+from .execution_log import RanBatch
+from .ops.spec import Dim, Operation
 from .owner import Owner
-from .ran import RanBatch
 from .storage import ParameterStorage
 
-__all__ = ["EngineGraph", "Marks", "NodeSignature", "StoredOperand"]
+__all__ = ["EngineGraph", "Marks", "NodeSignature", "Options", "StoredOperand"]
 
 Marks = Mapping["weakref.ref[ParameterStorage]", tuple[int, int]]
 """By weak reference to a `ParameterStorage`, its `mark`."""
+
+
+@dataclass(slots=True)
+class Options:
+    """What a graph is computed with.
+
+    Args:
+        autobatch: whether nodes are batched.
+        device: where.
+        dtype: the element type.
+        generator: for dropout, noise and random inputs.
+    """
+
+    autobatch: bool = False
+    device: torch.device = torch.device("cpu")
+    dtype: torch.dtype = torch.float32
+    generator: torch.Generator | None = None
 
 
 class _NamedOperation(Protocol):
@@ -110,7 +127,7 @@ class EngineGraph(Protocol):
     def root(self) -> int:
         """The node that the last `backward` began at, -1 for none."""
 
-    def append(self, op: Op, attrs: tuple[Any, ...], args: tuple[int, ...], aux: Any = None) -> int:
+    def append(self, op: Operation, attrs: tuple[Any, ...], args: tuple[int, ...], aux: Any = None) -> int:
         """Add a node and return its number; numbers count up from 0.
 
         An operation with k results takes k numbers in a row.
@@ -119,7 +136,8 @@ class EngineGraph(Protocol):
             op: the operation.
             attrs: hashable; belong to the signature.
             args: numbers of earlier nodes.
-            aux: the node's own argument, such as a label or a row, which nodes of a batch do not share; see `Op.aux`.
+            aux: the node's own argument, such as a label or a row, which nodes of a batch do not share; see
+                `Operation.aux`.
 
         Raises:
             ShapeError: the operands do not fit.
@@ -127,8 +145,8 @@ class EngineGraph(Protocol):
             StateError: the graph is another thread's.
         """
 
-    def append_many(self, op: Op, attrs: tuple[Any, ...], args: tuple[int, ...]) -> int:
-        """Add a node that takes many operands of one shape (`Op.many`); see `append`."""
+    def append_many(self, op: Operation, attrs: tuple[Any, ...], args: tuple[int, ...]) -> int:
+        """Add a node that takes many operands of one shape (`Operation.many`); see `append`."""
 
     def set_input(self, node: int, array: Any) -> None:
         """Replace the array of an input: nothing computed from its former value is used any more.

@@ -8,14 +8,13 @@ from typing import Any
 import torch
 
 from ..base import dtype_name
+from ..compat.log import get_logger
 from ..context import Context, cpu, gpu
-from ..generators import generator
-from ..generators import seed as seed_all
-from ..log import get_logger
+from ..devices.generators import generator
+from ..devices.generators import seed as seed_all
+from .arguments import flag, number_from, whole
 from .errors import ArgumentError
-from .given import flag, number_from
 from .state import state
-from .whole import whole
 
 __all__ = [
     "configure",

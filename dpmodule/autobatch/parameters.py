@@ -10,18 +10,17 @@ import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
 
-from . import textfile
-from .entered import entered
+from .arguments import flag, number, numbers, text, whole
+from .dynet_compat import text_format
 from .errors import BoundsError, NegativeIndexError, ShapeError, StateError, foreign_value, user_line
 from .expression import Expression, handle_of, listed, not_empty
 from .fast import fast, uses_native
-from .given import flag, number, numbers, text
+from .node_holders import entered
 from .ops.join import TRANSPOSE
 from .ops.source import CONST_LOOKUP, CONST_LOOKUP_BATCH, LOOKUP, LOOKUP_BATCH, PARAMETER
 from .ops.spec import Dim
 from .state import state
 from .storage import LookupStorage, ParameterStorage
-from .whole import whole
 
 __all__ = ["LookupParameters", "Parameters"]
 
@@ -29,7 +28,7 @@ Array = NDArray[Any]
 _new = Expression.__new__
 
 
-class _Held(Expression):
+class _GraphParameter(Expression):
     """What both kinds share: a storage, and one node of each graph that they are used in.
 
     Shape:
@@ -250,9 +249,9 @@ class _Held(Expression):
             ArgumentError: `key` cannot stand in one line.
             ForeignValueError: an argument is of a wrong type.
 
-        Source: DyNet's text format; see `textfile`.
+        Source: DyNet's text format; see `dynet_compat.text_format`.
         """
-        textfile.save_one(self.storage, fname, key, append, isinstance(self, LookupParameters))
+        text_format.save_one(self.storage, fname, key, append, isinstance(self, LookupParameters))
 
     def populate(self, fname: str, key: str = "") -> None:
         """Read the value from a file.
@@ -266,10 +265,10 @@ class _Held(Expression):
             FileFormatError: there is no such name, or another shape.
             ForeignValueError: an argument is of a wrong type.
 
-        Source: DyNet's text format; see `textfile`.
+        Source: DyNet's text format; see `dynet_compat.text_format`.
         """
         state.graph.settle()
-        textfile.populate_one(
+        text_format.populate_one(
             self.storage, fname, text(key, "key") or self.storage.name, isinstance(self, LookupParameters)
         )
 
@@ -277,7 +276,7 @@ class _Held(Expression):
     populate_from_textfile = populate
 
 
-class Parameters(_Held):
+class Parameters(_GraphParameter):
     """A parameter of a collection; made by `ParameterCollection.add_parameters`.
 
     Shape:
@@ -305,7 +304,7 @@ class Parameters(_Held):
         return f"Parameter {self.storage.name}"
 
 
-class LookupParameters(_Held):
+class LookupParameters(_GraphParameter):
     """A table of vectors (or larger parameters), picked by row; made by `ParameterCollection.add_lookup_parameters`.
 
     Shape:

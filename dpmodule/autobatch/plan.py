@@ -8,15 +8,15 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from .signature import Kind, Signature, Table
+from .signature import BatchKind, Signature, SignatureTable
 
-__all__ = ["NodeTable", "Plan", "Step"]
+__all__ = ["NodeTable", "BatchPlan", "BatchStep"]
 
 Ints = NDArray[np.int64]
 
 
 @dataclass(slots=True)
-class Step:
+class BatchStep:
     """One batch of a plan.
 
     Shape:
@@ -32,16 +32,16 @@ class Step:
         parts: the steps that were put together into this one, of equal length.
     """
 
-    kind: Kind
+    kind: BatchKind
     nodes: Ints
     args: Ints
     counts: list[int] = field(default_factory=list)
     stage: int = -1
-    parts: list[Step] = field(default_factory=list)
+    parts: list[BatchStep] = field(default_factory=list)
 
 
 @dataclass(slots=True)
-class Plan:
+class BatchPlan:
     """Which nodes are computed together, and in which order; independent of values and devices.
 
     Args:
@@ -51,7 +51,7 @@ class Plan:
         seconds: how long it took to make.
     """
 
-    steps: list[Step]
+    steps: list[BatchStep]
     first: int
     end: int
     seconds: float = 0.0
@@ -65,7 +65,7 @@ class NodeTable(Protocol):
         aux: the nodes' own arguments (`Op.aux`), of those that have one.
     """
 
-    table: Table
+    table: SignatureTable
     aux: dict[int, Any]
 
     @property

@@ -10,13 +10,13 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from ..base import FileFormatError
-from ..commit import read_settled, settle, write_set
-from . import textfile
+from ..files.file_transaction import read_settled, settle, write_set
+from .arguments import file_name
 from .builders import bidirectional, coupled, lstm, simple, sparse, tree
 from .collection import ParameterCollection, as_collection
+from .dynet_compat import text_format
 from .errors import ForeignValueError, user_line
 from .expression import listed
-from .given import file_name
 from .parameters import LookupParameters, Parameters
 
 __all__ = ["load", "load_generator", "save"]
@@ -60,13 +60,13 @@ def save(basename: str, objects: Iterable[Any]) -> None:
     data, meta = io.BytesIO(), io.BytesIO()
     for each in listed("save: objects", objects):
         if isinstance(each, (Parameters, LookupParameters)):
-            textfile.write_one(data, each.storage, each.name(), isinstance(each, LookupParameters))
+            text_format.write_one(data, each.storage, each.name(), isinstance(each, LookupParameters))
             meta.write(_pickled((type(each).__name__, each.name())))
         elif hasattr(each, "spec") and hasattr(each, "param_collection"):
             collection = as_collection(
                 each.param_collection(), f"save: param_collection() of {type(each).__name__}"
             )
-            textfile.write_collection(data, collection, collection.name())
+            text_format.write_collection(data, collection, collection.name())
             meta.write(_pickled((type(each), each.spec, collection.name())))
         else:
             raise ForeignValueError(

@@ -1,11 +1,12 @@
 """Signatures: which nodes may be computed together, and which are known to lie apart in a program.
 
-Two records describe a node. Its `Kind` says what is computed: operation, attributes, shapes, parameters. Nodes of one
-kind can share a batch. Its `Signature` adds where it stands, as far as two steps up: a tanh behind one matrix and a
+Two records describe a node. Its `BatchKind` says what is computed: operation, attributes, shapes, parameters. Nodes of
+one kind can share a batch. Its `Signature` adds where it stands, as far as two steps up: a tanh behind one matrix and a
 tanh behind another are one kind and two signatures. Schedules order signatures, so that what only looks alike does not
 tie a layer to a recurrence; batches are made of kinds.
 
-Both live in a `Table` that outlives graphs: after the first few examples every node is found by one look into a dict.
+Both live in a `SignatureTable` that outlives graphs: after the first few examples every node is found by one look into
+a dict.
 """
 
 from __future__ import annotations
@@ -20,9 +21,9 @@ from numpy.typing import NDArray
 
 from .ops.linear import AFFINE, MATMUL, STACK
 from .ops.source import PARAMETER
-from .ops.spec import Dim, Op, declare
+from .ops.spec import Dim, Operation, declare
 
-__all__ = ["EXTRA", "Kind", "Signature", "Stacked", "Table"]
+__all__ = ["EXTRA", "BatchKind", "Signature", "Stacked", "SignatureTable"]
 
 
 def _extra_shape(attrs: tuple[Any, ...], dims: Sequence[Dim]) -> Dim:
@@ -34,11 +35,11 @@ EXTRA = declare("extra", _extra_shape)
 """The second and later results of an operation, which it computes; attributes: (which one, its `Dim`)."""
 
 
-class Kind:
+class BatchKind:
     """What a batch computes.
 
     Attributes:
-        index: its place in `Table.kinds`.
+        index: its place in `SignatureTable.kinds`.
         op: the operation.
         attrs: its attributes.
         dims: the `Dim` of every operand (of one, if the operation takes many alike).
@@ -66,7 +67,7 @@ class Kind:
     )
 
     def __init__(
-        self, index: int, op: Op, attrs: tuple[Any, ...], operands: Sequence[Signature], many: bool
+        self, index: int, op: Operation, attrs: tuple[Any, ...], operands: Sequence[Signature], many: bool
     ) -> None:
         self.index, self.op, self.attrs, self.many = index, op, attrs, many
         self.dims = tuple(each.dim for each in operands[: 1 if many else None])
@@ -93,7 +94,7 @@ class Kind:
 
 
 class Stacked(tuple[Any, ...]):
-    """Parameters of one shape that are read as one tensor, in place of a parameter in `Kind.parameters`."""
+    """Parameters of one shape that are read as one tensor, in place of a parameter in `BatchKind.parameters`."""
 
     __slots__ = ()
 
@@ -102,7 +103,7 @@ class Signature:
     """A kind, and the kinds of what feeds it.
 
     Attributes:
-        index: its place in `Table.signatures`.
+        index: its place in `SignatureTable.signatures`.
         kind: what is computed.
         dim: the `Dim` of the (first) result.
         needs: whether a gradient flows through.
@@ -117,14 +118,14 @@ class Signature:
 
     needs: bool
 
-    def __init__(self, index: int, kind: Kind, tag: int, lead: tuple[int, ...]) -> None:
+    def __init__(self, index: int, kind: BatchKind, tag: int, lead: tuple[int, ...]) -> None:
         self.index, self.kind, self.tag, self.lead = index, kind, tag, lead
         self.extras: tuple[Signature, ...] = ()
         self.numbers: tuple[int, ...] = (index,)
         self.dim, self.needs = kind.outs[0], kind.needs
 
 
-class Table:
+class SignatureTable:
     """All kinds and signatures seen, by what makes them.
 
     Attributes:
@@ -149,10 +150,10 @@ class Table:
         self.plain_trie: list[dict[Any, Any]] = []
         self.signatures: list[Signature] = []
         self.arities: NDArray[np.int64] = np.zeros(256, np.int64)
-        self.kinds: list[Kind] = []
-        self._kinds: dict[Any, Kind] = {}
+        self.kinds: list[BatchKind] = []
+        self._kinds: dict[Any, BatchKind] = {}
         self._tags: dict[Any, int] = {}
-        self._stacks: dict[tuple[Kind, ...], Kind] = {}
+        self._stacks: dict[tuple[BatchKind, ...], BatchKind] = {}
         self._references: list[weakref.ref[Any]] = []
 
     def tidy(self) -> None:
@@ -167,7 +168,7 @@ class Table:
         return any(reference() is None for reference in self._references)
 
     def find(
-        self, op: Op, attrs: tuple[Any, ...], operands: Sequence[Signature], many: bool = False
+        self, op: Operation, attrs: tuple[Any, ...], operands: Sequence[Signature], many: bool = False
     ) -> Signature:
         """Return the signature of an operation on operands that have been described.
 
@@ -188,7 +189,7 @@ class Table:
         return found
 
     def _make(
-        self, op: Op, attrs: tuple[Any, ...], operands: Sequence[Signature], many: bool = False
+        self, op: Operation, attrs: tuple[Any, ...], operands: Sequence[Signature], many: bool = False
     ) -> Signature:
         kind = self._kind(op, attrs, operands, many)
         around = (
@@ -207,11 +208,11 @@ class Table:
             found.extras, found.numbers = (*found.extras, extra), (*found.numbers, extra.index)
         return found
 
-    def stack(self, kinds: tuple[Kind, ...]) -> Kind:
+    def stack(self, kinds: tuple[BatchKind, ...]) -> BatchKind:
         """Return the kind of several products with one vector, each of another kind, side by side.
 
         Args:
-            kinds: such that `Kind.beside` is equal.
+            kinds: such that `BatchKind.beside` is equal.
         """
         found = self._stacks.get(kinds)
         if found is None:
@@ -224,7 +225,9 @@ class Table:
             )
         return found
 
-    def _kind(self, op: Op, attrs: tuple[Any, ...], operands: Sequence[Signature], many: bool) -> Kind:
+    def _kind(
+        self, op: Operation, attrs: tuple[Any, ...], operands: Sequence[Signature], many: bool
+    ) -> BatchKind:
         if many:
             key: Any = (op, attrs, operands[0].dim, any(each.needs for each in operands))
         else:
@@ -237,7 +240,7 @@ class Table:
                 key = (key, operands[0].kind.index)
         kind = self._kinds.get(key)
         if kind is None:
-            kind = Kind(len(self.kinds), op, attrs, operands, many)
+            kind = BatchKind(len(self.kinds), op, attrs, operands, many)
             self._kinds[key] = kind
             self._references += [each for each in attrs if isinstance(each, weakref.ref)]
             self.kinds.append(kind)

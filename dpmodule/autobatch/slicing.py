@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
+from .arguments import whole
 from .errors import ArgumentError, BoundsError, ForeignValueError, user_line
 from .ops.pick import PICK, PICK_RANGE, STRIDED
-from .ops.spec import Dim, Op
-from .whole import whole
+from .ops.spec import Dim, Operation
 
 __all__ = ["picked"]
 
 
-def picked(dim: Dim, index: Any) -> tuple[Op, tuple[Any, ...], Any]:
-    """Return operation, attributes and own argument (`Op.aux`) of ``x[index]``.
+def picked(dim: Dim, index: Any) -> tuple[Operation, tuple[Any, ...], Any]:
+    """Return operation, attributes and own argument (`Operation.aux`) of ``x[index]``.
 
     Args:
         dim: the shape of ``x``.
@@ -43,7 +43,7 @@ def _indices(given: slice, size: int) -> tuple[int, int, int]:
         raise ArgumentError(f"{given!r}: {failure} (at {user_line()})") from None
 
 
-def _slices(dim: Dim, index: tuple[Any, ...]) -> tuple[Op, tuple[Any, ...], Any]:
+def _slices(dim: Dim, index: tuple[Any, ...]) -> tuple[Operation, tuple[Any, ...], Any]:
     sizes = (*dim.d, dim.batch) if len(index) > len(dim.d) else dim.d
     if len(index) > len(sizes):
         raise BoundsError(f"{len(index)} indices for {len(sizes)} dimensions (at {user_line()})")

@@ -6,12 +6,11 @@ import torch
 
 from .. import native
 from ..context import cpu
-from ..generators import generator
-from .batches import Options
+from ..devices.generators import generator
 from .errors import ArgumentError
-from .graph import Graph
-from .interface import EngineGraph
-from .native_graph import NativeGraph
+from .interface import EngineGraph, Options
+from .native_engine.graph import NativeGraph
+from .python_engine.graph import PythonGraph
 
 __all__ = ["State", "state"]
 
@@ -62,7 +61,7 @@ class State:
         is_native = self._is_native()
         found = self._graphs.get(is_native)
         if found is None:
-            found = NativeGraph(native.core, self.options) if is_native else Graph(self.options)
+            found = NativeGraph(native.core, self.options) if is_native else PythonGraph(self.options)
             self._graphs[is_native] = found
         return found
 

@@ -7,11 +7,10 @@ from typing import Any
 import torch
 from numpy.typing import NDArray
 
+from .arguments import place, whole
 from .base_graph import as_array
 from .errors import ArgumentError, user_line
-from .given import place
 from .state import state
-from .whole import whole
 
 __all__ = ["Tensor"]
 

@@ -9,11 +9,11 @@ from typing import Any, ClassVar
 
 import torch
 
-from . import native_updates
+from .arguments import finite, flag, number_from, place
 from .collection import ParameterCollection, as_collection
 from .errors import NonFiniteError, user_line
 from .expression import listed
-from .given import finite, flag, number_from, place
+from .native_engine import updates
 from .parameters import LookupParameters, Parameters
 from .state import state
 from .storage import LookupStorage, ParameterStorage
@@ -57,7 +57,7 @@ class Trainer:
         self._clip = 5.0
         self._sparse = True
         self._moments: dict[ParameterStorage, list[Tensor]] = {}
-        self._places = native_updates.Places(self._moments_of)
+        self._places = updates.ParameterAddresses(self._moments_of)
         self.updates = 0
         self._clips = self._updates_shown = 0
 
@@ -107,7 +107,7 @@ class Trainer:
         state.graph.settle()
         places = self._gradient_places()
         scale = self._clipping(places)
-        native: list[native_updates.Place] = []
+        native: list[updates.ParameterAddress] = []
         others: list[tuple[ParameterStorage, bool]] = []
         is_descent = self._native == "sgd"  # which zeros do not move
         for each in chosen:
@@ -126,7 +126,7 @@ class Trainer:
                 others.append((storage, by_rows))
         if others:
             self._update_in_torch(others, scale)
-        native_updates.step(self._native, native, self._factors(), scale)
+        updates.step(self._native, native, self._factors(), scale)
         self.updates += 1
         self._updates_shown += 1
         self._decay()
@@ -142,7 +142,7 @@ class Trainer:
             storage.opened()
         return not storage.updated
 
-    def _gradient_places(self) -> dict[ParameterStorage, native_updates.Place | None]:
+    def _gradient_places(self) -> dict[ParameterStorage, updates.ParameterAddress | None]:
         """Return where all gradients lie, None for those that native code does not take."""
         found = {}
         for each in self._all_parameters():
@@ -160,7 +160,7 @@ class Trainer:
         return found
 
     def _factors(self) -> dict[str, float]:
-        """Return what the native rule takes; see `native_updates`."""
+        """Return what the native rule takes; see `native_engine.updates`."""
         return {}
 
     @torch.no_grad()
@@ -189,7 +189,7 @@ class Trainer:
         for whole, part in zip(kept, moments):
             whole.index_copy_(0, rows, part)
 
-    def _clipping(self, places: dict[ParameterStorage, native_updates.Place | None]) -> float:
+    def _clipping(self, places: dict[ParameterStorage, updates.ParameterAddress | None]) -> float:
         """Return the factor that brings the length of the whole gradient below the threshold.
 
         Args:
@@ -201,7 +201,7 @@ class Trainer:
         if self._clip <= 0:
             return 1.0
         native = [each for each in places.values() if each is not None]
-        length = native_updates.length(native) if len(native) == len(places) else _length(places)
+        length = updates.length(native) if len(native) == len(places) else _length(places)
         if not math.isfinite(length):
             raise NonFiniteError(
                 f"Magnitude of gradient is bad: {length}{self._culprit()} (at {user_line()})"

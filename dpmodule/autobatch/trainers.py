@@ -7,9 +7,9 @@ from typing import ClassVar
 
 import torch
 
+from .arguments import below_one, finite, number, number_from, probability
 from .collection import ParameterCollection
 from .errors import ArgumentError, user_line
-from .given import below_one, finite, number, number_from, probability
 from .trainer import Trainer as Trainer
 
 __all__ = [

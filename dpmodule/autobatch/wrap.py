@@ -14,11 +14,11 @@ from ..base import ArgumentError, ShapeError
 from ..ops.dtypes import torch_dtype
 from ..ops.torch_instances import drawing_from, in_mode
 from ..ops.user_code import explained
+from .arguments import flag
 from .batched import Batched, as_expression
+from .borrowed_parameters import HeldCollection, TorchStorage
 from .errors import NotBatchableError, StateError, user_line
 from .expression import listed
-from .given import flag
-from .held import HeldCollection, TorchStorage
 from .parameters import Parameters
 from .state import state
 

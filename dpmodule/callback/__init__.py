@@ -4,7 +4,7 @@ Batch callbacks take a `BatchEndParam`; epoch callbacks take ``(epoch, symbol, a
 is told of all these. Lines are written to Python's root logger at level INFO, as MXNet does.
 """
 
-from .. import later
+from ..compat import lazy
 from .base import BatchEndParam as BatchEndParam
 from .base import Callback as Callback
 from .base import as_list as as_list
@@ -35,7 +35,7 @@ __all__ = [
     "do_checkpoint",
     "log_train_metric",
     "module_checkpoint",
-    *later.modules_of(_LATER),
+    *lazy.modules_of(_LATER),
 ]
 
-__getattr__, __dir__ = later.attributes(__name__, __all__, _LATER)
+__getattr__, __dir__ = lazy.attributes(__name__, __all__, _LATER)

@@ -7,7 +7,7 @@ import io
 import os
 from typing import TYPE_CHECKING
 
-from ..atomic import write_atomically
+from ..files.atomic import write_atomically
 from .base import Callback
 
 if TYPE_CHECKING:

@@ -10,8 +10,8 @@ from typing import Any
 
 from ..agents.teachers import FixedDialogTeacher
 from ..agents.worlds import MultiWorld
-from ..atomic import write_atomically
 from ..base import ArgumentError, FileError, FileFormatError
+from ..files.atomic import write_atomically
 from . import agent_options
 from .agent_options import Options
 

@@ -11,7 +11,7 @@ import numpy as np
 from .. import checkpoint, symbol
 from ..base import ArgumentError, MXNetError
 from ..ndarray import safetensors
-from .kinds import Place, find, is_pretrained
+from .kinds import ModelPlace, find, is_pretrained
 from .models import Model, Shapes, read
 from .shapes import find_shapes, given_shapes, random_batch
 
@@ -105,5 +105,5 @@ def _tried(path: str, asked: list[tuple[str | None, tuple[int, ...]]]) -> str:
     return f"{place.kind}{epoch}, {len(model.net.graph.nodes)} nodes, {told}; {inputs} -> {results}{finite}"
 
 
-def _without_params(place: Place) -> Model:
+def _without_params(place: ModelPlace) -> Model:
     return Model(place, symbol.load(place.path), {}, {})

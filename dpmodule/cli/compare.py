@@ -10,9 +10,9 @@ import numpy as np
 import torch
 
 from ..base import ArgumentError
-from ..generators import host
+from ..devices.generators import host
 from ..symbol import Symbol
-from .kinds import Place
+from .kinds import ModelPlace
 from .models import Model, exported
 from .shapes import random_batch
 
@@ -65,7 +65,7 @@ def draw(net: Symbol, shapes: Mapping[str, tuple[int, ...]], names: list[str]) -
     }
 
 
-def runs_by_itself(place: Place) -> bool:
+def runs_by_itself(place: ModelPlace) -> bool:
     """Say whether what runs a file here is another library, which needs nothing but the file."""
     return place.kind == "pt2" or (place.kind == "onnx" and _onnx_runtime() is not None)
 

@@ -10,7 +10,7 @@ from typing import Any
 from ..base import ArgumentError
 from . import options
 from .compare import compare, draw, run, runs_by_itself
-from .kinds import KINDS, Place, find, wanted
+from .kinds import KINDS, ModelPlace, find, wanted
 from .models import Model, Shapes, read, write
 from .shapes import find_shapes, given_shapes
 
@@ -100,7 +100,7 @@ def _count(model: Model) -> int:
     return sum(array.size for array in model.values.values())
 
 
-def _compare(model: Model, target: Place, shapes: Shapes, tolerance: float) -> int:
+def _compare(model: Model, target: ModelPlace, shapes: Shapes, tolerance: float) -> int:
     """Read what was written, run both on the same data, and print how far they are apart."""
     known = {name: shapes[name] for name in model.data_names}
     again = replace(model, place=target) if runs_by_itself(target) else read(target, shapes=known)

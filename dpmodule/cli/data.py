@@ -13,7 +13,7 @@ import numpy as np
 
 from ..base import ArgumentError, FileFormatError, MXNetError, ShapeError
 from . import options, tables
-from .tables import Table
+from .tables import FileTable
 
 __all__ = ["Samples", "add_options", "num_classes", "part", "read", "read_both", "split"]
 
@@ -184,7 +184,7 @@ def _files(args: argparse.Namespace, paths: Sequence[str], width: int | None) ->
     ]
 
 
-def _table(args: argparse.Namespace, path: str, kind: str) -> Table:
+def _table(args: argparse.Namespace, path: str, kind: str) -> FileTable:
     if kind == "csv":
         return tables.read_csv(path, args.label_column, args.validation_column)
     if args.label_column is not None:
@@ -192,7 +192,7 @@ def _table(args: argparse.Namespace, path: str, kind: str) -> Table:
     return tables.read_npz(path, args.validation_column)
 
 
-def _sparse(args: argparse.Namespace, paths: Sequence[str], width: int | None) -> list[Table]:
+def _sparse(args: argparse.Namespace, paths: Sequence[str], width: int | None) -> list[FileTable]:
     if args.label_column is not None or args.validation_column is not None:
         raise ArgumentError(
             f"--label-column and --validation-column are for tables; {paths[0]} is a LibSVM file, "
@@ -222,10 +222,10 @@ def _digits(args: argparse.Namespace) -> Samples:
             "pip install 'dpmodule[demo]', or give --data"
         ) from None
     digits = load_digits()
-    return _samples(args, "the digits", Table(digits.images[:, None], digits.target), 1 / 16)
+    return _samples(args, "the digits", FileTable(digits.images[:, None], digits.target), 1 / 16)
 
 
-def _samples(args: argparse.Namespace, name: str, table: Table, usual_scale: float = 1.0) -> Samples:
+def _samples(args: argparse.Namespace, name: str, table: FileTable, usual_scale: float = 1.0) -> Samples:
     if not len(table.x):
         raise FileFormatError(f"{name}: there is no sample in it")
     x = _scaled(table.x, usual_scale if args.scale is None else args.scale)

@@ -12,8 +12,8 @@ from ..base import ArgumentError, did_you_mean
 from ..hogwild import DataFeedDesc, FileBatches, Part, check_files
 from ..symbol import Symbol
 from . import file_networks, file_options
-from .file_networks import NETS, Sizes
-from .saved import Network
+from .file_networks import NETS, NetworkSizes
+from .saved import SavedNetwork
 
 __all__ = ["NO_LINE", "FileData", "choose", "network_of", "read"]
 
@@ -94,7 +94,7 @@ def _values(data: FileData, on_bad_line: str) -> dict[str, int]:
     raise ArgumentError(NO_LINE)
 
 
-def choose(args: argparse.Namespace, data: FileData, loaded: Network | None) -> Symbol:
+def choose(args: argparse.Namespace, data: FileData, loaded: SavedNetwork | None) -> Symbol:
     """Return the network that the options name.
 
     Args:
@@ -143,7 +143,7 @@ def network_of(args: argparse.Namespace, data: FileData) -> Symbol:
             raise ArgumentError(
                 f"--{option} {_shown(args, option)} does not go with --net {name}, which has none to choose"
             )
-    sizes = Sizes(
+    sizes = NetworkSizes(
         *_rows(args, data),
         kind.width if args.width is None else args.width,
         kind.hidden if args.hidden is None else args.hidden,

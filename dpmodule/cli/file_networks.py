@@ -11,11 +11,11 @@ from ..hogwild import DataFeedDesc
 from ..name import NameManager
 from ..symbol import Symbol
 
-__all__ = ["NETS", "Inputs", "Kind", "Sizes", "build", "find_label"]
+__all__ = ["NETS", "FeedVariables", "NetworkKind", "NetworkSizes", "build", "find_label"]
 
 
 @dataclass(frozen=True)
-class Sizes:
+class NetworkSizes:
     """How large a network is.
 
     Args:
@@ -38,7 +38,7 @@ class Sizes:
 
 
 @dataclass(frozen=True)
-class Inputs:
+class FeedVariables:
     """The variables that a feed gives.
 
     Args:
@@ -53,7 +53,7 @@ class Inputs:
 
 
 @dataclass(frozen=True)
-class Kind:
+class NetworkKind:
     """A kind of network.
 
     Args:
@@ -63,7 +63,7 @@ class Kind:
         is_binary: whether it tells two classes apart only.
     """
 
-    make: Callable[[Inputs, Sizes], Symbol]
+    make: Callable[[FeedVariables, NetworkSizes], Symbol]
     width: int
     hidden: tuple[int, ...]
     is_binary: bool
@@ -96,7 +96,7 @@ def find_label(feed: DataFeedDesc, name: str | None) -> str:
     return name
 
 
-def build(name: str, feed: DataFeedDesc, label: str, sizes: Sizes) -> Symbol:
+def build(name: str, feed: DataFeedDesc, label: str, sizes: NetworkSizes) -> Symbol:
     """Return a network over all slots of a feed that are used.
 
     Shape:
@@ -126,10 +126,10 @@ def build(name: str, feed: DataFeedDesc, label: str, sizes: Sizes) -> Symbol:
             for slot in slots
             if slot.name not in ids
         ]
-        return NETS[name].make(Inputs(ids, floats, sym.Variable(label)), sizes)
+        return NETS[name].make(FeedVariables(ids, floats, sym.Variable(label)), sizes)
 
 
-def _bow(inputs: Inputs, sizes: Sizes) -> Symbol:
+def _bow(inputs: FeedVariables, sizes: NetworkSizes) -> Symbol:
     """Return a bag of words: the sum of the rows of each slot's table, hidden layers, a softmax."""
     pooled = [sym.Activation(each, act_type="tanh") for each in _pooled(inputs, "table", sizes.width, sizes)]
     net: Symbol = _hidden(_joined([*pooled, *inputs.floats]), sizes, "tanh")
@@ -138,12 +138,12 @@ def _bow(inputs: Inputs, sizes: Sizes) -> Symbol:
     return net
 
 
-def _logistic(inputs: Inputs, sizes: Sizes) -> Symbol:
+def _logistic(inputs: FeedVariables, sizes: NetworkSizes) -> Symbol:
     """Return a logistic regression: every id has one weight."""
     return _probability(_with_bias(_linear(inputs, sizes)), inputs.label)
 
 
-def _wide_deep(inputs: Inputs, sizes: Sizes) -> Symbol:
+def _wide_deep(inputs: FeedVariables, sizes: NetworkSizes) -> Symbol:
     """Return a logistic regression beside a perceptron over embeddings.
 
     Source: Cheng et al., "Wide & deep learning for recommender systems", 2016.
@@ -154,7 +154,7 @@ def _wide_deep(inputs: Inputs, sizes: Sizes) -> Symbol:
     return _probability([*_linear(inputs, sizes), deep], inputs.label)
 
 
-def _fm(inputs: Inputs, sizes: Sizes) -> Symbol:
+def _fm(inputs: FeedVariables, sizes: NetworkSizes) -> Symbol:
     """Return a factorization machine over all ids of a line; floats count in its linear part.
 
     Source: Rendle, "Factorization machines", 2010: 0.5 ((sum v)^2 - sum v^2) is the sum over all pairs.
@@ -168,15 +168,15 @@ def _fm(inputs: Inputs, sizes: Sizes) -> Symbol:
     return _probability(parts, inputs.label)
 
 
-NETS: Mapping[str, Kind] = {
-    "bow": Kind(_bow, 128, (128, 96), is_binary=False),
-    "fm": Kind(_fm, 8, (), is_binary=True),
-    "logistic": Kind(_logistic, 0, (), is_binary=True),
-    "wide_deep": Kind(_wide_deep, 16, (64, 32), is_binary=True),
+NETS: Mapping[str, NetworkKind] = {
+    "bow": NetworkKind(_bow, 128, (128, 96), is_binary=False),
+    "fm": NetworkKind(_fm, 8, (), is_binary=True),
+    "logistic": NetworkKind(_logistic, 0, (), is_binary=True),
+    "wide_deep": NetworkKind(_wide_deep, 16, (64, 32), is_binary=True),
 }
 
 
-def _looked_up(inputs: Inputs, kind: str, width: int, sizes: Sizes) -> list[Symbol]:
+def _looked_up(inputs: FeedVariables, kind: str, width: int, sizes: NetworkSizes) -> list[Symbol]:
     """Return, for each slot of ids, the rows of a table of its own."""
     return [
         sym.Embedding(
@@ -190,11 +190,11 @@ def _looked_up(inputs: Inputs, kind: str, width: int, sizes: Sizes) -> list[Symb
     ]
 
 
-def _pooled(inputs: Inputs, kind: str, width: int, sizes: Sizes) -> list[Symbol]:
+def _pooled(inputs: FeedVariables, kind: str, width: int, sizes: NetworkSizes) -> list[Symbol]:
     return [sym.sequence_pool(rows, pool_type="sum") for rows in _looked_up(inputs, kind, width, sizes)]
 
 
-def _linear(inputs: Inputs, sizes: Sizes) -> list[Symbol]:
+def _linear(inputs: FeedVariables, sizes: NetworkSizes) -> list[Symbol]:
     """Return what is added up in a linear model, (N, 1) each."""
     parts = _pooled(inputs, "linear", 1, sizes)
     if inputs.floats:
@@ -202,7 +202,7 @@ def _linear(inputs: Inputs, sizes: Sizes) -> list[Symbol]:
     return parts
 
 
-def _hidden(net: Symbol, sizes: Sizes, activation: str) -> Symbol:
+def _hidden(net: Symbol, sizes: NetworkSizes, activation: str) -> Symbol:
     for number, units in enumerate(sizes.hidden, 1):
         net = sym.FullyConnected(net, num_hidden=units, name=f"fc{number}")
         net = sym.Activation(net, act_type=activation, name=f"{activation}{number}")

@@ -112,7 +112,7 @@ def _add_network_options(group: Any) -> None:
     )
 
 
-def _defaults(of: Callable[[file_networks.Kind], Any]) -> str:
+def _defaults(of: Callable[[file_networks.NetworkKind], Any]) -> str:
     found = {name: of(kind) for name, kind in file_networks.NETS.items()}
     return "; ".join(f"{value} for {name}" for name, value in found.items() if value)
 

@@ -9,13 +9,13 @@ from typing import NamedTuple
 
 from .. import checkpoint
 from ..base import ArgumentError, FileFormatError
-from ..commit import settle
-from ..foreign import likely_kind
+from ..files.file_kind import likely_kind
+from ..files.file_transaction import settle
 from ..interop.folder import CONFIG_FILE, SYMBOL_FILE
-from ..ndarray.records import LIST_MAGIC
+from ..ndarray.binary_reader import LIST_MAGIC
 from ..ndarray.safetensors_header import looks_like
 
-__all__ = ["KINDS", "Place", "find", "is_pretrained", "wanted"]
+__all__ = ["KINDS", "ModelPlace", "find", "is_pretrained", "wanted"]
 
 KINDS = {
     "mxnet": "PREFIX-symbol.json and PREFIX-NNNN.params",
@@ -39,7 +39,7 @@ _ENDINGS = {
 }
 
 
-class Place(NamedTuple):
+class ModelPlace(NamedTuple):
     """Where a model is."""
 
     kind: str
@@ -57,7 +57,7 @@ def is_pretrained(folder: str) -> bool:
     return {CONFIG_FILE, SYMBOL_FILE} <= set(os.listdir(folder))
 
 
-def find(path: str, epoch: int | str | None = None) -> Place:
+def find(path: str, epoch: int | str | None = None) -> ModelPlace:
     """Return what is at a path.
 
     Args:
@@ -70,7 +70,7 @@ def find(path: str, epoch: int | str | None = None) -> Place:
     """
     if os.path.isdir(path):
         if is_pretrained(path):
-            return Place("folder", path.rstrip(os.sep) or os.sep)
+            return ModelPlace("folder", path.rstrip(os.sep) or os.sep)
         raise FileFormatError(
             f"{path}: a folder without {CONFIG_FILE} and {SYMBOL_FILE}, so no model that save_pretrained wrote"
         )
@@ -89,38 +89,42 @@ def find(path: str, epoch: int | str | None = None) -> Place:
         raise ArgumentError(
             f"{path}: epoch {epoch} has no parameters; saved under this prefix are the epochs: {shown}"
         )
-    return Place("mxnet" if files[0].endswith(".params") else "safetensors", path, epoch, is_prefix=True)
+    return ModelPlace("mxnet" if files[0].endswith(".params") else "safetensors", path, epoch, is_prefix=True)
 
 
-def _of_file(path: str) -> Place:
+def _of_file(path: str) -> ModelPlace:
     with open(path, "rb") as file:
         head = file.read(64)
     match = _EPOCH.fullmatch(path)
     if int.from_bytes(head[:8], "little") == LIST_MAGIC and len(head) > 8:
         if match is None:
-            return Place("mxnet", path)
-        return Place("mxnet", match["prefix"], _epoch(match["epoch"]), is_prefix=True)
+            return ModelPlace("mxnet", path)
+        return ModelPlace("mxnet", match["prefix"], _epoch(match["epoch"]), is_prefix=True)
     if looks_like(head):
-        return Place("safetensors", path)
+        return ModelPlace("safetensors", path)
     if head.lstrip()[:1] == b"{":
         return _of_symbol(path)
     if head[:2] == b"PK":
-        return Place(_of_archive(path), path)
+        return ModelPlace(_of_archive(path), path)
     if head[:1] == b"\x80":
-        return Place("pt", path)
+        return ModelPlace("pt", path)
     if head[:1] == b"\x08" or path.lower().endswith(
         ".onnx"
     ):  # an ONNX file begins with the number of its version
-        return Place("onnx", path)
+        return ModelPlace("onnx", path)
     raise FileFormatError(
         f"{path}: no model; {likely_kind(head) or 'its content is of no kind that is known here'}"
     )
 
 
-def _of_symbol(path: str) -> Place:
+def _of_symbol(path: str) -> ModelPlace:
     prefix = path.removesuffix(_SYMBOL)
     saved = checkpoint.epochs(prefix) if prefix != path else []
-    return Place("mxnet", prefix, saved[-1], is_prefix=True) if saved else Place("mxnet", path, is_graph=True)
+    return (
+        ModelPlace("mxnet", prefix, saved[-1], is_prefix=True)
+        if saved
+        else ModelPlace("mxnet", path, is_graph=True)
+    )
 
 
 def _of_archive(path: str) -> str:
@@ -137,7 +141,7 @@ def _of_archive(path: str) -> str:
     raise FileFormatError(f"{path}: a zip archive, but none that torch wrote")
 
 
-def wanted(path: str, kind: str | None, epoch: int | str) -> Place:
+def wanted(path: str, kind: str | None, epoch: int | str) -> ModelPlace:
     """Return what is to be written at a path.
 
     Args:
@@ -154,10 +158,10 @@ def wanted(path: str, kind: str | None, epoch: int | str) -> Place:
         there = "is a folder" if is_folder else "is a file"
         raise ArgumentError(f"{path} {there}, and the output is to be {found}: {KINDS[found]}")
     if found in ("mxnet", "safetensors") and match is not None:
-        return Place(found, match["prefix"], _epoch(match["epoch"]), is_prefix=True)
+        return ModelPlace(found, match["prefix"], _epoch(match["epoch"]), is_prefix=True)
     if found == "mxnet" or (found == "safetensors" and not ending):
-        return Place(found, path.removesuffix(_SYMBOL).removesuffix(".params"), epoch, is_prefix=True)
-    return Place(found, path.rstrip(os.sep) if found == "folder" else path)
+        return ModelPlace(found, path.removesuffix(_SYMBOL).removesuffix(".params"), epoch, is_prefix=True)
+    return ModelPlace(found, path.rstrip(os.sep) if found == "folder" else path)
 
 
 def _epoch(text: str) -> int | str:

@@ -11,12 +11,12 @@ from typing import Any
 import torch
 
 from .. import checkpoint, interop, ndarray, symbol
-from ..atomic import write_atomically
 from ..base import ArgumentError, FileFormatError, MXNetError, dtype_name
+from ..files.atomic import write_atomically
 from ..ndarray import NDArray, safetensors
 from ..symbol import Symbol
 from . import networks
-from .kinds import Place, find
+from .kinds import ModelPlace, find
 from .shapes import find_shapes, input_names, label_inputs
 
 __all__ = ["Model", "read", "write"]
@@ -32,7 +32,7 @@ Shapes = dict[str, tuple[int, ...]]
 class Model:
     """A graph with its parameters."""
 
-    place: Place
+    place: ModelPlace
     net: Symbol
     arg_params: Params
     aux_params: Params
@@ -59,7 +59,7 @@ class Model:
 
 
 def read(
-    place: Place, graph: str | None = None, params: str | None = None, shapes: Shapes | None = None
+    place: ModelPlace, graph: str | None = None, params: str | None = None, shapes: Shapes | None = None
 ) -> Model:
     """Return the model at a place.
 
@@ -85,7 +85,7 @@ def read(
     return _read_pair(place, graph, params)
 
 
-def _read_pair(place: Place, graph: str | None, params: str | None) -> Model:
+def _read_pair(place: ModelPlace, graph: str | None, params: str | None) -> Model:
     """Return the model of a graph and parameters that lie in files of any names."""
     net = _graph(place, graph)
     if params is None and place.is_prefix:
@@ -108,7 +108,7 @@ def _read_pair(place: Place, graph: str | None, params: str | None) -> Model:
     )
 
 
-def _graph(place: Place, graph: str | None) -> Symbol:
+def _graph(place: ModelPlace, graph: str | None) -> Symbol:
     if graph is not None:
         return symbol.load(graph)
     if place.is_graph:
@@ -144,7 +144,7 @@ def _onnx() -> Any:
     return importlib.import_module("..onnx", __package__)
 
 
-def _read_onnx(place: Place, shapes: Shapes) -> Model:
+def _read_onnx(place: ModelPlace, shapes: Shapes) -> Model:
     net, arg_params, aux_params = _onnx().import_model(place.path)
     told = dict(_onnx().get_model_metadata(place.path)["input_tensor_data"])
     values = {**arg_params, **aux_params}
@@ -167,7 +167,7 @@ def _filled(net: Symbol, values: Params, told: Mapping[str, Sequence[int]], shap
     return {name: tuple(shape) for name, shape in told.items() if shape and all(shape)}
 
 
-def _read_exported(place: Place) -> Model:
+def _read_exported(place: ModelPlace) -> Model:
     """Return the model of a program that `torch.export.save` wrote."""
     program = exported(place.path)
     if program.example_inputs is None:
@@ -206,7 +206,7 @@ def exported(path: str) -> Any:
         raise FileFormatError(f"{path}: no program that torch.export.save wrote: {lines[0]}") from error
 
 
-def write(model: Model, place: Place, shapes: Shapes, opset: int | None) -> list[str]:
+def write(model: Model, place: ModelPlace, shapes: Shapes, opset: int | None) -> list[str]:
     """Write a model as another kind; return the files.
 
     Args:
@@ -235,7 +235,7 @@ def write(model: Model, place: Place, shapes: Shapes, opset: int | None) -> list
     return _write_checkpoint(model, place)
 
 
-def _write_checkpoint(model: Model, place: Place) -> list[str]:
+def _write_checkpoint(model: Model, place: ModelPlace) -> list[str]:
     if place.is_prefix:
         epoch, kind = place.epoch or 0, "params" if place.kind == "mxnet" else place.kind
         checkpoint.save_checkpoint(

@@ -75,7 +75,7 @@ def _run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _samples(args: argparse.Namespace, found: saved.Network) -> data.Samples:
+def _samples(args: argparse.Namespace, found: saved.SavedNetwork) -> data.Samples:
     """Return the samples to predict, in the shape that the network takes."""
     samples = data.read(args, width(found.net, found.values))
     if args.data is None or args.validation is not None or samples.held is not None:
@@ -90,7 +90,9 @@ def _samples(args: argparse.Namespace, found: saved.Network) -> data.Samples:
     return fitted(samples, found.net, found.values, min(args.batch_size, len(samples.x)))
 
 
-def _scores(args: argparse.Namespace, found: saved.Network, samples: data.Samples) -> np.ndarray[Any, Any]:
+def _scores(
+    args: argparse.Namespace, found: saved.SavedNetwork, samples: data.Samples
+) -> np.ndarray[Any, Any]:
     name = data_input(found.net, found.values)
     module = Module(
         found.net, data_names=[name], label_names=networks.label_names(found.net), context=args.contexts

@@ -16,14 +16,14 @@ from . import networks, options
 from .kinds import find as find_place
 from .models import read
 
-__all__ = ["Network", "add_arguments", "find", "load", "split_values"]
+__all__ = ["SavedNetwork", "add_arguments", "find", "load", "split_values"]
 
 _SAMPLE = (1, 8, 8)
 """Shape of a sample for the networks that come along, where nothing else is asked for: that of the digits."""
 
 
 @dataclass(frozen=True)
-class Network:
+class SavedNetwork:
     """A network and, as far as they are known, its parameters."""
 
     net: Symbol
@@ -96,7 +96,7 @@ def add_arguments(parser: argparse.ArgumentParser, default: str, by_name: bool =
         )
 
 
-def find(args: argparse.Namespace, default: str | None = None) -> Network:
+def find(args: argparse.Namespace, default: str | None = None) -> SavedNetwork:
     """Return the network that the arguments of `add_arguments` name.
 
     Args:
@@ -135,18 +135,18 @@ def find(args: argparse.Namespace, default: str | None = None) -> Network:
     return load(name, args.epoch, params, option="--epoch")
 
 
-def _of_path(path: str, params: str | None) -> Network:
+def _of_path(path: str, params: str | None) -> SavedNetwork:
     """Return the network of a graph's file, or one that has its parameters with it: a folder, or a safetensors file."""
     if os.path.isfile(path):
         with open(path, "rb") as file:
             is_graph = not looks_like(file.read(9))
         if is_graph:
-            return Network(symbol.load(path), path, {} if params is None else _values(params), params)
+            return SavedNetwork(symbol.load(path), path, {} if params is None else _values(params), params)
     found = read(find_place(path))
-    return Network(found.net, path, found.values if params is None else _values(params), params or path)
+    return SavedNetwork(found.net, path, found.values if params is None else _values(params), params or path)
 
 
-def _built_in(args: argparse.Namespace, name: str, params: str | None, may_be_saved: bool) -> Network:
+def _built_in(args: argparse.Namespace, name: str, params: str | None, may_be_saved: bool) -> SavedNetwork:
     for option, value in (("--epoch", args.epoch), ("--params", params)):
         if value is not None:
             raise ArgumentError(
@@ -160,12 +160,12 @@ def _built_in(args: argparse.Namespace, name: str, params: str | None, may_be_sa
     samples = [shape if of is None else shape[1:] for of, shape in args.shape if of in (None, "data")]
     sample = samples[-1] if samples else _SAMPLE
     net = networks.build(name, sample, 10 if args.classes is None else args.classes)
-    return Network(net, name, comes_along=True)
+    return SavedNetwork(net, name, comes_along=True)
 
 
 def load(
     prefix: str, epoch: int | str | None = None, params: str | None = None, option: str = "--load-epoch"
-) -> Network:
+) -> SavedNetwork:
     """Return the network saved under a prefix.
 
     Args:
@@ -193,7 +193,7 @@ def load(
         epoch = saved[-1] if saved else None
     if params is not None or epoch is None:
         net = checkpoint.saved_symbol(prefix, saved[-1] if saved else 0)
-        return Network(net, path, {} if params is None else _values(params), params)
+        return SavedNetwork(net, path, {} if params is None else _values(params), params)
     files = checkpoint.params_files(prefix, epoch)
     if not files:
         epochs = ", ".join(map(str, saved)) or "none"
@@ -202,7 +202,7 @@ def load(
         )
     net, arg_params, aux_params = checkpoint.load_checkpoint(prefix, epoch)
     values = {**arg_params, **aux_params}
-    return Network(net, path if os.path.exists(path) else files[-1], values, files[-1])
+    return SavedNetwork(net, path if os.path.exists(path) else files[-1], values, files[-1])
 
 
 def split_values(net: Symbol, values: Mapping[str, NDArray]) -> tuple[dict[str, NDArray], dict[str, NDArray]]:

@@ -9,7 +9,7 @@ from typing import Any
 
 from .. import context, ndarray
 from ..base import ArgumentError, MXNetError, ShapeError
-from ..generators import host
+from ..devices.generators import host
 from ..ndarray import NDArray
 from ..ops.spec import LABEL
 from ..symbol import Symbol

@@ -18,7 +18,7 @@ from ..symbol import Symbol
 from . import data, networks
 from .data import Samples
 from .keeping import interrupted_epoch
-from .saved import Network, split_values
+from .saved import SavedNetwork, split_values
 from .shapes import data_input, fitted, inferred
 
 __all__ = ["Start", "choose", "first_epoch", "preload"]
@@ -76,7 +76,7 @@ def preload(module: Module, args: argparse.Namespace, values: Mapping[str, NDArr
     module.preload(*split_values(module.symbol, values), states if there else None)
 
 
-def choose(args: argparse.Namespace, loaded: Network | None, parts: Sequence[Samples]) -> Start:
+def choose(args: argparse.Namespace, loaded: SavedNetwork | None, parts: Sequence[Samples]) -> Start:
     """Return the network that the options name, with samples that fit it.
 
     Args:
@@ -110,7 +110,7 @@ def _named(args: argparse.Namespace, parts: Sequence[Samples]) -> Symbol:
     return networks.build(args.network or "lenet", parts[0].x.shape[1:], count)
 
 
-def _check_same(args: argparse.Namespace, loaded: Network, parts: Sequence[Samples]) -> None:
+def _check_same(args: argparse.Namespace, loaded: SavedNetwork, parts: Sequence[Samples]) -> None:
     """Complain if the options name another network than the one to go on with."""
     if args.symbol is None and args.network is None:
         return

@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 
 from ..base import ArgumentError, FileFormatError, MXNetError
-from ..io.parsing import Rows, read_libsvm
+from ..io.parsing import ParsedRows, read_libsvm
 
-__all__ = ["FORMATS", "Table", "format_of", "read_csv", "read_npz", "read_sparse"]
+__all__ = ["FORMATS", "FileTable", "format_of", "read_csv", "read_npz", "read_sparse"]
 
 Array = np.ndarray[Any, Any]
 
@@ -35,7 +35,7 @@ _MARKS = "1 or 'validation' for samples kept apart and 0 or 'train' for the othe
 
 
 @dataclass(frozen=True)
-class Table:
+class FileTable:
     """What a file holds.
 
     Shape:
@@ -56,7 +56,7 @@ def format_of(path: str) -> str:
     return _ENDINGS.get(os.path.splitext(path)[1].lower(), "csv")
 
 
-def read_npz(path: str, held: str | None) -> Table:
+def read_npz(path: str, held: str | None) -> FileTable:
     """Read the arrays x and, if there is one, y.
 
     Args:
@@ -79,14 +79,14 @@ def read_npz(path: str, held: str | None) -> Table:
                     f"{path}: x is {x.dtype} of shape {x.shape}; expected numbers for each sample"
                 )
             marks = None if held is None else _marks(path, held, file[held], len(x))
-            return Table(x[:, None] if x.ndim == 1 else x, file.get("y"), marks)
+            return FileTable(x[:, None] if x.ndim == 1 else x, file.get("y"), marks)
     except (ValueError, TypeError, EOFError, OSError, zipfile.BadZipFile) as error:
         if isinstance(error, MXNetError):
             raise
         raise FileFormatError(f"{path}: no readable .npz file ({error})") from error
 
 
-def read_csv(path: str, label: str | None, held: str | None) -> Table:
+def read_csv(path: str, label: str | None, held: str | None) -> FileTable:
     """Read a table of numbers, with or without a line of names above.
 
     Args:
@@ -111,7 +111,7 @@ def read_csv(path: str, label: str | None, held: str | None) -> Table:
     marks = None if marked is None or held is None else _marks(path, held, table[:, marked], len(table))
     kept = [i for i in range(width) if i not in (labels, marked)]
     names = tuple(header[i] for i in kept) if header else ()
-    return Table(table[:, kept], None if labels is None else table[:, labels], marks, names)
+    return FileTable(table[:, kept], None if labels is None else table[:, labels], marks, names)
 
 
 def _lines(path: str) -> list[tuple[int, list[str]]]:
@@ -208,7 +208,7 @@ def _marks(path: str, column: str, values: Array, count: int) -> Array:
     return values.astype(bool)
 
 
-def read_sparse(paths: Sequence[str], base: int | None, width: int | None) -> tuple[list[Table], int]:
+def read_sparse(paths: Sequence[str], base: int | None, width: int | None) -> tuple[list[FileTable], int]:
     """Read LibSVM files, whose columns are counted alike; query numbers (``qid:``) are left out.
 
     Args:
@@ -240,12 +240,12 @@ def read_sparse(paths: Sequence[str], base: int | None, width: int | None) -> tu
     return [_dense(path, rows, first, wanted) for path, rows in zip(paths, files, strict=True)], first
 
 
-def _dense(path: str, rows: Rows, first: int, width: int) -> Table:
+def _dense(path: str, rows: ParsedRows, first: int, width: int) -> FileTable:
     count = len(rows.labels)
     _check_memory(path, count, width)
     x = np.zeros((count, width), np.float32)
     x[np.repeat(np.arange(count), np.diff(rows.starts)), rows.columns - first] = rows.values
-    return Table(x, rows.labels)
+    return FileTable(x, rows.labels)
 
 
 def _check_memory(path: str, count: int, width: int) -> None:

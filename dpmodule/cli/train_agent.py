@@ -49,7 +49,7 @@ def run(words: Sequence[str], command: Command) -> int:
     agent = _agent(opt, saved.agent)
     with _world({**opt, **saved.world_options()}, agent) as world:
         saved.load_counts(world)
-        training = _Training(opt, agent, world, command, saved)
+        training = _AgentTraining(opt, agent, world, command, saved)
         training.run()
         return training.verdict()
     raise KeyboardInterrupt  # at which the world has ended quietly
@@ -154,7 +154,7 @@ def _world(opt: Options, agent: Any) -> Any:
     return world
 
 
-class _Training:
+class _AgentTraining:
     """Epochs of an agent in its world.
 
     Args:

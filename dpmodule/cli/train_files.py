@@ -17,7 +17,7 @@ from . import feed_files, file_options, files, optimizer_options, saved, startin
 from .command import Command
 from .feed_files import FileData
 from .keeping import Copy, copy_of, remove_interrupted, save_interrupted
-from .saved import Network
+from .saved import SavedNetwork
 
 __all__ = ["add_commands"]
 
@@ -52,7 +52,7 @@ def _run(args: argparse.Namespace) -> int:
         files.refuse_others(args.prefix, net, {}, command)
     try:
         with AsyncExecutor(timeout_s=args.timeout) as executor:
-            training = _Training(args, data, net, loaded, executor)
+            training = _FileTraining(args, data, net, loaded, executor)
             training.tell_engine()
             files.make_ready(args.prefix, args.overwrite, args.load_epoch)
             training.run(epoch, command)
@@ -62,7 +62,7 @@ def _run(args: argparse.Namespace) -> int:
     return 0
 
 
-class _Training:
+class _FileTraining:
     """Epochs over files.
 
     Args:
@@ -78,7 +78,7 @@ class _Training:
         args: argparse.Namespace,
         data: FileData,
         net: Symbol,
-        loaded: Network | None,
+        loaded: SavedNetwork | None,
         executor: AsyncExecutor,
     ) -> None:
         self._args = args

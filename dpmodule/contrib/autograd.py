@@ -7,10 +7,11 @@ from contextlib import AbstractContextManager
 from functools import wraps
 from typing import Any
 
-from .. import later, mode
+from .. import mode
 from ..autograd import backward as backward
 from ..autograd import mark_variables as mark_variables
 from ..base import ArgumentError
+from ..compat import lazy
 from ..ndarray import NDArray, zeros_like
 
 __all__ = [
@@ -24,7 +25,7 @@ __all__ = [
     "train_section",
 ]
 
-later.publish(__name__, __all__)
+lazy.publish(__name__, __all__)
 
 
 def set_is_training(is_train: bool) -> bool:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from functools import partial
 
-from .. import later
+from ..compat import lazy
 from ..ndarray import contrib
 from ..ops.namespaces import names_in
 
 __all__: list[str] = []
 
-__getattr__, __dir__ = later.attributes(
+__getattr__, __dir__ = lazy.attributes(
     __name__, __all__, otherwise=partial(getattr, contrib), operators=partial(names_in, "contrib")
 )

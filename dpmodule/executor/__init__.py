@@ -1,8 +1,9 @@
 """Running graphs: lowering to generated functions, executors, and the memory they share."""
 
-from .. import later
+from ..compat import lazy
 from .arrays import Binding as Binding
 from .executor import Executor as Executor
+from .grad_req import grad_reqs as grad_reqs
 from .malloc import give_back as give_back
 from .malloc import keep_large_blocks as keep_large_blocks
 from .memory import allocate as allocate
@@ -13,10 +14,9 @@ from .options import run_options as run_options
 from .passes import disabled as disabled
 from .placement import Placement as Placement
 from .placement import placement as placement
-from .requirements import requirements as requirements
 
 __all__ = ["Executor"]
 
-__getattr__, __dir__ = later.attributes(
-    __name__, __all__, {"compiled": "", "cuda_graphs": "", "mirroring": "", "recorded": ""}
+__getattr__, __dir__ = lazy.attributes(
+    __name__, __all__, {"compiled": "", "cuda_graphs": "", "recompute": "", "recorded": ""}
 )

@@ -10,15 +10,15 @@ from typing import Any
 
 import torch
 
-from .. import private
 from ..base import StateError
+from ..compat import torch_private
 from ..ndarray import NDArray
 from ..ops.sparse import Ragged, densify, leaf_of
 from ..ops.spec import Env
 from ..ops.user_code import is_users
 from .arrays import BoundArrays
-from .heads import asks_gradient, required
-from .locate import backward_error
+from .error_location import backward_error
+from .head_gradients import asks_gradient, required
 from .lowering import LossHead
 from .runs import Run, Starts, heads_of
 from .sparse_arrays import deliver_sparse, dense_pointers, is_sparse, value_of
@@ -32,7 +32,7 @@ Listener = Callable[[str, torch.Tensor | None], None]
 """Called with the name of an argument and its gradient."""
 
 
-class _Gate:
+class _ListenerGate:
     """Lets a listener hear of gradients, in one backward; made apart so that hooks hold nothing but this."""
 
     def __init__(self) -> None:
@@ -81,7 +81,7 @@ class Backward:
             for i, (_, name, grad) in enumerate(wanted)
             if not self.adds[i] and not is_sparse(grad) and grad.raw.is_floating_point()
         ]
-        self._gate = _Gate()
+        self._gate = _ListenerGate()
         self._hooked: dict[int, tuple[Any, Any]] = {}
         self._ignores_gradient = [
             node.op is not None and not node.op.wants_head(node.a) for node, _ in graph.heads
@@ -167,7 +167,7 @@ class Backward:
         if listener is not None:
             self._hook(run.aliases, listener)
         try:
-            found = private.run_backward(
+            found = torch_private.run_backward(
                 roots, seeds, inputs=tuple(leaves if self.dense_only else map(leaf_of, leaves))
             )
         except Exception as error:
@@ -311,4 +311,4 @@ def deliver(
                 tensor.copy_(grad)
             seen.add(pointer)
     if sums:
-        private.foreach_add(sums, terms)
+        torch_private.foreach_add(sums, terms)

@@ -12,7 +12,7 @@ from ..base import Shape
 from ..graph import Graph, InferredBody, Node, infer_shapes
 from ..ops.spec import Env
 from ..ops.user_code import is_users
-from .locate import forward_error
+from .error_location import forward_error
 from .program import Program, program_of
 from .storage import Storage
 

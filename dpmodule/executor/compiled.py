@@ -21,7 +21,7 @@ from ..ops.spec import Env
 from .lowering import Lowered, Step
 from .passes.rnn_chains.kernels import Recurrence
 from .program import Forward, Program
-from .ways import Way
+from .run_strategies import Way
 
 __all__ = ["Compiled", "CompiledForward", "reason_against"]
 

@@ -24,7 +24,7 @@ import torch
 
 from .program import Program
 
-__all__ = ["Recorder", "Results", "apart", "driver_of", "reason_against"]
+__all__ = ["Recorder", "RecordedOutputs", "apart", "driver_of", "reason_against"]
 
 _PLAIN_RUNS = 3
 """How often an executor runs before a run is recorded: kernels are chosen, and memory is set aside, meanwhile."""
@@ -50,7 +50,7 @@ _WAITS = "synchronizing CUDA operation"
 """What torch's warning about a call that waits for the GPU says."""
 
 
-class Results(NamedTuple):
+class RecordedOutputs(NamedTuple):
     """What a run makes.
 
     Shape:
@@ -68,7 +68,7 @@ class Results(NamedTuple):
     random_states: Sequence[torch.Tensor] = ()
 
 
-Work = Callable[[], Results]
+Work = Callable[[], RecordedOutputs]
 
 
 def apart(tensors: Sequence[torch.Tensor | None], taken: Sequence[torch.Tensor]) -> list[torch.Tensor | None]:
@@ -131,7 +131,7 @@ class Driver:
         self._stream = cuda.Stream(device)  # recordings that share a pool are to be made on one stream
         self._pool = torch.cuda.graph_pool_handle()
 
-    def rehearse(self, work: Work) -> tuple[Results, str]:
+    def rehearse(self, work: Work) -> tuple[RecordedOutputs, str]:
         """Do some work on the stream on which it will be recorded, so that libraries set up what they need there.
 
         Returns:
@@ -155,7 +155,9 @@ class Driver:
         waits = (str(warning.message) for warning in caught)
         return results, next((text for text in waits if _WAITS in text), "")
 
-    def record(self, work: Work, generators: Sequence[torch.Generator]) -> tuple[Callable[[], None], Results]:
+    def record(
+        self, work: Work, generators: Sequence[torch.Generator]
+    ) -> tuple[Callable[[], None], RecordedOutputs]:
         """Record some work without doing it.
 
         Args:
@@ -220,7 +222,7 @@ class Recorder:
         self._runs = 0
         self._wanted = _PLAIN_RUNS
         self._replay: Callable[[], None] | None = None
-        self._results: Results | None = None
+        self._results: RecordedOutputs | None = None
         self._known: list[torch.Tensor] = []
         self._off = False
         self._reason = ""
@@ -254,7 +256,7 @@ class Recorder:
         self._runs += 1
         return self._runs > self._wanted
 
-    def run(self) -> Results | None:
+    def run(self) -> RecordedOutputs | None:
         """Do the work: once on the stream of recordings, then by recording it, from then on by replaying it.
 
         Returns:
@@ -268,7 +270,7 @@ class Recorder:
             self._replay()
         return self._results
 
-    def _rehearse(self) -> Results:
+    def _rehearse(self) -> RecordedOutputs:
         results, against = self._driver.rehearse(self._work)
         self._known = self._memory()
         if against:

@@ -13,7 +13,7 @@ import torch
 
 from ..base import ArgumentError, SignatureError, StateError, dtype_name
 from ..context import Context
-from ..generators import generator
+from ..devices.generators import generator
 from ..graph import Node
 from ..graph.merge import merge_equal
 from ..ndarray import NDArray
@@ -21,28 +21,28 @@ from ..ndarray.ragged import RaggedNDArray, numbers_of
 from ..ops.exposure import written
 from ..ops.sparse import leaf_of
 from ..ops.user_code import is_users
-from . import packed
+from . import packed_weights
 from .arrays import Binding, BoundArrays, assign
 from .backward import Backward, Listener, deliver
 from .body import CompiledBody
+from .error_location import forward_error
 from .gradients import resting_states
-from .heads import given_gradients
+from .head_gradients import given_gradients
 from .interpreter import StepFailed, backward_by_node
-from .locate import forward_error
 from .malloc import settle
 from .memory import reusable
 from .options import PLAIN, RunOptions
 from .program import Program, program_of
 from .resize import resize, show_in
-from .runs import Prepared, Run, Starts, heads_of, prepare, repeating, seeds_of, with_carriers
+from .run_strategies import Interpreted, Way
+from .runs import PreparedProgram, Run, Starts, heads_of, prepare, repeating, seeds_of, with_carriers
 from .sparse_arrays import allocate_as, is_sparse, show, stored_bytes, value_of
-from .ways import Interpreted, Way
 
 if TYPE_CHECKING:
-    from .cuda_graphs import Results
-    from .explanation import Explanation, Memory
+    from .cuda_graphs import RecordedOutputs
+    from .dry_run import Rehearsal
+    from .explanation import ExecutorExplanation, MemoryUse
     from .inspection import Inspection
-    from .rehearsal import Rehearsal
 
 __all__ = ["Executor"]
 
@@ -102,7 +102,7 @@ class Executor:
         # how it runs
         self._usual = self._usual_way()
         self._way = self._usual
-        self._prepared: dict[tuple[bool, bool, bool], Prepared] = {}
+        self._prepared: dict[tuple[bool, bool, bool], PreparedProgram] = {}
         self._memos: dict[Node, dict[Any, Any]] = {}
         self._aliases: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}
         self._elder: weakref.ref[Executor] | None = None
@@ -283,7 +283,7 @@ class Executor:
             )
         return Way()
 
-    def _prepare(self, recorded: bool, is_train: bool) -> Prepared:
+    def _prepare(self, recorded: bool, is_train: bool) -> PreparedProgram:
         """Return the program for a forward that backward may follow, or not, in training mode, or not."""
         way, options = self._way, self._options
         found = self._prepared.get((recorded, is_train, way.watched))
@@ -421,8 +421,8 @@ class Executor:
             # those that operators write go through aliases, whose writes torch counts apart
             written([arrays.variables[slot].raw for slot in program.written])
         if is_train:
-            if packed.entries:
-                packed.drop_changed()
+            if packed_weights.entries:
+                packed_weights.drop_changed()
             self._run = Run(prepared, values, aliases, *result[1:])
 
     def _inputs(self, recorded: bool) -> tuple[list[Any], list[Any]]:
@@ -450,14 +450,14 @@ class Executor:
                 known[slot] = tensor, alias
         return values, list(map(values.__getitem__, self._backward.slots))
 
-    def _reuse(self, prepared: Prepared) -> None:
+    def _reuse(self, prepared: PreparedProgram) -> None:
         """Let steps put outputs where those of the last run lie, if nobody sees that."""
         for output, position in prepared.program.reused:
             shaped = prepared.shaped[position]
             shaped.memory = None  # of a run that failed
             shaped.memory = reusable(self._outputs[output]) if self._options.compile is None else None
 
-    def _execute(self, prepared: Prepared, values: list[Any], recorded: bool) -> tuple[Any, ...]:
+    def _execute(self, prepared: PreparedProgram, values: list[Any], recorded: bool) -> tuple[Any, ...]:
         """Run a program.
 
         Raises:
@@ -534,9 +534,9 @@ class Executor:
                 deliver(results.grads, self._backward.targets, self._backward.adds, ())
         return True
 
-    def _work(self, is_train: bool) -> Results:
+    def _work(self, is_train: bool) -> RecordedOutputs:
         """Run on the executor's own arrays, as it is to be recorded; gradients are returned instead of delivered."""
-        from .cuda_graphs import Results, apart
+        from .cuda_graphs import RecordedOutputs, apart
 
         with torch.no_grad():
             prepared = self._prepare(is_train, is_train)
@@ -545,13 +545,13 @@ class Executor:
             outputs = [out.detach().contiguous() for out in result[0]]
             self._commit(prepared.program, result[3], at_once=True)
             if not is_train:
-                return Results(outputs, [])
+                return RecordedOutputs(outputs, [])
             for handle, out in zip(self._outputs, outputs):  # losses read them
                 handle.raw = out
             run = Run(prepared, values, aliases, *result[1:])
             grads = self._backward.gradients(run, self._starts(run, [None] * len(outputs)))
             self._commit(prepared.program, result[3], at_once=False)
-            return Results(outputs, apart(grads, [*values, *outputs]))
+            return RecordedOutputs(outputs, apart(grads, [*values, *outputs]))
 
     def probes(self) -> list[torch.Tensor]:
         """Return, for each output of the last forward, a part that is finite only if all of it is.
@@ -739,7 +739,7 @@ class Executor:
         Args:
             is_train: training mode.
         """
-        from .rehearsal import Rehearsal  # only few programs ask
+        from .dry_run import Rehearsal  # only few programs ask
 
         prepared = self._prepare(is_train, is_train)
         program, env, shaped, forward = prepared
@@ -774,7 +774,7 @@ class Executor:
         measure_memory: bool = False,
         parameters: Collection[str] | None = None,
         repeats: int = 5,
-    ) -> Explanation:
+    ) -> ExecutorExplanation:
         """Return what this executor runs: generated source, passes, and a table of steps; print it to read it.
 
         Times and memory are measured by running on the arrays as they are; values, outputs and random numbers stay
@@ -798,7 +798,7 @@ class Executor:
         """
         return self._inspection().explain(is_train, times, measure_memory, parameters, repeats)
 
-    def memory(self, is_train: bool | None = None, measure: bool = False) -> Memory:
+    def memory(self, is_train: bool | None = None, measure: bool = False) -> MemoryUse:
         """Return how much memory tensors take in a run.
 
         Args:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-__all__ = ["Explanation", "Memory", "Plan", "StepRow"]
+__all__ = ["ExecutorExplanation", "MemoryUse", "ProgramSource", "StepRow"]
 
 
 @dataclass(frozen=True, slots=True)
-class Memory:
+class MemoryUse:
     """Memory of an executor's tensors, in bytes.
 
     Attributes:
@@ -52,7 +52,7 @@ class Memory:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class ProgramSource:
     """A program's source, and how it came about.
 
     Attributes:
@@ -134,7 +134,7 @@ class StepRow:
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class Explanation:
+class ExecutorExplanation:
     """What an executor runs. Printed, or as the last line of a notebook's cell, it shows itself as text.
 
     Attributes:
@@ -152,14 +152,14 @@ class Explanation:
     """
 
     is_train: bool
-    predict: Plan
-    training: Plan
+    predict: ProgramSource
+    training: ProgramSource
     steps: tuple[StepRow, ...]
     merged: tuple[str, ...]
     parameters: int
     flops: int
     backward_flops: int
-    memory: Memory
+    memory: MemoryUse
     forward_s: float | None = None
     backward_s: float | None = None
 

@@ -13,12 +13,12 @@ from ..ops.spec import PARAM
 from . import passes
 from .arrays import BoundArrays
 from .cost import intermediate_bytes, item_size, working_bytes
-from .explanation import Explanation, Memory, Plan, StepRow
+from .dry_run import Rehearsal
+from .explanation import ExecutorExplanation, MemoryUse, ProgramSource, StepRow
 from .flops import backward_flops, forward_flops
 from .lowering import Lowered, Step
 from .measuring import StepTimes, measure_memory, measure_times
 from .program import Program
-from .rehearsal import Rehearsal
 from .storage import Storage
 
 __all__ = ["Inspected", "Inspection"]
@@ -61,7 +61,7 @@ class Inspection:
         measure: bool,
         parameters: Collection[str] | None,
         repeats: int,
-    ) -> Explanation:
+    ) -> ExecutorExplanation:
         """Return what runs; see `Executor.explain`."""
         is_train = bool(self._wanted) if is_train is None else is_train
         graph, shapes = self._arrays.graph, self._arrays.shapes
@@ -76,7 +76,7 @@ class Inspection:
         )
         covered = _covered(low)
         done = {number for numbers in covered for number in numbers}
-        return Explanation(
+        return ExecutorExplanation(
             is_train=is_train,
             predict=self._plan(False),
             training=self._plan(True),
@@ -93,7 +93,7 @@ class Inspection:
             backward_s=measured.whole_backward if measured and measured.backward else None,
         )
 
-    def memory(self, is_train: bool | None, measure: bool) -> Memory:
+    def memory(self, is_train: bool | None, measure: bool) -> MemoryUse:
         """Return the memory of the arrays, and that of a run; see `Executor.memory`."""
         is_train = bool(self._wanted) if is_train is None else is_train
         if measure:
@@ -107,7 +107,7 @@ class Inspection:
                 forward, backward = forward + sum(copies), backward + sum(copies)
             else:
                 forward += max(copies, default=0)
-        return Memory(**self._executor.held_bytes(), forward=forward, backward=backward, measured=measure)
+        return MemoryUse(**self._executor.held_bytes(), forward=forward, backward=backward, measured=measure)
 
     def debug_str(self) -> str:
         """Return the source of the generated functions, and the memory they work in; see `Executor.debug_str`."""
@@ -133,14 +133,14 @@ class Inspection:
                 found.append(prod(self._arrays.shapes[node][0]) * item_size(types[node][0] or "float32"))
         return found
 
-    def _plan(self, is_train: bool) -> Plan:
+    def _plan(self, is_train: bool) -> ProgramSource:
         program = self._executor.program(is_train)
         low = program.low
         here = [each.name for each in passes.PASSES if (each.training if low.recorded else each.predict)]
         off = tuple(name for name in here if name in low.off)
         idle = tuple(name for name in here if name not in low.off and name not in low.fired)
         way = self._executor.way_to_run(is_train)
-        return Plan(low.recorded, program.source, dict(low.fired), idle, off, way)
+        return ProgramSource(low.recorded, program.source, dict(low.fired), idle, off, way)
 
 
 def _step_times(measured: StepTimes | None, at: int) -> tuple[float | None, float | None]:

@@ -12,9 +12,9 @@ from typing import Any
 import torch
 
 from ..base import StateError
-from ..private import profiler_is_on
+from ..compat.torch_private import profiler_is_on
+from .dry_run import Rehearsal
 from .interpreter import call_step, record_by_step, step_gradients
-from .rehearsal import Rehearsal
 from .runs import heads_of
 
 __all__ = ["StepTimes", "measure_memory", "measure_times"]

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from .. import private
 from ..base import DTypeError, dtype_name
+from ..compat import torch_private
 from ..context import Context
 from ..ndarray import NDArray
 from ..ops.dtypes import torch_dtype
@@ -77,7 +77,7 @@ def _holders(array: NDArray) -> tuple[int, int, int, int]:
     All are 0 if that is not known, or other processes may have the memory as well.
     """
     tensor, storage = array.raw, array.raw.untyped_storage()
-    uses = private.storage_uses(storage._cdata), private.tensor_uses(tensor)
+    uses = torch_private.storage_uses(storage._cdata), torch_private.tensor_uses(tensor)
     if storage.is_shared() or not all(uses):
         return _UNKNOWN
     return sys.getrefcount(tensor), sys.getrefcount(storage), *uses

@@ -33,7 +33,7 @@ Forward = Callable[..., tuple[Any, ...]]
 _numbers = itertools.count()
 
 
-class _Names:
+class _Identifiers:
     """Unique Python identifiers made from node and function names."""
 
     def __init__(self) -> None:
@@ -94,7 +94,7 @@ class Program:
         """Return a function that runs this program so that backward computes again what it is to compute again."""
         if "mirror" not in self.low.fired:
             return forward
-        from .mirroring import mirrored
+        from .recompute import mirrored
 
         return mirrored(forward)
 
@@ -108,7 +108,7 @@ class Program:
         return [] if step is None else sorted({n for n in (step.node, *step.covers) if n >= 0})
 
     def _write(self) -> str:
-        low, names = self.low, _Names()
+        low, names = self.low, _Identifiers()
         value_name = {number: names.make(text) for number, text in low.names.items()}
         lines = ["def forward(values, env, shaped):"]
         if low.num_variables:
@@ -135,7 +135,7 @@ class Program:
         self,
         step: Step,
         value_name: dict[int, str],
-        names: _Names,
+        names: _Identifiers,
         function_names: dict[Any, str],
         fixed_names: dict[Any, str],
         keep: set[int],

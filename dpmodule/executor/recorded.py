@@ -6,12 +6,12 @@ import logging
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from ..generators import generator
+from ..devices.generators import generator
 from .arrays import BoundArrays
 from .backward import Backward
-from .cuda_graphs import Recorder, Results, driver_of, reason_against
+from .cuda_graphs import RecordedOutputs, Recorder, driver_of, reason_against
 from .program import Program
-from .ways import Way
+from .run_strategies import Way
 
 __all__ = ["Recorded"]
 
@@ -39,12 +39,12 @@ class Recorded(Way):
         arrays: BoundArrays,
         backward: Backward,
         program: Callable[[bool], Program],
-        work: Callable[[bool], Results],
+        work: Callable[[bool], RecordedOutputs],
     ) -> None:
         self._arrays, self._backward, self._program, self._work = arrays, backward, program, work
         self._recorders: dict[bool, Recorder | None] = {}
 
-    def replay(self, is_train: bool, inputs: Mapping[str, Any] | None) -> Results | None:
+    def replay(self, is_train: bool, inputs: Mapping[str, Any] | None) -> RecordedOutputs | None:
         """Do a whole run by its recording, if there is one, or is to be one; see `Way.replay`."""
         recorder = self._recorder(is_train)
         if recorder is None or not recorder.is_due():

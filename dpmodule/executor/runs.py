@@ -11,7 +11,7 @@ import torch
 
 from .. import mode
 from ..context import Context
-from ..generators import generator
+from ..devices.generators import generator
 from ..graph import Node
 from ..ndarray import NDArray
 from ..ops.spec import Env
@@ -19,13 +19,22 @@ from .arrays import BoundArrays
 from .interpreter import StepFailed, interpret
 from .program import Forward, Program
 
-__all__ = ["Prepared", "Run", "Starts", "heads_of", "prepare", "repeating", "seeds_of", "with_carriers"]
+__all__ = [
+    "PreparedProgram",
+    "Run",
+    "Starts",
+    "heads_of",
+    "prepare",
+    "repeating",
+    "seeds_of",
+    "with_carriers",
+]
 
 Starts = list[tuple[int, torch.Tensor, torch.Tensor]]
 """Where backward starts: number of the head, tensor, and its gradient."""
 
 
-class Prepared(NamedTuple):
+class PreparedProgram(NamedTuple):
     """A program with what it needs beside tensors.
 
     Attributes:
@@ -58,7 +67,7 @@ class Run:
         mutated: new values of states.
     """
 
-    prepared: Prepared
+    prepared: PreparedProgram
     values: list[Any]
     aliases: list[Any]
     roots: Sequence[torch.Tensor]
@@ -72,7 +81,7 @@ def prepare(
     forward: Forward,
     is_train: bool,
     memos: MutableMapping[Node, dict[Any, Any]],
-) -> Prepared:
+) -> PreparedProgram:
     """Return a program with environments for its steps.
 
     Args:
@@ -89,7 +98,7 @@ def prepare(
         memo = memos.setdefault(node, {}) if step.keeps else None
         shaped.append(Env(ctx.torch_device, generator(ctx), is_train, shapes, ctx, memo))
     ctx = bound.context
-    return Prepared(program, Env(ctx.torch_device, generator(ctx), is_train, (), ctx), shaped, forward)
+    return PreparedProgram(program, Env(ctx.torch_device, generator(ctx), is_train, (), ctx), shaped, forward)
 
 
 def heads_of(program: Program, starts: Starts) -> dict[int, torch.Tensor]:

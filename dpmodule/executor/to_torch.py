@@ -20,7 +20,7 @@ from ..ndarray import NDArray
 from ..ops.spec import AUX, LABEL, PARAM
 from .storage import declared_storage, storage_of
 from .torch_sizes import sizes_of
-from .torch_writer import Plan, written
+from .torch_writer import ModulePlan, written
 
 __all__ = ["to_torch"]
 
@@ -75,7 +75,7 @@ def to_torch(
         )
     for name in ones & held.keys():
         held[name].fill_(1)
-    return written(Plan(graph, names, labels, held, {*fixed, *ones}, sizes))
+    return written(ModulePlan(graph, names, labels, held, {*fixed, *ones}, sizes))
 
 
 def _check(

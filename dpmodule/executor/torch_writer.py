@@ -19,11 +19,11 @@ from ..ops.fx import Memory, function_of, part
 from ..ops.infer import infer_type
 from .torch_sizes import Size, sizes_of
 
-__all__ = ["Plan", "written"]
+__all__ = ["ModulePlan", "written"]
 
 
 @dataclass(frozen=True)
-class Plan:
+class ModulePlan:
     """What becomes what.
 
     Shape:
@@ -56,9 +56,9 @@ class _Mode(torch.nn.Module):
         return self.training
 
 
-def written(plan: Plan) -> fx.GraphModule:
+def written(plan: ModulePlan) -> fx.GraphModule:
     """Return the module of a plan."""
-    return _Writer(plan).module()
+    return _ModuleWriter(plan).module()
 
 
 def _body(graph: Graph) -> fx.GraphModule:
@@ -73,7 +73,7 @@ def _body(graph: Graph) -> fx.GraphModule:
         raise ArgumentError(
             f"to_torch: the shape of {', '.join(n.describe() for n in missing)} in a subgraph cannot be told"
         )
-    return written(Plan(graph, names, sizes=sizes, is_body=True))
+    return written(ModulePlan(graph, names, sizes=sizes, is_body=True))
 
 
 def _identifier(name: str, taken: set[str]) -> str:
@@ -97,14 +97,14 @@ def _is_of(node: Node, kind: torch.dtype | None) -> bool:
     return made is not None and torch_dtype(made) == kind
 
 
-class _Writer:
+class _ModuleWriter:
     """Writes one module.
 
     Args:
         plan: what becomes what.
     """
 
-    def __init__(self, plan: Plan) -> None:
+    def __init__(self, plan: ModulePlan) -> None:
         self._plan = plan
         self._root = torch.nn.Module()
         self._graph = fx.Graph()

@@ -6,7 +6,7 @@ the Modules and the `mx.AsyncExecutor` that all the others use. docs/fluid.md sa
 
 from __future__ import annotations
 
-from .. import later
+from ..compat import lazy
 from ..hogwild import DataFeedDesc
 from . import initializer, io, layers, nets, optimizer, regularizer, unique_name
 from .executor import AsyncExecutor, Executor
@@ -39,4 +39,4 @@ __all__ = [
     "unique_name",
 ]
 
-later.publish(__name__, __all__)
+lazy.publish(__name__, __all__)

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from types import TracebackType
 from typing import Any
 
-from .. import later
 from ..base import ArgumentError, DTypeError
+from ..compat import lazy
 from ..executor.sparse_arrays import is_sparse
 from ..hogwild.async_executor import AsyncExecutor as FileExecutor
 from ..hogwild.data_feed_desc import DataFeedDesc
@@ -22,7 +22,7 @@ from .variable import Variable
 
 __all__ = ["AsyncExecutor", "Executor"]
 
-later.publish(__name__, __all__)
+lazy.publish(__name__, __all__)
 
 _GRADIENT = "@GRAD"
 

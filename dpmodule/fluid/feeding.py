@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from .. import later
 from ..base import ArgumentError, BoundsError, DTypeError, ShapeError, did_you_mean
+from ..compat import lazy
 from ..ndarray import NDArray, array
 from ..ndarray.ragged import RaggedNDArray, ragged_array
 from ..symbol import Symbol
@@ -18,7 +18,7 @@ from .variable import Variable
 
 __all__ = ["DataFeeder", "check_rows", "create_lod_tensor", "fed"]
 
-later.publish(__name__, __all__)
+lazy.publish(__name__, __all__)
 
 
 def create_lod_tensor(

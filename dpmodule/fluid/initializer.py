@@ -6,8 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from .. import generators, later
 from ..base import ArgumentError
+from ..compat import lazy
+from ..devices import generators
 from ..initializer import Constant as FillConstant
 from ..initializer import Initializer, MSRAPrelu, register
 from ..initializer import Xavier as XavierByShape
@@ -27,7 +28,7 @@ __all__ = [
     "XavierInitializer",
 ]
 
-later.publish(__name__, __all__)
+lazy.publish(__name__, __all__)
 
 
 def Constant(value: float = 0.0) -> Initializer:

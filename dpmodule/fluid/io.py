@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from copy import copy
 from typing import Any
 
-from .. import later
 from ..base import ArgumentError, FileFormatError, StateError, dtype_from_code
 from ..checkpoint import load_checkpoint, save_checkpoint, states_file
 from ..checkpoint import load_params as load_network_params
-from ..commit import read_settled
+from ..compat import lazy
+from ..files.file_transaction import read_settled
 from ..symbol import Group, Symbol
 from .param_attr import ParamAttr
 from .program import Program, default_main_program
@@ -27,7 +27,7 @@ __all__ = [
     "save_persistables",
 ]
 
-later.publish(__name__, __all__)
+lazy.publish(__name__, __all__)
 _FEED = "__feed__"
 _RAGGED = "101"
 

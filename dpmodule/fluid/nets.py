@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from .. import later
+from ..compat import lazy
 from .layers.sequence import sequence_conv_pool
 
 __all__ = ["sequence_conv_pool"]
 
-later.publish(__name__, __all__)
+lazy.publish(__name__, __all__)

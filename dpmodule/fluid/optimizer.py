@@ -9,9 +9,9 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from .. import later
 from .. import optimizer as opt
 from ..base import ArgumentError
+from ..compat import lazy
 from ..lr_scheduler import LRScheduler
 from .regularizer import L2Decay
 from .variable import Parameter, Variable
@@ -33,7 +33,7 @@ __all__ = [
     "Update",
 ]
 
-later.publish(__name__, __all__)
+lazy.publish(__name__, __all__)
 
 _LEAST = 1e-8
 """Stands for 0 where MXNet would divide 0 by 0."""

@@ -5,14 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from .. import later
 from ..base import ArgumentError
+from ..compat import lazy
 from ..initializer import Initializer
 from .regularizer import L2Decay
 
 __all__ = ["ParamAttr"]
 
-later.publish(__name__, __all__)
+lazy.publish(__name__, __all__)
 
 
 @dataclass(frozen=True)

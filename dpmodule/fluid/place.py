@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from .. import later
 from ..base import DeviceError
+from ..compat import lazy
 from ..context import Context, cpu
 
 __all__ = ["CPUPlace", "context_of"]
 
-later.publish(__name__, __all__)
+lazy.publish(__name__, __all__)
 
 
 class CPUPlace:

@@ -8,8 +8,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from .. import later
 from ..base import ArgumentError, ShapeError, StateError, did_you_mean
+from ..compat import lazy
 from ..initializer import Initializer
 from ..optimizer import Optimizer
 from ..params import ParamStore
@@ -23,7 +23,7 @@ from .variable import Parameter, Shape, Variable
 
 __all__ = ["Program", "default_main_program", "default_startup_program", "program_guard"]
 
-later.publish(__name__, __all__)
+lazy.publish(__name__, __all__)
 
 V = TypeVar("V", bound=Variable)
 
@@ -309,7 +309,7 @@ class Program:
         return other
 
 
-class _Current(threading.local):
+class _CurrentPrograms(threading.local):
     """Which programs layers of a thread write to."""
 
     def __init__(self) -> None:
@@ -317,7 +317,7 @@ class _Current(threading.local):
 
 
 _MAIN, _STARTUP = Program(), Program()
-_current = _Current()
+_current = _CurrentPrograms()
 
 
 def default_main_program() -> Program:

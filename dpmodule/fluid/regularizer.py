@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from .. import later
 from ..base import ArgumentError
+from ..compat import lazy
 
 __all__ = ["L2Decay", "L2DecayRegularizer"]
 
-later.publish(__name__, __all__)
+lazy.publish(__name__, __all__)
 
 
 class L2Decay:

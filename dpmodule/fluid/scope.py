@@ -8,10 +8,10 @@ from weakref import WeakKeyDictionary
 from ..context import cpu
 from ..params import ParamStore
 
-__all__ = ["Names", "Scope"]
+__all__ = ["NameCounts", "Scope"]
 
 
-class Names:
+class NameCounts:
     """Counts names by their first part."""
 
     def __init__(self) -> None:
@@ -35,5 +35,5 @@ class Scope:
 
     def __init__(self) -> None:
         self.store = ParamStore([cpu()])
-        self.names = Names()
+        self.names = NameCounts()
         self.runs: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()

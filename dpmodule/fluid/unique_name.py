@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from .. import later
+from ..compat import lazy
 from .program import default_startup_program
-from .scope import Names
+from .scope import NameCounts
 
 __all__ = ["generate", "guard"]
 
-later.publish(__name__, __all__)
+lazy.publish(__name__, __all__)
 
 
 def generate(key: str) -> str:
@@ -27,7 +27,7 @@ def guard() -> Iterator[None]:
     with them the same parameters.
     """
     scope = default_startup_program().started_scope
-    before, scope.names = scope.names, Names()
+    before, scope.names = scope.names, NameCounts()
     try:
         yield
     finally:

@@ -6,15 +6,15 @@ import ast
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from .. import later
 from ..base import ArgumentError, dtype_name
+from ..compat import lazy
 from ..symbol import Symbol
 from ..symbol.symbol import call
 from .param_attr import ParamAttr
 
 __all__ = ["Parameter", "Variable"]
 
-later.publish(__name__, __all__)
+lazy.publish(__name__, __all__)
 
 Shape = tuple[int, ...]
 

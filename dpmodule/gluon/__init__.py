@@ -6,7 +6,7 @@ error that names what takes its place.
 
 from __future__ import annotations
 
-from .. import later
+from ..compat import lazy
 from . import contrib as contrib
 from . import loss as loss
 from . import utils as utils
@@ -28,4 +28,4 @@ __all__ = [
     "utils",
 ]
 
-__getattr__, __dir__ = later.attributes(__name__, __all__, otherwise=absent_from("gluon"))
+__getattr__, __dir__ = lazy.attributes(__name__, __all__, otherwise=absent_from("gluon"))

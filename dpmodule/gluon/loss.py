@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from .. import later
 from .. import ndarray as nd
 from .. import symbol as sym
+from ..compat import lazy
 from ..symbol import Symbol
 from .absent import absent_from, names_of
 
 __all__ = ["SoftmaxCELoss", "SoftmaxCrossEntropyLoss", *names_of("loss")]
 
-__getattr__, __dir__ = later.attributes(__name__, __all__, otherwise=absent_from("gluon.loss"))
+__getattr__, __dir__ = lazy.attributes(__name__, __all__, otherwise=absent_from("gluon.loss"))
 
 
 class SoftmaxCrossEntropyLoss:

@@ -11,16 +11,16 @@ from typing import Any
 
 import torch
 
-from .. import later
 from .. import ndarray as nd
 from ..base import ArgumentError, ShapeError
+from ..compat import lazy
 from ..context import Context
 from ..ndarray import NDArray
 from .absent import absent_from, names_of
 
 __all__ = ["check_sha1", "clip_global_norm", "split_and_load", "split_data", *names_of("utils")]
 
-__getattr__, __dir__ = later.attributes(__name__, __all__, otherwise=absent_from("gluon.utils"))
+__getattr__, __dir__ = lazy.attributes(__name__, __all__, otherwise=absent_from("gluon.utils"))
 
 _TINY = 1e-8
 _BLOCK_BYTES = 1 << 20

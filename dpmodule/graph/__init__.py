@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from .. import later
+from ..compat import lazy
 from .infer import InferredBody as InferredBody
 from .infer import infer_shapes as infer_shapes
 from .infer import infer_types as infer_types
@@ -31,4 +31,4 @@ __all__ = [
     "variable_shape",
 ]
 
-__getattr__, __dir__ = later.attributes(__name__, __all__, {"serial": "from_json input_versions to_json"})
+__getattr__, __dir__ = lazy.attributes(__name__, __all__, {"serial": "from_json input_versions to_json"})

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .. import later
+from ..compat import lazy
 
 _LATER = {
     "async_executor": "AsyncExecutor",
@@ -11,6 +11,6 @@ _LATER = {
     "data_feed_desc": "DataFeedDesc UnknownSlotError",
 }
 
-__all__ = list(later.modules_of(_LATER))
+__all__ = list(lazy.modules_of(_LATER))
 
-__getattr__, __dir__ = later.attributes(__name__, __all__, _LATER)
+__getattr__, __dir__ = lazy.attributes(__name__, __all__, _LATER)

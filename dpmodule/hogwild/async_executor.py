@@ -10,9 +10,10 @@ from copy import deepcopy
 from types import TracebackType
 from typing import Any
 
-from .. import generators, later
 from ..base import ArgumentError, SignatureError, StateError, did_you_mean
+from ..compat import lazy
 from ..context import Context, cpu
+from ..devices import generators
 from ..module import Module
 from ..ndarray import NDArray
 from ..symbol import Symbol
@@ -24,7 +25,7 @@ from .data_feed_desc import DataFeedDesc
 from .dataset import InMemoryDataset, QueueDataset, Reading
 from .engines import Choice, Engines
 from .job import Job
-from .program import Prepared
+from .program import BoundProgram
 from .programs import Programs
 from .reporter import Reporter
 from .results import Results
@@ -33,7 +34,7 @@ from .worker import Inferred
 
 __all__ = ["AsyncExecutor"]
 
-later.publish(__name__, __all__)
+lazy.publish(__name__, __all__)
 
 _logger = logging.getLogger(__name__)
 
@@ -257,7 +258,7 @@ class AsyncExecutor:
         Raises:
             StateError: it has not been run, and no feed is given.
         """
-        prepared: Prepared | None
+        prepared: BoundProgram | None
         if data_feed is None:
             prepared = self._programs.last(program)
         else:
@@ -459,7 +460,7 @@ def _reading_of(
 
 
 def _job(
-    prepared: Prepared,
+    prepared: BoundProgram,
     read: Course | list[Part],
     workers: int,
     args: RunArguments,

@@ -15,7 +15,7 @@ from ..module import Module
 from ..ndarray.row_sparse import RowSparseNDArray
 from ..optimizer.group import slots_of
 from .job import WorkerStats
-from .places import Places
+from .places import FilePlaces
 
 __all__ = ["Averager"]
 
@@ -82,7 +82,7 @@ class Averager:
         self,
         ranks: Ranks,
         module: Module,
-        places: Places,
+        places: FilePlaces,
         shared: bool,
         write: Callable[[Ask, list[dict[str, Any]]], None],
     ) -> None:

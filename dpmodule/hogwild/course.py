@@ -17,8 +17,8 @@ from .arguments import RunArguments
 from .averaging import Averager
 from .dataset import Reading
 from .job import Averaging, WorkerStats
-from .places import Places
-from .program import Prepared
+from .places import FilePlaces
+from .program import BoundProgram
 
 __all__ = ["Course", "processes"]
 
@@ -78,9 +78,11 @@ class Course:
         LostWorkerError: another process is gone.
     """
 
-    def __init__(self, prepared: Prepared, reading: Reading, args: RunArguments, ranks: Ranks | None) -> None:
+    def __init__(
+        self, prepared: BoundProgram, reading: Reading, args: RunArguments, ranks: Ranks | None
+    ) -> None:
         self._module, self._desc, self._ranks = prepared.module, reading.desc, ranks
-        self._places = Places(reading)
+        self._places = FilePlaces(reading)
         self._states: list[dict[str, Any]] | None = None
         self._averager: Averager | None = None
         self.averaging: Averaging | None = None
@@ -108,7 +110,7 @@ class Course:
 
     @property
     def marks(self) -> torch.Tensor:
-        """How far each part of the run has come; see `Places`."""
+        """How far each part of the run has come; see `FilePlaces`."""
         return self._places.marks
 
     def _go_on(self, prefix: Any, is_shared: bool) -> None:

@@ -12,13 +12,13 @@ import torch
 
 from ..base import ArgumentError, FileFormatError
 from ..streams import MultiSlotFunctor, MultiSlotLines, Slot, SlotValues
-from .data_files import Part, Source, check_files, count_lines, open_part, split_parts
+from .data_files import ByteSource, Part, check_files, count_lines, open_part, split_parts
 
 if TYPE_CHECKING:
     from .data_feed_desc import DataFeedDesc
 
 __all__ = [
-    "Block",
+    "ParsedBlock",
     "BlockReader",
     "FeedBatch",
     "FileBatches",
@@ -75,7 +75,7 @@ class FeedBatch:
 
 
 @dataclass(frozen=True)
-class Block:
+class ParsedBlock:
     """Parsed lines of one part.
 
     Args:
@@ -127,9 +127,9 @@ class BlockReader:
         self.file: str | None = None
         self._slots, self._pipe_command = list(slots), pipe_command
         self._skip_bad, self._block_bytes = on_bad_line == "skip", block_bytes
-        self._source: Source | None = None
+        self._source: ByteSource | None = None
 
-    def blocks(self, part: Part) -> Iterator[Block]:
+    def blocks(self, part: Part) -> Iterator[ParsedBlock]:
         """Return the blocks of a part that have lines; the text of each is there until the next is asked for."""
         self.file = part.path
         self._source = source = open_part(part, self._pipe_command)
@@ -143,7 +143,9 @@ class BlockReader:
             held, is_final = _fill(source, memory, held)
             lines = self._parsed(memory[:held], first_line, is_final, numbering)
             if lines.num_lines:
-                yield Block(lines, memory[: lines.consumed], part.path, first_line, numbering, part.number)
+                yield ParsedBlock(
+                    lines, memory[: lines.consumed], part.path, first_line, numbering, part.number
+                )
             memory[: held - lines.consumed] = memory[lines.consumed : held]
             held -= lines.consumed
             first_line += lines.num_lines + lines.passed.shape[0]
@@ -279,7 +281,7 @@ def check_on_bad_line(call: str, on_bad_line: str) -> None:
         raise ArgumentError(f"{call}: on_bad_line is {on_bad_line!r}, expected 'error' or 'skip'")
 
 
-def _fill(source: Source, memory: memoryview, held: int) -> tuple[int, bool]:
+def _fill(source: ByteSource, memory: memoryview, held: int) -> tuple[int, bool]:
     """Read until the memory is full; return how many bytes it has, and whether nothing follows."""
     while held < len(memory):
         count = source.readinto(memory[held:])
@@ -313,7 +315,7 @@ class _Cutter:
         self._num_left = 0
         self._even_offsets: dict[tuple[int, int], torch.Tensor] = {}
 
-    def cut(self, block: Block) -> Iterator[FeedBatch]:
+    def cut(self, block: ParsedBlock) -> Iterator[FeedBatch]:
         """Return the batches that are full now; the rest stays here."""
         count, size, first = block.lines.num_lines, self._batch_size, 0
         if self._left:
@@ -333,7 +335,7 @@ class _Cutter:
         if self._left:
             yield self._joined()
 
-    def _keep(self, block: Block, first: int, end: int) -> None:
+    def _keep(self, block: ParsedBlock, first: int, end: int) -> None:
         columns = {name: self._rows(column, first, end) for name, column in block.lines.slots.items()}
         self._left.append(block.batch(columns, first, end - first))
         self._num_left += end - first
@@ -347,7 +349,7 @@ class _Cutter:
         ends = tuple(end for piece in left for end in piece.ends)
         return replace(left[0], slots=columns, num_lines=count, ends=ends)
 
-    def _full(self, block: Block, first: int, full: int) -> Iterator[FeedBatch]:
+    def _full(self, block: ParsedBlock, first: int, full: int) -> Iterator[FeedBatch]:
         names, size = list(block.lines.slots), self._batch_size
         columns = [self._split(column, first, full) for column in block.lines.slots.values()]
         for i, slots in enumerate(zip(*columns)):

@@ -11,7 +11,7 @@ from typing import Any
 
 from ..base import ArgumentError, FileError, FileFormatError, did_you_mean
 from ..streams import Slot
-from .prototxt import Given, Kind, Message, quoted, read, wrong
+from .prototxt import FieldKind, Given, ProtoMessage, quoted, read, wrong
 
 __all__ = ["DataFeedDesc", "UnknownSlotError"]
 
@@ -19,17 +19,17 @@ _NAMES = ("MultiSlotDataFeed", "MultiSlotInMemoryDataFeed")
 _BATCH_SIZE = 32
 
 _SLOT = {
-    "name": Kind("string"),
-    "type": Kind("string"),
-    "is_dense": Kind("bool"),
-    "is_used": Kind("bool"),
-    "shape": Kind("int32", repeated=True),
+    "name": FieldKind("string"),
+    "type": FieldKind("string"),
+    "is_dense": FieldKind("bool"),
+    "is_used": FieldKind("bool"),
+    "shape": FieldKind("int32", repeated=True),
 }
 _SCHEMA = {
-    "name": Kind("string"),
-    "batch_size": Kind("int32"),
-    "pipe_command": Kind("string"),
-    "multi_slot_desc": Kind({"slots": Kind(_SLOT, repeated=True)}),
+    "name": FieldKind("string"),
+    "batch_size": FieldKind("int32"),
+    "pipe_command": FieldKind("string"),
+    "multi_slot_desc": FieldKind({"slots": FieldKind(_SLOT, repeated=True)}),
 }
 
 
@@ -196,7 +196,7 @@ class DataFeedDesc:
     def _wrong(self, given: Given, expected: str) -> FileFormatError:
         return wrong(self._source, given.token, expected)
 
-    def _feed_name(self, message: Message) -> str:
+    def _feed_name(self, message: ProtoMessage) -> str:
         given = message.one("name", _NAMES[0])
         if given.value not in _NAMES:
             raise self._wrong(
@@ -204,7 +204,7 @@ class DataFeedDesc:
             )
         return str(given.value)
 
-    def _command(self, message: Message, is_allowed: bool) -> str:
+    def _command(self, message: ProtoMessage, is_allowed: bool) -> str:
         given = message.one("pipe_command", "cat")
         try:
             words = shlex.split(given.value)
@@ -222,7 +222,7 @@ class DataFeedDesc:
             )
         return str(given.value)
 
-    def _read_slots(self, message: Message) -> dict[str, Slot]:
+    def _read_slots(self, message: ProtoMessage) -> dict[str, Slot]:
         owner = message.one("multi_slot_desc").value
         if owner is None or not owner.all("slots"):
             place = Given(None, message.end if owner is None else owner.end)

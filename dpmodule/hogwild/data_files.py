@@ -15,7 +15,7 @@ from typing import IO, Any, Protocol
 
 from ..base import ArgumentError, FileError, FileFormatError
 
-__all__ = ["Part", "Source", "check_files", "count_lines", "open_part", "split_parts"]
+__all__ = ["Part", "ByteSource", "check_files", "count_lines", "open_part", "split_parts"]
 
 _BLOCK_BYTES = 1 << 20
 _PARTS_PER_WORKER = 4
@@ -42,7 +42,7 @@ class Part:
     number: int = field(default=0, repr=False)
 
 
-class Source(Protocol):
+class ByteSource(Protocol):
     """Bytes from beginning to end."""
 
     def readinto(self, memory: memoryview) -> int:
@@ -110,7 +110,7 @@ def split_parts(files: list[str], workers: int, pipe_command: str = "cat") -> li
     return parts
 
 
-def open_part(part: Part, pipe_command: str = "cat") -> Source:
+def open_part(part: Part, pipe_command: str = "cat") -> ByteSource:
     """Open a part for reading.
 
     Raises:
@@ -127,12 +127,12 @@ def open_part(part: Part, pipe_command: str = "cat") -> Source:
     return _Behind(source, part.skip) if part.skip else source
 
 
-def _opened(part: Part, is_range: bool, pipe_command: str) -> Source:
+def _opened(part: Part, is_range: bool, pipe_command: str) -> ByteSource:
     if pipe_command != "cat":
         return _Piped(part.path, pipe_command)
     if part.path.endswith(".gz"):
         return _Compressed(part.path)
-    return _Range(part) if is_range else _Plain(part.path)
+    return _LineRange(part) if is_range else _PlainFile(part.path)
 
 
 def count_lines(path: str, end: int) -> int:
@@ -156,7 +156,7 @@ class _Behind:
         begin: that of the source.
     """
 
-    def __init__(self, source: Source, lines: int) -> None:
+    def __init__(self, source: ByteSource, lines: int) -> None:
         self._source = source
         self._left = lines
         self._rest = memoryview(b"")
@@ -192,7 +192,7 @@ class _Behind:
         self._source.close()
 
 
-class _Plain:
+class _PlainFile:
     """A file as it is."""
 
     def __init__(self, path: str) -> None:
@@ -208,7 +208,7 @@ class _Plain:
         self._file.close()
 
 
-class _Range:
+class _LineRange:
     """The lines of a file that begin in a range of bytes.
 
     Attributes:

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..base import ArgumentError, StateError
-from .data_feed import Block, BlockReader, check_on_bad_line
+from .data_feed import BlockReader, ParsedBlock, check_on_bad_line
 from .data_feed_desc import DataFeedDesc
 from .data_files import Part, check_files, split_parts
 
@@ -279,7 +279,7 @@ class _Text:
         return found
 
 
-def _kept(block: Block) -> bytes:
+def _kept(block: ParsedBlock) -> bytes:
     """Return the text of the lines of a block that were read, each with its end."""
     text = bytes(block.text)
     if not text.endswith(b"\n"):

@@ -8,13 +8,13 @@ from typing import Protocol
 
 import torch
 
-from .. import generators
 from ..base import ArgumentError
 from ..context import cpu
+from ..devices import generators
 from .job import Job, WorkerStats
 from .native_engine import NativeEngine
 from .process_engine import ProcessEngine
-from .program import Prepared
+from .program import BoundProgram
 from .serial_engine import SerialEngine
 
 __all__ = ["Choice", "Engine", "Engines"]
@@ -23,7 +23,7 @@ __all__ = ["Choice", "Engine", "Engines"]
 class Engine(Protocol):
     """What does jobs."""
 
-    def run(self, prepared: Prepared, job: Job) -> list[WorkerStats]:
+    def run(self, prepared: BoundProgram, job: Job) -> list[WorkerStats]:
         """Do a job and return what each worker did."""
 
     def paused(self) -> AbstractContextManager[None]:
@@ -68,7 +68,7 @@ class Engines:
         }
         self._current: Engine | None = None
 
-    def choose(self, prepared: Prepared, mode: str, workers: int) -> Choice:
+    def choose(self, prepared: BoundProgram, mode: str, workers: int) -> Choice:
         """Return which engine trains a program.
 
         Args:
@@ -90,7 +90,7 @@ class Engines:
             return Choice("serial", f"there is one worker, and {reason}")
         return Choice("process", reason)
 
-    def run(self, mode: str, prepared: Prepared, job: Job) -> list[WorkerStats]:
+    def run(self, mode: str, prepared: BoundProgram, job: Job) -> list[WorkerStats]:
         """Do a job with the engine of a mode."""
         self._current = self._engines[mode]
         try:

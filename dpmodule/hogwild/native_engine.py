@@ -20,7 +20,7 @@ from ..ndarray import NDArray
 from ..ops.exposure import written
 from .job import Job, WorkerStats
 from .native_plan import NativePlan, Reason, plan
-from .program import Prepared
+from .program import BoundProgram
 
 __all__ = ["NativeEngine"]
 
@@ -38,12 +38,12 @@ class NativeEngine:
     def __init__(self) -> None:
         self._running: Any = None
 
-    def why_not(self, prepared: Prepared) -> str | None:
+    def why_not(self, prepared: BoundProgram) -> str | None:
         """Return why a program is not one for this engine, None if it is."""
         made = plan(prepared)
         return made.text if isinstance(made, Reason) else None
 
-    def run(self, prepared: Prepared, job: Job) -> list[WorkerStats]:
+    def run(self, prepared: BoundProgram, job: Job) -> list[WorkerStats]:
         """Do a job.
 
         Raises:
@@ -57,7 +57,7 @@ class NativeEngine:
         made = plan(prepared, job.metric is not None)
         if isinstance(made, Reason):
             raise StateError(f"the native engine cannot run this program: {made}")
-        run = _Run(prepared, job, made)
+        run = _NativeRun(prepared, job, made)
         self._running = run
         try:
             return run.wait()
@@ -81,7 +81,7 @@ class NativeEngine:
         """Do nothing: threads end with their job."""
 
 
-class _Run:
+class _NativeRun:
     """One job, as long as its threads live.
 
     Args:
@@ -90,7 +90,7 @@ class _Run:
         made: the program's plan.
     """
 
-    def __init__(self, prepared: Prepared, job: Job, made: NativePlan) -> None:
+    def __init__(self, prepared: BoundProgram, job: Job, made: NativePlan) -> None:
         self._prepared, self._job, self._plan = prepared, job, made
         self._optimizer = prepared.module.optimizer if prepared.train and job.train else None
         self._updates = 0
@@ -120,7 +120,7 @@ class _Run:
             self._marks.data_ptr(),
             job.averaging.batches or -1 if job.averaging is not None else -1,
         )
-        self._looker = _Looker(self._native, job, made)
+        self._looker = _NativeLooker(self._native, job, made)
 
     def wait(self) -> list[WorkerStats]:
         """Return what each worker did, once all have ended."""
@@ -181,7 +181,7 @@ class _Run:
         self._native.resume()
 
 
-class _Looker:
+class _NativeLooker:
     """Looks at workers from the calling thread: what they have done, and what metrics see."""
 
     def __init__(self, run: Any, job: Job, made: NativePlan) -> None:

@@ -10,7 +10,16 @@ from ..graph.node import Entry, Node
 from ..symbol import Symbol
 from .slot_feed import SlotFeed
 
-__all__ = ["Graph", "Handler", "LookedUp", "Refused", "SlotInput", "Value", "read_graph", "refuse"]
+__all__ = [
+    "NativeSteps",
+    "Handler",
+    "LookedUp",
+    "NotNative",
+    "SlotInput",
+    "StepValue",
+    "read_graph",
+    "refuse",
+]
 
 KINDS = (
     "Pool",
@@ -42,17 +51,17 @@ _WITH_PARAMETERS = ("Embedding", "FullyConnected")
 """Operators whose inputs but the first are parameters; no other reads any."""
 
 
-class Refused(Exception):
+class NotNative(Exception):
     """What the native engine does not know."""
 
 
-def refuse(node: Node, what: str = "") -> Refused:
+def refuse(node: Node, what: str = "") -> NotNative:
     """Return the reason that an operator gives, to be raised."""
-    return Refused(f"{node.describe()} is not known to the native engine{what and f': {what}'}")
+    return NotNative(f"{node.describe()} is not known to the native engine{what and f': {what}'}")
 
 
 @dataclass(frozen=True, slots=True)
-class Value:
+class StepValue:
     """A matrix that a step makes.
 
     Args:
@@ -93,11 +102,11 @@ class LookedUp:
     squared: bool = False
 
 
-Found = Value | SlotInput | LookedUp
-Handler = Callable[["Graph", Node, "list[Found]", "tuple[int, ...]"], Found]
+Found = StepValue | SlotInput | LookedUp
+Handler = Callable[["NativeSteps", Node, "list[Found]", "tuple[int, ...]"], Found]
 
 
-class Graph:
+class NativeSteps:
     """The steps of a graph, as they are collected.
 
     Args:
@@ -112,9 +121,9 @@ class Graph:
     """
 
     def __init__(self, feed: SlotFeed) -> None:
-        self.values: list[Value] = []
+        self.values: list[StepValue] = []
         self.steps: list[tuple[int, int, tuple[int, ...], tuple[int, ...], tuple[float, ...]]] = []
-        self.heads: list[Value] = []
+        self.heads: list[StepValue] = []
         self.tables_of: dict[str, tuple[str, int]] = {}
         self.numbers: set[str] = set()
         self.inputs = {desc.name: desc for desc in (*feed.data, *feed.labels)}
@@ -123,21 +132,21 @@ class Graph:
         self._tables: dict[str, tuple[tuple[int, ...], bool]] = {}
         self._dense: dict[str, tuple[int, ...]] = {}
         self._order: dict[str, int] = {}
-        self._numbers: dict[str, Value] = {}
+        self._numbers: dict[str, StepValue] = {}
 
     # what handlers call
 
     def add(
         self,
         kind: str,
-        inputs: list[Value],
+        inputs: list[StepValue],
         tail: tuple[int, ...],
         ints: tuple[int, ...] = (),
         floats: tuple[float, ...] = (),
         single: bool = False,
-    ) -> Value:
+    ) -> StepValue:
         """Add a step and return what it makes."""
-        value = Value(len(self.values), prod(tail), tail, single)
+        value = StepValue(len(self.values), prod(tail), tail, single)
         self.values.append(value)
         self.steps.append(
             (KINDS.index(kind), value.index, tuple(each.index for each in inputs), ints, floats)
@@ -174,7 +183,7 @@ class Graph:
         self._dense[weight.name] = shape
         return number
 
-    def number_slot(self, name: str) -> Value:
+    def number_slot(self, name: str) -> StepValue:
         """Return the values of a dense slot as numbers."""
         if name not in self._numbers:
             self.numbers.add(name)
@@ -182,7 +191,7 @@ class Graph:
             self._numbers[name] = self.add("Numbers", [], tail, (self.slot(name),))
         return self._numbers[name]
 
-    def matrix(self, node: Node, found: Found) -> Value:
+    def matrix(self, node: Node, found: Found) -> StepValue:
         """Return an input that is a matrix.
 
         Raises:
@@ -190,7 +199,7 @@ class Graph:
         """
         if isinstance(found, SlotInput) and not found.ragged:
             return self.number_slot(found.name)
-        if not isinstance(found, Value):
+        if not isinstance(found, StepValue):
             raise refuse(node, "its input is ragged; look its values up and pool them first")
         return found
 
@@ -206,7 +215,7 @@ class Graph:
             yield name, shape, name in self._tables, sparse
 
 
-def read_graph(symbol: Symbol, feed: SlotFeed, handlers: Mapping[str, Handler]) -> Graph:
+def read_graph(symbol: Symbol, feed: SlotFeed, handlers: Mapping[str, Handler]) -> NativeSteps:
     """Return the steps of a symbol.
 
     Args:
@@ -217,7 +226,7 @@ def read_graph(symbol: Symbol, feed: SlotFeed, handlers: Mapping[str, Handler]) 
     Raises:
         Refused: it has an operator, or a use of one, that the engine does not know.
     """
-    graph = Graph(feed)
+    graph = NativeSteps(feed)
     shapes = _shapes(symbol, graph)
     made: dict[Entry, Found] = {}
     for node in symbol.graph.nodes:
@@ -239,16 +248,16 @@ def read_graph(symbol: Symbol, feed: SlotFeed, handlers: Mapping[str, Handler]) 
     return graph
 
 
-def _head(graph: Graph, entry: Entry, made: dict[Entry, Found]) -> Value:
+def _head(graph: NativeSteps, entry: Entry, made: dict[Entry, Found]) -> StepValue:
     node = entry[0]
     if node.op is None or entry not in made:
-        raise Refused(f"{node.describe()} is an output of the program")
+        raise NotNative(f"{node.describe()} is an output of the program")
     if node.op.name not in (*LOSSES, "BlockGrad"):
         raise refuse(node, "it is an output without a loss; BlockGrad shows values beside losses")
     return graph.matrix(node, made[entry])
 
 
-def _shapes(symbol: Symbol, graph: Graph) -> dict[Entry, tuple[int, ...]]:
+def _shapes(symbol: Symbol, graph: NativeSteps) -> dict[Entry, tuple[int, ...]]:
     """Return the shapes of all outputs of operators."""
     internals = symbol.get_internals()
     given = {name: tuple(desc.shape) for name, desc in graph.inputs.items()}

@@ -9,7 +9,7 @@ from typing import Any
 
 from ..base import dtype_name
 from ..graph.node import Node
-from .native_graph import Found, Graph, Handler, LookedUp, SlotInput, Value, refuse
+from .native_graph import Found, Handler, LookedUp, NativeSteps, SlotInput, StepValue, refuse
 
 __all__ = ["ACTIVATIONS", "HANDLERS", "POOLS"]
 
@@ -53,7 +53,7 @@ def _knows(*names: str) -> Callable[[Handler], Handler]:
 
 
 @_knows("Embedding")
-def _embedding(graph: Graph, node: Node, inputs: list[Found], shape: Shape) -> Found:
+def _embedding(graph: NativeSteps, node: Node, inputs: list[Found], shape: Shape) -> Found:
     data = inputs[0] if inputs else None
     if not isinstance(data, SlotInput):
         raise refuse(node, "its indices are computed")
@@ -65,7 +65,7 @@ def _embedding(graph: Graph, node: Node, inputs: list[Found], shape: Shape) -> F
 
 
 @_knows("sequence_pool")
-def _sequence_pool(graph: Graph, node: Node, inputs: list[Found], shape: Shape) -> Found:
+def _sequence_pool(graph: NativeSteps, node: Node, inputs: list[Found], shape: Shape) -> Found:
     rows = inputs[0]
     if not isinstance(rows, LookedUp):
         raise refuse(node, "it pools what is not looked up in a table")
@@ -80,7 +80,7 @@ def _sequence_pool(graph: Graph, node: Node, inputs: list[Found], shape: Shape) 
 
 
 @_knows("FullyConnected")
-def _fully_connected(graph: Graph, node: Node, inputs: list[Found], shape: Shape) -> Found:
+def _fully_connected(graph: NativeSteps, node: Node, inputs: list[Found], shape: Shape) -> Found:
     data = graph.matrix(node, inputs[0])
     if data.single or (not node.a.flatten and len(data.tail) > 1):
         raise refuse(node, "flatten=False of more than two axes")
@@ -91,7 +91,7 @@ def _fully_connected(graph: Graph, node: Node, inputs: list[Found], shape: Shape
 
 
 @_knows("Concat")
-def _concat(graph: Graph, node: Node, inputs: list[Found], shape: Shape) -> Found:
+def _concat(graph: NativeSteps, node: Node, inputs: list[Found], shape: Shape) -> Found:
     values = [graph.matrix(node, each) for each in inputs]
     rank = len(values[0].tail) + 1
     if any(each.single for each in values) or rank < 2 or node.a.dim % rank != 1:
@@ -103,19 +103,24 @@ def _concat(graph: Graph, node: Node, inputs: list[Found], shape: Shape) -> Foun
 
 
 def _unary(
-    graph: Graph, node: Node, inputs: Sequence[Found], kind: int, first: float = 0.0, second: float = 0.0
-) -> Value:
+    graph: NativeSteps,
+    node: Node,
+    inputs: Sequence[Found],
+    kind: int,
+    first: float = 0.0,
+    second: float = 0.0,
+) -> StepValue:
     data = graph.matrix(node, inputs[0])
     return graph.add("Unary", [data], data.tail, (kind,), (first, second), data.single)
 
 
 @_knows("Activation")
-def _activation(graph: Graph, node: Node, inputs: list[Found], shape: Shape) -> Found:
+def _activation(graph: NativeSteps, node: Node, inputs: list[Found], shape: Shape) -> Found:
     return _unary(graph, node, inputs, ACTIVATIONS[node.a.act_type])
 
 
 @_knows("LeakyReLU")
-def _leaky_relu(graph: Graph, node: Node, inputs: list[Found], shape: Shape) -> Found:
+def _leaky_relu(graph: NativeSteps, node: Node, inputs: list[Found], shape: Shape) -> Found:
     if node.a.act_type not in _LEAKY_KINDS:
         raise refuse(node, f"act_type={node.a.act_type!r}")
     return _unary(graph, node, inputs, _LEAKY_KINDS[node.a.act_type], node.a.slope)
@@ -136,12 +141,12 @@ _PLAIN = {
 
 
 @_knows(*_PLAIN)
-def _plain(graph: Graph, node: Node, inputs: list[Found], shape: Shape) -> Found:
+def _plain(graph: NativeSteps, node: Node, inputs: list[Found], shape: Shape) -> Found:
     return _unary(graph, node, inputs, _PLAIN[_name(node)])
 
 
 @_knows("square")
-def _square(graph: Graph, node: Node, inputs: list[Found], shape: Shape) -> Found:
+def _square(graph: NativeSteps, node: Node, inputs: list[Found], shape: Shape) -> Found:
     rows = inputs[0]
     if isinstance(rows, LookedUp) and not rows.squared:
         return LookedUp(rows.slot, rows.table, rows.width, squared=True)
@@ -161,25 +166,25 @@ _WITH_SCALAR: dict[str, Callable[[float], tuple[int, float, float]]] = {
 
 
 @_knows(*_WITH_SCALAR)
-def _with_scalar(graph: Graph, node: Node, inputs: list[Found], shape: Shape) -> Found:
+def _with_scalar(graph: NativeSteps, node: Node, inputs: list[Found], shape: Shape) -> Found:
     kind, first, second = _WITH_SCALAR[_name(node)](float(node.a.scalar))
     return _unary(graph, node, inputs, kind, first, second)
 
 
 @_knows("_power_scalar")
-def _power(graph: Graph, node: Node, inputs: list[Found], shape: Shape) -> Found:
+def _power(graph: NativeSteps, node: Node, inputs: list[Found], shape: Shape) -> Found:
     if node.a.scalar != 2.0:
         raise refuse(node, f"the power {node.a.scalar}; it squares")
     return _square(graph, node, inputs, shape)
 
 
 @_knows("clip")
-def _clip(graph: Graph, node: Node, inputs: list[Found], shape: Shape) -> Found:
+def _clip(graph: NativeSteps, node: Node, inputs: list[Found], shape: Shape) -> Found:
     return _unary(graph, node, inputs, _CLIP, node.a.a_min, node.a.a_max)
 
 
 @_knows("Cast")
-def _cast(graph: Graph, node: Node, inputs: list[Found], shape: Shape) -> Found:
+def _cast(graph: NativeSteps, node: Node, inputs: list[Found], shape: Shape) -> Found:
     name = dtype_name(node.a.dtype)
     if name in ("float32", "float64"):  # all is computed in float32
         return graph.matrix(node, inputs[0])
@@ -189,13 +194,13 @@ def _cast(graph: Graph, node: Node, inputs: list[Found], shape: Shape) -> Found:
 
 
 @_knows("BlockGrad")
-def _block_gradient(graph: Graph, node: Node, inputs: list[Found], shape: Shape) -> Found:
+def _block_gradient(graph: NativeSteps, node: Node, inputs: list[Found], shape: Shape) -> Found:
     data = graph.matrix(node, inputs[0])
     return graph.add("Stop", [data], data.tail, single=data.single)
 
 
 @_knows("Dropout")
-def _dropout(graph: Graph, node: Node, inputs: list[Found], shape: Shape) -> Found:
+def _dropout(graph: NativeSteps, node: Node, inputs: list[Found], shape: Shape) -> Found:
     data = graph.matrix(node, inputs[0])
     if node.a.axes:
         raise refuse(node, f"axes={node.a.axes}")
@@ -218,14 +223,14 @@ _BINARY = {
     *(f"broadcast_{name}" for name in _BINARY),
     "_equal",
 )
-def _binary(graph: Graph, node: Node, inputs: list[Found], shape: Shape) -> Found:
+def _binary(graph: NativeSteps, node: Node, inputs: list[Found], shape: Shape) -> Found:
     kind = _BINARY[_name(node).rpartition("_")[2]]
     if len(inputs) == 2 and kind == _MULTIPLY and inputs[0] == inputs[1] and isinstance(inputs[0], LookedUp):
         return _square(graph, node, inputs, shape)
     return _combined(graph, node, kind, inputs)
 
 
-def _combined(graph: Graph, node: Node, kind: int, inputs: Sequence[Found]) -> Value:
+def _combined(graph: NativeSteps, node: Node, kind: int, inputs: Sequence[Found]) -> StepValue:
     if len(inputs) != 2:
         raise refuse(node, "one side is a parameter")
     left, right = (graph.matrix(node, each) for each in inputs)
@@ -237,7 +242,7 @@ def _combined(graph: Graph, node: Node, kind: int, inputs: Sequence[Found]) -> V
 
 
 @_knows("add_n")
-def _add_n(graph: Graph, node: Node, inputs: list[Found], shape: Shape) -> Found:
+def _add_n(graph: NativeSteps, node: Node, inputs: list[Found], shape: Shape) -> Found:
     total = graph.matrix(node, inputs[0])
     for each in inputs[1:]:
         total = _combined(graph, node, _ADD, [total, each])
@@ -248,16 +253,16 @@ def _add_n(graph: Graph, node: Node, inputs: list[Found], shape: Shape) -> Found
 
 
 @_knows("Flatten", "Reshape", "expand_dims", "squeeze")
-def _reshaped(graph: Graph, node: Node, inputs: list[Found], shape: Shape) -> Found:
+def _reshaped(graph: NativeSteps, node: Node, inputs: list[Found], shape: Shape) -> Found:
     data = graph.matrix(node, inputs[0])
     batch = next(iter(graph.inputs.values())).shape[0]
     if data.single or not shape or shape[0] != batch or prod(shape[1:]) != data.width:
         raise refuse(node, f"the shape {shape} does not begin with the batch")
-    return Value(data.index, data.width, tuple(shape[1:]))
+    return StepValue(data.index, data.width, tuple(shape[1:]))
 
 
 @_knows("sum", "mean")
-def _reduce(graph: Graph, node: Node, inputs: list[Found], shape: Shape) -> Found:
+def _reduce(graph: NativeSteps, node: Node, inputs: list[Found], shape: Shape) -> Found:
     data = graph.matrix(node, inputs[0])
     is_mean, rank = _name(node) == "mean", len(data.tail) + 1
     given = node.a.axis
@@ -278,7 +283,7 @@ def _cuts(axes: list[int], rank: int) -> list[tuple[int, int]]:
 
 
 @_knows("softmax", "log_softmax", "SoftmaxActivation")
-def _softmax(graph: Graph, node: Node, inputs: list[Found], shape: Shape) -> Found:
+def _softmax(graph: NativeSteps, node: Node, inputs: list[Found], shape: Shape) -> Found:
     data = graph.matrix(node, inputs[0])
     rank, name = len(data.tail) + 1, _name(node)
     odd = getattr(node.a, "temperature", None) or getattr(node.a, "use_length", False)
@@ -292,7 +297,7 @@ def _softmax(graph: Graph, node: Node, inputs: list[Found], shape: Shape) -> Fou
 
 
 @_knows("pick")
-def _pick(graph: Graph, node: Node, inputs: list[Found], shape: Shape) -> Found:
+def _pick(graph: NativeSteps, node: Node, inputs: list[Found], shape: Shape) -> Found:
     if len(inputs) != 2:
         raise refuse(node, "one side is a parameter")
     data, which = (graph.matrix(node, each) for each in inputs)
@@ -302,7 +307,7 @@ def _pick(graph: Graph, node: Node, inputs: list[Found], shape: Shape) -> Found:
 
 
 @_knows("argmax")
-def _argmax(graph: Graph, node: Node, inputs: list[Found], shape: Shape) -> Found:
+def _argmax(graph: NativeSteps, node: Node, inputs: list[Found], shape: Shape) -> Found:
     data = graph.matrix(node, inputs[0])
     if len(data.tail) != 1 or node.a.axis not in (1, -1) or data.single:
         raise refuse(node, f"axis={node.a.axis} of {len(data.tail) + 1} axes")
@@ -312,7 +317,7 @@ def _argmax(graph: Graph, node: Node, inputs: list[Found], shape: Shape) -> Foun
 # losses
 
 
-def _with_label(graph: Graph, node: Node, inputs: list[Found]) -> tuple[Value, Value]:
+def _with_label(graph: NativeSteps, node: Node, inputs: list[Found]) -> tuple[StepValue, StepValue]:
     if len(inputs) != 2:
         raise refuse(node, "its label is a parameter")
     data, label = (graph.matrix(node, each) for each in inputs)
@@ -322,7 +327,7 @@ def _with_label(graph: Graph, node: Node, inputs: list[Found]) -> tuple[Value, V
 
 
 @_knows("SoftmaxOutput")
-def _softmax_output(graph: Graph, node: Node, inputs: list[Found], shape: Shape) -> Found:
+def _softmax_output(graph: NativeSteps, node: Node, inputs: list[Found], shape: Shape) -> Found:
     data, label = _with_label(graph, node, inputs)
     a: Any = node.a
     for name in ("multi_output", "use_ignore", "out_grad", "smooth_alpha"):
@@ -337,7 +342,7 @@ def _softmax_output(graph: Graph, node: Node, inputs: list[Found], shape: Shape)
 
 
 @_knows("LogisticRegressionOutput", "LinearRegressionOutput")
-def _regression_output(graph: Graph, node: Node, inputs: list[Found], shape: Shape) -> Found:
+def _regression_output(graph: NativeSteps, node: Node, inputs: list[Found], shape: Shape) -> Found:
     data, label = _with_label(graph, node, inputs)
     if label.width != data.width:
         raise refuse(node, "label and data have not as many numbers")
@@ -346,7 +351,7 @@ def _regression_output(graph: Graph, node: Node, inputs: list[Found], shape: Sha
 
 
 @_knows("MakeLoss", "make_loss")
-def _make_loss(graph: Graph, node: Node, inputs: list[Found], shape: Shape) -> Found:
+def _make_loss(graph: NativeSteps, node: Node, inputs: list[Found], shape: Shape) -> Found:
     data = graph.matrix(node, inputs[0])
     normalization = getattr(node.a, "normalization", "null")
     if normalization == "valid" or (normalization == "batch" and len(data.tail) > 1):
@@ -358,7 +363,7 @@ def _make_loss(graph: Graph, node: Node, inputs: list[Found], shape: Shape) -> F
 
 
 @_knows("softmax_cross_entropy")
-def _cross_entropy(graph: Graph, node: Node, inputs: list[Found], shape: Shape) -> Found:
+def _cross_entropy(graph: NativeSteps, node: Node, inputs: list[Found], shape: Shape) -> Found:
     data, label = _with_label(graph, node, inputs)
     return graph.add("CrossEntropy", [data, label], (), single=True)
 

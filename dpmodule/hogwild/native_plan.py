@@ -12,9 +12,9 @@ from .. import native
 from ..ndarray import NDArray
 from ..optimizer.group import slots_of
 from ..optimizer.grouped import GroupedOptimizer
-from .native_graph import Graph, Refused, read_graph
+from .native_graph import NativeSteps, NotNative, read_graph
 from .native_operators import HANDLERS
-from .program import Prepared, metric_outputs
+from .program import BoundProgram, metric_outputs
 
 __all__ = ["NativePlan", "Reason", "plan"]
 
@@ -62,7 +62,7 @@ class _Arrays:
     trained: list[Any] = field(default_factory=list)
 
 
-def plan(prepared: Prepared, metric: bool = False) -> NativePlan | Reason:
+def plan(prepared: BoundProgram, metric: bool = False) -> NativePlan | Reason:
     """Return how a program runs natively, or why it does not.
 
     Args:
@@ -78,7 +78,7 @@ def plan(prepared: Prepared, metric: bool = False) -> NativePlan | Reason:
         graph = read_graph(prepared.fetches.heads, prepared.feed, HANDLERS)
         watched, labels = _watched(prepared, graph) if metric else ([], 0)
         arrays = _arrays(prepared, graph)
-    except Refused as refused:
+    except NotNative as refused:
         return Reason(str(refused))
     fetches = [_fetch(prepared, graph, fetch) for fetch in prepared.fetches.items]
     description = (
@@ -95,7 +95,7 @@ def plan(prepared: Prepared, metric: bool = False) -> NativePlan | Reason:
     return NativePlan(description, tuple(arrays.tensors), tuple(arrays.trained), shapes, labels)
 
 
-def _slot(graph: Graph, slot: Any) -> tuple[Any, ...]:
+def _slot(graph: NativeSteps, slot: Any) -> tuple[Any, ...]:
     table, rows = graph.tables_of.get(slot.name, ("", 0))
     is_float, as_numbers = slot.type == "float", slot.name in graph.numbers
     return (
@@ -111,7 +111,7 @@ def _slot(graph: Graph, slot: Any) -> tuple[Any, ...]:
     )
 
 
-def _fetch(prepared: Prepared, graph: Graph, fetch: Any) -> tuple[int, int]:
+def _fetch(prepared: BoundProgram, graph: NativeSteps, fetch: Any) -> tuple[int, int]:
     """Return number of the value and of the slot, -1 for the one that it is not."""
     if fetch.output is not None:
         return graph.heads[fetch.output].index, -1
@@ -120,7 +120,7 @@ def _fetch(prepared: Prepared, graph: Graph, fetch: Any) -> tuple[int, int]:
     return -1, [slot.name for slot in prepared.feed.desc.slots].index(fetch.name)
 
 
-def _watched(prepared: Prepared, graph: Graph) -> tuple[list[tuple[str, Any]], int]:
+def _watched(prepared: BoundProgram, graph: NativeSteps) -> tuple[list[tuple[str, Any]], int]:
     """Return labels and outputs for a metric, by name, and how many are labels."""
     heads = dict(zip(prepared.fetches.heads.list_outputs(), graph.heads))
     labels = [(desc.name, graph.number_slot(desc.name)) for desc in prepared.feed.labels]
@@ -131,7 +131,7 @@ def _watched(prepared: Prepared, graph: Graph) -> tuple[list[tuple[str, Any]], i
 # parameters
 
 
-def _arrays(prepared: Prepared, graph: Graph) -> _Arrays:
+def _arrays(prepared: BoundProgram, graph: NativeSteps) -> _Arrays:
     """Describe the parameters, and how they are updated.
 
     Raises:
@@ -144,7 +144,7 @@ def _arrays(prepared: Prepared, graph: Graph) -> _Arrays:
         weight = store.array(name, 0)
         rows, width = (shape[0], shape[1]) if len(shape) == 2 else (1, shape[0])
         if weight.stype != "default":
-            raise Refused(f"the parameter {name!r} has the storage type {weight.stype}")
+            raise NotNative(f"the parameter {name!r} has the storage type {weight.stype}")
         index, states, rule, lr_mult = rules.of(name, weight)
         tensors = [_checked(name, weight.raw, shape), *(_checked(name, each.raw, shape) for each in states)]
         pointers = [tensor.data_ptr() for tensor in tensors]
@@ -161,9 +161,11 @@ def _arrays(prepared: Prepared, graph: Graph) -> _Arrays:
 
 def _checked(name: str, tensor: torch.Tensor, shape: Sequence[int]) -> torch.Tensor:
     if tensor.dtype is not torch.float32 or not tensor.is_cpu or not tensor.is_contiguous():
-        raise Refused(f"the parameter {name!r} is no contiguous float32 array on the CPU")
+        raise NotNative(f"the parameter {name!r} is no contiguous float32 array on the CPU")
     if tensor.numel() != torch.Size(shape).numel():
-        raise Refused(f"the parameter {name!r} has the shape {tuple(tensor.shape)}, expected {tuple(shape)}")
+        raise NotNative(
+            f"the parameter {name!r} has the shape {tuple(tensor.shape)}, expected {tuple(shape)}"
+        )
     return tensor
 
 
@@ -177,7 +179,7 @@ class _Rules:
         Refused: by a rule that native code does not know.
     """
 
-    def __init__(self, prepared: Prepared) -> None:
+    def __init__(self, prepared: BoundProgram) -> None:
         self._numbers: dict[str, Any] = {}
         self._updater: Any = None
         if not prepared.train:
@@ -185,17 +187,17 @@ class _Rules:
         updates = prepared.module.updates
         self._updater = updates.updater
         if self._updater is None:
-            raise Refused("the optimizer runs inside a kvstore")
+            raise NotNative("the optimizer runs inside a kvstore")
         optimizer = self._updater.optimizer
         if not isinstance(optimizer, GroupedOptimizer) or not (optimizer.is_native and optimizer.is_grouped):
-            raise Refused(f"the optimizer {type(optimizer).__name__} has no native rule")
+            raise NotNative(f"the optimizer {type(optimizer).__name__} has no native rule")
         learn = {
             name for name in prepared.module.store.names() if prepared.module.store.grad(name, 0) is not None
         }
         keys = updates.keys()
         counts = {optimizer.count_of(index) for index in keys}
         if optimizer.uses_count and len(counts) > 1:
-            raise Refused(
+            raise NotNative(
                 "its parameters have received different numbers of updates, which the rule's steps depend on"
             )
         self._numbers = {name: index for index, (name, _) in keys.items() if name in learn}

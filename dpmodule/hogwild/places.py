@@ -1,4 +1,4 @@
-"""`Places`: how far a run over files has come: what is done, and where in the rest it stands."""
+"""`FilePlaces`: how far a run over files has come: what is done, and where in the rest it stands."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from ..base import ArgumentError, FileError
 from .data_files import Part
 from .dataset import Reading
 
-__all__ = ["DONE", "Marker", "Places"]
+__all__ = ["DONE", "PlaceMarker", "FilePlaces"]
 
 DONE = -1
 """Mark of a part all of whose lines have been trained on; else it is how many of them have been."""
 
 
-class Marker:
+class PlaceMarker:
     """Notes how far one worker has come, between its batches.
 
     Args:
@@ -48,7 +48,7 @@ class Marker:
             self._marks[self._part] = DONE
 
 
-class Places:
+class FilePlaces:
     """How far a run over files has come.
 
     Args:

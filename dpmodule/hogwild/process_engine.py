@@ -14,14 +14,14 @@ from typing import Any
 import numpy as np
 import torch
 
-from .. import generators
 from ..base import MXNetError, StateError
 from ..context import cpu
+from ..devices import generators
+from ..devices.shared_memory import shared_bytes
 from ..io import DataDesc
 from ..module import Module
 from ..module.boundary import BatchBoundary
 from ..params import ParamStore
-from ..shared_memory import shared_bytes
 from ..streams import Channel, ChildProcess, Supervisor
 from ..streams.launch import START_METHODS, check_start_method, preload
 from ..streams.supervisor import START_S
@@ -30,9 +30,9 @@ from ..symbol import Symbol
 from .data_feed import Part
 from .fetches import Fetch
 from .job import Job, WorkerStats
-from .program import Prepared, metric_outputs
+from .program import BoundProgram, metric_outputs
 from .slot_feed import SlotFeed
-from .worker import Inferred, Work, infer, run
+from .worker import Inferred, WorkerState, infer, run
 
 __all__ = ["ProcessEngine"]
 
@@ -78,7 +78,7 @@ class _Setup:
     marks: torch.Tensor
     tickets: Tickets
 
-    def work(self) -> Work:
+    def work(self) -> WorkerState:
         """Return a module of this process over the store, with what belongs to it."""
         data, labels = list(self.feed.data), list(self.feed.labels)
         module = Module(
@@ -87,7 +87,7 @@ class _Setup:
         module.bind(data, labels or None, for_training=self.optimizer is not None, store=self.store)
         if self.optimizer is not None:
             _install(module, self.optimizer)
-        return Work(module, self.feed, (), self.metric_outputs)
+        return WorkerState(module, self.feed, (), self.metric_outputs)
 
 
 def _install(module: Module, optimizer: Any) -> None:
@@ -102,7 +102,7 @@ def _names(descs: Sequence[DataDesc]) -> list[str]:
 
 
 @dataclass(frozen=True, slots=True)
-class _Order:
+class _WorkerOrder:
     """One job, as a worker gets it.
 
     Args:
@@ -176,7 +176,7 @@ def _serve(channel: Channel, setup: _Setup) -> None:
     work, board = setup.work(), setup.board.numpy()
     channel.send(("ready", None))
     while True:
-        order: _Order = channel.recv()
+        order: _WorkerOrder = channel.recv()
         job = replace(order.job, marks=setup.marks)
         if order.optimizer is not None:
             _install(work.module, order.optimizer)
@@ -199,7 +199,7 @@ def _serve(channel: Channel, setup: _Setup) -> None:
         channel.send(("done", (stats, state)))
 
 
-def _infer(channel: Channel, work: Work, job: Job) -> None:
+def _infer(channel: Channel, work: WorkerState, job: Job) -> None:
     """Send what the batches of every n-th part give; the parent reads the parts in turn, so that none runs ahead."""
     for part in job.parts[channel.index :: job.workers]:
         channel.note(f"{part.path}, batch", 0)
@@ -221,7 +221,7 @@ class _Crew:
     """
 
     def __init__(
-        self, prepared: Prepared, workers: int, count: int, timeout_s: float, start_method: str
+        self, prepared: BoundProgram, workers: int, count: int, timeout_s: float, start_method: str
     ) -> None:
         self._key = prepared.key
         self._is_idle = True
@@ -241,7 +241,7 @@ class _Crew:
             self.close()
             raise
 
-    def _start(self, prepared: Prepared, workers: int) -> None:
+    def _start(self, prepared: BoundProgram, workers: int) -> None:
         module = prepared.module
         setup = _Setup(
             prepared.fetches.heads,
@@ -264,7 +264,7 @@ class _Crew:
         """Whether all workers are."""
         return all(child.alive for child in self._supervisor.children)
 
-    def serves(self, prepared: Prepared, workers: int, count: int) -> bool:
+    def serves(self, prepared: BoundProgram, workers: int, count: int) -> bool:
         """Say whether these workers, and enough of them, have a program, wait for a job, and can mark its parts."""
         is_known = self._key == prepared.key and self._is_idle and len(self._marks) >= count
         return is_known and len(self._supervisor.children) >= workers and self.is_alive
@@ -283,7 +283,7 @@ class _Crew:
         try:
             self._send(job, fetches)
             with BatchBoundary(self.stop) as boundary:
-                stats = _Run(
+                stats = _ProcessRun(
                     self._supervisor,
                     self._supervisor.children[: job.workers],
                     job,
@@ -346,7 +346,7 @@ class _Crew:
             torch.rand(1, generator=generator)
         for child in self._supervisor.children:
             if child.index < job.workers:
-                child.send(_Order(plain, fetches, changed, state, share), self._timeout_s)
+                child.send(_WorkerOrder(plain, fetches, changed, state, share), self._timeout_s)
             elif changed is not None:
                 self._settings = None  # those that wait do not know of it
 
@@ -388,7 +388,7 @@ def _settings(optimizer: Any) -> bytes | None:
     return pickle.dumps(state)
 
 
-class _Run:
+class _ProcessRun:
     """One job under way, as the parent sees it.
 
     Args:
@@ -509,7 +509,7 @@ class ProcessEngine:
         self._start_method = _default_method() if start_method is None else check_start_method(start_method)
         self._crews: dict[bool, _Crew] = {}
 
-    def run(self, prepared: Prepared, job: Job) -> list[WorkerStats]:
+    def run(self, prepared: BoundProgram, job: Job) -> list[WorkerStats]:
         """Do a job.
 
         Raises:
@@ -529,7 +529,7 @@ class ProcessEngine:
             boundary.end()
         return stats
 
-    def infer(self, prepared: Prepared, job: Job) -> Iterator[Inferred]:
+    def infer(self, prepared: BoundProgram, job: Job) -> Iterator[Inferred]:
         """Yield what each batch of each part gives; see `worker.infer`.
 
         Raises:
@@ -551,7 +551,7 @@ class ProcessEngine:
         crew = self._crews.get(True)
         return nullcontext() if crew is None else crew.paused()
 
-    def _crew_for(self, prepared: Prepared, job: Job) -> _Crew:
+    def _crew_for(self, prepared: BoundProgram, job: Job) -> _Crew:
         """Return workers that have the program: those that there are, or new ones."""
         crew = self._crews.get(prepared.train)
         count = 0 if job.marks is None else len(job.marks)

@@ -1,4 +1,4 @@
-"""What an executor trains: a Module, a Symbol or what meets `Program`, made ready for a feed."""
+"""What an executor trains: a Module, a Symbol or what meets `TrainableProgram`, made ready for a feed."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ from typing import Any, Protocol, runtime_checkable
 from ..base import ArgumentError, StateError
 from ..initializer import Uniform
 from ..module import Module
-from ..module.stage import Stage
+from ..module.lifecycle import Stage
 from ..params import ParamStore
 from ..symbol import Symbol
 from .arguments import RunArguments
 from .fetches import Fetches
 from .slot_feed import SlotFeed
 
-__all__ = ["Prepared", "Program", "input_names", "make_ready", "metric_outputs"]
+__all__ = ["BoundProgram", "TrainableProgram", "input_names", "make_ready", "metric_outputs"]
 
 _OPTIMIZER_PARAMS = (("learning_rate", 0.01),)
 
 
 @runtime_checkable
-class Program(Protocol):
+class TrainableProgram(Protocol):
     """What can be trained besides a Module and a Symbol.
 
     Attributes:
@@ -37,7 +37,7 @@ class Program(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Prepared:
+class BoundProgram:
     """A program that is bound for a feed.
 
     Args:

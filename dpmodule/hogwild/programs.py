@@ -10,14 +10,14 @@ from typing import Any
 from ..base import ArgumentError, StateError
 from ..context import Context
 from ..module import Module
-from ..module.stage import Stage
+from ..module.lifecycle import Stage
 from ..params import ParamStore
 from ..symbol import Symbol
 from .arguments import RunArguments
 from .data_feed import Part
 from .data_feed_desc import DataFeedDesc
 from .fetches import Fetches
-from .program import Prepared, Program, input_names, make_ready
+from .program import BoundProgram, TrainableProgram, input_names, make_ready
 from .slot_feed import SlotFeed, feed_of
 
 __all__ = ["Programs"]
@@ -42,7 +42,7 @@ class Programs:
         self._scope = ParamStore([context])
         self._entries: dict[int, _Entry] = {}
         self._feeds: dict[int, tuple[Module, Any, SlotFeed]] = {}
-        self._prepared: dict[int, Prepared] = {}
+        self._prepared: dict[int, BoundProgram] = {}
         self._first: dict[int, tuple[Module, RunArguments]] = {}
 
     def prepare(
@@ -53,7 +53,7 @@ class Programs:
         fetch: Any,
         train: bool,
         args: RunArguments,
-    ) -> Prepared:
+    ) -> BoundProgram:
         """Return a program that is bound for a feed.
 
         Raises:
@@ -79,7 +79,7 @@ class Programs:
             make_ready(module, feed, store, train, args)
             if is_own and train and module.optimizer is not program.optimizer:
                 module.init_optimizer(None, program.optimizer, force_init=True)
-        found = Prepared(module, feed, fetches, train)
+        found = BoundProgram(module, feed, fetches, train)
         self._prepared[id(program)] = found
         return found
 
@@ -113,7 +113,7 @@ class Programs:
             )
         return found[1]
 
-    def last(self, program: Any) -> Prepared | None:
+    def last(self, program: Any) -> BoundProgram | None:
         """Return what a program was last made ready for, None if it never was."""
         return self._prepared.get(id(program))
 
@@ -129,7 +129,7 @@ class Programs:
             return program, None
         if isinstance(program, Symbol):
             symbol, store = program, self._scope
-        elif isinstance(program, Program):
+        elif isinstance(program, TrainableProgram):
             symbol, store = program.symbol, program.store
         else:
             raise ArgumentError(
@@ -166,7 +166,7 @@ class Programs:
         return feed
 
 
-def _optimizer_of(program: Program) -> Any:
+def _optimizer_of(program: TrainableProgram) -> Any:
     """Return a program's optimizer.
 
     Raises:

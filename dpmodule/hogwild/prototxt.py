@@ -2,7 +2,7 @@
 
 `read` follows a schema, a table of the fields that a message may have, and refuses everything else where it stands::
 
-    >>> schema = {"name": Kind("string"), "part": Kind({"size": Kind("int32")}, repeated=True)}
+    >>> schema = {"name": FieldKind("string"), "part": FieldKind({"size": FieldKind("int32")}, repeated=True)}
     >>> message = read('name: "a"  part { size: 1 } part { size: 2 }', schema, "an example")
     >>> [part.value.one("size").value for part in message.all("part")]
     [1, 2]
@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 from ..base import FileFormatError, did_you_mean
 
-__all__ = ["Given", "Kind", "Message", "Token", "quoted", "read"]
+__all__ = ["Given", "FieldKind", "ProtoMessage", "Token", "quoted", "read"]
 
 _BLANKS = re.compile(r"(?:[ \t\r\n\f\v]|#[^\n]*)+")
 _TOKEN = re.compile(
@@ -39,7 +39,7 @@ _BOOLS = {
 _CLOSING = {"{": "}", "<": ">"}
 
 
-class Kind(NamedTuple):
+class FieldKind(NamedTuple):
     """What a field holds: "string", "int32", "bool", or the schema of a message.
 
     Args:
@@ -68,7 +68,7 @@ class Given(NamedTuple):
 
 
 @dataclass
-class Message:
+class ProtoMessage:
     """The fields of a message that were given.
 
     Args:
@@ -89,7 +89,7 @@ class Message:
         return found[0] if found else Given(default, self.end)
 
 
-def read(text: str, schema: Mapping[str, Kind], source: str) -> Message:
+def read(text: str, schema: Mapping[str, FieldKind], source: str) -> ProtoMessage:
     """Read a message.
 
     Args:
@@ -100,7 +100,7 @@ def read(text: str, schema: Mapping[str, Kind], source: str) -> Message:
     Raises:
         FileFormatError: the text is not as the schema says; names line and column of the wrong token.
     """
-    return _Reader(text, source).message(schema, "the description", "")
+    return _TextReader(text, source).message(schema, "the description", "")
 
 
 def wrong(source: str, token: Token, expected: str) -> FileFormatError:
@@ -128,7 +128,7 @@ def _shown(text: str) -> str:
     return repr(text[:40]) + ("..." if len(text) > 40 else "")
 
 
-class _Reader:
+class _TextReader:
     """Reads one text from its beginning to its end, with one token in hand."""
 
     def __init__(self, text: str, source: str) -> None:
@@ -136,7 +136,7 @@ class _Reader:
         self._at, self._line, self._line_begin = 0, 1, 0
         self._token = self._next()
 
-    def message(self, schema: Mapping[str, Kind], owner: str, closing: str) -> Message:
+    def message(self, schema: Mapping[str, FieldKind], owner: str, closing: str) -> ProtoMessage:
         """Read fields up to a closing brace, or the end of the text for ""."""
         found: dict[str, list[Given]] = {}
         while self._token.text != closing or self._token.kind == "string":
@@ -154,9 +154,9 @@ class _Reader:
             before += values
             if self._token.kind == "symbol" and self._token.text in ",;":
                 self._take()
-        return Message(self._token, found)
+        return ProtoMessage(self._token, found)
 
-    def _field(self, kind: Kind, name: str) -> list[Given]:
+    def _field(self, kind: FieldKind, name: str) -> list[Given]:
         has_colon = self._is(":")
         if has_colon:
             self._take()
@@ -173,7 +173,7 @@ class _Reader:
         self._take()
         return values
 
-    def _value(self, kind: Kind, name: str) -> Given:
+    def _value(self, kind: FieldKind, name: str) -> Given:
         token = self._token
         if not isinstance(kind.type, str):
             if not (self._is("{") or self._is("<")):

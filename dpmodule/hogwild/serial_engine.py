@@ -13,15 +13,15 @@ from ..context import cpu
 from ..module import Module
 from ..module.boundary import BatchBoundary
 from .job import Job, WorkerStats
-from .program import Prepared, metric_outputs
-from .worker import Inferred, Work, infer, run
+from .program import BoundProgram, metric_outputs
+from .worker import Inferred, WorkerState, infer, run
 
 __all__ = ["SerialEngine"]
 
 _WAIT_S = 0.001
 
 
-class _Gate:
+class _BatchGate:
     """Open between two batches: whoever wants the parameters to rest goes through it then.
 
     Args:
@@ -67,10 +67,10 @@ class _Gate:
             self._wanted -= 1
 
 
-class _Looker:
+class _SerialLooker:
     """Looks on in the calling thread: reports now and then, and ends the run after a batch when Ctrl-C came."""
 
-    def __init__(self, job: Job, boundary: BatchBoundary, gate: _Gate) -> None:
+    def __init__(self, job: Job, boundary: BatchBoundary, gate: _BatchGate) -> None:
         self._job = job
         self._boundary = boundary
         self._gate = gate
@@ -104,11 +104,11 @@ class SerialEngine:
 
     def __init__(self, timeout_s: float) -> None:
         self._timeout_s = timeout_s
-        self._works: dict[bool, tuple[object, Work]] = {}
-        self._gate = _Gate(timeout_s)
+        self._works: dict[bool, tuple[object, WorkerState]] = {}
+        self._gate = _BatchGate(timeout_s)
         self._thread: int | None = None
 
-    def run(self, prepared: Prepared, job: Job) -> list[WorkerStats]:
+    def run(self, prepared: BoundProgram, job: Job) -> list[WorkerStats]:
         """Do a job.
 
         Raises:
@@ -118,13 +118,13 @@ class SerialEngine:
         parts = iter(job.parts)
         self._thread = threading.get_ident()
         with BatchBoundary() as boundary, self._gate.closed():
-            looker = _Looker(job, boundary, self._gate)
+            looker = _SerialLooker(job, boundary, self._gate)
             stats = run(work, job, 0, lambda: next(parts, None), looker, deepcopy(job.metric))
         if boundary.asked:
             boundary.end()
         return [stats]
 
-    def infer(self, prepared: Prepared, job: Job) -> Iterator[Inferred]:
+    def infer(self, prepared: BoundProgram, job: Job) -> Iterator[Inferred]:
         """Yield what each batch of each part gives; see `worker.infer`."""
         work = self._work_for(prepared)
         for part in job.parts:
@@ -134,11 +134,11 @@ class SerialEngine:
         """Return a context in which the worker is between two batches."""
         return nullcontext() if self._thread == threading.get_ident() else self._gate.passed()
 
-    def _work_for(self, prepared: Prepared) -> Work:
+    def _work_for(self, prepared: BoundProgram) -> WorkerState:
         key, work = self._works.get(prepared.train, (None, None))
         if work is None or key != prepared.key:
             outputs = metric_outputs(prepared.module.symbol, len(prepared.feed.labels))
-            work = Work(_local_module(prepared), prepared.feed, (), outputs)
+            work = WorkerState(_local_module(prepared), prepared.feed, (), outputs)
             self._works[prepared.train] = prepared.key, work
         work.fetches = prepared.fetches.items
         return work
@@ -148,7 +148,7 @@ class SerialEngine:
         self._works.clear()
 
 
-def _local_module(prepared: Prepared) -> Module:
+def _local_module(prepared: BoundProgram) -> Module:
     """Return a module of this process over a program's store and optimizer, which has all fetches as outputs."""
     host, feed = prepared.module, prepared.feed
     data, labels = [d.name for d in feed.data], [d.name for d in feed.labels]

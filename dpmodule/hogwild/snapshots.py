@@ -8,9 +8,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from .. import checkpoint, commit, generators, run_file
+from .. import checkpoint, run_file
 from ..base import ArgumentError, FileError, FileFormatError
 from ..callback.checkpoint import Checkpoint
+from ..devices import generators
+from ..files import file_transaction
 from ..module import Module
 from ..module.run_state import differences, facts, load_optimizer_bytes, optimizer_bytes
 from .data_feed_desc import DataFeedDesc
@@ -108,7 +110,7 @@ def find(prefix: Any) -> Snapshot | None:
     folder = os.path.dirname(prefix) or "."
     if os.path.isdir(folder):
         for epoch in checkpoint.epochs(prefix):
-            commit.settle(checkpoint.run_file(prefix, epoch))
+            file_transaction.settle(checkpoint.run_file(prefix, epoch))
     epochs = Checkpoint(prefix).epochs()
     if not epochs:
         return None

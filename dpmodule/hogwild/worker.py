@@ -17,10 +17,10 @@ from ..streams import ReadAhead
 from .data_feed import FileBatches, Part
 from .fetches import Fetch
 from .job import Job, WorkerStats
-from .places import Marker
+from .places import PlaceMarker
 from .slot_feed import SlotFeed
 
-__all__ = ["Inferred", "Watch", "Work", "infer", "run"]
+__all__ = ["Inferred", "Watch", "WorkerState", "infer", "run"]
 
 Inferred = tuple[str, int, list[Any]]
 """File, number of its first line, and an array for each fetch of a batch."""
@@ -40,7 +40,7 @@ class Watch(Protocol):
 
 
 @dataclass(slots=True)
-class Work:
+class WorkerState:
     """What a worker works with.
 
     Args:
@@ -57,7 +57,12 @@ class Work:
 
 
 def run(
-    work: Work, job: Job, worker: int, next_part: Callable[[], Part | None], watch: Watch, metric: Any = None
+    work: WorkerState,
+    job: Job,
+    worker: int,
+    next_part: Callable[[], Part | None],
+    watch: Watch,
+    metric: Any = None,
 ) -> WorkerStats:
     """Train on the parts that `next_part` gives until there are no more, or `watch` says so.
 
@@ -76,7 +81,7 @@ def run(
     """
     stats = WorkerStats(worker, fetched=[0.0] * len(work.fetches), metric=metric)
     clock = _Clock(stats.seconds)
-    marker = Marker(job.marks)
+    marker = PlaceMarker(job.marks)
     begun: list[str] = []
 
     def take() -> Part | None:
@@ -104,7 +109,7 @@ def run(
     return stats
 
 
-def infer(work: Work, job: Job, part: Part) -> Iterator[Inferred]:
+def infer(work: WorkerState, job: Job, part: Part) -> Iterator[Inferred]:
     """Yield (file, first line, arrays) for the batches of one part, without changing anything.
 
     Args:
@@ -158,7 +163,7 @@ def _timed(batches: Iterator[Any], seconds: dict[str, float]) -> Iterator[Any]:
         yield batch
 
 
-def _step(work: Work, lines: Any, stats: WorkerStats, clock: _Clock) -> None:
+def _step(work: WorkerState, lines: Any, stats: WorkerStats, clock: _Clock) -> None:
     """Train on one batch."""
     module = work.module
     stats.file = lines.file
@@ -188,7 +193,7 @@ def _not_finite(what: str, lines: Any, stats: WorkerStats) -> NonFiniteError:
     return error
 
 
-def _look(work: Work, lines: Any, batch: Any, stats: WorkerStats) -> None:
+def _look(work: WorkerState, lines: Any, batch: Any, stats: WorkerStats) -> None:
     """Add a batch's values to the sums and to the metric."""
     outputs = work.module.get_outputs() if work.fetches or stats.metric is not None else []
     for i, fetch in enumerate(work.fetches):

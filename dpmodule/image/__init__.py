@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .. import later
+from ..compat import lazy
 from . import detection as detection
 from . import image as image
 from .detection import (
@@ -99,4 +99,4 @@ __all__ = [
     "scale_down",
 ]
 
-later.publish(__name__, __all__)
+lazy.publish(__name__, __all__)

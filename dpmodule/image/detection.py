@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .. import later
+from ..compat import lazy
 from .det_augment import (
     DetAugmenter,
     DetBorrowAug,
@@ -26,4 +26,4 @@ __all__ = [
     "ImageDetIter",
 ]
 
-later.publish(__name__, __all__)
+lazy.publish(__name__, __all__)

@@ -12,8 +12,8 @@ import numpy as np
 
 from ..base import ArgumentError, numeric_types
 from ..ndarray import NDArray, array
-from ..ndarray.faces import face
-from ..ops.imaging.resize import pick_method
+from ..ndarray.op_functions import face
+from ..ops.image.resize import pick_method
 
 __all__ = [
     "center_crop",

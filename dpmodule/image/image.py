@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .. import later
+from ..compat import lazy
 from .augment import (
     Augmenter,
     CastAug,
@@ -85,4 +85,4 @@ __all__ = [
     "scale_down",
 ]
 
-later.publish(__name__, __all__)
+lazy.publish(__name__, __all__)

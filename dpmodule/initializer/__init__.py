@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from .. import later
+from ..compat import lazy
 from .base import InitDesc as InitDesc
 from .base import Initializer as Initializer
 from .base import alias as alias
@@ -56,4 +56,4 @@ _LATER = {
 """Initializers that are imported when they are first asked for, by their module."""
 
 registry.add_later(__name__, {**_LATER, "structured": "Bilinear Constant LSTMBias One ones Zero zeros"})
-__getattr__, __dir__ = later.attributes(__name__, __all__, _LATER)
+__getattr__, __dir__ = lazy.attributes(__name__, __all__, _LATER)

@@ -1,9 +1,9 @@
 """Files and folders of other systems: a folder that others can load, and torch's state dictionaries (`mx.interop`)."""
 
-from .. import later
+from ..compat import lazy
 from .folder import Pretrained, load_pretrained, save_pretrained
 from .torch_state import load_torch_state
 
 __all__ = ["Pretrained", "load_pretrained", "load_torch_state", "save_pretrained"]
 
-later.publish(__name__, __all__)
+lazy.publish(__name__, __all__)

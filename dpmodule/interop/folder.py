@@ -18,11 +18,11 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any, NamedTuple
 
-from ..atomic import Writer, naming_errors
 from ..base import ArgumentError, DTypeError, FileError, FileFormatError, dtype_name
-from ..commit import read_settled, write_set
+from ..compat.libinfo import __version__
+from ..files.atomic import Writer, naming_errors
+from ..files.file_transaction import read_settled, write_set
 from ..io import DataDesc
-from ..libinfo import __version__
 from ..ndarray import NDArray
 from ..ndarray.convert import jsonable
 from ..symbol import Symbol

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from ..base import DTypeError, FileError, FileFormatError
-from ..foreign import likely_kind
+from ..files.file_kind import likely_kind
 from ..ndarray import NDArray, from_torch
 from ..ops.dtypes import name_of
 

@@ -8,9 +8,9 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from ..atomic import Writer
 from ..base import ArgumentError, FileFormatError
-from ..commit import read_settled
+from ..files.atomic import Writer
+from ..files.file_transaction import read_settled
 from ..ndarray import NDArray, safetensors
 
 __all__ = ["INDEX_FILE", "WEIGHTS_FILE", "is_weights_file", "load_weights", "weight_files"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from .. import later
+from ..compat import lazy
 from .arrays import NDArrayIter
 from .convert import as_data_iter
 from .desc import DataDesc
@@ -50,7 +50,7 @@ __all__ = [
     "utils",
 ]
 
-__getattr__, __dir__ = later.attributes(
+__getattr__, __dir__ = lazy.attributes(
     __name__,
     __all__,
     {

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from .. import generators
 from ..base import ArgumentError, ShapeError, StateError
+from ..devices import generators
 from ..ndarray import NDArray
 from ..ndarray.csr import CSRNDArray
 from ..ndarray.ragged import RaggedNDArray

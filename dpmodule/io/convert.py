@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from .. import generators
 from ..base import ArgumentError, StateError
+from ..devices import generators
 from ..ndarray import NDArray
 from .desc import DataDesc
 from .iterator import CurrentBatch, DataBatch, DataIter, check_state
@@ -79,7 +79,7 @@ class IterableIter(CurrentBatch):
     ) -> None:
         _check_iterable(data)
         self._iterable: Iterable[Any] = data
-        self._layout = _Layout(data_names, label_names)
+        self._layout = _ItemLayout(data_names, label_names)
         self._begun_with: dict[str, Any] | None = generators.state_dict()
         self._taken = 0
         self._items: Iterator[Any] | None = iter(data)
@@ -195,7 +195,7 @@ class IterableIter(CurrentBatch):
         )
 
 
-class _Layout:
+class _ItemLayout:
     """Knows which parts of an item are data and which are labels, and what they are called."""
 
     def __init__(self, data_names: Sequence[str] | None, label_names: Sequence[str] | None) -> None:

@@ -13,14 +13,14 @@ from ..base import ArgumentError, MXNetError, StateError
 from .desc import DataDesc
 from .iterator import DataBatch, DataIter, check_state
 
-__all__ = ["MXDataIter", "Rounds", "Source", "check_count"]
+__all__ = ["MXDataIter", "Rounds", "BatchSource", "check_count"]
 
 _logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
 
-class Source(Protocol):
+class BatchSource(Protocol):
     """Where an `MXDataIter` takes its batches from."""
 
     @property
@@ -67,7 +67,7 @@ class MXDataIter(DataIter):
     no batch is read before it is asked for or read ahead.
     """
 
-    def __init__(self, handle: Source) -> None:
+    def __init__(self, handle: BatchSource) -> None:
         super().__init__(handle.data_desc.shape[0])
         self.handle = handle
         self._current: DataBatch | None = None

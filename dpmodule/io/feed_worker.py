@@ -8,14 +8,14 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from .. import generators
+from ..devices import generators
 from ..streams.child import Channel, ParentGone
 from ..streams.errors import PipeBroken, PipeClosed
 from ..streams.pipe.tensor_pipe import TensorPipeWriter
 from ..streams.remote import RemoteError
-from .carriage import split
+from .tensor_packing import split
 
-__all__ = ["EPOCH", "WORK", "Beginning", "Orders", "Source", "serve"]
+__all__ = ["EPOCH", "WORK", "Beginning", "FeedOrders", "ItemSource", "serve"]
 
 EPOCH, WORK = "epoch", "work"
 """What a parent orders: to begin another epoch, whatever is under way; to do a piece of work in it."""
@@ -28,7 +28,7 @@ class Beginning:
     Args:
         seed: of this worker.
         number: of the epoch; the random numbers depend on both only.
-        state: what `Source.state` returned when this epoch was begun before; None: the source goes on as it stands.
+        state: what `ItemSource.state` returned when this epoch was begun before; None: the source goes on as it stands.
     """
 
     seed: int
@@ -36,7 +36,7 @@ class Beginning:
     state: Any = None
 
 
-class Source(Protocol):
+class ItemSource(Protocol):
     """Makes the items of a worker."""
 
     @property
@@ -50,14 +50,14 @@ class Source(Protocol):
         """Bring the source to where another one stood."""
 
     def begin(self, epoch: int) -> Iterator[Any]:
-        """Begin an epoch, and return an iterator over its items; the number is what `Orders` know it by."""
+        """Begin an epoch, and return an iterator over its items; the number is what `FeedOrders` know it by."""
 
 
 class Cancelled(Exception):
     """The parent wants another epoch."""
 
 
-class Orders:
+class FeedOrders:
     """What the parent wants.
 
     Args:
@@ -111,7 +111,7 @@ class Orders:
 def serve(
     channel: Channel,
     writer: TensorPipeWriter,
-    make: Callable[[Orders], Source],
+    make: Callable[[FeedOrders], ItemSource],
     epoch: int,
     beginning: Beginning,
 ) -> None:
@@ -124,7 +124,7 @@ def serve(
         epoch: the epoch to begin with.
         beginning: how to begin it.
     """
-    orders = Orders(channel, epoch, beginning)
+    orders = FeedOrders(channel, epoch, beginning)
     generators.seed_process([beginning.seed, beginning.number])
     channel.note("its beginning")
     source = make(orders)
@@ -149,7 +149,7 @@ class _PipeGone(Exception):
     """The parent has closed the pipe."""
 
 
-def _run_epoch(channel: Channel, writer: TensorPipeWriter, source: Source, orders: Orders) -> None:
+def _run_epoch(channel: Channel, writer: TensorPipeWriter, source: ItemSource, orders: FeedOrders) -> None:
     """Send how an epoch begins, its items, and what comes after the last one."""
     epoch, beginning = orders.epoch, orders.beginning
     what = f"epoch {beginning.number}, batch"

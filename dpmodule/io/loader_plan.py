@@ -18,11 +18,11 @@ from torch.utils.data import (
     default_convert,
 )
 
-from .. import generators
 from ..base import ArgumentError
 from ..context import cpu
+from ..devices import generators
 from ..streams.checks import check_count
-from .loading import ProcessLoader
+from .dataset_workers import ProcessLoader
 from .parts import EveryNth
 from .process_feed import FeedOptions
 

@@ -22,9 +22,9 @@ from ..ops.attrs import boolean, choice, integer, optional, string
 from ..ops.spec import Attr
 from .data_iter import MXDataIter, check_count
 from .desc import DataDesc
-from .draws import StandardDraws
 from .iterator import DataBatch
 from .options import BATCH, NAMES, PARTS, PREFETCH, check_parts, describe, parse_options
+from .std_random import StandardDraws
 
 if TYPE_CHECKING:
     from .options import OptionValues

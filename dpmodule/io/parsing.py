@@ -17,9 +17,9 @@ import numpy as np
 
 from .. import native
 from ..base import FileError, FileFormatError
-from ..foreign import likely_kind
+from ..files.file_kind import likely_kind
 
-__all__ = ["Rows", "input_files", "read_csv", "read_libsvm"]
+__all__ = ["ParsedRows", "input_files", "read_csv", "read_libsvm"]
 
 Array = np.ndarray[Any, Any]
 Parsed = TypeVar("Parsed")
@@ -41,7 +41,7 @@ _BLANKS = np.zeros(256, bool)
 _BLANKS[[ord(c) for c in " \t\r\n\v\f"]] = True
 
 
-class Rows(NamedTuple):
+class ParsedRows(NamedTuple):
     """Sparse rows of a file: values and columns of row i are those from ``starts[i]`` to ``starts[i + 1]``."""
 
     labels: Array
@@ -75,7 +75,7 @@ class _Piece(NamedTuple):
     share: float  # how much of all files has been read with it
 
 
-class _BadLine(Exception):
+class _BadNumberLine(Exception):
     """A line of a piece that cannot be read.
 
     Args:
@@ -179,7 +179,7 @@ def _parsed(parse: Callable[[bytes | memoryview], Parsed], piece: _Piece) -> Par
         raise FileFormatError(f"{piece.path}: line 1: {kind}")
     try:
         return parse(text)
-    except _BadLine as bad:
+    except _BadNumberLine as bad:
         line = bad.line
         for begin in range(0, piece.begin, _PIECE):
             line += len(bytes(_lines(piece._replace(begin=begin, end=begin + _PIECE))).splitlines())
@@ -277,7 +277,7 @@ def _csv_by_numpy(text: bytes, columns: int, dtype: np.dtype[Any]) -> Array:
     return table
 
 
-def _bad_csv(text: bytes, columns: int, dtype: np.dtype[Any], reason: str) -> _BadLine:
+def _bad_csv(text: bytes, columns: int, dtype: np.dtype[Any], reason: str) -> _BadNumberLine:
     """Find the line that is wrong; slow, and done only then."""
     number = 0
     for number, line in enumerate(text.splitlines(), 1):
@@ -286,13 +286,13 @@ def _bad_csv(text: bytes, columns: int, dtype: np.dtype[Any], reason: str) -> _B
             continue
         if len(fields) != columns:
             shown = f"{len(fields)} numbers, expected {columns}, the size of the shape"
-            return _BadLine(number, f"{shown}: {_shown(line)}")
+            return _BadNumberLine(number, f"{shown}: {_shown(line)}")
         for column, field in enumerate(fields, 1):
             if not _is_number(field, dtype):
-                return _BadLine(
+                return _BadNumberLine(
                     number, f"{_shown(field)} is no {dtype} number; it is the line's number {column}"
                 )
-    return _BadLine(number, f"{reason} (in the lines up to this one)")
+    return _BadNumberLine(number, f"{reason} (in the lines up to this one)")
 
 
 def _is_number(text: bytes, dtype: np.dtype[Any]) -> bool:
@@ -309,7 +309,7 @@ def _shown(text: bytes) -> str:
     return repr(text[:60].decode("utf-8", "replace").strip())
 
 
-def read_libsvm(path: str, columns: int | None, threads: int = 1) -> Rows:
+def read_libsvm(path: str, columns: int | None, threads: int = 1) -> ParsedRows:
     """Read a file of rows ``label column:value column:value ...``, columns counted from 0.
 
     A weight behind the label (``label:weight``), a query's number behind it (``label qid:3``) and what follows a ``#``
@@ -332,7 +332,7 @@ def read_libsvm(path: str, columns: int | None, threads: int = 1) -> Rows:
     labels, lengths, values, places = (each.close() for each in growing)
     starts = np.zeros(len(lengths) + 1, np.int64)
     np.cumsum(lengths, out=starts[1:])
-    return Rows(labels, values, places, starts)
+    return ParsedRows(labels, values, places, starts)
 
 
 def _libsvm(text: bytes | memoryview, columns: int) -> tuple[Array, ...]:
@@ -407,7 +407,7 @@ def _numbers(data: bytes, begins: Array, held: Array) -> Array:
         word = re.compile(rb"\S+").match(data, begin)
         if word is None or not all(_is_number(part, np.dtype("f8")) for part in word[0].split(b":")):
             raise _bad_libsvm(data, begin)
-    raise _BadLine(1, "not a LibSVM file")
+    raise _BadNumberLine(1, "not a LibSVM file")
 
 
 def _without_query(match: re.Match[bytes]) -> bytes:
@@ -415,9 +415,9 @@ def _without_query(match: re.Match[bytes]) -> bytes:
     return match[1].ljust(len(match[0]))
 
 
-def _bad_libsvm(data: bytes, at: int, rule: str = "expected column:value behind the label") -> _BadLine:
+def _bad_libsvm(data: bytes, at: int, rule: str = "expected column:value behind the label") -> _BadNumberLine:
     word = data[at : at + 60].split(None, 1)[0]
     place = at - data.rfind(b"\n", 0, at)
-    return _BadLine(
+    return _BadNumberLine(
         data.count(b"\n", 0, at) + 1, f"{_shown(word)}: {rule}; it is at the line's character {place}"
     )

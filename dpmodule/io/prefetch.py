@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
 from typing import Any
 
-from .. import generators
 from ..base import ArgumentError, StateError
+from ..devices import generators
 from ..streams.read_ahead import ReadAhead
 from .desc import DataDesc
 from .iterator import CurrentBatch, DataBatch, DataIter, check_state

@@ -18,18 +18,18 @@ from ..streams.pipe.tensor_pipe import TensorPipeReader, tensor_pipe
 from ..streams.process import ChildProcess
 from ..streams.remote import RemoteError
 from ..streams.supervisor import START_S, Supervisor
-from .carriage import join
-from .feed_worker import EPOCH, WORK, Beginning, Orders, Source, serve
+from .feed_worker import EPOCH, WORK, Beginning, FeedOrders, ItemSource, serve
+from .tensor_packing import join
 
-__all__ = ["END", "Feed", "FeedOptions"]
+__all__ = ["END", "WorkerFeed", "FeedOptions"]
 
 END = object()
-"""What `Feed.take` returns at the end of the epoch."""
+"""What `WorkerFeed.take` returns at the end of the epoch."""
 
 _ARRIVAL_S = 5.0
 _MAX_SLOTS = 64
 
-Make = Callable[[Orders], Source]
+Make = Callable[[FeedOrders], ItemSource]
 
 
 @dataclass(frozen=True)
@@ -89,7 +89,7 @@ class _Worker:
         self.reader.close()
 
 
-class Feed:
+class WorkerFeed:
     """Takes items from worker processes, from each in turn.
 
     Each worker makes its items in its own order; the feed takes one of each, round after round, and leaves out those

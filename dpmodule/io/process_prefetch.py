@@ -9,14 +9,14 @@ from functools import partial
 from types import TracebackType
 from typing import Any
 
-from .. import generators
 from ..base import ArgumentError, StateError
+from ..devices import generators
 from ..streams.checks import check_count
 from .desc import DataDesc
-from .feed_worker import Orders
+from .feed_worker import FeedOrders
 from .iterator import CurrentBatch, DataBatch, DataIter, check_state
 from .parts import check_part
-from .process_feed import END, Feed, FeedOptions
+from .process_feed import END, FeedOptions, WorkerFeed
 
 __all__ = ["ProcessPrefetchingIter", "drawn_seed"]
 
@@ -91,9 +91,9 @@ class ProcessPrefetchingIter(CurrentBatch):
         super().__init__()
         self._open(self._makes, self._options)
 
-    def _open(self, makes: list[Callable[[Orders], IterSource]], options: FeedOptions) -> None:
+    def _open(self, makes: list[Callable[[FeedOrders], IterSource]], options: FeedOptions) -> None:
         """Start the workers, and see what they give."""
-        self._feed = Feed("ProcessPrefetchingIter", makes, options)
+        self._feed = WorkerFeed("ProcessPrefetchingIter", makes, options)
         try:
             first = _agreed(self._feed.descriptions)
         except BaseException:
@@ -237,7 +237,7 @@ def drawn_seed() -> int:
 
 def _makes(
     factory: Factory | Sequence[Factory], num_workers: int | None
-) -> list[Callable[[Orders], IterSource]]:
+) -> list[Callable[[FeedOrders], IterSource]]:
     """Return what makes each worker's source.
 
     Raises:
@@ -290,7 +290,7 @@ class IterSource:
         ArgumentError: the factory returns no iterator.
     """
 
-    def __init__(self, factory: Factory, part: dict[str, int], orders: Orders) -> None:
+    def __init__(self, factory: Factory, part: dict[str, int], orders: FeedOrders) -> None:
         self._iterator = factory(**part)
         if not hasattr(self._iterator, "provide_data"):
             raise ArgumentError(

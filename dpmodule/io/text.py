@@ -19,7 +19,7 @@ from .data_iter import MXDataIter, Rounds, check_count
 from .desc import DataDesc
 from .iterator import DataBatch
 from .options import BATCH, NAMES, PARTS, PREFETCH, THREADS, check_parts, describe, parse_options
-from .parsing import Rows, read_csv, read_libsvm
+from .parsing import ParsedRows, read_csv, read_libsvm
 
 if TYPE_CHECKING:
     from .options import OptionValues
@@ -231,13 +231,13 @@ def _part(count: int, parts: int, index: int) -> tuple[int, int]:
     return min(index * step, count), min((index + 1) * step, count)
 
 
-def _cut_rows(rows: Rows, begin: int, end: int) -> Rows:
+def _cut_rows(rows: ParsedRows, begin: int, end: int) -> ParsedRows:
     """Return a part of the rows, which keeps nothing of the others."""
     if end - begin == len(rows.labels):
         return rows
     starts = rows.starts[begin : end + 1]
     stored = slice(starts[0], starts[-1])
-    return Rows(
+    return ParsedRows(
         rows.labels[begin:end].copy(),
         rows.values[stored].copy(),
         rows.columns[stored].copy(),
@@ -245,7 +245,7 @@ def _cut_rows(rows: Rows, begin: int, end: int) -> Rows:
     )
 
 
-def _sparse(rows: Rows, columns: int) -> Cut:
+def _sparse(rows: ParsedRows, columns: int) -> Cut:
     """Return what makes sparse arrays of rows."""
     values, places, starts = map(torch.from_numpy, rows[1:])
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from .. import later
 from ..base import ArgumentError
+from ..compat import lazy
 from ..ndarray import NDArray
 from .wrap import named_arrays, wrap
 
 __all__: list[str] = []
 
-later.publish(__name__, __all__)
+lazy.publish(__name__, __all__)
 
 
 def _init_data(data: Any, allow_empty: bool, default_name: str) -> list[tuple[str, NDArray]]:

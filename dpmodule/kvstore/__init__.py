@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from .. import later
 from ..base import ArgumentError, DeviceError, DTypeError
+from ..compat import lazy
 from ..context import num_gpus
 from .base import KVStoreBase
 from .teststore import TestStore
@@ -79,7 +79,7 @@ def create(name: str = "local", **options: Any) -> KVStoreBase:
     raise ArgumentError(f"kvstore {name!r} is not available; expected one of {names}")
 
 
-__getattr__, __dir__ = later.attributes(
+__getattr__, __dir__ = lazy.attributes(
     __name__,
     __all__,
     {

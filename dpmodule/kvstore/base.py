@@ -5,8 +5,8 @@ from __future__ import annotations
 import warnings
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
-from .. import later
 from ..base import ArgumentError
+from ..compat import lazy
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 __all__ = ["KVStoreBase"]
 
-later.publish(__name__, __all__)
+lazy.publish(__name__, __all__)
 
 StoreT = TypeVar("StoreT", bound="type[KVStoreBase]")
 

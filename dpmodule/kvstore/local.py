@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from .. import private
-from ..atomic import write_atomically
 from ..base import ArgumentError, ShapeError, StateError
+from ..compat import torch_private
 from ..context import Context, cpu
+from ..files.atomic import write_atomically
 from ..ndarray import NDArray
 from ..ndarray.row_sparse import RowSparseNDArray
 from ..optimizer import Optimizer, Updater, get_updater
@@ -255,7 +255,7 @@ class KVStore(KVStoreBase):
                     targets.append(array.raw)
         if targets:
             with torch.no_grad():
-                private.foreach_copy(targets, sources)
+                torch_private.foreach_copy(targets, sources)
 
     def row_sparse_pull(
         self,

@@ -14,9 +14,9 @@ import torch
 import torch.distributed as dist
 from torch.distributed.rendezvous import rendezvous
 
-from .. import generators
 from ..base import ArgumentError, LostWorkerError
 from ..context import num_gpus
+from ..devices import generators
 from ..ndarray.row_sparse import RowSparseNDArray, sum_rows
 from .buckets import BYTES, Sums, buckets_of
 from .pulse import Pulse

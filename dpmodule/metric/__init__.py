@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from .. import later
+from ..compat import lazy
 from .base import EvalMetric, alias, check_label_shapes, register, registry
 from .classification import Accuracy, CrossEntropy, NegativeLogLikelihood, TopKAccuracy
 from .composite import CompositeEvalMetric, create
@@ -55,4 +55,4 @@ registry.add_later(
     __name__,
     {**_LATER, "custom": "Caffe CustomMetric Loss Torch", "regression": f"{_LATER['regression']} pearsonr"},
 )
-__getattr__, __dir__ = later.attributes(__name__, __all__, _LATER)
+__getattr__, __dir__ = lazy.attributes(__name__, __all__, _LATER)

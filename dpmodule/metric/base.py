@@ -12,10 +12,10 @@ import numpy as np
 import torch
 
 from ..base import ArgumentError, ShapeError
+from ..devices.device_transfer import on_device
 from ..ndarray import NDArray
 from ..ndarray.ragged import numbers_of
 from ..registry import Registry
-from ..staging import on_device
 from .tally import Tally
 
 if TYPE_CHECKING:

@@ -2,15 +2,15 @@
 
 from typing import TYPE_CHECKING
 
-from .. import later
+from ..compat import lazy
 from .base_module import BaseModule as BaseModule
-from .executor_group import DataParallelExecutorGroup as DataParallelExecutorGroup
+from .group.executor_group import DataParallelExecutorGroup as DataParallelExecutorGroup
 from .module import Module as Module
 
 if TYPE_CHECKING:
-    from .autobatch_module import AutobatchModule as AutobatchModule
+    from .autobatch.autobatch_module import AutobatchModule as AutobatchModule
+    from .autobatch.example_iter import ExampleIter as ExampleIter
     from .bucketing_module import BucketingModule as BucketingModule
-    from .examples import ExampleIter as ExampleIter
     from .python_module import PythonLossModule as PythonLossModule
     from .python_module import PythonModule as PythonModule
     from .sequential_module import SequentialModule as SequentialModule
@@ -33,13 +33,13 @@ __all__ = [
     "sequential_module",
 ]
 
-__getattr__, __dir__ = later.attributes(
+__getattr__, __dir__ = lazy.attributes(
     __name__,
     __all__,
     {
-        "autobatch_module": "AutobatchModule",
+        "autobatch.autobatch_module": "AutobatchModule",
         "bucketing_module": "BucketingModule",
-        "examples": "ExampleIter",
+        "autobatch.example_iter": "ExampleIter",
         "python_module": "PythonLossModule PythonModule",
         "sequential_module": "SequentialModule",
         "torch_module": "TorchModule",

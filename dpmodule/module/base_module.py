@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from .. import later
 from ..base import ArgumentError
 from ..base import _as_list as _as_list
+from ..compat import lazy
 from ..initializer import Uniform
 from ..ndarray import NDArray
 from ..ndarray.ragged import RaggedNDArray, numbers_of
@@ -20,10 +20,10 @@ from ..params import ParamStore
 from . import fit as training
 from . import scoring
 from .arguments import BindArguments, OptimizerArguments, ParamArguments
-from .by_hand import check_input_names as _check_input_names  # noqa: F401  old programs import these from here
-from .by_hand import check_names_match as _check_names_match  # noqa: F401
-from .by_hand import parse_data_desc as _parse_data_desc  # noqa: F401
-from .stage import Stage
+from .lifecycle import Stage
+from .mxnet_helpers import check_input_names as _check_input_names  # noqa: F401  old programs import these from here
+from .mxnet_helpers import check_names_match as _check_names_match  # noqa: F401
+from .mxnet_helpers import parse_data_desc as _parse_data_desc  # noqa: F401
 from .summary import describe
 from .updates import Updates
 
@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 
 __all__ = ["BaseModule"]
 
-later.publish(__name__, __all__)
+lazy.publish(__name__, __all__)
 
 
 class BaseModule:

@@ -14,7 +14,7 @@ import numpy as np
 from ..base import ArgumentError, FileFormatError
 from ..checkpoint import load_params as load_params
 from ..checkpoint import save_checkpoint
-from ..commit import read_settled
+from ..files.file_transaction import read_settled
 from ..ndarray import NDArray, array, serial
 from ..symbol import Symbol, load_json
 

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 from typing_extensions import override
 
-from .. import later
 from ..base import ArgumentError, MXNetError, ShapeError, StateError
+from ..compat import lazy
 from ..context import Context
 from ..executor import give_back
 from ..ndarray import NDArray
@@ -21,14 +21,14 @@ from . import bucket_files
 from .arguments import BindArguments, OptimizerArguments, ParamArguments
 from .base_module import BaseModule
 from .buckets import Buckets, SymGen, with_symbols
-from .feed import describe
+from .group.batch_splitter import describe
+from .lifecycle import Stage, needs
 from .module import Module
 from .mxnet_compat import BUCKETING_MODULE, also_named
-from .stage import Stage, needs
 from .updates import Updates
 
 if TYPE_CHECKING:
-    from ..executor.explanation import Explanation
+    from ..executor.explanation import ExecutorExplanation
     from ..io import DataIter
     from ..metric import EvalMetric
     from .types import (
@@ -51,7 +51,7 @@ if TYPE_CHECKING:
 
 __all__ = ["BucketingModule"]
 
-later.publish(__name__, __all__)
+lazy.publish(__name__, __all__)
 
 
 _WORTH_RETURNING = 2**22
@@ -503,7 +503,7 @@ class BucketingModule(BaseModule):
     @needs(Stage.BOUND)
     def explain(
         self, is_train: bool | None = None, times: bool = False, measure_memory: bool = False
-    ) -> Explanation:
+    ) -> ExecutorExplanation:
         """Return what the current bucket runs, and what it costs; see `Module.explain`."""
         return self._curr_module.explain(is_train, times, measure_memory)
 

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from .. import generators, native
+from .. import native
 from ..base import ArgumentError, NonFiniteError
+from ..devices import generators
 from ..executor import Executor
 from ..executor.sparse_arrays import is_sparse
 from ..ndarray import NDArray

@@ -425,7 +425,7 @@ class TrainingRun:
         self._batch_callbacks = _plain_functions(options.batch_end_callback)
         self._epoch_callbacks = _plain_functions(options.epoch_end_callback)
         self._clock = StepClock(self.module, options.profile)
-        self._steps = _Steps(self.module, options, self._lockstep, self._clock)
+        self._steps = _TrainingSteps(self.module, options, self._lockstep, self._clock)
         self._begun = self._epoch_begun = time.monotonic()
         self._stopped = self._is_out_of_time = False
         self._saving = _saving(options, self._data, self._lockstep)
@@ -861,7 +861,7 @@ class TrainingRun:
             self.stop(f"a callback after batch {param.nbatch} of epoch {param.epoch}")
 
 
-class _Steps:
+class _TrainingSteps:
     """What is done with each batch: forward, backward and, if enough gradients have been added up, an update.
 
     Args:

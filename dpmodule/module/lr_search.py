@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .. import generators
 from .. import metric as metrics
 from ..base import ArgumentError, StateError
+from ..devices import generators
 from ..initializer import Uniform
 from ..symbol import Symbol
 from .fit import update_metric

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 import torch
 from typing_extensions import override
 
-from .. import later
 from .. import optimizer as opt
 from ..base import ArgumentError, StateError
+from ..compat import lazy
 from ..context import Context
 from ..executor import run_options
 from ..io import DataDesc
@@ -25,24 +25,24 @@ from ..symbol import Symbol
 from ..symbol.half import half_symbol
 from .arguments import BindArguments, OptimizerArguments, ParamArguments
 from .base_module import BaseModule
-from .by_hand import check_descriptions, check_input_names, matching, names_of
-from .executor_group import DataParallelExecutorGroup
-from .feed import redescribe, resized
 from .finite import are_finite, first_bad_node
-from .first_values import first_values
-from .group_contexts import contexts_of, distinct
+from .group.batch_splitter import redescribe, resized
+from .group.context_threads import run_between
+from .group.contexts import contexts_of, distinct
+from .group.executor_group import DataParallelExecutorGroup
 from .half_training import LossScale, check_devices, rules_of
+from .lifecycle import Stage, needs, too_early
 from .lr_search import RateSearch, find_rate
 from .mxnet_compat import MODULE, also_named
-from .stage import Stage, needs, too_early
+from .mxnet_helpers import check_descriptions, check_input_names, matching, names_of
+from .param_init import first_values
 from .summary import describe, summarize
 from .updates import Updates, check_compression
-from .workers import run_between
 
 if TYPE_CHECKING:
     from torch.fx import GraphModule
 
-    from ..executor.explanation import Explanation
+    from ..executor.explanation import ExecutorExplanation
     from ..metric import EvalMetric
     from ..metric.composite import MetricLike
     from .types import (
@@ -69,7 +69,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Module"]
 
-later.publish(__name__, __all__)
+lazy.publish(__name__, __all__)
 
 
 def _described(examples: Mapping[str, torch.Tensor]) -> list[DataDesc]:
@@ -1113,7 +1113,7 @@ class Module(BaseModule):
     @needs(Stage.BOUND)
     def explain(
         self, is_train: bool | None = None, times: bool = False, measure_memory: bool = False
-    ) -> Explanation:
+    ) -> ExecutorExplanation:
         """Return what the first device's executor runs, and what it costs; print it to read it.
 
         Args:
@@ -1326,7 +1326,7 @@ class Module(BaseModule):
             StateError: there is no optimizer.
             FileError: the file cannot be written.
         """
-        from ..atomic import write_atomically
+        from ..files.atomic import write_atomically
 
         write_atomically(fname, self._optimizer_states())
 

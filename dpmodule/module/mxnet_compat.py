@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from ..context import current_context
 from ..executor.sparse_arrays import stored_bytes
 from ..ndarray import NDArray
-from .stage import Stage
+from .lifecycle import Stage
 
 if TYPE_CHECKING:
     from ..optimizer import Optimizer

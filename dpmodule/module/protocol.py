@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import torch
 
 from ..ndarray import NDArray
-from .stage import Stage
+from .lifecycle import Stage
 
 if TYPE_CHECKING:
     from ..io import DataIter

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 import torch
 from typing_extensions import override
 
-from .. import later
 from ..base import ArgumentError, ShapeError, StateError
+from ..compat import lazy
 from ..ndarray import NDArray, array
 from .arguments import BindArguments, OptimizerArguments, ParamArguments
 from .base_module import BaseModule
-from .by_hand import names_of
+from .mxnet_helpers import names_of
 
 if TYPE_CHECKING:
     from ..metric import EvalMetric
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 __all__ = ["PythonLossModule", "PythonModule"]
 
-later.publish(__name__, __all__)
+lazy.publish(__name__, __all__)
 
 
 class PythonModule(BaseModule):

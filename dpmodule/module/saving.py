@@ -11,9 +11,11 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from .. import checkpoint as files
-from .. import commit, generators, run_file
+from .. import run_file
 from ..base import ArgumentError, FileError, FileFormatError, StateError
 from ..callback.checkpoint import Checkpoint
+from ..devices import generators
+from ..files import file_transaction
 from ..symbol import Symbol
 from .lockstep import Lockstep
 from .run_lock import RunLock
@@ -199,7 +201,7 @@ class Saving:
         known = {}
         for epoch in [*epochs, files.LAST]:
             path = files.run_file(prefix, epoch)
-            commit.settle(path)
+            file_transaction.settle(path)
             if os.path.exists(path):
                 known[epoch] = _sort_key(path)
         if not known:

@@ -11,25 +11,16 @@ from typing import TYPE_CHECKING, Any
 import torch
 from typing_extensions import override
 
-from .. import later
 from ..base import ArgumentError, MXNetError, ShapeError, StateError
+from ..compat import lazy
 from ..ndarray import NDArray
 from .arguments import BindArguments, OptimizerArguments, ParamArguments
 from .base_module import BaseModule
-from .feed import is_per_context
 from .fit import show_metric
-from .joints import (
-    called,
-    check_bound,
-    clear_input_grads,
-    joint,
-    kind_of,
-    same_kind,
-    wired,
-    with_data,
-)
-from .stage import Stage, needs
+from .group.batch_splitter import is_per_context
+from .lifecycle import Stage, needs
 from .updates import Updates
+from .wiring import called, check_bound, clear_input_grads, joint, kind_of, same_kind, wired, with_data
 
 if TYPE_CHECKING:
     from ..metric import EvalMetric
@@ -37,7 +28,7 @@ if TYPE_CHECKING:
 
 __all__ = ["SequentialModule"]
 
-later.publish(__name__, __all__)
+lazy.publish(__name__, __all__)
 
 
 class SequentialModule(BaseModule):

@@ -16,10 +16,10 @@ from ..base import MXNetError
 if TYPE_CHECKING:
     from .protocol import Trainable
 
-__all__ = ["Part", "StepClock", "repeatable"]
+__all__ = ["ClockPart", "StepClock", "repeatable"]
 
 
-class Part:
+class ClockPart:
     """Adds up the seconds that are spent within ``with``.
 
     Args:
@@ -62,7 +62,7 @@ class StepClock:
 
     def __init__(self, module: Trainable, active: bool) -> None:
         devices = _gpus(module) if active else []
-        self._parts = {name: Part(devices) for name in ("data", "compute", "update") if active}
+        self._parts = {name: ClockPart(devices) for name in ("data", "compute", "update") if active}
         self.data, self.compute, self.update = (
             self._parts.get(name, nullcontext()) for name in ("data", "compute", "update")
         )

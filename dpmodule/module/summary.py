@@ -9,9 +9,9 @@ from ..executor.cost import intermediate_bytes, item_size
 from ..executor.flops import backward_flops, forward_flops
 from ..graph import Node, infer_shapes, infer_types
 from ..ops.shapes import known, prod
-from .executor_group import DataParallelExecutorGroup
+from .group.executor_group import DataParallelExecutorGroup
+from .lifecycle import Stage
 from .protocol import Trainable
-from .stage import Stage
 
 __all__ = ["describe", "summarize"]
 

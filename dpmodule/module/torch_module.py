@@ -14,8 +14,8 @@ from ..ndarray import NDArray
 from ..symbol import Group, Variable, torch_module
 from ..symbol.torch_node import held_names, torch_calls
 from .arguments import BindArguments
+from .lifecycle import Stage, needs
 from .module import Module
-from .stage import Stage, needs
 
 if TYPE_CHECKING:
     from .types import BatchLike, ContextsLike, LoggerLike

@@ -16,8 +16,8 @@ from ..executor.sparse_arrays import all_rows, array_of
 from ..ndarray import NDArray
 from .accumulation import GradientSum, squared_norm
 from .arguments import OptimizerArguments
-from .by_hand import create_kvstore
 from .finite import GradientCheck
+from .mxnet_helpers import create_kvstore
 
 if TYPE_CHECKING:
     from .types import CompressionLike, KVStoreLike, OptimizerLike, OptimizerParams

@@ -10,11 +10,11 @@ import threading
 from types import ModuleType
 from typing import Any
 
-from .. import later
+from ..compat import lazy
 
 __all__ = ["available", "core", "error", "include", "report"]
 
-later.publish(__name__, __all__)
+lazy.publish(__name__, __all__)
 
 core: ModuleType | None
 """The extension, None where there is none or ``DPMODULE_NATIVE=0`` is set."""

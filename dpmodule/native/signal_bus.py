@@ -13,7 +13,7 @@ from typing import Any
 from ..base import StateError
 from .errors import PoolClosedError
 
-__all__ = ["Job", "SignalBus", "fork_generation"]
+__all__ = ["FunctorCall", "SignalBus", "fork_generation"]
 
 _forks = 0
 
@@ -40,9 +40,9 @@ class Flights:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._jobs: weakref.WeakValueDictionary[int, Job] = weakref.WeakValueDictionary()
+        self._jobs: weakref.WeakValueDictionary[int, FunctorCall] = weakref.WeakValueDictionary()
 
-    def add(self, job: Job) -> None:
+    def add(self, job: FunctorCall) -> None:
         """Enter a job.
 
         Raises:
@@ -63,7 +63,7 @@ class Flights:
 _flights = Flights()
 
 
-class Job:
+class FunctorCall:
     """One call of a functor on its way from the loop's thread to a worker and back."""
 
     __slots__ = ("__weakref__", "bus", "ended", "error", "functor", "future", "refused", "result", "work")
@@ -125,7 +125,7 @@ class SignalBus:
         self, loop: asyncio.AbstractEventLoop, create_future: Callable[[], Any], pipe: bool = False
     ) -> None:
         self._loop = weakref.ref(loop)
-        self._finished: deque[Job] = deque()
+        self._finished: deque[FunctorCall] = deque()
         self._told = self._closed = False
         self._generation = _forks
         self.in_flight = 0
@@ -150,7 +150,7 @@ class SignalBus:
         """Return the descriptor that becomes readable: -1, there is none."""
         return -1
 
-    def complete(self, job: Job) -> None:
+    def complete(self, job: FunctorCall) -> None:
         """Hand a job back, in any thread; the loop is woken only if it has not been told yet."""
         loop = self.loop
         if loop is None:  # nobody waits any more

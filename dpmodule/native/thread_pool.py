@@ -16,21 +16,21 @@ from typing import Any
 from ..base import ArgumentError, FileError, StateError
 from .errors import LoopClosedError, PoolClosedError
 from .functor import work_of
-from .signal_bus import Job, SignalBus, fork_generation
+from .signal_bus import FunctorCall, SignalBus, fork_generation
 
-__all__ = ["ThreadPool", "Worker"]
+__all__ = ["NativeThreads", "FunctorSender"]
 
 _MOST_THREADS = 4096
 
 
-def _work(jobs: SimpleQueue[Job | None]) -> None:
+def _work(jobs: SimpleQueue[FunctorCall | None]) -> None:
     while (job := jobs.get()) is not None:
         job.run()
         job.hand_back()
         del job  # or a thread that waits would keep the last future alive
 
 
-class ThreadPool:
+class NativeThreads:
     """Threads that run functors.
 
     Args:
@@ -49,7 +49,7 @@ class ThreadPool:
 
     def _start(self) -> None:
         self._generation = fork_generation()
-        self._jobs: SimpleQueue[Job | None] = SimpleQueue()
+        self._jobs: SimpleQueue[FunctorCall | None] = SimpleQueue()
         # a thread refers to the queue alone, so that a pool nobody refers to can end it
         self._threads = [
             threading.Thread(target=_work, args=(self._jobs,), name=f"{self._name}-{i}", daemon=True)
@@ -108,7 +108,7 @@ class ThreadPool:
             if not self._threads:
                 self._start()
             future: asyncio.Future[Any] = loop.create_future()
-            self._jobs.put(Job(found, work, bus, future))
+            self._jobs.put(FunctorCall(found, work, bus, future))
         bus.in_flight += 1
         return future
 
@@ -146,7 +146,7 @@ class ThreadPool:
             self.stop(True)
 
 
-class Worker:
+class FunctorSender:
     """Sends functors to a pool, for the event loop that is running.
 
     Args:
@@ -154,7 +154,7 @@ class Worker:
         bus_of: returns the bus of an event loop.
     """
 
-    def __init__(self, pool: ThreadPool, bus_of: Callable[[asyncio.AbstractEventLoop], SignalBus]) -> None:
+    def __init__(self, pool: NativeThreads, bus_of: Callable[[asyncio.AbstractEventLoop], SignalBus]) -> None:
         self.pool = pool
         self._bus_of = bus_of
         self._bus: SignalBus | None = None

@@ -10,7 +10,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from .. import later
+from ..compat import lazy
 from . import _internal as _internal
 from . import contrib as contrib
 from . import image as image
@@ -40,8 +40,8 @@ from .creation import (
     waitall,
     zeros,
 )
-from .faces import face_of, names_in
 from .ndarray import NDArray
+from .op_functions import face_of, names_in
 from .operators import (
     add,
     divide,
@@ -127,7 +127,7 @@ __all__ = [
 ]
 
 
-__getattr__, __dir__ = later.attributes(
+__getattr__, __dir__ = lazy.attributes(
     __name__,
     __all__,
     {
@@ -136,7 +136,7 @@ __getattr__, __dir__ = later.attributes(
         "control_flow": "",
         "image_file": "imdecode",
         "random": "",
-        "records": "",
+        "binary_reader": "",
         "safetensors": "",
         "serial": "load load_frombuffer save",
         "utils": "",

@@ -5,16 +5,16 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-from .. import later
 from ..base import ArgumentError
+from ..compat import lazy
 from .cached_op import CachedOp as CachedOp
-from .faces import face_of, names_in
 from .handle import Handle
 from .ndarray import NDArray
+from .op_functions import face_of, names_in
 
 __all__ = ["CachedOp", "NDArrayBase"]
 
-__getattr__, __dir__ = later.attributes(
+__getattr__, __dir__ = lazy.attributes(
     __name__, __all__, otherwise=partial(face_of, "_internal"), operators=partial(names_in, "_internal")
 )
 

@@ -8,7 +8,7 @@ from ..base import ArgumentError, DTypeError
 from ..graph import Entry, Graph, Node
 from .execution import execute
 from .handle import Handle, Out
-from .plan import Plan, plan_for
+from .op_dispatch import PreparedOp, plan_for
 
 if TYPE_CHECKING:
     from ..context import Context
@@ -45,7 +45,7 @@ class CachedOp:
             raise ArgumentError(f"CachedOp: {', '.join(loops)} run graphs of their own; use Symbol.bind")
         self._graph = graph
         self._inputs = [node for node in graph.nodes if node.op is None]
-        self._plans: list[tuple[Node, Plan]] = [
+        self._plans: list[tuple[Node, PreparedOp]] = [
             (node, plan_for(node.op, node.params, len(node.inputs)))
             for node in graph.nodes
             if node.op is not None

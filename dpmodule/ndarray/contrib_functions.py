@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
-from .faces import face
+from .op_functions import face
 from .random import uniform
 
 if TYPE_CHECKING:

@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from .creation import full
-from .faces import face
 from .ndarray import NDArray
+from .op_functions import face
 
 if TYPE_CHECKING:
     from ..types import Number

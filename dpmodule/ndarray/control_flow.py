@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from ..base import ArgumentError, ShapeError
 from ..nesting import flatten, regroup
 from .creation import zeros
-from .faces import face
 from .handle import Handle
+from .op_functions import face
 
 if TYPE_CHECKING:
     from ..types import Number

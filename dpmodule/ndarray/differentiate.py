@@ -10,12 +10,13 @@ from typing import Any
 
 import torch
 
-from .. import mode, private
+from .. import mode
 from ..base import ShapeError, StateError
+from ..compat import torch_private
 from ..context import Context
 from ..ops.sparse import leaf_of
 from .handle import Handle
-from .tape import Node, Step, Variable, in_graph, inputs_of, rows_array, values_of, variable_of
+from .tape import TapeNode, TapeStep, TapeVariable, in_graph, inputs_of, rows_array, values_of, variable_of
 
 __all__ = ["differentiate"]
 
@@ -24,9 +25,9 @@ Tensor = torch.Tensor
 _TWICE = "To differentiate one graph twice, pass retain_graph=True to the first backward"
 
 
-def _reached(nodes: Iterable[Node | None]) -> dict[Node, None]:
+def _reached(nodes: Iterable[TapeNode | None]) -> dict[TapeNode, None]:
     """Return all nodes below some, later ones first; a loop, so deep graphs are fine."""
-    found: dict[Node, None] = {}
+    found: dict[TapeNode, None] = {}
     stack = list(nodes)
     while stack:
         node = stack.pop()
@@ -36,7 +37,7 @@ def _reached(nodes: Iterable[Node | None]) -> dict[Node, None]:
     return found
 
 
-def _head_node(head: Handle) -> Node:
+def _head_node(head: Handle) -> TapeNode:
     """Return the node of an array that gradients are computed of.
 
     Raises:
@@ -47,7 +48,7 @@ def _head_node(head: Handle) -> Node:
             "Cannot differentiate node because it is not in a computational graph: compute it inside "
             "autograd.record(), from arrays with attach_grad(). " + _TWICE
         )
-    node: Node = head.trace[1]
+    node: TapeNode = head.trace[1]
     return node
 
 
@@ -69,14 +70,14 @@ def _seed(root: Tensor, given: Handle | None, create_graph: bool) -> Tensor:
     return tensor.to(root.device, root.dtype).reshape(root.shape)
 
 
-def _wanted(reached: dict[Node, None], variables: Sequence[Handle] | None) -> list[Variable]:
+def _wanted(reached: dict[TapeNode, None], variables: Sequence[Handle] | None) -> list[TapeVariable]:
     """Return the variables to differentiate with respect to.
 
     Raises:
         StateError: there is none, or one is no variable or not below the heads.
     """
     if variables is None:
-        found = [n for n in reached if isinstance(n, Variable) and n.request != "null"]
+        found = [n for n in reached if isinstance(n, TapeVariable) and n.request != "null"]
         if not found:
             raise StateError("there are no inputs in the computational graph that require gradients")
         return found
@@ -133,7 +134,7 @@ def differentiate(
             node.states.commit()
     if create_graph:
         reached |= _reached(g.trace[1] for g in head_grads if g is not None and in_graph(g))
-    known = [n for n in reached if isinstance(n, Variable)]
+    known = [n for n in reached if isinstance(n, TapeVariable)]
     if not retain_graph:
         _free(reached, heads)
     if variables is None:
@@ -158,7 +159,7 @@ def _engine(
         return [None] * len(inputs)
     try:
         if not retain and not create:
-            return private.run_backward(tuple(roots), tuple(seeds), inputs=tuple(inputs))
+            return torch_private.run_backward(tuple(roots), tuple(seeds), inputs=tuple(inputs))
         return torch.autograd.grad(
             list(roots),
             list(inputs),
@@ -173,7 +174,7 @@ def _engine(
         raise
 
 
-def _free(reached: dict[Node, None], heads: Sequence[Handle]) -> None:
+def _free(reached: dict[TapeNode, None], heads: Sequence[Handle]) -> None:
     for node in reached:
         node.free()
     for head in heads:
@@ -181,7 +182,9 @@ def _free(reached: dict[Node, None], heads: Sequence[Handle]) -> None:
             head.trace = None
 
 
-def _result(variable: Variable, grad: Tensor | None, ctx: Context, known: list[Variable] | None) -> Handle:
+def _result(
+    variable: TapeVariable, grad: Tensor | None, ctx: Context, known: list[TapeVariable] | None
+) -> Handle:
     """Return a gradient as an array with memory of its own; in the graph if the variables of that are given."""
     if grad is None:
         grad = torch.zeros_like(variable.alias, requires_grad=False)
@@ -195,11 +198,11 @@ def _result(variable: Variable, grad: Tensor | None, ctx: Context, known: list[V
     with torch.enable_grad():
         grad = grad.clone(memory_format=torch.contiguous_format)
     made = _shaped(variable, grad.data, ctx)
-    made.trace = grad, Node(Step("_backward"), known)
+    made.trace = grad, TapeNode(TapeStep("_backward"), known)
     return made
 
 
-def _shaped(variable: Variable, grad: Tensor, ctx: Context) -> Handle:
+def _shaped(variable: TapeVariable, grad: Tensor, ctx: Context) -> Handle:
     """Return a gradient as an array: of a ragged variable in its rows."""
     if variable.grad.stype != "ragged":
         return Handle.result_type(grad, ctx)

@@ -1,6 +1,6 @@
 """Running an operator on arrays.
 
-A call such as ``nd.elemwise_add(a, b)`` costs a look-up of its `Plan` and the torch call; the plan holds what
+A call such as ``nd.elemwise_add(a, b)`` costs a look-up of its `PreparedOp` and the torch call; the plan holds what
 can be known before the tensors are.
 """
 
@@ -15,15 +15,15 @@ import torch
 from .. import mode
 from ..base import MXNetError
 from ..context import Context
-from ..generators import generator
+from ..devices.generators import generator
 from ..ops import infer
 from ..ops.sparse import note_fallback, rule_of
 from ..ops.spec import Env, Op
 from ..ops.user_code import is_users
 from . import recording, tape
-from .failures import check_alike, failure, no_array, targets_of
 from .handle import Handle, Out, array_of
-from .plan import Plan
+from .input_checks import check_alike, failure, no_array, targets_of
+from .op_dispatch import PreparedOp
 
 __all__ = ["LazyRule", "execute", "lazy_rules"]
 
@@ -49,7 +49,7 @@ def _env(ctx: Context) -> Env:
     return found[mode.is_training()]
 
 
-def execute(plan: Plan, arrays: Sequence[Handle], ctx: Context | None = None, out: Out = None) -> Any:
+def execute(plan: PreparedOp, arrays: Sequence[Handle], ctx: Context | None = None, out: Out = None) -> Any:
     """Run a prepared operator; record it if this thread records and an input is in a graph.
 
     Args:
@@ -87,7 +87,7 @@ def execute(plan: Plan, arrays: Sequence[Handle], ctx: Context | None = None, ou
     if values:
         _write_back(plan, arrays, values)
     if recorded:
-        node = tape.Node(plan, nodes)
+        node = tape.TapeNode(plan, nodes)
         if plan.states and values:
             node.states = recording.states_of(plan, arrays, values, lambda: _run_plain(plan, env, tensors))
         return recording.arrays_of(plan, results, node, ctx, out)
@@ -98,10 +98,10 @@ def execute(plan: Plan, arrays: Sequence[Handle], ctx: Context | None = None, ou
 
 
 Results = tuple[list[torch.Tensor], Sequence[torch.Tensor | None]]
-Traced = tuple[list[torch.Tensor], Sequence[tape.Node | None]]
+Traced = tuple[list[torch.Tensor], Sequence[tape.TapeNode | None]]
 
 
-def _run_integers(plan: Plan, arrays: Sequence[Handle], traced: Traced, ctx: Context, out: Out) -> Any:
+def _run_integers(plan: PreparedOp, arrays: Sequence[Handle], traced: Traced, ctx: Context, out: Out) -> Any:
     """Run an operator on integers, and again on the float64 copies through which their gradient flows.
 
     What runs users' code, or takes no float64 numbers, or is written to `out`, has no gradient.
@@ -116,12 +116,12 @@ def _run_integers(plan: Plan, arrays: Sequence[Handle], traced: Traced, ctx: Con
         results, _ = _run(plan, env, tensors, True)
     except (MXNetError, RuntimeError, ValueError, TypeError):
         return made
-    tape.attach([made] if plan.visible == 1 else made, results, tape.Node(plan, nodes))
+    tape.attach([made] if plan.visible == 1 else made, results, tape.TapeNode(plan, nodes))
     return made
 
 
 def _attempt(
-    plan: Plan, env: Env | None, arrays: Sequence[Handle], tensors: list[torch.Tensor], traced: bool
+    plan: PreparedOp, env: Env | None, arrays: Sequence[Handle], tensors: list[torch.Tensor], traced: bool
 ) -> Results:
     """Run an operator, and say in its errors what it was given.
 
@@ -139,7 +139,7 @@ def _attempt(
         raise failure(plan, arrays, error) from error
 
 
-def _run(plan: Plan, env: Env | None, tensors: list[torch.Tensor], traced: bool = False) -> Results:
+def _run(plan: PreparedOp, env: Env | None, tensors: list[torch.Tensor], traced: bool = False) -> Results:
     """Return the visible outputs in memory of their own, and the new values of what the operator mutates."""
     if traced is not torch.is_grad_enabled() and (traced or plan.guarded):
         with torch.set_grad_enabled(traced):
@@ -155,19 +155,21 @@ def _run(plan: Plan, env: Env | None, tensors: list[torch.Tensor], traced: bool 
     return found, values
 
 
-def _run_plain(plan: Plan, env: Env | None, tensors: list[torch.Tensor]) -> Sequence[torch.Tensor | None]:
+def _run_plain(
+    plan: PreparedOp, env: Env | None, tensors: list[torch.Tensor]
+) -> Sequence[torch.Tensor | None]:
     """Return the new values of what an operator mutates, as they are by now."""
     with torch.no_grad():
         return _run(plan, env, tensors)[1]
 
 
-def _write_back(plan: Plan, arrays: Sequence[Handle], values: Sequence[torch.Tensor | None]) -> None:
+def _write_back(plan: PreparedOp, arrays: Sequence[Handle], values: Sequence[torch.Tensor | None]) -> None:
     for position, value in zip(plan.mutated, values, strict=True):
         if value is not None and position is not None:
             arrays[position].overwrite(value)
 
 
-def _run_sparse(plan: Plan, arrays: Sequence[Any], out: Out, recorded: bool) -> Any:
+def _run_sparse(plan: PreparedOp, arrays: Sequence[Any], out: Out, recorded: bool) -> Any:
     """Run an operator on what sparse arrays store; None if all are dense or its rule does not cover them."""
     dense = Handle.result_type
     for array in arrays:
@@ -200,7 +202,7 @@ def _run_sparse(plan: Plan, arrays: Sequence[Any], out: Out, recorded: bool) -> 
     return _write_out(plan, [array.raw for array in made], out)
 
 
-def _check_update(plan: Plan, arrays: Sequence[Any], out: Out) -> Any:
+def _check_update(plan: PreparedOp, arrays: Sequence[Any], out: Out) -> Any:
     """Refuse what an update of single rows would not notice, and return the one array to write to, or None."""
     check_alike(plan, arrays, list(map(_stored, arrays)))
     if not plan.same_shape:
@@ -210,7 +212,7 @@ def _check_update(plan: Plan, arrays: Sequence[Any], out: Out) -> Any:
     return targets_of(plan, [_stored(arrays[0])], out)[0]
 
 
-def _by_rule(plan: Plan, arrays: Sequence[Any]) -> tuple[tuple[str, ...], Sequence[Any]] | None:
+def _by_rule(plan: PreparedOp, arrays: Sequence[Any]) -> tuple[tuple[str, ...], Sequence[Any]] | None:
     """Return the storage types and values that an operator's sparse rule makes; None if it has none for these."""
     kinds = tuple(array.stype for array in arrays)
     rule = rule_of(plan.op, kinds)
@@ -227,7 +229,7 @@ def _stored(array: Any) -> Any:
     return array.raw if array.stype == "default" else array.record()
 
 
-def _run_on(plan: Plan, ctx: Context, *tensors: torch.Tensor) -> torch.Tensor:
+def _run_on(plan: PreparedOp, ctx: Context, *tensors: torch.Tensor) -> torch.Tensor:
     """Run an operator whose first output alone counts; what it mutates is written."""
     given = list(tensors)
     results, values = _run(
@@ -239,7 +241,7 @@ def _run_on(plan: Plan, ctx: Context, *tensors: torch.Tensor) -> torch.Tensor:
     return results[0]
 
 
-def _env_with_shapes(plan: Plan, tensors: list[torch.Tensor], ctx: Context) -> Env:
+def _env_with_shapes(plan: PreparedOp, tensors: list[torch.Tensor], ctx: Context) -> Env:
     """Return the context's environment, with the output shapes where the operator asks for them."""
     env = _env(ctx)
     if not plan.op.needs_shapes:
@@ -266,7 +268,7 @@ def _own(op: Op, result: torch.Tensor, tensors: list[torch.Tensor]) -> torch.Ten
     return result if result.is_contiguous() else result.contiguous()
 
 
-def _write_out(plan: Plan, results: list[torch.Tensor], out: Out) -> Any:
+def _write_out(plan: PreparedOp, results: list[torch.Tensor], out: Out) -> Any:
     """Copy results into the arrays given as `out`."""
     for target, result in zip(targets_of(plan, results, out), results, strict=True):
         target.overwrite(result)

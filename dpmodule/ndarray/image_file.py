@@ -38,7 +38,7 @@ def imdecode(
 
     Source: MXNet 1.9.1 `nd.imdecode`, which reads an image only up to its first zero byte.
     """
-    from ..ops.imaging.codec import COLOR, GREY, decode  # few programs decode images
+    from ..ops.image.codec import COLOR, GREY, decode  # few programs decode images
 
     if channels not in (1, 3):
         raise ArgumentError(f"imdecode: channels is {channels}, expected 3 for color or 1 for grey")

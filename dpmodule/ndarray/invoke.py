@@ -12,10 +12,10 @@ from ..context import Context, context_of, current_context
 from ..ops.dtypes import name_of
 from ..ops.signature import split_call
 from ..ops.spec import Op
+from .call_cache import Forms, keep
 from .execution import execute
-from .forms import Forms, keep
 from .handle import Handle, Out
-from .plan import plan_for
+from .op_dispatch import plan_for
 
 if TYPE_CHECKING:
     from ..types import ContextLike

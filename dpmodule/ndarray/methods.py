@@ -9,7 +9,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, TypeVar
 
-from ..later import Method
+from ..compat.lazy import Method
 from ..ops import names
 
 __all__ = ["FLUENT", "OpMethods", "fluent"]

@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 import torch
 
-from .. import later, mode
+from .. import mode
 from ..base import ArgumentError, DTypeError, ShapeError, StateError
 from ..base import integer_types as integer_types
 from ..base import numeric_types as numeric_types
+from ..compat import lazy
 from ..context import Context
 from ..ops import get
 from ..ops.dtypes import name_of
@@ -21,10 +22,10 @@ from ..ops.shapes import prod
 from . import indexing, shaping, tape
 from .convert import dtype_pair, host_array, is_number, tensor_of, to_numpy, wanted_shape
 from .differentiate import differentiate
-from .faces import face
 from .handle import Handle
 from .invoke import as_context, call
 from .methods import OpMethods, fluent
+from .op_functions import face
 from .operators import ADD, DIV, EQ, GE, GT, LE, LT, MOD, MUL, NE, POW, SUB
 
 if TYPE_CHECKING:
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
 
 __all__ = ["NDArray"]
 
-later.publish(__name__, __all__)
+lazy.publish(__name__, __all__)
 
 # names that code written for MXNet imports from here
 py_slice = slice
@@ -205,7 +206,7 @@ class NDArray(Handle, OpMethods):
         Args:
             state: the record of an array in MXNet's file format, under "handle"; None there is an empty array.
         """
-        from .records import read_one
+        from .binary_reader import read_one
 
         data = state["handle"]
         NDArray.__init__(self, torch.empty(0) if data is None else read_one(bytes(data)), Context("cpu", 0))
@@ -496,7 +497,7 @@ class NDArray(Handle, OpMethods):
             tape.check_writable(other)
             if tape.in_graph(self) and other.stype == "default":
                 (traced,), nodes = tape.inputs_of((self,))
-                other.trace = tape.copy_into(traced, other), tape.Node(tape.Step("copyto"), nodes)
+                other.trace = tape.copy_into(traced, other), tape.TapeNode(tape.TapeStep("copyto"), nodes)
                 return other
         other.overwrite(self.raw)
         return other

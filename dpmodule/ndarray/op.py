@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from functools import partial
 
-from .. import later
+from ..compat import lazy
 from .cached_op import CachedOp as CachedOp
-from .faces import face_of, names_in
+from .op_functions import face_of, names_in
 
 __all__ = ["CachedOp"]
 
-__getattr__, __dir__ = later.attributes(
+__getattr__, __dir__ = lazy.attributes(
     __name__, __all__, otherwise=partial(face_of, ""), operators=partial(names_in, "")
 )

@@ -19,7 +19,7 @@ from ..ops.dtypes import name_of
 from .convert import is_number, tensor_of
 from .execution import execute
 from .handle import Handle, Operand
-from .plan import Plan, plan_for
+from .op_dispatch import PreparedOp, plan_for
 
 if TYPE_CHECKING:
     from ..types import Number
@@ -75,13 +75,13 @@ class Binary:
         self.within: Method = self._within(right, inplace)
 
     def _right(self, scalar: str) -> Callable[..., Any]:
-        plan: Plan | None = None
+        plan: PreparedOp | None = None
 
         def right(lhs: Handle, rhs: Operand, out: Handle | None = None) -> Any:
             nonlocal plan
             if isinstance(rhs, Handle):
                 if plan is None:  # the first time
-                    plan = Plan(get(self.arrays), {}, 2)
+                    plan = PreparedOp(get(self.arrays), {}, 2)
                 return execute(plan, (lhs, rhs), None, out)
             if is_number(rhs):
                 return execute(_scalar_plan(scalar, rhs), (lhs,), None, out)
@@ -146,7 +146,7 @@ class Binary:
         return result
 
 
-def _scalar_plan(name: str, number: Number) -> Plan:
+def _scalar_plan(name: str, number: Number) -> PreparedOp:
     return plan_for(get(name), {"scalar": number.item() if isinstance(number, np.generic) else number}, 1)
 
 

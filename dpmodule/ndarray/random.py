@@ -11,11 +11,11 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from .. import later
 from ..base import ArgumentError
+from ..compat import lazy
 from .convert import is_number
-from .faces import face, face_of, names_in
 from .handle import Handle, Out
+from .op_functions import face, face_of, names_in
 
 if TYPE_CHECKING:
     from ..types import ContextLike, DTypeLike, Number, ShapeLike
@@ -235,6 +235,6 @@ def shuffle(data: NDArray, **kwargs: Any) -> Any:
     return face("_shuffle")(data, **kwargs)
 
 
-__getattr__, __dir__ = later.attributes(
+__getattr__, __dir__ = lazy.attributes(
     __name__, __all__, otherwise=partial(face_of, "random"), operators=partial(names_in, "random")
 )

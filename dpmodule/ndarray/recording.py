@@ -11,9 +11,9 @@ from ..context import Context
 from ..ops.sparse import SparseCall, leaf_of, rule_of
 from ..ops.spec import Env
 from . import tape
-from .failures import targets_of
 from .handle import Handle, Out, array_of
-from .plan import Plan
+from .input_checks import targets_of
+from .op_dispatch import PreparedOp
 
 __all__ = ["arrays_of", "by_rule", "has_copies", "is_wanted", "states_of"]
 
@@ -44,14 +44,14 @@ def has_copies(arrays: Sequence[Handle], tensors: Sequence[torch.Tensor]) -> boo
         arrays: inputs of an operator.
         tensors: the traced tensors of these.
     """
-    return tape.Variable.any_copies and any(
+    return tape.TapeVariable.any_copies and any(
         array.stype == "default" and tensor.dtype is not array.raw.dtype
         for array, tensor in zip(arrays, tensors, strict=True)
     )
 
 
 def states_of(
-    plan: Plan, arrays: Sequence[Handle], values: Tensors, again: Callable[[], Tensors]
+    plan: PreparedOp, arrays: Sequence[Handle], values: Tensors, again: Callable[[], Tensors]
 ) -> tape.States | None:
     """Return the auxiliary states that backward has to write; None if a call leaves them as they are.
 
@@ -73,7 +73,9 @@ def states_of(
     return tape.States(states, taken(values), versions, lambda: taken(again()))
 
 
-def arrays_of(plan: Plan, results: list[torch.Tensor], node: tape.Node, ctx: Context, out: Out) -> Any:
+def arrays_of(
+    plan: PreparedOp, results: list[torch.Tensor], node: tape.TapeNode, ctx: Context, out: Out
+) -> Any:
     """Return traced results as arrays, or write them to `out`.
 
     Args:
@@ -97,7 +99,7 @@ def arrays_of(plan: Plan, results: list[torch.Tensor], node: tape.Node, ctx: Con
     return arrays
 
 
-def by_rule(plan: Plan, env: Env, arrays: Sequence[Handle]) -> Any:
+def by_rule(plan: PreparedOp, env: Env, arrays: Sequence[Handle]) -> Any:
     """Run an operator on what sparse arrays store, and record it.
 
     Args:
@@ -120,7 +122,7 @@ def by_rule(plan: Plan, env: Env, arrays: Sequence[Handle]) -> Any:
         return None
     values, nodes = tape.values_of(arrays)
     takes_rows = [
-        kind != "default" or (isinstance(n, tape.Variable) and n.grad.stype == "row_sparse")
+        kind != "default" or (isinstance(n, tape.TapeVariable) and n.grad.stype == "row_sparse")
         for kind, n in zip(kinds, nodes, strict=True)
     ]
     with torch.enable_grad():
@@ -128,5 +130,5 @@ def by_rule(plan: Plan, env: Env, arrays: Sequence[Handle]) -> Any:
     results = found if isinstance(found, tuple) else (found,)
     made = [array_of(result.data, arrays[0].context) for result in results]
     traced = [leaf_of(result) for result in results]
-    tape.attach(made, traced, tape.Node(plan, nodes))
+    tape.attach(made, traced, tape.TapeNode(plan, nodes))
     return made[0] if len(made) == 1 else made

@@ -14,8 +14,8 @@ from typing import IO, Any
 import torch
 
 from ..base import ArgumentError, FileError, FileFormatError
-from ..commit import settle
 from ..context import cpu
+from ..files.file_transaction import settle
 from ..ops.dtypes import name_of, torch_dtype
 from .convert import bytes_of
 from .handle import Handle
@@ -24,8 +24,8 @@ from .safetensors_header import (
     DTYPES,
     LENGTH_BYTES,
     METADATA,
-    Entry,
-    Header,
+    SafetensorsHeader,
+    TensorEntry,
     header_length,
     header_text,
     read_header,
@@ -154,7 +154,7 @@ def _opened(path: str) -> Iterator[IO[bytes]]:
         raise FileError(error.errno or 0, f"cannot load: {error.strerror or error}", path) from error
 
 
-def _header(file: IO[bytes], size: int, path: str) -> Header:
+def _header(file: IO[bytes], size: int, path: str) -> SafetensorsHeader:
     length = header_length(file.read(LENGTH_BYTES), size, path)
     text = bytearray(length)
     _fill(file, text, path)
@@ -196,11 +196,15 @@ def _shrank(path: str) -> FileFormatError:
     return FileFormatError(f"{path}: ends early; the file shrank while it was read")
 
 
-def _arrays(header: Header, content: bytes | bytearray | memoryview | mmap.mmap) -> dict[str, NDArray]:
+def _arrays(
+    header: SafetensorsHeader, content: bytes | bytearray | memoryview | mmap.mmap
+) -> dict[str, NDArray]:
     return {entry.name: NDArray(_tensor(entry, header.end, content), cpu(0)) for entry in header.entries}
 
 
-def _tensor(entry: Entry, data: int, content: bytes | bytearray | memoryview | mmap.mmap) -> torch.Tensor:
+def _tensor(
+    entry: TensorEntry, data: int, content: bytes | bytearray | memoryview | mmap.mmap
+) -> torch.Tensor:
     """Return a tensor over its part of the file's bytes.
 
     Args:

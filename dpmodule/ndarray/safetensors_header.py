@@ -21,8 +21,8 @@ __all__ = [
     "DTYPES",
     "LENGTH_BYTES",
     "METADATA",
-    "Entry",
-    "Header",
+    "TensorEntry",
+    "SafetensorsHeader",
     "header_length",
     "header_text",
     "looks_like",
@@ -55,7 +55,7 @@ _MOST_ELEMENTS = 2**59  # beyond, strides would not fit into 64 bits
 _MOST_TOLD = 50
 
 
-class Entry(NamedTuple):
+class TensorEntry(NamedTuple):
     """An array of the file."""
 
     name: str
@@ -67,10 +67,10 @@ class Entry(NamedTuple):
     stop: int
 
 
-class Header(NamedTuple):
+class SafetensorsHeader(NamedTuple):
     """What a header says."""
 
-    entries: list[Entry]
+    entries: list[TensorEntry]
     """In the order of the header."""
     metadata: dict[str, str]
     end: int
@@ -120,7 +120,7 @@ def header_length(head: bytes, size: int, name: str) -> int:
     return length
 
 
-def read_header(text: bytes, size: int, name: str) -> Header:
+def read_header(text: bytes, size: int, name: str) -> SafetensorsHeader:
     """Return what a header says, checked against the size of the file.
 
     Args:
@@ -142,7 +142,7 @@ def read_header(text: bytes, size: int, name: str) -> Header:
         more = len(problems) - _MOST_TOLD
         told = "; ".join(problems[:_MOST_TOLD]) + (f"; and {more} more" if more > 0 else "")
         raise FileFormatError(f"{name}: byte {LENGTH_BYTES} (the header): {told}; the file is damaged")
-    return Header(entries, metadata, end)
+    return SafetensorsHeader(entries, metadata, end)
 
 
 def _parsed(text: bytes, name: str) -> dict[str, Any]:
@@ -198,13 +198,13 @@ def _metadata(found: object, problems: list[str]) -> dict[str, str]:
     return found
 
 
-def _entry(name: str, value: Any, problems: list[str]) -> Entry | None:
+def _entry(name: str, value: Any, problems: list[str]) -> TensorEntry | None:
     """Return what the header says of an array; None, and what is wrong with it, if it cannot be."""
     problem = _problem(value)
     if problem:
         problems.append(f"array {name!r}: {problem}")
         return None
-    return Entry(name, DTYPES[value["dtype"]], tuple(value["shape"]), *value["data_offsets"])
+    return TensorEntry(name, DTYPES[value["dtype"]], tuple(value["shape"]), *value["data_offsets"])
 
 
 def _problem(value: object) -> str:
@@ -235,7 +235,7 @@ def _are_counts(value: object) -> bool:
     return isinstance(value, list) and all(type(each) is int and each >= 0 for each in value)
 
 
-def _check_places(entries: Sequence[Entry], size: int, problems: list[str]) -> None:
+def _check_places(entries: Sequence[TensorEntry], size: int, problems: list[str]) -> None:
     """Add what is wrong with where arrays lie: they must cover the data without gap or overlap."""
     last, place = None, 0
     for entry in sorted(entries, key=lambda each: (each.start, each.stop)):

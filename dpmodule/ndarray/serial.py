@@ -26,18 +26,18 @@ from typing import IO, Any, cast
 import torch
 
 from .. import mode
-from ..atomic import write_atomically
 from ..base import ArgumentError, DTypeError, FileError, dtype_code
-from ..commit import settle
 from ..context import cpu
-from ..foreign import likely_kind
+from ..files.atomic import write_atomically
+from ..files.file_kind import likely_kind
+from ..files.file_transaction import settle
 from ..ops.dtypes import name_of
-from . import records, safetensors
+from . import binary_reader, safetensors
+from .binary_reader import LIST_MAGIC, V2, V3
 from .convert import bytes_of
 from .csr import CSRNDArray
 from .handle import Handle
 from .ndarray import NDArray
-from .records import LIST_MAGIC, V2, V3
 from .row_sparse import RowSparseNDArray
 from .safetensors_header import looks_like
 from .sparse_base import BaseSparseNDArray
@@ -187,7 +187,7 @@ def read(file: IO[bytes], size: int, name: str) -> Arrays:
     Raises:
         FileFormatError: as in `load`.
     """
-    found: Arrays = records.read(file, size, name, _array)
+    found: Arrays = binary_reader.read(file, size, name, _array)
     return found
 
 

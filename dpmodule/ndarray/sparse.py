@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from functools import partial
 
-from .. import later
+from ..compat import lazy
 from . import sparse_updates as sparse_updates
 from .csr import CSRNDArray
-from .faces import face_of, names_in
+from .op_functions import face_of, names_in
 from .ragged import RaggedNDArray
 from .row_sparse import RowSparseNDArray
 from .sparse_base import BaseSparseNDArray
@@ -31,6 +31,6 @@ __all__ = [
     "zeros",
 ]
 
-__getattr__, __dir__ = later.attributes(
+__getattr__, __dir__ = lazy.attributes(
     __name__, __all__, otherwise=partial(face_of, "sparse"), operators=partial(names_in, "sparse")
 )

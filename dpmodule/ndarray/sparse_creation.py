@@ -20,7 +20,7 @@ from .execution import execute
 from .handle import Handle
 from .invoke import as_context
 from .ndarray import NDArray
-from .plan import plan_for
+from .op_dispatch import plan_for
 from .row_sparse import RowSparseNDArray, distinct
 from .sparse_base import BaseSparseNDArray
 

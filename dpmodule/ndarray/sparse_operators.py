@@ -12,7 +12,7 @@ from ..ops import get
 from . import operators
 from .execution import execute
 from .handle import Handle, Operand
-from .plan import plan_for
+from .op_dispatch import plan_for
 
 __all__ = ["add", "alike", "divide", "multiply", "subtract"]
 

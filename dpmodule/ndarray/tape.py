@@ -2,7 +2,7 @@
 
 How it works. While a thread records (`mode.is_recording`), an operator with an input that is in a graph runs on
 *traced* tensors, which torch differentiates. The result is an array like any other, whose `tensor` never requires
-grad, with a `trace` beside it: the traced tensor, which shares the array's memory, and a `Node`. Nodes are a
+grad, with a `trace` beside it: the traced tensor, which shares the array's memory, and a `TapeNode`. Nodes are a
 history of our own, since torch's knows neither the inputs that a gradient does not reach, for which MXNet writes
 zeros, nor the operators' names. An array that goes takes its trace along.
 
@@ -37,13 +37,13 @@ from ..ops.sparse.records import anchor_for
 from .handle import Handle
 
 if TYPE_CHECKING:
-    from .plan import Plan
+    from .op_dispatch import PreparedOp
 
 __all__ = [
-    "Node",
+    "TapeNode",
     "States",
-    "Step",
-    "Variable",
+    "TapeStep",
+    "TapeVariable",
     "apply",
     "attach",
     "check_writable",
@@ -59,7 +59,7 @@ __all__ = [
 
 A = TypeVar("A", bound=Handle)
 Tensor = torch.Tensor
-Trace = tuple[Tensor, "Node"]
+Trace = tuple[Tensor, "TapeNode"]
 
 IN_PLACE = "Inplace operations (+=, -=, x[:]=, etc) are not supported when recording with autograd"
 """What tests written for MXNet look for in the error."""
@@ -68,7 +68,7 @@ REQUESTS = ("null", "write", "add")
 _counter = itertools.count()
 
 
-class Step(NamedTuple):
+class TapeStep(NamedTuple):
     """What a node ran if that is no operator: a name, and the function of tensors where there is one."""
 
     name: str
@@ -99,11 +99,11 @@ class States(NamedTuple):
             array.overwrite(value)
 
 
-class Node:
+class TapeNode:
     """One application of an operator, or one output of an operator that has several.
 
     Attributes:
-        plan: the operator with its attributes (a `plan.Plan`), or a `Step`; None for an output.
+        plan: the operator with its attributes (a `op_dispatch.PreparedOp`), or a `TapeStep`; None for an output.
         inputs: the node of each input, None for arrays outside the graph; for an output the operator's node.
         index: number of an output, else 0.
         states: what backward has to write.
@@ -112,7 +112,9 @@ class Node:
 
     __slots__ = ("__weakref__", "index", "inputs", "live", "plan", "states")
 
-    def __init__(self, plan: Plan | Step | None, inputs: Sequence[Node | None], index: int = 0) -> None:
+    def __init__(
+        self, plan: PreparedOp | TapeStep | None, inputs: Sequence[TapeNode | None], index: int = 0
+    ) -> None:
         self.plan = plan
         self.inputs = inputs
         self.index = index
@@ -126,7 +128,7 @@ class Node:
         self.states = None
 
 
-class Variable(Node):
+class TapeVariable(TapeNode):
     """An array whose gradient is wanted.
 
     Attributes:
@@ -161,7 +163,7 @@ class Variable(Node):
         self.dtype = self.alias.dtype
         if not self.alias.is_floating_point() and self.dtype != torch.bool:
             self.alias = self.alias.double()
-            Variable.any_copies = True
+            TapeVariable.any_copies = True
         if self.alias.is_floating_point():
             self.alias.requires_grad_()
 
@@ -215,10 +217,10 @@ def in_graph(array: Handle) -> bool:
     return trace is not None and trace[1].live
 
 
-def variable_of(array: Handle) -> Variable | None:
+def variable_of(array: Handle) -> TapeVariable | None:
     """Return what `mark` made of an array, None if it is not marked."""
     trace = array.trace
-    return trace[1] if trace is not None and isinstance(trace[1], Variable) else None
+    return trace[1] if trace is not None and isinstance(trace[1], TapeVariable) else None
 
 
 def mark(array: Handle, grad: Handle, request: str) -> None:
@@ -236,17 +238,17 @@ def mark(array: Handle, grad: Handle, request: str) -> None:
         )
     if grad.shape != array.shape:
         raise ShapeError(f"the gradient has shape {grad.shape}, expected {array.shape} as the array")
-    variable = Variable(array, grad, request)
+    variable = TapeVariable(array, grad, request)
     array.trace = variable.alias, variable
 
 
-def inputs_of(arrays: Sequence[Handle]) -> tuple[list[Tensor], list[Node | None]]:
+def inputs_of(arrays: Sequence[Handle]) -> tuple[list[Tensor], list[TapeNode | None]]:
     """Return the tensors to compute with and the nodes they come from, None for arrays outside any graph.
 
     Sparse arrays are read as dense copies.
     """
     tensors: list[Tensor] = []
-    nodes: list[Node | None] = []
+    nodes: list[TapeNode | None] = []
     for array in arrays:
         trace = array.trace
         if trace is None or not trace[1].live:
@@ -254,7 +256,7 @@ def inputs_of(arrays: Sequence[Handle]) -> tuple[list[Tensor], list[Node | None]
             tensors.append(array.raw.data)
             continue
         traced, node = trace
-        if node.plan is None and isinstance(node, Variable):
+        if node.plan is None and isinstance(node, TapeVariable):
             node.follow(array)
         if array.stype != "default":
             with torch.enable_grad():
@@ -264,10 +266,10 @@ def inputs_of(arrays: Sequence[Handle]) -> tuple[list[Tensor], list[Node | None]
     return tensors, nodes
 
 
-def values_of(arrays: Sequence[Handle]) -> tuple[list[Any], list[Node | None]]:
+def values_of(arrays: Sequence[Handle]) -> tuple[list[Any], list[TapeNode | None]]:
     """Return the values to compute with, tensors or records of sparse arrays, and the nodes they come from."""
     values: list[Any] = []
-    nodes: list[Node | None] = []
+    nodes: list[TapeNode | None] = []
     for array in arrays:
         live = in_graph(array)
         traced = array.trace[0] if live else None
@@ -311,7 +313,7 @@ def check_writable(target: Handle, arrays: Sequence[Handle] = ()) -> None:
 # --- recording
 
 
-def attach(arrays: Sequence[Handle], results: Sequence[Tensor], node: Node) -> None:
+def attach(arrays: Sequence[Handle], results: Sequence[Tensor], node: TapeNode) -> None:
     """Put arrays into the graph.
 
     Args:
@@ -321,7 +323,7 @@ def attach(arrays: Sequence[Handle], results: Sequence[Tensor], node: Node) -> N
     """
     several = len(arrays) > 1
     for i, (array, result) in enumerate(zip(arrays, results, strict=True)):
-        array.trace = result, Node(None, (node,), i) if several else node
+        array.trace = result, TapeNode(None, (node,), i) if several else node
 
 
 def apply(
@@ -351,7 +353,7 @@ def apply(
     made = Handle.result_type(function(array.raw) if copies else result.data, where, pinned)
     if pinned and not copies:
         expose(made.raw)  # writes to it count apart from those to the array
-    made.trace = result, Node(Step(name, function), nodes)
+    made.trace = result, TapeNode(TapeStep(name, function), nodes)
     return cast("A", made)
 
 
@@ -446,7 +448,7 @@ def record_function(
     run: Callable[..., tuple[Tensor, ...]] = _Given.apply
     with torch.enable_grad():
         results = run([o.raw.data for o in outputs], grads_of, *traced)
-    attach(outputs, results, Node(Step(name), nodes))
+    attach(outputs, results, TapeNode(TapeStep(name), nodes))
 
 
 def _wrapper(ctx: Context) -> Callable[[Tensor], Handle]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from .. import later
+from ..compat import lazy
 from . import creation, sparse_creation
 from .creation import empty as empty
 from .creation import zeros as zeros
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 __all__ = ["array", "empty", "load", "load_frombuffer", "save", "zeros"]
 
-later.publish(__name__, __all__)
+lazy.publish(__name__, __all__)
 
 
 def array(source_array: ArrayLike, ctx: ContextLike | None = None, dtype: DTypeLike = None) -> NDArray:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .. import later
+from ..compat import lazy
 
 _LATER = {
     "export": "export_model",
@@ -10,6 +10,6 @@ _LATER = {
     "mx2onnx": "get_operator_support",
 }
 
-__all__ = [*later.modules_of(_LATER), "mx2onnx"]
+__all__ = [*lazy.modules_of(_LATER), "mx2onnx"]
 
-__getattr__, __dir__ = later.attributes(__name__, __all__, _LATER)
+__getattr__, __dir__ = lazy.attributes(__name__, __all__, _LATER)

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .. import commit
 from ..base import ArgumentError
+from ..files import file_transaction
 from ..ndarray import NDArray
 from ..ndarray import load as load_arrays
 from ..symbol import Symbol
 from ..symbol import load as load_symbol
-from .inputs import Inputs, described_inputs
+from .inputs import ModelInputs, described_inputs
 from .prediction import prediction_graph
 
 if TYPE_CHECKING:
@@ -125,7 +125,7 @@ def _symbol(sym: Any) -> Symbol:
 def make_model(
     symbol: Symbol,
     arrays: Mapping[str, NDArray],
-    inputs: Inputs,
+    inputs: ModelInputs,
     opset: int = 17,
     fold_batchnorm: bool = False,
 ) -> onnx.ModelProto:
@@ -189,7 +189,7 @@ def write_models(models: Mapping[str, onnx.ModelProto], apart: bool = False) -> 
             contents = _take_out(model, os.path.basename(path) + ".data")
             files[path + ".data"] = partial(_write_lines, contents)
         files[path] = model.SerializeToString()
-    commit.write_set(files, os.path.basename(next(iter(models))))
+    file_transaction.write_set(files, os.path.basename(next(iter(models))))
 
 
 def _write_lines(contents: Sequence[bytes], file: Any) -> None:

@@ -11,13 +11,13 @@ from ..ndarray import NDArray
 from ..symbol import Symbol
 from .prediction import prediction_graph
 
-__all__ = ["Inputs", "described_inputs", "input_names"]
+__all__ = ["ModelInputs", "described_inputs", "input_names"]
 
 Dims = tuple[int | str, ...]
 
 
 @dataclass(frozen=True)
-class Inputs:
+class ModelInputs:
     """The inputs of a model.
 
     Attributes:
@@ -38,7 +38,7 @@ def described_inputs(
     types: Any,
     dynamic: Any = False,
     dynamic_shapes: Any = None,
-) -> Inputs:
+) -> ModelInputs:
     """Return the inputs of a symbol as the arguments of `export_model` describe them.
 
     Raises:
@@ -52,7 +52,7 @@ def described_inputs(
     sizes: dict[str, int] = {}
     marked = _marks(names, given, dynamic, dynamic_shapes)
     found = {name: _dims(name, given[name], marked[name], sizes) for name in names}
-    return Inputs(found, {name: dtype_name(each) for name, each in zip(names, dtypes)}, sizes)
+    return ModelInputs(found, {name: dtype_name(each) for name, each in zip(names, dtypes)}, sizes)
 
 
 def input_names(symbol: Symbol, params: Mapping[str, NDArray]) -> list[str]:

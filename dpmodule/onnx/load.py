@@ -12,13 +12,13 @@ from ..io import DataDesc
 from ..ndarray import NDArray
 from ..symbol import Symbol
 from .from_onnx.bodies import graph_of
-from .from_onnx.build import Builder
+from .from_onnx.build import GraphBuilder
 from .from_onnx.check import Checker
 from .from_onnx.problems import Problems, Refused
 from .from_onnx.read import read_model
 from .from_onnx.table import TRANSLATORS
 from .from_onnx.tensors import DTYPES
-from .from_onnx.translate import Names, Walk
+from .from_onnx.translate import GraphNames, Walk
 from .from_onnx.worlds import ATTEMPTS, sizes_of
 from .hints import read_hints
 
@@ -148,7 +148,7 @@ def _translated(
     graph = model.graph
     worlds, held = sizes_of(wanted, attempt)
     texts = {each.key: each.value for each in model.metadata_props}
-    builder, names = Builder(worlds, read_hints(texts)), Names()
+    builder, names = GraphBuilder(worlds, read_hints(texts)), GraphNames()
     for each in (*graph.initializer, *_inputs(graph)):
         builder.reserve(each.name)
     for each in _inputs(graph):

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from .. import later, ops
+from .. import ops
 from ..base import ArgumentError
+from ..compat import lazy
 from .export import OPSETS, export_model
 
 __all__ = ["export_model", "get_operator_support"]
 
-later.publish(__name__, __all__)
+lazy.publish(__name__, __all__)
 
 
 def get_operator_support(opset_version: int | None = None) -> list[str]:

@@ -6,7 +6,7 @@ A class derived from `CustomOpProp`, registered under a name, describes an opera
 
 from __future__ import annotations
 
-from .. import later
+from ..compat import lazy
 from .base import CustomOp as CustomOp
 from .base import CustomOpProp as CustomOpProp
 from .listing import OperatorArguments as OperatorArguments
@@ -29,4 +29,4 @@ __all__ = [
     "register",
 ]
 
-later.publish(__name__, __all__)
+lazy.publish(__name__, __all__)

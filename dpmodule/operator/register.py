@@ -21,7 +21,7 @@ __all__ = ["declare_prop_op", "prop_of", "register"]
 Prop = TypeVar("Prop", bound=type)
 
 
-class _Entry(NamedTuple):
+class _RegisteredClass(NamedTuple):
     """A registered class; its number tells it from one registered later under the same name."""
 
     prop: Callable[..., Any]
@@ -29,7 +29,7 @@ class _Entry(NamedTuple):
 
 
 _numbers = itertools.count()
-_entries: dict[str, _Entry] = {}
+_entries: dict[str, _RegisteredClass] = {}
 _lock = threading.Lock()
 
 
@@ -65,7 +65,7 @@ def register(reg_name: str) -> Callable[[Prop], Prop]:
         if not callable(prop_cls) or not hasattr(prop_cls, "infer_shape"):
             raise ArgumentError(f"register: {prop_cls!r} is no subclass of CustomOpProp")
         with _lock:
-            _entries[reg_name] = _Entry(prop_cls, next(_numbers))
+            _entries[reg_name] = _RegisteredClass(prop_cls, next(_numbers))
         return prop_cls
 
     return do_register

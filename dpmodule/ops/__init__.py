@@ -1,6 +1,6 @@
 """Operators: one declaration each, read by arrays, symbols, executors and (later) automatic batching and ONNX.
 
-A module declares its operators when one of them is first asked for; `later` says which module that is.
+A module declares its operators when one of them is first asked for; `lazy_operators` says which module that is.
 """
 
 from . import sparse as sparse

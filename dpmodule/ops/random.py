@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from ..base import OpError, Shape, ShapeError
-from . import draws
+from . import distributions
 from .attrs import AttrType, boolean, choice, dtype, integer, ints, optional, real, string
 from .dtypes import torch_dtype
 from .registry import op
@@ -34,7 +34,7 @@ class _Distribution:
         does: what is drawn, for the docstring.
     """
 
-    draw: draws.Draw
+    draw: distributions.Draw
     attrs: Mapping[str, Attr]
     inputs: tuple[str, ...]
     does: str
@@ -42,34 +42,34 @@ class _Distribution:
 
 _TABLE = {
     "uniform": _Distribution(
-        draws.uniform,
+        distributions.uniform,
         {"low": Attr(real, "lower bound", 0.0), "high": Attr(real, "upper bound", 1.0)},
         ("low", "high"),
         "the uniform distribution over [low, high)",
     ),
     "normal": _Distribution(
-        draws.normal,
+        distributions.normal,
         {"loc": Attr(real, "mean", 0.0), "scale": Attr(real, "standard deviation", 1.0)},
         ("mu", "sigma"),
         "the normal distribution",
     ),
     "gamma": _Distribution(
-        draws.gamma,
+        distributions.gamma,
         {"alpha": Attr(real, "shape", 1.0), "beta": Attr(real, "scale", 1.0)},
         ("alpha", "beta"),
         "the gamma distribution, whose mean is alpha * beta",
     ),
     "exponential": _Distribution(
-        draws.exponential,
+        distributions.exponential,
         {"lam": Attr(real, "rate", 1.0)},
         ("lam",),
         "the exponential distribution, whose mean is 1 / lam",
     ),
     "poisson": _Distribution(
-        draws.poisson, {"lam": Attr(real, "mean", 1.0)}, ("lam",), "the Poisson distribution"
+        distributions.poisson, {"lam": Attr(real, "mean", 1.0)}, ("lam",), "the Poisson distribution"
     ),
     "negative_binomial": _Distribution(
-        draws.negative_binomial,
+        distributions.negative_binomial,
         {
             "k": Attr(integer(low=0), "number of failures to wait for", 1),
             "p": Attr(real, "chance of a failure", 1.0),
@@ -78,7 +78,7 @@ _TABLE = {
         "the negative binomial distribution: successes before the k-th failure",
     ),
     "generalized_negative_binomial": _Distribution(
-        draws.generalized_negative_binomial,
+        distributions.generalized_negative_binomial,
         {"mu": Attr(real, "mean", 1.0), "alpha": Attr(real, "dispersion; 0 is Poisson", 1.0)},
         ("mu", "alpha"),
         "the negative binomial distribution of mean mu and variance mu + alpha * mu ** 2",

@@ -12,9 +12,9 @@ from typing import Any
 import torch
 
 from ..base import OpError, did_you_mean
-from ..later import modules_of
-from .later import LATER
-from .spec import Attr, Env, Input, Loss, Op
+from ..compat.lazy import modules_of
+from .lazy_operators import LATER
+from .spec import Attr, Env, Input, LossOutput, Op
 
 __all__ = ["add_later", "declare", "declared", "find", "get", "names", "namespace_of", "op"]
 
@@ -120,7 +120,7 @@ def op(
         record_fields = (*attributes, "bodies") if fields.get("num_subgraphs") else tuple(attributes)
         loss = None
         if loss_grad is not None:
-            loss = Loss(run, loss_grad, loss_when, loss_probe, loss_takes_memory)
+            loss = LossOutput(run, loss_grad, loss_when, loss_probe, loss_takes_memory)
         record = Op(
             name,
             run,
@@ -183,7 +183,7 @@ def get(name: str) -> Op:
 
 
 def find(name: str) -> Op | None:
-    """Return the operator of a name or alias, or None; it may be declared only now (see `later`)."""
+    """Return the operator of a name or alias, or None; it may be declared only now (see `lazy_operators`)."""
     found = _OPS.get(name)
     if found is None and (module := _later().get(name)) is not None:
         import_module(module)

@@ -24,7 +24,7 @@ __all__ = [
     "Attr",
     "Env",
     "Input",
-    "Loss",
+    "LossOutput",
     "Onnx",
     "Op",
     "Shapes",
@@ -215,7 +215,7 @@ class Env:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Loss:
+class LossOutput:
     """An output that is its own loss: its gradient ignores the head gradient.
 
     Attributes:
@@ -259,7 +259,7 @@ class Op:
     outputs: tuple[str, ...] | Callable[[Any], tuple[str, ...]] = ("output",)
     hidden: int | Callable[[Any], int] = 0
     bind: Callable[[Any], Callable[..., Any]] | None = None
-    loss: Loss | None = None
+    loss: LossOutput | None = None
     mutates: tuple[str, ...] = ()
     commit_now: tuple[str, ...] = ()
     infer: Infer | None = None

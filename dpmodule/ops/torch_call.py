@@ -16,7 +16,7 @@ from .dtypes import name_of, torch_dtype
 from .shapes import known, output_shape, unify
 from .spec import AUX, DATA, NEVER, PARAM, SHARE, Env, Input, Op, Shapes, Types
 from .torch_instances import Instances, drawing_from, in_mode
-from .torch_slots import Slot, has_ties, slots_of
+from .torch_slots import TorchSlot, has_ties, slots_of
 
 __all__ = ["TorchCall", "torch_value"]
 
@@ -78,11 +78,11 @@ class TorchCall:
         """Names of the operator's data inputs."""
         return ("data",) if self._num_inputs == 1 else tuple(f"data{i}" for i in range(self._num_inputs))
 
-    def owner_of(self, slot: Slot) -> torch.Tensor:
+    def owner_of(self, slot: TorchSlot) -> torch.Tensor:
         """Return the module's own parameter or buffer."""
         return self.module.get_buffer(slot.path) if slot.is_buffer else self.module.get_parameter(slot.path)
 
-    def value(self, slot: Slot) -> torch.Tensor:
+    def value(self, slot: TorchSlot) -> torch.Tensor:
         """Return the memory of a parameter or buffer, in the shape that arrays hold."""
         return self.owner_of(slot).data.view(slot.held_shape)
 

@@ -10,11 +10,11 @@ import torch
 from ..base import ArgumentError
 from .dtypes import name_of
 
-__all__ = ["Slot", "has_ties", "slots_of"]
+__all__ = ["TorchSlot", "has_ties", "slots_of"]
 
 
 @dataclass(frozen=True, slots=True)
-class Slot:
+class TorchSlot:
     """One parameter or buffer of a torch module.
 
     Attributes:
@@ -44,7 +44,7 @@ class Slot:
         return shaped if self.trained else shaped.detach()
 
 
-def slots_of(module: torch.nn.Module) -> tuple[tuple[Slot, ...], tuple[Slot, ...]]:
+def slots_of(module: torch.nn.Module) -> tuple[tuple[TorchSlot, ...], tuple[TorchSlot, ...]]:
     """Describe a module's parameters and its buffers; a tied one counts once, as in torch.
 
     Raises:
@@ -59,7 +59,7 @@ def slots_of(module: torch.nn.Module) -> tuple[tuple[Slot, ...], tuple[Slot, ...
 
 def _described(
     module: torch.nn.Module, named: Iterator[tuple[str, torch.Tensor]], is_buffer: bool
-) -> tuple[Slot, ...]:
+) -> tuple[TorchSlot, ...]:
     found = []
     for path, tensor in named:
         if torch.nn.parameter.is_lazy(tensor):
@@ -72,17 +72,17 @@ def _described(
                 "a symbol's arguments have at least one element"
             )
         name, shape, dtype = path.replace(".", "_"), tuple(tensor.shape), name_of(tensor.dtype)
-        found.append(Slot(path, name, shape, dtype, tensor.requires_grad and not is_buffer, is_buffer))
+        found.append(TorchSlot(path, name, shape, dtype, tensor.requires_grad and not is_buffer, is_buffer))
     return tuple(found)
 
 
-def _check_names(slots: Sequence[Slot]) -> None:
+def _check_names(slots: Sequence[TorchSlot]) -> None:
     """Refuse a module in which two paths give one name.
 
     Raises:
         ArgumentError: names both.
     """
-    seen: dict[str, Slot] = {}
+    seen: dict[str, TorchSlot] = {}
     for slot in slots:
         other = seen.setdefault(slot.name, slot)
         if other is not slot:

@@ -2,14 +2,14 @@
 
 from typing import TYPE_CHECKING
 
-from .. import later
+from ..compat import lazy
 from .base import Optimizer, create, register, registry
 from .grouped import GroupedOptimizer
 from .sgd import NAG, SGD, Test, ccSGD
 from .updater import Updater, get_updater
 
 if TYPE_CHECKING:
-    from . import contrib, optimizer
+    from . import contrib
     from .adaptive import AdaGrad, Adam, RMSProp
     from .descent import DCASGD, SGLD, Signum
     from .layerwise import LAMB, LARS, LBSGD
@@ -58,4 +58,4 @@ _LATER = {
 """Optimizers that few programs need, by the module that is imported when one of them is asked for."""
 
 registry.add_later(__name__, {**_LATER, "contrib": "GroupAdaGrad"})
-__getattr__, __dir__ = later.attributes(__name__, __all__, {**_LATER, "contrib": "", "optimizer": ""})
+__getattr__, __dir__ = lazy.attributes(__name__, __all__, {**_LATER, "contrib": "", "optimizer": ""})

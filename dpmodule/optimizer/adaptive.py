@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from .. import private
+from ..compat import torch_private
 from ..ndarray import NDArray
 from ..ops.exposure import written
 from .base import register
@@ -80,7 +80,7 @@ class Adam(GroupedOptimizer):
         elif self.rescale_grad != 1.0:
             grads = self.gradients(group, grads).views
         means, squares = group.states
-        call = private.fused_adam if group.fused else private.plain_adam
+        call = torch_private.fused_adam if group.fused else torch_private.plain_adam
         call(
             group.weights,
             grads,

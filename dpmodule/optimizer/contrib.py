@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from .. import later
 from ..base import ArgumentError, ShapeError
+from ..compat import lazy
 from ..ndarray import NDArray
 from .base import register
 from .group import Group
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 __all__ = ["GroupAdaGrad"]
 
-later.publish(__name__, __all__)
+lazy.publish(__name__, __all__)
 
 Tensor = torch.Tensor
 

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from .. import generators, private
+from ..compat import torch_private
+from ..devices import generators
 from ..ndarray import NDArray
-from ..ops import draws
+from ..ops import distributions
 from .base import register
 from .group import HALF, Group
 from .grouped import GroupedOptimizer
@@ -102,7 +103,7 @@ class SGLD(GroupedOptimizer):
         for weight in group.weights:
             wide = torch.float32 if weight.dtype in HALF else weight.dtype
             noise = torch.empty(weight.shape, dtype=wide, device=weight.device)
-            weight.add_(draws.normal(noise, generator, 0.0, math.sqrt(lr)).to(weight.dtype))
+            weight.add_(distributions.normal(noise, generator, 0.0, math.sqrt(lr)).to(weight.dtype))
 
 
 @register
@@ -143,7 +144,7 @@ class DCASGD(GroupedOptimizer):
         drift.fill(group.weights).sub_(group.scratch(2).fill(before))
         drift.flat.mul_(moves.flat).mul_(moves.flat)
         moves.flat.add_(drift.flat, alpha=self.lamda)
-        private.foreach_copy(before, group.weights)
+        torch_private.foreach_copy(before, group.weights)
         if momenta:
             group.roll(moves.views, momenta[0], self.momentum, lr, wd)
         else:

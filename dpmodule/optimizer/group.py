@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol
 
 import torch
 
-from .. import private
 from ..base import ArgumentError, DTypeError, ShapeError
+from ..compat import torch_private
 from ..context import Context, cpu
 from ..ndarray import NDArray
 from ..ops.exposure import written
@@ -18,7 +18,7 @@ from ..ops.exposure import written
 if TYPE_CHECKING:
     from .counts import Key
 
-__all__ = ["HALF", "Group", "Plan", "Scratch", "are_dense", "is_fusable", "slots_of"]
+__all__ = ["HALF", "Group", "UpdatePlan", "Scratch", "are_dense", "is_fusable", "slots_of"]
 
 Tensor = torch.Tensor
 
@@ -63,12 +63,12 @@ class Scratch:
 
     def fill(self, sources: Sequence[Tensor]) -> Tensor:
         """Copy tensors of the same shapes in, converting their type, and return the flat buffer."""
-        private.foreach_copy(self.views, sources)
+        torch_private.foreach_copy(self.views, sources)
         return self.flat
 
     def write(self, targets: Sequence[Tensor]) -> None:
         """Copy the buffer out to tensors of the same shapes, converting its type."""
-        private.foreach_copy(targets, self.views)
+        torch_private.foreach_copy(targets, self.views)
 
 
 class Group:
@@ -173,7 +173,7 @@ class Group:
     def norms(self, tensors: Sequence[Tensor]) -> Tensor:
         """Return the Euclidean norms of tensors of this group's type, as one vector; 16-bit ones in float32."""
         dtype = torch.float32 if self.weights[0].dtype in HALF else None  # squares leave their range
-        return torch.stack(list(private.foreach_norm(tensors, 2, dtype=dtype)))
+        return torch.stack(list(torch_private.foreach_norm(tensors, 2, dtype=dtype)))
 
     def visible(self, smallest: float) -> float:
         """Return a number meant to keep a quotient finite, enlarged if the parameters' type would make it 0."""
@@ -182,7 +182,7 @@ class Group:
     def finish(self) -> None:
         """Copy the float32 copies back to the 16-bit parameters."""
         if self.halves is not None:
-            private.foreach_copy(self.halves, self.weights)
+            torch_private.foreach_copy(self.halves, self.weights)
 
     # The three moves below are torch's SGD kernel with chosen numbers. It reads and writes each element once, and on
     # small tensors costs a quarter of a `_foreach_` call.
@@ -222,7 +222,9 @@ def _sgd(
     keep: float,
     dampening: float,
 ) -> None:
-    call = private.fused_sgd if fused else private.plain_sgd  # the kernel skips its buffers at momentum 0
+    call = (
+        torch_private.fused_sgd if fused else torch_private.plain_sgd
+    )  # the kernel skips its buffers at momentum 0
     call(params, grads, momenta, weight_decay=decay, momentum=keep, lr=lr, dampening=dampening, **_FIXED)
     if fused:
         written(params)
@@ -278,7 +280,7 @@ class _Member(NamedTuple):
     record: Any
 
 
-class Plan:
+class UpdatePlan:
     """Which parameters are updated together, kept from batch to batch.
 
     Args:

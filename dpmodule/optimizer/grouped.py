@@ -10,7 +10,7 @@ from ..base import ShapeError
 from ..ndarray import NDArray
 from ..ndarray.row_sparse import RowSparseNDArray
 from .base import Optimizer, is_half
-from .group import Group, Plan, Scratch, are_dense, slots_of
+from .group import Group, Scratch, UpdatePlan, are_dense, slots_of
 from .rows import RowUpdate, densified, fits_native, update_in_place, written_back
 
 if TYPE_CHECKING:
@@ -134,11 +134,11 @@ class GroupedOptimizer(Optimizer):
             for one, target, slope, memory in zip(*columns, strict=True):
                 self._update_sparse(one, target, slope, memory, halves)
         elif self.is_grouped:
-            Plan(self, columns[0], columns[1], columns[3], halves).run(columns[2])
+            UpdatePlan(self, columns[0], columns[1], columns[3], halves).run(columns[2])
         else:
             for one, target, slope, memory in zip(*columns, strict=True):
                 rates = self._next_rates(one)
-                Plan(self, [one], [target], [memory], halves).run_one(slope, *rates)
+                UpdatePlan(self, [one], [target], [memory], halves).run_one(slope, *rates)
 
     def _next_rates(self, index: Key) -> tuple[float, float, int]:
         """Count an update of a parameter and return its learning rate, weight decay and count."""

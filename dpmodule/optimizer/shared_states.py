@@ -9,9 +9,9 @@ import torch
 
 from ..base import StateError
 from ..context import Context
+from ..devices.shared_memory import Segment
 from ..executor.sparse_arrays import is_sparse
 from ..ndarray import NDArray
-from ..segment import Segment
 from .base import Optimizer
 from .counts import CommonCounts
 

@@ -10,7 +10,7 @@ from ..base import ArgumentError, FileFormatError, StateError
 from ..context import Context
 from ..ndarray import NDArray
 from .base import Optimizer
-from .group import Plan, are_dense
+from .group import UpdatePlan, are_dense
 from .grouped import GroupedOptimizer
 from .shared_states import SharedStates, StateKey, outline
 
@@ -49,7 +49,7 @@ class Updater:
         self.states: dict[Any, Any] = {}
         self.states_synced: dict[Any, bool] = {}
         self.aggregate_updates = optimizer.aggregate_num > 0
-        self._plans: dict[tuple[Any, ...], Plan] = {}
+        self._plans: dict[tuple[Any, ...], UpdatePlan] = {}
         self.shared: SharedStates | None = None
         self._retired: Any = None
 
@@ -119,12 +119,14 @@ class Updater:
                 "that shared it; send the store anew, bind to it and call init_optimizer()"
             )
 
-    def _plan(self, optimizer: GroupedOptimizer, key: tuple[Any, ...], weights: Sequence[NDArray]) -> Plan:
+    def _plan(
+        self, optimizer: GroupedOptimizer, key: tuple[Any, ...], weights: Sequence[NDArray]
+    ) -> UpdatePlan:
         _check_lengths(key, weights, "weights")
         states = [self.state_of(index, weight) for index, weight in zip(key, weights)]
         if len(self._plans) >= _MOST_PLANS:
             self._plans.clear()
-        plan = self._plans[key] = Plan(optimizer, key, weights, states, optimizer.multi_precision)
+        plan = self._plans[key] = UpdatePlan(optimizer, key, weights, states, optimizer.multi_precision)
         return plan
 
     def _update_sparse(
@@ -286,7 +288,7 @@ class Updater:
             FileFormatError: it is damaged, or another kind of file; the text names it.
             StateError: the states are those of another optimizer or network than the shared ones.
         """
-        from ..commit import read_settled
+        from ..files.file_transaction import read_settled
 
         try:
             self.set_states(read_settled(fname))

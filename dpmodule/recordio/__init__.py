@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .. import later
+from ..compat import lazy
 from .dataset import RecordDataset
 from .files import MXIndexedRecordIO, MXRecordIO
 from .header import IRHeader, pack, pack_img, unpack, unpack_img
@@ -18,4 +18,4 @@ __all__ = [
     "unpack_img",
 ]
 
-later.publish(__name__, __all__)
+lazy.publish(__name__, __all__)

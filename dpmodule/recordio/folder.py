@@ -12,8 +12,8 @@ from functools import partial
 from typing import IO, Any, NamedTuple, TypeVar
 
 from ..base import ArgumentError, FileError, FileFormatError
-from ..commit import write_set
-from ..ops.imaging import decode, encode, resize
+from ..files.file_transaction import write_set
+from ..ops.image import decode, encode, resize
 from .framing import frame
 from .header import pack
 from .index import write_line
@@ -158,7 +158,7 @@ def write_pictures(
     contents: dict[str, Callable[[IO[bytes]], object]] = {}
     with ThreadPoolExecutor(threads, "im2rec") as pool:
         for prefix, pictures in parts.items():
-            part = _Part(folder, prefix, pictures, recoding, unusable)
+            part = _RecordPart(folder, prefix, pictures, recoding, unusable)
             # in this order: writing records tells what stands in the other two
             contents[f"{prefix}.rec"] = partial(part.write_records, pool=pool, ahead=2 * threads)
             contents[f"{prefix}.idx"] = partial(_write_lines, part.index)
@@ -172,7 +172,7 @@ def _write_lines(lines: list[bytes], file: IO[bytes]) -> None:
 
 
 @dataclass
-class _Part:
+class _RecordPart:
     """The pictures of one record file."""
 
     folder: str

@@ -19,7 +19,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from ..base import ArgumentError, FileError, FileFormatError
-from ..foreign import likely_kind
+from ..files.file_kind import likely_kind
 
 __all__ = ["MAGIC", "RecordFile", "frame", "read_record", "skip_record"]
 
@@ -167,7 +167,7 @@ class RecordFile:
         Raises:
             FileFormatError: none does.
         """
-        found = read_record(_Window(self._file.fileno(), offset), offset, self.size, self.path)
+        found = read_record(_FileWindow(self._file.fileno(), offset), offset, self.size, self.path)
         if found is None:
             raise FileFormatError(f"{self.path}: byte {offset}: the file ends before this record")
         return found[0]
@@ -182,12 +182,12 @@ class RecordFile:
         Raises:
             FileFormatError: something else stands there.
         """
-        return skip_record(_Window(self._file.fileno(), offset), offset, self.size, self.path) is not None
+        return skip_record(_FileWindow(self._file.fileno(), offset), offset, self.size, self.path) is not None
 
     def offsets(self) -> Iterator[int]:
         """Walk over the beginnings of all records, in bytes, reading no payload."""
         at = 0
-        window = _Window(self._file.fileno(), 0)
+        window = _FileWindow(self._file.fileno(), 0)
         while True:
             following = skip_record(window, at, self.size, self.path)
             if following is None:
@@ -205,7 +205,7 @@ class RecordFile:
             file.close()
 
 
-class _Window:
+class _FileWindow:
     """A position of its own in an open file."""
 
     def __init__(self, descriptor: int, at: int) -> None:

@@ -10,7 +10,7 @@ import numpy as np
 
 from ..base import ArgumentError, FileFormatError
 from ..ndarray import NDArray
-from ..ops.imaging import decode, encode
+from ..ops.image import decode, encode
 
 __all__ = ["IRHeader", "pack", "pack_img", "unpack", "unpack_img"]
 

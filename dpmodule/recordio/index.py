@@ -7,8 +7,8 @@ import os
 from collections.abc import Callable
 from typing import Any
 
-from ..atomic import write_atomically
 from ..base import FileError, FileFormatError
+from ..files.atomic import write_atomically
 from .framing import RecordFile
 
 __all__ = ["load_index", "write_line"]

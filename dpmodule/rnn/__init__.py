@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from .. import later
-from . import rnn as rnn
+from ..compat import lazy
 from . import rnn_cell as rnn_cell
 from .base import BaseRNNCell as BaseRNNCell
 from .base import RNNParams as RNNParams
@@ -56,4 +55,4 @@ __all__ = [
     "save_rnn_checkpoint",
 ]
 
-later.publish(__name__, __all__)
+lazy.publish(__name__, __all__)

@@ -11,9 +11,10 @@ from typing import Any
 
 import numpy as np
 
-from .. import generators, later
 from .. import ndarray as nd
 from ..base import ArgumentError, StateError, dtype_name
+from ..compat import lazy
+from ..devices import generators
 from ..io import DataBatch, DataDesc, DataIter
 from ..io.iterator import check_state
 from ..io.parts import check_part
@@ -21,7 +22,7 @@ from ..ndarray import NDArray
 
 __all__ = ["BucketSentenceIter", "encode_sentences"]
 
-later.publish(__name__, __all__)
+lazy.publish(__name__, __all__)
 
 
 def encode_sentences(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .. import later
+from ..compat import lazy
 from .base import BaseRNNCell as BaseRNNCell
 from .base import RNNParams as RNNParams
 from .cell import GRUCell as GRUCell
@@ -39,4 +39,4 @@ __all__ = [
     "ZoneoutCell",
 ]
 
-later.publish(__name__, __all__)
+lazy.publish(__name__, __all__)

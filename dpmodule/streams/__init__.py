@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from .. import later
+from ..compat import lazy
 
 _LATER = {
     "abc": "Stream Worker WorkerPool",
     "child": "Channel",
-    "completion": "CompletionExtendableStream",
+    "as_completed": "CompletionExtendableStream",
     "cpp_pool": "CppWorker CppWorkerPool",
     "extendable": "BaseAsyncExtendableStream",
     "functors": "CompressFunctor Crc32cFunctor DecompressFunctor MemcpyFunctor MultiSlotFunctor MultiSlotLines "
@@ -28,6 +28,6 @@ _LATER = {
     "threaded": "FunctorLike NoopFunctor ThreadPool cpp_threaded_worker",
 }
 
-__all__ = list(later.modules_of(_LATER))
+__all__ = list(lazy.modules_of(_LATER))
 
-__getattr__, __dir__ = later.attributes(__name__, __all__, _LATER)
+__getattr__, __dir__ = lazy.attributes(__name__, __all__, _LATER)

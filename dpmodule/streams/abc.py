@@ -7,11 +7,11 @@ from collections.abc import AsyncIterator
 from types import TracebackType
 from typing import Any, Protocol, TypeVar, runtime_checkable
 
-from .. import later
+from ..compat import lazy
 
 __all__ = ["Stream", "Worker", "WorkerPool"]
 
-later.publish(__name__, __all__)
+lazy.publish(__name__, __all__)
 
 T = TypeVar("T")
 Self = TypeVar("Self")

@@ -19,12 +19,12 @@ from typing import Any
 
 import torch
 
-from .. import generators
+from ..devices import generators
 from . import lifeline
+from .crash_note import Note
 from .errors import PipeClosed, WorkerStuck
-from .frames import Frames
+from .frames import MessageFrames
 from .messages import Message, Received, pack
-from .note import Note
 from .remote import RemoteError
 
 __all__ = [
@@ -108,7 +108,7 @@ class Channel:
         index: of this worker, from 0.
     """
 
-    def __init__(self, frames: Frames, note: Note, name: str, index: int) -> None:
+    def __init__(self, frames: MessageFrames, note: Note, name: str, index: int) -> None:
         self.name = name
         self.index = index
         self._frames = frames
@@ -194,7 +194,7 @@ def run(link: Link, target: Callable[..., Any] | None = None, args: tuple[Any, .
     """
     note = Note(link.note_fd)
     _settle(link, note)
-    channel = Channel(Frames(link.sock), note, link.name, link.index)
+    channel = Channel(MessageFrames(link.sock), note, link.name, link.index)
     try:
         if target is None:
             target, args = _receive_target(channel)

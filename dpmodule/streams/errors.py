@@ -22,8 +22,8 @@ from __future__ import annotations
 import errno
 import pickle
 
-from .. import later
 from ..base import FileError, MXNetError
+from ..compat import lazy
 from ..native.errors import FunctorError as FunctorError
 from ..native.errors import LoopClosedError as LoopClosedError
 from ..native.errors import PoolClosedError as PoolClosedError
@@ -45,7 +45,7 @@ __all__ = [
     "refused",
 ]
 
-later.publish(__name__, __all__)
+lazy.publish(__name__, __all__)
 
 
 def refused(what: str, error: OSError) -> FileError:

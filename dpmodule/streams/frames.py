@@ -10,9 +10,9 @@ from collections import deque
 from collections.abc import Callable
 
 from .errors import refused
-from .messages import HEADER_BYTES, Header, Message, Received
+from .messages import HEADER_BYTES, Message, MessageHeader, Received
 
-__all__ = ["Frames"]
+__all__ = ["MessageFrames"]
 
 _READ_BYTES = 64 << 10
 _FDS_AT_ONCE = 200
@@ -20,7 +20,7 @@ _SEND_FLAGS = getattr(socket, "MSG_DONTWAIT", 0) | getattr(socket, "MSG_NOSIGNAL
 _RECEIVE_FLAGS = getattr(socket, "MSG_DONTWAIT", 0) | getattr(socket, "MSG_CMSG_CLOEXEC", 0)
 
 
-class Frames:
+class MessageFrames:
     """Sends and receives messages over one end of a socket pair, without ever blocking in a system call.
 
     Args:
@@ -103,7 +103,7 @@ class Frames:
     def _take(self) -> Received | None:
         if len(self._data) < HEADER_BYTES:
             return None
-        header = Header.read(self._data)
+        header = MessageHeader.read(self._data)
         end = HEADER_BYTES + header.length
         if len(self._data) < end:
             return None

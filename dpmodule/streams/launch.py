@@ -17,8 +17,8 @@ from multiprocessing import reduction, resource_tracker
 from multiprocessing.process import BaseProcess
 from typing import Any
 
-from .. import shared_memory
 from ..base import ArgumentError, StateError
+from ..devices import shared_memory
 from . import child
 from .child import START, Link, Passed
 from .errors import UnpicklableError

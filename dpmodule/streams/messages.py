@@ -71,7 +71,7 @@ def _reduce_tensor(tensor: torch.Tensor) -> Any:
     return _rebuild_tensor, (pickle.PickleBuffer(content), tensor.dtype, tuple(tensor.shape))
 
 
-class _Pickler(pickle.Pickler):
+class _ValuePickler(pickle.Pickler):
     """Pickles by value; contents of arrays and tensors are handed to `buffer_callback` without a copy."""
 
     dispatch_table = {**copyreg.dispatch_table, torch.Tensor: _reduce_tensor}
@@ -79,7 +79,7 @@ class _Pickler(pickle.Pickler):
 
 def _pickle_by_value(value: Any, contents: list[pickle.PickleBuffer]) -> bytes:
     stream = io.BytesIO()
-    _Pickler(stream, pickle.HIGHEST_PROTOCOL, buffer_callback=contents.append).dump(value)
+    _ValuePickler(stream, pickle.HIGHEST_PROTOCOL, buffer_callback=contents.append).dump(value)
     return stream.getvalue()
 
 
@@ -178,7 +178,7 @@ class Received:
 
 
 @dataclass(slots=True)
-class Header:
+class MessageHeader:
     """What stands before a message."""
 
     kind: int
@@ -188,7 +188,7 @@ class Header:
     spilled: bool
 
     @classmethod
-    def read(cls, data: bytes | bytearray | memoryview) -> Header:
+    def read(cls, data: bytes | bytearray | memoryview) -> MessageHeader:
         """Read it from the first bytes of a message."""
         kind, num_fds, num_parts, length = _HEADER.unpack_from(data)
         return cls(kind & 0x7F, num_fds, num_parts, length, kind >= 0x80)

@@ -55,7 +55,7 @@ def flatten(value: Any) -> tuple[Outline, list[torch.Tensor]]:
         >>> flatten({"x": torch.zeros(2), "y": [None, torch.ones(1)]})[1]
         [tensor([0., 0.]), tensor([1.])]
     """
-    walk = _Walk(check_tensor)
+    walk = _StructureWalk(check_tensor)
     return walk.visit(value, ()), walk.leaves
 
 
@@ -65,7 +65,7 @@ def parts(value: Any) -> tuple[Outline, list[torch.Tensor]]:
     Raises:
         StructureError: it is none; the text names the place.
     """
-    walk = _Walk(_any_tensor)
+    walk = _StructureWalk(_any_tensor)
     return walk.visit(value, ()), walk.leaves
 
 
@@ -87,7 +87,7 @@ def same_outline(first: Any, second: Any) -> bool:
     return bool(outline(first) == outline(second))
 
 
-class _Walk:
+class _StructureWalk:
     """One walk over a structure; collects its tensors."""
 
     def __init__(self, check: Callable[[torch.Tensor, Path], None]) -> None:
@@ -132,7 +132,7 @@ class _Walk:
         return (kind, type(value), names, children)
 
 
-_Split = Callable[[_Walk, Any, Path], Outline]
+_Split = Callable[[_StructureWalk, Any, Path], Outline]
 
 _SPLITTERS: dict[type, _Split | None] = {
     list: lambda walk, value, path: walk.sequence(LIST, value, path),

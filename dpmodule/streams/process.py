@@ -10,15 +10,15 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
-from .. import generators
 from ..base import ArgumentError, StateError
+from ..devices import generators
 from .child import DONE, ERROR, MESSAGE, Link
-from .endings import death, hanging, state_of
-from .ends import Ends
+from .child_resources import Ends
+from .crash_note import STACK_SIGNAL
 from .errors import PipeClosed, WorkerStuck, refused
+from .exit_errors import death, hanging, state_of
 from .launch import check_not_importing_main, launch, pack_target
 from .messages import Message, Received, pack
-from .note import STACK_SIGNAL
 from .remote import RemoteError
 
 __all__ = ["ChildProcess"]
@@ -84,7 +84,7 @@ class ChildProcess:
         except OSError as error:
             raise refused(f"the channel of worker {index} {name!r}", error) from error
         self._finalizer = weakref.finalize(self, Ends.close, self._ends)
-        self._finalizer.atexit = False  # `ends` has a function of its own for that
+        self._finalizer.atexit = False  # `child_resources` has a function of its own for that
         try:
             self._start(start_method, target, args, num_threads, message)
         except BaseException:

@@ -11,8 +11,8 @@ import numpy as np
 import torch
 
 from .. import native
+from ..devices.shared_memory import shared_bytes
 from ..native import string_handle as stand_in
-from ..shared_memory import shared_bytes
 
 __all__ = ["StringHandle"]
 

@@ -8,15 +8,15 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from .. import later
 from ..base import StateError
+from ..compat import lazy
 from .checks import check_count, check_seconds
 from .launch import check_start_method
 from .process import GRACE_S, ChildProcess, close_all
 
 __all__ = ["START_S", "Supervisor"]
 
-later.publish(__name__, __all__)
+lazy.publish(__name__, __all__)
 
 START_S = 60.0
 """How long a process that is not forked may take to start and import torch on a busy machine, in seconds."""

@@ -6,15 +6,15 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from .. import later
+from ..compat import lazy
 from .abc import Stream, WorkerPool
-from .trials.pool import PoolTrials
-from .trials.stream import StreamTrials
-from .trials.trial import ConformanceError, run_trials
+from .conformance.pool import PoolTrials
+from .conformance.stream import StreamTrials
+from .conformance.trial import ConformanceError, run_trials
 
 __all__ = ["ConformanceError", "check_stream", "check_worker_pool"]
 
-later.publish(__name__, __all__)
+lazy.publish(__name__, __all__)
 
 
 def check_stream(

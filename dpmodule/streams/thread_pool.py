@@ -28,7 +28,7 @@ class Unstoppable(asyncio.Future[Any]):
         return False
 
 
-class _Call:
+class _FunctionCall:
     """One call of the function, and what came of it."""
 
     def __init__(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
@@ -56,14 +56,14 @@ class _Call:
         return self._result
 
 
-def _new_results() -> Mailbox[_Call]:
+def _new_results() -> Mailbox[_FunctionCall]:
     """Return what brings the calls that threads have done to the event loop."""
 
     def deliver() -> None:
         for call in results.take():
             call.ended.set_result(None)
 
-    results: Mailbox[_Call] = Mailbox(deliver, "ThreadWorkerPool")
+    results: Mailbox[_FunctionCall] = Mailbox(deliver, "ThreadWorkerPool")
     return results
 
 
@@ -78,14 +78,14 @@ class ThreadWorker(BaseAsyncWorker):
         results: brings results to the event loop; workers that share one wake it less often.
     """
 
-    def __init__(self, function: Callable[..., Any], results: Mailbox[_Call] | None = None) -> None:
+    def __init__(self, function: Callable[..., Any], results: Mailbox[_FunctionCall] | None = None) -> None:
         if not callable(function):
             raise ArgumentError(
                 f"ThreadWorker: function is {function!r}, expected something that can be called"
             )
         self._function = function
         self._results = _new_results() if results is None else results
-        self._calls: SimpleQueue[_Call | None] = SimpleQueue()
+        self._calls: SimpleQueue[_FunctionCall | None] = SimpleQueue()
         self._thread = threading.Thread(target=self._run, name=f"ThreadWorker-{next(_NUMBERS)}", daemon=True)
 
     async def __aenter__(self) -> ThreadWorker:
@@ -105,7 +105,7 @@ class ThreadWorker(BaseAsyncWorker):
         self._calls.put(None)
 
     async def _do_job(self, *args: Any, **kwargs: Any) -> Any:
-        call = _Call(args, kwargs)
+        call = _FunctionCall(args, kwargs)
         self._calls.put(call)
         await call.ended
         return call.outcome()

@@ -22,12 +22,12 @@ from .signal_bus import SignalSocketBus
 
 if TYPE_CHECKING or native.core is None:
     from ..native.functor import NoopFunctor as NoopFunctor
-    from ..native.thread_pool import ThreadPool as Threads
-    from ..native.thread_pool import Worker
+    from ..native.thread_pool import FunctorSender
+    from ..native.thread_pool import NativeThreads as Threads
 else:
     NoopFunctor = native.core.NoopFunctor
     Threads = native.core.ThreadPool
-    Worker = native.core.Worker
+    FunctorSender = native.core.Worker
 
 __all__ = ["FunctorLike", "NoopFunctor", "ThreadPool", "cpp_threaded_worker"]
 
@@ -117,7 +117,7 @@ class ThreadPool(Threads):
         return f"<ThreadPool of {self.threads} threads{', closed' if self.closed else ''}>"
 
 
-def cpp_threaded_worker(pool: ThreadPool) -> Worker:
+def cpp_threaded_worker(pool: ThreadPool) -> FunctorSender:
     """Return the awaitable call of a pool: ``await worker(functor)`` gives a functor's result or raises its exception.
 
     Calling the worker queues the functor at once, for the event loop that is running, and returns an `asyncio.Future`.
@@ -144,7 +144,7 @@ def cpp_threaded_worker(pool: ThreadPool) -> Worker:
     """
     if not isinstance(pool, Threads):
         raise ArgumentError(f"cpp_threaded_worker: pool is {pool!r}, expected a ThreadPool")
-    return Worker(pool, SignalSocketBus.of)
+    return FunctorSender(pool, SignalSocketBus.of)
 
 
 def _cores() -> int:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from .. import later
+from ..compat import lazy
 from . import _internal as _internal
 from . import contrib as contrib
 from . import image as image
@@ -31,7 +31,7 @@ from .creation import (
     split_v2,
     zeros,
 )
-from .faces import face_of, names_in
+from .op_functions import face_of, names_in
 from .symbol import Group, Symbol, Variable, load, load_json, var
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ __all__ = [
 ]
 
 
-__getattr__, __dir__ = later.attributes(
+__getattr__, __dir__ = lazy.attributes(
     __name__,
     __all__,
     {

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from ..base import ArgumentError, DeviceError, DTypeError, Shape, ShapeError, dtype_name
 from ..context import Context, context_of, current_context
-from ..executor import Binding, Executor, Placement, allocate, from_pool, placement, requirements
+from ..executor import Binding, Executor, Placement, allocate, from_pool, grad_reqs, placement
 from ..executor.gradients import check_differentiable
 from ..executor.sparse_arrays import allocate_as
 from ..executor.storage import declared_storage, gradient_storage, storage_of
@@ -123,7 +123,7 @@ def bind(
     arg_arrays = _named("args", names, args, partial=False)
     aux_arrays = _named("aux_states", states, aux_states, partial=False)
     grads = _named("args_grad", names, args_grad, partial=True)
-    reqs = requirements(names, grad_req)
+    reqs = grad_reqs(names, grad_req)
     shapes = _checked_shapes(graph, arg_arrays, aux_arrays)
     for key, grad in grads.items():
         if (grad.stype == "ragged") is not (arg_arrays[key].stype == "ragged"):
@@ -179,7 +179,7 @@ def _check_devices(graph: Graph, ctx: Context, places: Placement, arrays: Mappin
 
 
 @dataclass(frozen=True, slots=True)
-class _Source:
+class _MemorySource:
     """Where `simple_bind` takes arrays from: another executor, a pool, or new memory.
 
     Attributes:
@@ -303,13 +303,13 @@ def simple_bind(
     shapes = infer_shapes(graph, {k: as_shape(k, v) for k, v in given_shapes.items()})
     _check_known(graph, shapes)
     shapes = allocated(shapes)
-    reqs = requirements(graph.argument_names, grad_req)
+    reqs = grad_reqs(graph.argument_names, grad_req)
     check_differentiable(graph, (k for k, r in reqs.items() if r != "null"))
     contexts = {n.name: places.get(n, context) for n in graph.nodes if n.op is None}
     stypes = _storage_types(graph, _known_names(graph, "the storage type", stype_dict or {}))
     storage = storage_of(graph, stypes)
     grad_stypes = {} if storage is None else gradient_storage(graph, storage)
-    source = _Source(
+    source = _MemorySource(
         contexts, frozenset(shared_arg_names or ()), shared_exec, shared_buffer, stypes, grad_stypes
     )
     every = {

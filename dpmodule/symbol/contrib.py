@@ -5,8 +5,8 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from .. import later
-from .faces import face_of, names_in
+from ..compat import lazy
+from .op_functions import face_of, names_in
 
 if TYPE_CHECKING:
     from .contrib_functions import rand_zipfian as rand_zipfian
@@ -22,8 +22,8 @@ _LATER = {
     "control_flow": "cond foreach while_loop",
 }
 
-__all__ = list(later.modules_of(_LATER))
+__all__ = list(lazy.modules_of(_LATER))
 
-__getattr__, __dir__ = later.attributes(
+__getattr__, __dir__ = lazy.attributes(
     __name__, __all__, _LATER, partial(face_of, "contrib"), __package__, partial(names_in, "contrib")
 )

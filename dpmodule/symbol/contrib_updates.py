@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from .creation import full
-from .faces import face_of
+from .op_functions import face_of
 from .symbol import Symbol
 
 __all__ = ["adamw_update", "mp_adamw_update"]

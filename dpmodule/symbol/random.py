@@ -11,10 +11,10 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from .. import later
 from ..base import ArgumentError
+from ..compat import lazy
 from ..ndarray.convert import is_number
-from .faces import face_of, names_in
+from .op_functions import face_of, names_in
 from .symbol import Symbol, call
 
 if TYPE_CHECKING:
@@ -165,6 +165,6 @@ def shuffle(data: Symbol, **kwargs: Any) -> Symbol:
     return call("_shuffle", data, **kwargs)
 
 
-__getattr__, __dir__ = later.attributes(
+__getattr__, __dir__ = lazy.attributes(
     __name__, __all__, otherwise=partial(face_of, "random"), operators=partial(names_in, "random")
 )

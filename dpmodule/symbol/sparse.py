@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from functools import partial
 
-from .. import later
-from .faces import face_of, names_in
+from ..compat import lazy
+from .op_functions import face_of, names_in
 
 __all__: list[str] = []
 
-__getattr__, __dir__ = later.attributes(
+__getattr__, __dir__ = lazy.attributes(
     __name__, __all__, otherwise=partial(face_of, "sparse"), operators=partial(names_in, "sparse")
 )

@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from .. import later
 from ..attribute import stored_key
 from ..base import (
     ArgumentError,
@@ -16,6 +15,7 @@ from ..base import (
     MXNetError,
     NotImplementedForSymbol,
 )
+from ..compat import lazy
 from ..graph import Entry, Graph, Node
 from ..ndarray.convert import is_number
 from ..ndarray.methods import fluent
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Group", "Symbol", "Variable", "load", "load_json", "var"]
 
-later.publish(__name__, __all__)
+lazy.publish(__name__, __all__)
 
 
 Face = Callable[..., "Symbol"]
@@ -424,7 +424,7 @@ class Symbol:
 
     def save(self, fname: str, remove_amp_cast: bool = True) -> None:
         """Write the graph to a JSON file, atomically."""
-        from ..atomic import write_atomically
+        from ..files.atomic import write_atomically
 
         write_atomically(fname, self.tojson(remove_amp_cast).encode("utf-8"))
 
@@ -587,7 +587,7 @@ def load(fname: str) -> Symbol:
         FileFormatError: the file is not a symbol; the text names the file.
         FileError: it cannot be read.
     """
-    from ..commit import read_settled
+    from ..files.file_transaction import read_settled
 
     raw = read_settled(fname)
     try:

@@ -16,7 +16,7 @@ from ..base import ArgumentError, MXNetError
 from ..ndarray import NDArray
 from .symbol import Group, Symbol
 from .torch_export import export, functional, leaf_names, user_inputs, writes_simply
-from .torch_operators import Builder, Untranslatable, Value, as_size, dims_of, find, is_number
+from .torch_operators import NoCounterpart, SymbolBuilder, TorchValue, as_size, dims_of, find, is_number
 
 if TYPE_CHECKING:
     from torch.export.graph_signature import InputSpec
@@ -103,7 +103,7 @@ def imported(
         program = functional(program)
     names = [name for name, _ in exported.inputs]
     owned = {id(tensor): name for name, tensor in (*module.named_parameters(), *module.named_buffers())}
-    symbol, values = _Walk(type(module).__name__, program, names, owned, training).run()
+    symbol, values = _Translation(type(module).__name__, program, names, owned, training).run()
     arguments = {n: values[n] for n in symbol.list_arguments() if n in values}
     states = {n: values[n] for n in symbol.list_auxiliary_states() if n in values}
     trained = {owned[id(p)] for p in module.parameters() if p.requires_grad}
@@ -164,7 +164,7 @@ def _live(nodes: Reversible[TorchNode]) -> list[TorchNode]:
     return [node for node in nodes if node in found]
 
 
-class _Walk:
+class _Translation:
     """The translation of one exported program.
 
     Args:
@@ -179,7 +179,7 @@ class _Walk:
         self, kind: str, program: ExportedProgram, inputs: list[str], owned: dict[int, str], training: bool
     ) -> None:
         self.kind, self.program, self.inputs, self.owned = kind, program, inputs, owned
-        self.builder = Builder(training)
+        self.builder = SymbolBuilder(training)
         self.values: dict[TorchNode, Any] = {}
         self.problems: dict[str, list[str]] = {}
         self.names = _names(program.graph.nodes)
@@ -217,7 +217,7 @@ class _Walk:
 
     def _enter_variables(self) -> None:
         inputs = dict(zip(user_inputs(self.program), self.inputs))
-        tied: dict[int, Value] = {}
+        tied: dict[int, TorchValue] = {}
         specs = {s.arg.name: s for s in self.program.graph_signature.input_specs}
         for node in self.program.graph.nodes:
             if node.op != "placeholder":
@@ -246,16 +246,16 @@ class _Walk:
         found: torch.Tensor = self.program.constants[target] if tensor is None else tensor
         return found
 
-    def _entered(self, spec: InputSpec, tensor: torch.Tensor, node: TorchNode) -> Value:
+    def _entered(self, spec: InputSpec, tensor: torch.Tensor, node: TorchNode) -> TorchValue:
         kind, name = spec.kind.name, self.owned.get(id(tensor), spec.target or "")
         if kind == "PARAMETER":
             return self._variable(name, tensor, tensor.requires_grad, node)
         if kind == "BUFFER" and tensor.dtype.is_floating_point:
             return self._variable(name, tensor, False, node)
         named = name if kind == "BUFFER" else ""
-        return Value(dims_of(tensor), tensor.dtype, None, tensor.detach().cpu(), named)
+        return TorchValue(dims_of(tensor), tensor.dtype, None, tensor.detach().cpu(), named)
 
-    def _variable(self, name: str, tensor: torch.Tensor, trained: bool, node: TorchNode) -> Value:
+    def _variable(self, name: str, tensor: torch.Tensor, trained: bool, node: TorchNode) -> TorchValue:
         self.builder.begin(name, "", node.meta["val"])
         found = self.builder.variable(name, tensor, trained)
         self.builder.finish([])
@@ -301,7 +301,7 @@ class _Walk:
                 [v.symbol for v in (made if isinstance(made, list) else [made]) if v is not None]
             )
             return made
-        except Untranslatable as error:
+        except NoCounterpart as error:
             self._problem(f"{name} {error}", node)
         except MXNetError as error:
             self._problem(f"{name}: {error}", node)
@@ -320,14 +320,14 @@ class _Walk:
             return [self._one(m, f) for m, f in zip(made, node.meta["val"])]
         return self._one(made, node.meta["val"])
 
-    def _one(self, made: Any, fake: Any) -> Value | None:
+    def _one(self, made: Any, fake: Any) -> TorchValue | None:
         if made is None:
             return None
         dims = dims_of(fake)
-        if isinstance(made, Value):
+        if isinstance(made, TorchValue):
             made = self.builder.cast(made, fake.dtype)
-            return self.builder.see(Value(dims, fake.dtype, made.symbol, made.tensor))
-        return self.builder.see(Value(dims, fake.dtype, made))
+            return self.builder.see(TorchValue(dims, fake.dtype, made.symbol, made.tensor))
+        return self.builder.see(TorchValue(dims, fake.dtype, made))
 
     def _resolved(self, given: object) -> Any:
         """Return arguments with values in the place of nodes.
@@ -356,7 +356,7 @@ class _Walk:
         """
         found = node.meta.get("val")
         if isinstance(found, (torch.SymFloat, torch.SymBool)):
-            raise Untranslatable("takes a number that is computed from sizes")
+            raise NoCounterpart("takes a number that is computed from sizes")
         return as_size(found)
 
     def _inlined(self, node: TorchNode) -> Any:
@@ -373,12 +373,12 @@ class _Walk:
         return found if enabled else [self._stopped(v, node) for v in found]
 
     def _stopped(self, value: object, node: TorchNode) -> Any:
-        if not isinstance(value, Value) or value.symbol is None or value is _UNKNOWN:
+        if not isinstance(value, TorchValue) or value.symbol is None or value is _UNKNOWN:
             return value
         self.builder.begin(self.names[node], _source(node), None)
         made = self.builder.op("BlockGrad", value)
         self.builder.finish([made])
-        return Value(value.dims, value.dtype, made)
+        return TorchValue(value.dims, value.dtype, made)
 
     # outputs
 
@@ -416,16 +416,16 @@ class _Walk:
         heads: list[Symbol] = []
         for name, leaf in outputs:
             value = self.values.get(leaf) if isinstance(leaf, TorchNode) else None
-            if isinstance(value, Value):
+            if isinstance(value, TorchValue):
                 try:
                     heads.append(self._head(value, name, leaf, heads))
-                except Untranslatable as error:
+                except NoCounterpart as error:
                     self._problem(f"an output {error}", leaf)
         if not heads and not self.problems:
             raise ArgumentError(f"from_torch: forward of {self.kind} returns no tensor")
         return heads
 
-    def _head(self, value: Value, name: str, node: TorchNode, others: Sequence[Symbol]) -> Symbol:
+    def _head(self, value: TorchValue, name: str, node: TorchNode, others: Sequence[Symbol]) -> Symbol:
         builder = self.builder
         builder.begin(name or "output", _source(node), node.meta.get("val"))
         symbol = builder.sym(value)
@@ -444,7 +444,7 @@ class _Missing(Exception):
     """An argument comes from something that could not be translated."""
 
 
-_UNKNOWN = Value((), torch.float32)
+_UNKNOWN = TorchValue((), torch.float32)
 
 _RANDOM = ("rand", "bernoulli", "normal", "dropout", "multinomial", "empty")
 
@@ -461,16 +461,16 @@ def _known(node: TorchNode, args: Sequence[object], kwargs: Mapping[str, object]
     with torch.no_grad():
         made = node.target(*plain[0], **{k: v for k, v in plain[1].items() if k != "device"})
     if isinstance(made, torch.Tensor):
-        return Value(dims_of(made), made.dtype, None, made.cpu())
-    return [Value(dims_of(m), m.dtype, None, m.cpu()) for m in made]
+        return TorchValue(dims_of(made), made.dtype, None, made.cpu())
+    return [TorchValue(dims_of(m), m.dtype, None, m.cpu()) for m in made]
 
 
 def _plain(leaf: object) -> Any:
-    return leaf.tensor.clone() if isinstance(leaf, Value) and leaf.tensor is not None else leaf
+    return leaf.tensor.clone() if isinstance(leaf, TorchValue) and leaf.tensor is not None else leaf
 
 
 def _is_constant(leaf: object) -> bool:
-    if isinstance(leaf, Value):
+    if isinstance(leaf, TorchValue):
         return leaf.tensor is not None
     return not hasattr(leaf, "free_symbols") or is_number(leaf)
 

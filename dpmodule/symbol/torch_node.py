@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from ..base import ArgumentError, dtype_name
 from ..graph import Node
 from ..ops.torch_call import TorchCall
-from ..ops.torch_slots import Slot
+from ..ops.torch_slots import TorchSlot
 from .compose import apply_op
 from .symbol import Symbol
 
@@ -100,7 +100,7 @@ def write_back(
             call.value(slot).copy_(values[name].raw)
 
 
-def held_names(node: Node, call: TorchCall) -> list[tuple[str, Slot]]:
+def held_names(node: Node, call: TorchCall) -> list[tuple[str, TorchSlot]]:
     """Return the names of the variables that hold a torch module's parameters and buffers, with what they hold."""
     slots = (*call.parameters, *call.buffers)
     return [(child.name, slot) for (child, _), slot in zip(node.inputs[len(call.input_names) :], slots)]

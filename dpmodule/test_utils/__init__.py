@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .. import later
+from ..compat import lazy
 from .compare import (
     almost_equal,
     assert_allclose,
@@ -191,4 +191,4 @@ __all__ = [
     "verify_generator",
 ]
 
-later.publish(__name__, __all__)
+lazy.publish(__name__, __all__)

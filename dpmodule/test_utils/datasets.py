@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from ..atomic import write_atomically
 from ..base import ArgumentError, FileError, FileFormatError
+from ..files.atomic import write_atomically
 from ..io import NDArrayIter
 
 __all__ = [

@@ -22,7 +22,6 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from sklearn.metrics import roc_auc_score
 
 import dpmodule as mx
 from dpmodule import streams
@@ -140,8 +139,7 @@ def main() -> int:
         batches, module = PipeIter(reader), mx.mod.Module(network(), ("ids", "age"), ("click",))
         options = {"optimizer": "adam", "optimizer_params": {"learning_rate": 0.01}}
         module.fit(batches, num_epoch=epochs, eval_metric="mse", **options)
-        found = [(b.label[0].asnumpy(), output.asnumpy()) for [output], _, b in module.iter_predict(batches)]
-    area = roc_auc_score(*(np.concatenate(each) for each in zip(*found, strict=True)))
+        [(_, area)] = module.score(batches, mx.metric.AUC())
     print(f"area under the curve {area:.3f} on views not trained on, target {target}")
     return 0 if area >= target else 1
 

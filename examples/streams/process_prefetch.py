@@ -12,7 +12,6 @@ import tempfile
 from pathlib import Path
 
 import numpy as np
-from sklearn.datasets import load_digits
 
 import dpmodule as mx
 
@@ -46,6 +45,8 @@ def main() -> int:
     parser.add_argument("--smoke", action="store_true", help="a short run with a lower target")
     args = parser.parse_args()
     epochs, target = (2, 0.80) if args.smoke else (8, 0.95)
+
+    from sklearn.datasets import load_digits  # here, as workers import this file and need no digits
 
     mx.random.seed(0)
     images, labels = load_digits(return_X_y=True)

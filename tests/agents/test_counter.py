@@ -3,7 +3,7 @@
 import copy
 import threading
 
-from dpmodule.agents.counter import Counter, SharedCounter, counter_for
+from dpmodule.agents.counter import LocalCounter, SharedCounter, counter_for
 from dpmodule.streams import Supervisor
 
 
@@ -20,7 +20,7 @@ def test_numbers_come_in_order_and_begin_anew():
         counter.reset(40)
         assert counter.take() == 40
         assert copy.deepcopy(counter) is counter
-    assert isinstance(counter_for(1), Counter)
+    assert isinstance(counter_for(1), LocalCounter)
     assert isinstance(counter_for(2), SharedCounter)
 
 

@@ -7,7 +7,7 @@ from functools import partial
 import pytest
 
 from dpmodule.agents import handover
-from dpmodule.agents.handover import Bell, Board, Desk, Orders
+from dpmodule.agents.handover import Bell, Board, BoardOrders, Desk
 
 PARLEY, LOOK = 2, 4
 
@@ -20,7 +20,7 @@ def board():
 
 
 def test_a_worker_gets_an_order_once_and_is_busy_until_it_has_finished(board):
-    orders, desk = Orders(board), Desk(board, 0)
+    orders, desk = BoardOrders(board), Desk(board, 0)
     assert orders.idle() == [0, 1]
     assert orders.quiet()
     orders.give(0, LOOK)
@@ -39,7 +39,7 @@ def test_a_worker_gets_an_order_once_and_is_busy_until_it_has_finished(board):
 
 
 def test_workers_have_their_turns_and_those_at_their_end_have_none(board):
-    orders, desks = Orders(board), [Desk(board, worker) for worker in range(2)]
+    orders, desks = BoardOrders(board), [Desk(board, worker) for worker in range(2)]
     for expected in (0, 1):
         assert orders.free(PARLEY, ahead=False) == expected
         orders.give(expected, PARLEY)
@@ -59,7 +59,7 @@ def test_workers_have_their_turns_and_those_at_their_end_have_none(board):
 
 
 def test_short_parleys_are_given_ahead_but_nothing_else_is(board):
-    orders, desk = Orders(board), Desk(board, 0)
+    orders, desk = BoardOrders(board), Desk(board, 0)
     Desk(board, 1).finish(at_end=True)  # the other one counts as busy
     orders.give(0, PARLEY)
     assert orders.free(PARLEY, ahead=True) is None  # not known to be short
@@ -84,7 +84,7 @@ def test_short_parleys_are_given_ahead_but_nothing_else_is(board):
 
 @pytest.mark.parametrize("may_spin", [False, True])
 def test_orders_arrive_while_both_sides_sleep_and_wake(board, may_spin):
-    orders, count = Orders(board, may_spin), 300
+    orders, count = BoardOrders(board, may_spin), 300
     carried = [[], []]
 
     def work(worker):
@@ -112,7 +112,7 @@ def test_orders_arrive_while_both_sides_sleep_and_wake(board, may_spin):
 def test_a_bell_that_stays_silent_costs_a_moment(board, monkeypatch):
     monkeypatch.setattr(handover, "LOOK_S", 0.02)
     monkeypatch.setattr(Bell, "ring", lambda self: None)
-    orders, found = Orders(board, may_spin=False), []
+    orders, found = BoardOrders(board, may_spin=False), []
     thread = threading.Thread(target=lambda: found.append(Desk(board, 0, may_spin=False).take()))
     thread.start()
     orders.give(0, LOOK)
@@ -126,13 +126,13 @@ def test_a_closed_channel_and_a_closed_board_end_a_worker(board):
     os.close(write)
     assert desk.take() is None
     os.close(read)
-    Orders(board).close()
+    BoardOrders(board).close()
     assert Desk(board, 1).take() is None
 
 
 def test_an_end_that_is_watched_is_an_alarm(board):
     read, write = os.pipe()
-    orders = Orders(board)
+    orders = BoardOrders(board)
     orders.watch([read])
     board.parent_bell.ring()
     assert orders.sleep(lambda: None) is None

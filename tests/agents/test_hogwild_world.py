@@ -545,7 +545,7 @@ def short_runs(count, seed):
 
 
 def test_short_runs_leave_nothing():
-    short_runs(200, seed=7)
+    short_runs(100, seed=7)
 
 
 @pytest.mark.slow

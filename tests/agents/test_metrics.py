@@ -12,7 +12,7 @@ from dpmodule.agents import (
     aggregate_metrics,
 )
 from dpmodule.agents.metrics import bleu, exact_match, f1_score, normalize_answer, round_sigfigs
-from dpmodule.agents.tally import Tally
+from dpmodule.agents.tally import SumColumns
 from dpmodule.base import ArgumentError
 
 
@@ -144,7 +144,7 @@ def test_clear():
 def test_sums_over_workers_equal_one_process_to_the_last_digit():
     rng = random.Random(1)
     values = [rng.choice((1e-9, 1.0, 1e9)) * rng.gauss(0, 1) for _ in range(4000)]
-    one, several = Tally(1), Tally(4)
+    one, several = SumColumns(1), SumColumns(4)
     columns = [several.column(index) for index in range(4)]
     for value in values:
         one.column(0).add("loss", value)
@@ -154,7 +154,7 @@ def test_sums_over_workers_equal_one_process_to_the_last_digit():
 
 @pytest.mark.parametrize("value", [math.inf, -math.inf, 1e308, 2**80, 0.1, -0.0])
 def test_large_and_odd_numbers(value):
-    tally = Tally(2)
+    tally = SumColumns(2)
     for index in (0, 1):
         tally.column(index).add("x", value)
     assert tally.totals()["x"] == (value + value, 2)

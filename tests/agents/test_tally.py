@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from dpmodule.agents.tally import Tally
+from dpmodule.agents.tally import SumColumns
 from dpmodule.base import ArgumentError
 from dpmodule.streams import Supervisor
 
@@ -28,14 +28,14 @@ def test_a_sum_over_columns_is_the_exact_one_rounded_once():
     for seed in range(30):
         given = numbers(200, seed)
         for columns in (1, 3):
-            tally = Tally(columns)
+            tally = SumColumns(columns)
             for index in range(columns):
                 add_all(None, tally, index, given[index::columns])
             assert tally.totals() == {"sum": (math.fsum(given), 200)}
 
 
 def test_processes_add_to_columns_of_their_own():
-    tally, given = Tally(3), numbers(999, 1)
+    tally, given = SumColumns(3), numbers(999, 1)
     with Supervisor("adder", "fork") as adders:
         for index in range(3):
             adders.start(add_all, tally, index, given[index::3])
@@ -46,7 +46,7 @@ def test_processes_add_to_columns_of_their_own():
 
 
 def test_infinite_and_huge_numbers_are_summed_too():
-    tally = Tally()
+    tally = SumColumns()
     for name, given in {"inf": [1.0, math.inf], "nan": [math.inf, -math.inf], "huge": [1e308, 1e308]}.items():
         for number in given:
             tally.column(0).add(name, number)
@@ -57,7 +57,7 @@ def test_infinite_and_huge_numbers_are_summed_too():
 
 
 def test_names_are_texts_of_any_alphabet_and_there_is_room_for_some():
-    tally = Tally()
+    tally = SumColumns()
     names = [f"größe {number}" for number in range(128)]
     for name in names:
         tally.column(0).add(name, 1)
@@ -65,11 +65,11 @@ def test_names_are_texts_of_any_alphabet_and_there_is_room_for_some():
     with pytest.raises(ArgumentError, match="one too many"):
         tally.column(0).add("another", 1)
     with pytest.raises(ArgumentError, match="121 bytes, at most 120"):
-        Tally().column(0).add("x" * 121, 1)
+        SumColumns().column(0).add("x" * 121, 1)
 
 
 def test_more_columns_keep_the_sums_and_a_pickle_of_one_process_too():
-    tally = Tally()
+    tally = SumColumns()
     tally.column(0).add("loss", 0.1)
     wide = tally.widened(4)
     wide.column(3).add("loss", 0.2)

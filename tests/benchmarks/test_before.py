@@ -91,11 +91,9 @@ def test_other_units_and_clocks():
 
 @pytest.fixture
 def copy(tmp_path):
-    """A folder with a copy of the package."""
+    """A folder with a copy of the package, compiled files and all."""
     folder = tmp_path / "copy"
-    shutil.copytree(
-        Path(mx.__file__).parent, folder / "dpmodule", ignore=shutil.ignore_patterns("__pycache__")
-    )
+    shutil.copytree(Path(mx.__file__).parent, folder / "dpmodule")
     return folder
 
 

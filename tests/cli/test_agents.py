@@ -294,7 +294,7 @@ def test_bad_lines_are_an_error_or_counted(run, tmp_path):
     assert done.err.startswith("note: talk: 1 malformed line left out, the first: line 2: ")
 
 
-@pytest.mark.parametrize("workers", [(), ("-nt", 2)])
+@pytest.mark.parametrize("workers", [pytest.param((), marks=pytest.mark.slow), ("-nt", 2)])
 def test_seq2seq_learns_to_reverse(workers, run, tmp_path):
     train = ("-t", "reverse:size=2000:length=3:letters=4", "-bs", 32, "-mf", "m", "--hiddensize", 32)
     done = run("train-agent", *train, *workers, "-m", "seq2seq", "-eps", 6, "--quiet", "-lr", 0.01)

@@ -4,13 +4,14 @@ import json
 import re
 import shlex
 import signal
-import subprocess
 import sys
 
 import numpy as np
 import pytest
 
 import dpmodule as mx
+from helpers.processes import until
+from helpers.programs import Program, run_module
 
 FIT = ("fit", "--network", "mlp", "--epochs", "3", "--save-every", "1", "--prefix", "my run/net")
 SAVED = ["my run/net-interrupted.json", "my run/net-interrupted.params", "my run/net-interrupted.states"]
@@ -189,20 +190,17 @@ def test_a_damaged_position_is_told(run, at, tmp_path):
 
 @pytest.mark.timeout(120)
 def test_ctrl_c_in_a_process_of_its_own(tmp_path):
-    command = [sys.executable, "-m", "dpmodule", "fit", "--network", "mlp", "--epochs", "100000"]
-    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, cwd=tmp_path) as training:
-        for line in training.stderr:  # the bar of an epoch ends its line when it is full
-            if "Epoch 1" in line:
-                break
+    words = ("fit", "--network", "mlp", "--epochs", "100000")
+    with Program("module", "dpmodule", *words, cwd=tmp_path) as training:
+        until(lambda: "Epoch 1" in training.output()[1], 100)
         training.send_signal(signal.SIGINT)
-        rest = training.stderr.read()
         assert training.wait() == 130
-    assert rest.strip().endswith("dpmodule: interrupted")
-    line = re.search(r"to go on from there: (.*)", rest)[1]
+        told = training.output()[1]
+    assert told.strip().endswith("dpmodule: interrupted")
     epoch = json.loads((tmp_path / "model-interrupted.json").read_text())["epoch"]
-    done = subprocess.run(
-        f"{line} --epochs {epoch + 1}", shell=True, cwd=tmp_path, capture_output=True, text=True, check=False
-    )
+    python, *words = shlex.split(re.search(r"to go on from there: (.*)", told)[1])
+    assert (python, words[:2]) == (sys.executable, ["-m", "dpmodule"])
+    done = run_module("dpmodule", *words[2:], "--epochs", epoch + 1, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert f"Epoch {epoch}:" in done.stderr
     assert f"model-{epoch + 1:04d}.params" in done.stdout

@@ -1,15 +1,13 @@
 """The example of an extension with a functor of one's own, built and run."""
 
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from dpmodule import native
 from helpers.compiled import compiler
-from helpers.programs import environment
+from helpers.programs import run_file, run_program
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "streams" / "functor_extension"
 CHECKS = """
@@ -48,15 +46,7 @@ asyncio.run(main())
 """
 
 
-def run(folder, *arguments):
-    done = subprocess.run(
-        [sys.executable, *arguments],
-        cwd=folder,
-        env=environment(),
-        capture_output=True,
-        text=True,
-        timeout=100,
-    )
+def told(done):
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 
@@ -68,6 +58,6 @@ def test_it_builds_and_counts_words(tmp_path):
     pytest.importorskip("setuptools")
     folder = tmp_path / "extension"
     shutil.copytree(EXAMPLE, folder)
-    run(folder, "setup.py", "-q", "build_ext", "--inplace")
-    assert run(folder, "count_words.py", "--smoke").startswith("20000 words in ")
-    assert run(folder, "-c", CHECKS) == "as expected\n"
+    told(run_file(folder / "setup.py", "-q", "build_ext", "--inplace", cwd=folder))
+    assert told(run_file(folder / "count_words.py", "--smoke", cwd=folder)).startswith("20000 words in ")
+    assert told(run_program(CHECKS, cwd=folder)) == "as expected\n"

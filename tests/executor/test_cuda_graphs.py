@@ -11,7 +11,7 @@ import torch
 
 import dpmodule as mx
 from dpmodule.executor import cuda_graphs, recorded
-from dpmodule.executor.cuda_graphs import Recorder, Results, apart, reason_against
+from dpmodule.executor.cuda_graphs import RecordedOutputs, Recorder, apart, reason_against
 from dpmodule.executor.program import program_of
 from helpers.nets import blobs, lenet, mlp
 from helpers.recording import FakeDriver
@@ -344,7 +344,7 @@ def test_apart_copies_what_shares_memory():
 
 
 def test_a_recorder_counts_anew_when_it_forgets():
-    results = Results([], [])
+    results = RecordedOutputs([], [])
 
     class Driver:
         def rehearse(self, work):
@@ -431,7 +431,7 @@ def results_on(stream_calls):
         def record_stream(self, stream):
             stream_calls.append(f"kept for {stream.name}")
 
-    return Results([Tensor()], [None])
+    return RecordedOutputs([Tensor()], [None])
 
 
 def test_a_driver_rehearses_on_the_stream_of_recordings(monkeypatch):

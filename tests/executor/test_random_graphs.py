@@ -5,7 +5,7 @@ import pytest
 import torch
 
 import dpmodule as mx
-from dpmodule import private
+from dpmodule.compat import torch_private
 from helpers.graphs import random_graph
 
 
@@ -57,12 +57,12 @@ def test_forty_random_graphs(start):
 
 
 def test_public_torch_calls_give_the_same():
-    private.select(public=True)
+    torch_private.select(public=True)
     try:
         for seed in range(10):
             check(seed)
     finally:
-        private.select()
+        torch_private.select()
 
 
 @pytest.mark.parametrize("seed", range(6))

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 import dpmodule as mx
-from dpmodule import generators
 from dpmodule.base import ArgumentError, DTypeError, MXNetError, ShapeError, StateError
+from dpmodule.devices import generators
 
 S = mx.sym
 

@@ -8,7 +8,7 @@ import pytest
 
 import dpmodule as mx
 import dpmodule.fluid as fluid
-from dpmodule.hogwild.program import Program as Protocol
+from dpmodule.hogwild.program import TrainableProgram as Protocol
 from helpers.fluid_programs import bow_net, run, text_inputs
 
 layers = fluid.layers

@@ -1,11 +1,13 @@
 """A process that has imported torch and forks a child for every program; `programs` talks to it.
 
-Run as a file, with the descriptors of a listening socket and of a pipe that closes when it is to end. Nothing of
-dpmodule is imported here: whatever a process of it decides once, each child decides for itself.
+Run as a file, with the descriptors of a listening socket and of a pipe that closes when it is to end, and the names of
+further modules to import. Nothing of dpmodule is imported here: whatever a process of it decides once, each child
+decides for itself.
 """
 
 import contextlib
 import gc
+import importlib
 import json
 import os
 import runpy
@@ -127,6 +129,8 @@ def without_this_file(kind, error, trace):
 
 
 if __name__ == "__main__":
+    for name in sys.argv[3:]:
+        importlib.import_module(name)
     gc.freeze()  # else each child looks through, and so copies, all that is imported here when it ends
     program = Server(socket.socket(fileno=int(sys.argv[1])), int(sys.argv[2])).serve()
     sys.excepthook = without_this_file

@@ -6,6 +6,7 @@ kernels it takes, each child decides for itself with whatever comes first. Print
 """
 
 import contextlib
+import gc
 import io
 import os
 import random
@@ -14,6 +15,8 @@ import tempfile
 import traceback
 
 import numpy as np
+import numpy.random  # NumPy imports these when they are asked for, and each child would do so
+import numpy.testing
 import torch
 
 __all__ = ["run"]
@@ -221,8 +224,10 @@ def run(seed):
     said = io.StringIO()
     try:
         with contextlib.redirect_stdout(said), contextlib.redirect_stderr(said):
+            gc.disable()  # else the import counts what the parent has frozen
             import dpmodule as mx
 
+            gc.enable()
             program(mx, draw)
     except BaseException:
         return f"program {seed} ({draw}):\n{traceback.format_exc(limit=-6)}"

@@ -6,6 +6,7 @@ of them torch's. What depends on how the interpreter starts, or on memory that i
 
 import atexit
 import contextlib
+import functools
 import json
 import os
 import socket
@@ -38,9 +39,14 @@ def environment(**changes):
 
 
 class _Server:
-    """The process that has imported torch; started when the first program comes, ends with this one."""
+    """A process that has imported torch; started when the first program comes, ends with this one.
 
-    def __init__(self):
+    Args:
+        modules: what it has imported, too.
+    """
+
+    def __init__(self, *modules):
+        self._modules = modules
         self._lock = threading.Lock()
         self._pid = None
 
@@ -60,7 +66,12 @@ class _Server:
             self._address = listener.getsockname()
             lifeline, self._lifeline = os.pipe()
             fds = (listener.fileno(), lifeline)
-            command = [sys.executable, str(TESTS / "helpers" / "fork_server.py"), *map(str, fds)]
+            command = [
+                sys.executable,
+                str(TESTS / "helpers" / "fork_server.py"),
+                *map(str, fds),
+                *self._modules,
+            ]
             changed = {**os.environ, "OMP_NUM_THREADS": "1"}
             self._process = subprocess.Popen(command, pass_fds=fds, cwd=TESTS, env=changed)
             os.close(lifeline)
@@ -73,15 +84,15 @@ class _Server:
             self._process.wait()
 
 
-_server = _Server()
+_server = functools.cache(_Server)
 
 
 class _Forked:
     """A process forked by the server, with the given standard streams."""
 
-    def __init__(self, kind, what, arguments, cwd, changed, streams):
+    def __init__(self, kind, what, arguments, cwd, changed, streams, beside):
         wanted = {"kind": kind, "what": what, "arguments": arguments, "cwd": cwd, "environment": changed}
-        self._connection = _server.connect()
+        self._connection = _server(*beside).connect()
         with open(os.devnull) as stdin:
             fds = [stdin.fileno(), *(stream.fileno() for stream in streams)]
             message = json.dumps(wanted).encode() + b"\n"
@@ -103,7 +114,7 @@ class _Forked:
 class _Started:
     """A process of a new interpreter, with the given standard streams."""
 
-    def __init__(self, kind, what, arguments, cwd, changed, streams):
+    def __init__(self, kind, what, arguments, cwd, changed, streams, beside):
         first = {"code": ["-c", what], "file": [what], "module": ["-m", what]}[kind]
         out, err = streams
         self._process = subprocess.Popen(
@@ -136,19 +147,22 @@ class Program:
         arguments: of the command line.
         cwd: the folder it runs in.
         fresh: start the interpreter anew.
+        beside: modules that many such programs import, which the server is to have imported.
         changes: of the environment.
 
     Attributes:
         pid: of the process.
     """
 
-    def __init__(self, kind, what, *arguments, cwd=TESTS, fresh=False, **changes):
+    def __init__(self, kind, what, *arguments, cwd=TESTS, fresh=False, beside=(), **changes):
         self._stack = contextlib.ExitStack()
         streams = (tempfile.TemporaryFile() for _ in range(2))  # noqa: SIM115 (the stack closes them)
         self._streams = [self._stack.enter_context(stream) for stream in streams]
         make = _Started if fresh or not _FORKS else _Forked
         arguments = list(map(str, arguments))
-        self._process = make(kind, str(what), arguments, str(cwd), environment(**changes), self._streams)
+        self._process = make(
+            kind, str(what), arguments, str(cwd), environment(**changes), self._streams, beside
+        )
         self._stack.callback(self._process.close)
         self.pid = self._process.pid
 

@@ -3,7 +3,7 @@
 import torch
 
 from dpmodule.executor import recorded
-from dpmodule.executor.cuda_graphs import Results
+from dpmodule.executor.cuda_graphs import RecordedOutputs
 
 __all__ = ["FakeDriver"]
 
@@ -31,7 +31,9 @@ class FakeDriver:
         tensors, states = self.memory(), [each.get_state() for each in generators]
         saved = [tensor.clone() for tensor in tensors]
         first = work()
-        static = Results([out.clone() for out in first.outputs], [_clone(grad) for grad in first.grads])
+        static = RecordedOutputs(
+            [out.clone() for out in first.outputs], [_clone(grad) for grad in first.grads]
+        )
         for tensor, before in zip(tensors, saved, strict=True):
             tensor.copy_(before)
         for each, state in zip(generators, states, strict=True):

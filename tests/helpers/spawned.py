@@ -4,7 +4,7 @@ import os
 
 import numpy as np
 
-from dpmodule import atomic
+from dpmodule.files import atomic
 
 __all__ = ["arrays_of", "attend", "fill", "killed_while_writing", "values"]
 

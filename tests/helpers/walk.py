@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import dpmodule
-from dpmodule.ops.later import LATER
+from dpmodule.ops.lazy_operators import LATER
 
 __all__ = ["family_of", "walks"]
 

@@ -352,11 +352,12 @@ def check_all(batches):
 
 
 @pytest.mark.timeout(120)  # many processes, which take their time on a busy machine
-def test_forty_kills_at_random_moments():
+@pytest.mark.parametrize("count", [20, pytest.param(100, marks=pytest.mark.slow)])
+def test_kills_at_random_moments(count):
     rng = random.Random(4)
     before = resources()
     noticed = []
-    for _ in range(40):
+    for _ in range(count):
         with Iter(partial(iterators.Pixels, batches=10_000, side=64), 2, slots=2) as batches:
             next(batches)
             kills = []
@@ -442,7 +443,7 @@ def test_cycles_leave_nothing():
     """R10, short."""
     cycles(3)
     before = resources()
-    cycles(20)
+    cycles(10)
     assert resources() == before
 
 

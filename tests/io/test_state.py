@@ -9,8 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import dpmodule as mx
-from dpmodule import generators, run_file
+from dpmodule import run_file
 from dpmodule.base import ArgumentError, StateError
+from dpmodule.devices import generators
 from helpers import datasets, iterators
 from helpers.pictures import FOLDER, FORMATS, NAMES, file_of, write_records
 from helpers.processes import resources

@@ -72,10 +72,10 @@ def digests(count, threads, **options):
 
 
 @pytest.mark.timeout(400)
-@pytest.mark.parametrize(("threads", "count"), [(1, 4), (2, 2)])
+@pytest.mark.parametrize(("threads", "count"), [(1, 3), (2, 2)])
 def test_processes_have_the_same_bits(threads, count):
     found = digests(count, threads)
-    found += digests(2, threads, fresh=True, PYTHONHASHSEED="random")
+    found += digests(1, threads, fresh=True, PYTHONHASHSEED="random")
     assert len(set(found)) == 1, found
 
 

@@ -4,7 +4,7 @@ import pytest
 
 import dpmodule as mx
 from dpmodule.base import ArgumentError
-from dpmodule.module import by_hand
+from dpmodule.module import mxnet_helpers
 
 TWO = [mx.cpu(0), mx.cpu(1)]
 
@@ -37,10 +37,10 @@ def test_several_devices_update_on_the_store(kvstore, monkeypatch):
 
 
 def test_large_parameters_are_not_updated_by_the_local_store(monkeypatch):
-    assert by_hand._LARGE == 16 * 1024 * 1024
-    monkeypatch.setattr(by_hand, "_LARGE", 6)  # the elements of fc_weight
+    assert mxnet_helpers._LARGE == 16 * 1024 * 1024
+    monkeypatch.setattr(mxnet_helpers, "_LARGE", 6)  # the elements of fc_weight
     assert described(updates_of("local")) == ("local", True)
-    monkeypatch.setattr(by_hand, "_LARGE", 5)
+    monkeypatch.setattr(mxnet_helpers, "_LARGE", 5)
     assert described(updates_of("local")) == ("local", False)
     assert described(updates_of("device")) == ("device", True)
     assert described(updates_of(mx.kv.create("local"))) == (

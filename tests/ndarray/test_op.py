@@ -11,7 +11,7 @@ import torch
 import dpmodule as mx
 from dpmodule import mode, ops
 from dpmodule.base import DTypeError, OpError, ShapeError
-from dpmodule.ndarray import faces, plan
+from dpmodule.ndarray import op_dispatch, op_functions
 from dpmodule.ndarray.methods import FLUENT
 from helpers.programs import run_file
 from helpers.walk import walks
@@ -218,9 +218,9 @@ def test_results_agree_between_threads():
 
 def test_kept_plans_stay_few():
     x = data()
-    for i in range(3 * plan._CACHED_PLANS // 2):
+    for i in range(3 * op_dispatch._CACHED_PLANS // 2):
         nd._internal._plus_scalar(x, scalar=i)
-    assert len(plan._plans) <= plan._CACHED_PLANS
+    assert len(op_dispatch._plans) <= op_dispatch._CACHED_PLANS
     assert nd._internal._plus_scalar(x, scalar=3).asnumpy()[0, 0] == 4
 
 
@@ -263,7 +263,7 @@ def test_namespaces():
 
 def test_unknown_operator_names():
     with pytest.raises(AttributeError, match="no operator 'no_such_operator'"):
-        faces.face("no_such_operator")
+        op_functions.face("no_such_operator")
     with pytest.raises(OpError, match="axis is required"):
         nd.slice_axis(data())
 

@@ -6,7 +6,7 @@ import torch
 
 from dpmodule.base import OpError
 from dpmodule.ops import get
-from dpmodule.ops.draws import standard_gamma
+from dpmodule.ops.distributions import standard_gamma
 from dpmodule.ops.spec import Env
 from helpers.numeric import environment, gradients, run, shapes, types
 

@@ -8,8 +8,9 @@ import pytest
 import torch
 
 import dpmodule as mx
-from dpmodule import lr_scheduler, optimizer, private
+from dpmodule import lr_scheduler, optimizer
 from dpmodule.base import ArgumentError, DTypeError, ShapeError
+from dpmodule.compat import torch_private
 from helpers import rules
 from helpers.walk import walks
 
@@ -29,9 +30,9 @@ VARIANTS = [
 @pytest.fixture(params=["private", "public"])
 def functions(request):
     """Run with torch's private functions and with their public stand-ins."""
-    private.select(public=request.param == "public")
+    torch_private.select(public=request.param == "public")
     yield request.param
-    private.select()
+    torch_private.select()
 
 
 def nd(tensor):

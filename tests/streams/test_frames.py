@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 import torch
 
-from dpmodule.streams.frames import Frames
+from dpmodule.streams.frames import MessageFrames
 from dpmodule.streams.messages import pack
 
 
 @pytest.fixture
 def ends():
-    first, second = (Frames(sock) for sock in socket.socketpair())
+    first, second = (MessageFrames(sock) for sock in socket.socketpair())
     yield first, second
     first.close()
     second.close()
@@ -55,7 +55,7 @@ def test_tensors_that_have_no_plain_memory(ends, tensor):
 
 def test_a_message_in_pieces():
     sender, other = socket.socketpair()
-    frames = Frames(other)
+    frames = MessageFrames(other)
     message = pack(5, {"a": np.arange(100)})
     data = b"".join([message.header, *message.body])
     for i in range(len(data)):
@@ -88,7 +88,7 @@ def test_many_descriptors(ends):
 
 def test_what_was_not_taken_is_closed():
     before = count_fds()
-    first, second = (Frames(sock) for sock in socket.socketpair())
+    first, second = (MessageFrames(sock) for sock in socket.socketpair())
     first.send(pack(0, b"x" * 100_000), never)
     second._read()
     second.close()

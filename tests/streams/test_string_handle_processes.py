@@ -92,7 +92,7 @@ def test_a_handle_may_be_an_argument_of_a_process():
         assert child.connection.recv() == expected
 
 
-@every_start
+@pytest.mark.parametrize("start", ["fork", pytest.param("spawn", marks=pytest.mark.slow)])
 def test_handles_come_from_a_child_and_outlive_it(start):
     size = 1 << 16
     with Child(start, give, size) as child:

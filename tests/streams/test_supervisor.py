@@ -6,8 +6,6 @@ import os
 import pickle
 import random
 import signal
-import subprocess
-import sys
 import textwrap
 import threading
 import time
@@ -39,7 +37,7 @@ from helpers.processes import (
     running,
     until,
 )
-from helpers.programs import Program, environment, run_file, run_program
+from helpers.programs import Program, run_file, run_program
 
 # Python 3.12 warns of what these tests do on purpose
 pytestmark = pytest.mark.filterwarnings("ignore:.*multi-threaded.*:DeprecationWarning")
@@ -240,8 +238,19 @@ def test_wait_returns_who_has_something_to_say():
 
 
 @pytest.mark.timeout(120)  # many processes, which take their time on a busy machine
+def test_kills_at_random_moments():
+    """R7, short: an error within a second that names the process, and nothing stays."""
+    kills_at_random_moments(20)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
 def test_two_hundred_kills_at_random_moments():
-    """R7: an error within a second that names the process, and nothing stays."""
+    """R7."""
+    kills_at_random_moments(200)
+
+
+def kills_at_random_moments(count):
     rng = random.Random(1)
     before = resources()
     kills, noticed = [], []
@@ -255,7 +264,7 @@ def test_two_hundred_kills_at_random_moments():
         kills.append(time.monotonic())
         os.kill(pid, signal.SIGKILL)
 
-    for _ in range(200):
+    for _ in range(count):
         supervisor, child = forked(child_targets.echo, grace_s=0.2)
         with supervisor:
             killer = threading.Timer(rng.uniform(0, 0.03), kill, [child.pid])
@@ -264,7 +273,7 @@ def test_two_hundred_kills_at_random_moments():
                 talk(child, rng)
             noticed.append(time.monotonic() - kills[-1])
             killer.join()
-    assert len(kills) == 200
+    assert len(kills) == count
     mostly_within(1, noticed)
     assert resources() == before
 
@@ -391,7 +400,7 @@ def test_cycles_leave_nothing():
     """R10, short."""
     cycles(5)
     before = resources()
-    cycles(60)
+    cycles(20)
     assert resources() == before
 
 
@@ -508,7 +517,7 @@ time.sleep(60)
 
 
 @slow_to_start
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", ["fork", "spawn", pytest.param("forkserver", marks=pytest.mark.slow)])
 def test_children_end_with_a_killed_parent(method):
     """R9, for a child in a loop and one in C code that holds the interpreter."""
     with Program("code", PARENT, method) as parent:
@@ -632,10 +641,8 @@ with Supervisor("reader", start_method="fork") as supervisor:
 
 @slow_to_start
 def test_a_program_without_a_file():
-    """From standard input, as from -c and notebooks, only what is in modules can be spawned."""
-    done = subprocess.run(
-        [sys.executable], input=IN_MAIN, env=environment(), capture_output=True, text=True, timeout=80
-    )
+    """From -c, as from standard input and notebooks, only what is in modules can be spawned."""
+    done = run_program(IN_MAIN, seconds=80)
     assert (done.stdout.split("\n"), done.stderr) == (["refused True", "4", "3", ""], "")
 
 
@@ -672,7 +679,7 @@ def test_a_script_without_a_guard_is_told_so(tmp_path):
 
 
 @slow_to_start
-@pytest.mark.parametrize("method", ["fork", "spawn"])
+@pytest.mark.parametrize("method", ["fork", pytest.param("spawn", marks=pytest.mark.slow)])
 def test_end_of_a_pipe_is_the_childs_before_it_uses_it(method):
     reader, writer = tensor_pipe()
     with Supervisor("feed", method) as supervisor, reader:

@@ -78,7 +78,7 @@ def test_a_forked_child_reads(core, slots):
 
 
 @pytest.mark.timeout(120)  # some start interpreters, which takes its time on a busy machine
-@pytest.mark.parametrize("method", ["spawn", "forkserver"])
+@pytest.mark.parametrize("method", ["spawn", pytest.param("forkserver", marks=pytest.mark.slow)])
 def test_ends_are_given_to_children_that_are_started_afresh(method):
     context = multiprocessing.get_context(method)
     here, there = make(CORES[0])
@@ -574,7 +574,7 @@ def test_kills_at_any_moment(core, which):
     rng = random.Random(f"{core}{which}")
     a_killed_process(core, which, rng)
     before = resources()
-    mostly_within(1.0, [a_killed_process(core, which, rng) for _ in range(50)])
+    mostly_within(1.0, [a_killed_process(core, which, rng) for _ in range(20)])
     assert resources() == before
 
 

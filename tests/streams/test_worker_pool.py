@@ -21,6 +21,7 @@ from dpmodule.streams import (
     ThreadWorkerPool,
 )
 from helpers.loops import every_loop, raised, run, soon
+from helpers.programs import run_program
 
 pytestmark = pytest.mark.timeout(20)
 
@@ -920,21 +921,20 @@ if sys.argv[1:]:
 """
 
 
-def outside(*arguments):
+def errors_of(done):
+    """Return the lines of standard error; asyncio's debug mode reports callbacks that took long on a busy machine."""
+    return [line for line in done.stderr.splitlines() if not line.startswith("Executing <")]
+
+
+@pytest.mark.timeout(120)  # a program that imports torch, on a busy machine
+def test_nothing_is_printed():
     done = subprocess.run(
-        [sys.executable, "-X", "dev", "-c", PROGRAM, *arguments],
+        [sys.executable, "-X", "dev", "-c", PROGRAM],
         cwd=tempfile.gettempdir(),  # not where the sources are, which have no extension
         capture_output=True,
         text=True,
         timeout=80,
     )
-    # asyncio's debug mode reports callbacks that took long on a busy machine
-    return done, [line for line in done.stderr.splitlines() if not line.startswith("Executing <")]
-
-
-@pytest.mark.timeout(120)  # a program that imports torch, on a busy machine
-def test_nothing_is_printed():
-    done, errors = outside()
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines() == [
         "fails ValueError",
@@ -943,13 +943,13 @@ def test_nothing_is_printed():
         "functors FileFormatError",
         "cancelled CancelledError",
     ]
-    assert errors == []
+    assert errors_of(done) == []
 
 
-@pytest.mark.timeout(120)  # a program that imports torch, on a busy machine
+@pytest.mark.timeout(120)
 def test_an_interrupt_prints_what_python_prints_for_it():
-    done, errors = outside("interrupt")
+    done = run_program(PROGRAM, "interrupt", seconds=80, PYTHONASYNCIODEBUG="1", PYTHONWARNINGS="default")
     assert done.returncode != 0
-    assert errors[-1] == "KeyboardInterrupt"
+    assert errors_of(done)[-1] == "KeyboardInterrupt"
     assert "never retrieved" not in done.stderr
     assert "destroyed" not in done.stderr

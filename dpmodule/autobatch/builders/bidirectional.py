@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from ..arguments import TOO_LARGE, whole
 from ..collection import ParameterCollection, as_collection
 from ..errors import ArgumentError, foreign_value, user_line
 from ..expression import Expression, listed
 from ..functions.combine import concatenate
-from ..whole import TOO_LARGE, whole
 from .rnn import RNNBuilder, made_from
 from .state import RNNState
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from ...base import FileError, FileFormatError
+from ..arguments import file_name
 from ..errors import foreign_value
-from ..given import file_name
 
 __all__ = ["read_clusters", "read_paths"]
 

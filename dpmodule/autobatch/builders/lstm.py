@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import ClassVar
 
+from ..arguments import flag, number, number_from
 from ..collection import ParameterCollection
 from ..expression import Expression, apply, handle_of, node_of, plain
 from ..fast import fast
@@ -13,7 +14,6 @@ from ..functions.elementwise import logistic, tanh
 from ..functions.inputs import zeros
 from ..functions.layers import vanilla_lstm_c, vanilla_lstm_gates, vanilla_lstm_h
 from ..functions.normal import layer_norm
-from ..given import flag, number, number_from
 from ..initializers import ConstInitializer, UniformInitializer
 from ..ops.linear import AFFINE, MATMUL
 from ..ops.recurrent import LSTM_FIRST, LSTM_STEP

@@ -7,16 +7,15 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, ClassVar, TypeVar
 
 from ... import native
+from ..arguments import TOO_LARGE, below_one, flag, whole
 from ..collection import ParameterCollection, as_collection
-from ..entered import entered
 from ..errors import ArgumentError, StaleExpressionError, user_line
 from ..expression import Expression, handle_of, listed, node_of
 from ..functions.inputs import dim_of, inputVector, random_bernoulli, zeros
-from ..given import below_one, flag
 from ..initializers import ConstInitializer
+from ..node_holders import entered
 from ..parameters import Parameters
 from ..state import state as shared
-from ..whole import TOO_LARGE, whole
 from .state import Layers, Mask, RNNState
 
 __all__ = ["Mask", "RNNBuilder", "made_from"]

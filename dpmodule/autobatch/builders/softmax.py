@@ -6,7 +6,8 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from ...generators import host
+from ...devices.generators import host
+from ..arguments import flag, place, whole
 from ..collection import ParameterCollection, as_collection
 from ..errors import BoundsError, ShapeError, user_line
 from ..expression import Expression, listed, node_of, plain
@@ -15,13 +16,11 @@ from ..functions.elementwise import log
 from ..functions.inputs import zeros
 from ..functions.losses import log_softmax, pickneglogsoftmax, pickneglogsoftmax_batch
 from ..functions.shapes import pick, pick_batch_elem
-from ..given import flag, place
 from ..initializers import ConstInitializer
 from ..ops.linear import MATMUL
 from ..ops.spec import shown
 from ..parameters import Parameters
 from ..state import state
-from ..whole import whole
 from .clusters import read_clusters, read_paths
 
 __all__ = [

@@ -6,9 +6,9 @@ from typing import ClassVar
 
 import torch
 
+from ..arguments import probability
 from ..expression import Expression
 from ..functions.combine import cmult
-from ..given import probability
 from ..initializers import ConstInitializer
 from ..parameters import Parameters
 from .lstm import VanillaLSTMBuilder

@@ -19,7 +19,7 @@ Mask = tuple[Expression | None, Expression | None]
 """What inputs and outputs of a layer are multiplied with; None for nothing."""
 
 
-class Network(Protocol):
+class RecurrentNetwork(Protocol):
     """A recurrent network, as its states know it.
 
     Attributes:
@@ -85,7 +85,7 @@ class _PlainState:
 
     __slots__ = ("_builder", "_cells", "_layers", "_previous", "_version")
 
-    _builder: Network
+    _builder: RecurrentNetwork
     _cells: Any
     _layers: Layers
     _previous: RNNState | None
@@ -114,7 +114,9 @@ class RNNState(_Base):
 
     __slots__ = ()
 
-    def __init__(self, builder: Network, layers: Layers = (), previous: RNNState | None = None) -> None:
+    def __init__(
+        self, builder: RecurrentNetwork, layers: Layers = (), previous: RNNState | None = None
+    ) -> None:
         self._builder, self._layers, self._previous = builder, layers, previous
         self._cells = builder.cells
         self._version = shared.graph.version
@@ -241,7 +243,7 @@ class RNNState(_Base):
         """Return the state before the last input."""
         return self._previous
 
-    def b(self) -> Network:
+    def b(self) -> RecurrentNetwork:
         """Return the network."""
         return self._builder
 

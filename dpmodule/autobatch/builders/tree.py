@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from ..arguments import sizes_of, whole
 from ..collection import ParameterCollection, as_collection
 from ..errors import ArgumentError, ForeignValueError, user_line
 from ..expression import Expression, listed
@@ -12,7 +13,6 @@ from ..functions.combine import affine_transform, cmult, concatenate
 from ..functions.elementwise import logistic, tanh
 from ..initializers import ConstInitializer
 from ..parameters import Parameters
-from ..whole import sizes_of, whole
 from .rnn import made_from
 
 __all__ = ["TreeLSTMBuilder", "TreeState"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from ..arguments import whole
 from ..errors import ShapeError
 from ..expression import Expression, append_many, apply, apply_to_padded, node_of, not_empty, plain
 from ..fast import fast_form
@@ -12,9 +13,8 @@ from ..ops.binary import CDIV, CMULT, COLWISE_ADD, LOGSUMEXP, MAX, MIN, POW, SUM
 from ..ops.join import CONCATENATE, CONCATENATE_MANY, TO_BATCH, TO_BATCH_MANY
 from ..ops.linear import AFFINE, CONTRACT, DOT, INVERSE, LOGDET, TRACE
 from ..ops.many import AVERAGE_MANY, MAX_MANY, SUM_MANY
-from ..ops.spec import Op
+from ..ops.spec import Operation
 from ..state import state
-from ..whole import whole
 
 FEW = 4
 """So many operands are an ordinary operation; more, of one shape, are stacked in one go."""
@@ -26,7 +26,11 @@ def _are_alike(xs: Sequence[Any]) -> bool:
 
 
 def _fold(
-    few: Op, many: Op, xs: list[Any], attrs: tuple[Any, ...] = (), many_attrs: tuple[Any, ...] = ()
+    few: Operation,
+    many: Operation,
+    xs: list[Any],
+    attrs: tuple[Any, ...] = (),
+    many_attrs: tuple[Any, ...] = (),
 ) -> Expression:
     if len(xs) > FEW and _are_alike(xs):
         return append_many(many, xs, many_attrs)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from ..arguments import number
 from ..errors import ArgumentError, user_line
 from ..expression import Expression, apply
 from ..fast import fast_form
-from ..given import number
 from ..ops.unary import ARGMAX, CEIL, FLOOR, NOBACKPROP, ROUND, SCALE_GRADIENT, UNARY
 from .recorded import function_of
 

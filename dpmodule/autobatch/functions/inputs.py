@@ -10,14 +10,13 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ... import native
+from ..arguments import TOO_LARGE, flag, number, numbers, one_or_several, place, probability, sizes_of, whole
 from ..errors import ArgumentError, BoundsError, ForeignValueError, ShapeError, user_line
 from ..expression import Expression, append, listed, not_empty
 from ..fast import fast_form
-from ..given import flag, number, numbers, place, probability
 from ..ops.source import CONSTANT, INPUT, ONE_HOT, RANDOM
 from ..ops.spec import Dim
 from ..state import state
-from ..whole import TOO_LARGE, one_or_several, sizes_of, whole
 
 Array = NDArray[Any]
 

@@ -5,17 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from ..arguments import flag, number_from, probability, whole
 from ..errors import ArgumentError, ForeignValueError, user_line
 from ..expression import Expression, apply, handle_of, listed, node_of
 from ..fast import fast_form
-from ..given import flag, number_from, probability
 from ..ops import convolution
 from ..ops import noise as noises
 from ..ops.gates import LSTM_C, LSTM_GATES, LSTM_H, NOISY_LSTM_GATES
-from ..ops.spec import Op
+from ..ops.spec import Operation
 from ..ops.unary import IDENTITY
 from ..state import state
-from ..whole import whole
 from .combine import concatenate
 
 
@@ -131,7 +130,7 @@ def circ_corr(u: Expression, v: Expression) -> Expression:
     return apply(convolution.CIRC_CORR, (u, v))
 
 
-def _drawn(op: Op, operands: Sequence[Expression], attrs: tuple[Any, ...]) -> Expression:
+def _drawn(op: Operation, operands: Sequence[Expression], attrs: tuple[Any, ...]) -> Expression:
     """Add an operation that draws random numbers: every node is one of its own, so that it keeps what it has drawn."""
     return apply(op, operands, attrs, op.name)
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ..arguments import TOO_LARGE, number, number_from, one_or_several, place, whole
 from ..errors import BoundsError, NegativeIndexError, ShapeError, user_line
 from ..expression import Expression, apply, apply_to_padded, node_of, not_empty, plain
 from ..fast import fast_form
-from ..given import number, number_from, place
 from ..ops import loss
 from ..ops.loss import HUBER
 from ..ops.softmax import (
@@ -23,7 +23,6 @@ from ..ops.softmax import (
     SPARSEMAX,
 )
 from ..state import state
-from ..whole import TOO_LARGE, one_or_several, whole
 
 
 def checked_label(name: str, x: Expression, label: int, axis: int = 0) -> int:

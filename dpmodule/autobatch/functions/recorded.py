@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Protocol, cast
 
+from ..arguments import number
 from ..expression import Expression, apply, single
 from ..fast import fast
-from ..given import number
-from ..ops.spec import Argument, Op
+from ..ops.spec import Argument, Operation
 
 
 class OfOne(Protocol):
@@ -18,7 +18,7 @@ class OfOne(Protocol):
         """Add its operation to the graph."""
 
 
-def _with_number(op: Op, argument: Argument) -> Callable[..., Expression]:
+def _with_number(op: Operation, argument: Argument) -> Callable[..., Expression]:
     """Return the function of an operation on one expression with a number beside it."""
     what = f"{op.name}: {argument.name}"
 
@@ -30,7 +30,7 @@ def _with_number(op: Op, argument: Argument) -> Callable[..., Expression]:
     return made
 
 
-def function_of(op: Op) -> OfOne:
+def function_of(op: Operation) -> OfOne:
     """Make the function of an operation as its record describes it.
 
     Args:

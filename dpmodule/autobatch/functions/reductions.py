@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ..arguments import TOO_LARGE, flag, one_or_several, whole
 from ..errors import ArgumentError, BoundsError, NegativeIndexError, user_line
 from ..expression import Expression, apply, listed, node_of
 from ..fast import fast_form
-from ..given import flag
 from ..ops import reduce
 from ..state import state
-from ..whole import TOO_LARGE, one_or_several, whole
 from .recorded import function_of
 
 

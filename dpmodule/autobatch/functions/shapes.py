@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from ..arguments import one_or_several, whole
 from ..errors import ForeignValueError, NegativeIndexError, user_line
 from ..expression import Expression, apply, listed, not_empty
 from ..fast import fast, fast_form
 from ..ops.join import RESHAPE, TRANSPOSE
 from ..ops.pick import ELEMENTS, PICK, PICK_BATCH, PICK_RANGE, SELECT, STRIDED
 from ..parameters import LookupParameters, Parameters
-from ..whole import one_or_several, whole
 from .inputs import dim_of
 from .losses import checked_label
 

@@ -9,10 +9,10 @@ from typing import Any
 
 import torch
 
-from ..native_machine import Attrs, Machine, Nodes
-from ..native_names import OP, REDUCTION
 from .kernels import binary, plain
-from .spec import Call, Dim, Dims, Grads, ShapeRule, declare, fail, same_batch, scalar, target, wide
+from .native_machine import Attrs, Machine, Nodes
+from .native_numbers import OP, REDUCTION
+from .spec import BatchCall, Dim, Dims, Grads, ShapeRule, declare, fail, same_batch, scalar, target, wide
 
 Tensor = torch.Tensor
 
@@ -58,12 +58,12 @@ def _shape(name: str) -> ShapeRule:
     return shape
 
 
-def _both(call: Call, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+def _both(call: BatchCall, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
     rank = len(call.out.d)
     return aligned(x, call.dims[0], rank), aligned(y, call.dims[1], rank)
 
 
-def _sum(call: Call, *xs: Tensor) -> Tensor:
+def _sum(call: BatchCall, *xs: Tensor) -> Tensor:
     rank = len(call.out.d)
     total = aligned(xs[0], call.dims[0], rank)
     if len(xs) == 1:
@@ -81,30 +81,30 @@ def _sum(call: Call, *xs: Tensor) -> Tensor:
     return total
 
 
-def call_shape(call: Call) -> tuple[int, ...]:
+def call_shape(call: BatchCall) -> tuple[int, ...]:
     """Return the shape of the result without the axis of nodes."""
     return (call.out.batch, *call.out.d)
 
 
-def _sum_grad(call: Call, g: Tensor, *xs: Tensor) -> Grads:
+def _sum_grad(call: BatchCall, g: Tensor, *xs: Tensor) -> Grads:
     return [reduced(g, x) for x in xs]
 
 
-def _minus(call: Call, x: Tensor, y: Tensor) -> Tensor:
+def _minus(call: BatchCall, x: Tensor, y: Tensor) -> Tensor:
     x, y = _both(call, x, y)
     return x - y
 
 
-def _minus_grad(call: Call, g: Tensor, x: Tensor, y: Tensor) -> Grads:
+def _minus_grad(call: BatchCall, g: Tensor, x: Tensor, y: Tensor) -> Grads:
     return [reduced(g, x), reduced(-g, y)]
 
 
-def _cmult(call: Call, x: Tensor, y: Tensor) -> Tensor:
+def _cmult(call: BatchCall, x: Tensor, y: Tensor) -> Tensor:
     x, y = _both(call, x, y)
     return torch.mul(x, y, out=target(call))
 
 
-def _cmult_grad(call: Call, g: Tensor, x: Tensor, y: Tensor) -> Grads:
+def _cmult_grad(call: BatchCall, g: Tensor, x: Tensor, y: Tensor) -> Grads:
     left, right = _both(call, x, y)
     found = []
     for place, (factor, operand) in enumerate(((right, x), (left, y))):
@@ -123,12 +123,12 @@ def _cdiv_shape(attrs: Attrs, dims: Dims) -> Dim:
     return found
 
 
-def _cdiv(call: Call, x: Tensor, y: Tensor) -> Tensor:
+def _cdiv(call: BatchCall, x: Tensor, y: Tensor) -> Tensor:
     x, y = _both(call, x, y)
     return x / y
 
 
-def _cdiv_grad(call: Call, g: Tensor, x: Tensor, y: Tensor) -> Grads:
+def _cdiv_grad(call: BatchCall, g: Tensor, x: Tensor, y: Tensor) -> Grads:
     left, right = _both(call, x, y)
     part = g / right
     return [reduced(part, x), reduced(-part * (left / right), y)]
@@ -140,7 +140,7 @@ def _power_shape(attrs: Attrs, dims: Dims) -> Dim:
     return Dim(dims[0].d, same_batch("pow", dims))
 
 
-def _power(call: Call, x: Tensor, y: Tensor) -> Tensor:
+def _power(call: BatchCall, x: Tensor, y: Tensor) -> Tensor:
     return torch.pow(x, wide(y, x))
 
 
@@ -162,14 +162,14 @@ def equal(name: str, who: str = "all operands", is_number: bool = False) -> Shap
     return shape
 
 
-def _maximum(call: Call, *xs: Tensor) -> Tensor:
+def _maximum(call: BatchCall, *xs: Tensor) -> Tensor:
     best = xs[0]
     for x in xs[1:]:
         best = torch.maximum(best, x)
     return best
 
 
-def _maximum_grad(call: Call, g: Tensor, *xs: Tensor) -> Grads:
+def _maximum_grad(call: BatchCall, g: Tensor, *xs: Tensor) -> Grads:
     """Let the first of several equal ones have the gradient, as DyNet does."""
     left, found = torch.ones_like(g, dtype=torch.bool), []
     best = call.result
@@ -180,21 +180,21 @@ def _maximum_grad(call: Call, g: Tensor, *xs: Tensor) -> Grads:
     return list(found)
 
 
-def _minimum(call: Call, x: Tensor, y: Tensor) -> Tensor:
+def _minimum(call: BatchCall, x: Tensor, y: Tensor) -> Tensor:
     return torch.minimum(x, y)
 
 
-def _minimum_grad(call: Call, g: Tensor, x: Tensor, y: Tensor) -> Grads:
+def _minimum_grad(call: BatchCall, g: Tensor, x: Tensor, y: Tensor) -> Grads:
     mine = (x < y).expand_as(g)
     return [reduced(g * mine, x), reduced(g * ~mine, y)]
 
 
-def _logsumexp(call: Call, *xs: Tensor) -> Tensor:
+def _logsumexp(call: BatchCall, *xs: Tensor) -> Tensor:
     shape = [max(sizes) for sizes in zip(*(x.shape for x in xs))]
     return torch.logsumexp(torch.stack([x.expand(shape) for x in xs]), 0)
 
 
-def _logsumexp_grad(call: Call, g: Tensor, *xs: Tensor) -> Grads:
+def _logsumexp_grad(call: BatchCall, g: Tensor, *xs: Tensor) -> Grads:
     return [reduced(g * torch.exp(x - call.result), x) for x in xs]
 
 
@@ -204,7 +204,7 @@ def _colwise_shape(attrs: Attrs, dims: Dims) -> Dim:
     return Dim(dims[0].d, same_batch("colwise_add", dims))
 
 
-def _colwise(call: Call, x: Tensor, y: Tensor) -> Tensor:
+def _colwise(call: BatchCall, x: Tensor, y: Tensor) -> Tensor:
     return x + aligned(y, call.dims[1], len(call.dims[0].d))
 
 

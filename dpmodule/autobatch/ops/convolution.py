@@ -10,10 +10,10 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 
-from ..native_machine import Attrs, Machine, Nodes
-from ..native_names import CONVOLUTION, OP, TOO_LARGE
-from .kernels import Layout, arranged, fits, reduced
-from .spec import Call, Dim, Dims, Grads, Op, declare, fail, same_batch
+from .kernels import NodeLayout, arranged, fits, reduced
+from .native_machine import Attrs, Machine, Nodes
+from .native_numbers import CONVOLUTION, OP, TOO_LARGE
+from .spec import BatchCall, Dim, Dims, Grads, Operation, declare, fail, same_batch
 
 Tensor = torch.Tensor
 
@@ -52,7 +52,7 @@ MANY = 2**20
 """Windows of so many elements in all are left to torch's convolutions."""
 
 
-def _conv(call: Call, x: Tensor, f: Tensor, *bias: Tensor) -> Tensor:
+def _conv(call: BatchCall, x: Tensor, f: Tensor, *bias: Tensor) -> Tensor:
     stride, is_valid = call.attrs
     height, width, channels = _image(call.dims[0])
     top, bottom = _padding(height, f.shape[2], stride[0], is_valid)
@@ -78,7 +78,7 @@ def _conv(call: Call, x: Tensor, f: Tensor, *bias: Tensor) -> Tensor:
     return answer
 
 
-def _conv_small(call: Call, images: Tensor, f: Tensor, *bias: Tensor) -> Tensor:
+def _conv_small(call: BatchCall, images: Tensor, f: Tensor, *bias: Tensor) -> Tensor:
     """Multiply all windows with the filters: what torch prepares for a convolution takes longer than a small one."""
     windows = images.unfold(1, f.shape[0], call.attrs[0][0]).unfold(2, f.shape[1], call.attrs[0][1])
     windows = windows.permute(0, 1, 2, 4, 5, 3).reshape(-1, f[..., 0].numel())
@@ -87,7 +87,7 @@ def _conv_small(call: Call, images: Tensor, f: Tensor, *bias: Tensor) -> Tensor:
     return found.add_(bias[0].view(-1)) if bias else found
 
 
-def _conv_grad(call: Call, g: Tensor, x: Tensor, f: Tensor, *bias: Tensor) -> Grads | None:
+def _conv_grad(call: BatchCall, g: Tensor, x: Tensor, f: Tensor, *bias: Tensor) -> Grads | None:
     if call.saved is None:
         return None
     windows, shape = call.saved
@@ -122,7 +122,7 @@ def _pool_shape(attrs: Attrs, dims: Dims) -> Dim:
     return Dim((*found, *d[2:]), dims[0].batch)
 
 
-def _pool(call: Call, x: Tensor) -> Tensor:
+def _pool(call: BatchCall, x: Tensor) -> Tensor:
     window, stride, is_valid = call.attrs
     height, width, channels = _image(call.dims[0])
     # beyond these, larger steps and windows make no difference, but do not fit torch's numbers or the memory
@@ -143,7 +143,7 @@ def _kmax_shape(attrs: Attrs, dims: Dims) -> Dim:
     return Dim((*d[:axis], count, *d[axis + 1 :]), dims[0].batch)
 
 
-def _kmax(call: Call, x: Tensor) -> Tensor:
+def _kmax(call: BatchCall, x: Tensor) -> Tensor:
     count, axis = call.attrs
     order = x.sort(dim=axis + 2, descending=True, stable=True)[1]  # the first of equals, on every device
     places = order.narrow(axis + 2, 0, count).sort(axis + 2)[0]
@@ -157,7 +157,7 @@ def _fold_shape(attrs: Attrs, dims: Dims) -> Dim:
     return Dim((d[0] // attrs[0], *d[1:]), dims[0].batch)
 
 
-def _fold(call: Call, x: Tensor) -> Tensor:
+def _fold(call: BatchCall, x: Tensor) -> Tensor:
     return x.reshape(*x.shape[:2], -1, call.attrs[0], *x.shape[3:]).sum(3)
 
 
@@ -168,7 +168,7 @@ def _filter_shape(attrs: Attrs, dims: Dims) -> Dim:
     return Dim((f[2] if len(f) == 3 else 1, x[1] - f[1] + 1), same_batch("filter1d_narrow", dims))
 
 
-def _filter(call: Call, x: Tensor, f: Tensor) -> Tensor:
+def _filter(call: BatchCall, x: Tensor, f: Tensor) -> Tensor:
     f = f if f.dim() == 5 else f.unsqueeze(-1)
     windows = x.unfold(3, f.shape[3], 1)  # (N, B, D, positions, w)
     return torch.matmul(f.permute(0, 1, 4, 2, 3).flatten(3), windows.permute(0, 1, 2, 4, 3).flatten(2, 3))
@@ -181,7 +181,7 @@ def _ngram_shape(attrs: Attrs, dims: Dims) -> Dim:
     return Dim((d[0], d[1] - attrs[0] + 1), dims[0].batch)
 
 
-def _ngram(call: Call, x: Tensor) -> Tensor:
+def _ngram(call: BatchCall, x: Tensor) -> Tensor:
     return x.unfold(3, call.attrs[0], 1).sum(4)
 
 
@@ -191,7 +191,7 @@ def _circular_shape(attrs: Attrs, dims: Dims) -> Dim:
     return Dim(dims[0].d, same_batch("circular convolution", dims))
 
 
-def _shifted(call: Call, v: Tensor, sign: int) -> Tensor:
+def _shifted(call: BatchCall, v: Tensor, sign: int) -> Tensor:
     """Return the matrix whose row i holds v[(i + sign * k) mod n] at column k."""
     size = call.out.d[0]
     steps = torch.arange(size, device=call.device)
@@ -226,7 +226,7 @@ def _filter_kernel(engine: Machine, attrs: Attrs, args: Nodes, aux: Any) -> int:
 
 def _ngram_kernel(engine: Machine, attrs: Attrs, args: Nodes, aux: Any) -> int:
     (length,) = attrs
-    x = Layout(engine, args[0])
+    x = NodeLayout(engine, args[0])
     if len(x.d) != 2 or not 1 <= length <= x.d[1]:
         return -1
     rows, places = x.d[0], x.d[1] - length + 1
@@ -237,10 +237,10 @@ def _ngram_kernel(engine: Machine, attrs: Attrs, args: Nodes, aux: Any) -> int:
     return reduced(engine, "sum_dim", windows, (0,), False)
 
 
-def _circular(name: str, sign: int) -> Op:
+def _circular(name: str, sign: int) -> Operation:
     """Declare the product of a vector and a matrix of the other one's circular shifts."""
 
-    def run(call: Call, u: Tensor, v: Tensor) -> Tensor:
+    def run(call: BatchCall, u: Tensor, v: Tensor) -> Tensor:
         return torch.matmul(_shifted(call, v, sign), u.unsqueeze(-1)).squeeze(-1)
 
     def kernel(engine: Machine, attrs: Attrs, args: Nodes, aux: Any) -> int:

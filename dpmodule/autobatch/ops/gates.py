@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import torch
 
-from ..native_machine import Attrs
-from .spec import Call, Dim, Dims, declare, fail, same_batch
+from .native_machine import Attrs
+from .spec import BatchCall, Dim, Dims, declare, fail, same_batch
 
 Tensor = torch.Tensor
 
@@ -22,7 +22,7 @@ def _gates_shape(attrs: Attrs, dims: Dims) -> Dim:
     return Dim(b.d, same_batch("vanilla_lstm_gates", dims))
 
 
-def _noisy(call: Call, weights: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+def _noisy(call: BatchCall, weights: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
     """Add noise, one for a batch; the same again when `run` is repeated for the gradient."""
     spread = call.attrs[0]
     if not spread:
@@ -32,7 +32,9 @@ def _noisy(call: Call, weights: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
     return tuple(w + noise for w, noise in zip(weights, call.saved))
 
 
-def _gates(call: Call, x: Tensor, h: Tensor, wx: Tensor, wh: Tensor, b: Tensor, *masks: Tensor) -> Tensor:
+def _gates(
+    call: BatchCall, x: Tensor, h: Tensor, wx: Tensor, wh: Tensor, b: Tensor, *masks: Tensor
+) -> Tensor:
     if masks:
         x, h = x * masks[0], h * masks[1]
     size = call.dims[1].d[0]
@@ -48,12 +50,12 @@ def _state_shape(attrs: Attrs, dims: Dims) -> Dim:
     return Dim(dims[0].d, same_batch("vanilla_lstm", dims))
 
 
-def _c(call: Call, c: Tensor, gates: Tensor) -> Tensor:
+def _c(call: BatchCall, c: Tensor, gates: Tensor) -> Tensor:
     i, f, _, u = torch.split(gates, call.out.d[0], -1)
     return i * u + f * c
 
 
-def _h(call: Call, c: Tensor, gates: Tensor) -> Tensor:
+def _h(call: BatchCall, c: Tensor, gates: Tensor) -> Tensor:
     size = call.out.d[0]
     return gates[..., 2 * size : 3 * size] * torch.tanh(c)
 

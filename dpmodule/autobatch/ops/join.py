@@ -7,10 +7,10 @@ from typing import Any
 
 import torch
 
-from ..native_machine import Attrs, Machine, Nodes
-from ..native_names import OP, TOO_LARGE
-from .kernels import Layout, arranged
-from .spec import Call, Dim, Dims, Grads, declare, fail, same_batch, target
+from .kernels import NodeLayout, arranged
+from .native_machine import Attrs, Machine, Nodes
+from .native_numbers import OP, TOO_LARGE
+from .spec import BatchCall, Dim, Dims, Grads, declare, fail, same_batch, target
 
 Tensor = torch.Tensor
 _MOST = 7  # dimensions that DyNet has
@@ -40,7 +40,7 @@ def _concatenate_shape(attrs: Attrs, dims: Dims) -> Dim:
     return Dim((*first[:axis], total, *first[axis + 1 :]), same_batch("concatenate", dims))
 
 
-def _concatenate(call: Call, *xs: Tensor) -> Tensor:
+def _concatenate(call: BatchCall, *xs: Tensor) -> Tensor:
     (axis,) = call.attrs
     rank, batch = len(call.out.d), call.out.batch
     count = max(x.shape[0] for x in xs)
@@ -54,7 +54,7 @@ def _concatenate(call: Call, *xs: Tensor) -> Tensor:
     return torch.cat(parts, axis + 2, out=target(call))
 
 
-def _concatenate_grad(call: Call, g: Tensor, *xs: Tensor) -> Grads:
+def _concatenate_grad(call: BatchCall, g: Tensor, *xs: Tensor) -> Grads:
     (axis,) = call.attrs
     rank = len(call.out.d)
     sizes = [_padded(dim.d, rank)[axis] for dim in call.dims]
@@ -75,7 +75,7 @@ def _many_shape(attrs: Attrs, dims: Dims) -> Dim:
     return Dim((*d[:axis], d[axis] * count, *d[axis + 1 :]), dims[0].batch)
 
 
-def _many(call: Call, x: Tensor) -> Tensor:
+def _many(call: BatchCall, x: Tensor) -> Tensor:
     """Join (nodes * k, batch, *d) along one of the dimensions."""
     axis, count = call.attrs
     d = _padded(call.dims[0].d, axis + 1)
@@ -83,7 +83,7 @@ def _many(call: Call, x: Tensor) -> Tensor:
     return x.movedim(1, axis + 2).reshape(call.count, call.out.batch, *call.out.d)
 
 
-def _many_grad(call: Call, g: Tensor, x: Tensor) -> Grads:
+def _many_grad(call: BatchCall, g: Tensor, x: Tensor) -> Grads:
     axis, count = call.attrs
     d = _padded(call.dims[0].d, axis + 1)
     g = g.reshape(call.count, call.out.batch, *d[:axis], count, *d[axis:])
@@ -96,12 +96,12 @@ def _to_batch_shape(attrs: Attrs, dims: Dims) -> Dim:
     return Dim(dims[0].d, sum(dim.batch for dim in dims))
 
 
-def _to_batch(call: Call, *xs: Tensor) -> Tensor:
+def _to_batch(call: BatchCall, *xs: Tensor) -> Tensor:
     count = max(x.shape[0] for x in xs)
     return torch.cat([x.expand(count, *x.shape[1:]) for x in xs], 1)
 
 
-def _to_batch_grad(call: Call, g: Tensor, *xs: Tensor) -> Grads:
+def _to_batch_grad(call: BatchCall, g: Tensor, *xs: Tensor) -> Grads:
     return list(torch.split(g, [dim.batch for dim in call.dims], 1))
 
 
@@ -109,11 +109,11 @@ def _to_batch_many_shape(attrs: Attrs, dims: Dims) -> Dim:
     return Dim(dims[0].d, dims[0].batch * attrs[0])
 
 
-def _to_batch_many(call: Call, x: Tensor) -> Tensor:
+def _to_batch_many(call: BatchCall, x: Tensor) -> Tensor:
     return x.reshape(call.count, call.out.batch, *call.out.d)
 
 
-def _to_batch_many_grad(call: Call, g: Tensor, x: Tensor) -> Grads:
+def _to_batch_many_grad(call: BatchCall, g: Tensor, x: Tensor) -> Grads:
     return [g.reshape(x.shape)]
 
 
@@ -132,14 +132,14 @@ def _reshape_shape(attrs: Attrs, dims: Dims) -> Dim:
     return target
 
 
-def _reshape(call: Call, x: Tensor) -> Tensor:
+def _reshape(call: BatchCall, x: Tensor) -> Tensor:
     out = call.out
     if len(out.d) <= 1 and x.dim() <= 3:
         return x.reshape(x.shape[0], out.batch, *out.d)
     return _backwards(_backwards(x).reshape(x.shape[0], out.batch, *out.d[::-1]))
 
 
-def _reshape_grad(call: Call, g: Tensor, x: Tensor) -> Grads:
+def _reshape_grad(call: BatchCall, g: Tensor, x: Tensor) -> Grads:
     return [_backwards(_backwards(g).reshape(g.shape[0], *x.shape[1:2], *x.shape[:1:-1]))]
 
 
@@ -154,13 +154,13 @@ def _transpose_shape(attrs: Attrs, dims: Dims) -> Dim:
     return Dim(tuple(found), dims[0].batch)
 
 
-def _transpose(call: Call, x: Tensor) -> Tensor:
+def _transpose(call: BatchCall, x: Tensor) -> Tensor:
     (order,) = call.attrs
     x = x.reshape(*x.shape[:2], *_padded(call.dims[0].d, len(order)))
     return x.permute(0, 1, *(axis + 2 for axis in order)).reshape(*x.shape[:2], *call.out.d)
 
 
-def _transpose_grad(call: Call, g: Tensor, x: Tensor) -> Grads:
+def _transpose_grad(call: BatchCall, g: Tensor, x: Tensor) -> Grads:
     (order,) = call.attrs
     g = g.reshape(*g.shape[:2], *_padded(call.out.d, len(order)))
     back = sorted(range(len(order)), key=order.__getitem__)
@@ -188,7 +188,7 @@ def _transpose_kernel(engine: Machine, attrs: Attrs, args: Nodes, aux: Any) -> i
     (order,) = attrs
     if order == (1, 0):
         return engine.kernel(OP["arrangement"], -1, args)
-    x = Layout(engine, args[0])
+    x = NodeLayout(engine, args[0])
     if len(order) < len(x.d) or sorted(order) != list(range(len(order))):
         return -1
     loops = [(x.d[axis], x.steps[axis]) if axis < len(x.d) else (1, 1) for axis in order]

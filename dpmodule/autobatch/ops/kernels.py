@@ -6,9 +6,9 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from ..native_machine import Attrs, Machine, Maker, Nodes
-from ..native_names import ARRANGEMENT, BINARY, DRAW, LAST_AXIS, OP, REDUCTION, TOO_LARGE, UNARY
-from .spec import Op
+from .native_machine import Attrs, Machine, Maker, Nodes
+from .native_numbers import ARRANGEMENT, BINARY, DRAW, LAST_AXIS, OP, REDUCTION, TOO_LARGE, UNARY
+from .spec import Operation
 
 
 def plain(name: str) -> Maker:
@@ -60,7 +60,7 @@ def along(name: str) -> Maker:
     return make
 
 
-def chain(engine: Machine, first: int, *steps: tuple[Op, Any]) -> int:
+def chain(engine: Machine, first: int, *steps: tuple[Operation, Any]) -> int:
     """Apply one operation after the other; -1 where the engine does not take one.
 
     Args:
@@ -80,7 +80,7 @@ def fits(engine: Machine, *args: int) -> bool:
     return len({engine.dim(arg)[1] for arg in args} - {1}) < 2
 
 
-class Layout:
+class NodeLayout:
     """How the numbers of a node lie in memory.
 
     Attributes:
@@ -142,7 +142,7 @@ def reduced(engine: Machine, kind: str, x: int, axes: Sequence[int], is_batch: b
     if len(known) != len(axes) or not all(0 <= axis <= LAST_AXIS for axis in known):
         return -1
     node = _reduction(engine, kind, x, known, is_batch, divisor)
-    layout = Layout(engine, x)
+    layout = NodeLayout(engine, x)
     if node >= 0 or not (known or is_batch) or any(axis >= len(layout.d) for axis in known):
         return node
     return _reduction(engine, kind, _side_by_side(engine, x, layout, known, is_batch), {0}, False, divisor)
@@ -153,7 +153,7 @@ def _reduction(engine: Machine, kind: str, x: int, axes: set[int], is_batch: boo
     return engine.kernel(OP["reduction"], REDUCTION[kind], (x,), divisor, bits)
 
 
-def _side_by_side(engine: Machine, x: int, layout: Layout, axes: set[int], is_batch: bool) -> int:
+def _side_by_side(engine: Machine, x: int, layout: NodeLayout, axes: set[int], is_batch: bool) -> int:
     """Return a node whose first dimension is all those that `reduced` is given; elsewhere they lie unevenly."""
     loops = list(zip(layout.d, layout.steps))
     inside = [loops[axis] for axis in axes]

@@ -8,12 +8,12 @@ from typing import Any
 import torch
 
 from ..errors import ArgumentError
-from ..native_machine import Attrs, Machine, Nodes
-from ..native_names import BINARY, OP
 from .binary import aligned, equal, reduced
 from .kernels import fits, plain, seen_as
+from .native_machine import Attrs, Machine, Nodes
+from .native_numbers import BINARY, OP
 from .product import affine, product
-from .spec import Call, Dim, Dims, Grads, declare, fail, same_batch, scalar, target, wide
+from .spec import BatchCall, Dim, Dims, Grads, declare, fail, same_batch, scalar, target, wide
 
 Tensor = torch.Tensor
 
@@ -40,19 +40,19 @@ def _is_shared(x: Tensor, dim: Dim) -> bool:
     return x.shape[0] == 1 and dim.batch == 1 and len(dim.d) == 2
 
 
-def _is_plain(call: Call, at: int, x: Tensor, y: Tensor) -> bool:
+def _is_plain(call: BatchCall, at: int, x: Tensor, y: Tensor) -> bool:
     """Say whether operand `at` is one matrix for all nodes, and the next one a vector for each of them."""
     return y.dim() == 3 and _is_shared(x, call.dims[at]) and y.shape[:2] == (call.count, call.out.batch)
 
 
-def _plain(call: Call, x: Tensor, y: Tensor, bias: Tensor | None) -> Tensor:
+def _plain(call: BatchCall, x: Tensor, y: Tensor, bias: Tensor | None) -> Tensor:
     memory = target(call)
     flat = None if memory is None else memory.flatten(0, 1)
     found = affine(y.flatten(0, 1), x.flatten(0, 2), None if bias is None else bias.flatten(), flat)
     return found.view(*y.shape[:2], -1) if memory is None else memory
 
 
-def _plain_grads(call: Call, at: int, g: Tensor, x: Tensor, y: Tensor) -> Grads:
+def _plain_grads(call: BatchCall, at: int, g: Tensor, x: Tensor, y: Tensor) -> Grads:
     """Return the gradients of what stands before the matrix, of the matrix and of the vectors."""
     wants = call.wants or (True,) * len(call.dims)
     rows, matrix = g.flatten(0, 1), x.flatten(0, 2)
@@ -89,7 +89,7 @@ def _rows(x: Tensor, dim: Dim) -> Tensor:
 
 
 def _multiply_grad(
-    call: Call, g: Tensor, at: int, x: Tensor, y: Tensor, result: Dim
+    call: BatchCall, g: Tensor, at: int, x: Tensor, y: Tensor, result: Dim
 ) -> tuple[Tensor | None, Tensor | None]:
     """Return the gradients of the factors at operands `at` and `at` + 1, or defer the left one."""
     left, right = call.dims[at], call.dims[at + 1]
@@ -114,13 +114,13 @@ def _multiply_grad(
     return dx, dy
 
 
-def _matmul(call: Call, x: Tensor, y: Tensor) -> Tensor:
+def _matmul(call: BatchCall, x: Tensor, y: Tensor) -> Tensor:
     if _is_plain(call, 0, x, y):
         return _plain(call, x, y, None)
     return _multiply(x, y, call.dims[0], call.dims[1])
 
 
-def _matmul_grad(call: Call, g: Tensor, x: Tensor, y: Tensor) -> Grads:
+def _matmul_grad(call: BatchCall, g: Tensor, x: Tensor, y: Tensor) -> Grads:
     if _is_plain(call, 0, x, y):
         return _plain_grads(call, 0, g, x, y)
     return list(_multiply_grad(call, g, 0, x, y, call.out))
@@ -141,7 +141,7 @@ def _affine_shape(attrs: Attrs, dims: Dims) -> Dim:
     return Dim(found, same_batch("affine_transform", dims))
 
 
-def _affine(call: Call, bias: Tensor, *xs: Tensor) -> Tensor:
+def _affine(call: BatchCall, bias: Tensor, *xs: Tensor) -> Tensor:
     if len(xs) == 2 and bias.shape[:2] == (1, 1) and _is_plain(call, 1, *xs):
         return _plain(call, *xs, bias)
     rank = len(call.out.d)
@@ -158,7 +158,7 @@ def _fit(x: Tensor, dim: Dim | None, rank: int) -> Tensor:
     return x.unsqueeze(-1) if x.dim() - 2 < rank else x.squeeze(-1)
 
 
-def _affine_grad(call: Call, g: Tensor, bias: Tensor, *xs: Tensor) -> Grads:
+def _affine_grad(call: BatchCall, g: Tensor, bias: Tensor, *xs: Tensor) -> Grads:
     if len(xs) == 2 and bias.shape[:2] == (1, 1) and _is_plain(call, 1, *xs):
         return _plain_grads(call, 1, g, *xs)
     rank = len(call.out.d)
@@ -172,7 +172,7 @@ def _affine_grad(call: Call, g: Tensor, bias: Tensor, *xs: Tensor) -> Grads:
     return grads
 
 
-def _stack(call: Call, *operands: Tensor) -> Tensor:
+def _stack(call: BatchCall, *operands: Tensor) -> Tensor:
     """Compute several products beside each other: the rows of the first one for all nodes, then of the next one."""
     *held, y = operands
     count, matrix, rows = call.attrs[0], held[-1], y.flatten(0, 1)
@@ -186,18 +186,18 @@ def _stack(call: Call, *operands: Tensor) -> Tensor:
     return found.view(call.count, *y.shape[1:2], -1) if memory is None else memory
 
 
-def _stack_grad(call: Call, g: Tensor, *operands: Tensor) -> Grads:
+def _stack_grad(call: BatchCall, g: Tensor, *operands: Tensor) -> Grads:
     *held, y = operands
     count, matrix, rows = call.attrs[0], held[-1].flatten(0, 1), y.flatten(0, 1)
     side = g.view(count, len(rows), -1).transpose(0, 1).reshape(len(rows), -1)
     return _plain_grads(call, len(held) - 1, side.unsqueeze(1), matrix[None, None], y)
 
 
-def _dot(call: Call, x: Tensor, y: Tensor) -> Tensor:
+def _dot(call: BatchCall, x: Tensor, y: Tensor) -> Tensor:
     return (x * y).flatten(2).sum(2, keepdim=True)
 
 
-def _dot_grad(call: Call, g: Tensor, x: Tensor, y: Tensor) -> Grads:
+def _dot_grad(call: BatchCall, g: Tensor, x: Tensor, y: Tensor) -> Grads:
     return [reduced(wide(g, x) * y, x), reduced(wide(g, x) * x, y)]
 
 
@@ -215,7 +215,7 @@ def _logdet_shape(attrs: Attrs, dims: Dims) -> Dim:
     return scalar(_square("logdet", attrs, dims).batch)
 
 
-def _inverse(call: Call, x: Tensor) -> Tensor:
+def _inverse(call: BatchCall, x: Tensor) -> Tensor:
     try:
         answer: Tensor = torch.linalg.inv(x)
     except torch.linalg.LinAlgError:  # type: ignore[attr-defined]
@@ -223,7 +223,7 @@ def _inverse(call: Call, x: Tensor) -> Tensor:
     return answer
 
 
-def _logdet(call: Call, x: Tensor) -> Tensor:
+def _logdet(call: BatchCall, x: Tensor) -> Tensor:
     answer: Tensor = torch.linalg.slogdet(x)[1].unsqueeze(-1)
     return answer
 
@@ -251,7 +251,7 @@ def _trim(d: tuple[int, ...]) -> tuple[int, ...]:
     return d
 
 
-def _contract(call: Call, x: Tensor, *rest: Tensor) -> Tensor:
+def _contract(call: BatchCall, x: Tensor, *rest: Tensor) -> Tensor:
     vectors, has_bias = call.attrs
     found = aligned(x, call.dims[0], 3)
     for v in rest[:vectors]:

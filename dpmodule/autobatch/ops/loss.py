@@ -7,12 +7,12 @@ from typing import Any
 
 import torch
 
-from ..native_machine import Attrs, Machine, Maker, Nodes
-from ..native_names import BINARY, OP, UNARY
 from .binary import MINUS, equal, reduced
 from .kernels import chain, unary
+from .native_machine import Attrs, Machine, Maker, Nodes
+from .native_numbers import BINARY, OP, UNARY
 from .reduce import SUM_ELEMS
-from .spec import Call, Dim, Dims, Grads, Op, declare, fail, same_batch, wide
+from .spec import BatchCall, Dim, Dims, Grads, Operation, declare, fail, same_batch, wide
 from .unary import UNARY as UNARIES
 
 Tensor = torch.Tensor
@@ -22,7 +22,9 @@ def _total(x: Tensor) -> Tensor:
     return x.flatten(2).sum(2, keepdim=True)
 
 
-def _distance(name: str, kernel: str, value: Callable[..., Tensor], slope: Callable[..., Tensor]) -> Op:
+def _distance(
+    name: str, kernel: str, value: Callable[..., Tensor], slope: Callable[..., Tensor]
+) -> Operation:
     """Declare the sum of a function of differences, and of the attribute if there is one.
 
     Args:
@@ -32,10 +34,10 @@ def _distance(name: str, kernel: str, value: Callable[..., Tensor], slope: Calla
         slope: computes its derivative.
     """
 
-    def run(call: Call, x: Tensor, y: Tensor) -> Tensor:
+    def run(call: BatchCall, x: Tensor, y: Tensor) -> Tensor:
         return _total(value(x - y, *call.attrs))
 
-    def grad(call: Call, g: Tensor, x: Tensor, y: Tensor) -> Grads:
+    def grad(call: BatchCall, g: Tensor, x: Tensor, y: Tensor) -> Grads:
         part = slope(x - y, *call.attrs) * wide(g, x)
         return [reduced(part, x), reduced(-part, y)]
 
@@ -47,11 +49,11 @@ def _huber(apart: Tensor, bound: float) -> Tensor:
     return torch.where(size < bound, size.square() / 2, bound * (size - bound / 2))
 
 
-def _log_loss(call: Call, x: Tensor, y: Tensor) -> Tensor:
+def _log_loss(call: BatchCall, x: Tensor, y: Tensor) -> Tensor:
     return -_total(torch.xlogy(y, x) + torch.xlogy(1 - y, 1 - x))
 
 
-def _log_grad(call: Call, g: Tensor, x: Tensor, y: Tensor) -> Grads:
+def _log_grad(call: BatchCall, g: Tensor, x: Tensor, y: Tensor) -> Grads:
     dx = torch.where(y == 1, -1 / x, torch.where(y == 0, 1 / (1 - x), (x - y) / (x * (1 - x))))
     dy = torch.log1p(-x) - torch.log(x)
     return [reduced(wide(g, x) * dx, x), reduced(wide(g, x) * dy, y)]
@@ -64,11 +66,11 @@ def _rank_shape(attrs: Attrs, dims: Dims) -> Dim:
     return Dim(dims[0].d, same_batch("pairwise_rank_loss", dims))
 
 
-def _rank(call: Call, x: Tensor, y: Tensor) -> Tensor:
+def _rank(call: BatchCall, x: Tensor, y: Tensor) -> Tensor:
     return torch.relu(call.attrs[0] - x + y)
 
 
-def _rank_grad(call: Call, g: Tensor, x: Tensor, y: Tensor) -> Grads:
+def _rank_grad(call: BatchCall, g: Tensor, x: Tensor, y: Tensor) -> Grads:
     part = g * (call.attrs[0] - x + y > 0)
     return [reduced(-part, x), reduced(part, y)]
 
@@ -79,7 +81,7 @@ def _poisson_shape(attrs: Attrs, dims: Dims) -> Dim:
     return dims[0]
 
 
-def _poisson(call: Call, x: Tensor) -> Tensor:
+def _poisson(call: BatchCall, x: Tensor) -> Tensor:
     count = call.aux.to(x.dtype).view(-1, *[1] * (x.dim() - 1))
     answer: Tensor = torch.exp(x) - count * x + torch.lgamma(count + 1)
     return answer

@@ -6,23 +6,23 @@ from typing import Any
 
 import torch
 
-from ..native_machine import Attrs, Machine, Nodes
-from ..native_names import OP
 from .binary import max_kernel
 from .kernels import plain, unary
-from .spec import Call, Grads, declare
+from .native_machine import Attrs, Machine, Nodes
+from .native_numbers import OP
+from .spec import BatchCall, Grads, declare
 from .unary import same_shape
 
 Tensor = torch.Tensor
 
 
-def _segments(call: Call) -> Tensor:
+def _segments(call: BatchCall) -> Tensor:
     """Return the number of the node that every operand belongs to."""
     counts = torch.tensor(call.counts, device=call.device)
     return torch.repeat_interleave(torch.arange(call.count, device=call.device), counts)
 
 
-def _sum(call: Call, x: Tensor) -> Tensor:
+def _sum(call: BatchCall, x: Tensor) -> Tensor:
     if call.count == 1:
         return x.sum(0, keepdim=True)
     call.saved = _segments(call)
@@ -30,29 +30,29 @@ def _sum(call: Call, x: Tensor) -> Tensor:
     return found.index_add_(0, call.saved, x)
 
 
-def _sum_grad(call: Call, g: Tensor, x: Tensor) -> Grads:
+def _sum_grad(call: BatchCall, g: Tensor, x: Tensor) -> Grads:
     return [g.expand_as(x) if call.count == 1 else g.index_select(0, call.saved)]
 
 
-def _weights(call: Call, like: Tensor) -> Tensor:
+def _weights(call: BatchCall, like: Tensor) -> Tensor:
     counts = torch.tensor(call.counts, device=like.device, dtype=like.dtype)
     return counts.view(-1, *[1] * (like.dim() - 1))
 
 
-def _average(call: Call, x: Tensor) -> Tensor:
+def _average(call: BatchCall, x: Tensor) -> Tensor:
     return _sum(call, x) / _weights(call, x)
 
 
-def _average_grad(call: Call, g: Tensor, x: Tensor) -> Grads:
+def _average_grad(call: BatchCall, g: Tensor, x: Tensor) -> Grads:
     return _sum_grad(call, g / _weights(call, g), x)
 
 
-def _max(call: Call, x: Tensor) -> Tensor:
+def _max(call: BatchCall, x: Tensor) -> Tensor:
     found, call.saved = x.reshape(call.count, -1, *x.shape[1:]).max(1)
     return found
 
 
-def _max_grad(call: Call, g: Tensor, x: Tensor) -> Grads:
+def _max_grad(call: BatchCall, g: Tensor, x: Tensor) -> Grads:
     found = torch.zeros(call.count, x.shape[0] // call.count, *x.shape[1:], dtype=g.dtype, device=g.device)
     found.scatter_(1, call.saved.unsqueeze(1), g.unsqueeze(1))
     return [found.reshape(x.shape)]

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 import torch
 
-from ..native_machine import Attrs
 from .kernels import drawn
-from .spec import Call, Dim, Dims, Grads, Op, Run, ShapeRule, declare, fail
+from .native_machine import Attrs
+from .spec import BatchCall, Dim, Dims, Grads, Operation, Run, ShapeRule, declare, fail
 from .unary import same_shape
 
 Tensor = torch.Tensor
@@ -21,18 +21,18 @@ def draw_mask(mask: Tensor, rate: float, generator: torch.Generator | None) -> T
     return mask.bernoulli_(1.0 - rate, generator=generator).div_(1.0 - rate)
 
 
-def _masked(call: Call, x: Tensor, shape: Sequence[int], rate: float) -> Tensor:
+def _masked(call: BatchCall, x: Tensor, shape: Sequence[int], rate: float) -> Tensor:
     """Multiply with a mask that keeps elements with probability 1 - rate, and makes up for the others."""
     call.saved = draw_mask(torch.empty(tuple(shape), dtype=x.dtype, device=x.device), rate, call.generator)
     answer: Tensor = x * call.saved
     return answer
 
 
-def _masked_grad(call: Call, g: Tensor, x: Tensor) -> Grads:
+def _masked_grad(call: BatchCall, g: Tensor, x: Tensor) -> Grads:
     return [g * call.saved]
 
 
-def _dropout(call: Call, x: Tensor) -> Tensor:
+def _dropout(call: BatchCall, x: Tensor) -> Tensor:
     return _masked(call, x, x.shape, call.attrs[0])
 
 
@@ -42,29 +42,29 @@ def _dim_shape(attrs: Attrs, dims: Dims) -> Dim:
     return dims[0]
 
 
-def _dropout_dim(call: Call, x: Tensor) -> Tensor:
+def _dropout_dim(call: BatchCall, x: Tensor) -> Tensor:
     shape = [*x.shape]
     shape[call.attrs[1] + 2] = 1
     return _masked(call, x, shape, call.attrs[0])
 
 
-def _dropout_batch(call: Call, x: Tensor) -> Tensor:
+def _dropout_batch(call: BatchCall, x: Tensor) -> Tensor:
     return _masked(call, x, [*x.shape[:2], *[1] * (x.dim() - 2)], call.attrs[0])
 
 
-def _block(call: Call, x: Tensor) -> Tensor:
+def _block(call: BatchCall, x: Tensor) -> Tensor:
     return _masked(call, x, [x.shape[0], *[1] * (x.dim() - 1)], call.attrs[0])
 
 
-def _noise(call: Call, x: Tensor) -> Tensor:
+def _noise(call: BatchCall, x: Tensor) -> Tensor:
     return x + torch.empty_like(x).normal_(0.0, call.attrs[0], generator=call.generator)
 
 
-def _noise_grad(call: Call, g: Tensor, x: Tensor) -> Grads:
+def _noise_grad(call: BatchCall, g: Tensor, x: Tensor) -> Grads:
     return [g]
 
 
-def _noisy(name: str, run: Run, grad: Run = _masked_grad, shape: ShapeRule = same_shape) -> Op:
+def _noisy(name: str, run: Run, grad: Run = _masked_grad, shape: ShapeRule = same_shape) -> Operation:
     return declare(name, shape, run, grad, random=True, expand=True, kernel=drawn(name))
 
 

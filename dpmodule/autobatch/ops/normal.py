@@ -7,12 +7,12 @@ from typing import Any
 
 import torch
 
-from ..native_machine import Attrs, Machine, Nodes
-from ..native_names import BINARY, OP
 from .binary import CDIV, CMULT, MINUS, SUM, equal, reduced
 from .kernels import chain, fits, seen_as
 from .kernels import reduced as along_dimensions
-from .spec import Call, Dim, Dims, Grads, declare, fail, same_batch, wide
+from .native_machine import Attrs, Machine, Nodes
+from .native_numbers import BINARY, OP
+from .spec import BatchCall, Dim, Dims, Grads, declare, fail, same_batch, wide
 from .unary import UNARY
 
 Tensor = torch.Tensor
@@ -25,13 +25,13 @@ def _centred(x: Tensor) -> tuple[Tensor, Tensor]:
     return centred / size, size
 
 
-def _layer(call: Call, x: Tensor, g: Tensor, b: Tensor) -> Tensor:
+def _layer(call: BatchCall, x: Tensor, g: Tensor, b: Tensor) -> Tensor:
     call.saved = _centred(x)
     answer: Tensor = call.saved[0] * g + b
     return answer
 
 
-def _layer_grad(call: Call, grad: Tensor, x: Tensor, g: Tensor, b: Tensor) -> Grads:
+def _layer_grad(call: BatchCall, grad: Tensor, x: Tensor, g: Tensor, b: Tensor) -> Grads:
     normal, size = call.saved
     axes = list(range(2, x.dim()))
     part = grad * g
@@ -45,7 +45,7 @@ def _weight_shape(attrs: Attrs, dims: Dims) -> Dim:
     return Dim(dims[0].d, same_batch("weight_norm", dims))
 
 
-def _weight(call: Call, w: Tensor, g: Tensor) -> Tensor:
+def _weight(call: BatchCall, w: Tensor, g: Tensor) -> Tensor:
     return w * (wide(g, w) / wide(w.flatten(2).square().sum(2).sqrt(), w))
 
 

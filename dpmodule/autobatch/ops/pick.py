@@ -8,9 +8,9 @@ from typing import Any
 import torch
 
 from ..errors import BoundsError, user_line
-from ..native_machine import Attrs, Machine, Nodes
-from ..native_names import LAST_AXIS, OP, TOO_LARGE
-from .spec import Call, Dim, Dims, Grads, declare, fail, shown, zeros_for
+from .native_machine import Attrs, Machine, Nodes
+from .native_numbers import LAST_AXIS, OP, TOO_LARGE
+from .spec import BatchCall, Dim, Dims, Grads, declare, fail, shown, zeros_for
 
 Tensor = torch.Tensor
 
@@ -27,7 +27,7 @@ def _pick_shape(attrs: Attrs, dims: Dims) -> Dim:
     return Dim(without(dim.d, (attrs[0],)), dim.batch)
 
 
-def _index(call: Call, x: Tensor) -> Tensor:
+def _index(call: BatchCall, x: Tensor) -> Tensor:
     """Spread the index of every node over the other axes."""
     axis = call.attrs[0] + 2
     shape = [*x.shape]
@@ -41,13 +41,13 @@ def _index(call: Call, x: Tensor) -> Tensor:
     return answer
 
 
-def _pick(call: Call, x: Tensor) -> Tensor:
+def _pick(call: BatchCall, x: Tensor) -> Tensor:
     index = _index(call, x)
     found = x.expand(-1, index.shape[1], *x.shape[2:]).gather(call.attrs[0] + 2, index)
     return found.reshape(call.count, call.out.batch, *call.out.d)
 
 
-def _pick_grad(call: Call, g: Tensor, x: Tensor) -> Grads:
+def _pick_grad(call: BatchCall, g: Tensor, x: Tensor) -> Grads:
     index = _index(call, x)
     found = torch.zeros(call.count, index.shape[1], *x.shape[2:], dtype=g.dtype, device=g.device)
     found.scatter_(call.attrs[0] + 2, index, g.reshape(index.shape))
@@ -71,12 +71,12 @@ def _range_shape(attrs: Attrs, dims: Dims) -> Dim:
     return Dim((*d[:axis], stop - start, *d[axis + 1 :]), dims[0].batch)
 
 
-def _range(call: Call, x: Tensor) -> Tensor:
+def _range(call: BatchCall, x: Tensor) -> Tensor:
     axis, start, stop = call.attrs
     return x.narrow(axis + 2, start, stop - start)
 
 
-def _range_grad(call: Call, g: Tensor, x: Tensor) -> Grads:
+def _range_grad(call: BatchCall, g: Tensor, x: Tensor) -> Grads:
     axis, start, stop = call.attrs
     found = zeros_for(g, x)
     found.narrow(axis + 2, start, stop - start).copy_(g)
@@ -103,11 +103,11 @@ def _at(values: Sequence[int], axis: int, default: int) -> int:
     return values[axis] if axis < len(values) else default
 
 
-def _strided(call: Call, x: Tensor) -> Tensor:
+def _strided(call: BatchCall, x: Tensor) -> Tensor:
     return x[_selection(call, x)]
 
 
-def _selection(call: Call, x: Tensor) -> tuple[slice, ...]:
+def _selection(call: BatchCall, x: Tensor) -> tuple[slice, ...]:
     steps, starts, stops = call.attrs
     rank = len(call.dims[0].d)
     sizes = [*call.dims[0].d, call.dims[0].batch]
@@ -115,7 +115,7 @@ def _selection(call: Call, x: Tensor) -> tuple[slice, ...]:
     return (slice(None), cuts[rank], *cuts[:rank])
 
 
-def _strided_grad(call: Call, g: Tensor, x: Tensor) -> Grads:
+def _strided_grad(call: BatchCall, g: Tensor, x: Tensor) -> Grads:
     found = zeros_for(g, x)
     found[_selection(call, x)] = g
     return [found]
@@ -133,11 +133,11 @@ def _elements_shape(attrs: Attrs, dims: Dims) -> Dim:
     return Dim(dims[0].d, len(places))
 
 
-def _elements(call: Call, x: Tensor) -> Tensor:
+def _elements(call: BatchCall, x: Tensor) -> Tensor:
     return x.index_select(1, torch.tensor(call.attrs[0], device=call.device))
 
 
-def _elements_grad(call: Call, g: Tensor, x: Tensor) -> Grads:
+def _elements_grad(call: BatchCall, g: Tensor, x: Tensor) -> Grads:
     return [zeros_for(g, x).index_add_(1, torch.tensor(call.attrs[0], device=call.device), g)]
 
 
@@ -153,12 +153,12 @@ def _select_shape(attrs: Attrs, dims: Dims) -> Dim:
     return Dim((*d[:axis], len(places), *d[axis + 1 :]), dims[0].batch)
 
 
-def _select(call: Call, x: Tensor) -> Tensor:
+def _select(call: BatchCall, x: Tensor) -> Tensor:
     axis, places = call.attrs
     return x.index_select(axis + 2, torch.tensor(places, device=call.device))
 
 
-def _select_grad(call: Call, g: Tensor, x: Tensor) -> Grads:
+def _select_grad(call: BatchCall, g: Tensor, x: Tensor) -> Grads:
     axis, places = call.attrs
     return [zeros_for(g, x).index_add_(axis + 2, torch.tensor(places, device=call.device), g)]
 

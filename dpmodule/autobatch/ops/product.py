@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 import torch.nn.functional as F
 
-from ... import private
+from ...compat import torch_private
 from ...ops.nn.linear import onednn_pays
 from ...ops.nn.linear import product as onednn_product
 
@@ -42,7 +42,7 @@ def affine(x: Tensor, matrix: Tensor, bias: Tensor | None, into: Tensor | None) 
         into: (N, M), memory for the result, None for new memory.
     """
     if _is_large(x, matrix):
-        found = private.onednn_linear(x, matrix, bias, "none", [], "")
+        found = torch_private.onednn_linear(x, matrix, bias, "none", [], "")
         return found if into is None else into.copy_(found)
     if into is None:
         return F.linear(x, matrix, bias)

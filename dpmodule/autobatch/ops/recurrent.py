@@ -10,9 +10,9 @@ from collections.abc import Sequence
 
 import torch
 
-from ..native_machine import Attrs
 from .binary import reduced
-from .spec import Call, Dim, Dims, Grads, declare, fail, same_batch, target
+from .native_machine import Attrs
+from .spec import BatchCall, Dim, Dims, Grads, declare, fail, same_batch, target
 
 Tensor = torch.Tensor
 _tanh_back = torch.ops.aten.tanh_backward.grad_input
@@ -29,7 +29,7 @@ def _lstm_shape(attrs: Attrs, dims: Dims) -> tuple[Dim, Dim]:
     return found, found
 
 
-def _gates(call: Call, gates: Tensor) -> Tensor:
+def _gates(call: BatchCall, gates: Tensor) -> Tensor:
     """Apply the activations of input, forget and output gate and of the candidate, in place."""
     size = call.out.d[0]
     if call.attrs[0]:
@@ -39,7 +39,7 @@ def _gates(call: Call, gates: Tensor) -> Tensor:
     return gates
 
 
-def _first(call: Call, x: Tensor) -> tuple[Tensor, Tensor]:
+def _first(call: BatchCall, x: Tensor) -> tuple[Tensor, Tensor]:
     size = call.out.d[0]
     gates = _gates(call, x.clone())
     c = gates[..., :size] * gates[..., 3 * size :]
@@ -48,11 +48,11 @@ def _first(call: Call, x: Tensor) -> tuple[Tensor, Tensor]:
     return gates[..., 2 * size : 3 * size] * squashed, c
 
 
-def _first_grad(call: Call, g: tuple[Tensor, Tensor], x: Tensor) -> Grads:
+def _first_grad(call: BatchCall, g: tuple[Tensor, Tensor], x: Tensor) -> Grads:
     return [_gate_grads(call, g, None, x)[0]]
 
 
-def _step(call: Call, x: Tensor, w: Tensor, h: Tensor, c: Tensor) -> tuple[Tensor, Tensor]:
+def _step(call: BatchCall, x: Tensor, w: Tensor, h: Tensor, c: Tensor) -> tuple[Tensor, Tensor]:
     size = call.out.d[0]
     if x.shape[:2] == h.shape[:2]:
         gates = torch.addmm(x.reshape(-1, 4 * size), h.reshape(-1, size), w.flatten(0, 2).t()).view(x.shape)
@@ -66,7 +66,9 @@ def _step(call: Call, x: Tensor, w: Tensor, h: Tensor, c: Tensor) -> tuple[Tenso
     return torch.mul(gates[..., 2 * size : 3 * size], squashed, out=target(call, 0)), new
 
 
-def _gate_grads(call: Call, g: tuple[Tensor, Tensor], c: Tensor | None, x: Tensor) -> tuple[Tensor, Tensor]:
+def _gate_grads(
+    call: BatchCall, g: tuple[Tensor, Tensor], c: Tensor | None, x: Tensor
+) -> tuple[Tensor, Tensor]:
     """Return the gradients of the gates before their activations, and of the new memory."""
     gates, squashed = call.saved
     found, size = _room(call, 0, gates.shape), call.out.d[0]
@@ -89,7 +91,7 @@ def _gate_grads(call: Call, g: tuple[Tensor, Tensor], c: Tensor | None, x: Tenso
     return found, torch.mul(dc, f, out=target(call, 3) if c is not None and c.shape == dc.shape else None)
 
 
-def _room(call: Call, place: int, shape: Sequence[int]) -> Tensor:
+def _room(call: BatchCall, place: int, shape: Sequence[int]) -> Tensor:
     """Return the memory for the gradient of an operand, or new one if the operand is broadcast."""
     memory = target(call, place)
     if memory is not None and memory.shape == shape:
@@ -97,7 +99,9 @@ def _room(call: Call, place: int, shape: Sequence[int]) -> Tensor:
     return torch.empty(shape, dtype=call.dtype, device=call.device)
 
 
-def _step_grad(call: Call, g: tuple[Tensor, Tensor], x: Tensor, w: Tensor, h: Tensor, c: Tensor) -> Grads:
+def _step_grad(
+    call: BatchCall, g: tuple[Tensor, Tensor], x: Tensor, w: Tensor, h: Tensor, c: Tensor
+) -> Grads:
     size = call.out.d[0]
     gates, memory = _gate_grads(call, g, c, x)
     flat = gates.view(-1, 4 * size)

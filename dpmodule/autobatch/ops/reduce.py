@@ -7,11 +7,24 @@ from typing import Any
 
 import torch
 
-from ..native_machine import Attrs, Machine, Maker, Nodes
-from ..native_names import TOO_LARGE
 from .kernels import along, plain, reduced
+from .native_machine import Attrs, Machine, Maker, Nodes
+from .native_numbers import TOO_LARGE
 from .pick import without
-from .spec import Call, Dim, Dims, Grads, Op, Run, ShapeRule, declare, fail, scalar, wide, zeros_for
+from .spec import (
+    BatchCall,
+    Dim,
+    Dims,
+    Grads,
+    Operation,
+    Run,
+    ShapeRule,
+    declare,
+    fail,
+    scalar,
+    wide,
+    zeros_for,
+)
 from .unary import raise_kernel
 
 Tensor = torch.Tensor
@@ -40,12 +53,12 @@ def _over(name: str) -> ShapeRule:
     return shape
 
 
-def _axes(call: Call) -> list[int]:
+def _axes(call: BatchCall) -> list[int]:
     """Return the axes of the tensor that an attribute (axes, minibatch) stands for."""
     return [axis + 2 for axis in call.attrs[0]] + [1] * bool(call.attrs[1])
 
 
-def _spread(g: Tensor, call: Call, x: Tensor) -> Tensor:
+def _spread(g: Tensor, call: BatchCall, x: Tensor) -> Tensor:
     """Give a result's gradient the axes that were summed away, as 1."""
     shape = [*x.shape]
     shape[0] = g.shape[0]
@@ -54,36 +67,36 @@ def _spread(g: Tensor, call: Call, x: Tensor) -> Tensor:
     return g.reshape(shape)
 
 
-def _done(found: Tensor, call: Call) -> Tensor:
+def _done(found: Tensor, call: BatchCall) -> Tensor:
     return found.reshape(found.shape[0], call.out.batch, *call.out.d)
 
 
-def _sum_elems(call: Call, x: Tensor) -> Tensor:
+def _sum_elems(call: BatchCall, x: Tensor) -> Tensor:
     return x.flatten(2).sum(2, keepdim=True)
 
 
-def _sum_elems_grad(call: Call, g: Tensor, x: Tensor) -> Grads:
+def _sum_elems_grad(call: BatchCall, g: Tensor, x: Tensor) -> Grads:
     return [wide(g, x).expand(g.shape[0], *x.shape[1:])]
 
 
-def _batch_sum(call: Call, x: Tensor) -> Tensor:
+def _batch_sum(call: BatchCall, x: Tensor) -> Tensor:
     return x.sum(1, keepdim=True)
 
 
-def _batches_grad(call: Call, g: Tensor, x: Tensor) -> Grads:
+def _batches_grad(call: BatchCall, g: Tensor, x: Tensor) -> Grads:
     return [g.expand(g.shape[0], *x.shape[1:])]
 
 
-def _sum_dim(call: Call, x: Tensor) -> Tensor:
+def _sum_dim(call: BatchCall, x: Tensor) -> Tensor:
     axes = _axes(call)
     return _done(x.sum(axes) if axes else x, call)
 
 
-def _sum_dim_grad(call: Call, g: Tensor, x: Tensor) -> Grads:
+def _sum_dim_grad(call: BatchCall, g: Tensor, x: Tensor) -> Grads:
     return [_spread(g, call, x).expand(g.shape[0], *x.shape[1:])]
 
 
-def _count(call: Call, x: Tensor) -> float:
+def _count(call: BatchCall, x: Tensor) -> float:
     """Return what means are divided by: attribute n, or the number of elements."""
     given = call.attrs[-1]
     if given > 0:
@@ -94,20 +107,20 @@ def _count(call: Call, x: Tensor) -> float:
     return float(total)
 
 
-def _moment(call: Call, x: Tensor) -> Tensor:
+def _moment(call: BatchCall, x: Tensor) -> Tensor:
     power = call.attrs[2]
     axes = _axes(call)
     raised = x if power == 1 else x**power
     return _done(raised.sum(axes) if axes else raised, call) / _count(call, x)
 
 
-def _moment_grad(call: Call, g: Tensor, x: Tensor) -> Grads:
+def _moment_grad(call: BatchCall, g: Tensor, x: Tensor) -> Grads:
     power = call.attrs[2]
     part = _spread(g / _count(call, x), call, x)
     return [(part if power == 1 else part * power * x ** (power - 1)).expand(g.shape[0], *x.shape[1:])]
 
 
-def _std(call: Call, x: Tensor) -> Tensor:
+def _std(call: BatchCall, x: Tensor) -> Tensor:
     axes = _axes(call)
     if not axes:
         return torch.zeros_like(x)
@@ -116,7 +129,7 @@ def _std(call: Call, x: Tensor) -> Tensor:
     return _done(((x - mean) ** 2).sum(axes), call).div_(count).sqrt_()
 
 
-def _std_grad(call: Call, g: Tensor, x: Tensor) -> Grads:
+def _std_grad(call: BatchCall, g: Tensor, x: Tensor) -> Grads:
     """Leave out what moves the mean when n is given; DyNet's rule, exact without n."""
     axes = _axes(call)
     if not axes:
@@ -139,25 +152,25 @@ def _without(name: str, is_flat: bool = False) -> ShapeRule:
     return shape
 
 
-def _extreme(find: Callable[..., Any]) -> Callable[[Call, Tensor], Tensor]:
-    def run(call: Call, x: Tensor) -> Tensor:
+def _extreme(find: Callable[..., Any]) -> Callable[[BatchCall, Tensor], Tensor]:
+    def run(call: BatchCall, x: Tensor) -> Tensor:
         found, call.saved = find(x, call.attrs[0] + 2, keepdim=True)
         return _done(found, call)
 
     return run
 
 
-def _extreme_grad(call: Call, g: Tensor, x: Tensor) -> Grads:
+def _extreme_grad(call: BatchCall, g: Tensor, x: Tensor) -> Grads:
     found = zeros_for(g, x)
     places = call.saved.expand(g.shape[0], *call.saved.shape[1:])
     return [found.scatter_(call.attrs[0] + 2, places, g.reshape(places.shape))]
 
 
-def _logsumexp(call: Call, x: Tensor) -> Tensor:
+def _logsumexp(call: BatchCall, x: Tensor) -> Tensor:
     return _done(torch.logsumexp(x, call.attrs[0] + 2), call)
 
 
-def _logsumexp_grad(call: Call, g: Tensor, x: Tensor) -> Grads:
+def _logsumexp_grad(call: BatchCall, g: Tensor, x: Tensor) -> Grads:
     axis = call.attrs[0] + 2
     shape = [*x.shape]
     shape[axis] = 1
@@ -170,28 +183,28 @@ def _cumsum_shape(attrs: Attrs, dims: Dims) -> Dim:
     return dims[0]
 
 
-def _cumsum(call: Call, x: Tensor) -> Tensor:
+def _cumsum(call: BatchCall, x: Tensor) -> Tensor:
     return x.cumsum(call.attrs[0] + 2)
 
 
-def _cumsum_grad(call: Call, g: Tensor, x: Tensor) -> Grads:
+def _cumsum_grad(call: BatchCall, g: Tensor, x: Tensor) -> Grads:
     axis = call.attrs[0] + 2
     return [g.flip(axis).cumsum(axis).flip(axis)]
 
 
-def _norm(call: Call, x: Tensor) -> Tensor:
+def _norm(call: BatchCall, x: Tensor) -> Tensor:
     return x.flatten(2).square().sum(2, keepdim=True)
 
 
-def _norm_grad(call: Call, g: Tensor, x: Tensor) -> Grads:
+def _norm_grad(call: BatchCall, g: Tensor, x: Tensor) -> Grads:
     return [2 * x * wide(g, x)]
 
 
-def _length(call: Call, x: Tensor) -> Tensor:
+def _length(call: BatchCall, x: Tensor) -> Tensor:
     return _norm(call, x).sqrt_()
 
 
-def _length_grad(call: Call, g: Tensor, x: Tensor) -> Grads:
+def _length_grad(call: BatchCall, g: Tensor, x: Tensor) -> Grads:
     size = wide(call.result, x)
     return [torch.where(size > 0, x * wide(g, x) / size, 0.0)]
 
@@ -226,7 +239,7 @@ def _l2_kernel(engine: Machine, attrs: Attrs, args: Nodes, aux: Any) -> int:
     return reduced(engine, "l2_norm", args[0], range(len(engine.dim(args[0])[0])), False)
 
 
-def _along(name: str, run: Run, grad: Run, is_flat: bool = False) -> Op:
+def _along(name: str, run: Run, grad: Run, is_flat: bool = False) -> Operation:
     """Declare an operation along a dimension, the only attribute; of vectors and matrices only if `is_flat`."""
 
     def kernel(engine: Machine, attrs: Attrs, args: Nodes, aux: Any) -> int:
@@ -237,7 +250,7 @@ def _along(name: str, run: Run, grad: Run, is_flat: bool = False) -> Op:
 
 def _whole(
     name: str, text: str, run: Run, grad: Run, kernel: Maker | None = None, shape: ShapeRule = _elements
-) -> Op:
+) -> Operation:
     """Declare an operation on all elements; the native engine's kernel has its name unless one is given."""
     return declare(name, shape, run, grad, kernel=kernel or plain(name), text=text)
 

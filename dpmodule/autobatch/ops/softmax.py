@@ -6,10 +6,10 @@ from typing import Any
 
 import torch
 
-from ..native_machine import Attrs, Machine, Nodes
-from ..native_names import OP
 from .kernels import along, labelled, plain
-from .spec import Call, Dim, Dims, Grads, ShapeRule, declare, fail, same_batch, scalar, zeros_for
+from .native_machine import Attrs, Machine, Nodes
+from .native_numbers import OP
+from .spec import BatchCall, Dim, Dims, Grads, ShapeRule, declare, fail, same_batch, scalar, zeros_for
 
 Tensor = torch.Tensor
 
@@ -22,20 +22,20 @@ def _softmax_shape(attrs: Attrs, dims: Dims) -> Dim:
     return dims[0]
 
 
-def _softmax(call: Call, x: Tensor) -> Tensor:
+def _softmax(call: BatchCall, x: Tensor) -> Tensor:
     return torch.softmax(x, call.attrs[0] + 2)
 
 
-def _softmax_grad(call: Call, g: Tensor, x: Tensor) -> Grads:
+def _softmax_grad(call: BatchCall, g: Tensor, x: Tensor) -> Grads:
     part = g * call.result
     return [torch.addcmul(part, call.result, part.sum(call.attrs[0] + 2, keepdim=True), value=-1)]
 
 
-def _log_softmax(call: Call, x: Tensor) -> Tensor:
+def _log_softmax(call: BatchCall, x: Tensor) -> Tensor:
     return torch.log_softmax(x, 2)
 
 
-def _log_softmax_grad(call: Call, g: Tensor, x: Tensor) -> Grads:
+def _log_softmax_grad(call: BatchCall, g: Tensor, x: Tensor) -> Grads:
     return [g - torch.exp(call.result) * g.sum(2, keepdim=True)]
 
 
@@ -48,13 +48,13 @@ def _restricted_shape(attrs: Attrs, dims: Dims) -> Dim:
     return dims[0]
 
 
-def _restricted(call: Call, x: Tensor) -> Tensor:
+def _restricted(call: BatchCall, x: Tensor) -> Tensor:
     places = torch.tensor(call.attrs[0], device=call.device)
     found = torch.full_like(x, -torch.inf)
     return found.index_copy_(2, places, torch.log_softmax(x.index_select(2, places), 2))
 
 
-def _restricted_grad(call: Call, g: Tensor, x: Tensor) -> Grads:
+def _restricted_grad(call: BatchCall, g: Tensor, x: Tensor) -> Grads:
     places = torch.tensor(call.attrs[0], device=call.device)
     once = torch.tensor([*dict.fromkeys(call.attrs[0])], device=call.device)  # the result has each place once
     part = g.index_select(2, once)
@@ -92,7 +92,7 @@ def _labelled_shape(name: str, others: int = 0) -> ShapeRule:
     return shape
 
 
-def _labels(call: Call) -> Tensor:
+def _labels(call: BatchCall) -> Tensor:
     """Return the labels of all nodes and elements of the minibatch, (N, batch, 1)."""
     answer: Tensor = call.aux.view(call.count, -1, 1).expand(call.count, call.out.batch, 1)
     return answer
@@ -113,18 +113,18 @@ def _logs(scores: Tensor) -> Tensor:
     return torch.log_softmax(scores.view(rows, width).t(), 0).t().contiguous().view(scores.shape)
 
 
-def _pnls(call: Call, x: Tensor) -> Tensor:
+def _pnls(call: BatchCall, x: Tensor) -> Tensor:
     call.saved = logs = _logs(x.reshape(x.shape[0], x.shape[1], -1))
     return logs.expand(call.count, call.out.batch, -1).gather(2, _labels(call)).neg_()
 
 
-def _pnls_grad(call: Call, g: Tensor, x: Tensor) -> Grads:
+def _pnls_grad(call: BatchCall, g: Tensor, x: Tensor) -> Grads:
     found = torch.exp(call.saved) * g
     found.scatter_add_(2, _labels(call), -g)
     return _of_operand(found, x)
 
 
-def _hinge(call: Call, x: Tensor) -> Tensor:
+def _hinge(call: BatchCall, x: Tensor) -> Tensor:
     scores = x.reshape(x.shape[0], x.shape[1], -1).expand(call.count, call.out.batch, -1)
     labels = _labels(call)
     over = torch.relu(scores - scores.gather(2, labels) + call.attrs[0]).scatter(2, labels, 0.0)
@@ -132,7 +132,7 @@ def _hinge(call: Call, x: Tensor) -> Tensor:
     return over.sum(2, keepdim=True)
 
 
-def _hinge_grad(call: Call, g: Tensor, x: Tensor) -> Grads:
+def _hinge_grad(call: BatchCall, g: Tensor, x: Tensor) -> Grads:
     found = call.saved * g
     found.scatter_(2, _labels(call), -found.sum(2, keepdim=True))
     return _of_operand(found, x)
@@ -146,7 +146,7 @@ def _hinge_dim_shape(attrs: Attrs, dims: Dims) -> Dim:
     return Dim((d[1 - axis],), dims[0].batch)
 
 
-def _hinge_dim(call: Call, x: Tensor) -> Tensor:
+def _hinge_dim(call: BatchCall, x: Tensor) -> Tensor:
     axis, margin = call.attrs
     scores = x.movedim(axis + 2, 3)
     labels = torch.tensor(call.aux, device=call.device).view(call.count, -1, call.out.d[0], 1)
@@ -160,7 +160,7 @@ def _sparsemax_shape(attrs: Attrs, dims: Dims) -> Dim:
     return _vector("sparsemax", dims, "a vector is needed")
 
 
-def _sparsemax(call: Call, x: Tensor) -> Tensor:
+def _sparsemax(call: BatchCall, x: Tensor) -> Tensor:
     scores = x.flatten(2)
     ordered = scores.sort(2, descending=True)[0]
     sums = ordered.cumsum(2)
@@ -170,7 +170,7 @@ def _sparsemax(call: Call, x: Tensor) -> Tensor:
     return torch.relu(scores - threshold).reshape(x.shape)
 
 
-def _sparsemax_grad(call: Call, g: Tensor, x: Tensor) -> Grads:
+def _sparsemax_grad(call: BatchCall, g: Tensor, x: Tensor) -> Grads:
     inside: Tensor = call.result > 0
     mean = (g * inside).sum(2, keepdim=True) / inside.sum(2, keepdim=True)
     return [(g - mean) * inside]
@@ -182,7 +182,7 @@ def _constrained_shape(attrs: Attrs, dims: Dims) -> Dim:
     return Dim(dims[0].d, same_batch("constrained_softmax", dims))
 
 
-def _constrained(call: Call, x: Tensor, y: Tensor) -> Tensor:
+def _constrained(call: BatchCall, x: Tensor, y: Tensor) -> Tensor:
     """Share the probability that bounded elements give up among the others, until none is above its bound."""
     x, y = x + torch.zeros_like(y), y + torch.zeros_like(x)  # as large as each other
     weights = torch.exp(x - x.amax(2, keepdim=True))

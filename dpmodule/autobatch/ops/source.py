@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import torch
 
-from ..native_machine import Attrs
-from .spec import Call, Dim, Dims, Grads, declare
+from .native_machine import Attrs
+from .spec import BatchCall, Dim, Dims, Grads, declare
 
 Tensor = torch.Tensor
 
@@ -16,31 +16,31 @@ def _given(attrs: Attrs, dims: Dims) -> Dim:
     return found
 
 
-def _input(call: Call) -> Tensor:
+def _input(call: BatchCall) -> Tensor:
     """Stack the arrays of the nodes; each has the shape (batch, *d)."""
     stacked = call.aux[0][None] if len(call.aux) == 1 else np.stack(call.aux)
     return torch.from_numpy(stacked).to(call.device, call.dtype)
 
 
-def _constant(call: Call) -> Tensor:
+def _constant(call: BatchCall) -> Tensor:
     value = call.aux.to(call.dtype).view(-1, 1, *[1] * len(call.out.d))
     answer: Tensor = value.expand(call.count, call.out.batch, *call.out.d)
     return answer
 
 
-def _one_hot(call: Call) -> Tensor:
+def _one_hot(call: BatchCall) -> Tensor:
     places = torch.tensor(list(call.aux), device=call.device).view(call.count, call.out.batch, 1)
     found = torch.zeros(call.count, call.out.batch, *call.out.d, device=call.device, dtype=call.dtype)
     return found.scatter_(2, places, 1.0)
 
 
-def _parameter(call: Call) -> Tensor:
+def _parameter(call: BatchCall) -> Tensor:
     """Return the value itself: a parameter is never copied or stacked."""
     tensor: Tensor = call.attrs[1]().tensor
     return tensor[None, None]
 
 
-def _lookup(call: Call) -> Tensor:
+def _lookup(call: BatchCall) -> Tensor:
     """Pick rows; the vocabulary's own order of elements is that of the rows."""
     storage = call.attrs[1]()
     storage.check_fits(call.device, call.dtype)
@@ -48,7 +48,7 @@ def _lookup(call: Call) -> Tensor:
     return table.index_select(0, call.aux.reshape(-1)).view(call.count, call.out.batch, *call.out.d)
 
 
-def _lookup_grad(call: Call, g: Tensor) -> Grads:
+def _lookup_grad(call: BatchCall, g: Tensor) -> Grads:
     storage = call.attrs[1]()
     if storage.updated:
         call.rows.append((storage, call.aux.reshape(-1), g.reshape(-1, *call.out.d)))
@@ -79,14 +79,14 @@ def draw_random(
     )
 
 
-def _random(call: Call) -> Tensor:
+def _random(call: BatchCall) -> Tensor:
     _, kind, first, second = call.attrs
     shape = (call.count, call.out.batch, *call.out.d)
     found = torch.empty(shape, device=call.device, dtype=call.dtype)
     return draw_random(found, kind, first, second, call.generator)
 
 
-def _nothing(call: Call, g: Tensor) -> Grads:
+def _nothing(call: BatchCall, g: Tensor) -> Grads:
     return []
 
 

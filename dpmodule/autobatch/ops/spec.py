@@ -1,17 +1,18 @@
 """The records of the operation table, and the helpers that shape rules share.
 
-One operation is one `Op`. Both engines read the same record: the engine in Python calls `run` and `grad` for every
-batch, the native one for those operations that it has no kernel for, or whose operands `Op.kernel` does not take.
+One operation is one `Operation`. Both engines read the same record: the engine in Python calls `run` and `grad` for
+every batch, the native one for those operations that it has no kernel for, or whose operands `Operation.kernel` does
+not take.
 
 Layout of tensors:
     An expression has a `Dim`: its dimensions ``d`` and the size ``batch`` of its minibatch. A *batch* of N nodes that
     share a signature is one tensor ``(N, batch, *d)``, row-major; axis 0 counts nodes, axis 1 the minibatch.
     An operand that all nodes of the batch have in common (a parameter, or one expression that all of them use) comes
     as ``(1, batch, *d)``; an operand without minibatch beside others with one as ``(N, 1, *d)``. `run` broadcasts
-    them, or sets `Op.expand` to receive operands of N rows only.
+    them, or sets `Operation.expand` to receive operands of N rows only.
 
-Numbers that differ from node to node (word indices, labels, constants) are in `Call.aux`, one entry a node; all else
-that an operation has been given is in `Call.attrs`, and belongs to the signature.
+Numbers that differ from node to node (word indices, labels, constants) are in `BatchCall.aux`, one entry a node; all
+else that an operation has been given is in `BatchCall.attrs`, and belongs to the signature.
 """
 
 from __future__ import annotations
@@ -23,15 +24,15 @@ from typing import Any, NamedTuple, NoReturn
 import torch
 
 from ..errors import ArgumentError, ShapeError, user_line
-from ..native_machine import Attrs, Maker
+from .native_machine import Attrs, Maker
 
 __all__ = [
     "Argument",
-    "Call",
+    "BatchCall",
     "Dim",
     "Dims",
     "Grads",
-    "Op",
+    "Operation",
     "Run",
     "ShapeRule",
     "declare",
@@ -64,16 +65,16 @@ class Dim(NamedTuple):
 
 
 @dataclass(slots=True, eq=False)
-class Call:
-    """What `Op.run` and `Op.grad` are told about the batch that they compute.
+class BatchCall:
+    """What `Operation.run` and `Operation.grad` are told about the batch that they compute.
 
     Args:
         attrs: the attributes of the signature.
         dims: the `Dim` of every operand.
         out: the `Dim` of the first output.
         count: N, the number of nodes.
-        aux: the numbers of the nodes, as the operation's `Op.aux` says: None, a tensor of N integers or of N numbers,
-            or a list of N objects.
+        aux: the numbers of the nodes, as the operation's `Operation.aux` says: None, a tensor of N integers or of N
+            numbers, or a list of N objects.
         generator: for operations that draw random numbers.
         device: where the tensors are.
         dtype: their element type.
@@ -85,7 +86,7 @@ class Call:
             sum of the rows of `left` to the gradient of operand `bias`, if there is one.
         rows: for `grad`, where gradients of rows of tables are put off to, as (storage, row numbers, gradients): they
             count only when the whole pass has come through.
-        counts: for operations with `Op.many`, how many operands each node has.
+        counts: for operations with `Operation.many`, how many operands each node has.
         into: memory for the results, (N, batch, *d), which `run` may compute into, and then returns; empty when it must
             make new tensors. For `grad`, memory for the gradient of every operand, None for those that must be new.
     """
@@ -130,30 +131,30 @@ ShapeRule = Callable[[Attrs, Dims], Dim]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Op:
+class Operation:
     """One operation.
 
     Args:
         name: as the signature and `explain` show it.
         shape: from (attributes, `Dim` of every operand) to the `Dim` of the result, or of every result; raises
             `ShapeError`.
-        run: from (`Call`, operands) to the result, or a tuple of results. Runs without autograd. None where the
+        run: from (`BatchCall`, operands) to the result, or a tuple of results. Runs without autograd. None where the
             operation before computes the result.
-        grad: from (`Call`, gradient of the result or a tuple of them, operands) to a list with the gradient of every
-            operand, of the operand's shape, or None for none. Without it, or where it returns None in place of the
-            list, the engine runs `run` again under autograd.
+        grad: from (`BatchCall`, gradient of the result or a tuple of them, operands) to a list with the gradient of
+            every operand, of the operand's shape, or None for none. Without it, or where it returns None in place of
+            the list, the engine runs `run` again under autograd.
         aux: what a node's own number is: "" (nothing), "int", "float", "ints" (one a minibatch element) or "object".
         outputs: how many results there are; the second one is the node after the first, and so on.
         expand: `run` needs operands of N rows: none that is common to all nodes comes as one row.
         constant: the result never has a gradient with respect to operands.
-        random: `run` draws from `Call.generator`; it has a `grad`, or finds in `Call.saved` what it has drawn when it
-            runs again.
+        random: `run` draws from `BatchCall.generator`; it has a `grad`, or finds in `BatchCall.saved` what it has drawn
+            when it runs again.
         whole: a batch must not be computed again in part, as its nodes may depend on each other (statistics).
         matrix: the operand that is a matrix, -1 for none: nodes with different matrices are batched apart where few
             matrices serve many nodes.
         apart: why nodes of this operation are never batched, "" if they are.
         many: all operands have one `Dim`, and come as one tensor: that of node 0, of node 1, ... stacked along axis 0.
-            How many each node has is in `Call.counts`; nodes with different numbers are batched apart.
+            How many each node has is in `BatchCall.counts`; nodes with different numbers are batched apart.
         ragged: with `many`: nodes with different numbers of operands may share a batch.
         kernel: adds a node to the native engine; None where it runs `run` and `grad`, too.
         text: of a function of DyNet's that does nothing but add this operation on an expression, the first sentence of
@@ -183,31 +184,31 @@ class Op:
         return f"Op({self.name})"
 
 
-_TABLE: dict[str, Op] = {}
+_TABLE: dict[str, Operation] = {}
 
 
 def declare(
     name: str, shape: Callable[..., Any], run: Run | None = None, grad: Run | None = None, **options: Any
-) -> Op:
+) -> Operation:
     """Enter an operation into the table.
 
     Args:
         name: its name, not used before.
-        shape: see `Op`.
-        run: see `Op`.
-        grad: see `Op`.
-        options: the other fields of `Op`.
+        shape: see `Operation`.
+        run: see `Operation`.
+        grad: see `Operation`.
+        options: the other fields of `Operation`.
 
     Raises:
         ArgumentError: the name is taken.
     """
     if name in _TABLE:
         raise ArgumentError(f"the operation {name!r} is declared twice")
-    found = _TABLE[name] = Op(name, shape, run, grad, **options)
+    found = _TABLE[name] = Operation(name, shape, run, grad, **options)
     return found
 
 
-def find(name: str) -> Op:
+def find(name: str) -> Operation:
     """Return the operation of a name.
 
     Raises:
@@ -261,7 +262,7 @@ def same_batch(name: str, dims: Dims) -> int:
     return found
 
 
-def target(call: Call, place: int = 0) -> torch.Tensor | None:
+def target(call: BatchCall, place: int = 0) -> torch.Tensor | None:
     """Return the memory to compute a result into, None to make a new tensor."""
     return call.into[place] if call.into else None
 

@@ -9,11 +9,11 @@ from typing import Any
 
 import torch
 
-from ..native_machine import Attrs, Machine, Maker, Nodes
-from ..native_names import OP
-from ..native_names import UNARY as KINDS
 from .kernels import unary
-from .spec import Argument, Call, Dim, Dims, Grads, Op, declare, target
+from .native_machine import Attrs, Machine, Maker, Nodes
+from .native_numbers import OP
+from .native_numbers import UNARY as KINDS
+from .spec import Argument, BatchCall, Dim, Dims, Grads, Operation, declare, target
 
 Tensor = torch.Tensor
 ERF_SLOPE = 2 / math.sqrt(math.pi)
@@ -46,7 +46,7 @@ def _function(
     slope: Slope | None = None,
     argument: Argument | None = None,
     back: Any = None,
-) -> Op:
+) -> Operation:
     """Declare a function of every element; the native engine's kernel has its name.
 
     Args:
@@ -59,10 +59,10 @@ def _function(
     """
     into = isinstance(value, BuiltinFunctionType) and value not in _ALWAYS_NEW
 
-    def run(call: Call, x: Tensor) -> Tensor:
+    def run(call: BatchCall, x: Tensor) -> Tensor:
         return value(x, *call.attrs, out=target(call)) if into else value(x, *call.attrs)
 
-    def grad(call: Call, g: Tensor, x: Tensor) -> Grads:
+    def grad(call: BatchCall, g: Tensor, x: Tensor) -> Grads:
         if slope is not None:
             return [slope(g, x, call.result, *call.attrs)]
         memory = target(call)
@@ -137,7 +137,7 @@ _FUNCTIONS = [
         Argument("beta", 1.0, "see above."),
     ),
 ]
-UNARY: dict[str, Op] = {each.name: each for each in _FUNCTIONS}
+UNARY: dict[str, Operation] = {each.name: each for each in _FUNCTIONS}
 """The functions of every element that DyNet has one function for."""
 
 
@@ -147,7 +147,7 @@ def raise_kernel(engine: Machine, attrs: Attrs, args: Nodes, aux: Any) -> int:
     return engine.kernel(OP["unary"], KINDS[name], args, aux if name == "power_number" else 0.0)
 
 
-def _beside(name: str, kernel: Maker, value: Value, slope: Slope) -> Op:
+def _beside(name: str, kernel: Maker, value: Value, slope: Slope) -> Operation:
     """Declare a function of every element and a number, which is the node's own: x + 1 and x + 2 make one batch.
 
     Args:
@@ -157,10 +157,10 @@ def _beside(name: str, kernel: Maker, value: Value, slope: Slope) -> Op:
         slope: computes the gradient, of (gradient, operand, numbers of the nodes).
     """
 
-    def run(call: Call, x: Tensor) -> Tensor:
+    def run(call: BatchCall, x: Tensor) -> Tensor:
         return value(x, _spread(call.aux, x))
 
-    def grad(call: Call, g: Tensor, x: Tensor) -> Grads:
+    def grad(call: BatchCall, g: Tensor, x: Tensor) -> Grads:
         return [slope(g, x, _spread(call.aux, x))]
 
     return declare(name, same_shape, run, grad, aux="float", expand=True, kernel=kernel)
@@ -185,21 +185,21 @@ SCALE_GRADIENT = _beside("scale_gradient", unary("scale_gradient"), lambda x, k:
 
 def _passing(
     name: str, kernel: Maker, value: Value = lambda x: x, constant: bool = False, text: str = ""
-) -> Op:
+) -> Operation:
     """Declare a function of every element whose gradient is passed on as it is, or not at all.
 
     Args:
         name: the operation; if it has an attribute, this says whether the gradient is passed on.
         kernel: adds its node to the native engine.
         value: computes it.
-        constant: there is no gradient; see `Op`.
-        text: see `Op`.
+        constant: there is no gradient; see `Operation`.
+        text: see `Operation`.
     """
 
-    def run(call: Call, x: Tensor) -> Tensor:
+    def run(call: BatchCall, x: Tensor) -> Tensor:
         return value(x)
 
-    def grad(call: Call, g: Tensor, x: Tensor) -> Grads:
+    def grad(call: BatchCall, g: Tensor, x: Tensor) -> Grads:
         return [None if constant or not all(call.attrs) else g]
 
     return declare(name, same_shape, run, grad, kernel=kernel, constant=constant, text=text)

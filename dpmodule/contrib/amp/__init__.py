@@ -1,6 +1,6 @@
 """Automatic mixed precision for symbols: casts that let costly operators run in 16 bits."""
 
-from ... import later
+from ...compat import lazy
 from . import amp as amp
 from . import lists as lists
 from .amp import convert_bucketing_module as convert_bucketing_module
@@ -33,4 +33,4 @@ __all__ = [
     "unscale",
 ]
 
-later.publish(__name__, __all__)
+lazy.publish(__name__, __all__)

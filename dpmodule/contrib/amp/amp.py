@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ... import later
 from ...base import ArgumentError, dtype_code
+from ...compat import lazy
 from ...graph import Graph, Node
 from ...module import BucketingModule
 from ...ndarray import NDArray
@@ -26,7 +26,7 @@ __all__ = [
     "list_widest_type_cast",
 ]
 
-later.publish(__name__, __all__)
+lazy.publish(__name__, __all__)
 
 _TARGETS = ("float16", "bfloat16")
 

@@ -5,9 +5,9 @@ Source: the lists of MXNet 1.9.1's automatic mixed precision. What is on none of
 
 from __future__ import annotations
 
-from ... import later
+from ...compat import lazy
 from ...symbol.half_lists import CONDITIONAL_FP32, FP32, LOSSES, LP16, WIDEST
 
 __all__ = ["CONDITIONAL_FP32", "FP32", "LOSSES", "LP16", "WIDEST"]
 
-later.publish(__name__, __all__)
+lazy.publish(__name__, __all__)

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from ... import later
-from . import mx2onnx as mx2onnx
-from . import onnx2mx as onnx2mx
-from .mx2onnx import export_model as export_model
+from ...compat import lazy
+from ...onnx.export import export_model as export_model
 
 _LATER = {"load": "get_model_metadata import_model"}
 
-__all__ = [*later.modules_of(_LATER), "export_model", "mx2onnx", "onnx2mx"]
+__all__ = [*lazy.modules_of(_LATER), "export_model", "mx2onnx", "onnx2mx"]
 
-__getattr__, __dir__ = later.attributes(__name__, __all__, _LATER, package="dpmodule.onnx")
+__getattr__, __dir__ = lazy.attributes(__name__, __all__, _LATER, package="dpmodule.onnx")

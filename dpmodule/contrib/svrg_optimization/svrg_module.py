@@ -10,18 +10,18 @@ from typing import Any
 import torch
 from typing_extensions import override
 
-from ... import later
 from ...base import ArgumentError, DTypeError, StateError
+from ...compat import lazy
 from ...context import Context
 from ...module import Module
 from ...module.arguments import BindArguments, OptimizerArguments
-from ...module.stage import Stage, needs
+from ...module.lifecycle import Stage, needs
 from ...ndarray import NDArray
 from .svrg_optimizer import _SVRGOptimizer
 
 __all__ = ["SVRGModule"]
 
-later.publish(__name__, __all__)
+lazy.publish(__name__, __all__)
 
 
 class SVRGModule(Module):

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from ... import later
 from ... import optimizer as opt
 from ...base import ArgumentError
+from ...compat import lazy
 from ...ndarray import NDArray
 
 __all__: list[str] = []
 
-later.publish(__name__, __all__)
+lazy.publish(__name__, __all__)
 
 _BASE_ARGUMENTS = (
     "rescale_grad",

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import torch
 
-from ...precision import likes_channels_last
+from ...devices.precision import likes_channels_last
 from ..lowering import Lowered, Step
 
 __all__ = ["channels_last"]

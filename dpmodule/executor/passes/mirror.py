@@ -18,7 +18,7 @@ import os
 from collections import Counter
 
 from ...graph import Graph, Node
-from ..heads import STOPS
+from ..head_gradients import STOPS
 from ..lowering import Lowered, Step
 
 __all__ = ["Policy", "marked", "mirror", "policy"]
@@ -121,7 +121,7 @@ def mirror(low: Lowered) -> int:
     """
     if low.is_body or not low.mirrored:
         return 0
-    from ..mirroring import Recomputed
+    from ..recompute import Recomputed
 
     members = _members(low)
     kept = _handed_over(low, members, low.mirror_parts) if low.mirror_parts else _read_often(low)

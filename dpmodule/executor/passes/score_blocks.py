@@ -17,7 +17,7 @@ from collections import Counter
 from dataclasses import replace
 from typing import Any
 
-from ...ops.spec import Loss
+from ...ops.spec import LossOutput
 from ..lowering import Lowered, Step
 
 __all__ = ["score_blocks"]
@@ -72,7 +72,7 @@ def _cut_below(low: Lowered, value: int) -> None:
     for i, loss in enumerate(low.losses):
         rule: Any = loss.op.loss
         if loss.root == value:
-            own = Loss(rule.forward, seed_of_blocks, rule.when, rule.probe)
+            own = LossOutput(rule.forward, seed_of_blocks, rule.when, rule.probe)
             low.losses[i] = replace(loss, op=replace(loss.op, loss=own))
 
 

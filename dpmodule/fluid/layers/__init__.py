@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ... import later
+from ...compat import lazy
 from .elementwise import (
     abs,
     cast,
@@ -108,4 +108,4 @@ __all__ = [
     "tanh",
 ]
 
-later.publish(__name__, __all__)
+lazy.publish(__name__, __all__)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from ... import later
 from ... import symbol as sym
 from ...base import ArgumentError, dtype_name
+from ...compat import lazy
 from ...symbol import Symbol
 from ..variable import Variable
 from .making import ACTIVATIONS, activated, as_variable, as_variables, check_act, level_of, program_of
@@ -46,7 +46,7 @@ __all__ = [
     "tanh",
 ]
 
-later.publish(__name__, __all__)
+lazy.publish(__name__, __all__)
 
 
 def _pointwise(act: str) -> Callable[..., Variable]:

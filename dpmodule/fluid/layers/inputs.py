@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from ... import initializer as init
-from ... import later
 from ... import symbol as sym
 from ...base import ArgumentError, ShapeError, dtype_name
+from ...compat import lazy
 from ...symbol import Symbol
 from ..param_attr import ParamAttr
 from ..variable import Variable
@@ -26,7 +26,7 @@ from .making import (
 
 __all__ = ["create_parameter", "data", "embedding", "fc"]
 
-later.publish(__name__, __all__)
+lazy.publish(__name__, __all__)
 
 
 def data(

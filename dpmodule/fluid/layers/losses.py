@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from ... import later
 from ... import symbol as sym
 from ...base import ArgumentError
+from ...compat import lazy
 from ...symbol import Symbol
 from ..variable import Variable
 from .making import as_variable, level_of, program_of, width_of
@@ -19,7 +19,7 @@ __all__ = [
     "square_error_cost",
 ]
 
-later.publish(__name__, __all__)
+lazy.publish(__name__, __all__)
 
 _LEAST = 1e-20
 """A probability below it counts as this, so that no loss is infinite."""

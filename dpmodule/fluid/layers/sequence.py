@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from ... import initializer as init
-from ... import later
 from ... import symbol as sym
 from ...base import ArgumentError, ShapeError
+from ...compat import lazy
 from ..param_attr import ParamAttr
 from ..variable import Variable
 from .making import activated, as_variable, check_act, parameter, program_of, width_of
@@ -24,7 +24,7 @@ __all__ = [
     "sequence_softmax",
 ]
 
-later.publish(__name__, __all__)
+lazy.publish(__name__, __all__)
 
 _POOLS = {"average": "mean", "sum": "sum", "sqrt": "sqrt", "max": "max", "last": "last", "first": "first"}
 

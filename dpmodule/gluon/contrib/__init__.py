@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from ... import later
+from ...compat import lazy
 from ..absent import absent_from
 from . import rnn as rnn
 
 __all__ = ["cnn", "data", "estimator", "nn", "rnn"]
 
-__getattr__, __dir__ = later.attributes(__name__, __all__, otherwise=absent_from("gluon.contrib"))
+__getattr__, __dir__ = lazy.attributes(__name__, __all__, otherwise=absent_from("gluon.contrib"))

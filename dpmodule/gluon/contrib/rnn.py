@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ... import later
 from ... import symbol as sym
 from ...base import ArgumentError
+from ...compat import lazy
 from ...initializer import Zero
 from ...name import current
 from ...rnn import BaseRNNCell, RNNParams
@@ -16,7 +16,7 @@ from ..absent import absent_from, names_of
 
 __all__ = ["LSTMPCell", *names_of("contrib.rnn")]
 
-__getattr__, __dir__ = later.attributes(__name__, __all__, otherwise=absent_from("gluon.contrib.rnn"))
+__getattr__, __dir__ = lazy.attributes(__name__, __all__, otherwise=absent_from("gluon.contrib.rnn"))
 
 _GATES = 4
 

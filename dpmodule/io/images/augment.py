@@ -9,11 +9,11 @@ import numpy as np
 import torch
 
 from ...base import ArgumentError
-from ...ops.imaging.border import make_border
-from ...ops.imaging.color import adjust_contrast, adjust_saturation, scale_pixels, shift_hls
-from ...ops.imaging.resize import pick_method, resize
-from ...ops.imaging.warp import warp_affine
-from ..draws import StandardDraws
+from ...ops.image.border import make_border
+from ...ops.image.color import adjust_contrast, adjust_saturation, scale_pixels, shift_hls
+from ...ops.image.resize import pick_method, resize
+from ...ops.image.warp import warp_affine
+from ..std_random import StandardDraws
 
 if TYPE_CHECKING:
     from ..options import OptionValues

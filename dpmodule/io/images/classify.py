@@ -10,17 +10,17 @@ import torch
 
 from ...base import ArgumentError, FileFormatError, ShapeError, np_dtype
 from ...context import cpu
-from ...ops.imaging.codec import COLOR, GREY, UNCHANGED, decode
+from ...ops.image.codec import COLOR, GREY, UNCHANGED, decode
 from ...recordio import IRHeader, unpack
 from ..data_iter import MXDataIter
 from ..desc import DataDesc
-from ..draws import StandardDraws
 from ..options import check_parts, describe, parse_options
+from ..std_random import StandardDraws
 from .augment import augment, check_augmentation, only_cuts
 from .normalize import MeanImage, Normalizer
 from .options import CLASSIFY
 from .pipeline import ImageSource
-from .records import ImageList, Records
+from .records import ImageList, RecordSource
 
 if TYPE_CHECKING:
     from ..options import OptionValues
@@ -147,7 +147,7 @@ class ImageRecordIter(MXDataIter):
         check_augmentation(name, o)
         dtype = self.dtype or o.dtype or "float32"
         labels = ImageList(o.path_imglist, o.label_width) if o.path_imglist else None
-        records = Records(
+        records = RecordSource(
             name, o.path_imgrec, o.path_imgidx, o.num_parts, o.part_index, o.shuffle, _SEED + o.seed
         )
         mean = MeanImage(o.mean_img)
@@ -168,7 +168,7 @@ class ImageRecordIter(MXDataIter):
 describe(ImageRecordIter, CLASSIFY)
 
 
-def _compute_mean(mean: MeanImage, records: Records, work: _Classifier, o: OptionValues) -> None:
+def _compute_mean(mean: MeanImage, records: RecordSource, work: _Classifier, o: OptionValues) -> None:
     """Take the mean of all images, as they come into a batch."""
     total, count = torch.zeros(o.data_shape, dtype=torch.float64), 0
     image = torch.empty(o.data_shape)

@@ -13,15 +13,15 @@ from ...context import cpu
 from ...recordio import IRHeader, unpack
 from ..data_iter import MXDataIter
 from ..desc import DataDesc
-from ..draws import StandardDraws
 from ..options import check_parts, describe, parse_options
+from ..std_random import StandardDraws
 from .classify import check_data_shape, decode_for
 from .detect_augment import augment_objects, check_samplers
 from .normalize import MeanImage
 from .objects import Objects
 from .options import DETECT
 from .pipeline import ImageSource
-from .records import ImageList, Records
+from .records import ImageList, RecordSource
 
 if TYPE_CHECKING:
     from ..options import OptionValues
@@ -132,7 +132,7 @@ class ImageDetRecordIter(MXDataIter):
         check_data_shape(name, o.data_shape)
         check_samplers(name, o)
         labels = ImageList(o.path_imglist, o.label_width) if o.path_imglist else None
-        records = Records(name, o.path_imgrec, "", o.num_parts, o.part_index, o.shuffle, _SEED + o.seed)
+        records = RecordSource(name, o.path_imgrec, "", o.num_parts, o.part_index, o.shuffle, _SEED + o.seed)
         width = _label_width(name, o, labels, records)
         mean = MeanImage(o.mean_img)
         work = _Detector(o, labels, mean)
@@ -151,7 +151,7 @@ class ImageDetRecordIter(MXDataIter):
 describe(ImageDetRecordIter, DETECT)
 
 
-def _label_width(owner: str, o: OptionValues, labels: ImageList | None, records: Records) -> int:
+def _label_width(owner: str, o: OptionValues, labels: ImageList | None, records: RecordSource) -> int:
     """Return how many labels each image is filled up to.
 
     Raises:
@@ -165,7 +165,9 @@ def _label_width(owner: str, o: OptionValues, labels: ImageList | None, records:
     return max(most, int(o.label_pad_width))
 
 
-def _compute_mean(mean: MeanImage, records: Records, work: _Detector, o: OptionValues, width: int) -> None:
+def _compute_mean(
+    mean: MeanImage, records: RecordSource, work: _Detector, o: OptionValues, width: int
+) -> None:
     """Take the mean of all images, as they come into a batch."""
     total, count = torch.zeros(o.data_shape, dtype=torch.float64), 0
     label = torch.empty(width)

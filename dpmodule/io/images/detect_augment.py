@@ -9,10 +9,10 @@ import numpy as np
 import torch
 
 from ...base import ArgumentError
-from ...ops.imaging.border import make_border
-from ...ops.imaging.color import scale_pixels, shift_hls
-from ...ops.imaging.resize import pick_method
-from ..draws import StandardDraws
+from ...ops.image.border import make_border
+from ...ops.image.color import scale_pixels, shift_hls
+from ...ops.image.resize import pick_method
+from ..std_random import StandardDraws
 from .augment import resized, shorter_edge
 from .objects import Box, Objects
 

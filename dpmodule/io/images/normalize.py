@@ -12,7 +12,7 @@ import torch
 from ... import native
 from ...base import FileFormatError
 from ...ndarray import NDArray, load, save
-from ..draws import StandardDraws
+from ..std_random import StandardDraws
 
 if TYPE_CHECKING:
     from ..options import OptionValues

@@ -21,7 +21,7 @@ from ..data_iter import Rounds
 from ..desc import DataDesc
 from ..iterator import DataBatch
 from .memory import BatchMemory
-from .records import Place, Records
+from .records import RecordPlace, RecordSource
 
 if TYPE_CHECKING:
     from ..options import OptionValues
@@ -66,7 +66,7 @@ class ImageSource:
 
     def __init__(
         self,
-        records: Records,
+        records: RecordSource,
         work: Work,
         descs: tuple[DataDesc, DataDesc],
         dtype: torch.dtype,
@@ -152,11 +152,11 @@ class ImageSource:
     def _position(self) -> _Position:
         return _Position(self._rounds.state_dict(), self._records.state_dict(), self._count)
 
-    def _told(self, place: Place) -> list[int]:
+    def _told(self, place: RecordPlace) -> list[int]:
         return [self._records.files.index(place.file), place.offset, place.number]
 
-    def _place(self, file: int, offset: int, number: int) -> Place:
-        return Place(self._records.files[file], offset, number)
+    def _place(self, file: int, offset: int, number: int) -> RecordPlace:
+        return RecordPlace(self._records.files[file], offset, number)
 
     def _fill(self) -> None:
         """Have batches decoded ahead."""
@@ -199,7 +199,7 @@ class ImageSource:
         self._pending.append(_Pending(data, label, index, pad, jobs, before))
         return True
 
-    def _number(self, place: Place, slot: int) -> int:
+    def _number(self, place: RecordPlace, slot: int) -> int:
         """Return what an image's draws depend on: under `seed_aug` its place, as in MXNet."""
         if self._repeats:
             return slot if self._records.indexed else place.number
@@ -209,7 +209,7 @@ class ImageSource:
 
 def _run(
     work: Work,
-    place: Place,
+    place: RecordPlace,
     number: int,
     data: torch.Tensor,
     label: torch.Tensor,

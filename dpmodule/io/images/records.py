@@ -11,16 +11,16 @@ import numpy as np
 from ...base import ArgumentError, FileError, FileFormatError
 from ...recordio.framing import RecordFile
 from ...recordio.index import load_index
-from ..draws import StandardDraws
 from ..parsing import input_files
+from ..std_random import StandardDraws
 
-__all__ = ["ImageList", "Place", "Records"]
+__all__ = ["ImageList", "RecordPlace", "RecordSource"]
 
 _HEAD = struct.Struct("<4sII")
 _KIND_SHIFT = 29
 
 
-class Place(NamedTuple):
+class RecordPlace(NamedTuple):
     """Where a record stands: which file, the byte offset there, and its number in the round."""
 
     file: RecordFile
@@ -35,7 +35,7 @@ class Place(NamedTuple):
         return f"{self.file.path}: byte {self.offset}"
 
 
-class Records:
+class RecordSource:
     """The records of one or several files, or of a part of them.
 
     Args:
@@ -74,7 +74,7 @@ class Records:
             for file in self.files:
                 next(file.offsets(), None)  # a foreign file is refused now
 
-    def begin(self) -> Iterator[Place]:
+    def begin(self) -> Iterator[RecordPlace]:
         """Start a round over the records."""
         places = self._in_order()
         if self._draws is None:
@@ -84,10 +84,10 @@ class Records:
         order = self._draws.shuffled(len(known))
         return iter([known[i]._replace(number=n) for n, i in enumerate(order)])
 
-    def _in_order(self) -> Iterator[Place]:
+    def _in_order(self) -> Iterator[RecordPlace]:
         if self._offsets is not None:
             for number, offset in enumerate(self._offsets):
-                yield Place(self.files[0], offset, number)
+                yield RecordPlace(self.files[0], offset, number)
             return
         # without an index, parts are cut by bytes, so that nothing has to be counted
         step = -(-sum(file.size for file in self.files) // self._parts)
@@ -98,7 +98,7 @@ class Records:
                 if base + offset >= high:
                     return
                 if base + offset >= low:
-                    yield Place(file, offset, number)
+                    yield RecordPlace(file, offset, number)
                     number += 1
             base += file.size
 
@@ -126,7 +126,7 @@ class Records:
         return max((_label_count(place) for place in self._in_order()), default=0)
 
 
-def _label_count(place: Place) -> int:
+def _label_count(place: RecordPlace) -> int:
     """Read the number of labels from the head of a record."""
     head = place.file.head(place.offset, _HEAD.size)
     if len(head) < _HEAD.size:

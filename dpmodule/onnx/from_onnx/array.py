@@ -8,8 +8,8 @@ from typing import Any
 
 import torch
 
-from .build import Builder
-from .call import Call, Translator
+from .build import GraphBuilder
+from .call import NodeCall, Translator
 from .forms import (
     arith,
     common_shape,
@@ -26,7 +26,7 @@ from .forms import (
 )
 from .problems import Refused
 from .tensors import DTYPES
-from .value import Value
+from .value import OnnxValue
 from .worlds import Sizes
 
 __all__ = ["TABLE", "cut"]
@@ -34,7 +34,7 @@ __all__ = ["TABLE", "cut"]
 _MANY = 2**62
 
 
-def _constant(c: Call) -> Value:
+def _constant(c: NodeCall) -> OnnxValue:
     b, a = c.b, c.attrs
     if "value" in a:
         return b.constant(c.read(a["value"]))
@@ -46,7 +46,7 @@ def _constant(c: Call) -> Value:
     raise Refused(f"a constant given as {', '.join(a) or 'nothing'}")
 
 
-def _shape(c: Call) -> Value:
+def _shape(c: NodeCall) -> OnnxValue:
     b, x = c.b, c.x
     start, end = c.attrs.get("start", 0), c.attrs.get("end")
     made = b.given([torch.tensor(d[start:end], dtype=torch.int64) for d in x.dims])
@@ -60,19 +60,19 @@ def _shape(c: Call) -> Value:
     return made
 
 
-def _unknown(x: Value) -> Value:
+def _unknown(x: OnnxValue) -> OnnxValue:
     """Return a value whose numbers nobody knows, so that what is done with it is not computed."""
     made = x.again()
     made.known = made.recipe = None
     return made
 
 
-def _part(b: Builder, x: Value, start: int, end: int | None) -> Value:
-    made: Value = b("slice", _unknown(x), begin=(start,), end=(end,))
+def _part(b: GraphBuilder, x: OnnxValue, start: int, end: int | None) -> OnnxValue:
+    made: OnnxValue = b("slice", _unknown(x), begin=(start,), end=(end,))
     return made
 
 
-def _size(c: Call) -> Value:
+def _size(c: NodeCall) -> OnnxValue:
     b, x = c.b, c.x
     made = b.given([torch.tensor(math.prod(d), dtype=torch.int64) for d in x.dims])
     if not b.is_uniform(made.known):
@@ -80,7 +80,7 @@ def _size(c: Call) -> Value:
     return made
 
 
-def _reshape(c: Call) -> Value:
+def _reshape(c: NodeCall) -> OnnxValue:
     x = c.x
     wanted = c.ints("shape", 1)
     if wanted is None:
@@ -100,7 +100,7 @@ def _reshape(c: Call) -> Value:
     return reshape(c.b, x, tuple(targets))
 
 
-def _flatten(c: Call) -> Value:
+def _flatten(c: NodeCall) -> OnnxValue:
     x = c.x
     axis = c.attrs["axis"] % x.rank if c.attrs["axis"] < 0 else c.attrs["axis"]
     if axis == 1 and x.rank > 1:
@@ -108,18 +108,18 @@ def _flatten(c: Call) -> Value:
     return reshape(c.b, x, tuple((math.prod(d[:axis]), math.prod(d[axis:])) for d in x.dims))
 
 
-def _squeeze(c: Call) -> Value:
+def _squeeze(c: NodeCall) -> OnnxValue:
     return squeeze(c.b, c.x, c.fixed_ints("axes", 1))
 
 
-def _unsqueeze(c: Call) -> Value:
+def _unsqueeze(c: NodeCall) -> OnnxValue:
     axes = c.fixed_ints("axes", 1)
     if axes is None:
         raise Refused("axes is missing")
     return unsqueeze(c.b, c.x, axes)
 
 
-def _concat(c: Call) -> Value:
+def _concat(c: NodeCall) -> OnnxValue:
     values = [v for i in range(len(c.inputs)) if (v := c.maybe(i)) is not None]
     if not values:
         return c.x
@@ -129,7 +129,7 @@ def _concat(c: Call) -> Value:
     return c.b("Concat", *values, dim=normal(c.attrs["axis"], values[0].rank))
 
 
-def _split(c: Call) -> list[Value]:
+def _split(c: NodeCall) -> list[OnnxValue]:
     b, x, count = c.b, c.x, len(c.used)
     axis = normal(c.attrs["axis"], x.rank)
     sizes = c.fixed_ints("split", 1)
@@ -153,12 +153,12 @@ def _split(c: Call) -> list[Value]:
     return b.many("_split_v2", x, indices=tuple(places), axis=axis)
 
 
-def _slice_of(b: Builder, x: Value, axis: int, begin: int, size: int) -> Value:
+def _slice_of(b: GraphBuilder, x: OnnxValue, axis: int, begin: int, size: int) -> OnnxValue:
     each = (begin,) * b.worlds
     return cut(b, x, axis, each, tuple(n + size for n in each))
 
 
-def cut(b: Builder, x: Value, axis: int, begins: Sizes, ends: Sizes, step: int = 1) -> Value:
+def cut(b: GraphBuilder, x: OnnxValue, axis: int, begins: Sizes, ends: Sizes, step: int = 1) -> OnnxValue:
     """Cut a range out of an axis.
 
     Args:
@@ -205,7 +205,7 @@ def _bound(places: Sizes, sizes: Sizes, default: int | None) -> Any:
     return False if dynamic(gaps) or gaps[0] >= 0 else gaps[0]
 
 
-def _slice(c: Call) -> Value:
+def _slice(c: NodeCall) -> OnnxValue:
     b, x = c.b, c.x
     starts, ends = c.ints("starts", 1), c.ints("ends", 2)
     if starts is None or ends is None:
@@ -228,7 +228,9 @@ def _slice(c: Call) -> Value:
     return x
 
 
-def _sliced(b: Builder, x: Value, starts: Any, ends: Any, axes: Sequence[int], steps: Sequence[int]) -> Value:
+def _sliced(
+    b: GraphBuilder, x: OnnxValue, starts: Any, ends: Any, axes: Sequence[int], steps: Sequence[int]
+) -> OnnxValue:
     """Cut ranges out of what is known; they may be empty."""
     found = []
     for tensor, first, last in zip(x.known or (), starts, ends):
@@ -244,7 +246,13 @@ def _sliced(b: Builder, x: Value, starts: Any, ends: Any, axes: Sequence[int], s
 
 
 def _with_node(
-    b: Builder, made: Value, x: Value, starts: Any, ends: Any, axes: Sequence[int], steps: Sequence[int]
+    b: GraphBuilder,
+    made: OnnxValue,
+    x: OnnxValue,
+    starts: Any,
+    ends: Any,
+    axes: Sequence[int],
+    steps: Sequence[int],
 ) -> None:
     """Give numbers that differ between worlds the node that computes them in a run, if one operator does."""
     if len(axes) == 1 and steps[0] == 1 and len(set(starts)) == len(set(ends)) == 1:
@@ -255,7 +263,7 @@ def _with_node(
         made.entry, made.scope = node.entry, node.scope
 
 
-def _tile(c: Call) -> Value:
+def _tile(c: NodeCall) -> OnnxValue:
     b, x = c.b, c.x
     repeats = c.ints("repeats", 1) or [()] * b.worlds
     if len(repeats[0]) != x.rank or any(n < 1 for each in repeats for n in each):
@@ -273,7 +281,7 @@ def _tile(c: Call) -> Value:
     return x
 
 
-def _expand(c: Call) -> Value:
+def _expand(c: NodeCall) -> OnnxValue:
     b, x = c.b, c.x
     wanted = c.ints("shape", 1) or []
     shapes = [common_shape(dims, target) for dims, target in zip(x.dims, wanted)]
@@ -282,7 +290,7 @@ def _expand(c: Call) -> Value:
     return expand(b, x, tuple(shapes))
 
 
-def _of_shape(c: Call) -> Value:
+def _of_shape(c: NodeCall) -> OnnxValue:
     shapes = c.ints("shape", 0) or []
     value = c.read(c.attrs["value"]) if "value" in c.attrs else torch.zeros(1)
     if value.numel() != 1:
@@ -300,7 +308,7 @@ def _of_shape(c: Call) -> Value:
     return filled(c.b, shapes, float(value), dtype)
 
 
-def _range(c: Call) -> Value:
+def _range(c: NodeCall) -> OnnxValue:
     b = c.b
     start, limit, delta = c.x, c.value(1), c.value(2)
     first, last, step = b.every(start), b.every(limit), b.every(delta)
@@ -331,7 +339,7 @@ def _range(c: Call) -> Value:
     return made
 
 
-def _pad(c: Call) -> Value:
+def _pad(c: NodeCall) -> OnnxValue:
     b, x = c.b, c.x
     pads = c.ints("pads", 1) or [()]
     axes = c.fixed_ints("axes", 3)
@@ -346,7 +354,9 @@ def _pad(c: Call) -> Value:
     return padded(b, x, widths, mode, value)
 
 
-def padded(b: Builder, x: Value, widths: dict[int, tuple[Sizes, Sizes]], mode: str, value: float) -> Value:
+def padded(
+    b: GraphBuilder, x: OnnxValue, widths: dict[int, tuple[Sizes, Sizes]], mode: str, value: float
+) -> OnnxValue:
     """Put elements before and after axes."""
     for axis, (before, after) in widths.items():
         sizes = x.axis(axis)
@@ -364,7 +374,7 @@ def padded(b: Builder, x: Value, widths: dict[int, tuple[Sizes, Sizes]], mode: s
         return x
     if static and x.rank >= 3 and min(widths) >= 2 and mode != "wrap" and x.rank <= 5 and "float" in x.dtype:
         numbers = [n for axis in range(x.rank) for n in (p[0] for p in widths.get(axis, ((0,), (0,))))]
-        made: Value = b("Pad", x, mode=mode, pad_width=tuple(numbers), constant_value=value)
+        made: OnnxValue = b("Pad", x, mode=mode, pad_width=tuple(numbers), constant_value=value)
         return made
     for axis, (before, after) in widths.items():
         x = _padded_axis(b, x, axis, before, after, mode, value)
@@ -372,8 +382,8 @@ def padded(b: Builder, x: Value, widths: dict[int, tuple[Sizes, Sizes]], mode: s
 
 
 def _padded_axis(
-    b: Builder, x: Value, axis: int, before: Sizes, after: Sizes, mode: str, value: float
-) -> Value:
+    b: GraphBuilder, x: OnnxValue, axis: int, before: Sizes, after: Sizes, mode: str, value: float
+) -> OnnxValue:
     parts = [x]
     for counts, is_front in ((before, True), (after, False)):
         if not any(counts):
@@ -389,7 +399,9 @@ def _padded_axis(
     return b("Concat", *parts, dim=axis)
 
 
-def _mirrored(b: Builder, x: Value, axis: int, counts: Sizes, is_front: bool, mode: str) -> Value:
+def _mirrored(
+    b: GraphBuilder, x: OnnxValue, axis: int, counts: Sizes, is_front: bool, mode: str
+) -> OnnxValue:
     """Return what modes other than constant put before or after an axis."""
     sizes, first = x.axis(axis), (0,) * len(counts)
     if mode == "edge":
@@ -411,12 +423,12 @@ def _mirrored(b: Builder, x: Value, axis: int, counts: Sizes, is_front: bool, mo
     return b("reverse", piece, axis=axis)
 
 
-def _one_hot(c: Call) -> Value:
+def _one_hot(c: NodeCall) -> OnnxValue:
     b, x = c.b, c.x
     depth = int(b.needed(c.value(1), "depth").reshape(-1)[0])
     off, on = (float(n) for n in b.needed(c.value(2), "values"))
     axis = normal(c.attrs["axis"], x.rank + 1)
-    hot: Value = b(
+    hot: OnnxValue = b(
         "one_hot",
         arith(b, "mod", x, float(depth)),
         depth=depth,
@@ -428,7 +440,7 @@ def _one_hot(c: Call) -> Value:
     return transpose(b, hot, order)
 
 
-def _eye_like(c: Call) -> Value:
+def _eye_like(c: NodeCall) -> OnnxValue:
     rows, columns, k = c.x.size(0), c.x.size(1), c.attrs["k"]
     if rows is None or columns is None or rows * columns > 2**24:
         raise Refused("a matrix whose size is open")
@@ -437,7 +449,7 @@ def _eye_like(c: Call) -> Value:
     return c.b.constant((line == k).float(), dtype)
 
 
-def _blocks(c: Call) -> Value:
+def _blocks(c: NodeCall) -> OnnxValue:
     b, x, size = c.b, c.x, c.attrs["blocksize"]
     if size < 1:
         raise Refused(f"blocksize {size}")
@@ -454,7 +466,7 @@ def _blocks(c: Call) -> Value:
     return reshape(b, turned, tuple((n, d // size**2, h * size, w * size) for n, d, h, w in x.shapes))
 
 
-def _col2im(c: Call) -> Value:
+def _col2im(c: NodeCall) -> OnnxValue:
     b, a = c.b, c.attrs
     size, block = c.fixed_ints("image_shape", 1) or (), c.fixed_ints("block_shape", 2) or ()
     pads = tuple(a.get("pads") or (0,) * 4)
@@ -471,7 +483,7 @@ def _col2im(c: Call) -> Value:
     )
 
 
-def _center(c: Call) -> Value:
+def _center(c: NodeCall) -> OnnxValue:
     b, x = c.b, c.x
     wanted = c.ints("shape", 1) or []
     axes = [normal(a, x.rank) for a in c.attrs.get("axes") or range(x.rank)]

@@ -6,19 +6,21 @@ from collections.abc import Callable, Sequence
 
 from ...graph import Entry, Graph, Node
 from ...ops import get
-from .build import Builder, Scope
+from .build import GraphBuilder, GraphScope
 from .forms import arith, as_scalar, cast
 from .problems import Refused
-from .value import Value
+from .value import OnnxValue
 from .worlds import Dims, Sizes
 
 __all__ = ["branch", "each_step", "graph_of", "while_true"]
 
-Values = list[Value]
+Values = list[OnnxValue]
 _ENDLESS = 2**31 - 1
 
 
-def graph_of(b: Builder, values: Sequence[Value], labels: Sequence[str], named: bool = False) -> Graph:
+def graph_of(
+    b: GraphBuilder, values: Sequence[OnnxValue], labels: Sequence[str], named: bool = False
+) -> Graph:
     """Return the graph of some values in the scope that is being made; each gets a node of its own.
 
     Args:
@@ -43,41 +45,41 @@ def graph_of(b: Builder, values: Sequence[Value], labels: Sequence[str], named: 
     return Graph(tuple(heads))
 
 
-def _open(b: Builder, value: Value) -> Value:
+def _open(b: GraphBuilder, value: OnnxValue) -> OnnxValue:
     """Return a value of which nobody knows that it is constant, so that an operator on it is not computed."""
     made = value.again()
     made.entry, made.scope, made.known, made.recipe = b.entry(value), b.scope, None, None
     return made
 
 
-def _stand_in(b: Builder, kind: str, shapes: tuple[Dims, ...], dtype: str, is_scalar: bool) -> Value:
+def _stand_in(b: GraphBuilder, kind: str, shapes: tuple[Dims, ...], dtype: str, is_scalar: bool) -> OnnxValue:
     made = b.variable(b.reserve(f"{b.label}_{kind}"), shapes, dtype, is_open=True)
     return as_scalar(made, is_scalar)
 
 
-def _element(b: Builder, whole: Value) -> Value:
+def _element(b: GraphBuilder, whole: OnnxValue) -> OnnxValue:
     shapes = tuple(s[1:] or (1,) for s in whole.shapes)
     return _stand_in(b, "element", shapes, whole.dtype, len(whole.shapes[0]) == 1)
 
 
-def _outside(b: Builder, scope: Scope, node: Node) -> Value:
+def _outside(b: GraphBuilder, scope: GraphScope, node: Node) -> OnnxValue:
     """Return what a variable of a body stands for in the graph around it."""
     for outer, inner in scope.captured.values():
         if inner is node:
-            made = Value(((1,),) * b.worlds, "float32", outer)
+            made = OnnxValue(((1,),) * b.worlds, "float32", outer)
             made.scope, made.trains = b.scope, True
             return made
     raise Refused(f"a body reads {node.name!r}, which is not there")
 
 
-def _kept(b: Builder, old: Value, new: Value) -> Value:
+def _kept(b: GraphBuilder, old: OnnxValue, new: OnnxValue) -> OnnxValue:
     """Return a state after a step, checked against the one before, which it has to read by all means."""
     if new.shapes != old.shapes:
         raise Refused(f"a state changes its shape from {old.dims[0]} to {new.dims[0]}")
     return cast(b, new, old.dtype)
 
 
-def _reading(b: Builder, graph: Graph, variables: Values, values: Values, labels: list[str]) -> Graph:
+def _reading(b: GraphBuilder, graph: Graph, variables: Values, values: Values, labels: list[str]) -> Graph:
     """Return the graph with all variables read, which MXNet's loops ask for; only their shape is, if need be."""
     there = set(graph.inputs)
     changed = list(values)
@@ -89,7 +91,7 @@ def _reading(b: Builder, graph: Graph, variables: Values, values: Values, labels
 
 
 def each_step(
-    b: Builder, data: Values, states: Values, step: Callable[[Values, Values], tuple[Values, Values]]
+    b: GraphBuilder, data: Values, states: Values, step: Callable[[Values, Values], tuple[Values, Values]]
 ) -> tuple[Values, Values]:
     """Run a body on every element along axis 0 of the data.
 
@@ -102,7 +104,7 @@ def each_step(
     Returns:
         The outputs of all steps, stacked along axis 0, and the last states.
     """
-    outer, scope = b.scope, Scope(b.scope)
+    outer, scope = b.scope, GraphScope(b.scope)
     lengths = data[0].axis(0)
     b.scope = scope
     try:
@@ -125,8 +127,8 @@ def each_step(
 
 
 def _foreach(
-    b: Builder,
-    scope: Scope,
+    b: GraphBuilder,
+    scope: GraphScope,
     graph: Graph,
     data: tuple[Values, Values],
     states: tuple[Values, Values],
@@ -157,10 +159,10 @@ def _foreach(
 
 
 def while_true(
-    b: Builder,
+    b: GraphBuilder,
     variables: Values,
     limit: int | None,
-    test: Callable[[Values], Value],
+    test: Callable[[Values], OnnxValue],
     step: Callable[[Values], tuple[Values, Values]],
 ) -> tuple[Values, Values]:
     """Run a body as long as a test holds.
@@ -176,7 +178,7 @@ def while_true(
         The outputs of all steps, stacked along axis 0 with zeros up to the limit, and the last variables.
     """
     outer = b.scope
-    first, scope = Scope(outer), Scope(outer)
+    first, scope = GraphScope(outer), GraphScope(outer)
     try:
         b.scope = first
         asked = [_stand_in(b, "var", v.shapes, v.dtype, v.is_scalar) for v in variables]
@@ -211,7 +213,7 @@ def while_true(
     return stacked, [as_scalar(v, s.is_scalar) for v, s in zip(found[len(outs) :], variables)]
 
 
-def _located(b: Builder, graph: Graph, scope: Scope, own: Values, values: Values) -> list[int]:
+def _located(b: GraphBuilder, graph: Graph, scope: GraphScope, own: Values, values: Values) -> list[int]:
     """Return which of the values each input of a body is; what it reads besides is put there."""
     nodes = [v.entry[0] if v.entry else None for v in own]
     found = []
@@ -224,7 +226,9 @@ def _located(b: Builder, graph: Graph, scope: Scope, own: Values, values: Values
     return found
 
 
-def branch(b: Builder, condition: Value, yes: Callable[[], Values], no: Callable[[], Values]) -> Values:
+def branch(
+    b: GraphBuilder, condition: OnnxValue, yes: Callable[[], Values], no: Callable[[], Values]
+) -> Values:
     """Run one of two bodies.
 
     Args:
@@ -238,7 +242,7 @@ def branch(b: Builder, condition: Value, yes: Callable[[], Values], no: Callable
     graphs, locs, outs = [], [], []
     bodies: list[Callable[[], Values]] = [lambda: [condition], yes, no]
     for number, body in enumerate(bodies):
-        scope = Scope(outer)
+        scope = GraphScope(outer)
         b.scope = scope
         try:
             made = body()

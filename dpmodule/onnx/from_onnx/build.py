@@ -17,10 +17,10 @@ from ...ops.infer import infer_shape, infer_type
 from ...ops.spec import Env, Op
 from ..hints import Hints
 from .problems import Refused
-from .value import Value
+from .value import OnnxValue
 from .worlds import Dims, Sizes
 
-__all__ = ["Builder", "Scope"]
+__all__ = ["GraphBuilder", "GraphScope"]
 
 _CPU = torch.device("cpu")
 _FOLDED = 2**24
@@ -33,19 +33,19 @@ _DEPTH = 100
 _FROZEN = {"__lr_mult__": "0.0", "__wd_mult__": "0.0"}
 
 
-class Scope:
+class GraphScope:
     """A graph that is being made: the main one, or the body of a loop or branch.
 
     Args:
         parent: the graph around it.
     """
 
-    def __init__(self, parent: Scope | None = None) -> None:
+    def __init__(self, parent: GraphScope | None = None) -> None:
         self.parent = parent
         self.depth: int = 0 if parent is None else parent.depth + 1
         self.captured: dict[Entry, tuple[Entry, Node]] = {}
         """What it reads of the graph around it: where that lies there, and the variable that stands for it here."""
-        self.donors: dict[Sizes, tuple[Value, int]] = {}
+        self.donors: dict[Sizes, tuple[OnnxValue, int]] = {}
         """Where a size that differs between worlds is found: a value and its axis."""
 
     def capture(self, entry: Entry) -> Entry:
@@ -60,7 +60,7 @@ class Scope:
         return self.captured[entry][1], 0
 
 
-class Builder:
+class GraphBuilder:
     """Makes nodes; what depends on constants alone is computed instead.
 
     Args:
@@ -78,11 +78,11 @@ class Builder:
         self.worlds = worlds
         self.hints = hints
         self.params: dict[str, torch.Tensor] = {}
-        self.root = self.scope = Scope()
+        self.root = self.scope = GraphScope()
         self.label = "onnx"
         self.fresh: list[Node] = []
         self._taken: dict[str, int] = {}
-        self._packed: dict[str, Value] = {}
+        self._packed: dict[str, OnnxValue] = {}
         self._folded = 0
 
     # names and variables
@@ -96,7 +96,7 @@ class Builder:
         self._taken[found] = 0
         return found
 
-    def variable(self, name: str, shapes: tuple[Dims, ...], dtype: str, is_open: bool = False) -> Value:
+    def variable(self, name: str, shapes: tuple[Dims, ...], dtype: str, is_open: bool = False) -> OnnxValue:
         """Make a variable.
 
         Args:
@@ -110,12 +110,12 @@ class Builder:
         attrs = {} if dtype == "float32" and not is_open else {"__dtype__": str(dtype_code(dtype))}
         if not is_open:
             attrs["__shape__"] = to_text(held[0])
-        value = Value(held, dtype, (Node(None, name, attrs=attrs), 0))
+        value = OnnxValue(held, dtype, (Node(None, name, attrs=attrs), 0))
         value.is_scalar, value.scope, value.name = not shapes[0], self.scope, name
         self.offer(value)
         return value
 
-    def parameter(self, name: str, tensor: torch.Tensor, trains: bool) -> Value:
+    def parameter(self, name: str, tensor: torch.Tensor, trains: bool) -> OnnxValue:
         """Make a value of an array in the file.
 
         Args:
@@ -131,7 +131,7 @@ class Builder:
             self.params[name] = value.known[0]  # type: ignore[index]
         return value
 
-    def packed(self, name: str, tensor: Callable[[], torch.Tensor]) -> Value:
+    def packed(self, name: str, tensor: Callable[[], torch.Tensor]) -> OnnxValue:
         """Return a parameter that the file has in pieces.
 
         Args:
@@ -142,21 +142,21 @@ class Builder:
             self._packed[name] = self.parameter(self.reserve(name), tensor(), True)
         return self._packed[name]
 
-    def constant(self, data: Any, dtype: str | None = None) -> Value:
+    def constant(self, data: Any, dtype: str | None = None) -> OnnxValue:
         """Make a value of numbers."""
         return self.given([data if isinstance(data, torch.Tensor) else torch.tensor(data)], dtype)
 
-    def given(self, per_world: Sequence[torch.Tensor], dtype: str | None = None) -> Value:
+    def given(self, per_world: Sequence[torch.Tensor], dtype: str | None = None) -> OnnxValue:
         """Make a value of numbers that may differ between worlds."""
         found = [t if dtype is None else t.to(torch_dtype(dtype)) for t in per_world]
         held = [t.reshape(1) if t.dim() == 0 else t for t in found]
         if all(t.shape == held[0].shape and bool((t == held[0]).all()) for t in held[1:]):
             held = [held[0]] * self.worlds
-        value = Value(tuple(tuple(t.shape) for t in held), name_of(held[0].dtype))
+        value = OnnxValue(tuple(tuple(t.shape) for t in held), name_of(held[0].dtype))
         value.known, value.is_scalar, value.scope = tuple(held), found[0].dim() == 0, self.root
         return value
 
-    def entry(self, value: Value) -> Entry:
+    def entry(self, value: OnnxValue) -> Entry:
         """Return where a value lies in the graph that is being made; a constant is put there."""
         if value.entry is None:
             self._place(value)
@@ -171,7 +171,7 @@ class Builder:
             entry = each.capture(entry)
         return entry
 
-    def _place(self, value: Value) -> None:
+    def _place(self, value: OnnxValue) -> None:
         """Put a constant into the graph: by an operator where all its values are equal, else as a variable."""
         tensor = self.fixed(value)
         if tensor is None:
@@ -198,7 +198,7 @@ class Builder:
 
     # values
 
-    def every(self, value: Value, depth: int = 0) -> tuple[torch.Tensor, ...] | None:
+    def every(self, value: OnnxValue, depth: int = 0) -> tuple[torch.Tensor, ...] | None:
         """Return a value's numbers in every world, None where they depend on the inputs."""
         if value.known is None and value.recipe is not None and depth < _DEPTH:
             op, a, inputs = value.recipe
@@ -207,7 +207,7 @@ class Builder:
                 value.known = self._run(op, a, tensors, [value.shapes])[0]  # type: ignore[arg-type]
         return value.known
 
-    def fixed(self, value: Value) -> torch.Tensor | None:
+    def fixed(self, value: OnnxValue) -> torch.Tensor | None:
         """Return a value's numbers if they are the same in every world, else None."""
         tensors = self.every(value)
         if tensors is None:
@@ -216,7 +216,7 @@ class Builder:
         same = all(t is first or t.shape == first.shape and bool((t == first).all()) for t in tensors)
         return first if same else None
 
-    def needed(self, value: Value | None, what: str) -> torch.Tensor:
+    def needed(self, value: OnnxValue | None, what: str) -> torch.Tensor:
         """Return a value's numbers.
 
         Raises:
@@ -227,7 +227,7 @@ class Builder:
             raise Refused(f"{what} is not constant")
         return found
 
-    def numbers(self, value: Value, what: str) -> list[Dims]:
+    def numbers(self, value: OnnxValue, what: str) -> list[Dims]:
         """Return a value's integers in every world.
 
         Raises:
@@ -264,14 +264,14 @@ class Builder:
     # operators
 
     def __call__(
-        self, name: str, *inputs: Value, shapes: Sequence[tuple[Dims, ...]] = (), **attrs: Any
-    ) -> Value:
+        self, name: str, *inputs: OnnxValue, shapes: Sequence[tuple[Dims, ...]] = (), **attrs: Any
+    ) -> OnnxValue:
         """Apply an operator of one output; see `many`."""
         return self.many(name, *inputs, shapes=shapes, **attrs)[0]
 
     def many(
-        self, name: str, *inputs: Value, shapes: Sequence[tuple[Dims, ...]] = (), **attrs: Any
-    ) -> list[Value]:
+        self, name: str, *inputs: OnnxValue, shapes: Sequence[tuple[Dims, ...]] = (), **attrs: Any
+    ) -> list[OnnxValue]:
         """Apply an operator.
 
         Args:
@@ -295,11 +295,11 @@ class Builder:
         op: Op,
         a: Any,
         params: dict[str, str],
-        inputs: Sequence[Value],
+        inputs: Sequence[OnnxValue],
         shapes: Sequence[tuple[Dims, ...]] = (),
         subgraphs: tuple[Any, ...] = (),
         types: Sequence[str] = (),
-    ) -> list[Value]:
+    ) -> list[OnnxValue]:
         """Make the values of an operator; see `many`."""
         count = len(shapes) or len(op.output_names(a))
         plain = bool(inputs) and not (op.random or op.loss or subgraphs or op.stateful)
@@ -319,7 +319,7 @@ class Builder:
         node = Node(op, self.reserve(f"{self.label}_{op.name.strip('_').lower()}"), params, {}, entries)
         node.subgraphs = subgraphs
         self.fresh.append(node)
-        values = [Value(each, dtype, (node, i)) for i, (each, dtype) in enumerate(zip(shapes, types))]
+        values = [OnnxValue(each, dtype, (node, i)) for i, (each, dtype) in enumerate(zip(shapes, types))]
         for i, value in enumerate(values):
             value.scope, value.trains = self.scope, any(v.trains for v in inputs)
             value.known = None if known is None else known[i]
@@ -334,7 +334,7 @@ class Builder:
         return known is not None and all(t is known[0] for t in known)
 
     def _computed(
-        self, op: Op, a: Any, inputs: Sequence[Value], count: int
+        self, op: Op, a: Any, inputs: Sequence[OnnxValue], count: int
     ) -> list[tuple[torch.Tensor, ...]] | None:
         """Compute an operator of constants, unless the result would be large."""
         if any(0 in shape for v in inputs for shape in v.shapes):
@@ -345,7 +345,7 @@ class Builder:
             return None
         return self._run(op, a, [v.known or () for v in inputs], shapes)
 
-    def inferred(self, op: Op, a: Any, inputs: Sequence[Value], count: int) -> list[tuple[Dims, ...]]:
+    def inferred(self, op: Op, a: Any, inputs: Sequence[OnnxValue], count: int) -> list[tuple[Dims, ...]]:
         """Return the shapes of an operator's outputs, of each in every world.
 
         Raises:
@@ -364,26 +364,26 @@ class Builder:
 
     # sizes that differ between worlds
 
-    def offer(self, value: Value) -> None:
+    def offer(self, value: OnnxValue) -> None:
         """Remember a value's sizes that differ between worlds."""
         for axis in range(len(value.shapes[0])) if self.worlds > 1 else ():
             sizes = value.axis(axis)
             if any(n != sizes[0] for n in sizes):
                 self.scope.donors.setdefault(sizes, (value, axis))
 
-    def donor(self, sizes: Sizes) -> tuple[Value, int] | None:
+    def donor(self, sizes: Sizes) -> tuple[OnnxValue, int] | None:
         """Return a value and its axis that has a size, None if there is none."""
-        scope: Scope | None = self.scope
+        scope: GraphScope | None = self.scope
         while scope is not None:
             if sizes in scope.donors:
                 return scope.donors[sizes]
             scope = scope.parent
         return None
 
-    def sizes(self) -> dict[Sizes, tuple[Value, int]]:
+    def sizes(self) -> dict[Sizes, tuple[OnnxValue, int]]:
         """Return all sizes that differ between worlds, and where each is found."""
-        found: dict[Sizes, tuple[Value, int]] = {}
-        scope: Scope | None = self.scope
+        found: dict[Sizes, tuple[OnnxValue, int]] = {}
+        scope: GraphScope | None = self.scope
         while scope is not None:
             found = {**scope.donors, **found}
             scope = scope.parent

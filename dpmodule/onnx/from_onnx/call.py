@@ -6,15 +6,15 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from .build import Builder
+from .build import GraphBuilder
 from .problems import Refused
-from .value import Value
+from .value import OnnxValue
 
-__all__ = ["Call", "Translator"]
+__all__ = ["NodeCall", "Translator"]
 
 
 @dataclass(slots=True, eq=False)
-class Call:
+class NodeCall:
     """One node.
 
     Attributes:
@@ -28,7 +28,7 @@ class Call:
         read: returns an array of the file, of a TensorProto.
     """
 
-    b: Builder
+    b: GraphBuilder
     kind: str
     inputs: list[Any]
     attrs: dict[str, Any]
@@ -39,7 +39,7 @@ class Call:
     extra: dict[str, Any] = field(default_factory=dict)
 
     @property
-    def x(self) -> Value:
+    def x(self) -> OnnxValue:
         """The first input."""
         return self.value(0)
 
@@ -47,7 +47,7 @@ class Call:
         """Say whether an input is given."""
         return number < len(self.inputs) and self.inputs[number] is not None
 
-    def value(self, number: int) -> Value:
+    def value(self, number: int) -> OnnxValue:
         """Return an input.
 
         Raises:
@@ -56,11 +56,11 @@ class Call:
         if not self.has(number):
             raise Refused(f"input {number} is missing")
         found = self.inputs[number]
-        if not isinstance(found, Value):
+        if not isinstance(found, OnnxValue):
             raise Refused(f"input {number} is a sequence, expected an array")
         return found
 
-    def maybe(self, number: int) -> Value | None:
+    def maybe(self, number: int) -> OnnxValue | None:
         """Return an input, None if it is left out or holds nothing."""
         if not self.has(number):
             return None
@@ -94,5 +94,5 @@ class Call:
         return found[0]
 
 
-Translator = Callable[[Call], Any]
+Translator = Callable[[NodeCall], Any]
 """Makes what a node does: ``(call) -> value``, or a list of values, one for each output."""

@@ -7,19 +7,19 @@ from typing import Any
 import torch
 
 from .bodies import branch, each_step, while_true
-from .build import Builder
-from .call import Call, Translator
+from .build import GraphBuilder
+from .call import NodeCall, Translator
 from .forms import arith, as_scalar, cast, in_order, normal, positions, squeeze, unsqueeze
 from .index import selected
 from .problems import Refused
-from .value import Value
+from .value import OnnxValue
 
 __all__ = ["TABLE"]
 
 _ENDLESS = 2**31 - 1
 
 
-def _if(c: Call) -> list[Any]:
+def _if(c: NodeCall) -> list[Any]:
     b = c.b
     known = b.fixed(c.x)
     if known is not None:
@@ -33,7 +33,7 @@ def _if(c: Call) -> list[Any]:
     )
 
 
-def _counts(b: Builder, limit: Value | None) -> tuple[int, ...] | None:
+def _counts(b: GraphBuilder, limit: OnnxValue | None) -> tuple[int, ...] | None:
     """Return how many steps a loop has at most in every world, None where that is open."""
     found = None if limit is None else b.every(limit)
     if found is None:
@@ -42,7 +42,7 @@ def _counts(b: Builder, limit: Value | None) -> tuple[int, ...] | None:
     return None if max(counts) >= _ENDLESS else counts
 
 
-def _loop(c: Call) -> list[Any]:
+def _loop(c: NodeCall) -> list[Any]:
     b, graph = c.b, c.attrs["body"]
     states = [c.value(i) for i in range(2, len(c.inputs))]
     counts = _counts(b, c.maybe(0))
@@ -56,12 +56,12 @@ def _loop(c: Call) -> list[Any]:
     return _conditional(c, graph, states, counts)
 
 
-def _counted(c: Call, graph: Any, states: list[Value], counts: tuple[int, ...]) -> list[Any] | None:
+def _counted(c: NodeCall, graph: Any, states: list[OnnxValue], counts: tuple[int, ...]) -> list[Any] | None:
     """Translate a loop whose number of steps is known before; None if its body may end it."""
     b = c.b
     always: list[bool] = []
 
-    def step(elements: list[Value], held: list[Value]) -> tuple[list[Value], list[Value]]:
+    def step(elements: list[OnnxValue], held: list[OnnxValue]) -> tuple[list[OnnxValue], list[OnnxValue]]:
         outs = c.body(graph, [elements[0], b.constant(torch.tensor(True)), *held], scope=b.scope)
         known = b.fixed(outs[0])
         always.append(known is not None and bool(known))
@@ -76,7 +76,9 @@ def _counted(c: Call, graph: Any, states: list[Value], counts: tuple[int, ...]) 
     return [*last, *collected] if always == [True] else None
 
 
-def _conditional(c: Call, graph: Any, states: list[Value], counts: tuple[int, ...] | None) -> list[Any]:
+def _conditional(
+    c: NodeCall, graph: Any, states: list[OnnxValue], counts: tuple[int, ...] | None
+) -> list[Any]:
     """Translate a loop that its body may end."""
     b = c.b
     zero = as_scalar(b.constant(torch.zeros(1, dtype=torch.int64)), True)
@@ -84,12 +86,12 @@ def _conditional(c: Call, graph: Any, states: list[Value], counts: tuple[int, ..
     limit = c.maybe(0)
     variables = [zero, cast(b, start, "float32"), *states]
 
-    def test(held: list[Value]) -> Value:
+    def test(held: list[OnnxValue]) -> OnnxValue:
         if limit is None:
             return held[1]
         return arith(b, "mul", cast(b, arith(b, "lesser", held[0], limit), "float32"), held[1])
 
-    def step(held: list[Value]) -> tuple[list[Value], list[Value]]:
+    def step(held: list[OnnxValue]) -> tuple[list[OnnxValue], list[OnnxValue]]:
         outs = c.body(graph, [held[0], cast(b, held[1], "bool"), *held[2:]], scope=b.scope)
         news = [arith(b, "plus", held[0], 1.0), cast(b, outs[0], "float32"), *outs[1 : 1 + len(states)]]
         return outs[1 + len(states) :], news
@@ -102,7 +104,7 @@ def _conditional(c: Call, graph: Any, states: list[Value], counts: tuple[int, ..
     return [*last[2:], *collected]
 
 
-def _scan(c: Call) -> list[Any]:
+def _scan(c: NodeCall) -> list[Any]:
     if c.since < 9:
         raise Refused("a Scan of opset 8")
     b, a, graph = c.b, c.attrs, c.attrs["body"]
@@ -115,7 +117,7 @@ def _scan(c: Call) -> list[Any]:
         front = in_order(b, value, normal(axis, value.rank), 0)
         moved.append(b("reverse", front, axis=0) if is_back else front)
 
-    def step(elements: list[Value], held: list[Value]) -> tuple[list[Value], list[Value]]:
+    def step(elements: list[OnnxValue], held: list[OnnxValue]) -> tuple[list[OnnxValue], list[OnnxValue]]:
         outs = c.body(graph, [*held, *elements], scope=b.scope)
         return outs[total:], outs[:total]
 
@@ -132,52 +134,52 @@ def _scan(c: Call) -> list[Any]:
 # sequences: Python lists of values while they are translated
 
 
-def _sequence(c: Call) -> list[Any]:
+def _sequence(c: NodeCall) -> list[Any]:
     return [[c.value(i) for i in range(len(c.inputs))]]
 
 
-def _items(c: Call) -> list[Value]:
+def _items(c: NodeCall) -> list[OnnxValue]:
     if not c.inputs or not isinstance(c.inputs[0], list):
         raise Refused("its input is no sequence whose length is known")
     return list(c.inputs[0])
 
 
-def _place(c: Call, number: int, length: int) -> int:
+def _place(c: NodeCall, number: int, length: int) -> int:
     place = int(c.b.needed(c.value(number), "position"))
     if not -length <= place < max(length, 1):
         raise Refused(f"position {place} of a sequence of {length}")
     return place % length if length else 0
 
 
-def _at(c: Call) -> Value:
+def _at(c: NodeCall) -> OnnxValue:
     items = _items(c)
     return items[_place(c, 1, len(items))]
 
 
-def _insert(c: Call) -> list[Any]:
+def _insert(c: NodeCall) -> list[Any]:
     items = _items(c)
     place = _place(c, 2, len(items) + 1) if c.has(2) else len(items)
     return [[*items[:place], c.value(1), *items[place:]]]
 
 
-def _erase(c: Call) -> list[Any]:
+def _erase(c: NodeCall) -> list[Any]:
     items = _items(c)
     del items[_place(c, 1, len(items)) if c.has(1) else len(items) - 1]
     return [items]
 
 
-def _length(c: Call) -> Value:
+def _length(c: NodeCall) -> OnnxValue:
     return c.b.constant(torch.tensor(len(_items(c))))
 
 
-def _joined(c: Call) -> Value:
+def _joined(c: NodeCall) -> OnnxValue:
     b, items, axis = c.b, _items(c), c.attrs["axis"]
     if c.attrs["new_axis"]:
         items = [unsqueeze(b, v, [axis]) for v in items]
     return items[0] if len(items) == 1 else b("Concat", *items, dim=normal(axis, items[0].rank))
 
 
-def _taken_apart(c: Call) -> list[Any]:
+def _taken_apart(c: NodeCall) -> list[Any]:
     b, x = c.b, c.x
     axis = normal(c.attrs["axis"], x.rank)
     whole = x.size(axis)

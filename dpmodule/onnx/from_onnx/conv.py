@@ -7,11 +7,11 @@ import math
 from typing import Any
 
 from .array import padded
-from .build import Builder
-from .call import Call, Translator
+from .build import GraphBuilder
+from .call import NodeCall, Translator
 from .forms import arith, filled, paired, unary
 from .problems import Refused
-from .value import Value
+from .value import OnnxValue
 from .worlds import Sizes
 
 __all__ = ["TABLE"]
@@ -19,7 +19,7 @@ __all__ = ["TABLE"]
 _LOWEST = {"float16": -65504.0, "bfloat16": -3.0e38, "float32": -3.4e38, "float64": -1e308}
 
 
-class _Window:
+class _ConvWindow:
     """How a window moves over the axes after the second one.
 
     Args:
@@ -27,7 +27,7 @@ class _Window:
         kernel: size of the window.
     """
 
-    def __init__(self, c: Call, kernel: tuple[int, ...]) -> None:
+    def __init__(self, c: NodeCall, kernel: tuple[int, ...]) -> None:
         a, count = c.attrs, len(kernel)
         self.kernel = kernel
         self.stride = tuple(a.get("strides") or (1,) * count)
@@ -48,7 +48,7 @@ class _Window:
         elif mode == "VALID":
             self.before = self.after = (0,) * count
 
-    def _same(self, x: Value, is_lower: bool) -> None:
+    def _same(self, x: OnnxValue, is_lower: bool) -> None:
         """Work out the widths with which the result has the data's size divided by the strides."""
         before, after = [], []
         for i, (k, s, d) in enumerate(zip(self.kernel, self.stride, self.dilate)):
@@ -66,7 +66,7 @@ class _Window:
         """Whether the widths before and after are equal, and none is negative."""
         return self.before == self.after and min(self.before, default=0) >= 0
 
-    def pad(self, b: Builder, x: Value, value: float) -> Value:
+    def pad(self, b: GraphBuilder, x: OnnxValue, value: float) -> OnnxValue:
         """Put the widths around the data; none remain then."""
         count = (1,) * b.worlds
         widths: dict[int, tuple[Sizes, Sizes]] = {
@@ -77,7 +77,7 @@ class _Window:
         return padded(b, x, widths, "constant", value)
 
 
-def _filter_sizes(c: Call, weight: Value) -> tuple[int, ...]:
+def _filter_sizes(c: NodeCall, weight: OnnxValue) -> tuple[int, ...]:
     sizes = [weight.size(i) for i in range(weight.rank)]
     if weight.rank < 3 or None in sizes or weight.rank != c.x.rank:
         raise Refused(f"weights of shape {weight.dims[0]} for data of {c.x.dims[0]}")
@@ -87,10 +87,10 @@ def _filter_sizes(c: Call, weight: Value) -> tuple[int, ...]:
     return tuple(n or 0 for n in sizes)
 
 
-def _conv(c: Call) -> Value:
+def _conv(c: NodeCall) -> OnnxValue:
     b, x, weight = c.b, c.x, c.value(1)
     sizes = _filter_sizes(c, weight)
-    window = _Window(c, sizes[2:])
+    window = _ConvWindow(c, sizes[2:])
     if not window.is_even:
         x = window.pad(b, x, 0.0)
     bias = [c.value(2)] if c.maybe(2) is not None else []
@@ -109,12 +109,12 @@ def _conv(c: Call) -> Value:
     )
 
 
-def _deconv(c: Call) -> Value:
+def _deconv(c: NodeCall) -> OnnxValue:
     b, x, weight = c.b, c.x, c.value(1)
     sizes = _filter_sizes(c, weight)
     count = len(sizes) - 2
     auto = c.attrs.get("auto_pad", "NOTSET")
-    window = _Window(_without_auto(c), sizes[2:])
+    window = _ConvWindow(_without_auto(c), sizes[2:])
     extra = tuple(c.attrs.get("output_padding") or (0,) * count)
     before, after = list(window.before), list(window.after)
     wanted = c.attrs.get("output_shape")
@@ -160,17 +160,17 @@ def _deconv(c: Call) -> Value:
     return found
 
 
-def _without_auto(c: Call) -> Call:
+def _without_auto(c: NodeCall) -> NodeCall:
     c.attrs = {**c.attrs, "auto_pad": "VALID" if c.attrs.get("auto_pad") == "VALID" else "NOTSET"}
     return c
 
 
-def _pool(c: Call) -> list[Value]:
+def _pool(c: NodeCall) -> list[OnnxValue]:
     if len(c.used) > 1 and c.used[1]:
         raise Refused("the positions of the maxima are read")
     b, x, a = c.b, c.x, c.attrs
     kind = {"MaxPool": "max", "AveragePool": "avg", "LpPool": "lp"}[c.kind]
-    window = _Window(c, tuple(a["kernel_shape"]))
+    window = _ConvWindow(c, tuple(a["kernel_shape"]))
     whole = bool(a.get("ceil_mode"))
     if whole:
         whole = _widen(window, x)
@@ -183,8 +183,14 @@ def _pool(c: Call) -> list[Value]:
 
 
 def _pooled(
-    b: Builder, window: _Window, x: Value, kind: str, options: dict[str, Any], counts_pads: bool, whole: bool
-) -> Value:
+    b: GraphBuilder,
+    window: _ConvWindow,
+    x: OnnxValue,
+    kind: str,
+    options: dict[str, Any],
+    counts_pads: bool,
+    whole: bool,
+) -> OnnxValue:
     if any(d != 1 for d in window.dilate):
         return _dilated(b, window, x, kind, counts_pads)
     if window.is_even and not whole and all(2 * p <= k for p, k in zip(window.before, window.kernel)):
@@ -196,13 +202,13 @@ def _pooled(
 
 
 def _small(
-    b: Builder, x: Value, kind: str, options: dict[str, Any], pad: tuple[int, ...], counts: bool
-) -> Value:
+    b: GraphBuilder, x: OnnxValue, kind: str, options: dict[str, Any], pad: tuple[int, ...], counts: bool
+) -> OnnxValue:
     more: dict[str, Any] = {"count_include_pad": counts} if kind == "avg" else {}
     return b("Pooling", x, pool_type=kind, pad=pad, **options, **more)
 
 
-def _widen(window: _Window, x: Value) -> bool:
+def _widen(window: _ConvWindow, x: OnnxValue) -> bool:
     """Make the widths after the data as large as a rounded-up number of windows needs; say whether any grew."""
     after = list(window.after)
     for i, (k, s, d) in enumerate(zip(window.kernel, window.stride, window.dilate)):
@@ -222,8 +228,13 @@ def _widen(window: _Window, x: Value) -> bool:
 
 
 def _average(
-    b: Builder, window: _Window, x: Value, options: dict[str, Any], counts_pads: bool, widened: bool
-) -> Value:
+    b: GraphBuilder,
+    window: _ConvWindow,
+    x: OnnxValue,
+    options: dict[str, Any],
+    counts_pads: bool,
+    widened: bool,
+) -> OnnxValue:
     """Average over windows that reach over the edge on one side."""
     before, after = window.before, window.after
     total = _small(b, window.pad(b, x, 0.0), "sum", options, (0,) * len(before), True)
@@ -238,7 +249,7 @@ def _average(
     return b("broadcast_div", total, number)
 
 
-def _dilated(b: Builder, window: _Window, x: Value, kind: str, counts_pads: bool) -> Value:
+def _dilated(b: GraphBuilder, window: _ConvWindow, x: OnnxValue, kind: str, counts_pads: bool) -> OnnxValue:
     """Pool over windows with gaps: the greatest of as many shifted pictures as a window has elements."""
     if math.prod(window.kernel) > 64 or (kind != "max" and not (counts_pads or not any(window.before))):
         raise Refused(f"dilations {window.dilate} of a window of {window.kernel}")
@@ -260,7 +271,7 @@ def _dilated(b: Builder, window: _Window, x: Value, kind: str, counts_pads: bool
     return total if kind == "sum" else arith(b, "div", total, float(math.prod(window.kernel)))
 
 
-def _global(c: Call) -> Value:
+def _global(c: NodeCall) -> OnnxValue:
     b, x = c.b, c.x
     kind = {"GlobalMaxPool": "max", "GlobalAveragePool": "avg", "GlobalLpPool": "lp"}[c.kind]
     count = x.rank - 2

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import math
 
-from .build import Builder
-from .call import Call, Translator
+from .build import GraphBuilder
+from .call import NodeCall, Translator
 from .forms import arith, cast, expand, positions, reshape, unsqueeze
 from .index import selected
 from .problems import Refused
-from .value import Value
+from .value import OnnxValue
 
 __all__ = ["TABLE"]
 
 
-def _roi_align(c: Call) -> Value:
+def _roi_align(c: NodeCall) -> OnnxValue:
     b, x, rois, index, a = c.b, c.x, c.value(1), c.value(2), c.attrs
     if a["mode"] != "avg":
         raise Refused(f"mode {a['mode']!r}")
@@ -30,14 +30,14 @@ def _roi_align(c: Call) -> Value:
     )
 
 
-def _roi_pool(c: Call) -> Value:
+def _roi_pool(c: NodeCall) -> OnnxValue:
     a = c.attrs
     return c.b(
         "ROIPooling", c.x, c.value(1), pooled_size=tuple(a["pooled_shape"]), spatial_scale=a["spatial_scale"]
     )
 
 
-def _corners(b: Builder, boxes: Value, is_center: bool) -> Value:
+def _corners(b: GraphBuilder, boxes: OnnxValue, is_center: bool) -> OnnxValue:
     """Return boxes as left, top, right, bottom."""
     if is_center:
         middle, size = b.many("_split_v2", boxes, indices=(0, 2), axis=2)
@@ -47,7 +47,7 @@ def _corners(b: Builder, boxes: Value, is_center: bool) -> Value:
     return b("Concat", arith(b, "minimum", one, other), arith(b, "maximum", one, other), dim=2)
 
 
-def _suppression(c: Call) -> Value:
+def _suppression(c: NodeCall) -> OnnxValue:
     b, boxes, scores = c.b, c.x, c.value(1)
     most = 0 if c.maybe(2) is None else int(b.needed(c.value(2), "max_output_boxes_per_class").reshape(-1)[0])
     overlap = 0.0 if c.maybe(3) is None else float(b.needed(c.value(3), "iou_threshold").reshape(-1)[0])
@@ -81,7 +81,7 @@ def _suppression(c: Call) -> Value:
     return cast(b, selected(b, flat, mask), "int64")
 
 
-def _line(b: Builder, wide: tuple[tuple[int, ...], ...], axis: int) -> Value:
+def _line(b: GraphBuilder, wide: tuple[tuple[int, ...], ...], axis: int) -> OnnxValue:
     line = positions(b, tuple(s[axis] for s in wide), dtype="float32")
     narrow = tuple(tuple(d if i == axis else 1 for i, d in enumerate(s)) for s in wide)
     return expand(b, reshape(b, line, narrow), wide)

@@ -4,33 +4,33 @@ from __future__ import annotations
 
 from typing import Any
 
-from .call import Call, Translator
+from .call import NodeCall, Translator
 from .forms import as_scalar, cast, unary
 from .problems import Refused
 from .tensors import DTYPES
-from .value import Value
+from .value import OnnxValue
 
 __all__ = ["TABLE"]
 
 
-def _options(c: Call) -> dict[str, Any]:
+def _options(c: NodeCall) -> dict[str, Any]:
     a = c.attrs
     if "Normal" in c.kind:
         return {"loc": a["mean"], "scale": a["scale"]}
     return {"low": a["low"], "high": a["high"]}
 
 
-def _name(c: Call) -> str:
+def _name(c: NodeCall) -> str:
     return "_random_normal" if "Normal" in c.kind else "_random_uniform"
 
 
-def _like(c: Call) -> Value:
+def _like(c: NodeCall) -> OnnxValue:
     wanted = DTYPES.get(c.attrs.get("dtype", 0), c.x.dtype)
     source = c.x if "float" in c.x.dtype else cast(c.b, c.x, "float32")
     return cast(c.b, unary(c.b, f"{_name(c)}_like", source, **_options(c)), wanted)
 
 
-def _of_shape(c: Call) -> Value:
+def _of_shape(c: NodeCall) -> OnnxValue:
     shape = tuple(c.attrs["shape"])
     if any(d < 1 for d in shape):
         raise Refused(f"shape {shape}")

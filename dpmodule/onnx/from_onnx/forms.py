@@ -12,9 +12,9 @@ import torch
 from ...base import ShapeError
 from ...ops.array.codes import resolve
 from ...ops.dtypes import torch_dtype
-from .build import Builder
+from .build import GraphBuilder
 from .problems import Refused
-from .value import Value
+from .value import OnnxValue
 from .worlds import Dims, Sizes
 
 __all__ = [
@@ -61,23 +61,23 @@ def dynamic(sizes: Sizes) -> bool:
     return any(n != sizes[0] for n in sizes)
 
 
-def cast(b: Builder, x: Value, dtype: str) -> Value:
+def cast(b: GraphBuilder, x: OnnxValue, dtype: str) -> OnnxValue:
     """Convert the element type."""
     if x.dtype == dtype:
         return x
-    made: Value = b("Cast", x, dtype=dtype)
+    made: OnnxValue = b("Cast", x, dtype=dtype)
     made.is_scalar = x.is_scalar
     return made
 
 
-def flag(b: Builder, x: Value) -> Value:
+def flag(b: GraphBuilder, x: OnnxValue) -> OnnxValue:
     """Make a truth value of a number: whether it is not 0."""
     if x.dtype == "bool":
         return x
     return cast(b, as_scalar(b("_not_equal_scalar", x, scalar=0.0), x.is_scalar), "bool")
 
 
-def as_scalar(x: Value, is_scalar: bool) -> Value:
+def as_scalar(x: OnnxValue, is_scalar: bool) -> OnnxValue:
     """Say whether a value has no axes in ONNX."""
     if x.is_scalar == is_scalar:
         return x
@@ -86,7 +86,7 @@ def as_scalar(x: Value, is_scalar: bool) -> Value:
     return made
 
 
-def same_type(b: Builder, *values: Value) -> list[Value]:
+def same_type(b: GraphBuilder, *values: OnnxValue) -> list[OnnxValue]:
     """Convert values to the widest of their types."""
     widest = max((v.dtype for v in values), key=_ORDER.index)
     return [cast(b, v, widest) for v in values]
@@ -166,7 +166,7 @@ def _fits(sources: tuple[Dims, ...], targets: tuple[Dims, ...], codes: Dims) -> 
         return False
 
 
-def reshape(b: Builder, x: Value, targets: tuple[Dims, ...]) -> Value:
+def reshape(b: GraphBuilder, x: OnnxValue, targets: tuple[Dims, ...]) -> OnnxValue:
     """Give a value another shape.
 
     Args:
@@ -192,7 +192,7 @@ def reshape(b: Builder, x: Value, targets: tuple[Dims, ...]) -> Value:
     return as_scalar(b("reshape_like", x, like), is_scalar)
 
 
-def _donor(b: Builder, sizes: Sizes) -> tuple[Value, int]:
+def _donor(b: GraphBuilder, sizes: Sizes) -> tuple[OnnxValue, int]:
     """Return a value and its axis that has a size; one is made if the size is a product of others.
 
     Raises:
@@ -216,24 +216,24 @@ def _donor(b: Builder, sizes: Sizes) -> tuple[Value, int]:
     raise Refused("a size that depends on those of the inputs in a way that no operator can follow")
 
 
-def _moved(b: Builder, donor: tuple[Value, int], by: int) -> Value:
+def _moved(b: GraphBuilder, donor: tuple[OnnxValue, int], by: int) -> OnnxValue:
     """Return zeros along one axis, as many as another axis has and some more, or fewer."""
     value, axis = donor
     line = like_axis(b, b.constant(torch.zeros(1)), 0, (value, axis))
     if by > 0:
-        made: Value = b("Concat", line, b.constant(torch.zeros(by)), dim=0)
+        made: OnnxValue = b("Concat", line, b.constant(torch.zeros(by)), dim=0)
     else:
         made = b("slice_axis", line, axis=0, begin=0, end=by)
     return made
 
 
-def like_axis(b: Builder, x: Value, axis: int, donor: tuple[Value, int]) -> Value:
+def like_axis(b: GraphBuilder, x: OnnxValue, axis: int, donor: tuple[OnnxValue, int]) -> OnnxValue:
     """Stretch an axis of size 1 to the size that another value has."""
-    made: Value = b("broadcast_like", x, donor[0], lhs_axes=(axis,), rhs_axes=(donor[1],))
+    made: OnnxValue = b("broadcast_like", x, donor[0], lhs_axes=(axis,), rhs_axes=(donor[1],))
     return made
 
 
-def filled(b: Builder, targets: Sequence[Sequence[int]], value: float, dtype: str) -> Value:
+def filled(b: GraphBuilder, targets: Sequence[Sequence[int]], value: float, dtype: str) -> OnnxValue:
     """Return an array of one number, of a shape that may differ between worlds."""
     columns = list(zip(*targets))
     start = tuple(1 if dynamic(c) else c[0] for c in columns)
@@ -252,7 +252,9 @@ def filled(b: Builder, targets: Sequence[Sequence[int]], value: float, dtype: st
     return found
 
 
-def positions(b: Builder, sizes: Sizes, start: int = 0, step: int = 1, dtype: str = "int64") -> Value:
+def positions(
+    b: GraphBuilder, sizes: Sizes, start: int = 0, step: int = 1, dtype: str = "int64"
+) -> OnnxValue:
     """Return evenly spaced integers, as many as a size says."""
     if not dynamic(sizes):
         return b.constant(torch.arange(sizes[0], dtype=torch.int64) * step + start, dtype)
@@ -261,7 +263,7 @@ def positions(b: Builder, sizes: Sizes, start: int = 0, step: int = 1, dtype: st
     return cast(b, line, dtype)
 
 
-def expand(b: Builder, x: Value, targets: tuple[Dims, ...]) -> Value:
+def expand(b: GraphBuilder, x: OnnxValue, targets: tuple[Dims, ...]) -> OnnxValue:
     """Broadcast a value to a shape."""
     rank = max(len(targets[0]), x.rank)
     if not rank:
@@ -284,7 +286,7 @@ def expand(b: Builder, x: Value, targets: tuple[Dims, ...]) -> Value:
     return b("broadcast_axis", x, axis=tuple(axes), size=tuple(sizes)) if axes else x
 
 
-def broadcast_dims(*values: Value) -> tuple[Dims, ...]:
+def broadcast_dims(*values: OnnxValue) -> tuple[Dims, ...]:
     """Return the shape of values broadcast together, in every world.
 
     Raises:
@@ -305,7 +307,7 @@ def common_shape(*shapes: Dims) -> Dims:
         raise Refused(f"shapes {', '.join(map(str, shapes))} do not broadcast") from None
 
 
-def unsqueeze(b: Builder, x: Value, axes: Sequence[int]) -> Value:
+def unsqueeze(b: GraphBuilder, x: OnnxValue, axes: Sequence[int]) -> OnnxValue:
     """Put axes of size 1 in."""
     rank = x.rank + len(axes)
     places = sorted(normal(a, rank) for a in axes)
@@ -316,7 +318,7 @@ def unsqueeze(b: Builder, x: Value, axes: Sequence[int]) -> Value:
     return x
 
 
-def squeeze(b: Builder, x: Value, axes: Sequence[int] | None) -> Value:
+def squeeze(b: GraphBuilder, x: OnnxValue, axes: Sequence[int] | None) -> OnnxValue:
     """Take axes of size 1 out; None means all."""
     if axes is None:
         axes = [i for i in range(x.rank) if x.size(i) == 1]
@@ -328,15 +330,15 @@ def squeeze(b: Builder, x: Value, axes: Sequence[int] | None) -> Value:
     if len(places) == x.rank:
         flat = x if x.shapes[0] == (1,) else b("Reshape", x, shape=(1,))
         return as_scalar(flat, True)
-    made: Value = b("squeeze", x, axis=tuple(places))
+    made: OnnxValue = b("squeeze", x, axis=tuple(places))
     return made
 
 
-def transpose(b: Builder, x: Value, order: Sequence[int]) -> Value:
+def transpose(b: GraphBuilder, x: OnnxValue, order: Sequence[int]) -> OnnxValue:
     """Change the order of the axes."""
     if list(order) == list(range(x.rank)) or x.is_scalar:
         return x
-    made: Value = b("transpose", x, axes=tuple(order))
+    made: OnnxValue = b("transpose", x, axes=tuple(order))
     rank = x.rank
     if rank > 1 and list(order) == [*range(rank - 2), rank - 1, rank - 2]:
         made = made.again()
@@ -344,7 +346,7 @@ def transpose(b: Builder, x: Value, order: Sequence[int]) -> Value:
     return made
 
 
-def in_order(b: Builder, x: Value, axis: int, to: int) -> Value:
+def in_order(b: GraphBuilder, x: OnnxValue, axis: int, to: int) -> OnnxValue:
     """Move an axis to another place."""
     order = [i for i in range(x.rank) if i != axis]
     order.insert(to, axis)
@@ -354,7 +356,7 @@ def in_order(b: Builder, x: Value, axis: int, to: int) -> Value:
 # arithmetic
 
 
-def _number(b: Builder, x: Value) -> float | int | None:
+def _number(b: GraphBuilder, x: OnnxValue) -> float | int | None:
     """Return the number that a constant holds everywhere, None if it is no such constant."""
     if x.trains or x.known is None or math.prod(x.shapes[0]) != 1:
         return None
@@ -378,7 +380,7 @@ _REVERSED = {
 _BROADCAST = {"plus": "broadcast_add", "minus": "broadcast_sub"}
 
 
-def arith(b: Builder, word: str, x: Value, y: Value | float) -> Value:
+def arith(b: GraphBuilder, word: str, x: OnnxValue, y: OnnxValue | float) -> OnnxValue:
     """Apply an operator of two arrays that broadcast, or of an array and a number.
 
     Args:
@@ -387,7 +389,7 @@ def arith(b: Builder, word: str, x: Value, y: Value | float) -> Value:
         x: the first operand.
         y: the second one.
     """
-    if not isinstance(y, Value):
+    if not isinstance(y, OnnxValue):
         return as_scalar(b(f"_{word}_scalar", x, scalar=y), x.is_scalar)
     x, y = same_type(b, x, y)
     right, left = _number(b, y), _number(b, x)
@@ -400,7 +402,7 @@ def arith(b: Builder, word: str, x: Value, y: Value | float) -> Value:
     return as_scalar(made, x.is_scalar and y.is_scalar)
 
 
-def paired(b: Builder, word: str, values: Sequence[Value]) -> Value:
+def paired(b: GraphBuilder, word: str, values: Sequence[OnnxValue]) -> OnnxValue:
     """Apply an operator of two arrays to many, one after another."""
     found = values[0]
     for each in values[1:]:
@@ -408,12 +410,12 @@ def paired(b: Builder, word: str, values: Sequence[Value]) -> Value:
     return found
 
 
-def unary(b: Builder, name: str, x: Value, **attrs: Any) -> Value:
+def unary(b: GraphBuilder, name: str, x: OnnxValue, **attrs: Any) -> OnnxValue:
     """Apply an operator that keeps the shape."""
     return as_scalar(b(name, x, **attrs), x.is_scalar)
 
 
-def even(b: Builder, x: Value) -> Value:
+def even(b: GraphBuilder, x: OnnxValue) -> OnnxValue:
     """Round, a half to the even neighbour, as no operator of MXNet does."""
     low = unary(b, "floor", x)
     rest = arith(b, "minus", x, low)

@@ -7,11 +7,11 @@ import math
 import torch
 
 from .array import cut
-from .build import Builder
-from .call import Call, Translator
+from .build import GraphBuilder
+from .call import NodeCall, Translator
 from .forms import arith, as_scalar, cast, expand, normal, positions, reshape, squeeze
 from .problems import Refused
-from .value import Value
+from .value import OnnxValue
 from .worlds import Dims, Sizes
 
 __all__ = ["TABLE", "selected"]
@@ -19,7 +19,7 @@ __all__ = ["TABLE", "selected"]
 _COUNTS: tuple[Sizes, ...] = ((29, 31, 37), (41, 43, 59), (47, 71, 53), (61, 73, 67))
 
 
-def _gather(c: Call) -> Value:
+def _gather(c: NodeCall) -> OnnxValue:
     b, x, index = c.b, c.x, c.value(1)
     axis = normal(c.attrs["axis"], x.rank)
     if x.known is not None and not x.trains and x.entry is not None and index.rank <= 1:
@@ -33,11 +33,11 @@ def _gather(c: Call) -> Value:
         return squeeze(b, b("slice_axis", x, axis=axis, begin=place, end=end), [axis])
     known = None if index.known is None else b.fixed(index)
     is_plain = known is not None and (known.numel() == 0 or int(known.min()) >= 0)
-    found: Value = b("take", x, index, axis=axis, mode="clip" if is_plain else "wrap")
+    found: OnnxValue = b("take", x, index, axis=axis, mode="clip" if is_plain else "wrap")
     return squeeze(b, found, [axis]) if index.is_scalar else found
 
 
-def _picked(b: Builder, x: Value, index: Value) -> Value:
+def _picked(b: GraphBuilder, x: OnnxValue, index: OnnxValue) -> OnnxValue:
     """Pick numbers out of those of a shape."""
     places = b.numbers(index, "indices")
     made = b.given(
@@ -51,7 +51,7 @@ def _picked(b: Builder, x: Value, index: Value) -> Value:
     return made
 
 
-def _wrapped(b: Builder, index: Value, sizes: Sizes) -> Value:
+def _wrapped(b: GraphBuilder, index: OnnxValue, sizes: Sizes) -> OnnxValue:
     """Count negative positions from the front."""
     known = None if index.known is None else b.fixed(index)
     if known is not None and int(known.min()) >= 0:
@@ -61,7 +61,7 @@ def _wrapped(b: Builder, index: Value, sizes: Sizes) -> Value:
     return arith(b, "mod", index, float(sizes[0]))
 
 
-def _gather_nd(c: Call) -> Value:
+def _gather_nd(c: NodeCall) -> OnnxValue:
     b, x, index = c.b, c.x, c.value(1)
     skipped = c.attrs.get("batch_dims", 0)
     width = index.size(index.rank - 1)
@@ -76,11 +76,11 @@ def _gather_nd(c: Call) -> Value:
         b("expand_dims", squeeze(b, p, [p.rank - 1]) if p.rank > 1 else p, axis=0) for p in (*front, *parts)
     ]
     joined = rows[0] if len(rows) == 1 else b("Concat", *rows, dim=0)
-    found: Value = b("gather_nd", x, joined)
+    found: OnnxValue = b("gather_nd", x, joined)
     return as_scalar(found, index.rank == 1 and width == x.rank)
 
 
-def _line(b: Builder, like: Value, axis: int) -> Value:
+def _line(b: GraphBuilder, like: OnnxValue, axis: int) -> OnnxValue:
     """Return each element's position along an axis, with one element for each row of `like`."""
     shape = tuple((*s[:-1], 1) for s in like.shapes)
     line = positions(b, like.axis(axis))
@@ -88,7 +88,7 @@ def _line(b: Builder, like: Value, axis: int) -> Value:
     return expand(b, reshape(b, line, wide), shape)
 
 
-def _by_positions(b: Builder, index: Value, axis: int) -> list[Value]:
+def _by_positions(b: GraphBuilder, index: OnnxValue, axis: int) -> list[OnnxValue]:
     """Return the positions along each axis that an index along one of them names, of shape (1, ...) each."""
     found = []
     for i in range(index.rank):
@@ -101,7 +101,7 @@ def _by_positions(b: Builder, index: Value, axis: int) -> list[Value]:
     return found
 
 
-def _gather_elements(c: Call) -> Value:
+def _gather_elements(c: NodeCall) -> OnnxValue:
     b, x = c.b, c.x
     axis = normal(c.attrs["axis"], x.rank)
     index = _wrapped(b, c.value(1), x.axis(axis))
@@ -109,12 +109,12 @@ def _gather_elements(c: Call) -> Value:
     return b("gather_nd", x, parts[0] if len(parts) == 1 else b("Concat", *parts, dim=0))
 
 
-def _shape(x: Value) -> Dims:
+def _shape(x: OnnxValue) -> Dims:
     """Return a shape in which 0 stands for what is open."""
     return tuple(x.size(i) or 0 for i in range(len(x.shapes[0])))
 
 
-def _scatter_elements(c: Call) -> Value:
+def _scatter_elements(c: NodeCall) -> OnnxValue:
     b, x, updates = c.b, c.x, c.value(2)
     if c.attrs.get("reduction", "none") != "none":
         raise Refused(f"reduction {c.attrs['reduction']!r}")
@@ -124,7 +124,7 @@ def _scatter_elements(c: Call) -> Value:
     return b("_scatter_set_nd", x, updates, joined, shape=_shape(x))
 
 
-def _scatter_nd(c: Call) -> Value:
+def _scatter_nd(c: NodeCall) -> OnnxValue:
     b, x, index, updates = c.b, c.x, c.value(1), c.value(2)
     if c.attrs.get("reduction", "none") != "none":
         raise Refused(f"reduction {c.attrs['reduction']!r}")
@@ -141,7 +141,7 @@ def _scatter_nd(c: Call) -> Value:
     return b("_scatter_set_nd", x, updates, joined, shape=_shape(x))
 
 
-def _whole_ranges(b: Builder, x: Value, index: Value) -> list[tuple[int, int]] | None:
+def _whole_ranges(b: GraphBuilder, x: OnnxValue, index: OnnxValue) -> list[tuple[int, int]] | None:
     """Return the ranges along the leading axes that constant positions name in full, None if they do not."""
     known = None if index.known is None else b.fixed(index)
     if known is None or known.shape[-1] != known.dim() - 1:
@@ -160,12 +160,12 @@ def _whole_ranges(b: Builder, x: Value, index: Value) -> list[tuple[int, int]] |
     return ranges
 
 
-def _assigned(b: Builder, x: Value, updates: Value, ranges: list[tuple[int, int]]) -> Value:
+def _assigned(b: GraphBuilder, x: OnnxValue, updates: OnnxValue, ranges: list[tuple[int, int]]) -> OnnxValue:
     begin, end = zip(*ranges)
     return b("_slice_assign", x, updates, begin=begin, end=end)
 
 
-def _top_k(c: Call) -> list[Value]:
+def _top_k(c: NodeCall) -> list[OnnxValue]:
     b, x = c.b, c.x
     axis = normal(c.attrs["axis"], x.rank)
     k = c.attrs["k"] if "k" in c.attrs else b.numbers(c.value(1), "k")[0][0]
@@ -180,7 +180,7 @@ def _top_k(c: Call) -> list[Value]:
     return [values, places]
 
 
-def selected(b: Builder, x: Value, keep: Value) -> Value:
+def selected(b: GraphBuilder, x: OnnxValue, keep: OnnxValue) -> OnnxValue:
     """Return the rows of an array that a mask names; how many there are depends on the data."""
     number = len([d for d in b.root.donors if d[0] in {c[0] for c in _COUNTS}])
     counts = _COUNTS[number % len(_COUNTS)]
@@ -188,7 +188,7 @@ def selected(b: Builder, x: Value, keep: Value) -> Value:
     return b("_contrib_boolean_mask", x, keep, shapes=[shapes])
 
 
-def _compress(c: Call) -> Value:
+def _compress(c: NodeCall) -> OnnxValue:
     b, x, keep = c.b, c.x, c.value(1)
     if "axis" not in c.attrs:
         x = reshape(b, x, tuple((math.prod(s),) for s in x.shapes))
@@ -204,7 +204,7 @@ def _compress(c: Call) -> Value:
     return selected(b, x, cast(b, keep, "float32"))
 
 
-def _non_zero(c: Call) -> Value:
+def _non_zero(c: NodeCall) -> OnnxValue:
     b, x = c.b, c.x
     known = b.fixed(x)
     if known is not None:
@@ -216,7 +216,7 @@ def _non_zero(c: Call) -> Value:
     return b("transpose", selected(b, flat, mask), axes=(1, 0))
 
 
-def _reverse_sequence(c: Call) -> Value:
+def _reverse_sequence(c: NodeCall) -> OnnxValue:
     b, x, lengths = c.b, c.x, c.value(1)
     order = (c.attrs["time_axis"], c.attrs["batch_axis"])
     if order == (0, 1):

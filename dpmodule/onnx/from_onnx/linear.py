@@ -5,17 +5,17 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from .build import Builder
-from .call import Call, Translator
+from .build import GraphBuilder
+from .call import NodeCall, Translator
 from .forms import arith, as_scalar, expand, reshape, same_type, squeeze, transpose, unsqueeze
 from .problems import Refused
-from .value import Value
+from .value import OnnxValue
 from .worlds import Dims
 
 __all__ = ["TABLE", "product"]
 
 
-def product(b: Builder, x: Value, y: Value) -> Value:
+def product(b: GraphBuilder, x: OnnxValue, y: OnnxValue) -> OnnxValue:
     """Multiply matrices, or stacks of them that broadcast."""
     x, y = same_type(b, x, y)
     if x.rank == 0 or y.rank == 0:
@@ -36,7 +36,7 @@ def product(b: Builder, x: Value, y: Value) -> Value:
     return _stacked(b, x, y)
 
 
-def _stacked(b: Builder, x: Value, y: Value) -> Value:
+def _stacked(b: GraphBuilder, x: OnnxValue, y: OnnxValue) -> OnnxValue:
     shapes = []
     for s, t in zip(x.shapes, y.shapes):
         rank = max(len(s), len(t)) - 2
@@ -52,11 +52,11 @@ def _stacked(b: Builder, x: Value, y: Value) -> Value:
     return b(name, x, right, transpose_b=turned is not None)
 
 
-def _matmul(c: Call) -> Value:
+def _matmul(c: NodeCall) -> OnnxValue:
     return product(c.b, c.x, c.value(1))
 
 
-def _gemm(c: Call) -> Value:
+def _gemm(c: NodeCall) -> OnnxValue:
     b, x, weight, bias, a = c.b, c.x, c.value(1), c.maybe(2), c.attrs
     if x.rank != 2 or weight.rank != 2:
         raise Refused(f"a product of {x.dims[0]} and {weight.dims[0]}")
@@ -80,7 +80,7 @@ def _gemm(c: Call) -> Value:
 # Einsum
 
 
-def _einsum(c: Call) -> Value:
+def _einsum(c: NodeCall) -> OnnxValue:
     b = c.b
     text = c.attrs["equation"].replace(" ", "")
     left, _, result = text.partition("->")
@@ -106,7 +106,7 @@ def _einsum(c: Call) -> Value:
     return transpose(b, value, [letters.index(n) for n in result])
 
 
-def _spelled(terms: list[str], values: Sequence[Value], result: str) -> tuple[list[str], str]:
+def _spelled(terms: list[str], values: Sequence[OnnxValue], result: str) -> tuple[list[str], str]:
     """Put letters in place of ellipses."""
     widest = max((v.rank - len(t.replace("...", "")) for t, v in zip(terms, values) if "..." in t), default=0)
     signs = "".join(chr(0x3B1 + i) for i in range(widest))
@@ -117,7 +117,9 @@ def _spelled(terms: list[str], values: Sequence[Value], result: str) -> tuple[li
     return found, result.replace("...", signs)
 
 
-def _joined(b: Builder, x: Value, first: str, y: Value, second: str, later: set[str]) -> tuple[Value, str]:
+def _joined(
+    b: GraphBuilder, x: OnnxValue, first: str, y: OnnxValue, second: str, later: set[str]
+) -> tuple[OnnxValue, str]:
     """Multiply two terms, and add up along the letters that nothing reads later."""
     both = [n for n in first if n in second]
     batch, inner = [n for n in both if n in later], [n for n in both if n not in later]
@@ -126,7 +128,7 @@ def _joined(b: Builder, x: Value, first: str, y: Value, second: str, later: set[
     right = transpose(b, y, [second.index(n) for n in (*batch, *inner, *columns)])
     k, m = len(batch), len(inner)
 
-    def flat(v: Value, cut: int) -> Value:
+    def flat(v: OnnxValue, cut: int) -> OnnxValue:
         return reshape(
             b, v, tuple((math.prod(s[:k]), math.prod(s[k:cut]), math.prod(s[cut:])) for s in v.dims)
         )

@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from .call import Call, Translator
+from .call import NodeCall, Translator
 from .forms import (
     arith,
     as_scalar,
@@ -28,7 +28,7 @@ from .forms import (
 )
 from .problems import Refused
 from .tensors import DTYPES
-from .value import Value
+from .value import OnnxValue
 
 __all__ = ["TABLE"]
 
@@ -71,29 +71,29 @@ _COMPARE = {
 }
 
 
-def _unary(c: Call) -> Value:
+def _unary(c: NodeCall) -> OnnxValue:
     return unary(c.b, _UNARY[c.kind], c.x)
 
 
-def _binary(c: Call) -> Value:
+def _binary(c: NodeCall) -> OnnxValue:
     return arith(c.b, _BINARY[c.kind], c.x, c.value(1))
 
 
-def _compare(c: Call) -> Value:
+def _compare(c: NodeCall) -> OnnxValue:
     return cast(c.b, arith(c.b, _COMPARE[c.kind], c.x, c.value(1)), "bool")
 
 
-def _logic(c: Call) -> Value:
+def _logic(c: NodeCall) -> OnnxValue:
     word = {"And": "logical_and", "Or": "logical_or", "Xor": "logical_xor"}[c.kind]
     x, y = (cast(c.b, v, "float32") for v in (c.x, c.value(1)))
     return cast(c.b, as_scalar(c.b(f"broadcast_{word}", x, y), x.is_scalar and y.is_scalar), "bool")
 
 
-def _not(c: Call) -> Value:
+def _not(c: NodeCall) -> OnnxValue:
     return cast(c.b, unary(c.b, "logical_not", cast(c.b, c.x, "float32")), "bool")
 
 
-def _power(c: Call) -> Value:
+def _power(c: NodeCall) -> OnnxValue:
     x, y = c.x, c.value(1)
     if y.dtype != x.dtype and "float" in x.dtype:
         y = cast(c.b, y, x.dtype)
@@ -102,7 +102,7 @@ def _power(c: Call) -> Value:
     return cast(c.b, arith(c.b, "power", x, y), x.dtype)
 
 
-def _mod(c: Call) -> Value:
+def _mod(c: NodeCall) -> OnnxValue:
     x, y = c.x, c.value(1)
     if not c.attrs["fmod"]:
         return arith(c.b, "mod", x, y)
@@ -110,13 +110,13 @@ def _mod(c: Call) -> Value:
     return arith(c.b, "minus", x, arith(c.b, "mul", whole, y))
 
 
-def _many(c: Call) -> Value:
+def _many(c: NodeCall) -> OnnxValue:
     word = {"Max": "maximum", "Min": "minimum"}.get(c.kind, "plus")
     found = paired(c.b, word, [c.value(i) for i in range(len(c.inputs))])
     return arith(c.b, "div", found, float(len(c.inputs))) if c.kind == "Mean" else found
 
 
-def _clip(c: Call) -> Value:
+def _clip(c: NodeCall) -> OnnxValue:
     low = c.b.constant(float(c.attrs["min"])) if "min" in c.attrs else c.maybe(1)
     high = c.b.constant(float(c.attrs["max"])) if "max" in c.attrs else c.maybe(2)
     found = c.x
@@ -126,31 +126,31 @@ def _clip(c: Call) -> Value:
     return found
 
 
-def _round(c: Call) -> Value:
+def _round(c: NodeCall) -> OnnxValue:
     return even(c.b, c.x)
 
 
-def _activation(c: Call) -> Value:
+def _activation(c: NodeCall) -> OnnxValue:
     return unary(c.b, "Activation", c.x, act_type={"Softplus": "softrelu"}[c.kind])
 
 
-def _leaky(kind: str, c: Call) -> Value:
+def _leaky(kind: str, c: NodeCall) -> OnnxValue:
     slope = c.attrs.get("alpha", 1.0)
     return unary(c.b, "LeakyReLU", c.x, act_type=kind, slope=slope)
 
 
-def _selu(c: Call) -> Value:
+def _selu(c: NodeCall) -> OnnxValue:
     alpha, gamma = c.attrs["alpha"], c.attrs["gamma"]
     return arith(c.b, "mul", unary(c.b, "LeakyReLU", c.x, act_type="elu", slope=alpha), gamma)
 
 
-def _celu(c: Call) -> Value:
+def _celu(c: NodeCall) -> OnnxValue:
     alpha = c.attrs["alpha"]
     inner = arith(c.b, "div", c.x, alpha)
     return arith(c.b, "mul", unary(c.b, "LeakyReLU", inner, act_type="elu", slope=1.0), alpha)
 
 
-def _prelu(c: Call) -> Value:
+def _prelu(c: NodeCall) -> OnnxValue:
     b, x, slope = c.b, c.x, c.value(1)
     is_plain = slope.rank == x.rank - 1 and slope.rank and math.prod(slope.shapes[0][1:]) == 1
     if is_plain and slope.size(0) == x.size(1):
@@ -160,7 +160,7 @@ def _prelu(c: Call) -> Value:
     return arith(b, "plus", unary(b, "relu", x), arith(b, "mul", low, slope))
 
 
-def _gelu(c: Call) -> Value:
+def _gelu(c: NodeCall) -> OnnxValue:
     if c.attrs["approximate"] == "none":
         return unary(c.b, "LeakyReLU", c.x, act_type="gelu")
     cube = arith(c.b, "mul", arith(c.b, "mul", c.x, c.x), c.x)
@@ -169,39 +169,39 @@ def _gelu(c: Call) -> Value:
     return arith(c.b, "mul", arith(c.b, "mul", c.x, 0.5), arith(c.b, "plus", gate, 1.0))
 
 
-def _hard_sigmoid(c: Call) -> Value:
+def _hard_sigmoid(c: NodeCall) -> OnnxValue:
     return unary(c.b, "hard_sigmoid", c.x, alpha=c.attrs["alpha"], beta=c.attrs["beta"])
 
 
-def _hard_swish(c: Call) -> Value:
+def _hard_swish(c: NodeCall) -> OnnxValue:
     return arith(c.b, "mul", c.x, unary(c.b, "hard_sigmoid", c.x, alpha=1 / 6, beta=0.5))
 
 
-def _swish(c: Call) -> Value:
+def _swish(c: NodeCall) -> OnnxValue:
     return arith(c.b, "mul", c.x, unary(c.b, "sigmoid", arith(c.b, "mul", c.x, c.attrs["alpha"])))
 
 
-def _mish(c: Call) -> Value:
+def _mish(c: NodeCall) -> OnnxValue:
     inner = unary(c.b, "tanh", unary(c.b, "Activation", c.x, act_type="softrelu"))
     return arith(c.b, "mul", c.x, inner)
 
 
-def _thresholded(c: Call) -> Value:
+def _thresholded(c: NodeCall) -> OnnxValue:
     return arith(c.b, "mul", c.x, arith(c.b, "greater", c.x, c.attrs["alpha"]))
 
 
-def _shrink(c: Call) -> Value:
+def _shrink(c: NodeCall) -> OnnxValue:
     bias, limit = c.attrs["bias"], c.attrs["lambd"]
     high = arith(c.b, "mul", arith(c.b, "minus", c.x, bias), arith(c.b, "greater", c.x, limit))
     low = arith(c.b, "mul", arith(c.b, "plus", c.x, bias), arith(c.b, "lesser", c.x, -limit))
     return arith(c.b, "plus", high, low)
 
 
-def _is_nan(c: Call) -> Value:
+def _is_nan(c: NodeCall) -> OnnxValue:
     return cast(c.b, as_scalar(c.b("broadcast_not_equal", c.x, c.x), c.x.is_scalar), "bool")
 
 
-def _is_inf(c: Call) -> Value:
+def _is_inf(c: NodeCall) -> OnnxValue:
     found = []
     if c.attrs["detect_positive"]:
         found.append(arith(c.b, "equal", c.x, math.inf))
@@ -210,7 +210,7 @@ def _is_inf(c: Call) -> Value:
     return cast(c.b, paired(c.b, "plus", found) if found else arith(c.b, "mul", c.x, 0.0), "bool")
 
 
-def _cast(c: Call) -> Value:
+def _cast(c: NodeCall) -> OnnxValue:
     if c.kind == "CastLike":
         wanted = c.value(1).dtype
     else:
@@ -223,11 +223,11 @@ def _cast(c: Call) -> Value:
     return cast(c.b, c.x, wanted)
 
 
-def _identity(c: Call) -> Any:
+def _identity(c: NodeCall) -> Any:
     return c.inputs[0]
 
 
-def _dropout(c: Call) -> list[Any]:
+def _dropout(c: NodeCall) -> list[Any]:
     if len(c.used) > 1 and c.used[1]:
         raise Refused("its mask is read")
     rate = c.attrs.get("ratio", 0.5)
@@ -238,7 +238,7 @@ def _dropout(c: Call) -> list[Any]:
     return [unary(c.b, "Dropout", c.x, p=rate)]
 
 
-def _where(c: Call) -> Value:
+def _where(c: NodeCall) -> OnnxValue:
     b = c.b
     x, y = same_type(b, c.value(1), c.value(2))
     condition = c.x
@@ -251,7 +251,7 @@ def _where(c: Call) -> Value:
     return as_scalar(b("where", *parts), is_scalar)
 
 
-def _stretched(b: Any, x: Value, shape: tuple[tuple[int, ...], ...]) -> Value:
+def _stretched(b: Any, x: OnnxValue, shape: tuple[tuple[int, ...], ...]) -> OnnxValue:
     x = as_scalar(x, False)
     number = b.fixed(x) if x.known is not None and not x.trains and math.prod(x.shapes[0]) == 1 else None
     if number is not None and x.shapes != shape:
@@ -259,20 +259,20 @@ def _stretched(b: Any, x: Value, shape: tuple[tuple[int, ...], ...]) -> Value:
     return expand(b, x, shape)
 
 
-def _cumsum(c: Call) -> Value:
+def _cumsum(c: NodeCall) -> OnnxValue:
     axis = normal(int(c.b.needed(c.value(1), "axis")), c.x.rank)
     found = c.b("reverse", c.x, axis=axis) if c.attrs["reverse"] else c.x
-    total: Value = c.b("_np_cumsum", found, axis=axis)
+    total: OnnxValue = c.b("_np_cumsum", found, axis=axis)
     if c.attrs["exclusive"]:
         total = arith(c.b, "minus", total, found)
     return c.b("reverse", total, axis=axis) if c.attrs["reverse"] else total
 
 
-def _det(c: Call) -> Value:
+def _det(c: NodeCall) -> OnnxValue:
     return as_scalar(c.b("_linalg_det", c.x), c.x.rank == 2)
 
 
-def _trilu(c: Call) -> Value:
+def _trilu(c: NodeCall) -> OnnxValue:
     b, x = c.b, c.x
     k = int(b.needed(c.value(1), "k")) if c.maybe(1) is not None else 0
     rows, columns = x.axis(x.rank - 2), x.axis(x.rank - 1)
@@ -286,7 +286,7 @@ def _trilu(c: Call) -> Value:
     return b("where", *parts)
 
 
-def _transpose(c: Call) -> Value:
+def _transpose(c: NodeCall) -> OnnxValue:
     order = c.attrs.get("perm") or list(reversed(range(c.x.rank)))
     return transpose(c.b, c.x, [normal(a, c.x.rank) for a in order])
 

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import torch
 
-from .build import Builder
-from .call import Call, Translator
+from .build import GraphBuilder
+from .call import NodeCall, Translator
 from .forms import arith, cast, expand, reshape, unary
 from .problems import Refused
 from .reduce import reduced
-from .value import Value
+from .value import OnnxValue
 
 __all__ = ["TABLE"]
 
 
-def _rows(c: Call) -> Value:
+def _rows(c: NodeCall) -> OnnxValue:
     """Return the data as a matrix of float32."""
     x = c.x
     if x.rank == 1:
@@ -24,18 +24,18 @@ def _rows(c: Call) -> Value:
     return cast(c.b, x, "float32")
 
 
-def _vector(c: Call, name: str) -> Value:
+def _vector(c: NodeCall, name: str) -> OnnxValue:
     return c.b.constant(torch.tensor(c.attrs[name], dtype=torch.float32))
 
 
-def _scaler(c: Call) -> Value:
+def _scaler(c: NodeCall) -> OnnxValue:
     b, x = c.b, cast(c.b, c.x, "float32")
     if c.attrs.get("offset"):
         x = arith(b, "minus", x, _vector(c, "offset"))
     return arith(b, "mul", x, _vector(c, "scale")) if c.attrs.get("scale") else x
 
 
-def _scores(c: Call, rows: int) -> Value:
+def _scores(c: NodeCall, rows: int) -> OnnxValue:
     """Return what a linear model makes of the data, before anything is done to it."""
     b, x = c.b, _rows(c)
     weights = torch.tensor(c.attrs["coefficients"], dtype=torch.float32)
@@ -52,7 +52,7 @@ def _scores(c: Call, rows: int) -> Value:
     return b("FullyConnected", x, weight, bias, num_hidden=rows)
 
 
-def _after(c: Call, scores: Value) -> Value:
+def _after(c: NodeCall, scores: OnnxValue) -> OnnxValue:
     kind = c.attrs.get("post_transform", "NONE")
     if kind == "NONE":
         return scores
@@ -62,11 +62,11 @@ def _after(c: Call, scores: Value) -> Value:
     raise Refused(f"post_transform {kind!r}")
 
 
-def _regressor(c: Call) -> Value:
+def _regressor(c: NodeCall) -> OnnxValue:
     return _after(c, _scores(c, c.attrs.get("targets", 1)))
 
 
-def _classifier(c: Call) -> list[Value]:
+def _classifier(c: NodeCall) -> list[OnnxValue]:
     b, a = c.b, c.attrs
     names = a.get("classlabels_ints") or list(range(len(a.get("classlabels_strings") or ())))
     rows = len(a.get("intercepts") or ()) or len(names)
@@ -86,17 +86,17 @@ def _classifier(c: Call) -> list[Value]:
     return [_named(b, index, names), found]
 
 
-def _named(b: Builder, index: Value, names: list[int]) -> Value:
+def _named(b: GraphBuilder, index: OnnxValue, names: list[int]) -> OnnxValue:
     """Return the number of a class in place of its position."""
     if names == list(range(len(names))):
         return index
     return b("take", b.constant(torch.tensor(names, dtype=torch.int64)), index)
 
 
-def _extractor(c: Call) -> Value:
+def _extractor(c: NodeCall) -> OnnxValue:
     b, x, index = c.b, c.x, c.value(1)
     flat = reshape(b, index, tuple((_product(s),) for s in index.shapes))
-    found: Value = b("take", x, flat, axis=x.rank - 1, mode="wrap")
+    found: OnnxValue = b("take", x, flat, axis=x.rank - 1, mode="wrap")
     # a single row of data comes back as one row of a matrix
     return reshape(b, found, tuple((1, *s) for s in found.shapes)) if x.rank == 1 else found
 
@@ -108,7 +108,7 @@ def _product(dims: tuple[int, ...]) -> int:
     return total
 
 
-def _normalizer(c: Call) -> Value:
+def _normalizer(c: NodeCall) -> OnnxValue:
     b, x = c.b, _rows(c)
     kind = c.attrs["norm"]
     if kind == "MAX":
@@ -120,15 +120,15 @@ def _normalizer(c: Call) -> Value:
     return arith(b, "div", x, arith(b, "plus", length, arith(b, "equal", length, 0.0)))
 
 
-def _zip_map(c: Call) -> Value:
+def _zip_map(c: NodeCall) -> OnnxValue:
     return c.x  # the probabilities as a matrix, a column for each class
 
 
-def _binarizer(c: Call) -> Value:
+def _binarizer(c: NodeCall) -> OnnxValue:
     return arith(c.b, "greater", c.x, c.attrs["threshold"])
 
 
-def _imputer(c: Call) -> Value:
+def _imputer(c: NodeCall) -> OnnxValue:
     b, x = c.b, c.x
     values = c.attrs.get("imputed_value_floats") or c.attrs.get("imputed_value_int64s")
     if not values or len(values) not in (1, x.size(x.rank - 1)):
@@ -140,13 +140,13 @@ def _imputer(c: Call) -> Value:
     return b("where", missing, filler, x)
 
 
-def _vectorizer(c: Call) -> Value:
+def _vectorizer(c: NodeCall) -> OnnxValue:
     parts = [cast(c.b, c.value(i), "float32") for i in range(len(c.inputs))]
     wide = [reshape(c.b, v, tuple((*s, 1) for s in v.shapes)) if v.rank == 1 else v for v in parts]
     return wide[0] if len(wide) == 1 else c.b("Concat", *wide, dim=1)
 
 
-def _encoder(c: Call) -> Value:
+def _encoder(c: NodeCall) -> OnnxValue:
     keys = c.attrs.get("keys_int64s") or c.attrs.get("keys_floats")
     values = c.attrs.get("values_int64s") or c.attrs.get("values_floats")
     if not keys or not values or len(keys) != len(values) or len(keys) > 1024:

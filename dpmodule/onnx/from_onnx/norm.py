@@ -4,21 +4,21 @@ from __future__ import annotations
 
 import torch
 
-from .build import Builder
-from .call import Call, Translator
+from .build import GraphBuilder
+from .call import NodeCall, Translator
 from .forms import arith, normal, reshape, unary, unsqueeze
 from .problems import Refused
 from .reduce import reduced
-from .value import Value
+from .value import OnnxValue
 
 __all__ = ["TABLE"]
 
 
-def _is_variable(value: Value) -> bool:
+def _is_variable(value: OnnxValue) -> bool:
     return value.entry is not None and value.entry[0].op is None
 
 
-def _batch(c: Call) -> list[Value]:
+def _batch(c: NodeCall) -> list[OnnxValue]:
     b, x, a = c.b, c.x, c.attrs
     if any(c.used[1:]) and c.since < 14:
         raise Refused("its running averages are read")
@@ -46,11 +46,13 @@ def _batch(c: Call) -> list[Value]:
     return [arith(b, "plus", arith(b, "mul", centred, wide[0]), wide[1])]
 
 
-def _instance(c: Call) -> Value:
+def _instance(c: NodeCall) -> OnnxValue:
     return c.b("InstanceNorm", c.x, c.value(1), c.value(2), eps=c.attrs["epsilon"])
 
 
-def _centred(b: Builder, x: Value, axes: list[int], epsilon: float) -> tuple[Value, Value, Value]:
+def _centred(
+    b: GraphBuilder, x: OnnxValue, axes: list[int], epsilon: float
+) -> tuple[OnnxValue, OnnxValue, OnnxValue]:
     """Return the normalized data, their mean and the reciprocal of their spread."""
     mean = reduced(b, "mean", x, axes, True)
     gap = arith(b, "minus", x, mean)
@@ -59,7 +61,7 @@ def _centred(b: Builder, x: Value, axes: list[int], epsilon: float) -> tuple[Val
     return arith(b, "mul", gap, inverse), mean, inverse
 
 
-def _layer(c: Call) -> list[Value]:
+def _layer(c: NodeCall) -> list[OnnxValue]:
     b, x, scale, shift = c.b, c.x, c.value(1), c.maybe(2)
     axis, epsilon = normal(c.attrs["axis"], x.rank), c.attrs["epsilon"]
     if axis == x.rank - 1 and not any(c.used[1:]) and scale.rank == 1 and scale.size(0) == x.size(axis):
@@ -73,7 +75,7 @@ def _layer(c: Call) -> list[Value]:
     return [found if shift is None else arith(b, "plus", found, shift), mean, inverse]
 
 
-def _rms(c: Call) -> Value:
+def _rms(c: NodeCall) -> OnnxValue:
     b, x = c.b, c.x
     axes = list(range(normal(c.attrs["axis"], x.rank), x.rank))
     square = reduced(b, "mean", unary(b, "square", x), axes, True)
@@ -81,7 +83,7 @@ def _rms(c: Call) -> Value:
     return arith(b, "mul", arith(b, "mul", x, inverse), c.value(1))
 
 
-def _group(c: Call) -> Value:
+def _group(c: NodeCall) -> OnnxValue:
     b, x, groups = c.b, c.x, c.attrs["num_groups"]
     channels = x.size(1)
     if channels is None or channels % groups:
@@ -96,7 +98,7 @@ def _group(c: Call) -> Value:
     return arith(b, "plus", arith(b, "mul", found, wide[0]), wide[1])
 
 
-def _mean_variance(c: Call) -> Value:
+def _mean_variance(c: NodeCall) -> OnnxValue:
     axes = [normal(a, c.x.rank) for a in c.attrs["axes"]]
     b, x = c.b, c.x
     gap = arith(b, "minus", x, reduced(b, "mean", x, axes, True))
@@ -104,7 +106,7 @@ def _mean_variance(c: Call) -> Value:
     return arith(b, "div", gap, arith(b, "plus", spread, 1e-9))
 
 
-def _lp(c: Call) -> Value:
+def _lp(c: NodeCall) -> OnnxValue:
     b, x = c.b, c.x
     axis = normal(c.attrs["axis"], x.rank)
     if c.attrs["p"] == 1:
@@ -114,7 +116,7 @@ def _lp(c: Call) -> Value:
     return arith(b, "div", x, arith(b, "plus", length, arith(b, "equal", length, 0.0)))
 
 
-def _local(c: Call) -> Value:
+def _local(c: NodeCall) -> OnnxValue:
     a = c.attrs
     return c.b("LRN", c.x, nsize=a["size"], alpha=a["alpha"], beta=a["beta"], knorm=a["bias"])
 

@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from .build import Builder
-from .call import Call, Translator
+from .build import GraphBuilder
+from .call import NodeCall, Translator
 from .conv import TABLE as CONV
 from .forms import arith, as_scalar, cast, even, normal, unary, unsqueeze
 from .linear import product
 from .problems import Refused
 from .tensors import DTYPES
-from .value import Value
+from .value import OnnxValue
 
 __all__ = ["TABLE"]
 
 _LIMITS = {"int8": (-128, 127), "uint8": (0, 255), "int16": (-32768, 32767), "int32": (-(2**31), 2**31 - 1)}
 
 
-def _along(b: Builder, part: Value, x: Value, axis: int) -> Value:
+def _along(b: GraphBuilder, part: OnnxValue, x: OnnxValue, axis: int) -> OnnxValue:
     """Return scales or zero points so that they broadcast with the data."""
     if part.rank == 0 or part.shapes[0] == (1,):
         return part
@@ -26,7 +26,7 @@ def _along(b: Builder, part: Value, x: Value, axis: int) -> Value:
     return unsqueeze(b, part, [i for i in range(x.rank) if i != place])
 
 
-def _opened(b: Builder, x: Value, scale: Value, zero: Value | None, axis: int) -> Value:
+def _opened(b: GraphBuilder, x: OnnxValue, scale: OnnxValue, zero: OnnxValue | None, axis: int) -> OnnxValue:
     """Return the numbers that quantized ones stand for."""
     found = cast(b, x, scale.dtype)
     if zero is not None:
@@ -34,7 +34,9 @@ def _opened(b: Builder, x: Value, scale: Value, zero: Value | None, axis: int) -
     return arith(b, "mul", found, _along(b, scale, x, axis))
 
 
-def _closed(b: Builder, x: Value, scale: Value, zero: Value | None, axis: int, dtype: str) -> Value:
+def _closed(
+    b: GraphBuilder, x: OnnxValue, scale: OnnxValue, zero: OnnxValue | None, axis: int, dtype: str
+) -> OnnxValue:
     """Return numbers quantized."""
     if dtype not in _LIMITS:
         raise Refused(f"quantized numbers of type {dtype}")
@@ -45,17 +47,17 @@ def _closed(b: Builder, x: Value, scale: Value, zero: Value | None, axis: int, d
     return cast(b, unary(b, "clip", found, a_min=float(low), a_max=float(high)), dtype)
 
 
-def _quantize(c: Call) -> Value:
+def _quantize(c: NodeCall) -> OnnxValue:
     zero = c.maybe(2)
     code = c.attrs.get("output_dtype") or 2
     return _closed(c.b, c.x, c.value(1), zero, c.attrs.get("axis", 1), zero.dtype if zero else DTYPES[code])
 
 
-def _dequantize(c: Call) -> Value:
+def _dequantize(c: NodeCall) -> OnnxValue:
     return _opened(c.b, c.x, c.value(1), c.maybe(2), c.attrs.get("axis", 1))
 
 
-def _dynamic(c: Call) -> list[Value]:
+def _dynamic(c: NodeCall) -> list[OnnxValue]:
     b, x = c.b, c.x
     high = arith(b, "maximum", as_scalar(b("max", x), True), 0.0)
     low = arith(b, "minimum", as_scalar(b("min", x), True), 0.0)
@@ -67,37 +69,37 @@ def _dynamic(c: Call) -> list[Value]:
     return [_closed(b, x, scale, whole, 0, "uint8"), scale, whole]
 
 
-def _shifted(b: Builder, x: Value, zero: Value | None, axis: int) -> Value:
+def _shifted(b: GraphBuilder, x: OnnxValue, zero: OnnxValue | None, axis: int) -> OnnxValue:
     found = cast(b, x, "float32")
     return found if zero is None else arith(b, "minus", found, cast(b, _along(b, zero, x, axis), "float32"))
 
 
-def _whole_product(c: Call) -> Value:
+def _whole_product(c: NodeCall) -> OnnxValue:
     b, x, y = c.b, c.x, c.value(1)
     left = _shifted(b, x, c.maybe(2), x.rank - 2)
     return cast(b, even(b, product(b, left, _shifted(b, y, c.maybe(3), y.rank - 1))), "int32")
 
 
-def _product(c: Call) -> Value:
+def _product(c: NodeCall) -> OnnxValue:
     b, x, y = c.b, c.x, c.value(3)
     left = _opened(b, x, c.value(1), c.maybe(2), x.rank - 2)
     right = _opened(b, y, c.value(4), c.maybe(5), y.rank - 1)
     return _closed(b, product(b, left, right), c.value(6), c.maybe(7), -1, c.value(7).dtype)
 
 
-def _convolved(c: Call, x: Value, weight: Value) -> Value:
-    inner = Call(c.b, "Conv", [x, weight], c.attrs, c.since, [True], c.body, c.read)
-    found: Value = CONV["Conv"](inner)
+def _convolved(c: NodeCall, x: OnnxValue, weight: OnnxValue) -> OnnxValue:
+    inner = NodeCall(c.b, "Conv", [x, weight], c.attrs, c.since, [True], c.body, c.read)
+    found: OnnxValue = CONV["Conv"](inner)
     return found
 
 
-def _whole_conv(c: Call) -> Value:
+def _whole_conv(c: NodeCall) -> OnnxValue:
     b = c.b
     x, weight = _shifted(b, c.x, c.maybe(2), 1), _shifted(b, c.value(1), c.maybe(3), 0)
     return cast(b, even(b, _convolved(c, x, weight)), "int32")
 
 
-def _conv(c: Call) -> Value:
+def _conv(c: NodeCall) -> OnnxValue:
     b, x, weight = c.b, c.x, c.value(3)
     left = _opened(b, x, c.value(1), c.maybe(2), 1)
     found = _convolved(c, left, _opened(b, weight, c.value(4), c.maybe(5), 0))

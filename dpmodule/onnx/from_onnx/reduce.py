@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from .build import Builder
-from .call import Call, Translator
+from .build import GraphBuilder
+from .call import NodeCall, Translator
 from .forms import arith, as_scalar, cast, normal, reshape, unary
 from .problems import Refused
-from .value import Value
+from .value import OnnxValue
 
 __all__ = ["TABLE", "reduced"]
 
@@ -19,7 +19,7 @@ _PLAIN = {
 }
 
 
-def reduced(b: Builder, name: str, x: Value, axes: list[int], keep: bool) -> Value:
+def reduced(b: GraphBuilder, name: str, x: OnnxValue, axes: list[int], keep: bool) -> OnnxValue:
     """Apply a reduction along axes."""
     if x.is_scalar or not axes:
         return x
@@ -28,7 +28,7 @@ def reduced(b: Builder, name: str, x: Value, axes: list[int], keep: bool) -> Val
     return as_scalar(made, is_whole)
 
 
-def _axes(c: Call) -> list[int] | None:
+def _axes(c: NodeCall) -> list[int] | None:
     """Return the axes to reduce, None if nothing is to be reduced."""
     given = c.fixed_ints("axes", 1)
     if not given:
@@ -36,7 +36,7 @@ def _axes(c: Call) -> list[int] | None:
     return sorted({normal(a, c.x.rank) for a in given})
 
 
-def _reduce(c: Call) -> Value:
+def _reduce(c: NodeCall) -> OnnxValue:
     axes, keep, x, b = _axes(c), bool(c.attrs["keepdims"]), c.x, c.b
     if c.kind in ("ReduceL1", "ReduceL2", "ReduceSumSquare"):
         x = unary(b, "abs" if c.kind == "ReduceL1" else "square", x)
@@ -48,11 +48,11 @@ def _reduce(c: Call) -> Value:
     return unary(b, "log", found) if c.kind == "ReduceLogSum" else cast(b, found, x.dtype)
 
 
-def _summable(b: Builder, x: Value) -> Value:
+def _summable(b: GraphBuilder, x: OnnxValue) -> OnnxValue:
     return cast(b, x, "int64") if x.dtype == "bool" else x
 
 
-def _log_sum_exp(b: Builder, x: Value, axes: list[int], keep: bool) -> Value:
+def _log_sum_exp(b: GraphBuilder, x: OnnxValue, axes: list[int], keep: bool) -> OnnxValue:
     highest = b("stop_gradient", reduced(b, "max", x, axes, True))
     total = reduced(b, "sum", unary(b, "exp", arith(b, "minus", x, highest)), axes, True)
     found = arith(b, "plus", unary(b, "log", total), highest)
@@ -62,7 +62,7 @@ def _log_sum_exp(b: Builder, x: Value, axes: list[int], keep: bool) -> Value:
     return reshape(b, found, shapes)
 
 
-def _arg(c: Call) -> Value:
+def _arg(c: NodeCall) -> OnnxValue:
     b, x = c.b, c.x
     axis, keep = normal(c.attrs["axis"], x.rank), bool(c.attrs["keepdims"])
     name = "argmax" if c.kind == "ArgMax" else "argmin"
@@ -80,7 +80,7 @@ def _arg(c: Call) -> Value:
     return found
 
 
-def _softmax(c: Call) -> Value:
+def _softmax(c: NodeCall) -> OnnxValue:
     b, x = c.b, c.x
     name = {"Softmax": "softmax", "LogSoftmax": "log_softmax", "Hardmax": ""}[c.kind]
     axis = normal(c.attrs["axis"], x.rank)
@@ -98,13 +98,13 @@ def _product(dims: tuple[int, ...]) -> int:
     return total
 
 
-def _soft(b: Builder, name: str, x: Value, axis: int) -> Value:
+def _soft(b: GraphBuilder, name: str, x: OnnxValue, axis: int) -> OnnxValue:
     if name:
         return unary(b, name, x, axis=axis)
     size = x.size(axis)
     if size is None:
         raise Refused("Hardmax along an axis whose length is open")
-    hot: Value = b("one_hot", b("argmax", x, axis=axis), depth=size, dtype=x.dtype)
+    hot: OnnxValue = b("one_hot", b("argmax", x, axis=axis), depth=size, dtype=x.dtype)
     order = [*range(axis), x.rank - 1, *range(axis, x.rank - 1)]
     return b("transpose", hot, axes=tuple(order)) if x.rank > 1 else hot
 

@@ -8,11 +8,11 @@ from typing import Any
 
 import torch
 
-from .build import Builder
-from .call import Call, Translator
+from .build import GraphBuilder
+from .call import NodeCall, Translator
 from .forms import arith, dynamic, filled, normal, transpose, unary
 from .problems import Refused
-from .value import Value
+from .value import OnnxValue
 from .worlds import Sizes
 
 __all__ = ["TABLE"]
@@ -20,7 +20,7 @@ __all__ = ["TABLE"]
 _MATRIX = 2**24
 
 
-class _Axis:
+class _ResizedAxis:
     """How one axis is resized.
 
     Args:
@@ -93,7 +93,7 @@ def _cubic(gaps: torch.Tensor, a: float) -> torch.Tensor:
     return torch.where(gaps <= 1, near, torch.where(gaps < 2, far, 0.0))
 
 
-def _defaults(c: Call) -> dict[str, Any]:
+def _defaults(c: NodeCall) -> dict[str, Any]:
     """Return the attributes; old opsets know one way only."""
     found = dict(c.attrs)
     if c.kind == "Upsample" or c.since < 11:
@@ -104,7 +104,7 @@ def _defaults(c: Call) -> dict[str, Any]:
     return found
 
 
-def _wanted(c: Call, rank: int, attrs: dict[str, Any]) -> tuple[list[int], list[tuple[float, ...]], Any]:
+def _wanted(c: NodeCall, rank: int, attrs: dict[str, Any]) -> tuple[list[int], list[tuple[float, ...]], Any]:
     """Return the axes, their factors in every world, and sizes if the file gives those."""
     b = c.b
     axes = [normal(n, rank) for n in attrs.get("axes") or range(rank)]
@@ -125,10 +125,10 @@ def _wanted(c: Call, rank: int, attrs: dict[str, Any]) -> tuple[list[int], list[
     return axes, [], sizes
 
 
-def _resize(c: Call) -> Value:
+def _resize(c: NodeCall) -> OnnxValue:
     x, attrs = c.x, _defaults(c)
     axes, factors, sizes = _wanted(c, x.rank, attrs)
-    jobs: dict[int, _Axis] = {}
+    jobs: dict[int, _ResizedAxis] = {}
     for i, axis in enumerate(axes):
         before = x.axis(axis)
         if sizes is None:
@@ -144,11 +144,11 @@ def _resize(c: Call) -> Value:
         if min(after) < 1 or max(after) > 2**20:
             raise Refused(f"an axis of {before[0]} elements resized to {after[0]}")
         if after != before:
-            jobs[axis] = _Axis(before, after, scales, attrs)
+            jobs[axis] = _ResizedAxis(before, after, scales, attrs)
     return _apply(c.b, x, jobs, attrs)
 
 
-def _apply(b: Builder, x: Value, jobs: dict[int, _Axis], attrs: dict[str, Any]) -> Value:
+def _apply(b: GraphBuilder, x: OnnxValue, jobs: dict[int, _ResizedAxis], attrs: dict[str, Any]) -> OnnxValue:
     if attrs["mode"] == "nearest":
         for axis, job in jobs.items():
             x = _nearest(b, x, axis, job)
@@ -165,7 +165,7 @@ def _apply(b: Builder, x: Value, jobs: dict[int, _Axis], attrs: dict[str, Any]) 
     return x
 
 
-def _nearest(b: Builder, x: Value, axis: int, job: _Axis) -> Value:
+def _nearest(b: GraphBuilder, x: OnnxValue, axis: int, job: _ResizedAxis) -> OnnxValue:
     places = [job.nearest(w) for w in range(b.worlds)]
     times = job.after[0] // job.before[0]
     if times > 1 and all(
@@ -183,7 +183,7 @@ def _nearest(b: Builder, x: Value, axis: int, job: _Axis) -> Value:
     return b("take", x, b.constant(places[0]), axis=axis)
 
 
-def _like(b: Builder, x: Value, jobs: dict[int, _Axis], attrs: dict[str, Any]) -> Value:
+def _like(b: GraphBuilder, x: OnnxValue, jobs: dict[int, _ResizedAxis], attrs: dict[str, Any]) -> OnnxValue:
     """Resize pictures whose sizes are open."""
     mode = attrs["coordinate_transformation_mode"]
     plain = attrs["mode"] == "linear" and not attrs.get("antialias") and x.rank == 4 and set(jobs) <= {2, 3}
@@ -197,7 +197,7 @@ def _like(b: Builder, x: Value, jobs: dict[int, _Axis], attrs: dict[str, Any]) -
     return b("_contrib_BilinearResize2D", x, like, mode="like", align_corners=mode == "align_corners")
 
 
-def _grid(c: Call) -> Value:
+def _grid(c: NodeCall) -> OnnxValue:
     b, x, grid, a = c.b, c.x, c.value(1), c.attrs
     height, width = x.size(2), x.size(3) if x.rank == 4 else None
     if x.rank != 4 or not height or not width or min(height, width) < 2:

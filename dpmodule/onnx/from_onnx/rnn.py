@@ -9,11 +9,11 @@ from collections.abc import Callable
 import torch
 
 from .bodies import each_step
-from .build import Builder
-from .call import Call, Translator
+from .build import GraphBuilder
+from .call import NodeCall, Translator
 from .forms import arith, cast, transpose, unary, unsqueeze
 from .problems import Refused
-from .value import Value
+from .value import OnnxValue
 
 __all__ = ["TABLE"]
 
@@ -23,7 +23,7 @@ _ORDER = {"LSTM": (0, 2, 3, 1), "GRU": (1, 0, 2), "RNN": (0,)}
 
 _USUAL = {"LSTM": ["sigmoid", "tanh", "tanh"], "GRU": ["sigmoid", "tanh"], "RNN": ["tanh"]}
 
-Values = list[Value]
+Values = list[OnnxValue]
 
 
 class _Layer:
@@ -33,7 +33,7 @@ class _Layer:
         c: the node.
     """
 
-    def __init__(self, c: Call) -> None:
+    def __init__(self, c: NodeCall) -> None:
         a, self.b, self.kind = c.attrs, c.b, c.kind
         self.x, self.weight, self.recurrent = c.x, c.value(1), c.value(2)
         self.bias, self.lengths = c.maybe(3), c.maybe(4)
@@ -53,7 +53,7 @@ class _Layer:
         count = 2 if c.kind == "LSTM" else 1
         self.states = [self._state(c.maybe(5 + i)) for i in range(count)]
 
-    def _check(self, c: Call) -> None:
+    def _check(self, c: NodeCall) -> None:
         wanted = (self.directions, self.gates * self.hidden)
         if self.x.rank != 3 or self.weight.shapes[0][:2] != wanted or self.recurrent.shapes[0][:2] != wanted:
             raise Refused(
@@ -62,7 +62,7 @@ class _Layer:
         if c.attrs.get("activation_alpha") or c.attrs.get("activation_beta"):
             raise Refused("activation_alpha and activation_beta")
 
-    def _state(self, given: Value | None) -> Value:
+    def _state(self, given: OnnxValue | None) -> OnnxValue:
         b = self.b
         if given is not None:
             return transpose(b, given, (1, 0, 2)) if self.is_batch_first else given
@@ -84,7 +84,7 @@ class _Layer:
         """What the operator RNN calls it."""
         return f"rnn_{self.activations[0]}" if self.kind == "RNN" else self.kind.lower()
 
-    def vector(self) -> Value:
+    def vector(self) -> OnnxValue:
         """Return all weights as one vector, as the operator RNN wants them."""
         b, order = self.b, _ORDER[self.kind]
         whole = self._whole()
@@ -108,7 +108,7 @@ class _Layer:
                     parts += [pieces[(2 * d + part) * self.gates + g] for g in order]
         return b("Concat", *parts, dim=0)
 
-    def _whole(self) -> Value | None:
+    def _whole(self) -> OnnxValue | None:
         """Return the vector that an RNN of ours had, or this layer's part of it; None in files of others."""
         b, name, layer = self.b, *_layer_of(self.weight.name)
         count = dict(b.hints.packed).get(name, 0)
@@ -138,14 +138,14 @@ class _Layer:
         biases = bias.reshape(rows, 2, self.gates, -1)[:, :, order]
         return torch.cat(weights, 1).reshape(-1), biases.reshape(-1)
 
-    def _pieces(self, value: Value, length: int, parts: int) -> Values:
+    def _pieces(self, value: OnnxValue, length: int, parts: int) -> Values:
         count = self.directions * self.gates * parts
         flat = self.b("Reshape", value, shape=(count, length))
         if count == 1:
             return [self.b("Reshape", flat, shape=(-1,))]
         return self.b.many("SliceChannel", flat, num_outputs=count, axis=0, squeeze_axis=True)
 
-    def flipped(self, x: Value) -> Value:
+    def flipped(self, x: OnnxValue) -> OnnxValue:
         """Return sequences from their end to their beginning."""
         if self.lengths is None:
             return self.b("reverse", x, axis=0)
@@ -159,7 +159,7 @@ def _layer_of(name: str) -> tuple[str, int]:
     return vector, int(rest) if rest.isdecimal() else 0
 
 
-def _recurrent(c: Call) -> Values:
+def _recurrent(c: NodeCall) -> Values:
     layer = _Layer(c)
     outs, *last = _fused(layer) if layer.is_usual else _unrolled(layer)
     b = c.b
@@ -195,7 +195,7 @@ def _fused(layer: _Layer) -> Values:
 
 # what the operator RNN does not do: step by step
 
-_FUNCTIONS: dict[str, Callable[[Builder, Value], Value]] = {
+_FUNCTIONS: dict[str, Callable[[GraphBuilder, OnnxValue], OnnxValue]] = {
     "sigmoid": lambda b, x: unary(b, "sigmoid", x),
     "tanh": lambda b, x: unary(b, "tanh", x),
     "relu": lambda b, x: unary(b, "relu", x),
@@ -216,7 +216,7 @@ def _unrolled(layer: _Layer) -> Values:
         is_back = layer.direction == "reverse" or d == 1
         x = layer.flipped(layer.x) if is_back else layer.x
         states = [_row(b, s, d) for s in layer.states]
-        cell = _Cell(layer, d)
+        cell = _DirectionStep(layer, d)
         outs, last = each_step(b, [x], states, cell.step)
         out = layer.flipped(outs[0]) if is_back else outs[0]
         columns.append([unsqueeze(b, out, [1]), *(unsqueeze(b, v, [0]) for v in last)])
@@ -225,12 +225,12 @@ def _unrolled(layer: _Layer) -> Values:
     return [b("Concat", *parts, dim=0 if i else 1) for i, parts in enumerate(zip(*columns))]
 
 
-def _row(b: Builder, value: Value, number: int) -> Value:
+def _row(b: GraphBuilder, value: OnnxValue, number: int) -> OnnxValue:
     part = b("slice_axis", value, axis=0, begin=number, end=number + 1)
     return b("squeeze", part, axis=(0,))
 
 
-class _Cell:
+class _DirectionStep:
     """One step of one direction.
 
     Args:
@@ -242,7 +242,7 @@ class _Cell:
         b = self._b = layer.b
         self._layer = layer
         self._weight = [_row(b, w, number) for w in (layer.weight, layer.recurrent)]
-        self._bias: list[Value | None] = [None, None]
+        self._bias: list[OnnxValue | None] = [None, None]
         if layer.bias is not None:
             row = _row(b, layer.bias, number)
             self._bias = [*b.many("SliceChannel", row, num_outputs=2, axis=0)]
@@ -261,25 +261,25 @@ class _Cell:
         made = {"LSTM": self._lstm, "GRU": self._gru, "RNN": self._plain}[kind](elements[0], states)
         return [made[0]], made
 
-    def _linear(self, x: Value, which: int) -> Value:
+    def _linear(self, x: OnnxValue, which: int) -> OnnxValue:
         b, weight, bias = self._b, self._weight[which], self._bias[which]
         rows = weight.size(0)
         given = [] if bias is None else [bias]
         return b("FullyConnected", x, weight, *given, num_hidden=rows, no_bias=not given, flatten=False)
 
-    def _gates(self, x: Value) -> Values:
+    def _gates(self, x: OnnxValue) -> Values:
         count = self._layer.gates
         return self._b.many("SliceChannel", x, num_outputs=count, axis=1) if count > 1 else [x]
 
-    def _f(self, number: int, x: Value) -> Value:
+    def _f(self, number: int, x: OnnxValue) -> OnnxValue:
         clip = self._layer.clip
         limited = x if clip is None else unary(self._b, "clip", x, a_min=-clip, a_max=clip)
         return self._functions[number](self._b, limited)
 
-    def _plain(self, x: Value, states: Values) -> Values:
+    def _plain(self, x: OnnxValue, states: Values) -> Values:
         return [self._f(0, arith(self._b, "plus", self._linear(x, 0), self._linear(states[0], 1)))]
 
-    def _gru(self, x: Value, states: Values) -> Values:
+    def _gru(self, x: OnnxValue, states: Values) -> Values:
         b, state = self._b, states[0]
         x_z, x_r, x_h = self._gates(self._linear(x, 0))
         h_z, h_r, h_h = self._gates(self._linear(state, 1))
@@ -291,7 +291,7 @@ class _Cell:
         new = self._f(1, arith(b, "plus", x_h, inner))
         return [arith(b, "plus", new, arith(b, "mul", update, arith(b, "minus", state, new)))]
 
-    def _lstm(self, x: Value, states: Values) -> Values:
+    def _lstm(self, x: OnnxValue, states: Values) -> Values:
         b, (state, cell) = self._b, states
         whole = arith(b, "plus", self._linear(x, 0), self._linear(state, 1))
         i, o, f, g = self._gates(whole)

@@ -7,14 +7,14 @@ from types import MappingProxyType
 from typing import Any
 
 from ...base import MXNetError
-from .build import Builder, Scope
-from .call import Call, Translator
+from .build import GraphBuilder, GraphScope
+from .call import NodeCall, Translator
 from .check import Checker, place_of, schema_of, versions_of
 from .problems import Problems, Refused
 from .tensors import DTYPES, tensor_of
-from .value import Value
+from .value import OnnxValue
 
-__all__ = ["Names", "Walk"]
+__all__ = ["GraphNames", "Walk"]
 
 _CALLS = 64
 """How deep functions may call each other."""
@@ -38,20 +38,20 @@ _ERRORS = (
 )
 
 
-class Names:
+class GraphNames:
     """What the names of a graph stand for.
 
     Args:
         parent: those of the graph around it.
     """
 
-    def __init__(self, parent: Names | None = None) -> None:
+    def __init__(self, parent: GraphNames | None = None) -> None:
         self._own: dict[str, Any] = {}
         self._parent = parent
 
     def find(self, name: str) -> Any:
         """Return what a name stands for."""
-        names: Names | None = self
+        names: GraphNames | None = self
         while names is not None:
             if name in names._own:
                 return names._own[name]
@@ -78,7 +78,7 @@ class Walk:
 
     def __init__(
         self,
-        builder: Builder,
+        builder: GraphBuilder,
         checker: Checker,
         problems: Problems,
         table: Mapping[tuple[str, str], Translator],
@@ -89,7 +89,7 @@ class Walk:
         self._table, self._functions, self._folder = table, functions, folder
         self._calls = self._count = 0
 
-    def initializers(self, graph: Any, names: Names, is_main: bool) -> None:
+    def initializers(self, graph: Any, names: GraphNames, is_main: bool) -> None:
         """Give the arrays of a graph to its names."""
         for proto in graph.initializer:
             try:
@@ -104,12 +104,12 @@ class Walk:
         for proto in graph.sparse_initializer:
             self._problems.add(f"initializer {proto.values.name!r}", "it is sparse, expected a dense array")
 
-    def nodes(self, graph: Any, names: Names, versions: Mapping[str, int]) -> None:
+    def nodes(self, graph: Any, names: GraphNames, versions: Mapping[str, int]) -> None:
         """Translate a graph's nodes."""
         for node in self._checker.orders.get(id(graph), graph.node):
             self._node(node, names, versions)
 
-    def _node(self, node: Any, names: Names, versions: Mapping[str, int]) -> None:
+    def _node(self, node: Any, names: GraphNames, versions: Mapping[str, int]) -> None:
         inputs = [names.find(name) if name else None for name in node.input]
         self._count += 1
         if any(each is _BROKEN for each in inputs):
@@ -120,7 +120,7 @@ class Walk:
             names.put(name, value)
 
     def _translated(
-        self, node: Any, inputs: list[Any], names: Names, versions: Mapping[str, int]
+        self, node: Any, inputs: list[Any], names: GraphNames, versions: Mapping[str, int]
     ) -> list[Any]:
         outer = self._b.label
         self._b.label = next((name for name in node.output if name), node.name) or node.op_type
@@ -141,7 +141,7 @@ class Walk:
             self._b.label = outer
         return found
 
-    def _made(self, node: Any, inputs: list[Any], names: Names, versions: Mapping[str, int]) -> Any:
+    def _made(self, node: Any, inputs: list[Any], names: GraphNames, versions: Mapping[str, int]) -> Any:
         domain = "" if node.domain == "ai.onnx" else node.domain
         function = self._functions.get((domain, node.op_type))
         if function is not None:
@@ -150,7 +150,7 @@ class Walk:
         translator = self._table.get((domain, node.op_type))
         if translator is None:
             return self._by_body(schema, node, inputs, versions.get(domain, 1))
-        call = Call(
+        call = NodeCall(
             self._b,
             node.op_type,
             inputs,
@@ -171,7 +171,7 @@ class Walk:
         values = made if isinstance(made, (list, tuple)) else [made]
         fresh = set(self._b.fresh[first:])
         for value, name in zip(values, node.output):
-            entry = value.entry if isinstance(value, Value) else None
+            entry = value.entry if isinstance(value, OnnxValue) else None
             if entry is not None and name and entry[0] in fresh:
                 fresh.discard(entry[0])
                 is_single = len(values) == 1 or entry[0].num_outputs == 1
@@ -186,7 +186,7 @@ class Walk:
             raise Refused("functions call each other too deep, or in a circle")
         self._calls += 1
         try:
-            names = Names()
+            names = GraphNames()
             for i, name in enumerate(function.input):
                 names.put(name, inputs[i] if i < len(inputs) else None)
             given = {each.name: each for each in node.attribute}
@@ -211,8 +211,8 @@ class Walk:
             codes = {name: code for code, name in reversed(DTYPES.items())}
             types = []
             for value in inputs:
-                code = codes[value.dtype] if isinstance(value, Value) else 1
-                dims = value.dims[0] if isinstance(value, Value) else ()
+                code = codes[value.dtype] if isinstance(value, OnnxValue) else 1
+                dims = value.dims[0] if isinstance(value, OnnxValue) else ()
                 types.append(onnx.helper.make_tensor_type_proto(code, dims).SerializeToString())
             text = schema.get_context_dependent_function(node.SerializeToString(), types)
             body = onnx.FunctionProto.FromString(text)
@@ -225,9 +225,9 @@ class Walk:
         self,
         graph: Any,
         inputs: Sequence[Any],
-        names: Names,
+        names: GraphNames,
         versions: Mapping[str, int],
-        scope: Scope | None = None,
+        scope: GraphScope | None = None,
     ) -> list[Any]:
         """Translate a graph that a node carries.
 
@@ -244,7 +244,7 @@ class Walk:
         Raises:
             Refused: something in it cannot be translated; what, the problems tell.
         """
-        inner, outer = Names(names), self._b.scope
+        inner, outer = GraphNames(names), self._b.scope
         self._b.scope = scope or outer
         try:
             for each, value in zip(graph.input, inputs):
@@ -258,7 +258,7 @@ class Walk:
             raise Refused(f"its graph {graph.name!r} cannot be translated")
         return found
 
-    def outputs(self, graph: Any, names: Names) -> list[Value] | None:
+    def outputs(self, graph: Any, names: GraphNames) -> list[OnnxValue] | None:
         """Return the values of a graph's outputs, None if one could not be made."""
         found = []
         for each in graph.output:

@@ -9,10 +9,10 @@ import torch
 from ...graph import Entry
 from .worlds import Dims
 
-__all__ = ["Value"]
+__all__ = ["OnnxValue"]
 
 
-class Value:
+class OnnxValue:
     """One array.
 
     Attributes:
@@ -46,10 +46,10 @@ class Value:
         self.is_scalar = False
         self.known: tuple[torch.Tensor, ...] | None = None
         self.trains = False
-        self.recipe: tuple[Any, Any, tuple[Value, ...]] | None = None
+        self.recipe: tuple[Any, Any, tuple[OnnxValue, ...]] | None = None
         self.scope: Any = None
         self.name = ""
-        self.turned: Value | None = None
+        self.turned: OnnxValue | None = None
 
     @property
     def rank(self) -> int:
@@ -70,9 +70,9 @@ class Value:
         sizes = set(self.axis(number))
         return sizes.pop() if len(sizes) == 1 else None
 
-    def again(self) -> Value:
+    def again(self) -> OnnxValue:
         """Return a copy, of which something is to be changed."""
-        made = Value(self.shapes, self.dtype, self.entry)
+        made = OnnxValue(self.shapes, self.dtype, self.entry)
         for each in ("is_scalar", "known", "trains", "recipe", "scope", "name", "turned"):
             setattr(made, each, getattr(self, each))
         return made

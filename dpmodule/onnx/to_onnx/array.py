@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ...ops.axes import normal_axes, normal_axis
-from .call import Call, Dims
+from .call import Dims, OperatorCall
 from .common import reshape, shape_value, squeeze, unsqueeze
 from .formula import Term, result, term
 from .types import computed_in
@@ -39,12 +39,12 @@ FIRST, LAST = -(2**63), 2**63 - 1
 """Ends of a range that are beyond every axis."""
 
 
-def converted(c: Call) -> str:
+def converted(c: OperatorCall) -> str:
     """Cast."""
     return c.inputs[0] if c.dtypes[0] == c.out_dtypes[0] else c.cast(c.inputs[0], c.out_dtypes[0])
 
 
-def amp_multicast(c: Call) -> list[str]:
+def amp_multicast(c: OperatorCall) -> list[str]:
     """Cast of each array that has not the common type."""
     both = zip(c.inputs, c.dtypes, c.out_dtypes)
     return [x if found == wanted else c.cast(x, wanted) for x, found, wanted in both]
@@ -53,7 +53,7 @@ def amp_multicast(c: Call) -> list[str]:
 # axes
 
 
-def transpose(c: Call) -> str:
+def transpose(c: OperatorCall) -> str:
     """Transpose."""
     rank = len(c.shapes[0])
     order = [axis % rank for axis in c.a.axes] or list(range(rank))[::-1]
@@ -61,7 +61,7 @@ def transpose(c: Call) -> str:
     return found
 
 
-def swap_axis(c: Call) -> str:
+def swap_axis(c: OperatorCall) -> str:
     """Transpose of two axes."""
     order = list(range(len(c.shapes[0])))
     order[c.a.dim1], order[c.a.dim2] = order[c.a.dim2], order[c.a.dim1]
@@ -69,12 +69,12 @@ def swap_axis(c: Call) -> str:
     return found
 
 
-def unsqueeze_(c: Call) -> str:
+def unsqueeze_(c: OperatorCall) -> str:
     """Unsqueeze."""
     return unsqueeze(c, c.inputs[0], c.a.axis)
 
 
-def squeeze_(c: Call) -> str:
+def squeeze_(c: OperatorCall) -> str:
     """Squeeze; at least one axis is left."""
     dims = c.shapes[0]
     axes = (
@@ -87,7 +87,7 @@ def squeeze_(c: Call) -> str:
     return squeeze(c, c.inputs[0], *axes) if axes else c.inputs[0]
 
 
-def blocks(c: Call) -> str:
+def blocks(c: OperatorCall) -> str:
     """DepthToSpace or SpaceToDepth."""
     x = term(c, 0, c.dtypes[0] if "float" in c.dtypes[0] else "float64")
     mode = "DCR" if c.type == "DepthToSpace" else None
@@ -97,17 +97,17 @@ def blocks(c: Call) -> str:
 # the same elements under another shape
 
 
-def reshape_(c: Call) -> str:
+def reshape_(c: OperatorCall) -> str:
     """Reshape, to lengths that are worked out beforehand; one that is dynamic is left to ONNX."""
     return reshape(c, c.inputs[0], c.out_shapes[0], c.shapes[0])
 
 
-def reshape_like(c: Call) -> str:
+def reshape_like(c: OperatorCall) -> str:
     """Reshape to lengths of another array."""
     return reshape(c, c.inputs[0], c.out_shapes[0], c.shapes[0])
 
 
-def _expanded(c: Call, value: str, found: Dims, wanted: Dims) -> str:
+def _expanded(c: OperatorCall, value: str, found: Dims, wanted: Dims) -> str:
     """Repeat axes of length 1; lengths that stay are not asked for."""
     if found == wanted:
         return value
@@ -116,17 +116,17 @@ def _expanded(c: Call, value: str, found: Dims, wanted: Dims) -> str:
     return result
 
 
-def broadcast_to(c: Call) -> str:
+def broadcast_to(c: OperatorCall) -> str:
     """Expand."""
     return _expanded(c, c.inputs[0], c.shapes[0], c.out_shapes[0])
 
 
-def broadcast_like(c: Call) -> str:
+def broadcast_like(c: OperatorCall) -> str:
     """Expand to lengths of another array."""
     return _expanded(c, c.inputs[0], c.shapes[0], c.out_shapes[0])
 
 
-def repeat(c: Call) -> str:
+def repeat(c: OperatorCall) -> str:
     """Each element several times, by an axis of its own that is expanded."""
     x, rank = c.inputs[0], len(c.shapes[0])
     if c.a.axis is None:
@@ -139,7 +139,7 @@ def repeat(c: Call) -> str:
     return reshape(c, spread, c.out_shapes[0], c.shapes[0] if c.a.axis is not None else None)
 
 
-def tile(c: Call) -> str:
+def tile(c: OperatorCall) -> str:
     """Tile."""
     x, rank, reps = c.inputs[0], len(c.shapes[0]), c.a.reps
     if len(reps) > rank:
@@ -151,14 +151,14 @@ def tile(c: Call) -> str:
 # joined and cut
 
 
-def stack(c: Call) -> str:
+def stack(c: OperatorCall) -> str:
     """Concat along a new axis."""
     axis = normal_axis(c.a.axis, len(c.out_shapes[0]))
     found: str = c.emit("Concat", *(unsqueeze(c, x, axis) for x in c.inputs), axis=axis)
     return found
 
 
-def split(c: Call) -> list[str]:
+def split(c: OperatorCall) -> list[str]:
     """Split, or Slice where the last piece's length is dynamic."""
     axis = normal_axis(c.a.axis, len(c.shapes[0]))
     pieces = _pieces(c, axis)
@@ -166,7 +166,7 @@ def split(c: Call) -> list[str]:
     return [squeeze(c, piece, axis) if squeezes else piece for piece in pieces]
 
 
-def _pieces(c: Call, axis: int) -> Sequence[str]:
+def _pieces(c: OperatorCall, axis: int) -> Sequence[str]:
     count, length = len(c.out_dtypes), c.shapes[0][axis]
     if count == 1 and not getattr(c.a, "indices", ()):
         return [c.inputs[0]]
@@ -181,7 +181,7 @@ def _pieces(c: Call, axis: int) -> Sequence[str]:
     return c.emit("Split", c.inputs[0], axis=axis, outputs=count, **told)  # type: ignore[no-any-return]
 
 
-def cut(c: Call, value: str, ranges: dict[int, tuple[int, int, int]]) -> str:
+def cut(c: OperatorCall, value: str, ranges: dict[int, tuple[int, int, int]]) -> str:
     """Cut out ``(begin, end, step)`` along axes."""
     columns = list(zip(*ranges.values()))
     if not columns:
@@ -204,18 +204,18 @@ def _ranges(a: Any) -> dict[int, tuple[int, int, int]]:
     return found
 
 
-def slice_(c: Call) -> str:
+def slice_(c: OperatorCall) -> str:
     """Slice of the leading axes."""
     return cut(c, c.inputs[0], _ranges(c.a))
 
 
-def slice_axis(c: Call) -> str:
+def slice_axis(c: OperatorCall) -> str:
     """Slice of one axis."""
     axis = normal_axis(c.a.axis, len(c.shapes[0]))
     return cut(c, c.inputs[0], {axis: (c.a.begin, LAST if c.a.end is None else c.a.end, 1)})
 
 
-def slice_like(c: Call) -> str:
+def slice_like(c: OperatorCall) -> str:
     """Slice to lengths of another array."""
     dims, other = c.shapes
     axes = [normal_axis(axis, len(dims)) for axis in c.a.axes or range(len(dims))]
@@ -228,13 +228,13 @@ def slice_like(c: Call) -> str:
     return found
 
 
-def reverse(c: Call) -> str:
+def reverse(c: OperatorCall) -> str:
     """Slice backwards."""
     axes = normal_axes(c.a.axis, len(c.shapes[0]))
     return cut(c, c.inputs[0], dict.fromkeys(axes, (LAST, FIRST, -1)))
 
 
-def slice_assign(c: Call) -> str:
+def slice_assign(c: OperatorCall) -> str:
     """ScatterElements into all elements as one axis, at the numbers that the range of all numbers has."""
     dims = c.shapes[0]
     shape = shape_value(c, dims)
@@ -246,7 +246,7 @@ def slice_assign(c: Call) -> str:
     return reshape(c, c.emit("ScatterElements", *flat, axis=0), dims)
 
 
-def pad(c: Call) -> str:
+def pad(c: OperatorCall) -> str:
     """Pad."""
     pairs = [c.a.pad_width[i : i + 2] for i in range(0, len(c.a.pad_width), 2)]
     x = Term(c, c.inputs[0], c.dtypes[0]).cast(computed_in("Pad", c.opset, c.dtypes[0]))

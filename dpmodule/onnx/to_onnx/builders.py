@@ -6,11 +6,11 @@ from collections.abc import Callable, Sequence
 from functools import cache
 from importlib import import_module
 
-from .call import Call
+from .call import OperatorCall
 
 __all__ = ["SUBJECTS", "builder", "builders"]
 
-Builder = Callable[[Call], str | Sequence[str]]
+Builder = Callable[[OperatorCall], str | Sequence[str]]
 
 SUBJECTS = (
     "array",

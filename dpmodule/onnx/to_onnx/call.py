@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from ...graph import Graph, Node
     from .writer import Writer
 
-__all__ = ["Call", "Dim", "Dims", "Untranslatable"]
+__all__ = ["OperatorCall", "Dim", "Dims", "Untranslatable"]
 
 Dim = int | str
 """A length: a number, or a name where it is another one for other inputs. Equal names are equal lengths."""
@@ -29,7 +29,7 @@ class Untranslatable(ArgumentError):
     """An operator, attribute or shape for which ONNX has nothing."""
 
 
-class Call:
+class OperatorCall:
     """One operator of a graph on its way to ONNX.
 
     Args:
@@ -86,7 +86,7 @@ class Call:
         record = self.node.op.onnx if self.node.op is not None else None
         return record.type if record is not None else ""
 
-    def on(self, inputs: Sequence[str], dtypes: Sequence[str]) -> Call:
+    def on(self, inputs: Sequence[str], dtypes: Sequence[str]) -> OperatorCall:
         """Return the same call on other values of the same shapes; their elements are known where the inputs' are.
 
         Args:
@@ -98,7 +98,7 @@ class Call:
         def value_of(name: str) -> np.ndarray[Any, Any] | None:
             return self._value_of(before.get(name, name))
 
-        return Call(
+        return OperatorCall(
             self.node, inputs, self._dims, dtypes, self._writer, value_of, self._subgraph, self._lengths
         )
 
@@ -221,7 +221,7 @@ class Call:
         """
         return self._subgraph(self._writer, graph, values, dims, dtypes)
 
-    def inside(self, name: str) -> Call:
+    def inside(self, name: str) -> OperatorCall:
         """Return a call that writes into the body of a loop or branch, which sees all values made so far.
 
         Args:

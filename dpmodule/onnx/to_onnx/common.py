@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from .call import Call, Dims
+from .call import Dims, OperatorCall
 
 __all__ = [
     "in_type",
@@ -21,19 +21,19 @@ __all__ = [
 ]
 
 
-def unsqueeze(c: Call, value: str, *axes: int) -> str:
+def unsqueeze(c: OperatorCall, value: str, *axes: int) -> str:
     """Insert axes of length 1."""
     found: str = c.emit("Unsqueeze", value, c.ints(*axes))
     return found
 
 
-def squeeze(c: Call, value: str, *axes: int) -> str:
+def squeeze(c: OperatorCall, value: str, *axes: int) -> str:
     """Leave out axes of length 1."""
     found: str = c.emit("Squeeze", value, c.ints(*axes))
     return found
 
 
-def reduce(c: Call, operator: str, value: str, axes: Sequence[int], keepdims: bool) -> str:
+def reduce(c: OperatorCall, operator: str, value: str, axes: Sequence[int], keepdims: bool) -> str:
     """Reduce axes by an operator such as "ReduceMax", whose axes are an attribute before version 18."""
     if operator == "ReduceSum" or c.opset >= 18:
         found: str = c.emit(operator, value, c.ints(*axes), keepdims=int(keepdims))
@@ -42,7 +42,7 @@ def reduce(c: Call, operator: str, value: str, axes: Sequence[int], keepdims: bo
     return found
 
 
-def shape_value(c: Call, dims: Dims, sources: Sequence[tuple[str, Dims]] = ()) -> str:
+def shape_value(c: OperatorCall, dims: Dims, sources: Sequence[tuple[str, Dims]] = ()) -> str:
     """Return a shape as an int64 value, read from other values where lengths are dynamic.
 
     Args:
@@ -58,7 +58,7 @@ def shape_value(c: Call, dims: Dims, sources: Sequence[tuple[str, Dims]] = ()) -
     return found
 
 
-def _length(c: Call, dim: str, sources: Sequence[tuple[str, Dims]]) -> str:
+def _length(c: OperatorCall, dim: str, sources: Sequence[tuple[str, Dims]]) -> str:
     for value, shape in sources:
         if dim in shape:
             found: str = c.emit("Gather", c.emit("Shape", value), c.ints(shape.index(dim)))
@@ -66,7 +66,7 @@ def _length(c: Call, dim: str, sources: Sequence[tuple[str, Dims]]) -> str:
     return c.length_value(dim)
 
 
-def in_type(c: Call, value: str, found: str, wanted: str) -> str:
+def in_type(c: OperatorCall, value: str, found: str, wanted: str) -> str:
     """Convert as our operators do: what has a fraction loses it, and what is too great for integers wraps."""
     if found == wanted:
         return value
@@ -75,7 +75,7 @@ def in_type(c: Call, value: str, found: str, wanted: str) -> str:
     return c.cast(value, wanted)
 
 
-def reshape(c: Call, value: str, dims: Dims, found: Dims | None = None) -> str:
+def reshape(c: OperatorCall, value: str, dims: Dims, found: Dims | None = None) -> str:
     """Reshape a value: a shape with one dynamic length needs no other value.
 
     Args:
@@ -95,7 +95,7 @@ def reshape(c: Call, value: str, dims: Dims, found: Dims | None = None) -> str:
     return result
 
 
-def move_axis(c: Call, value: str, rank: int, source: int, target: int) -> str:
+def move_axis(c: OperatorCall, value: str, rank: int, source: int, target: int) -> str:
     """Move an axis of a value to another place."""
     source, target = source % rank, target % rank
     if source == target:
@@ -106,7 +106,7 @@ def move_axis(c: Call, value: str, rank: int, source: int, target: int) -> str:
     return found
 
 
-def length_of(c: Call, value: str, dims: Dims, axis: int) -> str:
+def length_of(c: OperatorCall, value: str, dims: Dims, axis: int) -> str:
     """Return the length of an axis of a value, as an int64 value without axes."""
     dim = dims[axis]
     if isinstance(dim, int):
@@ -115,7 +115,7 @@ def length_of(c: Call, value: str, dims: Dims, axis: int) -> str:
     return found
 
 
-def positions(c: Call, value: str, dims: Dims, axis: int) -> str:
+def positions(c: OperatorCall, value: str, dims: Dims, axis: int) -> str:
     """Return the numbers 0, 1, ... along an axis of a value, as an int64 value of as many axes."""
     dim = dims[axis]
     if isinstance(dim, int):

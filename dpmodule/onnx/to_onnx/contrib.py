@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ...ops.nn.rules import per_axis
-from .call import Call
+from .call import OperatorCall
 from .common import length_of, positions, reduce, reshape, unsqueeze
 from .floats import in_floats
 
@@ -31,17 +31,17 @@ __all__ = [
 F4 = "float32"
 
 
-def _as(c: Call, value: str, found: str, wanted: str) -> str:
+def _as(c: OperatorCall, value: str, found: str, wanted: str) -> str:
     return value if found == wanted else c.cast(value, wanted)
 
 
-def _all(c: Call, truth: str) -> str:
+def _all(c: OperatorCall, truth: str) -> str:
     """Say whether everything is true: 1 or 0 in float32, (1,)."""
     flat = c.emit("Reshape", c.cast(truth, F4), c.ints(-1))
     return reduce(c, "ReduceMin", flat, [0], keepdims=True)
 
 
-def all_finite(c: Call) -> str:
+def all_finite(c: OperatorCall) -> str:
     """Least of what says that elements are finite."""
     least = [
         _all(c, c.emit("Less", c.emit("Abs", _as(c, x, dtype, _wide(dtype))), c.const(np.inf, _wide(dtype))))
@@ -55,7 +55,7 @@ def _wide(dtype: str) -> str:
     return "float64" if dtype in ("float64", "int64", "uint64", "int32", "uint32") else F4
 
 
-def allclose(c: Call) -> str:
+def allclose(c: OperatorCall) -> str:
     """Least of what says that elements are close."""
     a, wide = c.a, _wide(c.dtypes[0])
     one, other = (_as(c, x, dtype, wide) for x, dtype in zip(c.inputs, c.dtypes))
@@ -69,7 +69,7 @@ def allclose(c: Call) -> str:
     return c.emit("Reshape", c.cast(_all(c, close), "uint8"), c.const([], "int64"))
 
 
-def index_array(c: Call) -> str:
+def index_array(c: OperatorCall) -> str:
     """The positions along each axis, side by side."""
     x, shape = c.inputs[0], c.shapes[0]
     axes = range(len(shape)) if c.a.axes is None else c.a.axes
@@ -78,7 +78,7 @@ def index_array(c: Call) -> str:
     return c.emit("Concat", *(unsqueeze(c, grid, len(shape)) for grid in grids), axis=-1)
 
 
-def arange_like(c: Call) -> str:
+def arange_like(c: OperatorCall) -> str:
     """Range, in double precision as ours is computed."""
     a, x, shape = c.a, c.inputs[0], c.shapes[0]
     count = c.emit("Size", x) if a.axis is None else length_of(c, x, shape, a.axis % len(shape))
@@ -89,7 +89,7 @@ def arange_like(c: Call) -> str:
     return found if a.axis is not None else c.emit("Reshape", found, c.emit("Shape", x))
 
 
-def quadratic(c: Call) -> str:
+def quadratic(c: OperatorCall) -> str:
     """Horner's rule."""
     x, kind = c.inputs[0], c.dtypes[0]
     wide = kind if "float" in kind else "float64"
@@ -98,18 +98,18 @@ def quadratic(c: Call) -> str:
     return _as(c, c.emit("Add", c.emit("Mul", slope, x), c.const(c.a.c, wide)), wide, c.out_dtypes[0])
 
 
-def index_copy(c: Call) -> str:
+def index_copy(c: OperatorCall) -> str:
     """ScatterND."""
     old, index, new = c.inputs
     return c.emit("ScatterND", old, unsqueeze(c, _as(c, index, c.dtypes[1], "int64"), 1), new)
 
 
-def boolean_mask(c: Call) -> str:
+def boolean_mask(c: OperatorCall) -> str:
     """Compress."""
     return c.emit("Compress", c.inputs[0], c.cast(c.inputs[1], "bool"), axis=0)
 
 
-def getnnz(c: Call) -> str:
+def getnnz(c: OperatorCall) -> str:
     """Sum of what is not 0."""
     x = c.cast(c.cast(c.inputs[0], "bool"), "int64")
     if c.a.axis is None:
@@ -117,7 +117,7 @@ def getnnz(c: Call) -> str:
     return reduce(c, "ReduceSum", x, [c.a.axis % 2], keepdims=False)
 
 
-def edge_id(c: Call) -> str:
+def edge_id(c: OperatorCall) -> str:
     """GatherND, -1 where nothing is stored."""
     data, *ends = c.inputs
     pairs = [unsqueeze(c, _as(c, x, dtype, "int64"), 1) for x, dtype in zip(ends, c.dtypes[1:])]
@@ -126,7 +126,7 @@ def edge_id(c: Call) -> str:
     return c.emit("Where", stored, found, c.const(-1))
 
 
-def count_sketch(c: Call) -> str:
+def count_sketch(c: OperatorCall) -> str:
     """Product with the matrix that says where each column goes, and with which sign."""
     data, hashes, signs = (_as(c, x, dtype, F4) for x, dtype in zip(c.inputs, c.dtypes))
     places = c.emit("Reshape", c.cast(hashes, "int64"), c.ints(-1))
@@ -135,7 +135,7 @@ def count_sketch(c: Call) -> str:
     return _as(c, c.emit("MatMul", data, matrix), F4, c.out_dtypes[0])
 
 
-def fft(c: Call) -> str:
+def fft(c: OperatorCall) -> str:
     """DFT; before version 17, which has it, the product with a matrix."""
     x, size = _as(c, c.inputs[0], c.dtypes[0], F4), c.length(-1)
     if c.opset >= 17:
@@ -145,7 +145,7 @@ def fft(c: Call) -> str:
     return _as(c, reshape(c, found, c.out_shapes[0]), F4, c.out_dtypes[0])
 
 
-def ifft(c: Call) -> str:
+def ifft(c: OperatorCall) -> str:
     """DFT, times the length, by which its inverse is divided."""
     x, size = _as(c, c.inputs[0], c.dtypes[0], F4), c.length(-1) // 2
     if c.opset >= 17:
@@ -157,7 +157,7 @@ def ifft(c: Call) -> str:
     return _as(c, reshape(c, found, c.out_shapes[0]), F4, c.out_dtypes[0])
 
 
-def _dft(c: Call, signal: str, inverse: int) -> str:
+def _dft(c: OperatorCall, signal: str, inverse: int) -> str:
     """Transform axis 1 of (rows, length, 1 or 2)."""
     if c.opset >= 20:
         found: str = c.emit("DFT", signal, "", c.const(1, "int64"), inverse=inverse)
@@ -173,7 +173,7 @@ def _waves(size: int) -> np.ndarray:
 
 
 @in_floats(half=False)
-def deformable_convolution(c: Call) -> str:
+def deformable_convolution(c: OperatorCall) -> str:
     """DeformConv where zeros surround the image, as it wants; otherwise, and before version 19, by gathering pixels."""
     masked = c.node.op is not None and "Modulated" in c.node.op.name
     if masked and c.opset >= 19:
@@ -200,7 +200,7 @@ def deformable_convolution(c: Call) -> str:
     return _product(c, columns, c.inputs[own:], channels * taps, places)
 
 
-def _deform_conv(c: Call) -> str:
+def _deform_conv(c: OperatorCall) -> str:
     a = c.a
     stride, dilate, pad = _windows(a)
     data, offset, mask, weight, *bias = c.inputs
@@ -242,7 +242,7 @@ def _grid(a: Any, places: Sequence[int], axis: int) -> np.ndarray:
 Corners = list[tuple[str, str]]
 
 
-def _inner(c: Call, at: str, size: int) -> Corners:
+def _inner(c: OperatorCall, at: str, size: int) -> Corners:
     """Return both pixels around points, and their weights; from the last pixel to the border it is taken whole."""
     zero, last = c.const(0.0), c.const(size - 1.0)
     inside = c.emit("And", c.emit("GreaterOrEqual", at, zero), c.emit("Less", at, c.const(float(size))))
@@ -256,7 +256,7 @@ def _inner(c: Call, at: str, size: int) -> Corners:
     return [(low, c.emit("Mul", whole, keep)), (high, c.emit("Mul", part, keep))]
 
 
-def _outer(c: Call, at: str, size: int) -> Corners:
+def _outer(c: OperatorCall, at: str, size: int) -> Corners:
     """Return both pixels around points, and their weights; zeros surround the image."""
     zero, last = c.const(0.0), c.const(size - 1.0)
     low = c.emit("Floor", at)
@@ -271,7 +271,7 @@ def _outer(c: Call, at: str, size: int) -> Corners:
     return found
 
 
-def _sampled(c: Call, table: str, axes: Sequence[Corners], share: Sequence[str], width: int) -> str:
+def _sampled(c: OperatorCall, table: str, axes: Sequence[Corners], share: Sequence[str], width: int) -> str:
     """Return the sums of four pixels at each point, (N * groups, points, depth)."""
     parts = []
     for row, down in axes[0]:
@@ -286,7 +286,7 @@ def _sampled(c: Call, table: str, axes: Sequence[Corners], share: Sequence[str],
     return found
 
 
-def _product(c: Call, columns: str, params: Sequence[str], length: int, places: Sequence[int]) -> str:
+def _product(c: OperatorCall, columns: str, params: Sequence[str], length: int, places: Sequence[int]) -> str:
     """Multiply columns, (N, groups, depth, taps, positions), by the weight."""
     a, (weight, *bias) = c.a, params
     parts = a.num_group

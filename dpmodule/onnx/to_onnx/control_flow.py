@@ -7,13 +7,13 @@ from collections.abc import Sequence
 import numpy as np
 
 from ...graph import Graph
-from .call import Call, Dims
+from .call import Dims, OperatorCall
 from .common import shape_value
 
 __all__ = ["cond", "foreach", "while_loop"]
 
 
-def foreach(c: Call) -> list[str]:
+def foreach(c: OperatorCall) -> list[str]:
     """Scan over axis 0 of the data."""
     a, num_data = c.a, len(c.a.in_data_locs)
     stop = num_data + len(a.in_state_locs)
@@ -49,7 +49,7 @@ def foreach(c: Call) -> list[str]:
 
 
 def _reordered(
-    c: Call, states: Sequence[str], columns: Sequence[str]
+    c: OperatorCall, states: Sequence[str], columns: Sequence[str]
 ) -> tuple[list[str], list[str], list[Dims]]:
     """Return what a body returns, states first as ONNX wants them, with types and shapes."""
     count = len(columns)
@@ -60,7 +60,7 @@ def _reordered(
     )
 
 
-def while_loop(c: Call) -> list[str]:
+def while_loop(c: OperatorCall) -> list[str]:
     """Loop, whose stacked outputs are filled up with zeros."""
     a, (test, step) = c.a, c.node.subgraphs
     sources = [a.func_input_locs[i] for i in a.func_var_locs]
@@ -86,18 +86,18 @@ def while_loop(c: Call) -> list[str]:
     return [*stacked, *named[: len(last)]]
 
 
-def _described(c: Call, positions: Sequence[int]) -> tuple[list[Dims], list[str]]:
+def _described(c: OperatorCall, positions: Sequence[int]) -> tuple[list[Dims], list[str]]:
     return [c.shapes[i] for i in positions], [c.dtypes[i] for i in positions]
 
 
-def _truth(c: Call, test: Graph, values: Sequence[str]) -> str:
+def _truth(c: OperatorCall, test: Graph, values: Sequence[str]) -> str:
     """Return whether the one number that a test gives is other than 0, without axes."""
     positions = c.a.cond_input_locs
     (found,) = c.run(test, values, *_described(c, positions))
     return c.emit("Reshape", c.cast(found, "bool"), c.const([], "int64"))
 
 
-def _filled_up(c: Call, value: str, i: int) -> str:
+def _filled_up(c: OperatorCall, value: str, i: int) -> str:
     """Return rows of steps, with zeros behind them up to the largest number of steps.
 
     Without a step, dynamic lengths are 0, too.
@@ -108,7 +108,7 @@ def _filled_up(c: Call, value: str, i: int) -> str:
     return found
 
 
-def cond(c: Call) -> list[str]:
+def cond(c: OperatorCall) -> list[str]:
     """If."""
     a, (test, *branches) = c.a, c.node.subgraphs
     asked = _truth(c, test, [c.inputs[i] for i in a.cond_input_locs])

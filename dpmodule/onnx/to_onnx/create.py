@@ -7,13 +7,13 @@ from typing import Any
 import torch
 
 from ...ops.spec import Env
-from .call import Call
+from .call import OperatorCall
 from .common import shape_value
 
 __all__ = ["constant", "filled"]
 
 
-def constant(c: Call) -> str:
+def constant(c: OperatorCall) -> str:
     """The array that the operator itself makes."""
     env = Env(torch.device("cpu"), None, False, (c.numbers(c.out_shapes[0]),))
     op: Any = c.node.op
@@ -22,7 +22,7 @@ def constant(c: Call) -> str:
     return c.const(array, c.out_dtypes[0])
 
 
-def filled(c: Call) -> str:
+def filled(c: OperatorCall) -> str:
     """One number of any shape."""
     number = {"_ones": 1, "_full": getattr(c.a, "value", 0)}.get(c.node.op.name if c.node.op else "", 0)
     found: str = c.emit("Expand", c.const(number, c.out_dtypes[0]), shape_value(c, c.out_shapes[0]))

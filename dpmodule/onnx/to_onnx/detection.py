@@ -15,7 +15,7 @@ import torch
 
 from ...ops.contrib.multibox import multibox_prior as priors
 from ...ops.contrib.proposal import anchors_of
-from .call import Call
+from .call import OperatorCall
 from .common import reduce, reshape, shape_value, unsqueeze
 
 __all__ = [
@@ -32,52 +32,52 @@ __all__ = [
 F4 = "float32"
 
 
-def _floats(c: Call) -> list[str]:
+def _floats(c: OperatorCall) -> list[str]:
     """Return all inputs in single precision."""
     return [x if dtype == F4 else c.cast(x, F4) for x, dtype in zip(c.inputs, c.dtypes)]
 
 
-def _stored(c: Call, value: str, i: int = 0) -> str:
+def _stored(c: OperatorCall, value: str, i: int = 0) -> str:
     """Return a single-precision result in the type of the output."""
     return value if c.out_dtypes[i] == F4 else c.cast(value, c.out_dtypes[i])
 
 
-def _part(c: Call, value: str, start: int, stop: int, axis: int) -> str:
+def _part(c: OperatorCall, value: str, start: int, stop: int, axis: int) -> str:
     """Return the elements from `start` to before `stop` along an axis."""
     found: str = c.emit("Slice", value, c.ints(start), c.ints(stop), c.ints(axis))
     return found
 
 
-def _picked(c: Call, rows: str, places: str) -> str:
+def _picked(c: OperatorCall, rows: str, places: str) -> str:
     """Return rows (B, N, K) of each image at places (B, M)."""
     found: str = c.emit("GatherND", rows, unsqueeze(c, places, 2), batch_dims=1)
     return found
 
 
-def _halves(c: Call, boxes: str) -> tuple[str, str]:
+def _halves(c: OperatorCall, boxes: str) -> tuple[str, str]:
     """Return the first two and the last two of the four numbers of boxes (B, N, 4)."""
     return _part(c, boxes, 0, 2, 2), _part(c, boxes, 2, 4, 2)
 
 
-def _centred(c: Call, boxes: str) -> tuple[str, str]:
+def _centred(c: OperatorCall, boxes: str) -> tuple[str, str]:
     """Return centres and sizes of boxes given by corners."""
     low, high = _halves(c, boxes)
     size = c.emit("Sub", high, low)
     return c.emit("Add", low, c.emit("Mul", size, c.const(0.5, F4))), size
 
 
-def _around(c: Call, centre: str, half: str) -> str:
+def _around(c: OperatorCall, centre: str, half: str) -> str:
     found: str = c.emit("Concat", c.emit("Sub", centre, half), c.emit("Add", centre, half), axis=-1)
     return found
 
 
-def multibox_prior(c: Call) -> str:
+def multibox_prior(c: OperatorCall) -> str:
     """A constant, as it depends on the shape of the feature map alone."""
     map_like = torch.empty((1, 1, c.length(2), c.length(3)))
     return c.const(priors(c.a, None, map_like).numpy(), c.out_dtypes[0])
 
 
-def box_encode(c: Call) -> list[str]:
+def box_encode(c: OperatorCall) -> list[str]:
     """Moves and growth of anchors that matched boxes mean."""
     samples, matches, anchors, refs, means, stds = _floats(c)
     chosen = _picked(c, refs, c.cast(matches, "int64"))
@@ -91,7 +91,7 @@ def box_encode(c: Call) -> list[str]:
     return [_stored(c, target), mask]
 
 
-def box_decode(c: Call) -> str:
+def box_decode(c: OperatorCall) -> str:
     """Boxes that moves and growth of anchors mean."""
     a, (data, anchors) = c.a, _floats(c)
     at, size = _centred(c, anchors) if a.format == "corner" else _halves(c, anchors)
@@ -103,7 +103,7 @@ def box_decode(c: Call) -> str:
     return _stored(c, _around(c, c.emit("Add", c.emit("Mul", moves, size), at), half))
 
 
-def _corners(c: Call, boxes: str, kind: str) -> tuple[str, str]:
+def _corners(c: OperatorCall, boxes: str, kind: str) -> tuple[str, str]:
     """Return low and high corners of boxes (..., 4) with three axes."""
     first, second = _halves(c, boxes)
     if kind == "corner":
@@ -112,19 +112,19 @@ def _corners(c: Call, boxes: str, kind: str) -> tuple[str, str]:
     return c.emit("Sub", first, half), c.emit("Add", first, half)
 
 
-def _area(c: Call, boxes: str, kind: str) -> str:
+def _area(c: OperatorCall, boxes: str, kind: str) -> str:
     """Return areas with a last axis of 1; 0 where a side is negative."""
     first, second = _halves(c, boxes)
     size = c.emit("Sub", second, first) if kind == "corner" else second
     return _product(c, c.emit("Max", size, c.const(0.0, F4)))
 
 
-def _product(c: Call, size: str) -> str:
+def _product(c: OperatorCall, size: str) -> str:
     found: str = c.emit("Mul", _part(c, size, 0, 1, 2), _part(c, size, 1, 2, 2))
     return found
 
 
-def box_iou(c: Call) -> str:
+def box_iou(c: OperatorCall) -> str:
     """Overlap of every box with every other, on three axes."""
     lhs, rhs = _floats(c)
     one = c.emit("Reshape", lhs, c.ints(-1, 1, 4))
@@ -139,18 +139,18 @@ def box_iou(c: Call) -> str:
     return _stored(c, reshape(c, found, c.out_shapes[0]))
 
 
-def _sorted(c: Call, scores: str, count: int) -> tuple[str, str]:
+def _sorted(c: OperatorCall, scores: str, count: int) -> tuple[str, str]:
     """Return the greatest `count` scores (B, N) and their places; equal ones keep their order."""
     values, places = c.emit("TopK", scores, c.ints(count), outputs=2, axis=1)
     return values, places
 
 
-def _ranks(c: Call, count: int) -> str:
+def _ranks(c: OperatorCall, count: int) -> str:
     """Return count, ..., 1: numbers that fall with the place in a row."""
     return c.const(np.arange(count, 0, -1)[None], F4)
 
 
-def _suppressed(c: Call, boxes: str, scores: str, ranks: str, threshold: float, most: int) -> str:
+def _suppressed(c: OperatorCall, boxes: str, scores: str, ranks: str, threshold: float, most: int) -> str:
     """Return the ranks of the boxes that stay, 0 for all others.
 
     Args:
@@ -180,7 +180,7 @@ def _suppressed(c: Call, boxes: str, scores: str, ranks: str, threshold: float, 
     return found
 
 
-def box_nms(c: Call) -> str:
+def box_nms(c: OperatorCall) -> str:
     """Sort, suppress, and bring what is left to the front."""
     a, shape = c.a, c.shapes[0]
     if a.topk == 0:
@@ -205,7 +205,7 @@ def box_nms(c: Call) -> str:
     return _stored(c, found if len(shape) == 3 else reshape(c, found, shape, None))
 
 
-def _candidates(c: Call, data: str, count: int) -> tuple[str, str]:
+def _candidates(c: OperatorCall, data: str, count: int) -> tuple[str, str]:
     """Return all rows, best first, and which of them suppression looks at."""
     a = c.a
     score = c.emit("Gather", data, c.const(a.score_index, "int64"), axis=2)
@@ -222,7 +222,7 @@ def _candidates(c: Call, data: str, count: int) -> tuple[str, str]:
     return _picked(c, data, order), alive
 
 
-def _by_own_class(c: Call, rows: str, ranks: str, count: int) -> str:
+def _by_own_class(c: OperatorCall, rows: str, ranks: str, count: int) -> str:
     """Return ranks (B, N, N) in which the row of the first box of each class holds those of its class."""
     kind = c.cast(c.emit("Gather", rows, c.const(c.a.id_index, "int64"), axis=2), "int64")
     same = c.emit("Equal", unsqueeze(c, kind, 2), unsqueeze(c, kind, 1))
@@ -234,7 +234,7 @@ def _by_own_class(c: Call, rows: str, ranks: str, count: int) -> str:
     return found
 
 
-def _converted(c: Call, rows: str) -> str:
+def _converted(c: OperatorCall, rows: str) -> str:
     """Change the coordinates to the other format, unless a box starts below 0."""
     start, count = c.a.coord_start, c.length(-1)
     boxes = _part(c, rows, start, start + 4, 2)
@@ -252,7 +252,7 @@ def _converted(c: Call, rows: str) -> str:
     return parts[0] if len(parts) == 1 else c.emit("Concat", *parts, axis=2)
 
 
-def multibox_detection(c: Call) -> str:
+def multibox_detection(c: OperatorCall) -> str:
     """Decode, sort, suppress."""
     a, count, classes = c.a, c.length(2), c.length(1)
     scores, moves, anchors = _floats(c)
@@ -273,7 +273,7 @@ def multibox_detection(c: Call) -> str:
     return _stored(c, found)
 
 
-def _detection_order(c: Call, score: str, valid: str, count: int, ranked: bool) -> tuple[str, str]:
+def _detection_order(c: OperatorCall, score: str, valid: str, count: int, ranked: bool) -> tuple[str, str]:
     """Return the order of the anchors, and how many of the first ones are detections, as a mask."""
     a, zero = c.a, c.const(0.0, F4)
     marks, order = _sorted(c, c.emit("Where", valid, _ranks(c, count), zero), count)
@@ -288,7 +288,7 @@ def _detection_order(c: Call, score: str, valid: str, count: int, ranked: bool) 
     return order, filled
 
 
-def _decoded(c: Call, moves: str, anchors: str) -> str:
+def _decoded(c: OperatorCall, moves: str, anchors: str) -> str:
     factors = [float(x) for x in c.a.variances]
     (first, growth), (low, high) = _halves(c, moves), _halves(c, anchors)
     size, two = c.emit("Sub", high, low), c.const(2.0, F4)
@@ -300,7 +300,7 @@ def _decoded(c: Call, moves: str, anchors: str) -> str:
     return c.emit("Clip", boxes, c.const(0.0, F4), c.const(1.0, F4)) if c.a.clip else boxes
 
 
-def _unmarked(c: Call, rows: str, filled: str, count: int, classes: int) -> str:
+def _unmarked(c: OperatorCall, rows: str, filled: str, count: int, classes: int) -> str:
     """Give the class -1 to rows that overlap a better one of their class, or come too late."""
     a, zero = c.a, c.const(0.0, F4)
     looked_at = filled
@@ -321,7 +321,7 @@ def _unmarked(c: Call, rows: str, filled: str, count: int, classes: int) -> str:
     return found
 
 
-def proposal(c: Call) -> list[str] | str:
+def proposal(c: OperatorCall) -> list[str] | str:
     """Boxes of all anchors, sorted and suppressed, the best repeated where too few are left."""
     a = c.a
     height, width = c.length(2), c.length(3)
@@ -343,7 +343,7 @@ def proposal(c: Call) -> list[str] | str:
     return [_stored(c, rois), _stored(c, score, 1)]
 
 
-def _proposed(c: Call, moves: str, info: str, anchors: np.ndarray[Any, Any]) -> str:
+def _proposed(c: OperatorCall, moves: str, info: str, anchors: np.ndarray[Any, Any]) -> str:
     """Return the boxes (B, anchors, 4) that moves of anchors mean, cut off at the image's border."""
     height, width = c.length(2), c.length(3)
     apart = c.emit("Reshape", moves, c.ints(-1, c.length(1) // 2, 4, height, width))
@@ -366,7 +366,7 @@ def _proposed(c: Call, moves: str, info: str, anchors: np.ndarray[Any, Any]) -> 
     return found
 
 
-def _scored(c: Call, boxes: str, scores: str, info: str, sizes: Sequence[int]) -> tuple[str, str]:
+def _scored(c: OperatorCall, boxes: str, scores: str, info: str, sizes: Sequence[int]) -> tuple[str, str]:
     """Return boxes, those below the least size grown, and scores, -1 for these and for padding."""
     height, width, count = sizes
     least = unsqueeze(c, c.emit("Mul", _part(c, info, 2, 3, 1), c.const(c.a.rpn_min_size, F4)), 2)
@@ -388,7 +388,7 @@ def _scored(c: Call, boxes: str, scores: str, info: str, sizes: Sequence[int]) -
     return boxes, c.emit("Where", out, c.const(-1.0, F4), chances)
 
 
-def _chosen(c: Call, boxes: str, before: int) -> str:
+def _chosen(c: OperatorCall, boxes: str, before: int) -> str:
     """Return places (B, rpn_post_nms_top_n) of the boxes that stay."""
     post = c.a.rpn_post_nms_top_n
     low, high = _halves(c, boxes)
@@ -406,7 +406,7 @@ def _chosen(c: Call, boxes: str, before: int) -> str:
     return found
 
 
-def _image_numbers(c: Call, scores: str) -> str:
+def _image_numbers(c: OperatorCall, scores: str) -> str:
     """Return the number of the image of each proposal, (images * rpn_post_nms_top_n, 1)."""
     post = c.a.rpn_post_nms_top_n
     images = c.emit("Gather", c.emit("Shape", scores), c.const(0, "int64"))
@@ -415,7 +415,7 @@ def _image_numbers(c: Call, scores: str) -> str:
     return c.cast(c.emit("Reshape", wide, c.ints(-1, 1)), F4)
 
 
-def bipartite_matching(c: Call) -> list[str]:
+def bipartite_matching(c: OperatorCall) -> list[str]:
     """A Loop that takes the best pair that is left, once for every pair that there can be."""
     a, rows, columns = c.a, c.length(-2), c.length(-1)
     (data,) = _floats(c)
@@ -434,7 +434,7 @@ def bipartite_matching(c: Call) -> list[str]:
     return [_stored(c, reshape(c, each, dims), i) for i, (each, dims) in enumerate(zip(found, c.out_shapes))]
 
 
-def _matching_step(c: Call, rows: int, columns: int) -> Any:
+def _matching_step(c: OperatorCall, rows: int, columns: int) -> Any:
     inner = c.inside("pair")
     inner.argument("int64", ())
     go_on = inner.argument("bool", ())

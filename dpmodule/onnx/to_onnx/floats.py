@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import wraps
 
-from .call import Call
+from .call import OperatorCall
 
 __all__ = ["in_floats"]
 
-Builder = Callable[[Call], str | Sequence[str]]
+Builder = Callable[[OperatorCall], str | Sequence[str]]
 
 _FLOATS = frozenset({"float16", "bfloat16", "float32", "float64"})
 
@@ -27,7 +27,7 @@ def in_floats(half: bool = True, double: bool = False) -> Callable[[Builder], Bu
 
     def declare(builder: Builder) -> Builder:
         @wraps(builder)
-        def build(c: Call) -> str | Sequence[str]:
+        def build(c: OperatorCall) -> str | Sequence[str]:
             types = {t for t in (*c.dtypes, *c.out_dtypes) if t in _FLOATS}
             dtype = _computed_in(types, half, double)
             if types <= {dtype}:
@@ -50,7 +50,7 @@ def _computed_in(types: set[str], half: bool, double: bool) -> str:
     return "float16" if half and types == {"float16"} else "float32"
 
 
-def _converted(c: Call, dtype: str) -> Call:
+def _converted(c: OperatorCall, dtype: str) -> OperatorCall:
     """Return a call whose floating inputs have been cast."""
     inputs = [c.cast(x, dtype) if t in _FLOATS - {dtype} else x for x, t in zip(c.inputs, c.dtypes)]
     return c.on(inputs, [dtype if t in _FLOATS else t for t in (*c.dtypes, *c.out_dtypes)])

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from . import common
-from .call import Call
+from .call import OperatorCall
 from .types import working_type
 
 __all__ = ["Term", "in_type", "result", "term", "terms"]
@@ -21,7 +21,7 @@ class Term:
         dtype: the name of its type.
     """
 
-    def __init__(self, c: Call, value: str, dtype: str) -> None:
+    def __init__(self, c: OperatorCall, value: str, dtype: str) -> None:
         self.c = c
         self.value = value
         self.dtype = dtype
@@ -131,12 +131,12 @@ class Term:
         return self.then("Concat", *others, axis=axis) if others else self
 
 
-def term(c: Call, i: int, dtype: str | None = None) -> Term:
+def term(c: OperatorCall, i: int, dtype: str | None = None) -> Term:
     """Return input `i` in a type; default: the one in which formulas are computed."""
     return Term(c, c.inputs[i], c.dtypes[i]).cast(dtype or working_type(c.dtypes[i]))
 
 
-def terms(c: Call) -> list[Term]:
+def terms(c: OperatorCall) -> list[Term]:
     """Return all inputs in the type in which formulas are computed with the first."""
     return [term(c, i, working_type(c.dtypes[0])) for i in range(len(c.inputs))]
 

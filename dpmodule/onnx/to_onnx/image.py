@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 import torch
 
+from ...ops.image.border import make_border
 from ...ops.image.geometry import new_size
 from ...ops.image.light import PCA
-from ...ops.imaging.border import make_border
-from ...ops.imaging.resize import AREA, LINEAR, NEAREST, pick_method, resize, taps_of, whole_taps
-from .call import Call
+from ...ops.image.resize import AREA, LINEAR, NEAREST, pick_method, resize, taps_of, whole_taps
+from .call import OperatorCall
 
 __all__ = [
     "image_adjust_lighting",
@@ -27,14 +27,14 @@ __all__ = [
 F4 = "float32"
 
 
-def image_to_tensor(c: Call) -> str:
+def image_to_tensor(c: OperatorCall) -> str:
     """Channels of 0 to 1."""
     rank = len(c.shapes[0])
     order = [*range(rank - 3), rank - 1, rank - 3, rank - 2]
     return c.emit("Div", c.cast(c.emit("Transpose", c.inputs[0], perm=order), F4), c.const(255.0, F4))
 
 
-def image_normalize(c: Call) -> str:
+def image_normalize(c: OperatorCall) -> str:
     """Less the mean, over the deviation."""
     channels = c.length(-3)
     mean, std = (
@@ -47,7 +47,7 @@ def image_normalize(c: Call) -> str:
     return found if kind == F4 else c.cast(found, kind)
 
 
-def image_crop(c: Call) -> str:
+def image_crop(c: OperatorCall) -> str:
     """Slice."""
     a = c.a
     return c.emit(
@@ -55,13 +55,13 @@ def image_crop(c: Call) -> str:
     )
 
 
-def image_flip(c: Call) -> str:
+def image_flip(c: OperatorCall) -> str:
     """Slice that runs backwards."""
     axis = 1 if c.node.op is not None and c.node.op.name.endswith("left_right") else 0
     return c.emit("Slice", c.inputs[0], c.ints(-1), c.ints(-(2**31)), c.ints(axis), c.ints(-1))
 
 
-def image_adjust_lighting(c: Call) -> str:
+def image_adjust_lighting(c: OperatorCall) -> str:
     """Add of a colour."""
     x, kind = c.inputs[0], c.dtypes[0]
     if c.length(2) == 1:
@@ -73,7 +73,7 @@ def image_adjust_lighting(c: Call) -> str:
     return found if kind == F4 else c.cast(found, kind)
 
 
-def image_border(c: Call) -> str:
+def image_border(c: OperatorCall) -> str:
     """Gather of pixels, among which the constant is the last one."""
     a, (height, width, channels) = c.a, c.numbers(c.shapes[0])
     places = torch.arange(height * width, dtype=torch.float64).view(height, width, 1)
@@ -86,7 +86,7 @@ def image_border(c: Call) -> str:
     return c.emit("Gather", pixels, c.const(index[:, :, 0].numpy(), "int64"), axis=0)
 
 
-def image_resize(c: Call) -> str:
+def image_resize(c: OperatorCall) -> str:
     """Gather of the nearest pixels, or a matrix for each axis."""
     a, kind = c.a, c.dtypes[0]
     old = (c.length(-3), c.length(-2))
@@ -111,7 +111,7 @@ def image_resize(c: Call) -> str:
     return _mixed(c, old, new, method)
 
 
-def _mixed(c: Call, old: tuple[int, int], new: tuple[int, int], method: int) -> str:
+def _mixed(c: OperatorCall, old: tuple[int, int], new: tuple[int, int], method: int) -> str:
     """Multiply the columns, then the rows, by matrices of weights."""
     wide = "float64" if c.dtypes[0] == "float64" else F4
     x = c.inputs[0] if c.dtypes[0] == wide else c.cast(c.inputs[0], wide)
@@ -126,7 +126,7 @@ def _mixed(c: Call, old: tuple[int, int], new: tuple[int, int], method: int) -> 
     return found if c.dtypes[0] == wide else c.cast(found, c.dtypes[0])
 
 
-def _whole_mixed(c: Call, old: tuple[int, int], new: tuple[int, int]) -> str:
+def _whole_mixed(c: OperatorCall, old: tuple[int, int], new: tuple[int, int]) -> str:
     """Mix two neighbours along each axis in whole numbers, columns first."""
     rank, kind = len(c.shapes[0]), "int32"
     x = c.cast(c.inputs[0], kind)

@@ -7,7 +7,7 @@ from math import prod
 import numpy as np
 
 from ...ops.axes import normal_axis
-from .call import Call
+from .call import OperatorCall
 from .common import reshape, shape_value, unsqueeze
 from .formula import Term, result, term
 from .types import computed_in
@@ -30,12 +30,12 @@ __all__ = [
 ]
 
 
-def _whole(c: Call, i: int) -> Term:
+def _whole(c: OperatorCall, i: int) -> Term:
     """Return positions as whole numbers."""
     return term(c, i, "int64")
 
 
-def _limited(c: Call, axis: int, mode: str) -> Term:
+def _limited(c: OperatorCall, axis: int, mode: str) -> Term:
     """Return positions of the second input within an axis of the first."""
     index = _whole(c, 1)
     if mode == "raise":
@@ -46,14 +46,14 @@ def _limited(c: Call, axis: int, mode: str) -> Term:
     return index.then("Max", 0).then("Min", length - 1)
 
 
-def take(c: Call) -> str:
+def take(c: OperatorCall) -> str:
     """Gather."""
     axis = normal_axis(c.a.axis, len(c.shapes[0]))
     found: str = c.emit("Gather", c.inputs[0], _limited(c, axis, c.a.mode).value, axis=axis)
     return found
 
 
-def pick(c: Call) -> str:
+def pick(c: OperatorCall) -> str:
     """GatherElements of one position for every place of the other axes."""
     rank = len(c.shapes[0])
     axis = normal_axis(getattr(c.a, "axis", 1), rank)
@@ -74,26 +74,26 @@ def _hits(index: Term, count: int | str) -> Term:
     return index.unsqueeze(-1).equals(numbers)
 
 
-def one_hot(c: Call) -> str:
+def one_hot(c: OperatorCall) -> str:
     """Where the numbers of classes equal the positions; those outside of them hit none."""
     kind = computed_in("Where", c.opset, c.out_dtypes[0])
     on, off = (Term(c, c.const(number, kind), kind) for number in (c.a.on_value, c.a.off_value))
     return result(_hits(_whole(c, 0), c.a.depth).choose(on, off))
 
 
-def onehot_like(c: Call) -> str:
+def onehot_like(c: OperatorCall) -> str:
     """Where the numbers of columns equal the positions."""
     return result(_hits(_whole(c, 0), c.shapes[1][1]))
 
 
-def scatter_elements(c: Call) -> str:
+def scatter_elements(c: OperatorCall) -> str:
     """ScatterElements of one element of each row."""
     places, values = _whole(c, 2).unsqueeze(1), term(c, 1, c.dtypes[0]).unsqueeze(1)
     found: str = c.emit("ScatterElements", c.inputs[0], places.value, values.value, axis=1)
     return found
 
 
-def where(c: Call) -> str:
+def where(c: OperatorCall) -> str:
     """Where; a condition of one axis chooses rows."""
     condition = term(c, 0, "bool")
     more = len(c.shapes[1]) - len(c.shapes[0])
@@ -102,31 +102,31 @@ def where(c: Call) -> str:
     return result(condition.choose(term(c, 1, kind), term(c, 2, kind)))
 
 
-def _rows(c: Call, i: int) -> Term:
+def _rows(c: OperatorCall, i: int) -> Term:
     """Return positions with one number for each axis on the last axis."""
     return _whole(c, i).transpose(*range(1, len(c.shapes[i])), 0)
 
 
-def gather_nd(c: Call) -> str:
+def gather_nd(c: OperatorCall) -> str:
     """GatherND."""
     found: str = c.emit("GatherND", c.inputs[0], _rows(c, 1).value)
     single = len(c.shapes[1]) == 1 and c.shapes[1][0] == len(c.shapes[0])
     return unsqueeze(c, found, 0) if single else found
 
 
-def scatter_nd(c: Call) -> str:
+def scatter_nd(c: OperatorCall) -> str:
     """ScatterND into zeros, or into an array."""
     whole, part = (c.inputs[0], c.inputs[1]) if len(c.inputs) == 3 else (_zeros(c), c.inputs[0])
     found: str = c.emit("ScatterND", whole, _rows(c, len(c.inputs) - 1).value, part)
     return found
 
 
-def _zeros(c: Call) -> str:
+def _zeros(c: OperatorCall) -> str:
     found: str = c.emit("Expand", c.const(0), shape_value(c, c.out_shapes[0]))
     return found
 
 
-def scatter_add_nd(c: Call) -> str:
+def scatter_add_nd(c: OperatorCall) -> str:
     """ScatterND that adds up; before version 16 a product with rows of zeros and ones."""
     if c.opset >= 16:
         kind = (
@@ -146,7 +146,7 @@ def scatter_add_nd(c: Call) -> str:
     return reshape(c, result(total), shape)
 
 
-def diag(c: Call) -> str:
+def diag(c: OperatorCall) -> str:
     """A diagonal, or the matrix that has a vector on it."""
     dims, k = c.shapes[0], c.a.k
     if len(dims) == 1:
@@ -166,7 +166,7 @@ def elements(x: Term, dims: tuple[int | str, ...], places: np.ndarray) -> str:
     return Term(c, flat, x.dtype).gather(places, len(dims) - 2).value
 
 
-def matrices(c: Call, places: np.ndarray) -> str:
+def matrices(c: OperatorCall, places: np.ndarray) -> str:
     """Lay the last axis out as matrices: the number of an element, counted from 1, at each place, 0 for zero."""
     rank = len(c.shapes[0])
     kind = computed_in("Pad", c.opset, c.dtypes[0])
@@ -177,14 +177,14 @@ def matrices(c: Call, places: np.ndarray) -> str:
     return result(padded.gather(places, rank - 1))
 
 
-def ravel_multi_index(c: Call) -> str:
+def ravel_multi_index(c: OperatorCall) -> str:
     """Positions along several axes as one number each."""
     shape = c.a.shape
     steps = np.array([prod(shape[i + 1 :]) for i in range(len(shape))])[:, None]
     return result((_whole(c, 0) * steps).reduce("ReduceSum", 0))
 
 
-def unravel_index(c: Call) -> str:
+def unravel_index(c: OperatorCall) -> str:
     """One number each as positions along several axes."""
     rest, found = _whole(c, 0), []
     for side in reversed(c.a.shape[1:]):
@@ -193,7 +193,7 @@ def unravel_index(c: Call) -> str:
     return result(rest.unsqueeze(0).concat(found[::-1], 0))
 
 
-def retain(c: Call) -> str:
+def retain(c: OperatorCall) -> str:
     """Rows named by number, the others times 0."""
     rank = len(c.shapes[0])
     index = c.emit("Reshape", _whole(c, 1).value, c.ints(-1))
@@ -204,7 +204,7 @@ def retain(c: Call) -> str:
     return result(term(c, 0, kind) * kept.unsqueeze(*range(1, rank)))
 
 
-def histogram(c: Call) -> tuple[str, str]:
+def histogram(c: OperatorCall) -> tuple[str, str]:
     """Counts of values between edges: how many reach one less how many reach the next."""
     kind = computed_in("Less", c.opset, c.dtypes[0])
     count = c.a.bin_cnt

@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from .call import Call
+from .call import OperatorCall
 from .common import reshape
 from .formula import Term, result, term
 from .indexing import elements, matrices
@@ -43,13 +43,13 @@ def _flipped(x: Term, rank: int) -> Term:
     return x.transpose(*range(rank - 2), rank - 1, rank - 2)
 
 
-def _matrices(c: Call) -> list[Term]:
+def _matrices(c: OperatorCall) -> list[Term]:
     """Return the inputs in a type in which matrices are multiplied."""
     kind = computed_in("MatMul", c.opset, c.dtypes[0])
     return [term(c, i, kind) for i in range(len(c.inputs))]
 
 
-def batch_dot(c: Call) -> str:
+def batch_dot(c: OperatorCall) -> str:
     """MatMul."""
     rank = len(c.shapes[0])
     left, right = _matrices(c)
@@ -58,7 +58,7 @@ def batch_dot(c: Call) -> str:
     return result(left.then("MatMul", right))
 
 
-def dot(c: Call) -> str:
+def dot(c: OperatorCall) -> str:
     """MatMul of what is not contracted as one axis, and of the axis that is."""
     left, right = _matrices(c)
     one, other = len(c.shapes[0]), len(c.shapes[1])
@@ -77,7 +77,7 @@ def dot(c: Call) -> str:
     return reshape(c, result(left.then("MatMul", right)), c.out_shapes[0])
 
 
-def khatri_rao(c: Call) -> str:
+def khatri_rao(c: OperatorCall) -> str:
     """Products of each row with each row of the next matrix."""
     kind = computed_in("Mul", c.opset, c.dtypes[0])
     total, *rest = (term(c, i, kind) for i in range(len(c.inputs)))
@@ -91,14 +91,14 @@ def khatri_rao(c: Call) -> str:
 # products of BLAS
 
 
-def _to_end(c: Call, x: Term) -> Term:
+def _to_end(c: OperatorCall, x: Term) -> Term:
     """Put the axis of the rows before the last one."""
     rank = len(c.shapes[0])
     at = c.a.axis % rank
     return x.transpose(*(i for i in range(rank - 1) if i != at), at, rank - 1)
 
 
-def _product(c: Call) -> Term:
+def _product(c: OperatorCall) -> Term:
     rank = len(c.shapes[0])
     left, right = (_to_end(c, x) for x in _matrices(c)[:2])
     left = _flipped(left, rank) if c.a.transpose_a else left
@@ -110,17 +110,17 @@ def _product(c: Call) -> Term:
     return found.transpose(*order, rank - 1)
 
 
-def linalg_gemm2(c: Call) -> str:
+def linalg_gemm2(c: OperatorCall) -> str:
     """MatMul times a number."""
     return result(_product(c))
 
 
-def linalg_gemm(c: Call) -> str:
+def linalg_gemm(c: OperatorCall) -> str:
     """MatMul times a number, and a multiple of a third matrix."""
     return result(_product(c) + _matrices(c)[2] * c.a.beta)
 
 
-def linalg_syrk(c: Call) -> str:
+def linalg_syrk(c: OperatorCall) -> str:
     """A matrix times its own transpose."""
     (x,) = _matrices(c)
     y = _flipped(x, len(c.shapes[0]))
@@ -133,7 +133,7 @@ def _triangle(x: Term, size: int, lower: bool) -> Term:
     return Term(x.c, x.c.const(kept, "bool"), "bool").choose(x, 0)
 
 
-def linalg_trmm(c: Call) -> str:
+def linalg_trmm(c: OperatorCall) -> str:
     """MatMul with a triangle."""
     one, other = _matrices(c)
     one = _triangle(one, c.length(-1), c.a.lower)
@@ -144,23 +144,23 @@ def linalg_trmm(c: Call) -> str:
 # diagonals and triangles
 
 
-def _numbers(c: Call) -> np.ndarray:
+def _numbers(c: OperatorCall) -> np.ndarray:
     size = c.length(-1)
     return np.arange(size * size).reshape(size, size)
 
 
-def linalg_extractdiag(c: Call) -> str:
+def linalg_extractdiag(c: OperatorCall) -> str:
     """A diagonal of matrices."""
     places = np.diagonal(_numbers(c), c.a.offset)
     return elements(Term(c, c.inputs[0], c.dtypes[0]), c.shapes[0], places)
 
 
-def linalg_makediag(c: Call) -> str:
+def linalg_makediag(c: OperatorCall) -> str:
     """Matrices of a diagonal."""
     return matrices(c, np.diag(np.arange(1, c.length(-1) + 1), c.a.offset))
 
 
-def _places(c: Call, size: int) -> tuple[np.ndarray, np.ndarray]:
+def _places(c: OperatorCall, size: int) -> tuple[np.ndarray, np.ndarray]:
     """Return row and column of a triangle's elements: a lower one row by row, an upper one column by column."""
     offset = c.a.offset
     rows, columns = np.tril_indices(size, -abs(offset))
@@ -168,13 +168,13 @@ def _places(c: Call, size: int) -> tuple[np.ndarray, np.ndarray]:
     return (rows, columns) if lower else (columns, rows)
 
 
-def linalg_extracttrian(c: Call) -> str:
+def linalg_extracttrian(c: OperatorCall) -> str:
     """The elements of a triangle."""
     rows, columns = _places(c, c.length(-1))
     return elements(Term(c, c.inputs[0], c.dtypes[0]), c.shapes[0], _numbers(c)[rows, columns])
 
 
-def linalg_maketrian(c: Call) -> str:
+def linalg_maketrian(c: OperatorCall) -> str:
     """Matrices of a triangle."""
     size = c.numbers(c.out_shapes[0][-1:])[0]
     places = np.zeros((size, size), int)
@@ -183,7 +183,7 @@ def linalg_maketrian(c: Call) -> str:
     return matrices(c, places)
 
 
-def linalg_sumlogdiag(c: Call) -> str:
+def linalg_sumlogdiag(c: OperatorCall) -> str:
     """The sum of the logarithms of the diagonal."""
     diagonal = elements(term(c, 0), c.shapes[0], np.diagonal(_numbers(c)))
     found = Term(c, diagonal, working_type(c.dtypes[0])).then("Log").reduce("ReduceSum", -1)
@@ -193,17 +193,17 @@ def linalg_sumlogdiag(c: Call) -> str:
 # determinants
 
 
-def _determinant(c: Call) -> Term:
+def _determinant(c: OperatorCall) -> Term:
     found = term(c, 0, "float32").then("Det")
     return found.unsqueeze(0) if len(c.shapes[0]) == 2 else found
 
 
-def linalg_det(c: Call) -> str:
+def linalg_det(c: OperatorCall) -> str:
     """Det."""
     return result(_determinant(c))
 
 
-def linalg_slogdet(c: Call) -> tuple[str, str]:
+def linalg_slogdet(c: OperatorCall) -> tuple[str, str]:
     """Sign, and logarithm of the magnitude, of Det."""
     found = _determinant(c)
     return result(found.then("Sign")), result(abs(found).then("Log"), 1)
@@ -212,7 +212,7 @@ def linalg_slogdet(c: Call) -> tuple[str, str]:
 # elimination
 
 
-def _side(c: Call, axis: int = -1, i: int = 0) -> int:
+def _side(c: OperatorCall, axis: int = -1, i: int = 0) -> int:
     """Return the side of matrices whose elimination is written out step by step, which has to be small."""
     size = c.length(axis, i)
     if size > _LARGEST:
@@ -235,7 +235,7 @@ def _solved(triangle: Term, right: Term, size: int, lower: bool) -> Term:
     return found[0].concat(found[1:], -2)
 
 
-def linalg_trsm(c: Call) -> str:
+def linalg_trsm(c: OperatorCall) -> str:
     """The solution of equations with a triangle, by substitution."""
     rank, size = len(c.shapes[0]), _side(c)
     triangle, right = term(c, 0, "float64"), term(c, 1, "float64") * c.a.alpha
@@ -247,7 +247,7 @@ def linalg_trsm(c: Call) -> str:
     return result(_flipped(found, rank) if c.a.rightside else found)
 
 
-def linalg_potrf(c: Call) -> str:
+def linalg_potrf(c: OperatorCall) -> str:
     """The factor of Cholesky, column by column; NaN where a matrix is not positive definite."""
     rank, size = len(c.shapes[0]), _side(c)
     x = term(c, 0, "float64")
@@ -264,7 +264,7 @@ def linalg_potrf(c: Call) -> str:
     return result(found if c.a.lower else _flipped(found, rank))
 
 
-def linalg_potri(c: Call) -> str:
+def linalg_potri(c: OperatorCall) -> str:
     """The inverse of what was factorised, from the factor."""
     rank, size = len(c.shapes[0]), _side(c)
     x = term(c, 0, "float64")
@@ -302,14 +302,14 @@ def _reflections(x: Term, rank: int, steps: int, length: int) -> tuple[Term, Ter
     return x, turn
 
 
-def linalg_inverse(c: Call) -> str:
+def linalg_inverse(c: OperatorCall) -> str:
     """The inverse, by reflections and substitution."""
     size = _side(c)
     upper, turn = _reflections(term(c, 0, "float64"), len(c.shapes[0]), size, size)
     return result(_solved(upper, turn, size, False))
 
 
-def linalg_gelqf(c: Call) -> tuple[str, str]:
+def linalg_gelqf(c: OperatorCall) -> tuple[str, str]:
     """The factors L and Q, by reflections."""
     rank, size, length = len(c.shapes[0]), _side(c, -2), c.length(-1)
     upper, turn = _reflections(_flipped(term(c, 0, "float64"), rank), rank, size, length)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from .call import Call
+from .call import OperatorCall
 from .common import positions, reshape, unsqueeze
 from .floats import in_floats
 
@@ -19,7 +19,7 @@ __all__ = [
 
 
 @in_floats(double=True)
-def softmax(c: Call) -> str:
+def softmax(c: OperatorCall) -> str:
     """Softmax or LogSoftmax, of what lies before the ends of sequences if there are any."""
     x = c.inputs[0]
     if c.a.temperature is not None:
@@ -34,7 +34,7 @@ def softmax(c: Call) -> str:
 
 
 @in_floats(double=True)
-def softmin(c: Call) -> str:
+def softmin(c: OperatorCall) -> str:
     """Softmax of the negated data."""
     x = c.emit("Neg", c.inputs[0])
     if c.a.temperature is not None:
@@ -43,13 +43,13 @@ def softmin(c: Call) -> str:
 
 
 @in_floats(double=True)
-def softmax_activation(c: Call) -> str:
+def softmax_activation(c: OperatorCall) -> str:
     """Softmax over the channels or the last axis."""
     return c.emit("Softmax", c.inputs[0], axis=1 if c.a.mode == "channel" else -1)
 
 
 @in_floats(double=True)
-def softmax_output(c: Call) -> str:
+def softmax_output(c: OperatorCall) -> str:
     """The prediction of the loss: Softmax over the channels, the last axis, or all axes but the first."""
     x, shape = c.inputs[0], c.shapes[0]
     if c.a.multi_output or c.a.preserve_shape or len(shape) == 2:
@@ -59,7 +59,7 @@ def softmax_output(c: Call) -> str:
 
 
 @in_floats(double=True)
-def softmax_cross_entropy(c: Call) -> str:
+def softmax_cross_entropy(c: OperatorCall) -> str:
     """The loss itself, of labels that are class numbers."""
     data, label = c.inputs
     classes = positions(c, data, c.shapes[0], 1)
@@ -71,7 +71,7 @@ def softmax_cross_entropy(c: Call) -> str:
 
 
 @in_floats(double=True)
-def smooth_l1(c: Call) -> str:
+def smooth_l1(c: OperatorCall) -> str:
     """A parabola around zero, straight lines outside."""
     if not c.dtypes[0].startswith(("float", "bfloat")):
         c.refuse(f"its data are {c.dtypes[0]}, expected a floating type")

@@ -7,7 +7,7 @@ import math
 import numpy as np
 
 from ...ops.math import pointwise
-from .call import Call
+from .call import OperatorCall
 from .common import shape_value
 from .formula import Term, result, term
 from .gamma import gamma_of, log_gamma
@@ -48,12 +48,12 @@ __all__ = [
 ]
 
 
-def _common_type(c: Call) -> str:
+def _common_type(c: OperatorCall) -> str:
     """Return the type in which both operands meet: that of the first, or of the result if that is another."""
     return c.out_dtypes[0]
 
 
-def _operands(c: Call, dtype: str) -> tuple[Term, Term]:
+def _operands(c: OperatorCall, dtype: str) -> tuple[Term, Term]:
     """Return both operands, of which one may be the attribute ``scalar``, in a type."""
     met = _common_type(c)
     found = [term(c, i, met).cast(dtype) for i in range(len(c.inputs))]
@@ -64,15 +64,15 @@ def _operands(c: Call, dtype: str) -> tuple[Term, Term]:
     return found[0], found[1]
 
 
-def _number(c: Call, dtype: str) -> float:
+def _number(c: OperatorCall, dtype: str) -> float:
     return c.a.scalar if "float" in dtype else pointwise.whole(c.a.scalar)
 
 
-def _whole_type(c: Call, operator: str) -> str:
+def _whole_type(c: OperatorCall, operator: str) -> str:
     return computed_in(operator, c.opset, _common_type(c))
 
 
-def divide(c: Call) -> str:
+def divide(c: OperatorCall) -> str:
     """Div; integers are cut towards 0, and give 0 where the divisor is 0."""
     if "float" in _common_type(c):
         left, right = _operands(c, _common_type(c))
@@ -82,7 +82,7 @@ def divide(c: Call) -> str:
     return result(zero.choose(0, left / zero.choose(1, right)))
 
 
-def mod(c: Call) -> str:
+def mod(c: OperatorCall) -> str:
     """The remainder with the sign of the divisor, 0 where that is 0."""
     if "float" in _common_type(c):
         left, right = _operands(c, working_type(_common_type(c)))
@@ -94,14 +94,14 @@ def mod(c: Call) -> str:
     return result(zero.choose(0, left.then("Mod", zero.choose(1, right))))
 
 
-def power(c: Call) -> str:
+def power(c: OperatorCall) -> str:
     """Pow; integers go through double precision, so that negative exponents give 0."""
     met = _common_type(c)
     left, right = _operands(c, met if "float" in met else "float64")
     return result(left**right)
 
 
-def hypot(c: Call) -> str:
+def hypot(c: OperatorCall) -> str:
     """The root of the sum of squares, without their overflow."""
     left, right = (abs(each) for each in _operands(c, working_type(_common_type(c))))
     more, less = left.then("Max", right), left.then("Min", right)
@@ -109,30 +109,30 @@ def hypot(c: Call) -> str:
     return result(more * (ratio * ratio + 1).then("Sqrt"))
 
 
-def compare(c: Call) -> str:
+def compare(c: OperatorCall) -> str:
     """A comparison whose answers are 0 and 1 in the type of the operands."""
     left, right = _operands(c, computed_in(c.type, c.opset, _common_type(c)))
     return result(left.test(c.type, right))
 
 
-def not_equal(c: Call) -> str:
+def not_equal(c: OperatorCall) -> str:
     """The negation of Equal."""
     left, right = _operands(c, computed_in("Equal", c.opset, _common_type(c)))
     return result(left.equals(right).then("Not"))
 
 
-def logic(c: Call) -> str:
+def logic(c: OperatorCall) -> str:
     """And, Or, Xor of what is not 0."""
     left, right = (each.cast("bool") for each in _operands(c, _common_type(c)))
     return result(left.then(c.type, right))
 
 
-def logical_not(c: Call) -> str:
+def logical_not(c: OperatorCall) -> str:
     """1 where an element is 0."""
     return result(term(c, 0, computed_in("Equal", c.opset, c.dtypes[0])).equals(0))
 
 
-def add_n(c: Call) -> str:
+def add_n(c: OperatorCall) -> str:
     """Sum, or Add of integers one by one."""
     if len(c.inputs) == 1:
         return c.inputs[0]
@@ -144,18 +144,18 @@ def add_n(c: Call) -> str:
     return result(total)
 
 
-def square(c: Call) -> str:
+def square(c: OperatorCall) -> str:
     """The product with itself."""
     x = term(c, 0, computed_in("Mul", c.opset, c.dtypes[0]))
     return result(x * x)
 
 
-def size(c: Call) -> str:
+def size(c: OperatorCall) -> str:
     """Size, as an array of one element."""
     return c.emit("Reshape", c.emit("Size", c.inputs[0]), c.ints(1))
 
 
-def filled_like(c: Call) -> str:
+def filled_like(c: OperatorCall) -> str:
     """Zeros or ones of the shape and type of an array."""
     number = int(c.node.op is not None and c.node.op.name == "ones_like")
     found: str = c.emit("Expand", c.const(number), shape_value(c, c.out_shapes[0]))
@@ -165,19 +165,19 @@ def filled_like(c: Call) -> str:
 # rounding
 
 
-def whole(c: Call) -> str:
+def whole(c: OperatorCall) -> str:
     """Ceil or Floor; integers stay."""
     return c.emit(c.type, c.inputs[0]) if "float" in c.dtypes[0] else c.inputs[0]
 
 
-def sign(c: Call) -> str:
+def sign(c: OperatorCall) -> str:
     """Sign, with 0 for NaN."""
     x = term(c, 0, computed_in("Where", c.opset, c.dtypes[0]))
     found = x.then("Sign")
     return result(x.equals(x).choose(found, 0) if "float" in x.dtype else found)
 
 
-def trunc(c: Call) -> str:
+def trunc(c: OperatorCall) -> str:
     """The fraction cut off."""
     if "float" not in c.dtypes[0]:
         return c.inputs[0]
@@ -185,7 +185,7 @@ def trunc(c: Call) -> str:
     return result(x.then("Sign") * abs(x).then("Floor"))
 
 
-def round_away(c: Call) -> str:
+def round_away(c: OperatorCall) -> str:
     """The nearest integer, of two the one further from 0."""
     if "float" not in c.dtypes[0]:
         return c.inputs[0]
@@ -195,7 +195,7 @@ def round_away(c: Call) -> str:
     return result(x.then("Sign") * (cut + ((size - cut) >= 0.5).cast(x.dtype)))
 
 
-def rint(c: Call) -> str:
+def rint(c: OperatorCall) -> str:
     """The nearest integer, of two the lower one."""
     if "float" not in c.dtypes[0]:
         return c.inputs[0]
@@ -204,7 +204,7 @@ def rint(c: Call) -> str:
     return result(cut + ((x - cut) > 0.5).cast(x.dtype))
 
 
-def clip(c: Call) -> str:
+def clip(c: OperatorCall) -> str:
     """Clip; of integers' limits only what their type holds."""
     low, high = c.a.a_min, c.a.a_max
     if "float" in c.dtypes[0]:
@@ -223,32 +223,32 @@ def _limits(dtype: str) -> tuple[int, int]:
 # functions
 
 
-def _scaled(c: Call, operator: str, factor: float) -> str:
+def _scaled(c: OperatorCall, operator: str, factor: float) -> str:
     x = term(c, 0)
     return result((x.then(operator) if operator else x) * factor)
 
 
-def degrees(c: Call) -> str:
+def degrees(c: OperatorCall) -> str:
     """Radians as degrees."""
     return _scaled(c, "", 180 / math.pi)
 
 
-def radians(c: Call) -> str:
+def radians(c: OperatorCall) -> str:
     """Degrees as radians."""
     return _scaled(c, "", math.pi / 180)
 
 
-def log10(c: Call) -> str:
+def log10(c: OperatorCall) -> str:
     """The logarithm to base 10."""
     return _scaled(c, "Log", 1 / math.log(10))
 
 
-def log2(c: Call) -> str:
+def log2(c: OperatorCall) -> str:
     """The logarithm to base 2."""
     return _scaled(c, "Log", 1 / math.log(2))
 
 
-def rsqrt(c: Call) -> str:
+def rsqrt(c: OperatorCall) -> str:
     """One over the square root."""
     return result(1 / term(c, 0).then("Sqrt"))
 
@@ -257,17 +257,17 @@ def _cube_root(x: Term) -> Term:
     return x.then("Sign") * abs(x) ** (1 / 3)
 
 
-def cbrt(c: Call) -> str:
+def cbrt(c: OperatorCall) -> str:
     """The real cube root."""
     return result(_cube_root(term(c, 0)))
 
 
-def rcbrt(c: Call) -> str:
+def rcbrt(c: OperatorCall) -> str:
     """One over the real cube root."""
     return result(1 / _cube_root(term(c, 0)))
 
 
-def expm1(c: Call) -> str:
+def expm1(c: OperatorCall) -> str:
     """exp(x) - 1; near 0 by the tangent, which loses nothing there."""
     x = term(c, 0)
     tangent = (x * 0.5).then("Tanh")
@@ -275,7 +275,7 @@ def expm1(c: Call) -> str:
     return result((abs(x) < 0.5).choose(near, x.then("Exp") - 1))
 
 
-def log1p(c: Call) -> str:
+def log1p(c: OperatorCall) -> str:
     """log(1 + x); near 0 with the rounding error of 1 + x taken out.
 
     Source: Goldberg, "What every computer scientist should know about floating-point arithmetic", 1991, theorem 4.
@@ -287,7 +287,7 @@ def log1p(c: Call) -> str:
     return result((abs(x) < 0.5).choose(near, log))
 
 
-def smooth_l1(c: Call) -> str:
+def smooth_l1(c: OperatorCall) -> str:
     """A parabola around 0, and lines beyond."""
     squared = (1.0 if c.a.scalar is None else c.a.scalar) ** 2
     if "float" not in c.dtypes[0]:
@@ -298,13 +298,13 @@ def smooth_l1(c: Call) -> str:
     return result((size < 1 / squared).choose(size * size * (0.5 * squared), size - 0.5 / squared))
 
 
-def gamma(c: Call) -> str:
+def gamma(c: OperatorCall) -> str:
     """The gamma function; of a whole number it is one."""
     found = gamma_of(term(c, 0, "float64"))
     return result(found if "float" in c.dtypes[0] else found.then("Round"))
 
 
-def gammaln(c: Call) -> str:
+def gammaln(c: OperatorCall) -> str:
     """The logarithm of the gamma function's magnitude."""
     return result(log_gamma(term(c, 0, "float64")))
 
@@ -340,7 +340,7 @@ def _polynomial(x: Term, coefficients: tuple[float, ...]) -> Term:
     return total
 
 
-def erfinv(c: Call) -> str:
+def erfinv(c: OperatorCall) -> str:
     """The inverse error function, to five digits.
 
     Source: Giles, "Approximating the erfinv function", GPU Computing Gems, 2011.

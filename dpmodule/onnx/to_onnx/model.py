@@ -10,9 +10,9 @@ from ...base import ArgumentError, ShapeError
 from ...graph import Graph, infer_shapes
 from ...ndarray import NDArray
 from ..hints import fixed_gammas, hints_of, write_hints
-from ..inputs import Inputs
+from ..inputs import ModelInputs
 from .fold import fold_batchnorms
-from .parameters import Parameters
+from .parameters import KnownVariables
 from .sizes import concrete, given_sizes
 from .translation import Translation
 from .types import value_info
@@ -24,7 +24,7 @@ __all__ = ["translated"]
 def translated(
     graph: Graph,
     arrays: Mapping[str, NDArray],
-    inputs: Inputs,
+    inputs: ModelInputs,
     opset: int,
     fold_batchnorm: bool,
 ) -> onnx.ModelProto:
@@ -39,7 +39,7 @@ def translated(
         graph, arrays = fold_batchnorms(graph, arrays)
     known = {name: arrays[name] for name in (n.name for n in graph.inputs) if name in arrays}
     known |= {name: known[name].ones_like() for name in fixed_gammas(graph) if name in known}
-    parameters = Parameters(known)
+    parameters = KnownVariables(known)
     shapes = {name: tuple(array.shape) for name, array in known.items()}
     try:
         sizes = given_sizes(graph, {**shapes, **inputs.shapes}, inputs.sizes)
@@ -80,7 +80,7 @@ def translated(
     return model
 
 
-def _check_parameters(graph: Graph, shapes: Mapping[str, tuple[int, ...]], inputs: Inputs) -> None:
+def _check_parameters(graph: Graph, shapes: Mapping[str, tuple[int, ...]], inputs: ModelInputs) -> None:
     """Refuse parameters whose shapes are not those that follow from the inputs' alone.
 
     Raises:

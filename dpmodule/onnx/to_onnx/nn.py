@@ -9,7 +9,7 @@ import numpy as np
 from ...ops.nn.deconv import margins
 from ...ops.nn.rules import channels_last
 from ...ops.shapes import prod
-from .call import Call, Dims
+from .call import Dims, OperatorCall
 from .common import move_axis, reshape
 from .floats import in_floats
 
@@ -27,7 +27,7 @@ __all__ = [
 
 
 @in_floats(double=True)
-def fully_connected(c: Call) -> str:
+def fully_connected(c: OperatorCall) -> str:
     """Gemm for matrices, MatMul for the last axis of more."""
     x, weight, *bias = c.inputs
     if bias and len(c.shapes[2]) > 1:
@@ -40,18 +40,18 @@ def fully_connected(c: Call) -> str:
     return c.emit("Add", product, *bias) if bias else product
 
 
-def _spatial(c: Call) -> tuple[int, ...]:
+def _spatial(c: OperatorCall) -> tuple[int, ...]:
     """Return the lengths of the data's spatial axes, which have to be known."""
     return c.numbers(_first(c)[2:])
 
 
-def _first(c: Call) -> Dims:
+def _first(c: OperatorCall) -> Dims:
     """Return the data's shape with the channels second."""
     shape = c.shapes[0]
     return (shape[0], shape[-1], *shape[1:-1]) if channels_last(c.a.layout) else shape
 
 
-def _through_first(c: Call, operator: str, **attributes: Any) -> str:
+def _through_first(c: OperatorCall, operator: str, **attributes: Any) -> str:
     """Write a layer that has its channels second in data and weight."""
     x, weight, *bias = c.inputs
     rank = len(c.shapes[0])
@@ -63,7 +63,7 @@ def _through_first(c: Call, operator: str, **attributes: Any) -> str:
 
 
 @in_floats()
-def convolution(c: Call) -> str:
+def convolution(c: OperatorCall) -> str:
     """Conv."""
     rank = len(c.a.kernel)
     return _through_first(
@@ -78,7 +78,7 @@ def convolution(c: Call) -> str:
 
 
 @in_floats()
-def deconvolution(c: Call) -> str:
+def deconvolution(c: OperatorCall) -> str:
     """ConvTranspose; a target shape is reached by what is cut off and added."""
     rank = len(c.a.kernel)
     # sizes matter to a target shape only
@@ -95,14 +95,14 @@ def deconvolution(c: Call) -> str:
     )
 
 
-def _window_filters(c: Call, channels: int) -> str:
+def _window_filters(c: OperatorCall, channels: int) -> str:
     """Return the filters of which each takes one element of the window: (channels * elements, 1, *kernel)."""
     area = prod(c.a.kernel)
     return c.const(np.tile(np.eye(area), (channels, 1)).reshape(-1, 1, *c.a.kernel))
 
 
 @in_floats()
-def im2col(c: Call) -> str:
+def im2col(c: OperatorCall) -> str:
     """Conv of each channel with filters that take one element of the window each."""
     rank, channels = len(c.a.kernel), c.length(1)
     found = c.emit(
@@ -119,7 +119,7 @@ def im2col(c: Call) -> str:
 
 
 @in_floats()
-def col2im(c: Call) -> str:
+def col2im(c: OperatorCall) -> str:
     """ConvTranspose of each channel with filters that fill one element of the window each."""
     rank, columns = len(c.a.kernel), c.length(1)
     stride, dilate = c.a.stride or (1,) * rank, c.a.dilate or (1,) * rank
@@ -141,7 +141,7 @@ def col2im(c: Call) -> str:
 
 
 @in_floats()
-def activation(c: Call) -> str:
+def activation(c: OperatorCall) -> str:
     """One of five functions."""
     types = {
         "relu": "Relu",
@@ -154,7 +154,7 @@ def activation(c: Call) -> str:
 
 
 @in_floats()
-def leaky_relu(c: Call) -> str | list[str]:
+def leaky_relu(c: OperatorCall) -> str | list[str]:
     """The function that `act_type` names; rrelu has the middle slope."""
     x, kind = c.inputs[0], c.a.act_type
     if kind == "leaky":
@@ -172,7 +172,7 @@ def leaky_relu(c: Call) -> str | list[str]:
     return [c.emit("Mul", x, mask), mask]
 
 
-def _gelu(c: Call) -> str:
+def _gelu(c: OperatorCall) -> str:
     x = c.inputs[0]
     if c.opset >= 20:
         found = c.emit("Gelu", x)
@@ -182,7 +182,7 @@ def _gelu(c: Call) -> str:
     return found
 
 
-def _slopes(c: Call) -> str:
+def _slopes(c: OperatorCall) -> str:
     """Return prelu's slopes, whose axes are those of the data from the first or, if it is one, the second on."""
     gamma, shape, rank = c.inputs[1], c.shapes[1], len(c.shapes[0])
     after = rank - len(shape) if len(shape) > 1 else rank - 2
@@ -191,14 +191,14 @@ def _slopes(c: Call) -> str:
     return reshape(c, gamma, (*shape, *(1,) * after), shape)
 
 
-def dropout(c: Call) -> str:
+def dropout(c: OperatorCall) -> str:
     """Nothing is dropped in prediction."""
     if c.a.mode == "always":
         c.refuse("mode 'always' drops in prediction, too; ONNX's Dropout does so in training only")
     return c.inputs[0]
 
 
-def embedding(c: Call) -> str:
+def embedding(c: OperatorCall) -> str:
     """Gather of whole numbers within the table."""
     indices, weight = c.inputs
     if c.dtypes[0] != "int64":

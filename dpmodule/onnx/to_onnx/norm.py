@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from .call import Call
+from .call import OperatorCall
 from .common import move_axis, reduce, reshape
 from .floats import in_floats
 
@@ -22,7 +22,7 @@ __all__ = [
 
 
 @in_floats(double=True)
-def batch_norm(c: Call) -> str | list[str]:
+def batch_norm(c: OperatorCall) -> str | list[str]:
     """BatchNormalization by the moving statistics."""
     x, gamma, beta, mean, var = c.inputs
     rank, axis = len(c.shapes[0]), getattr(c.a, "axis", 1)
@@ -35,7 +35,7 @@ def batch_norm(c: Call) -> str | list[str]:
     return [found, mean, _second_statistic(c, var)] if c.a.output_mean_var else found
 
 
-def _second_statistic(c: Call, var: str) -> str:
+def _second_statistic(c: OperatorCall, var: str) -> str:
     """Return what the third output is: the variance, or one over the deviation."""
     if c.node.op is not None and c.node.op.name in ("BatchNorm_v1", "_contrib_SyncBatchNorm"):
         return var
@@ -43,7 +43,7 @@ def _second_statistic(c: Call, var: str) -> str:
     return found
 
 
-def batch_norm_with_relu(c: Call) -> str | list[str]:
+def batch_norm_with_relu(c: OperatorCall) -> str | list[str]:
     """BatchNormalization and Relu."""
     found = batch_norm(c)
     outputs = [found] if isinstance(found, str) else list(found)
@@ -51,7 +51,7 @@ def batch_norm_with_relu(c: Call) -> str | list[str]:
 
 
 @in_floats(half=False, double=True)
-def layer_norm(c: Call) -> str | list[str]:
+def layer_norm(c: OperatorCall) -> str | list[str]:
     """LayerNormalization from opset 17 on, plain arithmetic where there is none or its statistics are wanted."""
     x, gamma, beta = c.inputs
     rank = len(c.shapes[0])
@@ -70,7 +70,7 @@ def layer_norm(c: Call) -> str | list[str]:
     return [found, mean, deviation] if c.a.output_mean_var else found
 
 
-def _deviation(c: Call, rest: str, axis: int) -> str:
+def _deviation(c: OperatorCall, rest: str, axis: int) -> str:
     """Return the deviation of what is left without the mean, with `eps` in it."""
     variance = reduce(c, "ReduceMean", c.emit("Mul", rest, rest), [axis], True)
     found = c.emit("Sqrt", c.emit("Add", variance, c.const(c.a.eps)))
@@ -78,13 +78,13 @@ def _deviation(c: Call, rest: str, axis: int) -> str:
 
 
 @in_floats(half=False)
-def instance_norm(c: Call) -> str:
+def instance_norm(c: OperatorCall) -> str:
     """InstanceNormalization."""
     return c.emit("InstanceNormalization", *c.inputs, epsilon=c.a.eps)
 
 
 @in_floats(half=False)
-def group_norm(c: Call) -> str | list[str]:
+def group_norm(c: OperatorCall) -> str | list[str]:
     """InstanceNormalization of groups as channels: gamma and beta have one value per group."""
     x, gamma, beta = c.inputs
     groups = c.emit("Reshape", x, c.ints(0, c.a.num_groups, -1))
@@ -98,7 +98,7 @@ def group_norm(c: Call) -> str | list[str]:
 
 
 @in_floats(half=False)
-def lrn(c: Call) -> str:
+def lrn(c: OperatorCall) -> str:
     """LRN over an odd number of channels, of images."""
     shape = c.shapes[0]
     size = 2 * ((c.a.nsize - 1) // 2) + 1
@@ -116,7 +116,7 @@ def lrn(c: Call) -> str:
 
 
 @in_floats(half=False, double=True)
-def l2_normalization(c: Call) -> str:
+def l2_normalization(c: OperatorCall) -> str:
     """The data over the root of the sum of their squares."""
     x, rank = c.inputs[0], len(c.shapes[0])
     axes = {"channel": [1], "instance": range(1, rank), "spatial": range(2, rank)}[c.a.mode]

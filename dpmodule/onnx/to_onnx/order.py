@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ...ops.axes import normal_axis
-from .call import Call
+from .call import OperatorCall
 from .common import reshape, shape_value
 from .formula import Term, result, term
 from .types import computed_in
@@ -11,14 +11,14 @@ from .types import computed_in
 __all__ = ["argsort", "cumsum", "sort", "topk"]
 
 
-def _along(c: Call, x: Term) -> tuple[Term, int]:
+def _along(c: OperatorCall, x: Term) -> tuple[Term, int]:
     """Return what is sorted and the axis: the array, or all its elements in one axis."""
     if c.a.axis is None:
         return Term(c, c.emit("Reshape", x.value, c.ints(-1)), x.dtype), 0
     return x, normal_axis(c.a.axis, len(c.shapes[0]))
 
 
-def _ordered(c: Call, count: int, ascending: bool) -> tuple[Term, Term, int]:
+def _ordered(c: OperatorCall, count: int, ascending: bool) -> tuple[Term, Term, int]:
     """Return the first values in order and their positions; below 1 means all of them."""
     x, axis = _along(c, term(c, 0, computed_in("TopK", c.opset, c.dtypes[0])))
     if count > 0:
@@ -31,17 +31,17 @@ def _ordered(c: Call, count: int, ascending: bool) -> tuple[Term, Term, int]:
     return Term(c, values, x.dtype), Term(c, places, "int64"), axis
 
 
-def sort(c: Call) -> str:
+def sort(c: OperatorCall) -> str:
     """All values in order."""
     return result(_ordered(c, 0, c.a.is_ascend)[0])
 
 
-def argsort(c: Call) -> str:
+def argsort(c: OperatorCall) -> str:
     """The positions of all values in order."""
     return result(_ordered(c, 0, c.a.is_ascend)[1])
 
 
-def topk(c: Call) -> str | tuple[str, str]:
+def topk(c: OperatorCall) -> str | tuple[str, str]:
     """The first values in order, their positions, or both, or a mask of them."""
     values, places, axis = _ordered(c, c.a.k, c.a.is_ascend)
     if c.a.ret_typ == "mask":
@@ -51,7 +51,7 @@ def topk(c: Call) -> str | tuple[str, str]:
     return (result(values), result(places, 1)) if c.a.ret_typ == "both" else result(values)
 
 
-def _mask(c: Call, places: Term, axis: int) -> str:
+def _mask(c: OperatorCall, places: Term, axis: int) -> str:
     """Return 1 at positions along an axis, and 0 elsewhere."""
     shape = shape_value(c, c.shapes[0])
     flat = c.a.axis is None
@@ -62,7 +62,7 @@ def _mask(c: Call, places: Term, axis: int) -> str:
     return reshape(c, found, c.out_shapes[0]) if flat else found
 
 
-def cumsum(c: Call) -> str:
+def cumsum(c: OperatorCall) -> str:
     """CumSum in the type of the result."""
     kind = c.out_dtypes[0]
     x, axis = _along(c, term(c, 0, kind))

@@ -15,10 +15,10 @@ from ...ops.dtypes import name_of
 from .call import Dims
 from .types import fill
 
-__all__ = ["Parameters"]
+__all__ = ["KnownVariables"]
 
 
-class Parameters:
+class KnownVariables:
     """Variables whose values are known, by name.
 
     Args:

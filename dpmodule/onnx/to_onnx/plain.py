@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 from ...ops.spec import Onnx
-from .call import Call
+from .call import OperatorCall
 from .common import in_type
 from .types import allowed_types, code_of, computed_in, most_inputs
 
 __all__ = ["translate_plainly"]
 
 
-def translate_plainly(c: Call, record: Onnx) -> list[str]:
+def translate_plainly(c: OperatorCall, record: Onnx) -> list[str]:
     """Write the operator that a record names, in a type that it takes."""
     dtype = _computed_in(c, record.type)
     taken = list(zip(c.inputs, c.dtypes))[: most_inputs(record.type, c.opset)]
@@ -30,7 +30,7 @@ _OWN_TYPE = frozenset({"Cast", "Shape", "Size"})
 """ONNX operators whose result is not of their input's type."""
 
 
-def _computed_in(c: Call, operator: str) -> str:
+def _computed_in(c: OperatorCall, operator: str) -> str:
     """Return the type in which an operator of ours is computed there."""
     found = c.dtypes[0]
     wanted = c.out_dtypes[0] if operator not in _OWN_TYPE else found
@@ -39,7 +39,7 @@ def _computed_in(c: Call, operator: str) -> str:
     return computed_in(operator, c.opset, found)
 
 
-def _attributes(c: Call, record: Onnx) -> dict[str, Any]:
+def _attributes(c: OperatorCall, record: Onnx) -> dict[str, Any]:
     found = {theirs: getattr(c.a, ours) for ours, theirs in record.rename.items()}
     if "to" in found:
         found["to"] = code_of(found["to"])

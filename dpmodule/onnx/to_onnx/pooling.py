@@ -13,7 +13,7 @@ from ...ops.contrib.resize import pooled_size
 from ...ops.nn.pool import window_of
 from ...ops.nn.rules import channels_last, window_size
 from ...ops.shapes import prod
-from .call import Call, Dims
+from .call import Dims, OperatorCall
 from .common import move_axis, reduce, squeeze, unsqueeze
 from .floats import in_floats
 
@@ -21,7 +21,7 @@ __all__ = ["adaptive_avg_pooling", "pooling", "pooling_v1"]
 
 
 @dataclass(frozen=True)
-class _Window:
+class _PoolWindow:
     """Windows over the spatial axes, one number for each.
 
     Attributes:
@@ -55,7 +55,7 @@ class _Window:
 
 
 @in_floats()
-def pooling(c: Call) -> str:
+def pooling(c: OperatorCall) -> str:
     """MaxPool or AveragePool with MXNet's windows; sums are averages times the number of elements."""
     rank, last = len(c.shapes[0]), channels_last(c.a.layout)
     x = move_axis(c, c.inputs[0], rank, -1, 1) if last else c.inputs[0]
@@ -64,7 +64,7 @@ def pooling(c: Call) -> str:
     return move_axis(c, found, rank, 1, -1) if last else found
 
 
-def _pooled(c: Call, x: str, shape: Dims) -> str:
+def _pooled(c: OperatorCall, x: str, shape: Dims) -> str:
     w = _window(c, shape[2:])
     if c.a.pool_type == "max":
         return _max(c, x, w)
@@ -73,7 +73,7 @@ def _pooled(c: Call, x: str, shape: Dims) -> str:
     return _root(c, _sum(c, _power(c, x), w))
 
 
-def _whole(c: Call, x: str, rank: int) -> str:
+def _whole(c: OperatorCall, x: str, rank: int) -> str:
     """Pool all of an image."""
     if c.a.pool_type in ("max", "avg"):
         found = c.emit("GlobalMaxPool" if c.a.pool_type == "max" else "GlobalAveragePool", x)
@@ -81,7 +81,7 @@ def _whole(c: Call, x: str, rank: int) -> str:
     return _root(c, reduce(c, "ReduceSum", _power(c, x), range(2, rank), True))
 
 
-def _power(c: Call, x: str) -> str:
+def _power(c: OperatorCall, x: str) -> str:
     """Return what is summed: the data, or their powers for the p-norm."""
     found = x
     for _ in range(1, c.a.p_value if c.a.pool_type == "lp" else 1):
@@ -89,7 +89,7 @@ def _power(c: Call, x: str) -> str:
     return found
 
 
-def _root(c: Call, total: str) -> str:
+def _root(c: OperatorCall, total: str) -> str:
     """Return the p-th root of a sum of powers; the cube root keeps the sign."""
     p = c.a.p_value if c.a.pool_type == "lp" else 1
     if p == 1:
@@ -98,7 +98,7 @@ def _root(c: Call, total: str) -> str:
     return c.emit("Mul", c.emit("Sign", total), size) if p == 3 else size
 
 
-def _window(c: Call, spatial: Dims) -> _Window:
+def _window(c: OperatorCall, spatial: Dims) -> _PoolWindow:
     a, rank = c.a, len(spatial)
     stride, pad = tuple(a.stride[:rank]) or (1,) * rank, tuple(a.pad[:rank]) or (0,) * rank
     if any(isinstance(n, str) for n in spatial):
@@ -108,10 +108,12 @@ def _window(c: Call, spatial: Dims) -> _Window:
     axes = zip(w.out, stride, w.spatial, pad)
     outside = any((o - 1) * s >= x + p * (1 + with_padding) for o, s, x, p in axes)
     counts = w.counts(with_padding, torch.ones(())).numpy()[None, None]
-    return _Window(w.kernel, stride, pad, tuple(w.extra), False, outside, counts)
+    return _PoolWindow(w.kernel, stride, pad, tuple(w.extra), False, outside, counts)
 
 
-def _open_window(c: Call, spatial: Dims, stride: tuple[int, ...], pad: tuple[int, ...]) -> _Window:
+def _open_window(
+    c: OperatorCall, spatial: Dims, stride: tuple[int, ...], pad: tuple[int, ...]
+) -> _PoolWindow:
     """Return windows whose number depends on the input."""
     a = c.a
     up = a.pooling_convention == "full"
@@ -130,10 +132,10 @@ def _open_window(c: Call, spatial: Dims, stride: tuple[int, ...], pad: tuple[int
         c.refuse(
             f"sums under pooling_convention 'full' want fixed sizes, and those of the data are {spatial}"
         )
-    return _Window(a.kernel, stride, pad, (0,) * len(spatial), up, False, None)
+    return _PoolWindow(a.kernel, stride, pad, (0,) * len(spatial), up, False, None)
 
 
-def _padded(c: Call, x: str, begins: Sequence[int], ends: Sequence[int], value: float) -> str:
+def _padded(c: OperatorCall, x: str, begins: Sequence[int], ends: Sequence[int], value: float) -> str:
     """Add elements around the spatial axes, or take some from their ends.
 
     The axis that is there meanwhile keeps ONNX Runtime from taking the Pad for that of the operator behind it, whose
@@ -145,7 +147,7 @@ def _padded(c: Call, x: str, begins: Sequence[int], ends: Sequence[int], value: 
     return squeeze(c, c.emit("Pad", unsqueeze(c, x, 0), pads, c.const(value)), 0)
 
 
-def _max(c: Call, x: str, w: _Window) -> str:
+def _max(c: OperatorCall, x: str, w: _PoolWindow) -> str:
     begins, ends = list(w.pad), w.ends
     drops = w.up and any(s > k - p for s, k, p in zip(w.stride, w.kernel, w.pad))
     if not w.fits or drops:
@@ -157,7 +159,7 @@ def _max(c: Call, x: str, w: _Window) -> str:
     return found
 
 
-def _averaged(c: Call, x: str, w: _Window, pads: Sequence[int], count_include_pad: bool) -> str:
+def _averaged(c: OperatorCall, x: str, w: _PoolWindow, pads: Sequence[int], count_include_pad: bool) -> str:
     found = c.emit(
         "AveragePool",
         x,
@@ -170,13 +172,13 @@ def _averaged(c: Call, x: str, w: _Window, pads: Sequence[int], count_include_pa
     return found
 
 
-def _sum(c: Call, x: str, w: _Window) -> str:
+def _sum(c: OperatorCall, x: str, w: _PoolWindow) -> str:
     """Return the sum of every window."""
     x = _padded(c, x, w.pad, w.ends, 0.0)
     return c.emit("Mul", _averaged(c, x, w, [0] * 2 * len(w.kernel), False), c.const(float(prod(w.kernel))))
 
 
-def _average(c: Call, x: str, w: _Window, with_padding: bool) -> str:
+def _average(c: OperatorCall, x: str, w: _PoolWindow, with_padding: bool) -> str:
     """Return the average of every window, in which what lies beyond the padding never counts."""
     if w.counts is not None and (w.empty or not w.fits):
         return c.emit("Div", _sum(c, x, w), c.const(w.counts))
@@ -189,7 +191,7 @@ def _average(c: Call, x: str, w: _Window, with_padding: bool) -> str:
 
 
 @in_floats()
-def pooling_v1(c: Call) -> str:
+def pooling_v1(c: OperatorCall) -> str:
     """The old pooling: its maximum sees the padding's zeros, its average divides by the whole window."""
     x, rank = c.inputs[0], len(c.shapes[0]) - 2
     if c.a.global_pool:
@@ -202,13 +204,13 @@ def pooling_v1(c: Call) -> str:
             )
         x = _padded(c, x, w.pad, w.pad, 0.0)
         x = _padded(c, x, [0] * rank, w.extra, float(np.finfo(c.dtypes[0]).min))
-        return _max(c, x, _Window(w.kernel, w.stride, (0,) * rank, (0,) * rank, False, False, None))
+        return _max(c, x, _PoolWindow(w.kernel, w.stride, (0,) * rank, (0,) * rank, False, False, None))
     if c.a.pool_type == "sum":
         return _sum(c, x, w)
     return _averaged(c, _padded(c, x, w.pad, w.ends, 0.0), w, [0] * 2 * rank, False)
 
 
-def _old_window(c: Call, spatial: Dims) -> _Window:
+def _old_window(c: OperatorCall, spatial: Dims) -> _PoolWindow:
     a, rank = c.a, len(spatial)
     stride, pad = tuple(a.stride) or (1,) * rank, tuple(a.pad) or (0,) * rank
     extra = (0,) * rank
@@ -216,11 +218,11 @@ def _old_window(c: Call, spatial: Dims) -> _Window:
         axes = list(zip(c.numbers(spatial), a.kernel, stride, pad))
         counts = [window_size(x, k, s, p, True) for x, k, s, p in axes]
         extra = tuple(max((o - 1) * s + k - x - 2 * p, 0) for o, (x, k, s, p) in zip(counts, axes))
-    return _Window(a.kernel, stride, pad, extra, False, False, None)
+    return _PoolWindow(a.kernel, stride, pad, extra, False, False, None)
 
 
 @in_floats()
-def adaptive_avg_pooling(c: Call) -> str:
+def adaptive_avg_pooling(c: OperatorCall) -> str:
     """GlobalAveragePool, AveragePool of equal windows, or products with the windows' shares."""
     x, size = c.inputs[0], pooled_size(c.a)
     if size == (1, 1):

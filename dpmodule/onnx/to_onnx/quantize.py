@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ...ops.quantize.ranges import GREATEST, STEPS, calibrated
-from .call import Call
+from .call import OperatorCall
 from .common import reduce, unsqueeze
 from .pooling import pooling
 
@@ -34,30 +34,30 @@ __all__ = [
 F4 = "float32"
 
 
-def _number(c: Call, value: float) -> str:
+def _number(c: OperatorCall, value: float) -> str:
     return c.const([value], F4)
 
 
-def _times(c: Call, *values: str) -> str:
+def _times(c: OperatorCall, *values: str) -> str:
     product, *rest = values
     for value in rest:
         product = c.emit("Mul", product, value)
     return product
 
 
-def _ratio(c: Call, value: str | float, by: str | float) -> str:
+def _ratio(c: OperatorCall, value: str | float, by: str | float) -> str:
     one, other = (x if isinstance(x, str) else _number(c, x) for x in (value, by))
     found: str = c.emit("Div", one, other)
     return found
 
 
-def _magnitude(c: Call, low: str, high: str) -> str:
+def _magnitude(c: OperatorCall, low: str, high: str) -> str:
     """Return the greater of the magnitudes of a range's ends."""
     found: str = c.emit("Max", c.emit("Abs", low), c.emit("Abs", high))
     return found
 
 
-def _rounded(c: Call, value: str, kind: str) -> str:
+def _rounded(c: OperatorCall, value: str, kind: str) -> str:
     """Round a float32 value to a type, halves to even; what lies outside goes to its ends."""
     if kind != "int32":
         found: str = c.emit("QuantizeLinear", value, c.const(1.0, F4), c.const(0, kind))
@@ -66,25 +66,25 @@ def _rounded(c: Call, value: str, kind: str) -> str:
     return c.cast(_within(c, wide, "float64"), "int32")
 
 
-def _within(c: Call, value: str, dtype: str) -> str:
+def _within(c: OperatorCall, value: str, dtype: str) -> str:
     """Cut off what no int32 holds."""
     found: str = c.emit("Clip", value, c.const(-(2**31), dtype), c.const(2**31 - 1, dtype))
     return found
 
 
-def _quantized(c: Call, low: str, high: str, kind: str, steps: float) -> list[str]:
+def _quantized(c: OperatorCall, low: str, high: str, kind: str, steps: float) -> list[str]:
     reach = _magnitude(c, low, high)
     found = _rounded(c, c.emit("Mul", c.inputs[0], _ratio(c, steps, reach)), kind)
     return [found, low, high] if kind == "uint8" else [found, c.emit("Neg", reach), reach]
 
 
-def quantize(c: Call) -> list[str]:
+def quantize(c: OperatorCall) -> list[str]:
     """Over a range that comes as inputs."""
     _, low, high = c.inputs
     return _quantized(c, low, high, c.a.out_type, GREATEST[c.a.out_type])
 
 
-def quantize_v2(c: Call) -> list[str]:
+def quantize_v2(c: OperatorCall) -> list[str]:
     """Over a calibrated range, or that of the data."""
     a, kind = c.a, c.out_dtypes[0]
     if c.dtypes[0] != F4:
@@ -96,19 +96,19 @@ def quantize_v2(c: Call) -> list[str]:
     return _quantized(c, *_data_range(c), kind, STEPS[kind])
 
 
-def _data_range(c: Call) -> tuple[str, str]:
+def _data_range(c: OperatorCall) -> tuple[str, str]:
     """Return the calibrated range, or that of the data."""
     if calibrated(c.a):
         return _number(c, c.a.min_calib_range), _number(c, c.a.max_calib_range)
     return _extreme(c, "ReduceMin", c.inputs[0]), _extreme(c, "ReduceMax", c.inputs[0])
 
 
-def _extreme(c: Call, operator: str, value: str) -> str:
+def _extreme(c: OperatorCall, operator: str, value: str) -> str:
     """Return the least or greatest element as one number."""
     return reduce(c, operator, c.emit("Reshape", value, c.ints(-1)), [0], keepdims=True)
 
 
-def quantize_asym(c: Call) -> list[str]:
+def quantize_asym(c: OperatorCall) -> list[str]:
     """Over 0 to 255, with a shift."""
     kind, x = c.dtypes[0], c.inputs[0]
     if kind == "uint8":
@@ -125,14 +125,14 @@ def quantize_asym(c: Call) -> list[str]:
     return [c.cast(found, "uint8"), scale, shift]
 
 
-def dequantize(c: Call) -> str:
+def dequantize(c: OperatorCall) -> str:
     """DequantizeLinear, whose scale is the range over the number of steps."""
     data, low, high = c.inputs
     scale = _ratio(c, _magnitude(c, low, high), STEPS[c.dtypes[0]])
     return c.emit("DequantizeLinear", data, c.emit("Reshape", scale, c.const([], "int64")))
 
 
-def requantize(c: Call) -> list[str]:
+def requantize(c: OperatorCall) -> list[str]:
     """From 32 bits to 8."""
     data, low, high = c.inputs
     kind = c.out_dtypes[0]
@@ -148,12 +148,12 @@ def requantize(c: Call) -> list[str]:
     return [found, c.emit("Mul", reach, _number(c, 0.0)) if kind == "uint8" else c.emit("Neg", reach), reach]
 
 
-def _scale_of(c: Call, i: int, low: str, high: str) -> str:
+def _scale_of(c: OperatorCall, i: int, low: str, high: str) -> str:
     """Return how many steps of input `i` one unit is."""
     return _ratio(c, STEPS[c.dtypes[i]], _magnitude(c, low, high))
 
 
-def _product_range(c: Call, kinds: Sequence[str], ends: Sequence[str]) -> list[str]:
+def _product_range(c: OperatorCall, kinds: Sequence[str], ends: Sequence[str]) -> list[str]:
     """Return the range that int32 products stand for, from the types and ranges of both factors."""
     left = _ratio(c, _magnitude(c, *ends[:2]), GREATEST[kinds[0]])
     right = _ratio(c, _magnitude(c, *ends[2:4]), GREATEST[kinds[1]])
@@ -161,20 +161,20 @@ def _product_range(c: Call, kinds: Sequence[str], ends: Sequence[str]) -> list[s
     return [c.emit("Neg", high), high]
 
 
-def _bias_steps(c: Call, ends: Sequence[str]) -> str:
+def _bias_steps(c: OperatorCall, ends: Sequence[str]) -> str:
     """Return the bias in the steps of the 32-bit sums, cut towards 0, as int64."""
     per_unit = c.emit("Mul", _scale_of(c, 0, *ends[:2]), _ratio(c, STEPS["int8"], _magnitude(c, *ends[2:4])))
     factor = c.emit("Div", per_unit, _ratio(c, STEPS["int8"], _magnitude(c, *ends[4:6])))
     return c.cast(c.emit("Mul", c.cast(c.inputs[2], F4), factor), "int64")
 
 
-def _with_bias(c: Call, sums: str, bias: str) -> str:
+def _with_bias(c: OperatorCall, sums: str, bias: str) -> str:
     """Add an int64 bias to int32 sums."""
     total = c.emit("Add", c.cast(sums, "int64"), bias)
     return c.cast(_within(c, total, "int64"), "int32")
 
 
-def quantized_fully_connected(c: Call) -> list[str]:
+def quantized_fully_connected(c: OperatorCall) -> list[str]:
     """MatMulInteger."""
     own = 2 if c.a.no_bias else 3
     x, weight, ends = c.inputs[0], c.inputs[1], c.inputs[own:]
@@ -186,7 +186,7 @@ def quantized_fully_connected(c: Call) -> list[str]:
     return [found, *_product_range(c, c.dtypes[:2], ends)]
 
 
-def quantized_conv(c: Call) -> list[str]:
+def quantized_conv(c: OperatorCall) -> list[str]:
     """ConvInteger over uint8; int8 data is moved up by 128, which its zero point says."""
     a, axes = c.a, len(c.a.kernel)
     if a.layout is not None and a.layout.endswith("C"):
@@ -213,7 +213,7 @@ def quantized_conv(c: Call) -> list[str]:
     return [found, *_product_range(c, ("int8", "int8"), ends)]
 
 
-def quantized_pooling(c: Call) -> list[str]:
+def quantized_pooling(c: OperatorCall) -> list[str]:
     """Pooling of floating numbers, which hold all sums exactly."""
     floats = c.on([c.cast(c.inputs[0], F4), *c.inputs[1:]], [F4] * 6)
     found = pooling(floats)
@@ -221,17 +221,17 @@ def quantized_pooling(c: Call) -> list[str]:
     return [_rounded(c, pooled, c.dtypes[0]), *c.inputs[1:]]
 
 
-def quantized_act(c: Call) -> list[str]:
+def quantized_act(c: OperatorCall) -> list[str]:
     """Numbers below 0 are cut off."""
     return [c.emit("Clip", c.inputs[0], c.const(0)), *c.inputs[1:]]
 
 
-def quantized_flatten(c: Call) -> list[str]:
+def quantized_flatten(c: OperatorCall) -> list[str]:
     """Flatten."""
     return [c.emit("Flatten", c.inputs[0], axis=1), *c.inputs[1:]]
 
 
-def quantized_embedding(c: Call) -> list[str]:
+def quantized_embedding(c: OperatorCall) -> list[str]:
     """Gather, positions outside pulled to the ends."""
     places, weight, low, high = c.inputs
     last = c.const(c.length(0, 1) - 1, "int64")
@@ -239,7 +239,7 @@ def quantized_embedding(c: Call) -> list[str]:
     return [c.emit("Gather", weight, inside, axis=0), low, high]
 
 
-def quantized_concat(c: Call) -> list[str]:
+def quantized_concat(c: OperatorCall) -> list[str]:
     """Concat of parts that are brought to one range."""
     count, kind, zero = c.a.num_args, c.out_dtypes[0], _number(c, 0.0)
     ends = c.inputs[count:]
@@ -252,7 +252,7 @@ def quantized_concat(c: Call) -> list[str]:
     return [c.emit("Concat", *parts, axis=c.a.dim), low, high]
 
 
-def quantized_elemwise_add(c: Call) -> list[str]:
+def quantized_elemwise_add(c: OperatorCall) -> list[str]:
     """Sums of what both stand for."""
     kind, ends = c.out_dtypes[0], c.inputs[2:]
     if calibrated(c.a):
@@ -271,7 +271,7 @@ def quantized_elemwise_add(c: Call) -> list[str]:
     return [_rounded(c, c.emit("Add", *parts), kind), low, high]
 
 
-def quantized_elemwise_mul(c: Call) -> list[str]:
+def quantized_elemwise_mul(c: OperatorCall) -> list[str]:
     """Products, as they are or over a range."""
     ends = c.inputs[2:]
     product = c.emit("Mul", *(c.cast(x, "int32") for x in c.inputs[:2]))
@@ -287,7 +287,7 @@ def quantized_elemwise_mul(c: Call) -> list[str]:
     return [c.cast(inside, "int8"), low, high]
 
 
-def quantized_batch_norm(c: Call) -> list[str]:
+def quantized_batch_norm(c: OperatorCall) -> list[str]:
     """A factor and an addend for each channel."""
     data, gamma, beta, mean, variance, *ends = c.inputs
     rank = len(c.shapes[0])

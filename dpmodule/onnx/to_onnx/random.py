@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from .call import Call, Dims
+from .call import Dims, OperatorCall
 from .common import reshape, shape_value
 from .formula import Term, in_type, result, term
 from .gamma import log_gamma
@@ -25,7 +25,7 @@ _MOST = 4096
 """Greatest number of counts in a table of their chances."""
 
 
-def _short(c: Call) -> str:
+def _short(c: OperatorCall) -> str:
     """Return the distribution that the operator's name says."""
     name = c.node.op.name if c.node.op is not None else ""
     for part in ("_random_pdf_", "_random_", "_sample_"):
@@ -33,7 +33,7 @@ def _short(c: Call) -> str:
     return name.removesuffix("_like")
 
 
-def _random(c: Call, operator: str, dims: Dims) -> Term:
+def _random(c: OperatorCall, operator: str, dims: Dims) -> Term:
     """Draw uniform numbers of [0, 1), or standard normal ones, in double precision."""
     if all(isinstance(dim, int) for dim in dims):
         value = c.emit(operator, shape=c.numbers(dims) or (1,), dtype=code_of("float64"))
@@ -43,11 +43,11 @@ def _random(c: Call, operator: str, dims: Dims) -> Term:
     return Term(c, c.emit(operator + "Like", like, dtype=code_of("float64")), "float64")
 
 
-def _uniform(c: Call, dims: Dims | None = None) -> Term:
+def _uniform(c: OperatorCall, dims: Dims | None = None) -> Term:
     return _random(c, "RandomUniform", c.out_shapes[0] if dims is None else dims)
 
 
-def _parameters(c: Call, names: Sequence[str]) -> list[Term]:
+def _parameters(c: OperatorCall, names: Sequence[str]) -> list[Term]:
     """Return a distribution's parameters, which are attributes, or arrays of one for each block that is drawn."""
     if hasattr(c.a, names[0]):
         return [Term(c, c.const(getattr(c.a, name), "float64"), "float64") for name in names]
@@ -55,7 +55,7 @@ def _parameters(c: Call, names: Sequence[str]) -> list[Term]:
     return [term(c, i, "float64").unsqueeze(*range(len(c.shapes[i]), rank)) for i in range(len(c.inputs))]
 
 
-def _known_parameters(c: Call, names: Sequence[str]) -> list[Array]:
+def _known_parameters(c: OperatorCall, names: Sequence[str]) -> list[Array]:
     """Return parameters as numbers: those of counts have to be known."""
     if hasattr(c.a, names[0]):
         return [np.asarray(float(getattr(c.a, name))) for name in names]
@@ -64,7 +64,7 @@ def _known_parameters(c: Call, names: Sequence[str]) -> list[Array]:
     return [each.reshape(each.shape + (1,) * (rank - each.ndim)) for each in found]
 
 
-def draw(c: Call) -> str:
+def draw(c: OperatorCall) -> str:
     """Random numbers of a distribution."""
     name = _short(c)
     if name in _COUNTS:
@@ -75,19 +75,19 @@ def draw(c: Call) -> str:
     return in_type(found, c.out_dtypes[0]).value
 
 
-def _draw_normal(c: Call, mean: Term, deviation: Term) -> Term:
+def _draw_normal(c: OperatorCall, mean: Term, deviation: Term) -> Term:
     return _random(c, "RandomNormal", c.out_shapes[0]) * deviation + mean
 
 
-def _draw_uniform(c: Call, low: Term, high: Term) -> Term:
+def _draw_uniform(c: OperatorCall, low: Term, high: Term) -> Term:
     return _uniform(c) * (high - low) + low
 
 
-def _draw_exponential(c: Call, rate: Term) -> Term:
+def _draw_exponential(c: OperatorCall, rate: Term) -> Term:
     return -(1 - _uniform(c)).then("Log") / rate
 
 
-def _draw_gamma(c: Call, alpha: Term, beta: Term) -> Term:
+def _draw_gamma(c: OperatorCall, alpha: Term, beta: Term) -> Term:
     """Draw by rejection, all tries at once.
 
     Source: Marsaglia and Tsang, "A simple method for generating gamma variables", 2000.
@@ -115,7 +115,7 @@ _SAMPLERS: dict[str, tuple[tuple[str, ...], Callable[..., Term]]] = {
 """Distribution: names of its parameters, and what draws from it."""
 
 
-def _from_table(c: Call, mean: Array, deviation: Array, chance: Callable[[Array], Array]) -> Term:
+def _from_table(c: OperatorCall, mean: Array, deviation: Array, chance: Callable[[Array], Array]) -> Term:
     """Draw counts: how many of the sums of chances a uniform number exceeds."""
     most = int(np.ceil(np.max(mean + 24 * deviation))) + 20
     if most > _MOST:
@@ -161,13 +161,13 @@ _COUNTS: dict[str, tuple[tuple[str, ...], Callable[..., Any]]] = {
 """Distribution: names of its parameters, and mean, deviation and logarithms of chances by them."""
 
 
-def randint(c: Call) -> str:
+def randint(c: OperatorCall) -> str:
     """Uniform numbers cut down."""
     found = (_uniform(c) * (c.a.high - c.a.low)).then("Floor") + c.a.low
     return result(found)
 
 
-def multinomial(c: Call) -> str | tuple[str, str]:
+def multinomial(c: OperatorCall) -> str | tuple[str, str]:
     """Multinomial, by the logarithms of the chances."""
     rows = term(c, 0, "float32")
     rows = rows.unsqueeze(0) if len(c.shapes[0]) == 1 else rows
@@ -181,7 +181,7 @@ def multinomial(c: Call) -> str | tuple[str, str]:
     return found, result(Term(c, reshape(c, chance.value, c.out_shapes[1]), "float32"), 1)
 
 
-def shuffle(c: Call) -> str:
+def shuffle(c: OperatorCall) -> str:
     """Rows in the order of random numbers."""
     count = c.length_value(c.shapes[0][0])
     _, order = c.emit("TopK", _uniform(c, c.shapes[0][:1]).cast("float32").value, count, axis=0, outputs=2)
@@ -189,7 +189,7 @@ def shuffle(c: Call) -> str:
     return found
 
 
-def zipfian(c: Call) -> tuple[str, str]:
+def zipfian(c: OperatorCall) -> tuple[str, str]:
     """Distinct numbers: the greatest of logarithms of chances with Gumbel's numbers added.
 
     The draws that this took are as many as there are distinct numbers, and between one and the next a geometric number
@@ -253,7 +253,7 @@ _DENSITIES: dict[str, Callable[..., Term]] = {
 """Distribution: the logarithm of the density at samples, by its parameters."""
 
 
-def density(c: Call) -> str:
+def density(c: OperatorCall) -> str:
     """The density of a distribution at samples, in double precision; its logarithm if that is asked for."""
     name = _short(c)
     rank = len(c.shapes[0])

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ...ops.axes import normal_axes, normal_axis
-from .call import Call
+from .call import OperatorCall
 from .common import reshape
 from .formula import Term, result, term
 from .types import computed_in, working_type
@@ -27,7 +27,7 @@ __all__ = [
 ]
 
 
-def _axes(c: Call, given: Sequence[int] | None, exclude: bool = False) -> tuple[int, ...]:
+def _axes(c: OperatorCall, given: Sequence[int] | None, exclude: bool = False) -> tuple[int, ...]:
     """Return the axes to reduce, ascending."""
     rank = len(c.shapes[0])
     if not given:
@@ -43,37 +43,37 @@ def _over(x: Term, operator: str, axes: Sequence[int], keepdims: bool) -> Term:
     return found.unsqueeze(0) if single else found
 
 
-def _reduced(c: Call, operator: str, dtype: str) -> str:
+def _reduced(c: OperatorCall, operator: str, dtype: str) -> str:
     axes = _axes(c, c.a.axis, c.a.exclude)
     return result(_over(term(c, 0, dtype), operator, axes, c.a.keepdims)) if axes else c.inputs[0]
 
 
-def reduce_sum(c: Call) -> str:
+def reduce_sum(c: OperatorCall) -> str:
     """ReduceSum."""
     return _reduced(c, "ReduceSum", computed_in("ReduceSum", c.opset, c.dtypes[0]))
 
 
-def reduce_prod(c: Call) -> str:
+def reduce_prod(c: OperatorCall) -> str:
     """ReduceProd."""
     return _reduced(c, "ReduceProd", computed_in("ReduceProd", c.opset, c.dtypes[0]))
 
 
-def reduce_mean(c: Call) -> str:
+def reduce_mean(c: OperatorCall) -> str:
     """ReduceMean; that of integers is cut."""
     return _reduced(c, "ReduceMean", working_type(c.dtypes[0]))
 
 
-def reduce_max(c: Call) -> str:
+def reduce_max(c: OperatorCall) -> str:
     """ReduceMax."""
     return _reduced(c, "ReduceMax", computed_in("ReduceMax", c.opset, c.dtypes[0]))
 
 
-def reduce_min(c: Call) -> str:
+def reduce_min(c: OperatorCall) -> str:
     """ReduceMin."""
     return _reduced(c, "ReduceMin", computed_in("ReduceMin", c.opset, c.dtypes[0]))
 
 
-def _without_nan(c: Call, operator: str, number: float) -> str:
+def _without_nan(c: OperatorCall, operator: str, number: float) -> str:
     if "float" not in c.dtypes[0]:
         return _reduced(c, operator, computed_in(operator, c.opset, c.dtypes[0]))
     axes = _axes(c, c.a.axis, c.a.exclude)
@@ -82,30 +82,30 @@ def _without_nan(c: Call, operator: str, number: float) -> str:
     return result(_over(full, operator, axes, c.a.keepdims)) if axes else c.inputs[0]
 
 
-def nansum(c: Call) -> str:
+def nansum(c: OperatorCall) -> str:
     """ReduceSum with NaN counted as 0."""
     return _without_nan(c, "ReduceSum", 0)
 
 
-def nanprod(c: Call) -> str:
+def nanprod(c: OperatorCall) -> str:
     """ReduceProd with NaN counted as 1."""
     return _without_nan(c, "ReduceProd", 1)
 
 
-def norm(c: Call) -> str:
+def norm(c: OperatorCall) -> str:
     """ReduceL1 or ReduceL2."""
     operator = "ReduceL1" if c.a.ord == 1 else "ReduceL2"
     return result(_over(term(c, 0), operator, _axes(c, c.a.axis), c.a.keepdims))
 
 
-def square_sum(c: Call) -> str:
+def square_sum(c: OperatorCall) -> str:
     """ReduceSumSquare."""
     axes = _axes(c, c.a.axis, c.a.exclude)
     x = term(c, 0, computed_in("ReduceSumSquare", c.opset, c.dtypes[0]))
     return result(_over(x, "ReduceSumSquare", axes, c.a.keepdims) if axes else x * x)
 
 
-def moments(c: Call) -> tuple[str, str]:
+def moments(c: OperatorCall) -> tuple[str, str]:
     """Mean and variance."""
     axes, x = _axes(c, c.a.axes), term(c, 0)
     mean = x.reduce("ReduceMean", *axes, keepdims=True)
@@ -114,7 +114,7 @@ def moments(c: Call) -> tuple[str, str]:
     return result(found[0]), result(found[1], 1)
 
 
-def _place(c: Call, operator: str) -> str:
+def _place(c: OperatorCall, operator: str) -> str:
     """ArgMax or ArgMin along an axis, or of all elements."""
     x = term(c, 0, computed_in(operator, c.opset, c.dtypes[0]))
     if c.a.axis is None:
@@ -127,17 +127,17 @@ def _place(c: Call, operator: str) -> str:
     return result(Term(c, found.value, "int64"))
 
 
-def argmax(c: Call) -> str:
+def argmax(c: OperatorCall) -> str:
     """The position of the greatest element, in the type of the elements."""
     return _place(c, "ArgMax")
 
 
-def argmin(c: Call) -> str:
+def argmin(c: OperatorCall) -> str:
     """The position of the smallest element, in the type of the elements."""
     return _place(c, "ArgMin")
 
 
-def argmax_channel(c: Call) -> str:
+def argmax_channel(c: OperatorCall) -> str:
     """The position of the greatest element along axis 1."""
     x = term(c, 0, computed_in("ArgMax", c.opset, c.dtypes[0]))
     return result(Term(c, x.then("ArgMax", axis=1, keepdims=0).value, "int64"))

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from ...ops.nn.rnn_weights import Block, gates, matrices
-from .call import Call
+from ...ops.nn.rnn_weights import WeightBlock, gates, matrices
+from .call import OperatorCall
 from .floats import in_floats
 
 __all__ = ["rnn"]
@@ -20,7 +20,7 @@ _GATES = {"lstm": (0, 3, 1, 2), "gru": (1, 0, 2)}
 
 
 @in_floats(half=False)
-def rnn(c: Call) -> str | list[str]:
+def rnn(c: OperatorCall) -> str | list[str]:
     """One operator for each layer, which runs both directions."""
     a = c.a
     if a.projection_size:
@@ -43,7 +43,7 @@ def rnn(c: Call) -> str | list[str]:
     return [x, *joined]
 
 
-def _layer_states(c: Call, state: str, layer: int, directions: int) -> str:
+def _layer_states(c: OperatorCall, state: str, layer: int, directions: int) -> str:
     """Return the begin states of one layer: (directions, N, H)."""
     if c.a.num_layers == 1:
         return state
@@ -52,7 +52,7 @@ def _layer_states(c: Call, state: str, layer: int, directions: int) -> str:
     return found
 
 
-def _layer(c: Call, x: str, weights: Sequence[str], lengths: str, states: Sequence[str]) -> list[str]:
+def _layer(c: OperatorCall, x: str, weights: Sequence[str], lengths: str, states: Sequence[str]) -> list[str]:
     """Run one layer; return its output (T, N, directions * H) and its last states."""
     a = c.a
     directions = 2 if a.bidirectional else 1
@@ -81,7 +81,7 @@ class _Weights:
         c: the call.
     """
 
-    def __init__(self, c: Call) -> None:
+    def __init__(self, c: OperatorCall) -> None:
         a = c.a
         self._c = c
         self._count = len(gates(a.mode))
@@ -101,7 +101,7 @@ class _Weights:
         biases = [[self._blocks[f"{n}_{part}_bias"] for part in ("i2h", "h2h")] for n in names]
         return [*weights, self._joined(biases, f"{layer}/B")]
 
-    def _joined(self, rows: Sequence[Sequence[Block]], label: str) -> str:
+    def _joined(self, rows: Sequence[Sequence[WeightBlock]], label: str) -> str:
         """Return one row for each direction, whose blocks lie one after the other.
 
         Args:
@@ -125,7 +125,7 @@ class _Weights:
         by_gate = block.reshape(self._count, -1, *block.shape[1:])
         return by_gate[list(self._order)].reshape(block.shape)
 
-    def _cut(self, block: Block) -> str:
+    def _cut(self, block: WeightBlock) -> str:
         """Return a block of a vector that is known only when the model runs."""
         c, units = self._c, block.shape[0] // self._count
         flat = c.emit(

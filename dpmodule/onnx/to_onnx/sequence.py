@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from .call import Call
+from .call import OperatorCall
 from .common import length_of, positions, unsqueeze
 
 __all__ = ["sequence_last", "sequence_mask", "sequence_reverse"]
 
 
-def _lengths(c: Call) -> str:
+def _lengths(c: OperatorCall) -> str:
     """Return the lengths as int64."""
     return c.inputs[1] if c.dtypes[1] == "int64" else c.cast(c.inputs[1], "int64")
 
 
-def sequence_mask(c: Call) -> str:
+def sequence_mask(c: OperatorCall) -> str:
     """Where of steps before the ends."""
     if len(c.inputs) == 1:
         return c.inputs[0]
@@ -25,7 +25,7 @@ def sequence_mask(c: Call) -> str:
     return c.emit("Where", inside, x, c.const(c.a.value))
 
 
-def sequence_last(c: Call) -> str:
+def sequence_last(c: OperatorCall) -> str:
     """Gather of the last step, GatherND where sequences end at different ones."""
     x, rank = c.inputs[0], len(c.shapes[0])
     if len(c.inputs) == 1:
@@ -37,7 +37,7 @@ def sequence_last(c: Call) -> str:
     return c.emit("GatherND", x, unsqueeze(c, c.emit("Sub", ends, one), 1), batch_dims=1)
 
 
-def sequence_reverse(c: Call) -> str:
+def sequence_reverse(c: OperatorCall) -> str:
     """ReverseSequence; Slice with a negative step where all sequences are as long as the data."""
     x, axis = c.inputs[0], c.a.axis
     if len(c.inputs) == 1:

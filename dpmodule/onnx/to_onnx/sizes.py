@@ -9,7 +9,7 @@ from ...graph import Graph, Node, infer_shapes
 from ...ops.shapes import known
 from .call import Dim, Dims, Untranslatable
 
-__all__ = ["Sizes", "concrete", "given_sizes"]
+__all__ = ["ValueShapes", "concrete", "given_sizes"]
 
 Run = Mapping[str, Shape]
 
@@ -17,7 +17,7 @@ _COUNTED_BY_VALUES = frozenset({"_contrib_boolean_mask"})
 """Operators that return some of the rows of their first input: how many depends on values."""
 
 
-def given_sizes(graph: Graph, shapes: Mapping[str, Dims], base: Mapping[str, int]) -> Sizes:
+def given_sizes(graph: Graph, shapes: Mapping[str, Dims], base: Mapping[str, int]) -> ValueShapes:
     """Infer all shapes of a graph from those of variables, in which names stand for lengths of any size.
 
     The rules of shapes know numbers only. They are run once for a first set of sizes and once more for each name,
@@ -48,7 +48,7 @@ def given_sizes(graph: Graph, shapes: Mapping[str, Dims], base: Mapping[str, int
         tuple(base[name] * (3 if i == k + 1 else 1) for i in range(len(names) + 1)): name
         for k, name in enumerate(names)
     }
-    return Sizes(found, symbols)
+    return ValueShapes(found, symbols)
 
 
 def concrete(shapes: Mapping[str, Dims], sizes: Mapping[str, int]) -> dict[str, Shape]:
@@ -59,7 +59,7 @@ def concrete(shapes: Mapping[str, Dims], sizes: Mapping[str, int]) -> dict[str, 
     }
 
 
-class Sizes:
+class ValueShapes:
     """The shapes of all values of a graph.
 
     Args:
@@ -96,7 +96,7 @@ class Sizes:
             return sizes[0]
         return self._symbols.setdefault(sizes, f"length_{len(self._symbols)}")
 
-    def of_body(self, graph: Graph, inputs: Sequence[Dims]) -> Sizes:
+    def of_body(self, graph: Graph, inputs: Sequence[Dims]) -> ValueShapes:
         """Return the shapes inside a subgraph.
 
         Args:
@@ -111,4 +111,4 @@ class Sizes:
                 {name: vector[k] for name, vector in sizes.items()},
             )
             runs.append(infer_shapes(graph, given))
-        return Sizes(runs, self._symbols)
+        return ValueShapes(runs, self._symbols)

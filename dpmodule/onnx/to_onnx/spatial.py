@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from .call import Call, Dims
+from .call import Dims, OperatorCall
 from .common import reshape, shape_value, unsqueeze
 from .floats import in_floats
 
@@ -20,7 +20,7 @@ __all__ = [
 ]
 
 
-def crop(c: Call) -> str:
+def crop(c: OperatorCall) -> str:
     """Slice of height and width."""
     x, part = c.inputs[0], c.out_shapes[0][2:]
     if c.a.center_crop:
@@ -36,7 +36,7 @@ def crop(c: Call) -> str:
 
 
 @in_floats()
-def upsampling(c: Call) -> str:
+def upsampling(c: OperatorCall) -> str:
     """ConvTranspose with the given weight, or Resize to the nearest pixel."""
     if c.a.sample_type == "bilinear":
         return _enlarged_by_weight(c)
@@ -46,7 +46,7 @@ def upsampling(c: Call) -> str:
     return c.emit("Concat", *images, axis=1) if c.a.multi_input_mode == "concat" else c.emit("Sum", *images)
 
 
-def _enlarged_by_weight(c: Call) -> str:
+def _enlarged_by_weight(c: OperatorCall) -> str:
     scale = c.a.scale
     size = 2 * scale - scale % 2
     found = c.emit(
@@ -60,7 +60,7 @@ def _enlarged_by_weight(c: Call) -> str:
     return found
 
 
-def _repeated(c: Call, i: int) -> str:
+def _repeated(c: OperatorCall, i: int) -> str:
     """Return an input whose pixels are repeated until it is as large as the output."""
     factor = c.a.scale if i == 0 else c.length(2) * c.a.scale // c.length(2, i)
     if factor == 1:
@@ -78,7 +78,7 @@ def _repeated(c: Call, i: int) -> str:
 
 
 @in_floats()
-def bilinear_resize(c: Call) -> str:
+def bilinear_resize(c: OperatorCall) -> str:
     """Resize; an axis of one output pixel shows the first of the data."""
     x, part = c.inputs[0], c.out_shapes[0][2:]
     single = [axis for axis, n in enumerate(part, 2) if n == 1]
@@ -90,7 +90,7 @@ def bilinear_resize(c: Call) -> str:
     return c.emit("Resize", x, "", "", size, mode="linear", coordinate_transformation_mode=mode)
 
 
-def _sampled(c: Call, x: str, grid: str) -> str:
+def _sampled(c: OperatorCall, x: str, grid: str) -> str:
     """Read images at the places of a grid (N, 2, h, w)."""
     if c.opset < 16:
         c.refuse(f"ONNX reads images at the places of a grid from opset 16 on, and {c.opset} is wanted")
@@ -101,12 +101,12 @@ def _sampled(c: Call, x: str, grid: str) -> str:
 
 
 @in_floats(half=False)
-def bilinear_sampler(c: Call) -> str:
+def bilinear_sampler(c: OperatorCall) -> str:
     """GridSample, which has the two coordinates on the last axis."""
     return _sampled(c, *c.inputs)
 
 
-def _affine_grid(c: Call, theta: str) -> str:
+def _affine_grid(c: OperatorCall, theta: str) -> str:
     """Return the places that affine maps (N, 6) give to the points of a grid."""
     height, width = c.a.target_shape
     x, y = np.meshgrid(np.linspace(-1, 1, width), np.linspace(-1, 1, height))
@@ -121,7 +121,7 @@ def _affine_grid(c: Call, theta: str) -> str:
 
 
 @in_floats(half=False)
-def grid_generator(c: Call) -> str:
+def grid_generator(c: OperatorCall) -> str:
     """A product with the points of a grid, or the pixels' own places added to a flow."""
     if c.a.transform_type == "affine":
         return _affine_grid(c, c.inputs[0])
@@ -134,19 +134,19 @@ def grid_generator(c: Call) -> str:
 
 
 @in_floats(half=False)
-def spatial_transformer(c: Call) -> str:
+def spatial_transformer(c: OperatorCall) -> str:
     """GridSample at the points of an affine grid."""
     return _sampled(c, c.inputs[0], _affine_grid(c, c.inputs[1]))
 
 
 @in_floats(half=False)
-def roi_pooling(c: Call) -> str:
+def roi_pooling(c: OperatorCall) -> str:
     """MaxRoiPool."""
     return c.emit("MaxRoiPool", *c.inputs, pooled_shape=c.a.pooled_size, spatial_scale=c.a.spatial_scale)
 
 
 @in_floats(half=False)
-def roi_align(c: Call) -> str:
+def roi_align(c: OperatorCall) -> str:
     """RoiAlign, whose regions have their image apart; those of image -1 give zeros."""
     if c.a.aligned and c.opset < 16:
         c.refuse(f"ONNX aligns regions by half a pixel from opset 16 on, and {c.opset} is wanted")
@@ -170,13 +170,13 @@ def roi_align(c: Call) -> str:
     return c.emit("Where", outside, c.const(0.0), found)
 
 
-def _alignment(c: Call) -> str | None:
+def _alignment(c: OperatorCall) -> str | None:
     if c.opset < 16:
         return None
     return "half_pixel" if c.a.aligned else "output_half_pixel"
 
 
-def _own_channels(c: Call, pooled: str, shape: Dims) -> str:
+def _own_channels(c: OperatorCall, pooled: str, shape: Dims) -> str:
     """Return of what all bins read (R, C * bins, high, wide) what each bin reads of its own channels."""
     high, wide = c.a.pooled_size
     bins = high * wide

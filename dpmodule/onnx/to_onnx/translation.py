@@ -9,13 +9,13 @@ from ...base import ArgumentError
 from ...graph import Graph, Node, infer_types
 from ...ops.spec import LABEL
 from .builders import builder
-from .call import Call, Dims, Untranslatable
+from .call import Dims, OperatorCall, Untranslatable
 from .plain import translate_plainly
-from .sizes import Sizes
+from .sizes import ValueShapes
 from .writer import Writer
 
 if TYPE_CHECKING:
-    from .parameters import Parameters
+    from .parameters import KnownVariables
 
 __all__ = ["Translation"]
 
@@ -36,9 +36,9 @@ class Translation:
     def __init__(
         self,
         graph: Graph,
-        sizes: Sizes,
+        sizes: ValueShapes,
         types: Mapping[str, str],
-        parameters: Parameters,
+        parameters: KnownVariables,
         writer: Writer,
         values: Mapping[Node, str] | None = None,
         lengths: Mapping[str, tuple[str, int]] | None = None,
@@ -125,13 +125,13 @@ class Translation:
         found = builder(record.builder)(call) if record.builder else translate_plainly(call, record)
         return (found,) if isinstance(found, str) else tuple(found)
 
-    def _call(self, node: Node) -> Call:
+    def _call(self, node: Node) -> OperatorCall:
         if node.op is None:
             raise ArgumentError(f"{node.describe()}: expected an operator")
         declared = node.op.wanted(node.a, len(node.inputs))
         entries = [e for e, one in zip(node.inputs, declared) if one.kind != LABEL or node.op.loss is None]
         outputs = [(node, i) for i in range(node.num_outputs)]
-        return Call(
+        return OperatorCall(
             node,
             [self._values[entry] for entry in entries],
             [self.dims(*entry) for entry in (*entries, *outputs)],
@@ -145,7 +145,7 @@ class Translation:
     def _subgraph(
         self, writer: Writer, graph: Graph, values: Sequence[str], dims: Sequence[Dims], dtypes: Sequence[str]
     ) -> list[str]:
-        """Write the operators of a subgraph, and return the names of its outputs; see `Call.run`."""
+        """Write the operators of a subgraph, and return the names of its outputs; see `OperatorCall.run`."""
         inner = Translation(
             graph,
             self._sizes.of_body(graph, dims),

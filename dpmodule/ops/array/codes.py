@@ -12,7 +12,7 @@ __all__ = ["resolve", "resolve_target"]
 Dims = tuple[int, ...]
 
 
-class _Reader:
+class _CodeReader:
     """Walks the codes and the data's dimensions side by side; 0 is a dimension not known yet."""
 
     def __init__(self, dims: Dims, codes: Dims) -> None:
@@ -101,7 +101,7 @@ def resolve(dims: Dims, codes: Dims, reverse: bool = False) -> Dims:
 
     Source: MXNet 1.9.1 `Reshape`, which lets some counts of elements that do not fit pass.
     """
-    reader = _Reader(dims[::-1], codes[::-1]) if reverse else _Reader(dims, codes)
+    reader = _CodeReader(dims[::-1], codes[::-1]) if reverse else _CodeReader(dims, codes)
     reader.read()
     out = reader.out
     known_in, known_out = prod([d for d in dims if d]), prod([d for d in out if d])

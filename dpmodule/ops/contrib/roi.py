@@ -51,7 +51,7 @@ def _grid(ratio: int, length: torch.Tensor, parts: int) -> torch.Tensor:
     return torch.full_like(length, ratio) if ratio > 0 else (length / parts).ceil()
 
 
-class _Axis:
+class _RegionAxis:
     """The pixels that each part of each region reads along one axis, with weights.
 
     Attributes:
@@ -66,7 +66,7 @@ class _Axis:
 
 
 def _all_pairs(
-    base: torch.Tensor, rows: _Axis, columns: _Axis, width: int
+    base: torch.Tensor, rows: _RegionAxis, columns: _RegionAxis, width: int
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     """Return index, weight and bag starts of regions that all have as many samples."""
     index = (base + rows.place * width)[:, :, None, :, None] + columns.place[:, None, :, None, :]
@@ -77,7 +77,7 @@ def _all_pairs(
 
 
 def _own_pairs(
-    base: torch.Tensor, rows: _Axis, columns: _Axis, width: int
+    base: torch.Tensor, rows: _RegionAxis, columns: _RegionAxis, width: int
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     """Return index, weight and bag starts of regions with different numbers of samples."""
     (count, high, tall), wide, broad = rows.place.shape, columns.place.shape[1], columns.place.shape[2]
@@ -155,8 +155,8 @@ def roi_align(a: Any) -> RoiCall:
         image = image_of("_contrib_ROIAlign", rois, data.shape[0], _NO_NEGATIVE)
         left, top, width, height = _region_sides(a, rois[:, 1:], scale)
         grid_y, grid_x = _grid(ratio, height, high), _grid(ratio, width, wide)
-        rows = _Axis(_points(top, height / high, high, grid_y), grid_y, data.shape[2])
-        columns = _Axis(_points(left, width / wide, wide, grid_x), grid_x, data.shape[3])
+        rows = _RegionAxis(_points(top, height / high, high, grid_y), grid_y, data.shape[2])
+        columns = _RegionAxis(_points(left, width / wide, wide, grid_x), grid_x, data.shape[3])
         rows.weight = rows.weight * ((image >= 0) / (grid_y * grid_x))[:, None, None].to(rows.weight.dtype)
         size = data.shape[2] * data.shape[3]
         base = (image.clamp(min=0) * (groups * size))[:, None, None]

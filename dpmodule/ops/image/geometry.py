@@ -9,10 +9,10 @@ import torch
 
 from ...base import OpError, Shape, ShapeError
 from ..attrs import boolean, integer, ints, reals
-from ..imaging import resize
 from ..registry import op
 from ..shapes import forward, typed, unify
 from ..spec import NEVER, Attr, Env, Onnx, Shapes, arg
+from .resize import resize
 from .rules import augment, check_channels, check_rank, straight, uniform
 
 __all__ = [

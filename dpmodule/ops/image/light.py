@@ -11,8 +11,8 @@ import torch
 
 from ...base import OpError
 from ..attrs import real, reals
-from ..imaging.color import to_hls
 from ..spec import Attr, Env, Onnx
+from .color import to_hls
 from .rules import augment, straight, uniform
 
 __all__ = [

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import torch
 
-from ...private import is_batched
+from ...compat.torch_private import is_batched
 from ..spec import Onnx
 from .binary import declare_pair
 

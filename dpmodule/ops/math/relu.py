@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from ... import private
+from ...compat import torch_private
 
 __all__ = ["relu", "relu_gradient", "relu_over"]
 
@@ -22,7 +22,7 @@ def relu_gradient(grad: torch.Tensor, out: torch.Tensor) -> torch.Tensor:
     """
     grad = torch.ops.aten.threshold_backward(grad, out, 0)
     # a sum of such numbers is NaN only if one of them is, and takes a fraction of the time of looking at each
-    can_look = out.is_cpu and not (private.is_batched(out) or torch.compiler.is_compiling())
+    can_look = out.is_cpu and not (torch_private.is_batched(out) or torch.compiler.is_compiling())
     if can_look and not math.isnan(out.sum().item()):
         return grad
     return torch.where(out.isnan(), out, grad)

@@ -17,8 +17,8 @@ from typing import Any
 import torch
 from torch.nn import functional as F
 
-from ... import private
-from .moderate import is_moderate, multiply
+from ...compat import torch_private
+from .small_matmul import is_moderate, multiply
 
 __all__ = ["LARGE", "by_onednn", "linear", "onednn_pays", "product", "product_by_faster"]
 
@@ -48,7 +48,7 @@ def _vendor() -> str:
 def onednn_pays() -> bool:
     """Say whether oneDNN multiplies large matrices faster than `F.linear` on this processor."""
     asked = os.environ.get("DPMODULE_ONEDNN")
-    if asked == "0" or private.onednn_linear is private.plain_linear:
+    if asked == "0" or torch_private.onednn_linear is torch_private.plain_linear:
         return False
     by_mkl = torch.backends.mkl.is_available()  # type: ignore[no-untyped-call]
     return asked == "1" or (by_mkl and any(name in _vendor() for name in _SLOW_WITH_MKL))
@@ -63,7 +63,7 @@ def by_onednn(data: torch.Tensor, weight: torch.Tensor) -> bool:
         and weight.dtype is torch.float32
         and data.device.type == "cpu"
         and onednn_pays()
-        and not (private.is_batched(data) or private.is_batched(weight))
+        and not (torch_private.is_batched(data) or torch_private.is_batched(weight))
         and not torch.compiler.is_compiling()  # it knows no such call, and chooses for itself
     )
 
@@ -75,7 +75,7 @@ def product(left: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
         right = right.t().contiguous().t()
     if torch.is_grad_enabled() and (left.requires_grad or right.requires_grad):
         return _apply(left, right, None)
-    return private.onednn_linear(left, right, None, "none", [], "")
+    return torch_private.onednn_linear(left, right, None, "none", [], "")
 
 
 def product_by_faster(left: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
@@ -124,7 +124,7 @@ def linear(data: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None =
         by = _apply if by_onednn(data, weight) or _is_worth_recording(data, weight) else F.linear
         return by(data, weight, bias)
     if by_onednn(data, weight):
-        return private.onednn_linear(data, weight, bias, "none", [], "")
+        return torch_private.onednn_linear(data, weight, bias, "none", [], "")
     return F.linear(data, weight, bias)
 
 
@@ -138,5 +138,5 @@ def _by_faster(data: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | No
     if is_moderate(data, weight):
         return multiply(data, weight, bias)
     if by_onednn(data, weight):
-        return private.onednn_linear(data, weight, bias, "none", [], "")
+        return torch_private.onednn_linear(data, weight, bias, "none", [], "")
     return F.linear(data, weight, bias)

@@ -15,9 +15,9 @@ from typing import Any
 import torch
 from torch.autograd.function import once_differentiable
 
-from ... import private
+from ...compat import torch_private
 from .linear import linear, product_by_faster
-from .moderate import is_plain, kernels
+from .small_matmul import is_plain, kernels
 
 __all__ = ["is_small", "small_lstm"]
 
@@ -44,12 +44,12 @@ def is_small(x: torch.Tensor, begin: Sequence[torch.Tensor], weights: Sequence[t
         and begin[0].shape == begin[1].shape == (rows, units)
         and all(each.shape[0] == 4 * units for each in weights)
         and all(map(is_plain, (x, *begin, *weights)))
-        and not private.is_batched(x)
+        and not torch_private.is_batched(x)
         and hasattr(kernels(), "lstm_forward")
     )
 
 
-class _Layout:
+class _SequenceLayout:
     """A sequence's steps and rows as one axis, in the order in which its data lie in memory.
 
     Args:
@@ -97,9 +97,9 @@ def _forward(
     w_state: torch.Tensor,
     b_in: Optional,
     b_state: Optional,
-) -> tuple[Results, _Layout, tuple[Optional, ...]]:
+) -> tuple[Results, _SequenceLayout, tuple[Optional, ...]]:
     """Run the steps; return the results, the layout, and what backward needs if it is to be kept."""
-    layout = _Layout(x, hidden.shape[1])
+    layout = _SequenceLayout(x, hidden.shape[1])
     hidden, cell, w_state = hidden.contiguous(), cell.contiguous(), w_state.contiguous()
     data = layout.flat(x)
     gates = linear(data, w_in, b_in)
@@ -130,7 +130,7 @@ class _Lstm(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, *grads: Optional) -> tuple[Optional, ...]:
-        layout: _Layout = ctx.layout
+        layout: _SequenceLayout = ctx.layout
         data, w_in, w_state, cell, gates, cells, before = ctx.saved_tensors
         for_states = None if grads[0] is None else layout.flat(grads[0])
         for_begin, for_cell = _begin(grads[1], cell), _begin(grads[2], cell)

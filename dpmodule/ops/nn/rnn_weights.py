@@ -15,7 +15,17 @@ from typing import Any, NamedTuple
 
 from ...base import OpError, ShapeError
 
-__all__ = ["GATES", "MODES", "Block", "blocks", "gates", "input_size", "matrices", "unpack", "vector_size"]
+__all__ = [
+    "GATES",
+    "MODES",
+    "WeightBlock",
+    "blocks",
+    "gates",
+    "input_size",
+    "matrices",
+    "unpack",
+    "vector_size",
+]
 
 GATES: dict[str, tuple[str, ...]] = {
     "rnn_relu": ("",),
@@ -29,7 +39,7 @@ MODES = tuple(GATES)
 """The modes, in MXNet's order."""
 
 
-class Block(NamedTuple):
+class WeightBlock(NamedTuple):
     """A piece of the flat vector.
 
     Attributes:
@@ -88,7 +98,7 @@ def blocks(
     state_size: int,
     bidirectional: bool = False,
     projection: int | None = None,
-) -> Iterator[Block]:
+) -> Iterator[WeightBlock]:
     """Yield one block for each gate of each weight and bias, in the order of the layout.
 
     Args:
@@ -116,7 +126,7 @@ def blocks(
                 continue
             shape = (rows, columns) if kind == "weight" else (rows,)
             for gate in ("",) if projects else suffixes:
-                block = Block(f"{name}{gate}_{kind}", shape, offset)
+                block = WeightBlock(f"{name}{gate}_{kind}", shape, offset)
                 offset += block.size
                 yield block
 
@@ -128,7 +138,7 @@ def matrices(
     state_size: int,
     bidirectional: bool = False,
     projection: int | None = None,
-) -> Iterator[Block]:
+) -> Iterator[WeightBlock]:
     """Yield one block for each weight and bias with all gates in it, in the order of the layout.
 
     The names are those of the parameters of unfused cells, such as ``l0_i2h_weight``; arguments as for `blocks`.
@@ -142,7 +152,9 @@ def matrices(
             if projects and kind == "bias":
                 continue
             height = rows if projects else count * rows
-            block = Block(f"{name}_{kind}", (height, columns) if kind == "weight" else (height,), offset)
+            block = WeightBlock(
+                f"{name}_{kind}", (height, columns) if kind == "weight" else (height,), offset
+            )
             offset += block.size
             yield block
 

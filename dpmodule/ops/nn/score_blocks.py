@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from ... import private
+from ...compat import torch_private
 from ..spec import Env
 from .linear import by_onednn, linear
 from .rules import flat_from
@@ -54,7 +54,7 @@ def _is_blocked(data: torch.Tensor, weight: torch.Tensor, label: torch.Tensor) -
         and data.dtype in _FLOATS
         and weight.dtype is data.dtype
         and label.numel() == rows
-        and not any(map(private.is_batched, (data, weight, label)))
+        and not any(map(torch_private.is_batched, (data, weight, label)))
     )
 
 
@@ -129,7 +129,7 @@ class _Gradients:
             data = self.data.new_zeros(grad.shape[0], self.data.shape[1])
             data[: rows.shape[0]] = self.data.index_select(0, rows)
             if self.turned:
-                self.for_weight.add_(private.onednn_linear(data.t(), grad.t(), None, "none", [], ""))
+                self.for_weight.add_(torch_private.onednn_linear(data.t(), grad.t(), None, "none", [], ""))
             else:
                 self.for_weight.addmm_(grad.t(), data)
 

@@ -72,7 +72,7 @@ def stored_as(value: Any, stype: str) -> Any:
     return found
 
 
-class _Recorded(torch.autograd.Function):
+class _RuleCall(torch.autograd.Function):
     """A rule that gives its own gradient."""
 
     @staticmethod
@@ -140,7 +140,7 @@ class SparseCall:
         made: list[Any] = []
         plain = [value.detach() for value in inputs]
         leaves = [leaf_of(value) for value in inputs]
-        tensors = _Recorded.apply(self, a, env, made, plain, *leaves)  # type: ignore[no-untyped-call]
+        tensors = _RuleCall.apply(self, a, env, made, plain, *leaves)  # type: ignore[no-untyped-call]
         results = [with_history(result, tensor) for result, tensor in zip(made, tensors, strict=True)]
         return results[0] if len(results) == 1 else tuple(results)
 

@@ -44,7 +44,7 @@ def _shapes(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
     return [data, weight, bias], [agree("output", each, (rows, units), data) for each in outs]
 
 
-class _Cell:
+class _LSTMStep:
     """The LSTM's step.
 
     Args:
@@ -86,7 +86,7 @@ def _run(a: Any, env: Env, data: Ragged, weight: Tensor, bias: Tensor) -> tuple[
     places, _, batch_sizes = packed(data, a.is_reverse)
     order = places.argsort()
     mapped = values.index_select(0, order) + bias[: 4 * units]
-    cell_of = _Cell(a, bias, units)
+    cell_of = _LSTMStep(a, bias, units)
     states, cells = [], []
     state = cell = values.new_zeros(int(batch_sizes[0]), units)
     turned = weight.t()

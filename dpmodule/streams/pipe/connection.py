@@ -13,7 +13,7 @@ from ...base import ArgumentError, StateError
 from ..errors import PipeBroken, PipeClosed, PipeTimeout
 from . import control as c
 from .codes import ENDED, NEWS
-from .frames import Frames
+from .frames import PipeFrames
 from .peer import POLL_S, Peer
 from .watch import LoopWatch
 
@@ -26,7 +26,7 @@ class Parts(NamedTuple):
     control: int
     own: c.Signal
     other: c.Signal
-    frames: Frames
+    frames: PipeFrames
 
 
 class Connection:

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 from ...base import ArgumentError
 from . import control as c
 from .connection import Connection, Parts
-from .frames import Frames
+from .frames import PipeFrames
 
 __all__ = ["PipeEnd", "deadline_of", "introduce"]
 
@@ -160,7 +160,7 @@ def _rebuild(kind: Any, handles: list[Any], *options: Any) -> PipeEnd:
     own, other = c.Signal(own_read, own_write), c.Signal(other_read, other_write)
     end = socket.socket(fileno=sock)
     end.setblocking(False)
-    made: PipeEnd = kind(Parts(control, own, other, Frames(end)), *options)
+    made: PipeEnd = kind(Parts(control, own, other, PipeFrames(end)), *options)
     made._connection.claim()
     return made
 

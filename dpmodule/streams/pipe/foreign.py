@@ -18,7 +18,7 @@ __all__ = ["dump", "load"]
 _HEAD = 8
 
 
-class _Pickler(ForkingPickler):
+class _DevicePickler(ForkingPickler):
     """Torch's own handles for tensors on a device; bytes for those on the CPU."""
 
     def reducer_override(self, value: Any) -> Any:
@@ -44,7 +44,7 @@ def dump(value: Any, leaves: list[torch.Tensor]) -> bytes:
         torch.cuda.current_stream(device).synchronize()
     file = io.BytesIO()
     file.write(os.getpid().to_bytes(_HEAD, "little"))
-    _Pickler(file, pickle.HIGHEST_PROTOCOL).dump(value)
+    _DevicePickler(file, pickle.HIGHEST_PROTOCOL).dump(value)
     return file.getvalue()
 
 

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from ..errors import PipeBroken, refused
 
-__all__ = ["Frame", "Frames"]
+__all__ = ["PipeFrame", "PipeFrames"]
 
 LAYOUT, SHARE, FORGET, PAYLOAD = 1, 2, 3, 4
 """New memory for a slot; a shared block, and the end of its use; bytes that a message carries."""
@@ -20,7 +20,7 @@ _FORM = struct.Struct("=IIQ")
 _CLOEXEC = getattr(socket, "MSG_CMSG_CLOEXEC", 0)
 
 
-class Frame(NamedTuple):
+class PipeFrame(NamedTuple):
     """One piece of news; `number` is a slot or a shared block, `size` its bytes, `fd` a descriptor or -1."""
 
     kind: int
@@ -29,7 +29,7 @@ class Frame(NamedTuple):
     fd: int
 
 
-class Frames:
+class PipeFrames:
     """One end of the socket.
 
     Args:
@@ -40,7 +40,7 @@ class Frames:
         self.socket = end
         self.ended = False
         self.count = 0
-        self._waiting: deque[Frame] = deque()
+        self._waiting: deque[PipeFrame] = deque()
         self._part = b""
         self._fds: deque[int] = deque()
 
@@ -96,9 +96,9 @@ class Frames:
             self._part = self._part[_FORM.size :]
             if kind != FORGET and not self._fds:
                 raise PipeBroken("a descriptor that the other end of a tensor pipe sent was lost on its way")
-            self._waiting.append(Frame(kind, number, size, -1 if kind == FORGET else self._fds.popleft()))
+            self._waiting.append(PipeFrame(kind, number, size, -1 if kind == FORGET else self._fds.popleft()))
 
-    def take(self) -> Frame | None:
+    def take(self) -> PipeFrame | None:
         """Return the next frame, None if it has not come; its descriptor belongs to the caller."""
         if not self._waiting:
             self.fill()
@@ -107,7 +107,7 @@ class Frames:
         self.count = (self.count + 1) & 0xFFFF_FFFF
         return self._waiting.popleft()
 
-    def put_back(self, frame: Frame) -> None:
+    def put_back(self, frame: PipeFrame) -> None:
         """Have `take` return a frame again, with its descriptor."""
         self._waiting.appendleft(frame)
         self.count = (self.count - 1) & 0xFFFF_FFFF

@@ -31,7 +31,7 @@ __all__ = [
     "OWN",
     "RECORD",
     "Leaf",
-    "Sizes",
+    "LeafCapacities",
     "dense",
     "read_outline",
     "table",
@@ -121,7 +121,7 @@ def contiguous(shape: Sequence[int]) -> list[int]:
     return strides
 
 
-class Sizes:
+class LeafCapacities:
     """Capacities of the leaves of one outline: what they needed so far, with slack where that was not enough.
 
     Each time a leaf overflows it is given more room than the time before, up to the third power of the slack, so
@@ -140,7 +140,7 @@ class Sizes:
         self.capacities = tuple(capacities)
         self._overflows = [0] * len(capacities) if overflows is None else list(overflows)
 
-    def grown(self, needed: Sequence[int], slack: float) -> Sizes:
+    def grown(self, needed: Sequence[int], slack: float) -> LeafCapacities:
         """Return capacities in bytes that hold `needed`, those of leaves that did not fit times the slack."""
         capacities, overflows = list(self.capacities), list(self._overflows)
         for leaf, size in enumerate(needed):
@@ -148,7 +148,7 @@ class Sizes:
                 overflows[leaf] += 1
                 factor: float = slack ** min(overflows[leaf], 3)
                 capacities[leaf] = max(size, int(size * factor))
-        return Sizes(self.outline, capacities, overflows)
+        return LeafCapacities(self.outline, capacities, overflows)
 
 
 def table(outline: Any, capacities: Sequence[int], axes: int) -> tuple[bytes, int]:

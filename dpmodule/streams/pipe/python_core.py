@@ -14,7 +14,7 @@ from . import control as c
 from .codes import ENDED, NEWS, READY
 from .layout import DTYPES, HEAD, RECORD, Leaf, code_of
 
-__all__ = ["Core", "Memory"]
+__all__ = ["Core", "SlotMemory"]
 
 
 class Core:
@@ -34,7 +34,7 @@ class Core:
         self._own, self._other = own, other
         self._watched = {own.read: READY}
         self.busy = False
-        self._memory: list[Memory | None] = [None] * control.slots
+        self._memory: list[SlotMemory | None] = [None] * control.slots
         control.put(side, c.SLEEPS, 1)  # always: this side sees no race between the flag and the ring
 
     def arm(self) -> bool:
@@ -66,14 +66,14 @@ class Core:
 
     def set_slot(self, slot: int, fd: int, size: int, outline: Any) -> None:
         """Use new memory for a slot."""
-        self._memory[slot] = Memory(fd, size, outline)
+        self._memory[slot] = SlotMemory(fd, size, outline)
 
     def unset_slot(self, slot: int) -> None:
         """Forget the memory of a slot whose new one cannot be used."""
         self._memory[slot] = None
 
 
-class Memory:
+class SlotMemory:
     """The memory of one slot, as this process sees it."""
 
     def __init__(self, fd: int, size: int, outline: Any) -> None:

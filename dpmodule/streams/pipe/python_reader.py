@@ -14,7 +14,7 @@ import torch
 from .. import nested
 from . import control as c
 from .layout import OWN
-from .python_core import Core, Memory
+from .python_core import Core, SlotMemory
 
 __all__ = ["ReaderCore"]
 
@@ -83,7 +83,7 @@ class ReaderCore(Core):
 
     recv_soon = recv_wait = recv  # here the caller does all the waiting
 
-    def _build(self, memory: Memory, credit: _Credit) -> Any:
+    def _build(self, memory: SlotMemory, credit: _Credit) -> Any:
         blocks: dict[int, torch.Tensor] = {}
         leaves = []
         for at in memory.records():

@@ -12,7 +12,7 @@ from .. import nested
 from . import control as c
 from .codes import FOREIGN, FULL, LOOK, SENT, UNFIT
 from .layout import OWN, Leaf, contiguous, dense
-from .python_core import Core, Memory
+from .python_core import Core, SlotMemory
 
 __all__ = ["Find", "WriterCore"]
 
@@ -86,7 +86,7 @@ class WriterCore(Core):
         self._look_at = now + LOOK_S
         return True
 
-    def _write(self, memory: Memory, leaves: list[torch.Tensor], leased: bool) -> bool:
+    def _write(self, memory: SlotMemory, leaves: list[torch.Tensor], leased: bool) -> bool:
         sources = [self._source(memory, leaf, leased) for leaf in leaves]
         for leaf, source, (_, room) in zip(leaves, sources, memory.homes):
             if leaf.ndim > memory.axes or (source is None and leaf.nbytes > room):
@@ -102,7 +102,7 @@ class WriterCore(Core):
             self.copied += 1
         return True
 
-    def _source(self, memory: Memory, leaf: torch.Tensor, leased: bool) -> tuple[int, int] | None:
+    def _source(self, memory: SlotMemory, leaf: torch.Tensor, leased: bool) -> tuple[int, int] | None:
         """Return where a tensor lies if the reader can see it there."""
         if leaf.numel() == 0 or leaf.is_conj() or leaf.is_neg():
             return None

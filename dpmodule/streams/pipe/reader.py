@@ -13,7 +13,7 @@ from . import backend, foreign
 from . import control as c
 from .connection import Connection, Parts
 from .end import PipeEnd, deadline_of
-from .frames import FORGET, LAYOUT, SHARE, Frame
+from .frames import FORGET, LAYOUT, SHARE, PipeFrame
 from .layout import read_outline
 
 __all__ = ["TensorPipeReader"]
@@ -137,7 +137,7 @@ class TensorPipeReader(PipeEnd):
             raise self._unreadable[slot]
         return ()
 
-    def _apply(self, frame: Frame) -> None:
+    def _apply(self, frame: PipeFrame) -> None:
         core = self._connection.core
         try:
             if frame.kind == LAYOUT:
@@ -155,7 +155,7 @@ class TensorPipeReader(PipeEnd):
         if frame.fd >= 0:
             os.close(frame.fd)
 
-    def _lay_out(self, frame: Frame) -> None:
+    def _lay_out(self, frame: PipeFrame) -> None:
         self._unreadable.pop(frame.number, None)
         try:
             self._connection.core.set_slot(frame.number, frame.fd, frame.size, read_outline(frame.fd))

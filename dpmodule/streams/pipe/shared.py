@@ -6,8 +6,8 @@ from typing import Any, NamedTuple
 
 import torch
 
-from ... import private
-from .frames import FORGET, SHARE, Frames
+from ...compat import torch_private
+from .frames import FORGET, SHARE, PipeFrames
 
 __all__ = ["Found", "SharedBlocks"]
 
@@ -38,7 +38,7 @@ class SharedBlocks:
         frames: tells the reader.
     """
 
-    def __init__(self, frames: Frames) -> None:
+    def __init__(self, frames: PipeFrames) -> None:
         self._frames = frames
         self._blocks: dict[int, _Block] = {}
         self._next = 0
@@ -60,10 +60,10 @@ class SharedBlocks:
             self._forget(start)
 
     def _add(self, storage: torch.UntypedStorage, start: int) -> _Block | None:
-        watch = private.storage_watch(storage)
+        watch = torch_private.storage_watch(storage)
         if watch is None or _strategy() != "file_descriptor":
             return None
-        fd, size = private.share_descriptor(storage)[:2]  # it stays the storage's
+        fd, size = torch_private.share_descriptor(storage)[:2]  # it stays the storage's
         if fd < 0:
             return None
         if start in self._blocks:

@@ -9,14 +9,14 @@ import torch
 
 from ...base import StateError
 from .. import nested
-from .layout import MIN_AXES, Leaf, Sizes, table
+from .layout import MIN_AXES, Leaf, LeafCapacities, table
 
-__all__ = ["Layout", "Pattern", "Plan", "Slots"]
+__all__ = ["SlotLayout", "Pattern", "SlotPlan", "Slots"]
 
 _MAX_OUTLINES = 8
 
 
-class Layout(NamedTuple):
+class SlotLayout(NamedTuple):
     """How one slot is laid out: for which outline, with how many bytes for each leaf, with room for how many axes."""
 
     outline: Any
@@ -39,14 +39,14 @@ class Pattern(NamedTuple):
     is_explicit: bool
 
 
-class Plan(NamedTuple):
+class SlotPlan(NamedTuple):
     """New memory for a slot: the head of it, and its bytes in all; and what is known once it exists."""
 
     slot: int
-    layout: Layout
+    layout: SlotLayout
     head: bytes
     size: int
-    sizes: Sizes
+    sizes: LeafCapacities
     pattern: Pattern
 
 
@@ -60,13 +60,13 @@ class Slots:
 
     def __init__(self, count: int, slack: float) -> None:
         self._slack = slack
-        self._layouts: list[Layout | None] = [None] * count
-        self._sizes: list[Sizes] = []
+        self._layouts: list[SlotLayout | None] = [None] * count
+        self._sizes: list[LeafCapacities] = []
         self._pattern: Pattern | None = None
 
     def plan(
         self, free: Sequence[int], outline: Any, needed: Sequence[int], leaves: Sequence[torch.Tensor | Leaf]
-    ) -> Plan:
+    ) -> SlotPlan:
         """Choose a slot and say how to lay it out; nothing is known of that before `use`.
 
         Args:
@@ -85,11 +85,11 @@ class Slots:
         if layout is not None and layout.outline == outline:
             axes = max(axes, layout.axes)
         described = [Leaf.of(leaf) if isinstance(leaf, torch.Tensor) else leaf for leaf in leaves]
-        layout = Layout(outline, sizes.capacities, max(axes, MIN_AXES))
+        layout = SlotLayout(outline, sizes.capacities, max(axes, MIN_AXES))
         head, size = table(outline, sizes.capacities, axes)
-        return Plan(slot, layout, head, size, sizes, Pattern(outline, described, False))
+        return SlotPlan(slot, layout, head, size, sizes, Pattern(outline, described, False))
 
-    def use(self, plan: Plan) -> None:
+    def use(self, plan: SlotPlan) -> None:
         """Note that a slot has been laid out as planned: its memory exists."""
         self._layouts[plan.slot] = plan.layout
         others = [sizes for sizes in self._sizes if sizes.outline != plan.sizes.outline]
@@ -113,11 +113,11 @@ class Slots:
             return 2
         return 3 if layout.capacities == capacities else 0
 
-    def _grown(self, outline: Any, needed: Sequence[int]) -> Sizes:
+    def _grown(self, outline: Any, needed: Sequence[int]) -> LeafCapacities:
         for sizes in self._sizes:
             if sizes.outline == outline:
                 return sizes.grown(needed, self._slack)
-        return Sizes(outline, needed)
+        return LeafCapacities(outline, needed)
 
     def pattern(self, like: Any) -> Pattern:
         """Return what the next acquired slot is to look like: `like`, or with None what the last one did.

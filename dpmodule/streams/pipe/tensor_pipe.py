@@ -16,7 +16,7 @@ from . import backend
 from . import control as c
 from .connection import Parts
 from .end import introduce
-from .frames import Frames
+from .frames import PipeFrames
 from .reader import TensorPipeReader as TensorPipeReader
 from .writer import PipeStats as PipeStats
 from .writer import TensorPipeWriter as TensorPipeWriter
@@ -77,8 +77,8 @@ def _ends(slots: int, slack: float) -> tuple[TensorPipeReader, TensorPipeWriter]
         other = right.enter_context(contextlib.closing(data.copy()))
         copy = os.dup(control)
         right.callback(os.close, copy)
-        reader = TensorPipeReader(Parts(control, data, credit, Frames(near)))
+        reader = TensorPipeReader(Parts(control, data, credit, PipeFrames(near)))
         left.pop_all()
-        writer = TensorPipeWriter(Parts(copy, own, other, Frames(far)), slack)
+        writer = TensorPipeWriter(Parts(copy, own, other, PipeFrames(far)), slack)
         right.pop_all()
     return reader, writer

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from ...base import FileError
 from ..errors import LoopClosedError
 from .control import Signal
-from .frames import Frames
+from .frames import PipeFrames
 from .peer import Peer
 
 __all__ = ["LoopWatch"]
@@ -26,7 +26,7 @@ class LoopWatch:
         peer: the process at the other end.
     """
 
-    def __init__(self, signal: Signal, frames: Frames, peer: Peer) -> None:
+    def __init__(self, signal: Signal, frames: PipeFrames, peer: Peer) -> None:
         self._signal, self._frames, self._peer = signal, frames, peer
         self._loop: asyncio.AbstractEventLoop | None = None
         self._fds: list[int] = []

@@ -14,15 +14,15 @@ from . import (
     recurrent,
     reductions,
 )
-from .builder import Builder
+from .builder import SymbolBuilder
 from .sizes import as_size, dims_of, is_number
 from .table import find, known_overloads
-from .value import Untranslatable, Value
+from .value import NoCounterpart, TorchValue
 
 __all__ = [
-    "Builder",
-    "Untranslatable",
-    "Value",
+    "SymbolBuilder",
+    "NoCounterpart",
+    "TorchValue",
     "activations",
     "arithmetic",
     "array",

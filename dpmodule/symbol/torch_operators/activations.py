@@ -8,19 +8,19 @@ from typing import Any
 import torch
 
 from ..symbol import Symbol
-from .builder import Builder
+from .builder import SymbolBuilder
 from .table import TABLE, translates
-from .value import Value
+from .value import TorchValue
 
 __all__: list[str] = []
 
 
-def _times(b: Builder, value: Value, factor: Symbol) -> Symbol:
+def _times(b: SymbolBuilder, value: TorchValue, factor: Symbol) -> Symbol:
     return b.op("elemwise_mul", value, factor)
 
 
 @translates("softplus")
-def _softplus(b: Builder, value: Value, beta: float = 1, threshold: float = 20) -> Symbol:
+def _softplus(b: SymbolBuilder, value: TorchValue, beta: float = 1, threshold: float = 20) -> Symbol:
     if beta == 1:
         return b.op("Activation", value, act_type="softrelu")
     grown = b.op("Activation", b.with_number("mul", value, beta), act_type="softrelu")
@@ -28,12 +28,12 @@ def _softplus(b: Builder, value: Value, beta: float = 1, threshold: float = 20) 
 
 
 @translates("log_sigmoid")
-def _log_sigmoid(b: Builder, value: Value) -> Symbol:
+def _log_sigmoid(b: SymbolBuilder, value: TorchValue) -> Symbol:
     return b.op("negative", b.op("Activation", b.op("negative", value), act_type="softrelu"))
 
 
 @translates("gelu")
-def _gelu(b: Builder, value: Value, approximate: str = "none") -> Symbol:
+def _gelu(b: SymbolBuilder, value: TorchValue, approximate: str = "none") -> Symbol:
     if approximate != "tanh":
         return b.op("LeakyReLU", value, act_type="gelu")
     cube = b.op("elemwise_mul", b.op("square", value), value)
@@ -43,59 +43,61 @@ def _gelu(b: Builder, value: Value, approximate: str = "none") -> Symbol:
 
 
 @translates("silu")
-def _silu(b: Builder, value: Value) -> Symbol:
+def _silu(b: SymbolBuilder, value: TorchValue) -> Symbol:
     return _times(b, value, b.op("sigmoid", value))
 
 
 @translates("mish")
-def _mish(b: Builder, value: Value) -> Symbol:
+def _mish(b: SymbolBuilder, value: TorchValue) -> Symbol:
     return _times(b, value, b.op("tanh", b.op("Activation", value, act_type="softrelu")))
 
 
 @translates("hardsigmoid")
-def _hardsigmoid(b: Builder, value: Value) -> Symbol:
+def _hardsigmoid(b: SymbolBuilder, value: TorchValue) -> Symbol:
     return b.op("hard_sigmoid", value, alpha=1.0 / 6.0, beta=0.5)
 
 
 @translates("hardswish")
-def _hardswish(b: Builder, value: Value) -> Symbol:
+def _hardswish(b: SymbolBuilder, value: TorchValue) -> Symbol:
     return _times(b, value, _hardsigmoid(b, value))
 
 
 @translates("hardtanh")
-def _hardtanh(b: Builder, value: Value, least: float = -1, most: float = 1) -> Symbol:
+def _hardtanh(b: SymbolBuilder, value: TorchValue, least: float = -1, most: float = 1) -> Symbol:
     return b.op("clip", value, a_min=float(least), a_max=float(most))
 
 
 @translates("relu6")
-def _relu6(b: Builder, value: Value) -> Symbol:
+def _relu6(b: SymbolBuilder, value: TorchValue) -> Symbol:
     return _hardtanh(b, value, 0, 6)
 
 
 @translates("leaky_relu")
-def _leaky_relu(b: Builder, value: Value, slope: float = 0.01) -> Symbol:
+def _leaky_relu(b: SymbolBuilder, value: TorchValue, slope: float = 0.01) -> Symbol:
     return b.op("LeakyReLU", value, act_type="leaky", slope=float(slope))
 
 
 @translates("elu")
-def _elu(b: Builder, value: Value, alpha: float = 1, scale: float = 1, input_scale: float = 1) -> Symbol:
+def _elu(
+    b: SymbolBuilder, value: TorchValue, alpha: float = 1, scale: float = 1, input_scale: float = 1
+) -> Symbol:
     data = b.sym(value) if input_scale == 1 else b.with_number("mul", value, input_scale)
     made = b.op("LeakyReLU", data, act_type="elu", slope=float(alpha))
     return made if scale == 1 else b.op("_mul_scalar", made, scalar=float(scale))
 
 
 @translates("selu")
-def _selu(b: Builder, value: Value) -> Symbol:
+def _selu(b: SymbolBuilder, value: TorchValue) -> Symbol:
     return _elu(b, value, 1.6732632423543772, 1.0507009873554805)
 
 
 @translates("celu")
-def _celu(b: Builder, value: Value, alpha: float = 1.0) -> Symbol:
+def _celu(b: SymbolBuilder, value: TorchValue, alpha: float = 1.0) -> Symbol:
     return _elu(b, value, alpha, 1, 1.0 / alpha)
 
 
 @translates("prelu", "_prelu_kernel")
-def _prelu(b: Builder, value: Value, weight: Value) -> Symbol:
+def _prelu(b: SymbolBuilder, value: TorchValue, weight: TorchValue) -> Symbol:
     if weight.rank > 1:
         size = weight.dims[1] if value.rank > 1 else 1
         weight = b.reshape(weight, (size,))
@@ -104,7 +106,12 @@ def _prelu(b: Builder, value: Value, weight: Value) -> Symbol:
 
 @translates("rrelu")
 def _rrelu(
-    b: Builder, value: Value, lower: float = 1 / 8, upper: float = 1 / 3, training: bool = False, *rest: Any
+    b: SymbolBuilder,
+    value: TorchValue,
+    lower: float = 1 / 8,
+    upper: float = 1 / 3,
+    training: bool = False,
+    *rest: Any,
 ) -> Symbol:
     if b.training and not training:
         return _leaky_relu(b, value, (lower + upper) / 2)
@@ -113,31 +120,31 @@ def _rrelu(
 
 
 @translates("threshold")
-def _threshold(b: Builder, value: Value, threshold: float, number: float) -> Symbol:
+def _threshold(b: SymbolBuilder, value: TorchValue, threshold: float, number: float) -> Symbol:
     above = b.op("_greater_scalar", value, scalar=float(threshold))
     other = b.op("_plus_scalar", b.op("zeros_like", value), scalar=float(number))
     return b.op("where", above, value, other)
 
 
 @translates("hardshrink")
-def _hardshrink(b: Builder, value: Value, size: float = 0.5) -> Symbol:
+def _hardshrink(b: SymbolBuilder, value: TorchValue, size: float = 0.5) -> Symbol:
     far = b.op("_greater_scalar", b.op("abs", value), scalar=float(size))
     return b.op("where", far, value, b.op("zeros_like", value))
 
 
 @translates("softshrink")
-def _softshrink(b: Builder, value: Value, size: float = 0.5) -> Symbol:
+def _softshrink(b: SymbolBuilder, value: TorchValue, size: float = 0.5) -> Symbol:
     return b.op("elemwise_sub", value, b.op("clip", value, a_min=-float(size), a_max=float(size)))
 
 
 @translates("glu")
-def _glu(b: Builder, value: Value, dim: int = -1) -> Symbol:
+def _glu(b: SymbolBuilder, value: TorchValue, dim: int = -1) -> Symbol:
     halves = b.op("SliceChannel", value, num_outputs=2, axis=value.axis(dim))
     return b.op("elemwise_mul", halves[0], b.op("sigmoid", halves[1]))
 
 
 def _softmax(name: str) -> Any:
-    def translate(b: Builder, value: Value, dim: int, *rest: Any, **named: Any) -> Symbol:
+    def translate(b: SymbolBuilder, value: TorchValue, dim: int, *rest: Any, **named: Any) -> Symbol:
         value = b.cast(value, b.result.dtype)
         return b.op(name, value, axis=value.axis(dim))
 
@@ -152,13 +159,13 @@ for _name in ("softmax", "log_softmax"):
 
 
 @translates("dropout", "native_dropout")
-def _dropout(b: Builder, value: Value, p: float, train: bool | None = None) -> Any:
+def _dropout(b: SymbolBuilder, value: TorchValue, p: float, train: bool | None = None) -> Any:
     made = _dropped(b, value, p, train, ())
     return made if isinstance(b.result, torch.Tensor) else [made, None]
 
 
 @translates("feature_dropout")
-def _feature_dropout(b: Builder, value: Value, p: float, train: bool) -> Any:
+def _feature_dropout(b: SymbolBuilder, value: TorchValue, p: float, train: bool) -> Any:
     return _dropped(b, value, p, train, tuple(range(2, value.rank)))
 
 
@@ -166,7 +173,7 @@ _LEAST = -1.7580993408473766  # what selu tends to on the left
 
 
 @translates("alpha_dropout")
-def _alpha_dropout(b: Builder, value: Value, p: float, train: bool) -> Any:
+def _alpha_dropout(b: SymbolBuilder, value: TorchValue, p: float, train: bool) -> Any:
     """Set elements to the least value of selu in training, and keep mean and variance."""
     if not p or p == 1 or (b.training and not train):
         return value
@@ -178,7 +185,7 @@ def _alpha_dropout(b: Builder, value: Value, p: float, train: bool) -> Any:
     return b.op("where", b.op("_equal_scalar", kept, scalar=1.0), value, moved)
 
 
-def _dropped(b: Builder, value: Value, p: float, train: bool | None, axes: tuple[int, ...]) -> Any:
+def _dropped(b: SymbolBuilder, value: TorchValue, p: float, train: bool | None, axes: tuple[int, ...]) -> Any:
     """Drop in training; where the module is in training and this part of it is not, never."""
     if not p or (b.training and not train):
         return value

@@ -8,20 +8,20 @@ from typing import Any
 import torch
 
 from ..symbol import Symbol
-from .builder import Builder
+from .builder import SymbolBuilder
 from .sizes import Dims, dims_of, same
 from .table import TABLE, translates
-from .value import Operand, Untranslatable, Value
+from .value import NoCounterpart, Operand, TorchValue
 
 __all__: list[str] = []
 
 
-def _value(b: Builder, operand: Operand, dtype: torch.dtype) -> Value:
+def _value(b: SymbolBuilder, operand: Operand, dtype: torch.dtype) -> TorchValue:
     """Return an operand as a value of a type."""
-    if isinstance(operand, Value):
+    if isinstance(operand, TorchValue):
         return b.cast(operand, dtype)
     if isinstance(operand, (bool, int, float)):
-        return Value((), dtype, None, torch.tensor(operand, dtype=dtype))
+        return TorchValue((), dtype, None, torch.tensor(operand, dtype=dtype))
     return b.size(operand, dtype)
 
 
@@ -29,14 +29,14 @@ def _alone(operand: Operand, other: Operand, dims: Dims) -> Any:
     """Return the number that an operand stands for, if the other one has the shape of the result already."""
     if isinstance(operand, (bool, int, float)):
         return operand
-    if not isinstance(operand, Value) or operand.number is None or not isinstance(other, Value):
+    if not isinstance(operand, TorchValue) or operand.number is None or not isinstance(other, TorchValue):
         return None
     whole = other.rank == len(dims) and all(map(same, other.dims, dims))
     return operand.number if whole else None
 
 
 def binary(
-    b: Builder,
+    b: SymbolBuilder,
     names: tuple[str, str, str],
     left: Operand,
     right: Operand,
@@ -55,46 +55,46 @@ def binary(
     dtype = dtype or b.result.dtype
     dims = dims_of(b.result)
     number = _alone(right, left, dims)
-    if number is not None and isinstance(left, Value):
+    if number is not None and isinstance(left, TorchValue):
         return b.with_number(names[1], b.cast(left, dtype), number)
     number = _alone(left, right, dims)
-    if number is not None and isinstance(right, Value):
+    if number is not None and isinstance(right, TorchValue):
         return b.with_number(names[2], b.cast(right, dtype), number)
     return b.pair(names[0], _value(b, left, dtype), _value(b, right, dtype))
 
 
-def _scaled(b: Builder, operand: Operand, factor: float) -> Operand:
+def _scaled(b: SymbolBuilder, operand: Operand, factor: float) -> Operand:
     """Return an operand times a number."""
     if factor == 1:
         return operand
-    if isinstance(operand, Value) and operand.number is None:
+    if isinstance(operand, TorchValue) and operand.number is None:
         value = b.cast(operand, b.result.dtype)
         return b.value(b.with_number("mul", value, factor), value.dims, value.dtype)
-    return (operand.number if isinstance(operand, Value) else operand) * factor
+    return (operand.number if isinstance(operand, TorchValue) else operand) * factor
 
 
 @translates("add")
-def _add(b: Builder, left: Operand, right: Operand, alpha: float = 1) -> Symbol:
+def _add(b: SymbolBuilder, left: Operand, right: Operand, alpha: float = 1) -> Symbol:
     return binary(b, ("add", "plus", "plus"), left, _scaled(b, right, alpha))
 
 
 @translates("sub", "subtract")
-def _sub(b: Builder, left: Operand, right: Operand, alpha: float = 1) -> Symbol:
+def _sub(b: SymbolBuilder, left: Operand, right: Operand, alpha: float = 1) -> Symbol:
     return binary(b, ("sub", "minus", "rminus"), left, _scaled(b, right, alpha))
 
 
 @translates("rsub")
-def _rsub(b: Builder, left: Operand, right: Operand, alpha: float = 1) -> Symbol:
+def _rsub(b: SymbolBuilder, left: Operand, right: Operand, alpha: float = 1) -> Symbol:
     return binary(b, ("sub", "minus", "rminus"), right, _scaled(b, left, alpha))
 
 
 @translates("mul", "multiply")
-def _mul(b: Builder, left: Operand, right: Operand) -> Symbol:
+def _mul(b: SymbolBuilder, left: Operand, right: Operand) -> Symbol:
     return binary(b, ("mul", "mul", "mul"), left, right)
 
 
 @translates("div", "divide", "true_divide")
-def _div(b: Builder, left: Operand, right: Operand, rounding_mode: str | None = None) -> Any:
+def _div(b: SymbolBuilder, left: Operand, right: Operand, rounding_mode: str | None = None) -> Any:
     if rounding_mode is None:
         return binary(b, ("div", "div", "rdiv"), left, right)
     real = b.result.dtype if b.result.dtype.is_floating_point else torch.float64
@@ -104,17 +104,17 @@ def _div(b: Builder, left: Operand, right: Operand, rounding_mode: str | None = 
 
 
 @translates("floor_divide")
-def _floor_divide(b: Builder, left: Operand, right: Operand) -> Any:
+def _floor_divide(b: SymbolBuilder, left: Operand, right: Operand) -> Any:
     return _div(b, left, right, "floor")
 
 
 @translates("remainder")
-def _remainder(b: Builder, left: Operand, right: Operand) -> Symbol:
+def _remainder(b: SymbolBuilder, left: Operand, right: Operand) -> Symbol:
     return binary(b, ("mod", "mod", "rmod"), left, right)
 
 
 @translates("fmod")
-def _fmod(b: Builder, left: Operand, right: Operand) -> Symbol:
+def _fmod(b: SymbolBuilder, left: Operand, right: Operand) -> Symbol:
     dims, dtype = dims_of(b.result), b.result.dtype
     whole = b.value(b.op("trunc", binary(b, ("div", "div", "rdiv"), left, right)), dims, dtype)
     taken = b.value(binary(b, ("mul", "mul", "mul"), whole, right), dims, dtype)
@@ -122,49 +122,53 @@ def _fmod(b: Builder, left: Operand, right: Operand) -> Symbol:
 
 
 @translates("pow")
-def _pow(b: Builder, left: Operand, right: Operand) -> Symbol:
+def _pow(b: SymbolBuilder, left: Operand, right: Operand) -> Symbol:
     exponent = _alone(right, left, dims_of(b.result))
     special = {2: "square", 0.5: "sqrt", -0.5: "rsqrt", -1: "reciprocal"}.get(exponent)
-    if special and isinstance(left, Value):
+    if special and isinstance(left, TorchValue):
         return b.op(special, b.cast(left, b.result.dtype))
     return binary(b, ("power", "power", "rpower"), left, right)
 
 
 @translates("maximum", "max.other", "fmax")
-def _maximum(b: Builder, left: Operand, right: Operand) -> Symbol:
+def _maximum(b: SymbolBuilder, left: Operand, right: Operand) -> Symbol:
     return binary(b, ("maximum", "maximum", "maximum"), left, right)
 
 
 @translates("minimum", "min.other", "fmin")
-def _minimum(b: Builder, left: Operand, right: Operand) -> Symbol:
+def _minimum(b: SymbolBuilder, left: Operand, right: Operand) -> Symbol:
     return binary(b, ("minimum", "minimum", "minimum"), left, right)
 
 
 @translates("hypot")
-def _hypot(b: Builder, left: Operand, right: Operand) -> Symbol:
+def _hypot(b: SymbolBuilder, left: Operand, right: Operand) -> Symbol:
     return binary(b, ("hypot", "hypot", "hypot"), left, right)
 
 
 @translates("addcmul")
-def _addcmul(b: Builder, base: Value, left: Value, right: Value, value: float = 1) -> Symbol:
+def _addcmul(
+    b: SymbolBuilder, base: TorchValue, left: TorchValue, right: TorchValue, value: float = 1
+) -> Symbol:
     both = b.value(b.pair("mul", left, right), _joint(left, right), b.result.dtype)
     return _add(b, base, both, value)
 
 
 @translates("addcdiv")
-def _addcdiv(b: Builder, base: Value, left: Value, right: Value, value: float = 1) -> Symbol:
+def _addcdiv(
+    b: SymbolBuilder, base: TorchValue, left: TorchValue, right: TorchValue, value: float = 1
+) -> Symbol:
     both = b.value(b.pair("div", left, right), _joint(left, right), b.result.dtype)
     return _add(b, base, both, value)
 
 
 @translates("lerp")
-def _lerp(b: Builder, start: Value, end: Value, weight: Operand) -> Symbol:
+def _lerp(b: SymbolBuilder, start: TorchValue, end: TorchValue, weight: Operand) -> Symbol:
     gap = b.value(b.pair("sub", end, start), _joint(end, start), b.result.dtype)
     part = b.value(binary(b, ("mul", "mul", "mul"), gap, weight), dims_of(b.result), b.result.dtype)
     return _add(b, start, part)
 
 
-def _joint(left: Value, right: Value) -> tuple[Any, ...]:
+def _joint(left: TorchValue, right: TorchValue) -> tuple[Any, ...]:
     """Return the shape of two values after broadcasting."""
     rank = max(left.rank, right.rank)
     padded = [(1,) * (rank - v.rank) + v.dims for v in (left, right)]
@@ -178,7 +182,7 @@ def _common(left: Operand, right: Operand) -> torch.dtype:
     """Return the type in which two operands are compared."""
     examples: list[Any] = [
         torch.empty((1,) * min(o.rank, 1), dtype=o.dtype)
-        if isinstance(o, Value)
+        if isinstance(o, TorchValue)
         else (o if isinstance(o, (bool, int, float)) else 0)
         for o in (left, right)
     ]
@@ -186,10 +190,10 @@ def _common(left: Operand, right: Operand) -> torch.dtype:
 
 
 def _compare(name: str, mirrored: str) -> Any:
-    def translate(b: Builder, left: Operand, right: Operand) -> Symbol:
+    def translate(b: SymbolBuilder, left: Operand, right: Operand) -> Symbol:
         dtype = _common(left, right)
         answers = binary(b, (name, name, mirrored), left, right, dtype)
-        return b.as_truth(answers, Value((), dtype))
+        return b.as_truth(answers, TorchValue((), dtype))
 
     return translate
 
@@ -206,9 +210,9 @@ for _name, _ours, _mirrored in (
 
 
 def _logical(name: str) -> Any:
-    def translate(b: Builder, left: Operand, right: Operand) -> Symbol:
+    def translate(b: SymbolBuilder, left: Operand, right: Operand) -> Symbol:
         if b.result.dtype is not torch.bool:
-            raise Untranslatable("works on the bits of integers, for which MXNet has no operator")
+            raise NoCounterpart("works on the bits of integers, for which MXNet has no operator")
         return b.pair(name, _value(b, left, torch.bool), _value(b, right, torch.bool))
 
     return translate
@@ -221,14 +225,14 @@ for _method, _word in (("__and__", "and"), ("__or__", "or"), ("__xor__", "xor"))
 
 
 @translates("logical_not", "bitwise_not")
-def _not(b: Builder, value: Value) -> Symbol:
+def _not(b: SymbolBuilder, value: TorchValue) -> Symbol:
     if b.result.dtype is not torch.bool:
-        raise Untranslatable("works on the bits of integers, for which MXNet has no operator")
+        raise NoCounterpart("works on the bits of integers, for which MXNet has no operator")
     return b.op("logical_not", b.cast(value, torch.bool))
 
 
 @translates("isnan")
-def _isnan(b: Builder, value: Value) -> Symbol:
+def _isnan(b: SymbolBuilder, value: TorchValue) -> Symbol:
     return b.as_truth(b.pair("not_equal", value, value), value)
 
 
@@ -236,24 +240,24 @@ def _isnan(b: Builder, value: Value) -> Symbol:
 
 
 @translates("where")
-def _where(b: Builder, condition: Value, left: Operand, right: Operand) -> Symbol:
+def _where(b: SymbolBuilder, condition: TorchValue, left: Operand, right: Operand) -> Symbol:
     dims, dtype = dims_of(b.result), b.result.dtype
     sides = [b.expand(_value(b, side, dtype), dims) for side in (left, right)]
     return b.op("where", b.expand(b.cast(condition, torch.bool), dims), *sides)
 
 
 @translates("masked_fill")
-def _masked_fill(b: Builder, value: Value, mask: Value, number: Operand) -> Symbol:
+def _masked_fill(b: SymbolBuilder, value: TorchValue, mask: TorchValue, number: Operand) -> Symbol:
     return _where(b, mask, number, value)
 
 
 @translates("clamp", "clip")
 def _clamp(
-    b: Builder, value: Value, low: Operand | None = None, high: Operand | None = None, **named: Any
+    b: SymbolBuilder, value: TorchValue, low: Operand | None = None, high: Operand | None = None, **named: Any
 ) -> Any:
     low, high = named.get("min", low), named.get("max", high)
     value = b.cast(value, b.result.dtype)
-    if not isinstance(low, Value) and not isinstance(high, Value):
+    if not isinstance(low, TorchValue) and not isinstance(high, TorchValue):
         least, most = (-math.inf if low is None else low), (math.inf if high is None else high)
         return b.op("clip", value, a_min=float(least), a_max=float(most))
     for name, bound in (("maximum", low), ("minimum", high)):
@@ -264,12 +268,12 @@ def _clamp(
 
 
 @translates("clamp_min")
-def _clamp_min(b: Builder, value: Value, low: Operand) -> Any:
+def _clamp_min(b: SymbolBuilder, value: TorchValue, low: Operand) -> Any:
     return _clamp(b, value, low)
 
 
 @translates("clamp_max")
-def _clamp_max(b: Builder, value: Value, high: Operand) -> Any:
+def _clamp_max(b: SymbolBuilder, value: TorchValue, high: Operand) -> Any:
     return _clamp(b, value, None, high)
 
 
@@ -317,7 +321,7 @@ _UNARY = {
 
 
 def _unary(name: str) -> Any:
-    def translate(b: Builder, value: Value) -> Symbol:
+    def translate(b: SymbolBuilder, value: TorchValue) -> Symbol:
         return b.op(name, b.cast(value, b.result.dtype))
 
     return translate
@@ -335,10 +339,10 @@ for _alias, _name in (
 
 
 @translates("exp2")
-def _exp2(b: Builder, value: Value) -> Symbol:
+def _exp2(b: SymbolBuilder, value: TorchValue) -> Symbol:
     return b.op("exp", b.with_number("mul", b.cast(value, b.result.dtype), math.log(2.0)))
 
 
 @translates("erfc")
-def _erfc(b: Builder, value: Value) -> Symbol:
+def _erfc(b: SymbolBuilder, value: TorchValue) -> Symbol:
     return b.op("_rminus_scalar", b.op("erf", value), scalar=1.0)

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..symbol import Symbol
-from .builder import Builder
+from .builder import SymbolBuilder
 from .sizes import Size, dims_of, is_number, same
 from .table import translates
-from .value import Untranslatable, Value
+from .value import NoCounterpart, TorchValue
 
 if TYPE_CHECKING:
     from ...types import Ints
@@ -32,46 +32,46 @@ __all__: list[str] = []
     "squeeze_copy",
     "ravel",
 )
-def _view(b: Builder, value: Value, *rest: Any, **named: Any) -> Value:
+def _view(b: SymbolBuilder, value: TorchValue, *rest: Any, **named: Any) -> TorchValue:
     return b.reshape(value, dims_of(b.result))
 
 
 @translates("unsqueeze", "unsqueeze_copy")
-def _unsqueeze(b: Builder, value: Value, dim: int) -> Any:
+def _unsqueeze(b: SymbolBuilder, value: TorchValue, dim: int) -> Any:
     if not value.rank:
         return b.reshape(value, dims_of(b.result))
     return b.op("expand_dims", value, axis=dim % (value.rank + 1))
 
 
 @translates("expand", "expand_as", "expand_copy", "broadcast_to")
-def _expand(b: Builder, value: Value, *rest: Any, **named: Any) -> Value:
+def _expand(b: SymbolBuilder, value: TorchValue, *rest: Any, **named: Any) -> TorchValue:
     return b.expand(value, dims_of(b.result))
 
 
 @translates(
     "clone", "contiguous", "alias", "lift_fresh_copy", "lift", "view.dtype", "positive", "resolve_conj"
 )
-def _same(b: Builder, value: Value, *rest: Any, **named: Any) -> Value:
-    return Value(value.dims, value.dtype, b.sym(value))
+def _same(b: SymbolBuilder, value: TorchValue, *rest: Any, **named: Any) -> TorchValue:
+    return TorchValue(value.dims, value.dtype, b.sym(value))
 
 
 @translates("detach", "detach_copy")
-def _detach(b: Builder, value: Value) -> Symbol:
+def _detach(b: SymbolBuilder, value: TorchValue) -> Symbol:
     return b.op("BlockGrad", value)
 
 
 @translates("_to_copy", "to", "type_as", "float", "double", "half", "int", "long", "bool")
-def _to(b: Builder, value: Value, *rest: Any, **named: Any) -> Value:
+def _to(b: SymbolBuilder, value: TorchValue, *rest: Any, **named: Any) -> TorchValue:
     return b.cast(value, b.result.dtype)
 
 
 @translates("permute", "permute_copy")
-def _permute(b: Builder, value: Value, dims: Sequence[int]) -> Value:
+def _permute(b: SymbolBuilder, value: TorchValue, dims: Sequence[int]) -> TorchValue:
     return b.transpose(value, [value.axis(d) for d in dims])
 
 
 @translates("transpose", "transpose_copy", "swapaxes", "swapdims")
-def _transpose(b: Builder, value: Value, first: int, second: int) -> Value:
+def _transpose(b: SymbolBuilder, value: TorchValue, first: int, second: int) -> TorchValue:
     if not value.rank:
         return value
     order = list(range(value.rank))
@@ -81,12 +81,12 @@ def _transpose(b: Builder, value: Value, first: int, second: int) -> Value:
 
 
 @translates("t", "t_copy", "numpy_T", "mT", "adjoint")
-def _matrix_transpose(b: Builder, value: Value) -> Value:
+def _matrix_transpose(b: SymbolBuilder, value: TorchValue) -> TorchValue:
     return value if value.rank < 2 else _transpose(b, value, -2, -1)
 
 
 @translates("movedim", "moveaxis")
-def _movedim(b: Builder, value: Value, source: Ints, destination: Ints) -> Value:
+def _movedim(b: SymbolBuilder, value: TorchValue, source: Ints, destination: Ints) -> TorchValue:
     sources = [value.axis(a) for a in ([source] if isinstance(source, int) else source)]
     targets = [value.axis(a) for a in ([destination] if isinstance(destination, int) else destination)]
     order: list[Any] = [None] * value.rank
@@ -97,7 +97,7 @@ def _movedim(b: Builder, value: Value, source: Ints, destination: Ints) -> Value
 
 
 @translates("repeat")
-def _repeat(b: Builder, value: Value, repeats: Sequence[Any]) -> Any:
+def _repeat(b: SymbolBuilder, value: TorchValue, repeats: Sequence[Any]) -> Any:
     if all(is_number(n) for n in repeats):
         return b.op("tile", value, reps=tuple(repeats))
     value = b.reshape(value, (*[1] * (len(repeats) - value.rank), *value.dims))
@@ -111,7 +111,7 @@ def _repeat(b: Builder, value: Value, repeats: Sequence[Any]) -> Any:
     return value
 
 
-def _repeat_axis(b: Builder, value: Value, axis: int, times: Size) -> Value:
+def _repeat_axis(b: SymbolBuilder, value: TorchValue, axis: int, times: Size) -> TorchValue:
     """Repeat an axis as often as a size says that is known by name only."""
     before, size, after = value.dims[:axis], value.dims[axis], value.dims[axis + 1 :]
     if same(size, 1):
@@ -121,27 +121,29 @@ def _repeat_axis(b: Builder, value: Value, axis: int, times: Size) -> Value:
 
 
 @translates("tile")
-def _tile(b: Builder, value: Value, repeats: Sequence[Any]) -> Any:
+def _tile(b: SymbolBuilder, value: TorchValue, repeats: Sequence[Any]) -> Any:
     return _repeat(b, value, (*[1] * (value.rank - len(repeats)), *repeats))
 
 
 @translates("repeat_interleave.self_int")
-def _repeat_interleave(b: Builder, value: Value, repeats: Size, dim: int | None = None, **named: Any) -> Any:
+def _repeat_interleave(
+    b: SymbolBuilder, value: TorchValue, repeats: Size, dim: int | None = None, **named: Any
+) -> Any:
     if not is_number(repeats):
-        raise Untranslatable("repeats elements as often as a size that is not fixed says")
+        raise NoCounterpart("repeats elements as often as a size that is not fixed says")
     axis = {} if dim is None else {"axis": value.axis(dim)}
     return b.op("repeat", value, repeats=repeats, **axis)
 
 
 @translates("cat", "concat", "concatenate")
-def _cat(b: Builder, values: Sequence[Value], dim: int = 0) -> Any:
+def _cat(b: SymbolBuilder, values: Sequence[TorchValue], dim: int = 0) -> Any:
     rank = len(b.result.shape)
     parts = [b.cast(v, b.result.dtype) for v in values if not (v.rank == 1 and v.dims == (0,))]
     return parts[0] if len(parts) == 1 else b.op("Concat", *parts, dim=dim % rank)
 
 
 @translates("stack")
-def _stack(b: Builder, values: Sequence[Value], dim: int = 0) -> Any:
+def _stack(b: SymbolBuilder, values: Sequence[TorchValue], dim: int = 0) -> Any:
     parts = [b.cast(v, b.result.dtype) for v in values]
     if not parts[0].rank:
         return b.op("Concat", *parts, dim=0)
@@ -151,14 +153,14 @@ def _stack(b: Builder, values: Sequence[Value], dim: int = 0) -> Any:
 # several parts
 
 
-def _cut(b: Builder, value: Value, axis: int, sizes: Sequence[Any]) -> list[Symbol]:
+def _cut(b: SymbolBuilder, value: TorchValue, axis: int, sizes: Sequence[Any]) -> list[Symbol]:
     """Cut an axis into parts of the given sizes.
 
     Raises:
         Untranslatable: a size is not fixed.
     """
     if not all(is_number(n) for n in sizes):
-        raise Untranslatable("splits an axis into parts whose sizes are not fixed")
+        raise NoCounterpart("splits an axis into parts whose sizes are not fixed")
     if len(sizes) > 1 and len(set(sizes)) == 1:
         return list(b.op("SliceChannel", value, num_outputs=len(sizes), axis=axis))
     ends = [sum(sizes[: i + 1]) for i in range(len(sizes))]
@@ -174,13 +176,13 @@ def _cut(b: Builder, value: Value, axis: int, sizes: Sequence[Any]) -> list[Symb
     "split_with_sizes_copy",
     "unsafe_split",
 )
-def _split(b: Builder, value: Value, parts: Ints, dim: int = 0, **named: Any) -> list[Symbol]:
+def _split(b: SymbolBuilder, value: TorchValue, parts: Ints, dim: int = 0, **named: Any) -> list[Symbol]:
     axis = value.axis(dim)
     return _cut(b, value, axis, [dims_of(part)[axis] for part in b.result])
 
 
 @translates("unbind", "unbind_copy")
-def _unbind(b: Builder, value: Value, dim: int = 0) -> list[Symbol]:
+def _unbind(b: SymbolBuilder, value: TorchValue, dim: int = 0) -> list[Symbol]:
     count = len(b.result)
     if count == 1:
         return [b.squeeze(b.sym(value), [value.axis(dim)], value.rank)]

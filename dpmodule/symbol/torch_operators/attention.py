@@ -7,21 +7,21 @@ import math
 import torch
 
 from ..symbol import Symbol
-from .builder import Builder
+from .builder import SymbolBuilder
 from .sizes import same
 from .table import translates
-from .value import Untranslatable, Value
+from .value import NoCounterpart, TorchValue
 
 __all__: list[str] = []
 
 
 @translates("scaled_dot_product_attention")
 def _attention(
-    b: Builder,
-    query: Value,
-    key: Value,
-    value: Value,
-    mask: Value | None = None,
+    b: SymbolBuilder,
+    query: TorchValue,
+    key: TorchValue,
+    value: TorchValue,
+    mask: TorchValue | None = None,
     dropout: float = 0.0,
     is_causal: bool = False,
     scale: float | None = None,
@@ -44,7 +44,7 @@ def _attention(
     return b.op("linalg_gemm2", weights, value)
 
 
-def _repeated(b: Builder, value: Value, query: Value) -> Value:
+def _repeated(b: SymbolBuilder, value: TorchValue, query: TorchValue) -> TorchValue:
     """Repeat heads of keys or values, so that there are as many as of queries.
 
     Raises:
@@ -54,13 +54,13 @@ def _repeated(b: Builder, value: Value, query: Value) -> Value:
     if same(have, want):
         return value
     if not isinstance(have, int) or not isinstance(want, int):
-        raise Untranslatable("shares heads whose number is not fixed")
+        raise NoCounterpart("shares heads whose number is not fixed")
     axis = value.rank - 3
     made = b.op("repeat", value, repeats=want // have, axis=axis)
     return b.value(made, (*value.dims[:axis], want, *value.dims[axis + 1 :]), value.dtype)
 
 
-def _causal(b: Builder, scores: Value) -> Value:
+def _causal(b: SymbolBuilder, scores: TorchValue) -> TorchValue:
     """Return where a position may look: at itself and what comes before it."""
     rows, columns = scores.dims[-2:]
     own = b.reshape(b.indices(scores, scores.rank - 2), (rows, 1))
@@ -68,7 +68,7 @@ def _causal(b: Builder, scores: Value) -> Value:
     return b.value(b.op("broadcast_greater_equal", own, other), (rows, columns), torch.bool)
 
 
-def _masked(b: Builder, scores: Value, mask: Value) -> Value:
+def _masked(b: SymbolBuilder, scores: TorchValue, mask: TorchValue) -> TorchValue:
     if not mask.is_bool:
         return b.value(b.pair("add", scores, b.cast(mask, scores.dtype)), scores.dims, scores.dtype)
     nothing = b.full(scores.dims, -math.inf, scores.dtype)

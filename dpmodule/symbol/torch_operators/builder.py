@@ -1,4 +1,4 @@
-"""`Builder`: makes the nodes of a symbol for the nodes of torch's graph."""
+"""`SymbolBuilder`: makes the nodes of a symbol for the nodes of torch's graph."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from ...ndarray import NDArray
 from ...ndarray.creation import from_torch
 from ..symbol import Symbol, Variable, call
 from .sizes import Dims, Size, dims_of, is_number, places, reshape_codes, same, spans
-from .value import Untranslatable, Value, type_name
+from .value import NoCounterpart, TorchValue, type_name
 
 if TYPE_CHECKING:
     import sympy
 
-__all__ = ["Builder"]
+__all__ = ["SymbolBuilder"]
 
 _EXACT = 2**24  # whole numbers up to this are exact in float32
 
 
-class Builder:
+class SymbolBuilder:
     """Makes symbols, names them after the module they come from, and keeps the values of variables.
 
     Attributes:
@@ -35,7 +35,7 @@ class Builder:
         self.training = training
         self.params: dict[str, NDArray] = {}
         self.result: Any = None
-        self._seen: list[Value] = []
+        self._seen: list[TorchValue] = []
         self._taken: set[str] = set()
         self._made: list[Any] = []
         self._owner, self._source = "", ""
@@ -72,7 +72,7 @@ class Builder:
         self._taken.add(found)
         return found
 
-    def see(self, value: Value) -> Value:
+    def see(self, value: TorchValue) -> TorchValue:
         """Remember a value, so that others can take sizes from it."""
         if value.symbol is not None and any(not is_number(d) for d in value.dims):
             self._seen.append(value)
@@ -82,21 +82,21 @@ class Builder:
 
     def op(self, alias: str, *inputs: Any, **attrs: Any) -> Symbol:
         """Apply an operator to values or symbols."""
-        symbols = [self.sym(i) if isinstance(i, Value) else i for i in inputs]
+        symbols = [self.sym(i) if isinstance(i, TorchValue) else i for i in inputs]
         made = call(alias, *symbols, name=f"_{len(self._made)}", **attrs)
         self._made.append(made.entries[0][0])
         return made
 
-    def value(self, symbol: Symbol, dims: Dims, dtype: torch.dtype) -> Value:
+    def value(self, symbol: Symbol, dims: Dims, dtype: torch.dtype) -> TorchValue:
         """Return a symbol as a value, when a translation goes in steps."""
-        return self.see(Value(dims, dtype, symbol))
+        return self.see(TorchValue(dims, dtype, symbol))
 
-    def like_result(self, symbol: Symbol, index: int | None = None) -> Value:
+    def like_result(self, symbol: Symbol, index: int | None = None) -> TorchValue:
         """Return a symbol as the value that torch's node returns."""
         fake = self.result if index is None else self.result[index]
         return self.value(symbol, dims_of(fake), fake.dtype)
 
-    def variable(self, name: str, tensor: torch.Tensor, trained: bool) -> Value:
+    def variable(self, name: str, tensor: torch.Tensor, trained: bool) -> TorchValue:
         """Make the variable of a parameter, buffer or constant, with its value.
 
         Integers and truth values are kept as float32, which optimizers and files take, and cast where they are read.
@@ -107,7 +107,7 @@ class Builder:
         dtype = tensor.dtype
         if not dtype.is_floating_point:
             if dtype is not torch.bool and tensor.numel() and int(tensor.abs().max()) > _EXACT:
-                raise Untranslatable(f"{name} holds integers beyond {_EXACT}, which float32 cannot")
+                raise NoCounterpart(f"{name} holds integers beyond {_EXACT}, which float32 cannot")
             tensor = tensor.to(torch.float32)
         shape = tuple(tensor.shape) or (1,)
         multiplier = 1.0 if trained else 0.0
@@ -123,9 +123,9 @@ class Builder:
         self._taken.add(name)
         whole = dtype is not torch.bool and not dtype.is_floating_point
         symbol = self.op("Cast", variable, dtype=type_name(dtype)) if whole else variable
-        return Value(dims_of(tensor), dtype, symbol)
+        return TorchValue(dims_of(tensor), dtype, symbol)
 
-    def input(self, name: str, example: torch.Tensor) -> Value:
+    def input(self, name: str, example: torch.Tensor) -> TorchValue:
         """Make the variable of an input; whole numbers may also come in another type, and are cast."""
         kind = type_name(example.dtype)
         symbol = Variable(name, dtype=None if kind == "float32" else kind)
@@ -134,7 +134,7 @@ class Builder:
             symbol = self.op("Cast", symbol, dtype=kind)
         return self.value(symbol, dims_of(example), example.dtype)
 
-    def sym(self, value: Value) -> Symbol:
+    def sym(self, value: TorchValue) -> Symbol:
         """Return the symbol of a value; known elements become an operator or a variable.
 
         Raises:
@@ -142,7 +142,7 @@ class Builder:
         """
         if value.symbol is None:
             if value.tensor is None:
-                raise Untranslatable("reads what could not be translated")
+                raise NoCounterpart("reads what could not be translated")
             value.symbol = self._constant(value.tensor, value.name)
         return value.symbol
 
@@ -152,10 +152,10 @@ class Builder:
         Raises:
             Untranslatable: there are none.
         """
-        number = Value((), tensor.dtype, None, tensor).number
+        number = TorchValue((), tensor.dtype, None, tensor).number
         shape = tuple(tensor.shape) or (1,)
         if not tensor.numel():
-            raise Untranslatable("makes an array without elements, which MXNet does not have")
+            raise NoCounterpart("makes an array without elements, which MXNet does not have")
         if number is not None:
             return self.op("_full", shape=shape, value=float(number), dtype=type_name(tensor.dtype))
         key = (
@@ -170,12 +170,12 @@ class Builder:
 
     # types
 
-    def cast(self, value: Value, dtype: torch.dtype) -> Value:
+    def cast(self, value: TorchValue, dtype: torch.dtype) -> TorchValue:
         """Return a value in another type; the value itself if it is of that type."""
         if value.dtype is dtype:
             return value
         if value.tensor is not None and value.symbol is None:
-            return Value(value.dims, dtype, None, value.tensor.to(dtype))
+            return TorchValue(value.dims, dtype, None, value.tensor.to(dtype))
         symbol = self.sym(value)
         if dtype is torch.bool:
             symbol = self.as_truth(self.op("_not_equal_scalar", symbol, scalar=0.0), value)
@@ -183,25 +183,25 @@ class Builder:
             symbol = self.op("Cast", symbol, dtype=type_name(dtype))
         return self.value(symbol, value.dims, dtype)
 
-    def as_truth(self, answers: Symbol, operand: Value) -> Symbol:
+    def as_truth(self, answers: Symbol, operand: TorchValue) -> Symbol:
         """Return answers of a comparison, which have the type of its operands, as truth values."""
         return answers if operand.type == "float32" else self.op("Cast", answers, dtype="float32")
 
-    def full(self, dims: Dims, number: float, dtype: torch.dtype) -> Value:
+    def full(self, dims: Dims, number: float, dtype: torch.dtype) -> TorchValue:
         """Return a value that holds one number everywhere."""
         if all(is_number(d) for d in dims):
-            return Value(dims, dtype, None, torch.full(dims, number, dtype=dtype))
+            return TorchValue(dims, dtype, None, torch.full(dims, number, dtype=dtype))
         small = tuple(d if is_number(d) else 1 for d in dims)
-        return self.expand(Value(small, dtype, None, torch.full(small, number, dtype=dtype)), dims)
+        return self.expand(TorchValue(small, dtype, None, torch.full(small, number, dtype=dtype)), dims)
 
     # shapes
 
-    def reshape(self, value: Value, dims: Dims) -> Value:
+    def reshape(self, value: TorchValue, dims: Dims) -> TorchValue:
         """Return a value under another shape."""
         if len(dims) == value.rank and all(map(same, value.dims, dims)):
-            return Value(dims, value.dtype, self.sym(value))
+            return TorchValue(dims, value.dtype, self.sym(value))
         if {value.dims, dims} <= {(), (1,)}:
-            return Value(dims, value.dtype, self.sym(value))
+            return TorchValue(dims, value.dtype, self.sym(value))
         codes = reshape_codes(value.dims or (1,), dims or (1,))
         if codes is not None:
             return self.value(self.op("Reshape", value, shape=codes), dims, value.dtype)
@@ -209,7 +209,7 @@ class Builder:
             return self._reshape_without_ones(value, dims)
         return self._reshape_by_runs(value, dims)
 
-    def _reshape_without_ones(self, value: Value, dims: Dims) -> Value:
+    def _reshape_without_ones(self, value: TorchValue, dims: Dims) -> TorchValue:
         """Take axes of size 1 away, reshape the others, and put in those that the shape has."""
         ones = [i for i, d in enumerate(value.dims) if same(d, 1)]
         core = tuple(d for d in value.dims if not same(d, 1))
@@ -221,7 +221,7 @@ class Builder:
             symbol = self.op("expand_dims", symbol, axis=axis)
         return self.value(symbol, dims, value.dtype)
 
-    def _reshape_by_runs(self, value: Value, dims: Dims) -> Value:
+    def _reshape_by_runs(self, value: TorchValue, dims: Dims) -> TorchValue:
         """Reshape run by run, with sizes from other values where codes cannot tell them."""
         i = j = 0
         for p, q in spans(value.dims, dims):
@@ -238,7 +238,7 @@ class Builder:
             i, j = i + q, j + q
         return value
 
-    def _reshape_like(self, value: Value, at: int, count: int, wanted: Dims) -> Symbol:
+    def _reshape_like(self, value: TorchValue, at: int, count: int, wanted: Dims) -> Symbol:
         """Reshape axes to sizes that another value has side by side.
 
         Raises:
@@ -255,9 +255,9 @@ class Builder:
                     rhs_begin=start,
                     rhs_end=start + len(wanted),
                 )
-        raise Untranslatable(f"reshapes to {wanted}: no array has these sizes side by side")
+        raise NoCounterpart(f"reshapes to {wanted}: no array has these sizes side by side")
 
-    def expand(self, value: Value, dims: Dims) -> Value:
+    def expand(self, value: TorchValue, dims: Dims) -> TorchValue:
         """Return a value with axes of size 1 repeated, and new ones put in front, until it has a shape."""
         if value.rank < len(dims):
             value = self.reshape(value, (*[1] * (len(dims) - value.rank), *value.dims))
@@ -297,14 +297,14 @@ class Builder:
             return self.op("Concat", whole, more, dim=axis)
         factor, rest = size.as_coeff_Mul()
         if not factor.is_Integer or factor < 2:
-            raise Untranslatable(f"repeats an axis {size} times: no array has that size")
+            raise NoCounterpart(f"repeats an axis {size} times: no array has that size")
         after = (-2,) * goes_on
         symbol = self.op("Reshape", symbol, shape=(*[0] * axis, 1, 1, *after))
         symbol = self.op("broadcast_axis", symbol, axis=(axis + 1,), size=(int(factor),))
         symbol = self._expand_axis(symbol, axis, rest, True)
         return self.op("Reshape", symbol, shape=(*[0] * axis, -3, *after))
 
-    def find(self, size: Size) -> tuple[Value, int] | None:
+    def find(self, size: Size) -> tuple[TorchValue, int] | None:
         """Return a value and an axis of it that has a size, None if there is none."""
         for other in self._seen:
             for axis, have in enumerate(other.dims):
@@ -312,10 +312,10 @@ class Builder:
                     return other, axis
         return None
 
-    def size(self, size: Size, dtype: torch.dtype) -> Value:
+    def size(self, size: Size, dtype: torch.dtype) -> TorchValue:
         """Return a size as an array of one element."""
         if is_number(size):
-            return Value((), dtype, None, torch.tensor(size, dtype=dtype))
+            return TorchValue((), dtype, None, torch.tensor(size, dtype=dtype))
         return self.value(self.op("Cast", self._size(size), dtype=type_name(dtype)), (), dtype)
 
     def _size(self, size: sympy.Expr) -> Symbol:
@@ -333,14 +333,14 @@ class Builder:
         known = [t for t in terms if t.is_Integer]
         others = [t for t in terms if not t.is_Integer]
         if not others or len(known) > 1:
-            raise Untranslatable(f"computes with the size {size}: no array has it")
+            raise NoCounterpart(f"computes with the size {size}: no array has it")
         pair, scalar = ("elemwise_add", "_plus_scalar") if size.is_Add else ("elemwise_mul", "_mul_scalar")
         found_symbol = self._size(others[0])
         for each in others[1:]:
             found_symbol = self.op(pair, found_symbol, self._size(each))
         return self.op(scalar, found_symbol, scalar=float(known[0])) if known else found_symbol
 
-    def indices(self, value: Value, axis: int, dtype: torch.dtype = torch.float32) -> Value:
+    def indices(self, value: TorchValue, axis: int, dtype: torch.dtype = torch.float32) -> TorchValue:
         """Return the numbers 0, 1, ... along an axis of a value, shape (size of the axis,)."""
         made = self.op("_contrib_arange_like", self.cast(value, torch.float32), axis=axis)
         return self.cast(self.value(made, (value.dims[axis],), torch.float32), dtype)
@@ -352,7 +352,7 @@ class Builder:
             left = left[1:]
         return self.op("squeeze", symbol, axis=tuple(left)) if left else symbol
 
-    def transpose(self, value: Value, order: Sequence[int]) -> Value:
+    def transpose(self, value: TorchValue, order: Sequence[int]) -> TorchValue:
         """Return a value with its axes in another order."""
         if list(order) == list(range(value.rank)):
             return value
@@ -361,7 +361,7 @@ class Builder:
 
     # arithmetic
 
-    def pair(self, name: str, left: Value, right: Value, dims: Dims | None = None) -> Symbol:
+    def pair(self, name: str, left: TorchValue, right: TorchValue, dims: Dims | None = None) -> Symbol:
         """Apply an operator of two operands, element by element or with broadcasting.
 
         Args:
@@ -376,12 +376,12 @@ class Builder:
             return self.op(plain[name], left, right)
         return self.op(f"broadcast_{name}", left, right)
 
-    def with_number(self, name: str, value: Value, number: float) -> Symbol:
+    def with_number(self, name: str, value: TorchValue, number: float) -> Symbol:
         """Apply an operator to a value and a number, such as "plus".
 
         Raises:
             Untranslatable: the number is NaN.
         """
         if math.isnan(number):
-            raise Untranslatable("computes with NaN")
+            raise NoCounterpart("computes with NaN")
         return self.op(f"_{name}_scalar", value, scalar=float(number))

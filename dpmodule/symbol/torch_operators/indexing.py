@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from ..symbol import Symbol
-from .builder import Builder
+from .builder import SymbolBuilder
 from .sizes import Size, difference, dims_of, is_number, same
 from .table import translates
-from .value import Untranslatable, Value
+from .value import NoCounterpart, TorchValue
 
 if TYPE_CHECKING:
     from ...types import Ints
@@ -39,25 +39,30 @@ def _ranges(axis: int, begin: Size | None, end: Size | None, step: int) -> dict[
 
 @translates("slice", "slice_copy", "narrow")
 def _slice(
-    b: Builder, value: Value, dim: int = 0, start: Size | None = None, end: Size | None = None, step: int = 1
+    b: SymbolBuilder,
+    value: TorchValue,
+    dim: int = 0,
+    start: Size | None = None,
+    end: Size | None = None,
+    step: int = 1,
 ) -> Any:
     axis = value.axis(dim)
     if same(dims_of(b.result)[axis], value.dims[axis]):
-        return Value(value.dims, value.dtype, b.sym(value))
+        return TorchValue(value.dims, value.dtype, b.sym(value))
     size = value.dims[axis]
     start = _from_the_end(0 if start is None else start, size)
     end = _from_the_end(_END if end is None else end, size)
     start = None if start == 0 else start
     if start is not None and not is_number(start):
-        raise Untranslatable(f"cuts from position {start} on, which is not fixed")
+        raise NoCounterpart(f"cuts from position {start} on, which is not fixed")
     if end is None or is_number(end):
         return b.op("slice", value, **_ranges(axis, start, end, step))
     if start is not None or step != 1:
-        raise Untranslatable(f"cuts up to position {end}, which is not fixed, and not from the beginning")
+        raise NoCounterpart(f"cuts up to position {end}, which is not fixed, and not from the beginning")
     return _first_elements(b, value, axis, end)
 
 
-def _first_elements(b: Builder, value: Value, axis: int, size: Size) -> Symbol:
+def _first_elements(b: SymbolBuilder, value: TorchValue, axis: int, size: Size) -> Symbol:
     """Cut the beginning out of an axis, as long as a size says that is known by name only.
 
     Raises:
@@ -65,7 +70,7 @@ def _first_elements(b: Builder, value: Value, axis: int, size: Size) -> Symbol:
     """
     found = b.find(size)
     if found is None:
-        raise Untranslatable(f"cuts up to position {size}: no array has that size")
+        raise NoCounterpart(f"cuts up to position {size}: no array has that size")
     other, place = found
     if place != axis:
         row = b.indices(other, place)
@@ -74,26 +79,26 @@ def _first_elements(b: Builder, value: Value, axis: int, size: Size) -> Symbol:
 
 
 @translates("select", "select_copy")
-def _select(b: Builder, value: Value, dim: int, index: Size) -> Symbol:
+def _select(b: SymbolBuilder, value: TorchValue, dim: int, index: Size) -> Symbol:
     axis = value.axis(dim)
     index = _from_the_end(index, value.dims[axis])
     if index is None or not is_number(index):
-        raise Untranslatable("picks a position that is not fixed")
+        raise NoCounterpart("picks a position that is not fixed")
     end = None if index == -1 else index + 1
     part = b.op("slice_axis", value, axis=axis, begin=index, end=end)
     return b.squeeze(part, [axis], value.rank)
 
 
 @translates("index_select")
-def _index_select(b: Builder, value: Value, dim: int, index: Value) -> Symbol:
+def _index_select(b: SymbolBuilder, value: TorchValue, dim: int, index: TorchValue) -> Symbol:
     return b.op("take", value, index, axis=value.axis(dim))
 
 
 @translates("index", "_unsafe_index")
-def _index(b: Builder, value: Value, indices: Sequence[Value | None]) -> Any:
+def _index(b: SymbolBuilder, value: TorchValue, indices: Sequence[TorchValue | None]) -> Any:
     given = [(axis, i) for axis, i in enumerate(indices) if i is not None]
     if any(i.is_bool for _, i in given):
-        raise Untranslatable("picks elements by truth values: their number is not known before it runs")
+        raise NoCounterpart("picks elements by truth values: their number is not known before it runs")
     if len(given) == 1:
         axis, index = given[0]
         made = b.op("take", value, index, axis=axis, mode="wrap")
@@ -107,7 +112,7 @@ def _index(b: Builder, value: Value, indices: Sequence[Value | None]) -> Any:
     return _put_back(b, picked, value, [i for _, i in given], axes[0])
 
 
-def _positions(b: Builder, value: Value, indices: Sequence[Value]) -> Symbol:
+def _positions(b: SymbolBuilder, value: TorchValue, indices: Sequence[TorchValue]) -> Symbol:
     """Return positions for `gather_nd`: one row for each of the leading axes."""
     rank = max(i.rank for i in indices)
     padded = [(1,) * (rank - i.rank) + i.dims for i in indices]
@@ -123,7 +128,9 @@ def _positions(b: Builder, value: Value, indices: Sequence[Value]) -> Symbol:
     return b.op("stack", *rows, axis=0)
 
 
-def _put_back(b: Builder, picked: Symbol, value: Value, indices: Sequence[Value], axis: int) -> Symbol:
+def _put_back(
+    b: SymbolBuilder, picked: Symbol, value: TorchValue, indices: Sequence[TorchValue], axis: int
+) -> Symbol:
     """Move the axes of the positions, which come first, to where the picked axes stood."""
     count = max(i.rank for i in indices)
     rank = count + value.rank - len(indices)
@@ -132,7 +139,7 @@ def _put_back(b: Builder, picked: Symbol, value: Value, indices: Sequence[Value]
 
 
 @translates("gather")
-def _gather(b: Builder, value: Value, dim: int, index: Value, **named: Any) -> Symbol:
+def _gather(b: SymbolBuilder, value: TorchValue, dim: int, index: TorchValue, **named: Any) -> Symbol:
     axis = value.axis(dim)
     if not value.rank:
         return b.sym(value)
@@ -154,27 +161,27 @@ def _gather(b: Builder, value: Value, dim: int, index: Value, **named: Any) -> S
 
 
 @translates("copy", "copy_")
-def _copy(b: Builder, value: Value, source: Value, *rest: Any, **named: Any) -> Value:
+def _copy(b: SymbolBuilder, value: TorchValue, source: TorchValue, *rest: Any, **named: Any) -> TorchValue:
     return b.expand(b.cast(source, b.result.dtype), dims_of(b.result))
 
 
 @translates("fill")
-def _fill(b: Builder, value: Value, number: Value | float) -> Value:
-    if isinstance(number, Value):
+def _fill(b: SymbolBuilder, value: TorchValue, number: TorchValue | float) -> TorchValue:
+    if isinstance(number, TorchValue):
         return _copy(b, value, number)
     return b.full(dims_of(b.result), number, b.result.dtype)
 
 
 @translates("zero")
-def _zero(b: Builder, value: Value) -> Value:
+def _zero(b: SymbolBuilder, value: TorchValue) -> TorchValue:
     return b.full(dims_of(b.result), 0, b.result.dtype)
 
 
 @translates("slice_scatter")
 def _slice_scatter(
-    b: Builder,
-    value: Value,
-    source: Value,
+    b: SymbolBuilder,
+    value: TorchValue,
+    source: TorchValue,
     dim: int = 0,
     start: Size | None = None,
     end: Size | None = None,
@@ -185,7 +192,7 @@ def _slice_scatter(
     start = _from_the_end(0 if start is None else start, size)
     end = _from_the_end(_END if end is None else end, size)
     if not all(p is None or is_number(p) for p in (start, end)):
-        raise Untranslatable("writes into a range that is not fixed")
+        raise NoCounterpart("writes into a range that is not fixed")
     source = b.cast(source, value.dtype)
     if same(source.dims[axis], size):
         return source
@@ -193,7 +200,7 @@ def _slice_scatter(
 
 
 @translates("select_scatter")
-def _select_scatter(b: Builder, value: Value, source: Value, dim: int, index: Size) -> Any:
+def _select_scatter(b: SymbolBuilder, value: TorchValue, source: TorchValue, dim: int, index: Size) -> Any:
     axis = value.axis(dim)
     part = (*value.dims[:axis], 1, *value.dims[axis + 1 :])
     end = _END if index == -1 else index + 1
@@ -202,7 +209,7 @@ def _select_scatter(b: Builder, value: Value, source: Value, dim: int, index: Si
 
 @translates("index_put")
 def _index_put(
-    b: Builder, value: Value, indices: Sequence[Value | None], source: Value, *rest: Any
+    b: SymbolBuilder, value: TorchValue, indices: Sequence[TorchValue | None], source: TorchValue, *rest: Any
 ) -> Symbol:
     mask = indices[0]
     if (
@@ -212,7 +219,7 @@ def _index_put(
         or source.dims not in ((), (1,))
         or (rest and rest[0])
     ):
-        raise Untranslatable("writes to positions that are not fixed")
+        raise NoCounterpart("writes to positions that are not fixed")
     mask = b.reshape(mask, (*mask.dims, *[1] * (value.rank - mask.rank)))
     dims = dims_of(b.result)
     return b.op("where", b.expand(mask, dims), b.expand(b.cast(source, value.dtype), dims), value)
@@ -222,16 +229,16 @@ def _index_put(
 
 
 @translates("flip")
-def _flip(b: Builder, value: Value, dims: Sequence[int]) -> Symbol:
+def _flip(b: SymbolBuilder, value: TorchValue, dims: Sequence[int]) -> Symbol:
     return b.op("reverse", value, axis=tuple(value.axis(d) for d in dims))
 
 
 @translates("roll")
-def _roll(b: Builder, value: Value, shifts: Ints, dims: Ints = ()) -> Any:
+def _roll(b: SymbolBuilder, value: TorchValue, shifts: Ints, dims: Ints = ()) -> Any:
     shifts = [shifts] if isinstance(shifts, int) else list(shifts)
     axes = [dims] if isinstance(dims, int) else list(dims)
     if not axes:
-        raise Untranslatable("rolls over all axes at once")
+        raise NoCounterpart("rolls over all axes at once")
     symbol = b.sym(value)
     for shift, axis in zip(shifts, axes):
         axis, size = value.axis(axis), value.dims[value.axis(axis)]
@@ -244,7 +251,7 @@ def _roll(b: Builder, value: Value, shifts: Ints, dims: Ints = ()) -> Any:
 
 
 def _triangle(compare: str) -> Any:
-    def translate(b: Builder, value: Value, diagonal: int = 0) -> Symbol:
+    def translate(b: SymbolBuilder, value: TorchValue, diagonal: int = 0) -> Symbol:
         rows = b.reshape(b.indices(value, value.rank - 2), (value.dims[-2], 1))
         columns = b.reshape(b.indices(value, value.rank - 1), (1, value.dims[-1]))
         limit = b.value(b.op("_plus_scalar", rows, scalar=float(diagonal)), rows.dims, rows.dtype)

@@ -9,10 +9,10 @@ import numpy as np
 import torch
 
 from ..symbol import Symbol
-from .builder import Builder
+from .builder import SymbolBuilder
 from .sizes import Dims, Size, as_size, dims_of, is_number, same
 from .table import TABLE, translates
-from .value import Untranslatable, Value
+from .value import NoCounterpart, TorchValue
 
 if TYPE_CHECKING:
     from ...types import Ints
@@ -30,7 +30,7 @@ def _each(given: Ints, rank: int) -> tuple[int, ...]:
 
 
 @translates("linear")
-def _linear(b: Builder, value: Value, weight: Value, bias: Value | None = None) -> Any:
+def _linear(b: SymbolBuilder, value: TorchValue, weight: TorchValue, bias: TorchValue | None = None) -> Any:
     rows = value if value.rank > 1 else b.reshape(value, (1, value.dims[-1]))
     units = weight.dims[0]
     options = {"num_hidden": units, "no_bias": bias is None, "flatten": rows.rank == 2}
@@ -39,7 +39,9 @@ def _linear(b: Builder, value: Value, weight: Value, bias: Value | None = None) 
 
 
 @translates("bilinear")
-def _bilinear(b: Builder, left: Value, right: Value, weight: Value, bias: Value | None = None) -> Any:
+def _bilinear(
+    b: SymbolBuilder, left: TorchValue, right: TorchValue, weight: TorchValue, bias: TorchValue | None = None
+) -> Any:
     units, inner, outer = weight.dims
     flat = b.reshape(b.transpose(weight, (0, 2, 1)), (units * outer, inner))
     options = {"num_hidden": units * outer, "no_bias": True, "flatten": left.rank == 2}
@@ -54,7 +56,7 @@ def _bilinear(b: Builder, left: Value, right: Value, weight: Value, bias: Value 
 
 
 @translates("mm", "matmul", "bmm", "mv", "dot")
-def matmul(b: Builder, left: Value, right: Value) -> Any:
+def matmul(b: SymbolBuilder, left: TorchValue, right: TorchValue) -> Any:
     """Multiply matrices, of which there may be many."""
     dims = dims_of(b.result)
     rows = left if left.rank > 1 else b.reshape(left, (1, *left.dims))
@@ -64,14 +66,14 @@ def matmul(b: Builder, left: Value, right: Value) -> Any:
     return b.reshape(b.value(product, (*lead, rows.dims[-2], columns.dims[-1]), left.dtype), dims)
 
 
-def _lead(rows: Value, columns: Value) -> Dims:
+def _lead(rows: TorchValue, columns: TorchValue) -> Dims:
     """Return the shape of the axes before the last two, after broadcasting."""
     rank = max(rows.rank, columns.rank) - 2
     padded = [(1,) * (rank + 2 - v.rank) + v.dims[:-2] for v in (rows, columns)]
     return tuple(q if same(p, 1) else p for p, q in zip(*padded))
 
 
-def _product(b: Builder, rows: Value, columns: Value, lead: Dims) -> Symbol:
+def _product(b: SymbolBuilder, rows: TorchValue, columns: TorchValue, lead: Dims) -> Symbol:
     if not lead:
         return b.op("dot", rows, columns)
     if columns.rank == 2:
@@ -84,22 +86,28 @@ def _product(b: Builder, rows: Value, columns: Value, lead: Dims) -> Symbol:
     return _many(b, rows, columns, lead)
 
 
-def _many(b: Builder, rows: Value, columns: Value, lead: Dims) -> Symbol:
+def _many(b: SymbolBuilder, rows: TorchValue, columns: TorchValue, lead: Dims) -> Symbol:
     both = [b.expand(v, (*lead, *v.dims[-2:])) for v in (rows, columns)]
     return b.op("batch_dot" if len(lead) == 1 else "linalg_gemm2", *both)
 
 
 @translates("addmm", "addbmm", "addmv")
-def _addmm(b: Builder, base: Value, left: Value, right: Value, beta: float = 1, alpha: float = 1) -> Symbol:
+def _addmm(
+    b: SymbolBuilder, base: TorchValue, left: TorchValue, right: TorchValue, beta: float = 1, alpha: float = 1
+) -> Symbol:
     return _added(b, base, left, right, beta, alpha)
 
 
 @translates("baddbmm")
-def _baddbmm(b: Builder, base: Value, left: Value, right: Value, beta: float = 1, alpha: float = 1) -> Symbol:
+def _baddbmm(
+    b: SymbolBuilder, base: TorchValue, left: TorchValue, right: TorchValue, beta: float = 1, alpha: float = 1
+) -> Symbol:
     return _added(b, base, left, right, beta, alpha)
 
 
-def _added(b: Builder, base: Value, left: Value, right: Value, beta: float, alpha: float) -> Symbol:
+def _added(
+    b: SymbolBuilder, base: TorchValue, left: TorchValue, right: TorchValue, beta: float, alpha: float
+) -> Symbol:
     product = b.value(b.sym(matmul(b, left, right)), dims_of(b.result), b.result.dtype)
     if alpha != 1:
         product = b.value(b.with_number("mul", product, alpha), product.dims, product.dtype)
@@ -113,7 +121,9 @@ def _added(b: Builder, base: Value, left: Value, right: Value, beta: float, alph
 # convolution
 
 
-def _filter(b: Builder, value: Value, weight: Value, bias: Value | None, options: dict[str, Any]) -> Any:
+def _filter(
+    b: SymbolBuilder, value: TorchValue, weight: TorchValue, bias: TorchValue | None, options: dict[str, Any]
+) -> Any:
     """Apply a convolution or its transpose, to a batch or to a single image."""
     rank = weight.rank - 2
     single = value.rank == rank + 1
@@ -126,10 +136,10 @@ def _filter(b: Builder, value: Value, weight: Value, bias: Value | None, options
 
 
 def _convolution(
-    b: Builder,
-    value: Value,
-    weight: Value,
-    bias: Value | None = None,
+    b: SymbolBuilder,
+    value: TorchValue,
+    weight: TorchValue,
+    bias: TorchValue | None = None,
     stride: Ints = 1,
     padding: Ints | str = 0,
     dilation: Ints = 1,
@@ -146,8 +156,8 @@ def _convolution(
 
 
 def _named_padding(
-    b: Builder, value: Value, weight: Value, name: str, dilate: tuple[int, ...]
-) -> tuple[Value, tuple[int, ...]]:
+    b: SymbolBuilder, value: TorchValue, weight: TorchValue, name: str, dilate: tuple[int, ...]
+) -> tuple[TorchValue, tuple[int, ...]]:
     """Return the data, with what must be added at one side only, and the padding of both sides."""
     totals = [0 if name == "valid" else d * (k - 1) for d, k in zip(dilate, weight.dims[2:])]
     widths = [0, 0, 0, 0]
@@ -165,10 +175,10 @@ for _rank in (1, 2, 3):
 
 
 def _transposed(
-    b: Builder,
-    value: Value,
-    weight: Value,
-    bias: Value | None = None,
+    b: SymbolBuilder,
+    value: TorchValue,
+    weight: TorchValue,
+    bias: TorchValue | None = None,
     stride: Ints = 1,
     padding: Ints = 0,
     output_padding: Ints = 0,
@@ -195,10 +205,10 @@ for _rank in (1, 2, 3):
 
 @translates("convolution")
 def _any_convolution(
-    b: Builder,
-    value: Value,
-    weight: Value,
-    bias: Value | None,
+    b: SymbolBuilder,
+    value: TorchValue,
+    weight: TorchValue,
+    bias: TorchValue | None,
     stride: Ints,
     padding: Ints,
     dilation: Ints,
@@ -214,14 +224,14 @@ def _any_convolution(
 # pooling
 
 
-def _pooled(b: Builder, value: Value, rank: int, ceil: bool, options: dict[str, Any]) -> Any:
+def _pooled(b: SymbolBuilder, value: TorchValue, rank: int, ceil: bool, options: dict[str, Any]) -> Any:
     single = value.rank == rank + 1
     if single:
         value = b.reshape(value, (1, *value.dims))
     made = b.op("Pooling", value, pooling_convention="full" if ceil else "valid", **options)
     wanted = dims_of(_first(b.result))[-rank:]
     if ceil and not all(is_number(d) for d in (*wanted, *value.dims[2:])):
-        raise Untranslatable("rounds up the number of windows over an axis whose size is not fixed")
+        raise NoCounterpart("rounds up the number of windows over an axis whose size is not fixed")
     if ceil:  # MXNet counts a window that lies in the padding alone, torch does not
         made = b.op("slice", made, begin=(None,) * (rank + 2), end=(None, None, *wanted))
     return b.squeeze(made, [0], rank + 2) if single else made
@@ -233,8 +243,8 @@ def _first(result: Any) -> Any:
 
 def _max_pool(rank: int) -> Any:
     def translate(
-        b: Builder,
-        value: Value,
+        b: SymbolBuilder,
+        value: TorchValue,
         kernel_size: Ints,
         stride: Ints = (),
         padding: Ints = 0,
@@ -242,7 +252,7 @@ def _max_pool(rank: int) -> Any:
         ceil_mode: bool = False,
     ) -> Any:
         if any(n != 1 for n in _each(dilation, rank)):
-            raise Untranslatable("pools over windows with dilation, which MXNet does not have")
+            raise NoCounterpart("pools over windows with dilation, which MXNet does not have")
         kernel = _each(kernel_size, rank)
         options: dict[str, Any] = {
             "kernel": kernel,
@@ -257,8 +267,8 @@ def _max_pool(rank: int) -> Any:
 
 def _avg_pool(rank: int) -> Any:
     def translate(
-        b: Builder,
-        value: Value,
+        b: SymbolBuilder,
+        value: TorchValue,
         kernel_size: Ints,
         stride: Ints = (),
         padding: Ints = 0,
@@ -287,14 +297,14 @@ for _rank in (1, 2, 3):
 
 
 def _adaptive(kind: str, rank: int) -> Any:
-    def translate(b: Builder, value: Value, output_size: Ints) -> Any:
+    def translate(b: SymbolBuilder, value: TorchValue, output_size: Ints) -> Any:
         made = _adaptive_pooled(b, value, kind, rank)
         return made if isinstance(b.result, torch.Tensor) else [made, None]
 
     return translate
 
 
-def _adaptive_pooled(b: Builder, value: Value, kind: str, rank: int) -> Any:
+def _adaptive_pooled(b: SymbolBuilder, value: TorchValue, kind: str, rank: int) -> Any:
     wanted = dims_of(_first(b.result))[-rank:]
     if all(same(n, 1) for n in wanted):
         options = {"global_pool": True, "pool_type": kind, "kernel": (1,) * rank}
@@ -306,7 +316,7 @@ def _adaptive_pooled(b: Builder, value: Value, kind: str, rank: int) -> Any:
         kernel = tuple(d // n for n, d in zip(wanted, sizes))
         return _pooled(b, value, rank, False, {"kernel": kernel, "stride": kernel, "pool_type": kind})
     if kind != "avg" or rank > 2 or value.rank != rank + 2:
-        raise Untranslatable("pools to a size that does not divide that of the data")
+        raise NoCounterpart("pools to a size that does not divide that of the data")
     if rank == 2:
         return b.op("_contrib_AdaptiveAvgPooling2D", value, output_size=tuple(wanted))
     flat = b.op("_contrib_AdaptiveAvgPooling2D", b.op("expand_dims", value, axis=2), output_size=(1, *wanted))
@@ -321,19 +331,21 @@ for _rank in (1, 2, 3):
 # normalisation
 
 
-def _vector(b: Builder, given: Value | None, size: Size, number: float, like: Value) -> Value:
+def _vector(
+    b: SymbolBuilder, given: TorchValue | None, size: Size, number: float, like: TorchValue
+) -> TorchValue:
     """Return a parameter of a normalisation, or the constant that stands for one that the module does not have."""
     return given if given is not None else b.full((size,), number, like.dtype)
 
 
 @translates("batch_norm")
 def _batch_norm(
-    b: Builder,
-    value: Value,
-    weight: Value | None,
-    bias: Value | None,
-    mean: Value | None,
-    var: Value | None,
+    b: SymbolBuilder,
+    value: TorchValue,
+    weight: TorchValue | None,
+    bias: TorchValue | None,
+    mean: TorchValue | None,
+    var: TorchValue | None,
     training: bool,
     momentum: float,
     eps: float,
@@ -348,7 +360,9 @@ def _batch_norm(
     return b.op("BatchNorm", value, gamma, beta, mean, var, **options)
 
 
-def _by_statistics_of_batch(b: Builder, value: Value, gamma: Value, beta: Value, eps: float) -> Symbol:
+def _by_statistics_of_batch(
+    b: SymbolBuilder, value: TorchValue, gamma: TorchValue, beta: TorchValue, eps: float
+) -> Symbol:
     """Normalise by the batch's own mean and variance, in prediction, too."""
     axes = tuple(i for i in range(value.rank) if i != 1)
     mean = b.op("mean", value, axis=axes, keepdims=True)
@@ -359,7 +373,9 @@ def _by_statistics_of_batch(b: Builder, value: Value, gamma: Value, beta: Value,
     return _scale_channels(b, plain, gamma, beta)
 
 
-def _scale_channels(b: Builder, value: Value, gamma: Value | None, beta: Value | None) -> Symbol:
+def _scale_channels(
+    b: SymbolBuilder, value: TorchValue, gamma: TorchValue | None, beta: TorchValue | None
+) -> Symbol:
     symbol = b.sym(value)
     for name, vector in (("broadcast_mul", gamma), ("broadcast_add", beta)):
         if vector is not None:
@@ -368,23 +384,23 @@ def _scale_channels(b: Builder, value: Value, gamma: Value | None, beta: Value |
 
 
 @translates("_native_batch_norm_legit_functional")
-def _functional_batch_norm(b: Builder, *given: Any) -> list[Any]:
+def _functional_batch_norm(b: SymbolBuilder, *given: Any) -> list[Any]:
     return [_batch_norm(b, *given), None, None, given[3], given[4]]
 
 
 @translates("native_batch_norm")
-def _native_batch_norm(b: Builder, *given: Any) -> list[Any]:
+def _native_batch_norm(b: SymbolBuilder, *given: Any) -> list[Any]:
     return [_batch_norm(b, *given), None, None]
 
 
 @translates("_native_batch_norm_legit_no_training")
 def _predicting_batch_norm(
-    b: Builder,
-    value: Value,
-    weight: Value | None,
-    bias: Value | None,
-    mean: Value,
-    var: Value,
+    b: SymbolBuilder,
+    value: TorchValue,
+    weight: TorchValue | None,
+    bias: TorchValue | None,
+    mean: TorchValue,
+    var: TorchValue,
     momentum: float,
     eps: float,
 ) -> list[Any]:
@@ -393,11 +409,11 @@ def _predicting_batch_norm(
 
 @translates("layer_norm")
 def _layer_norm(
-    b: Builder,
-    value: Value,
+    b: SymbolBuilder,
+    value: TorchValue,
     shape: Sequence[int],
-    weight: Value | None = None,
-    bias: Value | None = None,
+    weight: TorchValue | None = None,
+    bias: TorchValue | None = None,
     eps: float = 1e-5,
     cudnn_enable: bool = True,
 ) -> Any:
@@ -410,7 +426,11 @@ def _layer_norm(
 
 @translates("rms_norm")
 def _rms_norm(
-    b: Builder, value: Value, shape: Sequence[int], weight: Value | None = None, eps: float | None = None
+    b: SymbolBuilder,
+    value: TorchValue,
+    shape: Sequence[int],
+    weight: TorchValue | None = None,
+    eps: float | None = None,
 ) -> Any:
     axes = tuple(range(value.rank - len(shape), value.rank))
     eps = torch.finfo(value.dtype).eps if eps is None else eps
@@ -421,11 +441,11 @@ def _rms_norm(
 
 @translates("group_norm")
 def _group_norm(
-    b: Builder,
-    value: Value,
+    b: SymbolBuilder,
+    value: TorchValue,
     groups: int,
-    weight: Value | None = None,
-    bias: Value | None = None,
+    weight: TorchValue | None = None,
+    bias: TorchValue | None = None,
     eps: float = 1e-5,
     cudnn_enabled: bool = True,
 ) -> Symbol:
@@ -438,19 +458,19 @@ def _group_norm(
 
 @translates("instance_norm")
 def _instance_norm(
-    b: Builder,
-    value: Value,
-    weight: Value | None,
-    bias: Value | None,
-    mean: Value | None,
-    var: Value | None,
+    b: SymbolBuilder,
+    value: TorchValue,
+    weight: TorchValue | None,
+    bias: TorchValue | None,
+    mean: TorchValue | None,
+    var: TorchValue | None,
     use_input_stats: bool,
     momentum: float,
     eps: float,
     cudnn_enabled: bool,
 ) -> Any:
     if mean is not None or not use_input_stats:
-        raise Untranslatable("keeps running statistics of single examples, which MXNet does not have")
+        raise NoCounterpart("keeps running statistics of single examples, which MXNet does not have")
     size = value.dims[1]
     gamma, beta = _vector(b, weight, size, 1.0, value), _vector(b, bias, size, 0.0, value)
     return b.op("InstanceNorm", value, gamma, beta, eps=eps)
@@ -461,15 +481,15 @@ def _instance_norm(
 
 @translates("embedding")
 def _embedding(
-    b: Builder,
-    weight: Value,
-    indices: Value,
+    b: SymbolBuilder,
+    weight: TorchValue,
+    indices: TorchValue,
     padding_idx: int = -1,
     scale_grad_by_freq: bool = False,
     sparse: bool = False,
 ) -> Symbol:
     if scale_grad_by_freq:
-        raise Untranslatable("scales gradients by how often a row is read, which MXNet does not")
+        raise NoCounterpart("scales gradients by how often a row is read, which MXNet does not")
     rows, width = weight.dims
     made = b.op("Embedding", indices, weight, input_dim=rows, output_dim=width, dtype=weight.type)
     if padding_idx < 0:
@@ -484,14 +504,14 @@ _SUM, _MAX = 0, 2
 
 @translates("embedding_bag", "_embedding_bag")
 def _embedding_bag(
-    b: Builder,
-    weight: Value,
-    indices: Value,
-    offsets: Value,
+    b: SymbolBuilder,
+    weight: TorchValue,
+    indices: TorchValue,
+    offsets: TorchValue,
     scale_grad_by_freq: bool = False,
     mode: int = _SUM,
     sparse: bool = False,
-    factors: Value | None = None,
+    factors: TorchValue | None = None,
     include_last_offset: bool = False,
     padding_idx: int | None = None,
 ) -> list[Any]:
@@ -499,7 +519,7 @@ def _embedding_bag(
     size = as_size(size if not isinstance(size, float) or size % 1 else int(size))
     even = is_number(size) and _counts_by(offsets, size) and not include_last_offset
     if not even or (padding_idx is not None and padding_idx >= 0):
-        raise Untranslatable("reads bags of different sizes, or with padding")
+        raise NoCounterpart("reads bags of different sizes, or with padding")
     rows = b.reshape(indices, (offsets.dims[0], size))
     found = b.value(
         _embedding(b, weight, rows, -1, scale_grad_by_freq), (*rows.dims, weight.dims[1]), weight.dtype
@@ -514,7 +534,7 @@ def _embedding_bag(
     return [made, None, None, None]
 
 
-def _counts_by(value: Value, step: int) -> bool:
+def _counts_by(value: TorchValue, step: int) -> bool:
     """Say whether a value holds 0, step, 2 * step, ..."""
     if value.tensor is not None:
         return value.tensor.tolist() == list(range(0, step * value.tensor.numel(), step))
@@ -538,8 +558,8 @@ def _pairs(pad: Sequence[int], rank: int) -> list[tuple[int, int]]:
 
 @translates("pad", "constant_pad_nd")
 def _pad(
-    b: Builder,
-    value: Value,
+    b: SymbolBuilder,
+    value: TorchValue,
     pad: Sequence[int],
     mode: str | float | None = "constant",
     number: float | None = None,
@@ -547,7 +567,7 @@ def _pad(
     if not isinstance(mode, str):
         number, mode = mode, "constant"
     if not all(is_number(n) for n in pad):
-        raise Untranslatable("pads by widths that are not fixed")
+        raise NoCounterpart("pads by widths that are not fixed")
     pairs = _pairs(pad, value.rank)
     if mode == "circular":
         return _wrapped(b, value, pairs)
@@ -563,14 +583,16 @@ def _pad(
     return _surrounded(b, value, pairs, number or 0.0)
 
 
-def _padded_single(b: Builder, value: Value, pairs: list[tuple[int, int]], mode: str) -> Any:
+def _padded_single(b: SymbolBuilder, value: TorchValue, pairs: list[tuple[int, int]], mode: str) -> Any:
     whole = b.reshape(value, (1, *value.dims))
     widths = tuple(n for pair in [(0, 0), *pairs] for n in pair)
     made = b.op("Pad", whole, mode={"reflect": "reflect", "replicate": "edge"}[mode], pad_width=widths)
     return b.squeeze(made, [0], whole.rank)
 
 
-def _cropped(b: Builder, value: Value, pairs: list[tuple[int, int]]) -> tuple[Value, list[tuple[int, int]]]:
+def _cropped(
+    b: SymbolBuilder, value: TorchValue, pairs: list[tuple[int, int]]
+) -> tuple[TorchValue, list[tuple[int, int]]]:
     """Cut away where padding is negative; return what remains to be added."""
     begin = tuple(-p if p < 0 else None for p, _ in pairs)
     end = tuple(q if q < 0 else None for _, q in pairs)
@@ -580,7 +602,9 @@ def _cropped(b: Builder, value: Value, pairs: list[tuple[int, int]]) -> tuple[Va
     return value, [(max(p, 0), max(q, 0)) for p, q in pairs]
 
 
-def _surrounded(b: Builder, value: Value, pairs: list[tuple[int, int]], number: float) -> Value:
+def _surrounded(
+    b: SymbolBuilder, value: TorchValue, pairs: list[tuple[int, int]], number: float
+) -> TorchValue:
     for axis, (before, after) in enumerate(pairs):
         rest = value.dims[:axis], value.dims[axis + 1 :]
         edges = [b.full((*rest[0], n, *rest[1]), number, value.dtype) if n else None for n in (before, after)]
@@ -591,7 +615,7 @@ def _surrounded(b: Builder, value: Value, pairs: list[tuple[int, int]], number: 
     return value
 
 
-def _wrapped(b: Builder, value: Value, pairs: list[tuple[int, int]]) -> Symbol:
+def _wrapped(b: SymbolBuilder, value: TorchValue, pairs: list[tuple[int, int]]) -> Symbol:
     symbol = b.sym(value)
     for axis, (before, after) in enumerate(pairs):
         parts = [symbol]
@@ -604,7 +628,7 @@ def _wrapped(b: Builder, value: Value, pairs: list[tuple[int, int]]) -> Symbol:
 
 
 def _padding_of(mode: str) -> Any:
-    def translate(b: Builder, value: Value, padding: Sequence[int]) -> Any:
+    def translate(b: SymbolBuilder, value: TorchValue, padding: Sequence[int]) -> Any:
         return _pad(b, value, padding, mode)
 
     return translate
@@ -616,7 +640,7 @@ for _rank in (1, 2, 3):
 
 
 @translates("upsample_nearest1d", "upsample_nearest2d", "upsample_nearest3d")
-def _nearest(b: Builder, value: Value, *rest: Any, **named: Any) -> Any:
+def _nearest(b: SymbolBuilder, value: TorchValue, *rest: Any, **named: Any) -> Any:
     old, new = value.dims[2:], dims_of(b.result)[2:]
     factors = [_factor(n, d) for n, d in zip(new, old)]
     if value.rank == 4 and factors[0] is not None and factors[0] == factors[1]:
@@ -627,9 +651,9 @@ def _nearest(b: Builder, value: Value, *rest: Any, **named: Any) -> Any:
             symbol = b.op("repeat", symbol, repeats=factor, axis=axis)
         elif is_number(n) and is_number(d):
             places = torch.tensor([i * d // n for i in range(n)])
-            symbol = b.op("take", symbol, Value((n,), places.dtype, None, places), axis=axis)
+            symbol = b.op("take", symbol, TorchValue((n,), places.dtype, None, places), axis=axis)
         else:
-            raise Untranslatable("resizes to a size that is not fixed")
+            raise NoCounterpart("resizes to a size that is not fixed")
     return symbol
 
 
@@ -643,17 +667,17 @@ def _factor(new: Size, old: Size) -> int | None:
 
 @translates("upsample_bilinear2d")
 def _bilinear_resize(
-    b: Builder, value: Value, size: Ints, align_corners: bool, *rest: Any, **named: Any
+    b: SymbolBuilder, value: TorchValue, size: Ints, align_corners: bool, *rest: Any, **named: Any
 ) -> Symbol:
     height, width = dims_of(b.result)[2:]
     if not is_number(height) or not is_number(width):
-        raise Untranslatable("resizes to a size that is not fixed")
+        raise NoCounterpart("resizes to a size that is not fixed")
     options = {"height": height, "width": width, "align_corners": align_corners}
     return b.op("_contrib_BilinearResize2D", value, **options)
 
 
 @translates("pixel_shuffle")
-def _pixel_shuffle(b: Builder, value: Value, factor: int) -> Value:
+def _pixel_shuffle(b: SymbolBuilder, value: TorchValue, factor: int) -> TorchValue:
     lead, (channels, height, width) = value.dims[:-3], value.dims[-3:]
     parts = b.reshape(value, (*lead, channels // factor**2, factor, factor, height, width))
     at = len(lead)
@@ -662,7 +686,7 @@ def _pixel_shuffle(b: Builder, value: Value, factor: int) -> Value:
 
 
 @translates("pixel_unshuffle")
-def _pixel_unshuffle(b: Builder, value: Value, factor: int) -> Value:
+def _pixel_unshuffle(b: SymbolBuilder, value: TorchValue, factor: int) -> TorchValue:
     lead, (channels, height, width) = value.dims[:-3], value.dims[-3:]
     parts = b.reshape(value, (*lead, channels, height // factor, factor, width // factor, factor))
     at = len(lead)
@@ -671,20 +695,22 @@ def _pixel_unshuffle(b: Builder, value: Value, factor: int) -> Value:
 
 
 @translates("channel_shuffle")
-def _channel_shuffle(b: Builder, value: Value, groups: int) -> Value:
+def _channel_shuffle(b: SymbolBuilder, value: TorchValue, groups: int) -> TorchValue:
     parts = b.reshape(value, (value.dims[0], groups, value.dims[1] // groups, *value.dims[2:]))
     return b.reshape(b.transpose(parts, (0, 2, 1, *range(3, parts.rank))), value.dims)
 
 
 @translates("im2col")
-def _im2col(b: Builder, value: Value, kernel: Ints, dilation: Ints, padding: Ints, stride: Ints) -> Symbol:
+def _im2col(
+    b: SymbolBuilder, value: TorchValue, kernel: Ints, dilation: Ints, padding: Ints, stride: Ints
+) -> Symbol:
     options = {"kernel": _each(kernel, 2), "dilate": _each(dilation, 2), "pad": _each(padding, 2)}
     return b.op("im2col", value, stride=_each(stride, 2), **options)
 
 
 @translates("col2im")
 def _col2im(
-    b: Builder, value: Value, size: Ints, kernel: Ints, dilation: Ints, padding: Ints, stride: Ints
+    b: SymbolBuilder, value: TorchValue, size: Ints, kernel: Ints, dilation: Ints, padding: Ints, stride: Ints
 ) -> Symbol:
     options = {"kernel": _each(kernel, 2), "dilate": _each(dilation, 2), "pad": _each(padding, 2)}
     return b.op("col2im", value, output_size=_each(size, 2), stride=_each(stride, 2), **options)
@@ -692,8 +718,8 @@ def _col2im(
 
 @translates("grid_sampler", "grid_sampler_2d")
 def _grid_sampler(
-    b: Builder, value: Value, grid: Value, mode: int, padding: int, align_corners: bool
+    b: SymbolBuilder, value: TorchValue, grid: TorchValue, mode: int, padding: int, align_corners: bool
 ) -> Symbol:
     if mode or padding or not align_corners or value.rank != 4:
-        raise Untranslatable("samples otherwise than bilinearly, with zeros outside and align_corners=True")
+        raise NoCounterpart("samples otherwise than bilinearly, with zeros outside and align_corners=True")
     return b.op("BilinearSampler", value, b.transpose(grid, (0, 3, 1, 2)))

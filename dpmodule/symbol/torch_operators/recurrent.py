@@ -6,20 +6,20 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..symbol import Symbol
-from .builder import Builder
+from .builder import SymbolBuilder
 from .table import TABLE
-from .value import Untranslatable, Value
+from .value import NoCounterpart, TorchValue
 
 __all__: list[str] = []
 
 
-def _packed(b: Builder, weights: Sequence[Value], has_biases: bool, per_network: int) -> Symbol:
+def _packed(b: SymbolBuilder, weights: Sequence[TorchValue], has_biases: bool, per_network: int) -> Symbol:
     """Join parameters into the flat vector of `RNN`: all weights, then all biases.
 
     torch lists them by layer and direction: i2h, h2h, their biases, and what projects the state.
     """
-    matrices: list[Value] = []
-    biases: list[Value] = []
+    matrices: list[TorchValue] = []
+    biases: list[TorchValue] = []
     for i in range(0, len(weights), per_network):
         group = list(weights[i : i + per_network])
         own = group[2:4] if has_biases else [b.full(group[0].dims[:1], 0.0, group[0].dtype)] * 2
@@ -30,11 +30,11 @@ def _packed(b: Builder, weights: Sequence[Value], has_biases: bool, per_network:
 
 
 def _run(
-    b: Builder,
+    b: SymbolBuilder,
     mode: str,
-    value: Value,
-    states: Sequence[Value],
-    weights: Sequence[Value],
+    value: TorchValue,
+    states: Sequence[TorchValue],
+    weights: Sequence[TorchValue],
     has_biases: bool,
     num_layers: int,
     dropout: float,
@@ -53,10 +53,10 @@ def _run(
 
 def _network(mode: str) -> Any:
     def translate(
-        b: Builder,
-        value: Value,
-        states: Value | Sequence[Value],
-        weights: Sequence[Value],
+        b: SymbolBuilder,
+        value: TorchValue,
+        states: TorchValue | Sequence[TorchValue],
+        weights: Sequence[TorchValue],
         has_biases: bool,
         num_layers: int,
         dropout: float,
@@ -65,8 +65,8 @@ def _network(mode: str) -> Any:
         batch_first: bool,
     ) -> list[Symbol]:
         if not isinstance(has_biases, bool):
-            raise Untranslatable("reads packed sequences, whose lengths are not known before it runs")
-        given = [states] if isinstance(states, Value) else states
+            raise NoCounterpart("reads packed sequences, whose lengths are not known before it runs")
+        given = [states] if isinstance(states, TorchValue) else states
         drop = 0.0 if b.training and not train else dropout
         data = b.transpose(value, (1, 0, 2)) if batch_first else value
         out, *last = _run(b, mode, data, given, weights, has_biases, num_layers, drop, bidirectional)
@@ -76,8 +76,13 @@ def _network(mode: str) -> Any:
 
 
 def _cell(mode: str) -> Any:
-    def translate(b: Builder, value: Value, states: Value | Sequence[Value], *weights: Value | None) -> Any:
-        given = [states] if isinstance(states, Value) else states
+    def translate(
+        b: SymbolBuilder,
+        value: TorchValue,
+        states: TorchValue | Sequence[TorchValue],
+        *weights: TorchValue | None,
+    ) -> Any:
+        given = [states] if isinstance(states, TorchValue) else states
         step = b.reshape(value, (1, *value.dims))
         first = [b.reshape(s, (1, *s.dims)) for s in given]
         known = [w for w in weights if w is not None]

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import torch
 
 from ..symbol import Symbol
-from .builder import Builder
+from .builder import SymbolBuilder
 from .sizes import Size, is_number
 from .table import TABLE, translates
-from .value import Untranslatable, Value
+from .value import NoCounterpart, TorchValue
 
 if TYPE_CHECKING:
     from ...types import Ints
@@ -23,14 +23,14 @@ Axes: TypeAlias = "Ints | None"
 """One axis, several, or all."""
 
 
-def _axes(value: Value, axes: Axes) -> tuple[int, ...]:
+def _axes(value: TorchValue, axes: Axes) -> tuple[int, ...]:
     """Return axes counted from the front; none given means all."""
     if axes is None or (isinstance(axes, (list, tuple)) and not axes):
         return tuple(range(max(value.rank, 1)))
     return tuple(value.axis(a) for a in ([axes] if isinstance(axes, int) else axes))
 
 
-def reduce(b: Builder, name: str, value: Value, axes: Axes = None, keep: bool = False) -> Symbol:
+def reduce(b: SymbolBuilder, name: str, value: TorchValue, axes: Axes = None, keep: bool = False) -> Symbol:
     """Apply an operator that takes one element for many."""
     found = _axes(value, axes)
     every = len(found) == max(value.rank, 1)
@@ -39,7 +39,11 @@ def reduce(b: Builder, name: str, value: Value, axes: Axes = None, keep: bool = 
 
 def _reduction(name: str) -> Any:
     def translate(
-        b: Builder, value: Value, dim: Axes = None, keepdim: bool = False, dtype: torch.dtype | None = None
+        b: SymbolBuilder,
+        value: TorchValue,
+        dim: Axes = None,
+        keepdim: bool = False,
+        dtype: torch.dtype | None = None,
     ) -> Symbol:
         return reduce(b, name, b.cast(value, b.result.dtype), dim, keepdim)
 
@@ -59,7 +63,7 @@ for _name, _ours in (("max.default", "max"), ("min.default", "min"), ("prod", "p
 
 
 def _with_places(name: str) -> Any:
-    def translate(b: Builder, value: Value, dim: int, keepdim: bool = False) -> list[Any]:
+    def translate(b: SymbolBuilder, value: TorchValue, dim: int, keepdim: bool = False) -> list[Any]:
         axis = value.axis(dim)
         places = b.op(f"arg{name}", value, axis=axis, keepdims=keepdim)
         # the gradient goes to one of several equal elements, where MXNet's max gives it to each
@@ -73,7 +77,9 @@ TABLE["max.dim"], TABLE["min.dim"] = _with_places("max"), _with_places("min")
 
 
 def _place(name: str) -> Any:
-    def translate(b: Builder, value: Value, dim: int | None = None, keepdim: bool = False) -> Symbol:
+    def translate(
+        b: SymbolBuilder, value: TorchValue, dim: int | None = None, keepdim: bool = False
+    ) -> Symbol:
         if dim is None:
             value, dim = b.reshape(value, (_count(value, range(value.rank)),)), 0
         return b.op("Cast", b.op(name, value, axis=value.axis(dim), keepdims=keepdim), dtype="int64")
@@ -85,30 +91,32 @@ TABLE["argmax"], TABLE["argmin"] = _place("argmax"), _place("argmin")
 
 
 @translates("any")
-def _any(b: Builder, value: Value, dim: Axes = None, keepdim: bool = False) -> Symbol:
+def _any(b: SymbolBuilder, value: TorchValue, dim: Axes = None, keepdim: bool = False) -> Symbol:
     return reduce(b, "max", b.cast(value, torch.bool), dim, keepdim)
 
 
 @translates("all")
-def _all(b: Builder, value: Value, dim: Axes = None, keepdim: bool = False) -> Symbol:
+def _all(b: SymbolBuilder, value: TorchValue, dim: Axes = None, keepdim: bool = False) -> Symbol:
     return reduce(b, "min", b.cast(value, torch.bool), dim, keepdim)
 
 
-def _count(value: Value, axes: Iterable[int]) -> Any:
+def _count(value: TorchValue, axes: Iterable[int]) -> Any:
     total: Any = 1
     for axis in axes:
         total = total * value.dims[axis]
     return total
 
 
-def mean_of(b: Builder, value: Value, axes: Axes) -> Value:
+def mean_of(b: SymbolBuilder, value: TorchValue, axes: Axes) -> TorchValue:
     """Return means with the axes left in with size 1."""
     found = _axes(value, axes)
     dims = tuple(1 if i in found else d for i, d in enumerate(value.dims))
     return b.value(reduce(b, "mean", value, found, True), dims, value.dtype)
 
 
-def _variance(b: Builder, value: Value, axes: Axes, correction: float | None, keep: bool) -> Symbol:
+def _variance(
+    b: SymbolBuilder, value: TorchValue, axes: Axes, correction: float | None, keep: bool
+) -> Symbol:
     found = _axes(value, axes)
     centred = b.value(b.pair("sub", value, mean_of(b, value, found)), value.dims, value.dtype)
     squares = b.value(b.op("square", centred), value.dims, value.dtype)
@@ -118,7 +126,7 @@ def _variance(b: Builder, value: Value, axes: Axes, correction: float | None, ke
         return mean
     count = _count(value, found)
     if not is_number(count):
-        raise Untranslatable("takes a variance with correction over an axis whose size is not fixed")
+        raise NoCounterpart("takes a variance with correction over an axis whose size is not fixed")
     return b.op(
         "_mul_scalar", mean, scalar=count / max(count - correction, 0) if count > correction else math.nan
     )
@@ -135,8 +143,8 @@ def _correction(options: dict[str, Any], dim: Axes, unbiased: bool | None) -> tu
 
 @translates("var")
 def _var(
-    b: Builder,
-    value: Value,
+    b: SymbolBuilder,
+    value: TorchValue,
     dim: Axes = None,
     unbiased: bool | None = None,
     keepdim: bool = False,
@@ -148,8 +156,8 @@ def _var(
 
 @translates("std")
 def _std(
-    b: Builder,
-    value: Value,
+    b: SymbolBuilder,
+    value: TorchValue,
     dim: Axes = None,
     unbiased: bool | None = None,
     keepdim: bool = False,
@@ -160,8 +168,8 @@ def _std(
 
 @translates("var_mean")
 def _var_mean(
-    b: Builder,
-    value: Value,
+    b: SymbolBuilder,
+    value: TorchValue,
     dim: Axes = None,
     unbiased: bool | None = None,
     keepdim: bool = False,
@@ -173,8 +181,8 @@ def _var_mean(
 
 @translates("linalg_vector_norm", "norm")
 def _norm(
-    b: Builder,
-    value: Value,
+    b: SymbolBuilder,
+    value: TorchValue,
     ord: float | None = 2,
     dim: Axes = None,
     keepdim: bool = False,
@@ -196,7 +204,7 @@ def _norm(
 
 
 @translates("logsumexp")
-def _logsumexp(b: Builder, value: Value, dim: Axes, keepdim: bool = False) -> Symbol:
+def _logsumexp(b: SymbolBuilder, value: TorchValue, dim: Axes, keepdim: bool = False) -> Symbol:
     axes = _axes(value, dim)
     dims = tuple(1 if i in axes else d for i, d in enumerate(value.dims))
     top = b.value(b.op("BlockGrad", reduce(b, "max", value, axes, True)), dims, value.dtype)
@@ -208,27 +216,29 @@ def _logsumexp(b: Builder, value: Value, dim: Axes, keepdim: bool = False) -> Sy
 
 
 @translates("cumsum")
-def _cumsum(b: Builder, value: Value, dim: int, dtype: torch.dtype | None = None) -> Symbol:
+def _cumsum(b: SymbolBuilder, value: TorchValue, dim: int, dtype: torch.dtype | None = None) -> Symbol:
     return b.op("cumsum", b.cast(value, b.result.dtype), axis=value.axis(dim))
 
 
 @translates("topk")
 def _topk(
-    b: Builder, value: Value, k: Size, dim: int = -1, largest: bool = True, sorted: bool = True
+    b: SymbolBuilder, value: TorchValue, k: Size, dim: int = -1, largest: bool = True, sorted: bool = True
 ) -> list[Any]:
     if not is_number(k):
-        raise Untranslatable("takes a number of elements that is not fixed")
+        raise NoCounterpart("takes a number of elements that is not fixed")
     return _ordered(b, value, k, dim, not largest)
 
 
-def _ordered(b: Builder, value: Value, k: int, dim: int, ascending: bool) -> list[Any]:
+def _ordered(b: SymbolBuilder, value: TorchValue, k: int, dim: int, ascending: bool) -> list[Any]:
     options = {"axis": value.axis(dim), "k": k, "is_ascend": ascending, "ret_typ": "both", "dtype": "int64"}
     both = b.op("topk", value, **options)
     return [both[0], both[1]]
 
 
 @translates("sort")
-def _sort(b: Builder, value: Value, dim: int = -1, descending: bool = False, **rest: Any) -> list[Any]:
+def _sort(
+    b: SymbolBuilder, value: TorchValue, dim: int = -1, descending: bool = False, **rest: Any
+) -> list[Any]:
     stable = rest.get("stable")
     if isinstance(stable, bool) and "dim" in rest:
         dim = rest["dim"]
@@ -239,6 +249,8 @@ def _sort(b: Builder, value: Value, dim: int = -1, descending: bool = False, **r
 
 
 @translates("argsort")
-def _argsort(b: Builder, value: Value, dim: int = -1, descending: bool = False, **rest: Any) -> Symbol:
+def _argsort(
+    b: SymbolBuilder, value: TorchValue, dim: int = -1, descending: bool = False, **rest: Any
+) -> Symbol:
     axis = value.axis(rest.get("dim", dim))
     return b.op("argsort", value, axis=axis, is_ascend=not rest.get("descending", descending), dtype="int64")

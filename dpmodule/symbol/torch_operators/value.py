@@ -10,10 +10,10 @@ from ...ops.dtypes import name_of
 from ..symbol import Symbol
 from .sizes import Dims, Size
 
-__all__ = ["Operand", "Untranslatable", "Value", "type_name"]
+__all__ = ["Operand", "NoCounterpart", "TorchValue", "type_name"]
 
 
-class Untranslatable(Exception):
+class NoCounterpart(Exception):
     """Something that has no counterpart; the text is half a sentence that says what."""
 
 
@@ -22,7 +22,7 @@ def type_name(dtype: torch.dtype) -> str:
     return "float32" if dtype is torch.bool else name_of(dtype)
 
 
-class Value:
+class TorchValue:
     """One tensor of torch's graph.
 
     Attributes:
@@ -80,5 +80,5 @@ class Value:
         return axis % max(self.rank, 1)
 
 
-Operand: TypeAlias = "Value | Size | float"
+Operand: TypeAlias = "TorchValue | Size | float"
 """A value, a number, or a size that is known by name only."""

@@ -6,8 +6,9 @@ import pytest
 import torch
 
 import dpmodule as mx
-from dpmodule import executor, private
-from dpmodule.executor import packed
+from dpmodule import executor
+from dpmodule.compat import torch_private
+from dpmodule.executor import packed_weights
 from dpmodule.ops import exposure
 from dpmodule.ops.spec import Env
 from helpers.walk import walks
@@ -18,9 +19,9 @@ NAME = "fused_convolutions"
 
 @pytest.fixture(autouse=True)
 def no_packs():
-    packed.entries.clear()
+    packed_weights.entries.clear()
     yield
-    packed.entries.clear()
+    packed_weights.entries.clear()
 
 
 def conv_norm_relu(fix_gamma=False, no_bias=True):
@@ -99,11 +100,11 @@ def test_convolution_normalisation_and_rectifier_are_one_step():
 @pytest.mark.parametrize("fix_gamma", [False, True])
 @pytest.mark.parametrize("no_bias", [False, True])
 def test_results_are_those_of_the_operators(fix_gamma, no_bias, public):
-    private.select(public)
+    torch_private.select(public)
     try:
         fast = same_with_pass_off(conv_norm_relu(fix_gamma, no_bias))
     finally:
-        private.select()
+        torch_private.select()
     gamma = fast.arg_dict["n_gamma"].asnumpy()
     assert (gamma == 1).all() == fix_gamma
 
@@ -125,15 +126,15 @@ ACTIVATIONS = {
 
 @walks(itertools.product(ACTIVATIONS, [False, True], [False, True]))
 def test_activations(kind, summed, public):
-    packed.entries.clear()
+    packed_weights.entries.clear()
     data = S.Variable("data")
     x = S.Convolution(data, kernel=(1, 1), num_filter=3, name="c")
     net = ACTIVATIONS[kind](x + data if summed else x)
-    private.select(public)
+    torch_private.select(public)
     try:
         fast = same_with_pass_off(net)
     finally:
-        private.select()
+        torch_private.select()
     alone = (
         {"softrelu", "elu"}
         if not summed
@@ -144,10 +145,10 @@ def test_activations(kind, summed, public):
 
 @walks(itertools.product(ACTIVATIONS, [False, True], [False, True]))
 def test_nan_stays_but_for_the_activation_by_which_mxnet_loses_it(kind, summed, public):
-    packed.entries.clear()
+    packed_weights.entries.clear()
     data = S.Variable("data")
     x = S.BatchNorm(S.Convolution(data, kernel=(1, 1), num_filter=3, name="c"), name="n")
-    private.select(public)
+    torch_private.select(public)
     try:
         bound = bind(ACTIVATIONS[kind](x + data if summed else x))
         bound.arg_dict["data"][0, 0, 0, 0] = np.nan
@@ -159,7 +160,7 @@ def test_nan_stays_but_for_the_activation_by_which_mxnet_loses_it(kind, summed, 
                 assert (got[0, :, 0, 0] == 0).all()
             assert not np.isnan(got[1:]).any()
     finally:
-        private.select()
+        torch_private.select()
 
 
 def residual(x, name, left=True, stride=1):
@@ -353,7 +354,7 @@ def test_shapes_change():
         bound.arg_dict["data"][:] = mx.nd.array(np.random.RandomState(3).uniform(-1, 1, shape))
         for _ in range(3):
             assert_close(answer(bound), [formula(bound)])
-    (entry,) = packed.entries.values()
+    (entry,) = packed_weights.entries.values()
     assert list(entry.packs) == [(6, 6), (9, 4)]  # not one for each batch size
 
 
@@ -363,7 +364,7 @@ def test_packs_of_ever_new_image_sizes_do_not_fill_the_memory():
         bound = bound.reshape(data=(1, 3, size, size), allow_up_sizing=True)
         for _ in range(3):
             assert_close(answer(bound), [formula(bound)])
-    assert packed.packed_bytes() == 4 * 4 * (4 * 3 * 3 * 3 + 4)
+    assert packed_weights.packed_bytes() == 4 * 4 * (4 * 3 * 3 * 3 + 4)
 
 
 CASES = list(
@@ -432,12 +433,12 @@ def test_parameters_are_packed_when_seen_twice_and_shared():
     net = conv_norm_relu()
     one = bind(net)
     answer(one)
-    assert packed.packed_bytes() == 0
+    assert packed_weights.packed_bytes() == 0
     answer(one)
-    assert packed.packed_bytes() == 4 * (4 * 3 * 3 * 3 + 4)
+    assert packed_weights.packed_bytes() == 4 * (4 * 3 * 3 * 3 + 4)
     two = one.reshape(data=(1, 3, 6, 6))
     answer(two)
-    assert len(packed.entries) == 1
+    assert len(packed_weights.entries) == 1
 
 
 def test_a_gamma_that_counts_as_1_is_written_but_the_pack_stays():
@@ -445,12 +446,12 @@ def test_a_gamma_that_counts_as_1_is_written_but_the_pack_stays():
     bound.arg_dict["n_gamma"][:] = 3
     for _ in range(2):
         want = answer(bound)
-    (entry,) = packed.entries.values()
+    (entry,) = packed_weights.entries.values()
     (pack,) = entry.packs.values()
     bound.arg_dict["n_gamma"][:] = 4
     assert_close(answer(bound), want)
     assert bound.arg_dict["n_gamma"].asnumpy().tolist() == [1] * 4
-    assert list(next(iter(packed.entries.values())).packs.values()) == [pack]
+    assert list(next(iter(packed_weights.entries.values())).packs.values()) == [pack]
 
 
 def test_packs_go_with_the_parameters_and_when_training_finds_them_changed():
@@ -459,13 +460,13 @@ def test_packs_go_with_the_parameters_and_when_training_finds_them_changed():
         answer(bound)
     bound.arg_dict["n_gamma"][:] = 2
     bound.forward(is_train=True)
-    assert len(packed.entries) == 0
+    assert len(packed_weights.entries) == 0
     for _ in range(2):
         answer(bound)
-    assert packed.packed_bytes() > 0
+    assert packed_weights.packed_bytes() > 0
     del bound
     gc.collect()
-    assert len(packed.entries) == 0
+    assert len(packed_weights.entries) == 0
 
 
 def by_slice(bound, name):
@@ -622,7 +623,7 @@ WAYS = {k: v for k, v in list(globals().items()) if k.startswith("by_") and k !=
 
 @walks(itertools.product(WAYS, ["c_weight", "n_gamma", "n_beta"]))
 def test_no_way_of_writing_parameters_is_missed(way, name):
-    packed.entries.clear()
+    packed_weights.entries.clear()
     bound = bind(conv_norm_relu())
     for _ in range(3):
         before = answer(bound)
@@ -667,7 +668,7 @@ def test_statistics_moved_inside_a_loop():
     del plain
     for _ in range(3):
         answer(user)
-    assert packed.packed_bytes() > 0
+    assert packed_weights.packed_bytes() > 0
     loop.forward(is_train=True)
     loop.backward([mx.nd.ones(loop.outputs[0].shape)])
     with executor.disabled(NAME):
@@ -690,7 +691,7 @@ def test_memory_of_others_is_never_packed():
     memory.flags.writeable = True
     memory *= 2
     assert answer(bound)[0].max() == 54
-    assert len(packed.entries) == 0
+    assert len(packed_weights.entries) == 0
     tensor = torch.ones(4, 3, 3, 3)
     bound = net.bind(mx.cpu(), {"data": mx.nd.ones((1, 3, 3, 3)), "w": mx.nd.from_torch(tensor)})
     for _ in range(3):
@@ -704,7 +705,7 @@ def test_arrays_that_users_bind_are_packed():
     bound = net.bind(mx.cpu(), {"data": mx.nd.ones((1, 3, 3, 3)), "w": mx.nd.array(np.ones((4, 3, 3, 3)))})
     for _ in range(2):
         answer(bound)
-    assert packed.packed_bytes() > 0
+    assert packed_weights.packed_bytes() > 0
 
 
 def module(for_training=True, contexts=None, batch=4):
@@ -741,7 +742,7 @@ def check(made):
 def test_modules_between_updates(optimizer, tmp_path):
     made = module()
     check(made)
-    assert packed.packed_bytes() > 0
+    assert packed_weights.packed_bytes() > 0
     options = {"learning_rate": 0.5}
     if optimizer == "torch":
         optimizer = mx.optimizer.TorchOptimizer(torch.optim.SGD, lr=0.5, fused=True, rescale_grad=0.25)
@@ -774,7 +775,7 @@ def test_shared_memory_is_never_packed():
     made = module()
     made.group.store.share_memory()
     check(made)
-    assert packed.packed_bytes() == 0
+    assert packed_weights.packed_bytes() == 0
     store = made.group.store
     store.array("c_weight", 0).tensor.data.mul_(2)  # as another process does
     check(made)

@@ -10,7 +10,7 @@ import torch
 import dpmodule as mx
 from dpmodule import executor
 from dpmodule.executor.passes.rnn_chains.kernels import Recurrence, in_one_piece
-from dpmodule.executor.passes.rnn_chains.sequences import Rows
+from dpmodule.executor.passes.rnn_chains.sequences import RowFunction
 from dpmodule.ops.nn import linear
 from helpers.unrolled import (
     FEATURES,
@@ -237,7 +237,7 @@ def test_layers_of_their_own_at_every_step(seen):
     values = {"data": np.arange(ROWS * STEPS).reshape(ROWS, STEPS) % 9}
     got = compare(make, {"data": (ROWS, STEPS)}, 1, values=values)
     steps = got.program.low.steps
-    assert sum(isinstance(step.function, Rows) for step in steps) == (0 if seen else 2)
+    assert sum(isinstance(step.function, RowFunction) for step in steps) == (0 if seen else 2)
     assert [step.name for step in steps].count("Embedding") == (STEPS if seen else 1)
 
 

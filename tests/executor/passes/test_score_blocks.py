@@ -3,7 +3,8 @@ import pytest
 import torch
 
 import dpmodule as mx
-from dpmodule import executor, private
+from dpmodule import executor
+from dpmodule.compat import torch_private
 from dpmodule.ops.nn import linear, score_blocks
 from helpers.switched import assert_same, fired, results, same_with_and_without
 
@@ -302,7 +303,7 @@ def test_memory_that_other_processes_may_read_is_left_to_them():
 
 
 def test_without_a_count_of_holders_memory_is_new_each_time():
-    private.select(public=True)
+    torch_private.select(public=True)
     executor.memory._alone.cache_clear()
     try:
         one = weighted()
@@ -311,7 +312,7 @@ def test_without_a_count_of_holders_memory_is_new_each_time():
         address = tensor.data_ptr()
         assert run(one, 1.0).tensor.data_ptr() != address
     finally:
-        private.select()
+        torch_private.select()
         executor.memory._alone.cache_clear()
 
 

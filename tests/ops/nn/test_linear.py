@@ -8,7 +8,7 @@ import torch
 from torch.nn import functional as F
 
 import dpmodule as mx
-from dpmodule import private
+from dpmodule.compat import torch_private
 from dpmodule.ops.nn import linear as module
 
 
@@ -18,20 +18,20 @@ def chosen_again(monkeypatch):
     monkeypatch.setenv("DPMODULE_ONEDNN", "1")
     yield
     module.onednn_pays.cache_clear()
-    private.select()
+    torch_private.select()
 
 
 @pytest.fixture
 def counted(monkeypatch):
     """Count the calls of oneDNN."""
     calls = []
-    real = private.onednn_linear
+    real = torch_private.onednn_linear
 
     def call(*args):
         calls.append(args[0].shape)
         return real(*args)
 
-    monkeypatch.setattr(private, "onednn_linear", call)
+    monkeypatch.setattr(torch_private, "onednn_linear", call)
     return calls
 
 
@@ -41,7 +41,9 @@ def tensors(rows=64, columns=512, units=512):
     return [torch.from_numpy(random.uniform(-1, 1, s).astype("f")) for s in shapes]
 
 
-@pytest.mark.skipif(private.onednn_linear is private.plain_linear, reason="this torch has no oneDNN linear")
+@pytest.mark.skipif(
+    torch_private.onednn_linear is torch_private.plain_linear, reason="this torch has no oneDNN linear"
+)
 @pytest.mark.parametrize("with_bias", [True, False])
 def test_values_and_gradients_agree(with_bias, counted):
     results = []
@@ -56,17 +58,19 @@ def test_values_and_gradients_agree(with_bias, counted):
     assert len(counted) == 3
 
 
-@pytest.mark.skipif(private.onednn_linear is private.plain_linear, reason="this torch has no oneDNN linear")
+@pytest.mark.skipif(
+    torch_private.onednn_linear is torch_private.plain_linear, reason="this torch has no oneDNN linear"
+)
 def test_a_step_of_a_sequence_reaches_onednn_with_its_columns_together(monkeypatch):
     """OneDNN takes a thousand times as long where they lie apart."""
     strides = []
-    real = private.onednn_linear
+    real = torch_private.onednn_linear
 
     def call(left, right, *rest):
         strides.append(right.stride(1) if right.stride(0) == 1 else right.stride(0))
         return real(left, right, *rest)
 
-    monkeypatch.setattr(private, "onednn_linear", call)
+    monkeypatch.setattr(torch_private, "onednn_linear", call)
     random = torch.Generator().manual_seed(0)
     sequence = torch.randn(64, 5, 400, generator=random, requires_grad=True)
     weight = torch.randn(400, 400, generator=random, requires_grad=True)
@@ -81,7 +85,9 @@ def test_a_step_of_a_sequence_reaches_onednn_with_its_columns_together(monkeypat
     torch.testing.assert_close(found[1], expected.float(), rtol=1e-4, atol=1e-4)
 
 
-@pytest.mark.skipif(private.onednn_linear is private.plain_linear, reason="this torch has no oneDNN linear")
+@pytest.mark.skipif(
+    torch_private.onednn_linear is torch_private.plain_linear, reason="this torch has no oneDNN linear"
+)
 def test_second_derivatives():
     data, weight, _ = (t.requires_grad_() for t in tensors())
     (first,) = torch.autograd.grad(module.linear(data, weight).pow(3).sum(), data, create_graph=True)
@@ -113,7 +119,7 @@ def test_few_rows_have_gradients_by_torch(counted):
     data.grad = None
     F.linear(data, weight, bias).square().sum().backward()
     torch.testing.assert_close(found, data.grad, rtol=1e-4, atol=1e-3)
-    assert len(counted) == (private.onednn_linear is not private.plain_linear)
+    assert len(counted) == (torch_private.onednn_linear is not torch_private.plain_linear)
 
 
 def test_small_products_stay_with_torch(counted):
@@ -155,7 +161,9 @@ def test_the_variable_decides(monkeypatch, counted):
 def test_the_processor_decides_where_nothing_is_said(vendor, wins, monkeypatch):
     monkeypatch.delenv("DPMODULE_ONEDNN")
     monkeypatch.setattr(module, "_vendor", lambda: vendor)
-    there = private.onednn_linear is not private.plain_linear and torch.backends.mkl.is_available()
+    there = (
+        torch_private.onednn_linear is not torch_private.plain_linear and torch.backends.mkl.is_available()
+    )
     assert module.onednn_pays() == (wins and there)
 
 
@@ -166,7 +174,7 @@ def test_the_vendor_is_told_by_the_system(monkeypatch, tmp_path):
 
 
 def test_without_the_private_function_everything_works():
-    private.select(public=True)
+    torch_private.select(public=True)
     assert not module.onednn_pays()
     data, weight, bias = tensors()
     torch.testing.assert_close(module.linear(data, weight, bias), F.linear(data, weight, bias))
@@ -177,4 +185,4 @@ def test_layers_use_it(counted):
     arrays = [mx.nd.array(t.numpy()) for t in (data, weight, bias)]
     found = mx.nd.FullyConnected(*arrays, num_hidden=512).asnumpy()
     np.testing.assert_allclose(found, F.linear(data, weight, bias).numpy(), rtol=1e-4, atol=1e-4)
-    assert bool(counted) == (private.onednn_linear is not private.plain_linear)
+    assert bool(counted) == (torch_private.onednn_linear is not torch_private.plain_linear)

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from dpmodule import native
-from dpmodule.ops.nn import moderate
+from dpmodule.ops.nn import small_matmul
 from dpmodule.ops.nn.lstm import is_small, small_lstm
 
 pytestmark = pytest.mark.skipif(
@@ -213,7 +213,7 @@ def test_types_that_differ_are_left_to_torch(name):
 
 def test_without_the_extension_nothing_is_small(monkeypatch):
     monkeypatch.setattr(native, "core", None)
-    monkeypatch.setattr(moderate, "_native", None)
+    monkeypatch.setattr(small_matmul, "_native", None)
     assert not decided(4, 16)
 
 

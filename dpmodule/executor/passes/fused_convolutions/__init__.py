@@ -2,7 +2,8 @@
 
 For prediction only. BatchNorm is folded into weight and bias, a residual sum and an activation are done while the
 results are still in the processor's registers, and weights are kept in the order in which oneDNN reads them (see
-`packed`). torch's own convolutions reorder the weights in every call and leave small batches of 1x1 windows to a slower
+`packed_weights`). torch's own convolutions reorder the weights in every call and leave small batches of 1x1 windows to
+a slower
 library: with a batch of 1, ResNet-50 takes half the time.
 
 Results differ by rounding. As in MXNet's predictions, `Activation` by relu makes 0 of NaN; `relu` and `clip` keep NaN,

@@ -8,10 +8,10 @@ from typing import Any
 
 import torch
 
-from .... import private
+from ....compat import torch_private
 from ....ops.nn.rules import per_axis
 from ....ops.spec import Env
-from ...packed import packed
+from ...packed_weights import packed
 from ..channels_last import restride
 
 __all__ = ["Activation", "BatchNorm", "FusedConvolution"]
@@ -118,11 +118,15 @@ class FusedConvolution:
         weight, bias = parameters
         data = restride(data)
         if other is None:
-            result = private.onednn_convolution(data, weight, bias, *self._geometry, *self._unary)
+            result = torch_private.onednn_convolution(data, weight, bias, *self._geometry, *self._unary)
         elif self.overwrites and other.is_contiguous(memory_format=torch.channels_last):
-            result = private.onednn_convolution_add(other, data, weight, bias, *self._geometry, *self._binary)
+            result = torch_private.onednn_convolution_add(
+                other, data, weight, bias, *self._geometry, *self._binary
+            )
         else:
-            result = private.onednn_convolution_sum(data, other, weight, bias, *self._geometry, *self._binary)
+            result = torch_private.onednn_convolution_sum(
+                data, other, weight, bias, *self._geometry, *self._binary
+            )
         if self._activation is not None and self._activation.over is not None:
             result = self._activation.over(result)
         if self._norm is None:
@@ -132,7 +136,7 @@ class FusedConvolution:
 
     def _suits(self, env: Env, data: Tensor, weight: Tensor, other: Tensor | None) -> bool:
         """Say whether oneDNN can do it all, as far as data tell."""
-        if torch.is_grad_enabled() or private.is_batched(data) or private.is_batched(weight):
+        if torch.is_grad_enabled() or torch_private.is_batched(data) or torch_private.is_batched(weight):
             return False
         if env.is_train and self._norm is not None and not self._norm.a.use_global_stats:
             return False
@@ -163,7 +167,10 @@ class FusedConvolution:
 
         def pack() -> _Parameters:
             found = fold()
-            return found and (private.onednn_packed(found[0].contiguous(), *self._geometry, shape), found[1])
+            return found and (
+                torch_private.onednn_packed(found[0].contiguous(), *self._geometry, shape),
+                found[1],
+            )
 
         # a gamma that counts as 1 is written in every forward, and not read
         read = sources if self._reads_gamma else (*sources[:-4], *sources[-3:])
@@ -189,7 +196,9 @@ class FusedConvolution:
     def _one_by_one(self, env: Env, data: Tensor, sources: Tensors, other: Tensor | None) -> Any:
         """Run the operators as they stand in the graph."""
         weight = sources[0]
-        if data.dim() == weight.dim() == 4 and not (private.is_batched(data) or private.is_batched(weight)):
+        if data.dim() == weight.dim() == 4 and not (
+            torch_private.is_batched(data) or torch_private.is_batched(weight)
+        ):
             data, weight = restride(data), restride(weight)
         result = self._function(data, weight, *sources[1 : 1 + self._has_bias])
         states: tuple[Any, ...] = ()

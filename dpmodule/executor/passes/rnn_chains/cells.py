@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 from ...lowering import Lowered, Step
 
-__all__ = ["Cell", "Linear", "Uses", "find_cells", "kinds"]
+__all__ = ["RecurrentStep", "Linear", "Uses", "find_cells", "kinds"]
 
 _KINDS = {
     "elemwise_add": "add",
@@ -131,7 +131,7 @@ class Linear(NamedTuple):
 
 
 @dataclass(slots=True)
-class Cell:
+class RecurrentStep:
     """One step of a recurrent network.
 
     Attributes:
@@ -157,7 +157,7 @@ class Cell:
     mapping: set[int]
 
 
-def find_cells(uses: Uses) -> list[Cell]:
+def find_cells(uses: Uses) -> list[RecurrentStep]:
     """Return all cells, in the order in which they end."""
     found = []
     for index, kind in enumerate(uses.kinds):
@@ -185,7 +185,7 @@ def _pieces(uses: Uses, values: list[int], kind: str) -> tuple[int, tuple[int, .
     return (index, order) if len(set(order)) == len(order) else (-1, ())
 
 
-def _find_lstm(uses: Uses, last: int) -> Cell | None:
+def _find_lstm(uses: Uses, last: int) -> RecurrentStep | None:
     """Find an LSTM's step by the product that ends it."""
     (hidden,) = uses.low.steps[last].outputs
     for _, leave, tanh in uses.both(hidden, "mul", "sigmoid", "tanh"):
@@ -206,18 +206,18 @@ def _find_lstm(uses: Uses, last: int) -> Cell | None:
 
 def _lstm_of_gates(
     uses: Uses, gates: list[int], states: tuple[int, int, int], steps: set[int]
-) -> Cell | None:
+) -> RecurrentStep | None:
     """Make an LSTM's step of its gates' activations, if they are four parts of one sum."""
     split, order = _pieces(uses, [uses.inputs(gate)[0] for gate in gates], "split4")
     if split < 0:
         return None
     for plus, one, other in uses.both(uses.inputs(split)[0], "add", "linear", "linear"):
         maps = _linear(uses, one), _linear(uses, other)
-        return Cell("lstm", maps, (order, order), -1, *states, steps | {split, plus}, {one, other})
+        return RecurrentStep("lstm", maps, (order, order), -1, *states, steps | {split, plus}, {one, other})
     return None
 
 
-def _find_gru(uses: Uses, last: int) -> Cell | None:
+def _find_gru(uses: Uses, last: int) -> RecurrentStep | None:
     """Find a GRU's step by the sum that ends it."""
     (hidden,) = uses.low.steps[last].outputs
     for _, fades, keeps in uses.both(hidden, "add", "mul", "mul"):
@@ -249,7 +249,9 @@ def _complement(uses: Uses, value: int, gate: int) -> tuple[int, ...]:
     return (index, ones) if ones >= 0 and uses.inputs(ones)[0] == gate else ()
 
 
-def _gru_of_gates(uses: Uses, update: int, new: int, states: tuple[int, int], steps: set[int]) -> Cell | None:
+def _gru_of_gates(
+    uses: Uses, update: int, new: int, states: tuple[int, int], steps: set[int]
+) -> RecurrentStep | None:
     """Make a GRU's step of its update and new gates' activations, if all gates are parts of two maps."""
     plus = uses.maker(uses.inputs(new)[0], "add")
     if plus < 0:
@@ -272,7 +274,7 @@ def _gru_of_gates(uses: Uses, update: int, new: int, states: tuple[int, int], st
 
 def _gru_of_sums(
     uses: Uses, sums: list[int], new: tuple[int, int], states: tuple[int, int], steps: set[int]
-) -> Cell | None:
+) -> RecurrentStep | None:
     """Make a GRU's step of what its reset and update gates are the sums of, and both parts of its new gate."""
     for reset in uses.either_way(sums[0]):
         for update in uses.either_way(sums[1]):
@@ -285,17 +287,19 @@ def _gru_of_sums(
                 continue
             maps = _linear(uses, linears[0]), _linear(uses, linears[1])
             orders = found[0][1], found[1][1]
-            return Cell("gru", maps, orders, 1, states[0], -1, -1, steps, {*splits, *linears})
+            return RecurrentStep("gru", maps, orders, 1, states[0], -1, -1, steps, {*splits, *linears})
     return None
 
 
-def _find_plain(uses: Uses, last: int) -> Cell | None:
+def _find_plain(uses: Uses, last: int) -> RecurrentStep | None:
     """Find a plain network's step by the activation that ends it."""
     step = uses.low.steps[last]
     for plus, one, other in uses.both(step.inputs[0], "add", "linear", "linear"):
         maps = _linear(uses, one), _linear(uses, other)
         mode = f"rnn_{uses.kinds[last]}"
-        return Cell(mode, maps, ((0,), (0,)), -1, step.outputs[0], -1, -1, {last, plus}, {one, other})
+        return RecurrentStep(
+            mode, maps, ((0,), (0,)), -1, step.outputs[0], -1, -1, {last, plus}, {one, other}
+        )
     return None
 
 

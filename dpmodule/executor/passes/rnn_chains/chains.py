@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from ...lowering import Lowered, Step
-from .cells import Cell, Uses
+from .cells import RecurrentStep, Uses
 
 __all__ = ["Chain", "arrange", "join_cells"]
 
@@ -26,7 +26,7 @@ class Chain:
         recurrent: for each of them, which of its maps is the state's.
     """
 
-    cells: list[Cell]
+    cells: list[RecurrentStep]
     recurrent: list[int]
 
     @property
@@ -61,7 +61,7 @@ class Chain:
         yield from (value for value in self.weights if value >= 0)
 
 
-def join_cells(cells: list[Cell]) -> list[Chain]:
+def join_cells(cells: list[RecurrentStep]) -> list[Chain]:
     """Return the chains that are long enough, each cell in one of them at most."""
     by_hidden = {cell.hidden: number for number, cell in enumerate(cells)}
     links: list[tuple[int, int, int]] = []
@@ -86,11 +86,11 @@ def join_cells(cells: list[Cell]) -> list[Chain]:
     return [chain for chain in chains if len(chain.cells) >= _SHORTEST]
 
 
-def _pair(cell: Cell) -> frozenset[_Weights]:
+def _pair(cell: RecurrentStep) -> frozenset[_Weights]:
     return frozenset(each[1:] for each in cell.maps)
 
 
-def _follows(before: Cell, cell: Cell, r: int) -> bool:
+def _follows(before: RecurrentStep, cell: RecurrentStep, r: int) -> bool:
     """Say whether a cell is the next step after another, if its map `r` is the state's."""
     if before.mode != cell.mode or before.cell != cell.cell_before:
         return False
@@ -100,7 +100,7 @@ def _follows(before: Cell, cell: Cell, r: int) -> bool:
     return (before.orders[same], before.orders[1 - same]) == (cell.orders[r], cell.orders[1 - r])
 
 
-def _matching(before: Cell, cell: Cell, r: int) -> int:
+def _matching(before: RecurrentStep, cell: RecurrentStep, r: int) -> int:
     """Return which map of a cell has the weights of another's map `r`; -1 if the other weights differ."""
     for same in (0, 1):
         if before.maps[same][1:] == cell.maps[r][1:] and before.maps[1 - same][1:] == cell.maps[1 - r][1:]:
@@ -108,7 +108,7 @@ def _matching(before: Cell, cell: Cell, r: int) -> int:
     return -1
 
 
-def _follow(cells: list[Cell], start: int, following: dict[int, tuple[int, int]]) -> Chain:
+def _follow(cells: list[RecurrentStep], start: int, following: dict[int, tuple[int, int]]) -> Chain:
     second, r = following[start]
     chain = Chain([cells[start]], [_matching(cells[start], cells[second], r)])
     while start in following:
@@ -139,7 +139,7 @@ def arrange(uses: Uses, chains: list[Chain]) -> tuple[list[Chain], list[int | Ch
         (the chains that are left, their order with all steps that belong to none)
     """
     while chains:
-        order = _Order(uses, chains)
+        order = _ReadingOrder(uses, chains)
         given_up = order.find()
         if given_up is None:
             return chains, order.found
@@ -147,7 +147,7 @@ def arrange(uses: Uses, chains: list[Chain]) -> tuple[list[Chain], list[int | Ch
     return [], []
 
 
-class _Order:
+class _ReadingOrder:
     """A walk to what everything reads, in depth first."""
 
     def __init__(self, uses: Uses, chains: list[Chain]) -> None:

@@ -58,7 +58,7 @@ def _map(x: torch.Tensor, weight: torch.Tensor, bias: Optional) -> torch.Tensor:
     return linear(x.reshape(-1, x.shape[2]), weight, bias).view(*x.shape[:2], -1)
 
 
-class _Plain(torch.autograd.Function):
+class _PlainNetwork(torch.autograd.Function):
     """A plain network; takes data (T, N, K), begin state (N, H), both weights, both biases or None, and the activation.
 
     Returns all states (T, N, H), and the last one once more (1, N, H).
@@ -208,7 +208,7 @@ def plain(
         All states, and the last one.
     """
     given = (*weights, None, None)[:4]
-    found: tuple[torch.Tensor, torch.Tensor] = _Plain.apply(x, begin, *given, with_relu)  # type: ignore[no-untyped-call]
+    found: tuple[torch.Tensor, torch.Tensor] = _PlainNetwork.apply(x, begin, *given, with_relu)  # type: ignore[no-untyped-call]
     return found
 
 

@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 import torch
 from torch.nn.functional import linear
 
-from .... import private
+from ....compat import torch_private
 from ....ops.nn.linear import LARGE
 from ....ops.nn.lstm import is_small, small_lstm
 from ....ops.nn.rules import flat_from
@@ -149,7 +149,7 @@ def _has_kernel(x: torch.Tensor, begin: Found, weights: list[torch.Tensor]) -> b
     for each in (*begin, *weights):
         if each.dtype is not dtype:
             return False
-    return x.numel() > 0 and not (private.is_batched(x) or private.is_batched(begin[0]))
+    return x.numel() > 0 and not (torch_private.is_batched(x) or torch_private.is_batched(begin[0]))
 
 
 def in_one_piece(weights: list[torch.Tensor]) -> list[torch.Tensor]:

@@ -29,7 +29,7 @@ def rnn_chains(low: Lowered) -> int:
     uses = Uses(low, found if low.steps is given else kinds(low))
     chains, order = arrange(uses, join_cells(find_cells(uses)))
     if chains:
-        _Writer(uses).write(order)
+        _StepWriter(uses).write(order)
     else:
         low.steps = given
     return len(chains)
@@ -55,7 +55,7 @@ def only(x: torch.Tensor) -> torch.Tensor:
     return x[0]
 
 
-class _Writer:
+class _StepWriter:
     """Writes the steps anew."""
 
     def __init__(self, uses: Uses) -> None:

@@ -51,7 +51,7 @@ class TimeFirst:
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class SequencePart:
     """Take steps out of a sequence, in their order or turned round.
 
     Shape:
@@ -94,7 +94,7 @@ class Joined:
 
 
 @dataclass(frozen=True, slots=True)
-class Rows:
+class RowFunction:
     """Do to all steps of a sequence at once what a function does to the rows of one.
 
     Shape:
@@ -252,7 +252,7 @@ class Sequences:
         op, a = self._uses.low.operator(step)
         if op is not None and op.name == "Concat":
             return Joined(a.dim + 1)
-        return Rows(step.function) if op is not None and op.name == "FullyConnected" else step.function
+        return RowFunction(step.function) if op is not None and op.name == "FullyConnected" else step.function
 
     def _are_alike(self, steps: Sequence[Step]) -> bool:
         """Say whether steps do the same to as many values."""
@@ -308,7 +308,7 @@ class Sequences:
             return None
         (source,) = sources
         whole = self._source(source)
-        part = Part(min(first, last), max(first, last) + 1, turned)
+        part = SequencePart(min(first, last), max(first, last) + 1, turned)
         if count == self._counts[source] and not turned:
             return whole
         return self.new(part, "turned" if turned else "part", [whole], like)

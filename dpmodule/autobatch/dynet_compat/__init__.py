@@ -1,0 +1,1 @@
+"""What DyNet's programs expect besides: names of its module, and its text files."""

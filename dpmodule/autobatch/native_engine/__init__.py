@@ -1,0 +1,1 @@
+"""The graph and the engine in C++ (`dpmodule/native/autobatch`), as Python sees them."""

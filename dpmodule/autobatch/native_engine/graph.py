@@ -1,0 +1,521 @@
+"""The graph whose node table and engine are native (`dpmodule/native/autobatch`); its interface is that of `Graph`.
+
+Operations with kernels (`ops.spec.Operation.kernel`) become nodes of the engine; the batches of all others (`nodes`)
+run in torch (`torch_calls`). Parameters are shared by pointer (`parameters`).
+"""
+
+from __future__ import annotations
+
+import time
+import weakref
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from ..base_graph import BaseGraph
+from ..errors import StateError
+from ..execution_log import FEW, RanBatch, inputs_of, known_as, way_of
+from ..interface import Marks
+from ..ops.native_numbers import OP, SOURCES, kernel_name
+from ..ops.source import PARAMETER
+from ..ops.spec import Dim, Operation
+from .nodes import NativeNodes, as_buffer
+from .parameters import NativeParameters
+from .torch_calls import Caller, CallKind
+
+__all__ = ["NativeGraph"]
+
+Tensor = torch.Tensor
+
+
+class _Named(NamedTuple):
+    """Stands for an operation of which only the name is known."""
+
+    name: str
+
+
+class NativeOperation(NamedTuple):
+    """What nodes of a signature compute.
+
+    Attributes:
+        name: as users know it; several with "+" between them if one kernel does several.
+        parameters: the engine's numbers of those that belong to it, -1 for none.
+        dims: of parameters that are no operands of the nodes.
+        call: what is run in torch; None where there is a kernel.
+    """
+
+    name: str
+    parameters: tuple[int, ...]
+    dims: tuple[Dim, ...]
+    call: CallKind | None
+
+
+class _Signature:
+    """What a node is, as far as others ask: its `Dim` and its operation, `PARAMETER` or something with a name."""
+
+    __slots__ = ("dim", "kind", "op")
+
+    def __init__(self, dim: Dim, op: Operation | _Named) -> None:
+        self.dim, self.op = dim, op
+        self.kind = self
+
+
+class NativeGraph(BaseGraph):
+    """The node table and engine in C++.
+
+    Args:
+        core: the native extension.
+        options: what `configure` sets.
+        version: that of the first graph.
+    """
+
+    engine_name = "native"
+    """As `configure` takes it."""
+
+    LIMIT = 50_000
+    """So many signatures are kept from graph to graph."""
+
+    def __init__(self, core: Any, options: Any, version: int = 0) -> None:
+        super().__init__(options, version)
+        self._core = core
+        self._begin()
+        self.machine.activate(version)
+
+    def _begin(self) -> None:
+        """Make an engine that knows no signatures and parameters yet."""
+        self.machine = self._core.AutobatchEngine()
+        self.machine.batched = self.options.autobatch
+        self._caller = Caller(self.options)
+        caller = self._caller
+        self.machine.set_caller(caller.forward, caller.backward, caller.draw, caller.node_arguments)
+        self._parameters = NativeParameters(self.machine)
+        self._nodes = NativeNodes(self.machine, self._caller, self._parameters)
+        self._root = -1
+        self._built, self._idle_since = 0.0, time.perf_counter()
+
+    def _tidy(self) -> None:
+        """Start afresh if there is too much, or if most parameters are gone."""
+        count = self._parameters.count
+        is_full = self.machine.signatures > self.LIMIT or len(self._caller.kinds) > self.LIMIT
+        if is_full or (count > 256 and 2 * self._parameters.gone() > count):
+            self._begin()
+
+    # ---- making nodes ----
+
+    @property
+    def size(self) -> int:
+        """The number of nodes."""
+        found: int = self.machine.size
+        return found
+
+    def append(self, op: Operation, attrs: tuple[Any, ...], args: tuple[int, ...], aux: Any = None) -> int:
+        """Add a node; see `interface.EngineGraph`.
+
+        Raises:
+            ShapeError: the operands do not fit.
+        """
+        self.check_thread()
+        self.check_nodes(args)
+        if args:
+            node = op.kernel(self.machine, attrs, args, aux) if op.kernel is not None else -1
+            if node < 0:
+                node = self._nodes.call(op, attrs, args, aux, False)
+        else:
+            node = self._nodes.source(op, attrs, aux)
+        if self.is_immediate:
+            self._compute_at_once(node, op.name)
+        return node
+
+    def append_many(self, op: Operation, attrs: tuple[Any, ...], args: tuple[int, ...]) -> int:
+        """Add a node that takes many operands of one shape.
+
+        Raises:
+            ShapeError: the operation does not take this shape.
+        """
+        self.check_thread()
+        self.check_nodes(args)
+        node = op.kernel(self.machine, attrs, args, None) if op.kernel is not None else -1
+        if node < 0:
+            node = self._nodes.call(op, attrs, args, None, True)
+        if self.is_immediate:
+            self._compute_at_once(node, op.name)
+        return node
+
+    def set_input(self, node: int, array: Any) -> None:
+        """Replace the array of an input, and forget values if it has been read already.
+
+        Shape:
+            array: (batch, *d).
+        """
+        self.machine.set_input(node, as_buffer(array))
+        if node < max(self.machine.computed, self._root):
+            self.recalculate()
+
+    def enter(self, parameter: Any) -> int:
+        """Return the node of a parameter, see `EngineGraph.enter`.
+
+        The parameter keeps its number in the engine as tables of rows do theirs, below -1.
+        """
+        machine = self.machine
+        is_known = parameter.serial == machine.serial and parameter.table < -1 and not self.is_immediate
+        node: int = machine.parameter(-2 - parameter.table) if is_known else -1
+        return node
+
+    def remember(self, parameter: Any, node: int) -> None:
+        """Let later graphs know a parameter."""
+        parameter.serial, parameter.table = self.machine.serial, -2 - self.machine.parameter_of(node)
+
+    def adopt(self, table: Any, is_updated: bool) -> None:
+        """Let the engine itself look up rows of a table from now on."""
+        if table.serial != self.machine.serial:
+            table.storage.check_fits(self.options.device, self.options.dtype)
+        if is_updated and table.serial != self.machine.serial:
+            table.table = self._parameters.table_number(weakref.ref(table.storage), True)
+            table.serial = self.machine.serial
+
+    # ---- values and gradients ----
+
+    def dim(self, node: int) -> Dim:
+        """Return the shape of a node."""
+        try:
+            return self._nodes.dim(node)
+        except IndexError:
+            self.check_nodes((node,))
+            raise
+
+    def are_alike(self, nodes: list[int]) -> bool:
+        """Say whether all nodes have one shape, and none is a parameter."""
+        found: bool = self.machine.are_alike(nodes)
+        return found
+
+    def signature(self, node: int) -> _Signature:
+        """Return what a node is."""
+        machine = self.machine
+        if machine.parameter_of(node) >= 0:
+            return _Signature(self.dim(node), PARAMETER)
+        return _Signature(self.dim(node), _Named(self.operation(machine.signature_of(node)).name))
+
+    def forward(self, node: int) -> None:
+        """Compute what is missing up to a node.
+
+        Raises:
+            StateError: the graph is being computed.
+            Exception: whatever an operation raises that the node depends on.
+        """
+        machine = self.machine
+        if node < machine.computed and not machine.is_fused(node):
+            return
+        if machine.busy:
+            raise StateError("the graph is being computed: an operation on it must not use it itself")
+        self._built += time.perf_counter() - self._idle_since
+        self.machine.follow()
+        self._run(node)
+        self._idle_since = time.perf_counter()
+
+    def _run(self, node: int) -> None:
+        if not self.machine.skips and self._attempt(node) is None:
+            return
+        errors = self._compute_each(node)
+        if node not in errors:  # it has a value, or what it reads has failed earlier and is tried again
+            node = self.machine.again(node)
+            errors = self._compute_each(node)
+        if node in errors:
+            raise errors[node]
+
+    def _attempt(self, node: int) -> Exception | None:
+        """Compute what is missing up to a node; return why that fails, if it does."""
+        try:
+            self.machine.forward(node)
+        except BaseException as error:
+            self._caller.cut(self.machine.computed)
+            if isinstance(error, Exception):  # of a user's operation, which may raise anything
+                return error
+            raise
+        return None
+
+    def _compute_each(self, last: int) -> dict[int, Exception]:
+        """Compute what is missing up to a node one by one, since a node fails.
+
+        Returns:
+            Why nodes could not be computed; those that read what had failed before are left out.
+        """
+        machine = self.machine
+        errors: dict[int, Exception] = {}
+        for node in range(machine.computed, last + 1):
+            reads = [each for each in self.operands(node) if machine.is_skipped(each)]
+            error = next((errors[each] for each in reads if each in errors), None)
+            if not reads:
+                error = self._attempt(node)
+            if reads or error is not None:
+                machine.skip()
+            if error is not None:
+                errors[node] = error
+        return errors
+
+    def _tensor(self, node: int, data: bytearray) -> Tensor:
+        dim = self.dim(node)
+        return torch.frombuffer(data, dtype=torch.float32).view(dim.batch, *dim.d)
+
+    def value(self, node: int) -> Tensor:
+        """Return the value of a node.
+
+        Shape:
+            returns: (batch, *d).
+
+        Raises:
+            Exception: whatever an operation raises that the node depends on.
+        """
+        self._compute(node)
+        return self._tensor(node, self.machine.value(node))
+
+    def as_list(self, node: int) -> list[float] | None:
+        """Return the value of a node as a list; see `EngineGraph.as_list`.
+
+        Raises:
+            Exception: whatever an operation raises that the node depends on.
+        """
+        self._compute(node)
+        found: list[float] | None = self.machine.numbers(node)
+        return found
+
+    def _compute(self, node: int) -> None:
+        if node < self.machine.computed and not self.machine.is_fused(node):
+            self.machine.follow()  # a parameter is read where it lies now
+        else:
+            self.forward(node)
+
+    def array(self, node: int) -> NDArray[Any]:
+        """Return the value of a node as an array, see `EngineGraph.array`.
+
+        Shape:
+            returns: (*d, batch), or (*d) where the batch is 1.
+
+        Raises:
+            Exception: whatever an operation raises that the node depends on.
+        """
+        self._compute(node)
+        dim = self.dim(node)
+        found = np.frombuffer(self.machine.value(node), np.float32)
+        if dim.batch == 1:
+            return found.reshape(dim.d).astype(np.float64)
+        return found.reshape(dim.batch, dim.size).T.astype(np.float64, order="C").reshape(*dim.d, dim.batch)
+
+    def backward(self, node: int, full: bool = False) -> None:
+        """Compute gradients from a node of one number.
+
+        Raises:
+            NotScalarError: it has more than one.
+            StateError: it was the last one `backward` was called for.
+        """
+        self.check_root(node)
+        self.forward(node)
+        self._parameters.begin_pass()
+        try:
+            self.machine.backward(node, full)
+        except BaseException:
+            self._root = -1
+            self._parameters.take_back()
+            self._caller.forget_rows()
+            raise
+        self._idle_since = time.perf_counter()
+        self._root = node
+        self.note_parameters()
+        self._parameters.take_rows()
+        self._caller.add_rows()
+
+    def gradient(self, node: int) -> Tensor:
+        """Return the gradient of the last `backward` with respect to a node.
+
+        Shape:
+            returns: (batch, *d).
+
+        Raises:
+            NoGradientError: there was none, or it began at an earlier node.
+            StateError: parameters have changed since.
+        """
+        self.check_reached(node)
+        machine, dim = self.machine, self.dim(node)
+        number = machine.parameter_of(node)
+        if number >= 0:
+            total = self._parameters.gradient(number)
+            return (self._compute_again(number) if total is None else total)[None]
+        if self._root >= machine.computed or not machine.keeps_gradient(node):
+            self._compute_again()
+        found = machine.gradient(node)
+        return torch.zeros(dim.batch, *dim.d) if found is None else self._tensor(node, found)
+
+    def _compute_again(self, number: int = -1) -> Tensor:
+        """Compute everything once more without fusion; return the gradient of one parameter, if asked for.
+
+        Args:
+            number: of the parameter; -1 for none.
+        """
+        machine = self.machine
+        self.check_free("gradient")
+        machine.follow()
+        machine.end_pass()
+        self._caller.keep()
+        machine.keep_drawn()
+        machine.fuses, self._caller.is_repeating = False, True
+        try:
+            machine.revert(self.size, 0)
+            self._run(self._root)
+            found = self._parameters.collect(number) if number >= 0 else torch.empty(0)
+            machine.backward(self._root, True)
+        finally:
+            machine.fuses, self._caller.is_repeating = True, False
+        return found
+
+    def marks(self) -> Marks:
+        """Return marks of the parameters that the graph reads."""
+        found: Marks = self.machine.marks()
+        return found
+
+    def is_given(self, node: int) -> bool:
+        """Say whether a node is an input, see `EngineGraph.is_given`."""
+        return self.signature(node).op.name == "input" and self._root < self.machine.computed
+
+    def operands(self, node: int) -> tuple[int, ...]:
+        """Return the nodes that a node takes."""
+        found: tuple[int, ...] = self.machine.operands(node)
+        return tuple(each for each in found if each >= 0)
+
+    # ---- what was run ----
+
+    def operation(self, signature: int) -> NativeOperation:
+        """Return what nodes of a signature of the engine compute."""
+        op, kind, _, _, parameters = self.machine.describe(signature)
+        name = kernel_name(op, kind, parameters)
+        if name == "call":
+            call = self._caller.kinds[kind]
+            return NativeOperation(call.op.name, parameters, (), call)
+        is_part = op in (OP["affine"], OP["lstm"])
+        dims = [self._parameters.dim(each) for each in parameters if is_part and each >= 0]
+        return NativeOperation(name, parameters, tuple(dims), None)
+
+    def ran(self) -> list[RanBatch]:
+        """Return the batches that were run since the graph was begun, in order."""
+        return list(self._ran())
+
+    def _ran(self) -> Iterator[RanBatch]:
+        for signatures, count, repeats, forward, nodes in self.machine.batches():
+            operations = [self.operation(signature) for signature in signatures]
+            (*_, last) = operations
+            call = last.call
+            if last.name in SOURCES or (call is not None and not call.dims):
+                continue
+            operation = " + ".join(known_as(each.name) for each in operations)
+            dims = [dim for each in operations for dim in each.dims]
+            dims += [self.dim(node) for node in nodes if node >= 0]
+            if len(dims) > FEW and len(set(dims)) == 1:
+                del dims[1:]
+            out = self.machine.describe(signatures[-1])
+            yield RanBatch(
+                kind=signatures,
+                operation=operation,
+                dims=tuple(dims) if call is None else inputs_of(call.op, call.attrs, call.dims),
+                out=Dim(tuple(out[2]), out[3]),
+                parameters=tuple(each.parameters for each in operations),
+                others=tuple(each.call.attrs for each in operations if each.call is not None),
+                nodes=(count + repeats) * (operation.count(" + ") + 1),
+                calls=count,
+                forward=forward,
+                repeats=repeats,
+                apart="" if call is None else call.op.apart,
+                way="" if call is None else way_of(call.op, call.attrs, call.dims),
+            )
+
+    @property
+    def computed(self) -> int:
+        """All nodes before this one have been computed, but for those that could not be."""
+        found: int = self.machine.computed
+        return found
+
+    @property
+    def is_batched(self) -> bool:
+        """Whether nodes are computed together."""
+        return bool(self.machine.batched)
+
+    def seconds(self) -> dict[str, float]:
+        """Return the time spent since `renew`, in seconds, by "build" (between runs), "schedule", "run", "backward"."""
+        return {"build": self._built, **dict(zip(("schedule", "run", "backward"), self.machine.times()))}
+
+    # ---- the graph as a whole ----
+
+    def _start(self, is_batched: bool) -> None:
+        self._tidy()
+        self._caller.renew()
+        self._parameters.renew()
+        self._root = -1
+        self.machine.batched = is_batched
+        self.machine.renew(self.version)
+        self._built, self._idle_since = 0.0, time.perf_counter()
+        self._activate()
+
+    def _activate(self) -> None:
+        """Let the fast functions add to this graph, in this thread."""
+        if self.is_immediate:
+            self.machine.deactivate()  # they compute nothing
+        else:
+            self.machine.activate(self.version)
+
+    def change_thread(self) -> None:
+        """Let another thread than the owner use the graph; see `BaseGraph.change_thread`."""
+        super().change_thread()
+        self._activate()
+
+    @property
+    def is_running(self) -> bool:
+        """Whether the engine is at work."""
+        found: bool = self.machine.busy
+        return found
+
+    @property
+    def has_failed(self) -> bool:
+        """Whether there are nodes that could not be computed."""
+        found: bool = self.machine.skips
+        return found
+
+    @property
+    def root(self) -> int:
+        """The node that the last `backward` began at, -1 for none."""
+        return self._root
+
+    def settle(self) -> None:
+        """Compute what was computed without being kept, and is held by somebody: the parameters will change.
+
+        Raises:
+            Exception: whatever an operation raises that is computed again.
+        """
+        machine = self.machine
+        last = machine.ask_again() if machine.computed and not machine.busy else -1
+        if last >= machine.computed:
+            machine.fuses = False
+            try:
+                self.forward(last)
+            finally:
+                machine.fuses = True
+
+    def leave(self) -> None:
+        """Make room: another engine's graph is the one under construction."""
+        self.machine.deactivate()
+
+    def recalculate(self) -> None:
+        """Forget all values, but no nodes, so that parameters that were changed are read again."""
+        self._caller.forget()
+        self.machine.forget_drawn()
+        self.machine.revert(self.size, 0)
+        self._checkpoints = [(size, 0) for size, _ in self._checkpoints]  # what was computed then is gone
+        self._root = -1
+
+    def _progress(self) -> int:
+        return self.computed
+
+    def _cut(self, size: int, progress: int) -> None:
+        self.machine.revert(size, progress)
+        self._caller.cut(self.machine.computed)
+        if self._root >= size:
+            self._root = -1

@@ -1,0 +1,291 @@
+"""Runs the operations that the native engine has no kernel for: in torch, on the engine's memory, a batch at a time."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+import torch
+
+from ..execute import aux_tensor, grad_call, run_call
+from ..ops.native_numbers import DRAW, name_of
+from ..ops.noise import draw_mask
+from ..ops.source import draw_random
+from ..ops.spec import BatchCall, Dim, Operation
+from .drawn import Drawn, Kept
+
+__all__ = ["CallKind", "Caller"]
+
+Tensor = torch.Tensor
+
+
+@dataclass(frozen=True, slots=True)
+class CallKind:
+    """What a batch of calls computes.
+
+    Args:
+        op: the operation.
+        attrs: its attributes.
+        dims: the `Dim` of every operand; of one, where they are many alike.
+        outs: the `Dim` of every result.
+    """
+
+    op: Operation
+    attrs: tuple[Any, ...]
+    dims: tuple[Dim, ...]
+    outs: tuple[Dim, ...]
+
+
+class _UnrepeatableBatch(NamedTuple):
+    """A batch that would give other results a second time, with the arguments of `Caller.forward`."""
+
+    call: BatchCall
+    kind: CallKind
+    arguments: list[tuple[int, int, int]]
+    aux: list[int]
+    out: int
+
+
+def _is_drawn(op: Operation) -> bool:
+    """Say whether an operation may give other results a second time."""
+    return op.random or op.whole
+
+
+def _widths(kind: CallKind) -> list[int]:
+    """Return how many numbers each result has; a row of the engine's memory holds one result behind the other."""
+    return [dim.size * dim.batch for dim in kind.outs]
+
+
+@lru_cache(1024)
+def _floats(size: int) -> Any:
+    """Return the type of so many floats in a row: making one takes longer than most operations."""
+    return ctypes.c_float * size
+
+
+def tensor_at(address: int, shape: Sequence[int]) -> Tensor:
+    """Return a float32 tensor over memory of the engine; valid until `renew`.
+
+    Shape:
+        returns: `shape`.
+
+    Args:
+        address: of its first element.
+        shape: its shape; the elements lie in a row.
+    """
+    size = 1
+    for each in shape:
+        size *= each
+    return torch.frombuffer(_floats(size).from_address(address), dtype=torch.float32).view(*shape)
+
+
+def _products_into(targets: Sequence[Tensor | None]) -> Callable[..., None]:
+    """Return what adds gradients that are products of matrices to memory of the engine; see `BatchCall.defer`."""
+
+    def add(place: int, left: Tensor, right: Tensor, bias: int = -1) -> None:
+        target, summed = targets[place], targets[bias] if bias >= 0 else None
+        if target is not None:
+            target += (left.t() @ right).view(target.shape)
+        if summed is not None:
+            summed += left.sum(0).view(summed.shape)
+
+    return add
+
+
+class Caller:
+    """Forward and backward of the operations that run in torch, as the engine calls them, and what they remember.
+
+    Args:
+        options: what to compute with; its generator is used for random operations.
+
+    Attributes:
+        kinds: what batches compute; the engine knows them by their places.
+        node_arguments: the own arguments of nodes (`Operation.aux`); the engine knows them by their places.
+        is_repeating: whether the graph is computed once more, so that gradients of parameters have been counted.
+    """
+
+    def __init__(self, options: Any) -> None:
+        self._options = options
+        self.kinds: list[CallKind] = []
+        self.node_arguments: list[Any] = []
+        self._calls: dict[int, BatchCall] = {}
+        self._drawn: dict[int, _UnrepeatableBatch] = {}
+        self._kept = Kept()
+        self._places: dict[
+            int, list[int]
+        ] = {}  # of batches that may be kept, the places of their rows' arguments
+        self._rows: list[tuple[Any, Tensor, Tensor]] = []  # of this backward pass; see `BatchCall.rows`
+        self.is_repeating = False
+
+    def renew(self) -> None:
+        """Forget all batches and numbers."""
+        self.forget()
+        self.node_arguments.clear()
+
+    def forget(self) -> None:
+        """Forget all batches: they will be computed again, with other random numbers."""
+        self._calls.clear()
+        self._places.clear()
+        self._drawn.clear()
+        self._kept.clear()
+
+    def cut(self, size: int) -> None:
+        """Forget the batches from node number `size` on: their memory is used for others."""
+        for key in [key for key in self._drawn if key >= size]:
+            del self._drawn[key]
+
+    def keep(self) -> None:
+        """Keep the results of what would give others, before all is computed once more."""
+        for call, kind, arguments, aux, out in self._drawn.values():
+            inputs = [x.clone() for x in self._operands(kind, call.count, arguments, [])]
+            values = tensor_at(out, (call.count, sum(_widths(kind)))).clone()
+            inputs = self._expanded(kind.op, call.count, inputs)
+            self._kept.keep(Drawn(kind.op, call, kind.outs, inputs, values), aux)
+        self._drawn.clear()
+
+    def forget_rows(self) -> None:
+        """Forget the gradients of rows of tables that a backward pass has put off."""
+        self._rows.clear()
+
+    def add_rows(self) -> None:
+        """Add them to their tables, since the pass has come through."""
+        for table, rows, gradient in self._rows:
+            table.add_rows(rows, gradient)
+        self.forget_rows()
+
+    def draw(self, kind: int, first: float, second: float, address: int, count: int) -> None:
+        """Draw numbers for a batch.
+
+        Args:
+            kind: which of `DRAW`.
+            first: the rate of dropout; the standard deviation of noise; what a distribution is given.
+            second: what else a distribution is given.
+            address: where they go.
+            count: how many.
+        """
+        numbers, generator, name = tensor_at(address, (count,)), self._options.generator, name_of(kind, DRAW)
+        if "dropout" in name:
+            draw_mask(numbers, first, generator)
+        elif name == "noise":
+            numbers.normal_(0.0, first, generator=generator)
+        else:
+            draw_random(numbers, name, first, second, generator)
+
+    def keep_argument(self, value: Any) -> int:
+        """Keep a node's own argument (`Operation.aux`); return its place in `node_arguments`."""
+        self.node_arguments.append(value)
+        return len(self.node_arguments) - 1
+
+    @staticmethod
+    def _operands(
+        kind: CallKind, rows: int, arguments: list[tuple[int, int, int]], counts: list[int]
+    ) -> list[Tensor]:
+        found = []
+        for dim, (address, is_shared, _) in zip(kind.dims, arguments):
+            count = sum(counts) if counts else 1 if is_shared else rows
+            found.append(tensor_at(address, (count, dim.batch, *dim.d)))
+        return found
+
+    def forward(
+        self,
+        key: int,
+        number: int,
+        rows: int,
+        arguments: list[tuple[int, int, int]],
+        aux: list[int],
+        counts: list[int],
+        out: int,
+    ) -> None:
+        """Compute a batch and write its results.
+
+        Args:
+            key: the same in both directions.
+            number: which kind.
+            rows: how many nodes.
+            arguments: (address, whether all nodes share one row, 0) of every operand.
+            aux: for every node, the place of its own argument in `node_arguments`.
+            counts: for operations that take many, how many operands each node has.
+            out: the address of the results.
+        """
+        kind = self.kinds[number]
+        op, options = kind.op, self._options
+        widths = _widths(kind)
+        target = tensor_at(out, (rows, sum(widths)))
+        kept = self._kept.rows(aux) if _is_drawn(op) else []
+        if _is_drawn(op):
+            self._places[key] = aux
+        if len(kept) == rows:
+            self._kept.write(kept, aux, target)
+            return
+        call = BatchCall(
+            kind.attrs, kind.dims, kind.outs[0], rows, counts=counts, generator=options.generator
+        )
+        if op.aux:
+            values = [self.node_arguments[place] for place in aux]
+            call.aux = aux_tensor(op.aux, values, torch.device("cpu"), torch.float32)
+        with torch.no_grad():
+            inputs = self._expanded(op, rows, self._operands(kind, rows, arguments, counts))
+            for part, result in zip(target.split_with_sizes(widths, 1), run_call(call, op.run, inputs)):
+                part.copy_(result.reshape(result.shape[0], -1))
+        self._calls[key] = call
+        self._kept.write(kept, aux, target)
+        if _is_drawn(op):
+            self._drawn[key] = _UnrepeatableBatch(call, kind, arguments, aux, out)
+
+    @staticmethod
+    def _expanded(op: Operation, rows: int, inputs: list[Tensor]) -> list[Tensor]:
+        if not op.expand:
+            return inputs
+        return [x.expand(rows, *x.shape[1:]) if x.shape[0] != rows else x for x in inputs]
+
+    def backward(
+        self,
+        key: int,
+        number: int,
+        rows: int,
+        arguments: list[tuple[int, int, int]],
+        aux: list[int],
+        counts: list[int],
+        out: int,
+    ) -> None:
+        """Compute the gradients of the operands of a batch and write them.
+
+        Args:
+            key: as in `forward`, also the other arguments.
+            number: which kind.
+            rows: how many nodes.
+            arguments: (address, whether shared, address of the gradient or 0).
+            aux: unused.
+            counts: as in `forward`.
+            out: the address of the gradient of the results.
+        """
+        kind = self.kinds[number]
+        if self.is_repeating and not kind.dims:
+            return
+        with torch.no_grad():
+            inputs, widths = self._operands(kind, rows, arguments, counts), _widths(kind)
+            parts = tensor_at(out, (rows, sum(widths))).split_with_sizes(widths, 1)
+            gradients = [part.reshape(rows, dim.batch, *dim.d) for part, dim in zip(parts, kind.outs)]
+            targets = [
+                tensor_at(argument[2], x.shape) if argument[2] else None
+                for x, argument in zip(inputs, arguments)
+            ]
+            places = self._places[key] if _is_drawn(kind.op) else []
+            kept = self._kept.rows(places)
+            if kept:
+                self._kept.add_gradients(kept, places, gradients, targets)
+                if len(kept) == rows:
+                    return
+                gradients = [each.index_fill(0, torch.tensor(kept), 0.0) for each in gradients]
+            call = self._calls[key]
+            call.wants = tuple(bool(gradient) for _, _, gradient in arguments)
+            call.defer, call.rows = _products_into(targets), self._rows
+            found = grad_call(call, kind.op, gradients, self._expanded(kind.op, rows, inputs))
+            call.defer = None
+            for gradient, target in zip(found, targets):
+                if gradient is not None and target is not None:
+                    target += (
+                        gradient.sum(0, keepdim=True) if gradient.shape[0] != target.shape[0] else gradient
+                    )

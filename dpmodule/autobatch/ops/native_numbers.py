@@ -1,0 +1,114 @@
+"""The operations of the native engine: their numbers, as the extension tells them, and the names that users know."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from ... import native
+from ..arguments import TOO_LARGE
+
+__all__ = [
+    "ARRANGEMENT",
+    "BINARY",
+    "CONVOLUTION",
+    "DRAW",
+    "LAST_AXIS",
+    "OP",
+    "REDUCTION",
+    "SOURCES",
+    "TOO_LARGE",
+    "UNARY",
+    "kernel_name",
+    "name_of",
+]
+
+LAST_AXIS = 29
+"""A set of axes is a number of 32 bits, one of which is for the minibatch."""
+
+
+class _Numbers(dict[str, int]):
+    """The numbers of names; without the extension, where nobody uses them, each is -1."""
+
+    def __missing__(self, name: str) -> int:
+        if native.core is not None:
+            raise KeyError(name)
+        return -1
+
+
+def _numbers(what: str) -> _Numbers:
+    return _Numbers({} if native.core is None else native.core.AUTOBATCH_NUMBERS[what])
+
+
+OP = _numbers("operation")
+UNARY = _numbers("unary")
+BINARY = _numbers("binary")
+REDUCTION = _numbers("reduction")
+ARRANGEMENT = _numbers("arrangement")
+CONVOLUTION = _numbers("convolution")
+DRAW = _numbers("draw")
+SOURCES = frozenset(["normal", "uniform", "bernoulli", "gumbel", "lookup_batch"])
+"""Kernels of operations that have no operands for their users."""
+_KINDS = {
+    "unary": UNARY,
+    "unary_each": UNARY,
+    "binary": BINARY,
+    "broadcast": BINARY,
+    "reduction": REDUCTION,
+    "drawn": DRAW,
+    "arrangement": ARRANGEMENT,
+    "conv2d": CONVOLUTION,
+}
+
+
+def name_of(number: int, among: Mapping[str, int]) -> str:
+    """Return the name that has a number."""
+    return next(name for name, each in among.items() if each == number)
+
+
+_NAMES = {
+    "affine": "affine_transform",
+    "concat": "concatenate",
+    "concatenate_cols": "concatenate",
+    "columns": "pick_range",
+    "lstm": "affine_transform + lstm_step",
+    "loss": "pickneglogsoftmax",
+    "mean_dim": "moment_dim",
+    "dot": "dot_product",
+    "param": "parameter",
+    "recip": "number_divided",
+    "scale": "multiply_number",
+    "shift": "add_number",
+    "rsub": "negate + add_number",
+    "add": "sum",
+    "sub": "subtract",
+    "mul": "cmult",
+    "div": "cdiv",
+    "huber": "huber_distance",
+}
+
+
+def kernel_name(op: int, kind: int, parameters: tuple[int, ...]) -> str:
+    """Return what a kernel computes, by the names of operations, with "+" between several.
+
+    Args:
+        op: which kernel, as in `OP`.
+        kind: which one of those that the kernel computes.
+        parameters: those that belong to its signature.
+    """
+    name = name_of(op, OP)
+    if name == "affine" and len(parameters) == 2 and parameters[0] < 0:
+        return "multiply"
+    if name == "concat" and kind < 0:
+        return {-2: "lookup_batch", -3: "pick_batch_elems"}.get(kind, "concatenate_to_batch")
+    if name == "reduction" and len(parameters) > 2:
+        return name_of(kind, REDUCTION).removesuffix("_dim") if parameters[2] == 1 else "fold_rows"
+    if name == "columns" and kind < 0:
+        return "pick"
+    if name == "log_softmax" and len(parameters) > 2:
+        return "log_softmax_restricted"
+    if name == "hinge" and kind == 2:
+        return "hinge_dim"
+    if name in ("loss", "hinge") and kind == 1:
+        return f"{_NAMES.get(name, name)}_batch"
+    name = name_of(kind, _KINDS[name]) if name in _KINDS else name
+    return _NAMES.get(name, name)

@@ -1,0 +1,353 @@
+"""The graph whose node table and engine are in Python; its interface is `interface.EngineGraph`.
+
+The table of signatures (`signature.SignatureTable`), the order of batches (`schedule.make_plan`) and the operations'
+code for a whole batch (`ops.spec.Operation.run`, `Operation.grad`; `execute.run_call` and `execute.grad_call` drive
+them, with autograd where an operation has no `grad`) are there for every engine.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable
+from threading import get_ident
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from ..base_graph import BaseGraph
+from ..execution_log import RanBatch, batches_of
+from ..interface import Marks, Options
+from ..ops.source import CONSTANT, INPUT, PARAMETER, READING
+from ..ops.spec import Dim, Operation
+from ..plan import BatchPlan
+from ..signature import Signature, SignatureTable
+from .arena import Pool
+from .engine import Mark, PythonEngine
+
+__all__ = ["END", "PythonGraph"]
+
+END = -1
+"""The key of the signature's number at a leaf of `SignatureTable.trie`."""
+
+Ints = NDArray[np.int64]
+
+
+class PythonGraph(BaseGraph):
+    """The node table in Python, with the engine in Python behind it.
+
+    Args:
+        options: what `configure` sets: batching, device, element type.
+        table: the signatures; its own unless graphs share one.
+
+    Attributes:
+        numbers: for every node the number of its signature.
+        flat: the operands of all nodes, one node's behind the other's.
+        aux: the nodes' own arguments, of those that have one.
+        trie: leads from an operation to the number of its signature; see `SignatureTable.trie`. Empty where nodes are
+            computed at once, so that all of them come by `add`.
+        plain_trie: likewise; see `SignatureTable.plain_trie`.
+        engine: computes the nodes.
+    """
+
+    engine_name = "python"
+    """As `configure` takes it."""
+
+    def __init__(self, options: Options | None = None, table: SignatureTable | None = None) -> None:
+        super().__init__(options or Options())
+        self.table = table or SignatureTable()
+        self._pool = Pool()
+        self._begin()
+
+    def _begin(self) -> None:
+        self.numbers: list[int] = []
+        self.flat: list[int] = []
+        self.aux: dict[int, Any] = {}
+        self._many_counts: deque[tuple[int, int]] = deque()  # nodes of many operands, and how many
+        # of every node its signature, and where in `flat` its operands begin; filled when a plan is made
+        self._node_columns: Ints = np.zeros((2, 256), np.int64)
+        self._column_count = 0  # so many nodes are in it
+        self._read_tables: dict[Any, None] = {}
+        self.trie: dict[Any, Any] = {} if self.is_immediate else self.table.trie
+        self.plain_trie: list[dict[Any, Any]] = [] if self.is_immediate else self.table.plain_trie
+        self.engine = PythonEngine(self.options, self.table, self._pool)
+
+    @property
+    def size(self) -> int:
+        """The number of nodes."""
+        return len(self.numbers)
+
+    def append(self, op: Operation, attrs: tuple[Any, ...], args: tuple[int, ...], aux: Any = None) -> int:
+        """Add a node; see `interface.EngineGraph`.
+
+        Raises:
+            ShapeError: the operands do not fit.
+        """
+        if get_ident() != self.owner.ident:
+            self.change_thread()
+        numbers = self.numbers
+        try:  # this is where programs spend their time
+            found = self.trie[op][attrs]
+            for arg in args:
+                found = found[numbers[arg]]
+            number: int = found[END]
+        except (KeyError, IndexError):
+            self.check_nodes(args)
+            number = self._resolve(op, attrs, args)
+        if number < 0:
+            return self.add(number, args, aux)
+        node = len(numbers)
+        numbers.append(number)
+        flat = self.flat
+        flat += args
+        if aux is not None:
+            self.aux[node] = aux
+        return node
+
+    def _resolve(self, op: Operation, attrs: tuple[Any, ...], args: tuple[int, ...]) -> int:
+        """Return the number of a signature, and put it into `trie`; its complement if `append` is not enough."""
+        operands = [self.signature(arg) for arg in args]
+        signature = self.table.find(op, attrs, operands)
+        if self.is_immediate:
+            return ~signature.index
+        number = ~signature.index if signature.extras else signature.index
+        found = self.trie.setdefault(op, {}).setdefault(attrs, {})
+        for each in operands:
+            found = found.setdefault(each.index, {})
+        found[END] = number
+        return number
+
+    def learn(self, op: Operation, node: int) -> None:
+        """Put the signature of a node without attributes into `plain_trie`."""
+        signature = self.signature(node)
+        if self.is_immediate or signature.extras:
+            return
+        first, *others = (self.numbers[arg] for arg in self.flat[-len(signature.kind.dims) :])
+        self.plain_trie += [{} for _ in range(len(self.plain_trie), first + 1)]
+        found, (*path, last) = self.plain_trie[first], (op, *others)
+        for each in path:
+            found = found.setdefault(each, {})
+        found[last] = signature.index
+
+    def append_many(self, op: Operation, attrs: tuple[Any, ...], args: tuple[int, ...]) -> int:
+        """Add a node that takes many operands of one shape.
+
+        Raises:
+            ShapeError: the operation does not take this shape.
+        """
+        self.check_thread()
+        self.check_nodes(args)
+        numbers, signatures = self.numbers, self.table.signatures
+        operands = [signatures[number] for number in {numbers[arg] for arg in args}]
+        self._many_counts.append((len(numbers), len(args)))
+        return self.add(~self.table.find(op, attrs, operands, many=True).index, args, None)
+
+    def add(self, number: int, args: Iterable[int], aux: Any) -> int:
+        """Add a node that takes more than a number and operands.
+
+        Args:
+            number: complement of its signature's.
+            args: its operands.
+            aux: its own argument; see `Operation.aux`.
+        """
+        signature = self.table.signatures[~number]
+        flat, numbers = self.flat, self.numbers
+        node = len(numbers)
+        numbers += signature.numbers
+        flat += args
+        flat += (node,) * len(signature.extras)
+        if aux is not None:
+            self.aux[node] = aux
+        if self.is_immediate:
+            self._compute_at_once(node, signature.kind.op.name)
+        return node
+
+    def signature(self, node: int) -> Signature:
+        """Return what a node is."""
+        return self.table.signatures[self.numbers[node]]
+
+    def are_alike(self, nodes: list[int]) -> bool:
+        """Say whether all nodes have one shape, and none is a parameter."""
+        signatures = [self.table.signatures[number] for number in {self.numbers[node] for node in nodes}]
+        first = signatures[0].dim
+        return all(each.dim == first and each.kind.op is not PARAMETER for each in signatures)
+
+    def operands(self, node: int) -> tuple[int, ...]:
+        """Return the operands of a node."""
+        return tuple(self.columns(node, node + 1)[2].tolist())
+
+    def columns(self, first: int, end: int) -> tuple[Ints, Ints, Ints]:
+        """Return of nodes in a row the signatures, where in the third array their operands begin, and all operands.
+
+        Shape:
+            returns: (nodes,), (nodes + 1,), (operands,); int64.
+
+        Args:
+            first: the first node.
+            end: one more than the last.
+        """
+        self._fill_columns(end)
+        starts = self._node_columns[1, first : end + 1]
+        flat = np.array(self.flat[starts[0] : starts[-1]], np.int64)
+        return self._node_columns[0, first:end], starts - starts[0], flat
+
+    def _fill_columns(self, end: int) -> None:
+        """Fill the columns of the nodes before `end`; when a node is made there is no time for it."""
+        first = self._column_count
+        if end <= first:
+            return
+        if end >= self._node_columns.shape[1]:
+            self._node_columns = np.concatenate(
+                [self._node_columns, np.zeros((2, max(end, self._node_columns.shape[1])), np.int64)], 1
+            )
+        numbers, starts = self._node_columns
+        numbers[first:end] = self.numbers[first:end]
+        counts = self.table.arities[numbers[first:end]]
+        while self._many_counts and self._many_counts[0][0] < end:
+            node, count = self._many_counts.popleft()
+            counts[node - first] = count
+        np.cumsum(counts, out=starts[first + 1 : end + 1])
+        starts[first + 1 : end + 1] += starts[first]
+        self._column_count = end
+
+    def dim(self, node: int) -> Dim:
+        """Return the shape of a node."""
+        try:
+            return self.table.signatures[self.numbers[node]].dim
+        except IndexError:
+            self.check_nodes((node,))
+            raise
+
+    def forward(self, node: int) -> None:
+        """Compute what is missing up to a node."""
+        self.engine.forward(self, node)
+
+    def value(self, node: int) -> torch.Tensor:
+        """Return the value of a node.
+
+        Shape:
+            returns: (batch, *d).
+        """
+        self.forward(node)
+        return self.engine.value(node, self.signature(node))
+
+    def backward(self, node: int, full: bool = False) -> None:
+        """Compute gradients from a node of one number.
+
+        Raises:
+            NotScalarError: it has more than one.
+            StateError: it was the last one `backward` was called for.
+        """
+        self.check_root(node)
+        self.forward(node)
+        for reference in self.marks():
+            reference().check_shape()  # type: ignore[union-attr] # the graph holds it
+        self.engine.backward(self, node, full)
+        self.note_parameters()
+
+    def gradient(self, node: int) -> torch.Tensor:
+        """Return the gradient of the last `backward` with respect to a node.
+
+        Shape:
+            returns: (batch, *d).
+
+        Raises:
+            NoGradientError: there was none, or it began at an earlier node.
+            StateError: parameters have changed since.
+        """
+        self.check_reached(node)
+        return self.engine.gradient(node, self.signature(node))
+
+    def marks(self) -> Marks:
+        """Return marks of the parameters that the graph reads."""
+        kinds = {step.kind for plan in self.engine.plans for step in plan.steps}
+        references = [kind.attrs[1] for kind in kinds if kind.op in READING]
+        return {each: storage.mark() for each in references if (storage := each()) is not None}
+
+    def is_given(self, node: int) -> bool:
+        """Say whether a node is an input, see `EngineGraph.is_given`."""
+        return self.signature(node).kind.op in (INPUT, CONSTANT)
+
+    def _start(self, is_batched: bool) -> None:
+        self.table.tidy()
+        self.engine.leave()
+        self._begin()
+        self.engine.autobatch = is_batched
+
+    def adopt(self, table: Any, is_updated: bool) -> None:
+        """Keep the memory of a table as long as the graph; an engine may also make lookups in it fast."""
+        if table.storage not in self._read_tables:
+            table.storage.check_fits(self.options.device, self.options.dtype)
+            self._read_tables[table.storage] = None
+
+    @property
+    def is_running(self) -> bool:
+        """Whether the engine is at work."""
+        return self.engine.is_running
+
+    @property
+    def has_failed(self) -> bool:
+        """Whether there are nodes that could not be computed."""
+        return bool(self.engine.failed)
+
+    @property
+    def root(self) -> int:
+        """The node that the last `backward` began at, -1 for none."""
+        return self.engine.root
+
+    def settle(self) -> None:
+        """Do nothing: all values are kept."""
+
+    def leave(self) -> None:
+        """Make room: another engine's graph is the one under construction."""
+
+    def recalculate(self) -> None:
+        """Forget all values, but no nodes, so that parameters that were changed are read again."""
+        self.engine.revert(None)
+        self._checkpoints = [(size, None) for size, _ in self._checkpoints]  # what was computed then is gone
+
+    def set_input(self, node: int, array: Any) -> None:
+        """Replace the array of an input, and forget values if it has been read already.
+
+        Shape:
+            array: (batch, *d).
+        """
+        self.aux[node] = array
+        if node < max(self.engine.computed, self.engine.root):
+            self.recalculate()
+
+    def _progress(self) -> Mark:
+        return self.engine.mark()
+
+    def _cut(self, size: int, progress: Mark | None) -> None:
+        self._fill_columns(size)
+        del self.numbers[size:], self.flat[self._node_columns[1, size] :]
+        self._column_count = size
+        while self._many_counts and self._many_counts[-1][0] >= size:
+            self._many_counts.pop()
+        for node in [node for node in self.aux if node >= size]:
+            del self.aux[node]
+        self.engine.revert(progress, size)
+
+    def plans(self) -> list[BatchPlan]:
+        """Return the plans that were run, the earliest first."""
+        return self.engine.plans
+
+    def ran(self) -> list[RanBatch]:
+        """Return the batches that were run since the graph was begun, in order."""
+        return list(batches_of(self.engine.plans))
+
+    @property
+    def computed(self) -> int:
+        """All nodes before this one have been computed, but for those that could not be."""
+        return self.engine.computed
+
+    @property
+    def is_batched(self) -> bool:
+        """Whether nodes are computed together."""
+        return bool(self.engine.autobatch)
+
+    def seconds(self) -> dict[str, float]:
+        """Return the time spent since `renew`, in seconds, by "build" (between runs), "schedule", "run", "backward"."""
+        return self.engine.seconds

@@ -1,0 +1,218 @@
+"""The order of batches: components of the graph of signatures, and levels inside the recurrent ones.
+
+Draw an edge from every signature to those that it feeds, and contract what lies on a cycle: the strongly connected
+components. Outside a recurrence a signature needs no levels at all: all its nodes, of all examples and positions, are
+one batch. Inside one, a node's level counts the edges of that component only. The work is linear in nodes and edges;
+the components are kept from graph to graph, because programs draw the same ones again and again.
+
+Source: the schedule is this project's own; DyNet's (Neubig, Goldberg, Dyer: "On-the-fly Operation Batching in Dynamic
+Computation Graphs", 2017) searches an agenda of nodes.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..plan import BatchPlan, BatchStep, NodeTable
+from ..signature import EXTRA, SignatureTable
+from .components import ranks
+
+__all__ = ["make_plan", "side_by_side"]
+
+Ints = NDArray[np.int64]
+
+OFTEN = 4
+"""So many times matrices must be multiplied with the same vectors that it pays to put them into one."""
+
+
+_ranked: dict[tuple[int, bytes, bytes], tuple[Ints, Ints, NDArray[np.bool_]]] = {}
+
+
+def _unique_edges(source: Ints, target: Ints, count: int) -> Ints:
+    codes = source * count + target
+    if count * count <= 1 << 22:
+        seen = np.zeros(count * count, np.bool_)
+        seen[codes] = True
+        return np.flatnonzero(seen)
+    return np.unique(codes)
+
+
+def _levels(consumer: Ints, producer: Ints, count: int) -> Ints:
+    """Count, for every node, the longest way to it over edges that are sorted by consumer."""
+    level = [0] * count
+    for node, operand in zip(consumer.tolist(), producer.tolist()):
+        above = level[operand] + 1
+        if above > level[node]:
+            level[node] = above
+    return np.array(level, np.int64)
+
+
+def make_plan(graph: NodeTable, first: int, end: int) -> BatchPlan:
+    """Group the nodes from `first` to before `end` into batches and order these."""
+    numbers, begin, flat = graph.columns(first, end)
+    count = end - first
+    consumer = np.repeat(np.arange(count), np.diff(begin))
+    producer = flat - first
+    inside = producer >= 0
+    if not inside.all():
+        consumer, producer = consumer[inside], producer[inside]
+    signatures = np.flatnonzero(np.bincount(numbers, minlength=1))
+    vertex_of = np.zeros(int(signatures[-1]) + 1, np.int64)
+    vertex_of[signatures] = np.arange(len(signatures))
+    vertex = vertex_of[numbers]
+    depth, component, recurrent = _ranks_of(graph, signatures, vertex, consumer, producer)
+    level = np.zeros(count, np.int64)
+    if recurrent.any():
+        tied = component[vertex[consumer]] == component[vertex[producer]]
+        if tied.any():
+            level = _levels(consumer[tied], producer[tied], count)
+    return BatchPlan(
+        _batches_of(graph, first, signatures, vertex, depth[vertex], level, begin, flat), first, end
+    )
+
+
+def _ranks_of(
+    graph: NodeTable, signatures: Ints, vertex: Ints, consumer: Ints, producer: Ints
+) -> tuple[Ints, Ints, NDArray[np.bool_]]:
+    """Return depth, component and whether it is a recurrence, see `ranks`, of every signature of a graph.
+
+    Args:
+        graph: the nodes.
+        signatures: the numbers of those that occur; a vertex of their graph is a place among them.
+        vertex: of every node.
+        consumer: of every edge between nodes the one that reads.
+        producer: of every edge the one that is read.
+    """
+    edges = _unique_edges(vertex[producer], vertex[consumer], len(signatures))
+    key = (graph.table.generation, signatures.tobytes(), edges.tobytes())
+    found = _ranked.get(key)
+    if found is None:
+        if len(_ranked) > 512:
+            _ranked.clear()
+        table = graph.table
+        kinds = np.array([table.signatures[index].kind.index for index in signatures.tolist()], np.int64)
+        found = _ranked[key] = ranks(edges // len(signatures), edges % len(signatures), kinds)
+    return found
+
+
+def _batches_of(
+    graph: NodeTable,
+    first: int,
+    signatures: Ints,
+    vertex: Ints,
+    depth: Ints,
+    level: Ints,
+    begin: Ints,
+    flat: Ints,
+) -> list[BatchStep]:
+    """Return the batches in order.
+
+    Args:
+        graph: the nodes.
+        first: the number of the first node.
+        signatures: as for `_ranks_of`.
+        vertex: of every node, as for `_ranks_of`.
+        depth: of every node's component.
+        level: of every node inside its component.
+        begin: where in `flat` the operands of every node begin, and the end.
+        flat: the operands of all nodes.
+    """
+    table = graph.table
+    kinds = [table.signatures[index].kind for index in signatures.tolist()]
+    kind_of = np.array([kind.index for kind in kinds], np.int64)[vertex]
+    lengths = np.diff(begin)
+    by_count = np.array([kind.many and not kind.op.ragged for kind in kinds])[vertex]
+    stage = depth * (int(level.max()) + 1) + level
+    batch = stage * len(table.kinds) + kind_of
+    if by_count.any():
+        batch = batch * (int(lengths.max()) + 1) + np.where(by_count, lengths, 0)
+    leads: dict[tuple[int, ...], int] = {}
+    lead = np.array(
+        [leads.setdefault(table.signatures[index].lead, len(leads)) for index in signatures.tolist()]
+    )
+    order = _sorted(batch, vertex, level, lead)
+    sorted_batch = batch[order]
+    bounds = [0, *(np.flatnonzero(sorted_batch[1:] != sorted_batch[:-1]) + 1).tolist(), len(order)]
+    args, ends = _reordered(flat, begin, lengths, order)
+    nodes, firsts = order + first, order[bounds[:-1]]
+    stages, indices = stage[firsts].tolist(), kind_of[firsts].tolist()
+    steps = []
+    for start, stop, at_stage, index in zip(bounds, bounds[1:], stages, indices):
+        kind = table.kinds[index]
+        if kind.op is EXTRA:
+            continue
+        operands = args[ends[start] : ends[stop]]
+        if kind.many:
+            steps.append(
+                BatchStep(kind, nodes[start:stop], operands, lengths[order[start:stop]].tolist(), at_stage)
+            )
+        else:
+            width = len(kind.dims)
+            steps.append(
+                BatchStep(kind, nodes[start:stop], operands.reshape(stop - start, width), stage=at_stage)
+            )
+    return steps
+
+
+def _sorted(batch: Ints, vertex: Ints, level: Ints, lead: Ints) -> Ints:
+    """Sort nodes by batch, and within one by what leads to a node: who reads nodes that lie in a row reads a slice."""
+    height = int(level.max()) + 1
+    pair = vertex * height + level  # as a rule there are few of these, and they say all
+    first = np.full(int(pair.max()) + 1 if height < 1 << 12 else 0, -1)
+    if 0 < len(first) < 1 << 16:
+        first[pair] = batch
+        if bool((first[pair] == batch).all()):
+            pairs = np.flatnonzero(first >= 0)
+            batches, leads = first[pairs], lead[pairs // height]
+            order = np.lexsort((leads, batches))
+            is_other = (np.diff(batches[order]) != 0) | (np.diff(leads[order]) != 0)
+            rank = np.empty(len(first), np.uint16)  # sorted in linear time
+            rank[pairs[order]] = np.concatenate([[0], np.cumsum(is_other)])
+            return np.argsort(rank[pair], kind="stable")
+    return np.lexsort((lead[vertex], batch))
+
+
+def _reordered(flat: Ints, begin: Ints, lengths: Ints, order: Ints) -> tuple[Ints, list[int]]:
+    """Return the operands of nodes in another order, and where those of each node begin, as well as the end."""
+    counts = lengths[order]
+    ends = np.zeros(len(order) + 1, np.int64)
+    np.cumsum(counts, out=ends[1:])
+    places = np.arange(int(ends[-1])) + np.repeat(begin[:-1][order] - ends[:-1], counts)
+    return flat[places], ends.tolist()
+
+
+def side_by_side(steps: Sequence[BatchStep], table: SignatureTable) -> list[BatchStep]:
+    """Put steps together that multiply several matrices with the same vectors, where that occurs again and again.
+
+    Args:
+        steps: the steps in order.
+        table: of their kinds.
+    """
+    groups: dict[Any, list[BatchStep]] = {}
+    for step in steps:
+        beside = step.kind.beside
+        if beside is not None and step.stage >= 0 and not _reads_one(step):
+            key = step.stage, beside, step.args[:, -1].tobytes()
+            groups.setdefault(key, []).append(step)
+    wide = [group for group in groups.values() if len(group) > 1]
+    times = Counter(tuple([step.kind for step in group]) for group in wide)
+    first: dict[int, BatchStep] = {}
+    rest: set[int] = set()
+    for group in wide:
+        kinds = tuple([step.kind for step in group])
+        if times[kinds] >= OFTEN:
+            nodes = np.concatenate([step.nodes for step in group])
+            first[id(group[0])] = BatchStep(table.stack(kinds), nodes, group[0].args, parts=group)
+            rest.update(map(id, group[1:]))
+    return [first.get(id(step), step) for step in steps if id(step) not in rest]
+
+
+def _reads_one(step: BatchStep) -> bool:
+    """Say whether many nodes multiply one and the same vector, which is done once for all of them."""
+    vectors = step.args[:, -1]
+    return len(vectors) > 1 and vectors[0] == vectors[-1] and bool((vectors == vectors[0]).all())

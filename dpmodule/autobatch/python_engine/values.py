@@ -1,0 +1,152 @@
+"""Where the values of nodes lie: one arena for every shape, and the row of every node in its arena."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from ..ops.spec import Dim
+from ..plan import BatchStep
+from ..signature import BatchKind, Stacked
+from .arena import Arena, Pool
+from .batch_record import Where
+
+__all__ = ["Values"]
+
+Tensor = torch.Tensor
+Ints = NDArray[np.int64]
+_Column = tuple[int, int, bool, bool, Tensor]
+"""First row, how many, whether they lie in a row, whether they are equal, all rows."""
+
+
+class Values:
+    """The values of a graph's nodes.
+
+    Shape:
+        arenas: (rows, batch, *d), by the shape of the nodes.
+        rows: (nodes,), int64.
+
+    Args:
+        device: where the memory is.
+        dtype: the element type.
+        pool: memory of the graph before.
+
+    Attributes:
+        arenas: by shape.
+        rows: by node, the row in its arena.
+    """
+
+    def __init__(self, device: torch.device, dtype: torch.dtype, pool: Pool) -> None:
+        self._device, self._dtype, self._pool = device, dtype, pool
+        self.arenas: dict[Dim, Arena] = {}
+        self.rows: Ints = np.zeros(256, np.int64)
+
+    def place(self, steps: Sequence[BatchStep], end: int) -> list[list[int]]:
+        """Give rows to the results of batches, one behind the other.
+
+        Args:
+            steps: the batches.
+            end: one more than the last of their nodes.
+
+        Returns:
+            The first row of every result of every batch.
+        """
+        if end > len(self.rows):
+            self.rows = np.concatenate([self.rows, np.zeros(max(end, len(self.rows)), np.int64)])
+        need: dict[Dim, int] = {}
+        for step in steps:
+            for dim in step.kind.outs:
+                need[dim] = need.get(dim, 0) + len(step.nodes)
+        for dim, count in need.items():
+            if dim not in self.arenas:
+                self.arenas[dim] = Arena(dim, self._device, self._dtype, self._pool)
+            self.arenas[dim].reserve(count)
+        found, nodes, firsts = [], [], []
+        for step in steps:
+            mine = [self.arenas[dim].take(len(step.nodes)) for dim in step.kind.outs]
+            nodes += [step.nodes + place if place else step.nodes for place in range(len(mine))]
+            firsts += mine
+            found.append(mine)
+        if nodes:
+            counts = np.array([len(each) for each in nodes])
+            before = np.cumsum(counts) - counts
+            self.rows[np.concatenate(nodes)] = np.arange(counts.sum()) + np.repeat(firsts - before, counts)
+        return found
+
+    def locate(self, steps: Sequence[BatchStep]) -> list[list[Where]]:
+        """Say for every operand of batches where it lies: rows in a row, one row for all, or an index.
+
+        All of them are looked at together, and there is one index: in parts, each would take longer than a product.
+        """
+        columns = []
+        wheres_of_kind: dict[int, list[Where]] = {}
+        for step in steps:
+            kind = step.kind
+            if kind.many:
+                columns.append(step.args)
+            else:
+                columns += [step.args[:, place] for place in kind.computed]
+            if kind.index not in wheres_of_kind:
+                parameters = kind.parameters[: 1 if kind.many else None]
+                wheres_of_kind[kind.index] = [self._where_of_parameter(each) for each in parameters]
+        found = [wheres_of_kind[step.kind.index].copy() for step in steps]
+        if columns:
+            located = self._columns(columns)
+            for step, wheres in zip(steps, found):
+                self._fill(step.kind, wheres, located)
+        return found
+
+    def _columns(self, columns: list[Ints]) -> Iterator[_Column]:
+        sizes = [len(each) for each in columns]
+        counts = np.array(sizes)
+        starts = np.cumsum(counts) - counts
+        rows = self.rows[np.concatenate(columns)]
+        strides = np.empty_like(rows)
+        np.subtract(rows[1:], rows[:-1], out=strides[:-1])
+        strides[starts[1:] - 1] = strides[-1] = -1
+        in_row = np.add.reduceat(strides == 1, starts, dtype=np.int64) == counts - 1
+        equal = np.add.reduceat(strides == 0, starts, dtype=np.int64) == counts - 1
+        index = torch.split(torch.from_numpy(rows).to(self._device), sizes)
+        return zip(rows[starts].tolist(), sizes, in_row.tolist(), equal.tolist(), index)
+
+    def _where_of_parameter(self, parameter: Any) -> Where:
+        """Return where an operand lies that is a parameter; something for the others to take the place of."""
+        if parameter is None:
+            return Where(0, 0, None, None)
+        if type(parameter) is Stacked:
+            return Where(0, 1, None, parameter, torch.stack([self._value(each) for each in parameter]))
+        return Where(0, 1, None, parameter, self._value(parameter)[None, None])
+
+    def _value(self, parameter: Any) -> Tensor:
+        storage = parameter[1]()
+        storage.check_fits(self._device, self._dtype)
+        found: Tensor = storage.tensor
+        return found
+
+    @staticmethod
+    def _fill(kind: BatchKind, wheres: list[Where], columns: Iterator[_Column]) -> None:
+        for place in (0,) if kind.many else kind.computed:
+            first, count, in_row, equal, index = next(columns)
+            if in_row:
+                wheres[place] = Where(first, count, None, None)
+            elif equal and not kind.many:
+                wheres[place] = Where(first, 1, None, None)
+            else:
+                wheres[place] = Where(first, count, index, None)
+
+    def read(self, where: Where, dim: Dim) -> Tensor:
+        """Return an operand.
+
+        Shape:
+            returns: (nodes or 1, batch, *d).
+        """
+        if where.value is not None:
+            return where.value
+        source = self.arenas[dim].tensor
+        if where.index is not None:
+            return source.index_select(0, where.index)
+        return source[where.first : where.first + where.count]

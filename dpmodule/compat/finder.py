@@ -1,0 +1,60 @@
+"""Modules under paths at which no file lies: MXNet's, and those that earlier revisions had, as pickles name them."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from functools import partial
+from importlib import import_module
+from importlib.abc import Loader, MetaPathFinder
+from importlib.machinery import ModuleSpec
+from types import ModuleType
+
+from . import lazy
+from .import_paths import GATHERED, MOVED
+from .star_imports import find
+
+__all__ = ["install"]
+
+_ROOT = __name__.partition(".")[0]
+
+
+class _Paths(MetaPathFinder, Loader):
+    """Finds the modules of the tables; Python asks it after all others."""
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        root, _, name = fullname.partition(".")
+        if root != _ROOT or (name not in MOVED and name not in GATHERED):
+            return None
+        return ModuleSpec(fullname, self, is_package=name in GATHERED)
+
+    def create_module(self, spec: ModuleSpec) -> None:
+        return None
+
+    def exec_module(self, module: ModuleType) -> None:
+        name = module.__name__
+        path = name.partition(".")[2]
+        if path in MOVED:  # both names are one module
+            sys.modules[name] = import_module(f"{_ROOT}.{MOVED[path]}")
+            return
+        about, home, names = GATHERED[path]
+        module.__doc__ = about
+        homes = {each.rpartition("=")[2]: f".{home}.{each.partition('=')[0]}" for each in names.split()}
+        getattribute, shown = lazy.attributes(
+            name, [each for each in homes if not each.startswith("_")], otherwise=partial(_found, homes, name)
+        )
+        vars(module).update(__getattr__=getattribute, __dir__=shown)
+
+
+def _found(homes: dict[str, str], owner: str, name: str) -> object:
+    if name not in homes:
+        raise AttributeError(f"module {owner!r} has no attribute {name!r}")
+    return find(homes[name])
+
+
+def install() -> None:
+    """Have Python ask for these paths."""
+    if not any(isinstance(each, _Paths) for each in sys.meta_path):
+        sys.meta_path.append(_Paths())

@@ -1,0 +1,79 @@
+"""Paths of modules at which no file lies: where they have gone, or what they are made of.
+
+Programs written for MXNet import the public ones; pickles of earlier revisions name the others.
+"""
+
+__all__ = ["GATHERED", "MOVED"]
+
+MOVED = {
+    "engine": "executor.engine",
+    "executor_manager": "module.executor_manager",
+    "libinfo": "compat.libinfo",
+    "log": "compat.log",
+    "module.executor_group": "module.group.executor_group",
+    "streams.trials.trial": "streams.conformance.trial",
+    "symbol_doc": "compat.symbol_doc",
+}
+"""Where modules are that had another path, both without the package's name."""
+
+GATHERED = {
+    "misc": (
+        "MXNet's first import path of learning-rate schedules.",
+        "lr_scheduler",
+        "FactorScheduler LRScheduler=LearningRateScheduler",
+    ),
+    "contrib.io": (
+        "Iterators that MXNet keeps under `mx.contrib.io`.",
+        "io",
+        "DataLoaderIter",
+    ),
+    "contrib.tensorboard": (
+        "Metrics for TensorBoard, under MXNet's name.",
+        "callback.tensorboard",
+        "LogMetricsCallback",
+    ),
+    "contrib.onnx.mx2onnx": (
+        "ONNX out under its old name.",
+        "onnx",
+        "export_model",
+    ),
+    "contrib.onnx.onnx2mx": (
+        "Where MXNet keeps the import of ONNX files.",
+        "onnx",
+        "import_model",
+    ),
+    "contrib.onnx.onnx2mx.import_model": (
+        "The import of ONNX files under MXNet's name of the module.",
+        "onnx",
+        "get_model_metadata import_model",
+    ),
+    "io.io": (
+        "MXNet's import path of the iterators (`mx.io.io`).",
+        "io",
+        """
+            CSVIter DataBatch DataDesc DataIter ImageDetRecordIter ImageRecordInt8Iter ImageRecordIter
+            ImageRecordIter_v1 ImageRecordUInt8Iter ImageRecordUInt8Iter_v1 LibSVMIter MNISTIter MXDataIter
+            NDArrayIter PrefetchingIter ResizeIter
+        """,
+    ),
+    "optimizer.optimizer": (
+        "MXNet's import path of the optimizers (`mx.optimizer.optimizer`).",
+        "optimizer",
+        """
+            DCASGD FTML LAMB LARS LBSGD NAG SGD SGLD AdaDelta AdaGrad Adam Adamax Ftrl Nadam Optimizer RMSProp
+            Signum Test Updater ccSGD create get_updater register
+        """,
+    ),
+    "rnn.rnn": (
+        "MXNet's import path of unrolling and of checkpoints of cells (`mx.rnn.rnn`).",
+        "rnn",
+        """
+            BaseRNNCell do_rnn_checkpoint load_checkpoint load_rnn_checkpoint rnn_unroll save_checkpoint
+            save_rnn_checkpoint
+        """,
+    ),
+}
+"""Modules that only name what others define: what they say of themselves, the other module, and names in it.
+
+``name=other`` is shown as the other name.
+"""

@@ -1,0 +1,115 @@
+"""Attributes that are found when they are first asked for: of public modules (PEP 562), and methods of classes."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterable, Mapping
+from importlib import import_module
+from types import MappingProxyType
+from typing import Any
+
+from .import_paths import GATHERED, MOVED
+from .star_imports import find, paths
+
+__all__ = ["Method", "attributes", "modules_of", "publish"]
+
+
+def modules_of(table: Mapping[str, str]) -> dict[str, str]:
+    """Return the module of every name in a table of modules and the names they define, with blanks between."""
+    return {name: module for module, names in table.items() for name in names.split()}
+
+
+def attributes(
+    owner: str,
+    shown: list[str],
+    table: Mapping[str, str] = MappingProxyType({}),
+    otherwise: Callable[[str], Any] | None = None,
+    package: str | None = None,
+    operators: Callable[[], Iterable[str]] = tuple,
+) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
+    """Return the functions ``__getattr__`` and ``__dir__`` of a public module.
+
+    The first finds what is imported late, and what programs get from MXNet's module of this name because it imports
+    that itself (see `star_imports`). The second lists the module's own public names only.
+
+    Args:
+        owner: its ``__name__``.
+        shown: its ``__all__``. What a star import finds under that name is made when it asks, with what it is to
+            bring besides: operators, of which there may be more later, and what MXNet's module imports.
+        table: modules, and the names that each of them gives the module, with blanks between. They are attributes of
+            their package themselves.
+        otherwise: returns an attribute that is not found so, or raises AttributeError (default: that).
+        package: what the modules are in (default: `owner`).
+        operators: returns names of operators that `otherwise` finds.
+
+    Example:
+        >>> __getattr__, __dir__ = attributes("dpmodule.io", ["CSVIter"], {"text": "CSVIter LibSVMIter"})
+        >>> __getattr__("CSVIter").__module__
+        'dpmodule.io.text'
+        >>> [name for name in __dir__() if not name.startswith("__")]
+        ['CSVIter']
+    """
+    homes = modules_of(table)
+    parts = frozenset(table) if package is None else frozenset()
+    home = package or owner
+    place = "".join(f"{each}." for each in owner.split(".")[1:])
+    borrowed = paths(owner)
+    vars(sys.modules[owner]).pop("__all__", None)  # so that `getattribute` is asked for it
+
+    def getattribute(name: str) -> Any:
+        if name == "__all__":
+            return sorted({*shown, *operators(), *borrowed})
+        if name in parts:
+            return import_module(f"{home}.{name}")
+        if f"{place}{name}" in MOVED or f"{place}{name}" in GATHERED:
+            return import_module(f"{owner}.{name}")
+        if name in homes:
+            found = getattr(import_module(f"{home}.{homes[name]}"), name)
+        elif name in borrowed:
+            found = find(borrowed[name])
+        elif otherwise is not None:
+            found = otherwise(name)
+        else:
+            raise AttributeError(f"module {owner!r} has no attribute {name!r}")
+        setattr(sys.modules[owner], name, found)
+        return found
+
+    def names() -> list[str]:
+        marks = (name for name in vars(sys.modules[owner]) if name.startswith("__"))
+        return sorted({*shown, *operators(), *marks})
+
+    return getattribute, names
+
+
+def publish(owner: str, shown: list[str]) -> None:
+    """Give a public module that imports nothing late its ``__dir__``, and ``__getattr__`` if it needs one.
+
+    Type checkers do not see them, and go on telling names that the module does not have. It needs a ``__getattr__`` if
+    a star import brings more than its own names, see `attributes`. Without one Python finds what it has in half the
+    time.
+
+    Args:
+        owner: its ``__name__``.
+        shown: its ``__all__``.
+    """
+    getattribute, names = attributes(owner, shown)
+    found: dict[str, Any] = {"__getattr__": getattribute} if paths(owner) else {"__all__": sorted({*shown})}
+    vars(sys.modules[owner]).update(found, __dir__=names)
+
+
+class Method:
+    """A method that is made when it is first looked up, and then takes the place of this.
+
+    Args:
+        home: the class it belongs to.
+        name: its name there.
+        make: returns the function.
+    """
+
+    def __init__(self, home: type, name: str, make: Callable[[], Callable[..., Any]]) -> None:
+        self._home, self._name, self._make = home, name, make
+
+    def __get__(self, instance: Any, owner: type | None = None) -> Any:
+        function: Any = self._make()
+        setattr(self._home, self._name, function)
+        return function.__get__(instance, owner)

@@ -1,0 +1,1 @@
+"""Devices and their memory: random generators, shared memory, copies to a GPU, precision."""

@@ -1,0 +1,212 @@
+"""Several files that switch together: a kill at any moment leaves all of the old or all of the new ones.
+
+How it works. Every new file is first written whole beside its target, under a temporary name, and synced to
+the disk. Then a small journal, ``.<name>.<token>.commit``, which lists temporaries and targets, appears by a
+rename: from that moment the new set counts. Now the temporaries are renamed to their targets, and the journal
+goes.
+
+A kill before the journal appears leaves the old set, untouched. A kill after it leaves a set that is complete
+but partly under temporary names; `settle`, which every reader calls first, finishes the renames. The targets
+are plain files throughout: programs that know nothing of this read them as usual.
+
+What killed saves leave behind is removed by the next `write_set` of the same family of files.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import stat
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
+from typing import IO
+
+from ..base import ArgumentError, FileError
+from .atomic import Writer, naming_errors, open_temporary, remove_leftovers, sync_folder
+
+try:
+    import fcntl
+except ImportError:  # Windows: two saves into one folder are then not kept apart
+    fcntl = None  # type: ignore[assignment]
+
+__all__ = ["read_settled", "settle", "write_set"]
+
+_JOURNAL = re.compile(r"\..+\.[0-9a-f]{8}\.commit", re.DOTALL)
+_JOURNAL_BYTES = 1 << 20
+
+
+def write_set(
+    files: Mapping[str, bytes | Writer], name: str, is_family: Callable[[str], bool] = lambda name: False
+) -> None:
+    """Write files that replace their old versions together.
+
+    Args:
+        files: path -> content, or a function that writes it to the open file it is given; all in one folder.
+        name: base name for the journal, such as "net-0001".
+        is_family: tells from a base name whether what a killed save left for it is to be removed too;
+            left-overs for `files` and `name` always are.
+
+    Raises:
+        ArgumentError: no file, or files in different folders.
+        FileError: a file cannot be written; the text names it. The old set is then untouched. (Only if a
+            rename fails twice, after everything has been written, is the new set valid; `settle` ends it.)
+    """
+    folders = {os.path.dirname(path) for path in files}
+    if len(folders) != 1:
+        raise ArgumentError(f"files is {sorted(files)}, expected at least one path, all in one folder")
+    folder = folders.pop()
+    contents = {os.path.basename(path): content for path, content in files.items()}
+    with ExitStack() as opened:
+        if fcntl is not None:
+            opened.enter_context(_locked(folder))
+        _finish_all(folder, set(contents))
+        remove_leftovers(folder, lambda other: other in contents or other == name or is_family(other))
+        temporaries: list[str] = []
+        try:
+            moves = {
+                target: _write(folder, target, contents[target], temporaries, opened) for target in contents
+            }
+            if os.name == "nt":  # Windows renames no open files; elsewhere they stay open, for their locks
+                opened.close()
+            journal = _write_journal(folder, name, moves, temporaries)
+        except BaseException:
+            # the last one first: if it is the journal, what it lists must not go before it
+            for path in reversed(temporaries):
+                with suppress(OSError):
+                    os.unlink(path)
+            raise
+        _finish_twice(journal)
+
+
+def settle(path: str | os.PathLike[str]) -> None:
+    """Finish a save of `path` that was killed after it had become valid; to be called before reading it.
+
+    Does nothing when there is no such save.
+
+    Raises:
+        FileError: there is one, but its files cannot be renamed.
+    """
+    folder, name = os.path.split(os.fspath(path))
+    _finish_all(folder, {name})
+
+
+def read_settled(path: str | os.PathLike[str]) -> bytes:
+    """Return the content of a file as the last valid save left it (see `settle`).
+
+    Raises:
+        FileError: the file cannot be read; the text names it.
+    """
+    settle(path)
+    try:
+        with open(path, "rb") as file:
+            return file.read()
+    except OSError as error:
+        reason = f"cannot read: {error.strerror or error}"
+        raise FileError(error.errno or 0, reason, os.fspath(path)) from error
+
+
+def _write(
+    folder: str, target: str, content: bytes | Writer, temporaries: list[str], opened: ExitStack
+) -> str:
+    """Write a new file down to the disk under a temporary name; return its base name."""
+    with naming_errors(os.path.join(folder, target)):
+        temporary, file = open_temporary(os.path.join(folder, target))
+        temporaries.append(temporary)
+        opened.push(lambda *_: _close(file))
+        if callable(content):
+            content(file)
+        else:
+            file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+        with suppress(FileNotFoundError):
+            os.chmod(temporary, stat.S_IMODE(os.stat(os.path.join(folder, target)).st_mode))
+    return os.path.basename(temporary)
+
+
+def _close(file: IO[bytes]) -> None:
+    # a write that failed is tried again by close; that failure has been raised already
+    with suppress(OSError):
+        file.close()
+
+
+def _write_journal(folder: str, name: str, moves: dict[str, str], temporaries: list[str]) -> str:
+    """Make the new set valid; return the journal's path."""
+    text = json.dumps({"version": 1, "moves": moves}).encode()
+    with ExitStack() as opened:
+        temporary = os.path.join(folder, _write(folder, name, text, temporaries, opened))
+    journal = temporary.removesuffix(".tmp") + ".commit"
+    with naming_errors(os.path.join(folder, name)):
+        temporaries.append(journal)
+        os.replace(temporary, journal)
+        sync_folder(folder)
+    return journal
+
+
+def _finish_twice(journal: str) -> None:
+    """Finish a save; try again if that fails, for its set is valid already."""
+    try:
+        _finish(journal)
+    except OSError:
+        _finish(journal)
+
+
+def _finish(journal: str) -> None:
+    """Do the renames that a journal lists, then remove it. Safe to repeat, interrupt and do in parallel."""
+    folder = os.path.dirname(journal)
+    moves = _read_journal(journal)
+    if moves is None:
+        return
+    for target, temporary in moves.items():
+        path = os.path.join(folder, target)
+        # a missing temporary has been renamed before, by the killed save or by another reader
+        with naming_errors(path), suppress(FileNotFoundError):
+            os.replace(os.path.join(folder, temporary), path)
+    # a journal that stays does no harm; one that goes before the renames have come to the disk would
+    with suppress(OSError):
+        sync_folder(folder)
+        os.unlink(journal)
+
+
+def _read_journal(path: str) -> dict[str, str] | None:
+    """Return target -> temporary, both base names; None if the journal is gone or is none of ours."""
+    try:
+        with open(path, "rb") as file:
+            moves = json.loads(file.read(_JOURNAL_BYTES))["moves"]
+    except (FileNotFoundError, ValueError, TypeError, KeyError):
+        return None
+    if not isinstance(moves, dict):
+        return None
+    names = [*moves, *moves.values()]
+    return moves if all(isinstance(n, str) and n == os.path.basename(n) for n in names) else None
+
+
+def _finish_all(folder: str, targets: set[str]) -> None:
+    """Finish every valid but unfinished save in `folder` that concerns one of `targets`."""
+    try:
+        names = os.listdir(folder or ".")
+    except OSError:  # whoever reads or writes the file next will tell
+        return
+    for name in sorted(names):
+        if _JOURNAL.fullmatch(name):
+            journal = os.path.join(folder, name)
+            if not targets.isdisjoint(_read_journal(journal) or ()):
+                with naming_errors(journal):
+                    sync_folder(folder)  # the journal must come to the disk before the renames
+                _finish(journal)
+
+
+@contextmanager
+def _locked(folder: str) -> Iterator[None]:
+    """Keep other saves out of a folder; the lock of a killed process is gone with it."""
+    with naming_errors(folder or "."):
+        number = os.open(folder or ".", os.O_RDONLY)
+    try:
+        with suppress(OSError):  # some network file systems lock no folders
+            fcntl.flock(number, fcntl.LOCK_EX)
+        yield
+    finally:
+        with suppress(OSError):  # closing is not enough if a process was forked meanwhile: it shares the lock
+            fcntl.flock(number, fcntl.LOCK_UN)
+        os.close(number)

@@ -1,0 +1,1 @@
+"""Programs for one example with the interface of a module."""

@@ -1,0 +1,705 @@
+"""`AutobatchModule`: a program for one example with the interface of a module."""
+
+from __future__ import annotations
+
+import inspect
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from typing_extensions import override
+
+from ... import optimizer as opt
+from ...autobatch.arguments import flag
+from ...autobatch.collection import ParameterCollection
+from ...autobatch.explain import explain
+from ...autobatch.explanation import Explanation
+from ...base import ArgumentError, StateError
+from ...context import Context
+from ...ndarray import NDArray
+from ...slicing import split_batch
+from .. import scoring as loops
+from ..arguments import BindArguments, OptimizerArguments, ParamArguments
+from ..base_module import BaseModule
+from ..finite import RowWatch
+from ..fit import pad_of
+from ..group.contexts import contexts_of, distinct
+from ..lifecycle import Stage, needs
+from ..mxnet_helpers import names_of
+from ..param_init import first_values
+from ..updates import Updates, check_compression
+from .batch_run import (
+    Ran,
+    are_sequences,
+    array_of_labels,
+    axes_of,
+    batch_axis,
+    columns_of,
+    merged,
+    run_examples,
+)
+from .parameter_store import CollectionGroup, CollectionStore, on_context
+
+if TYPE_CHECKING:
+    from ...metric import EvalMetric
+    from ...symbol import Symbol
+    from ..types import (
+        BatchLike,
+        CollectionLike,
+        CompressionLike,
+        ContextsLike,
+        DataLike,
+        Labels,
+        LoggerLike,
+        MonitorLike,
+        OutGrads,
+        RowIdFunction,
+        ShapesLike,
+    )
+
+__all__ = ["AutobatchModule"]
+
+
+class AutobatchModule(BaseModule):
+    """Trains and runs a function that is written for one example.
+
+    For every batch, `function` is called once for each example, in one graph, which `dpmodule.autobatch` computes in
+    batches of its own finding; examples need not be alike. It is called with the example's data, in the order of
+    `data_names`, and then its labels, in the order of `label_names` (None in place of labels that a batch does not
+    have), and returns expressions:
+
+    * the loss; or
+    * a tuple ``(loss, output, ...)``. The loss may be None where no gradient is wanted, or if the outputs are loss
+      heads of cells, such as SoftmaxOutput, which need none.
+
+    The losses of all examples are added up. Without outputs, the loss is the output. Outputs are shown to metrics:
+    stacked along a new first axis if all have one shape, else joined along their first one, as labels then are; and
+    joined, too, where each example has a label for every vector of its output, as a tagger has for every word. Say
+    `stack` to have it otherwise.
+
+    Data come as a batch holds them: ``batch.data[k]`` is an array, of which the function gets rows as NumPy arrays, or
+    a list of any Python objects, as `ExampleIter` gives.
+
+    The parameters are those of the collection, the same memory on the first context; further contexts have copies,
+    whose gradients a kvstore adds up. They have values from the beginning: `init_params`, and `fit`, draw new ones only
+    with an initializer that is given. In files a parameter "/encoder/W" is called "encoder_W", and those of cells have
+    the names of the symbol's arguments, so that `Module` serves what has been trained here. A forward in training mode
+    computes the gradients as well. Running begins a new graph, `renew_cg`; `autobatch.explain()` shows it afterwards.
+
+    Args:
+        function: the program for one example.
+        params: the parameters, a `ParameterCollection`, or what has one as ``collection``, such as a cell.
+        data_names: names of the inputs.
+        label_names: names of the labels; None for none.
+        logger: where progress is logged.
+        context: a device or a list of them.
+        work_load_list: share of the batch for each device; None = equal.
+        fixed_param_names: parameters that are not trained.
+        output_names: names of the outputs; more are made by numbers.
+        symbol: written to checkpoints beside the parameters, if given.
+        autobatch: whether examples are computed together; off to look for errors.
+        stack: True or False if outputs, and their labels, are always to be stacked, or always to be joined.
+        compression_params: gradient compression; see `Module`.
+
+    Raises:
+        ArgumentError: an argument does not fit.
+        ForeignValueError: `autobatch` or `stack` is neither True nor False.
+
+    Example:
+        >>> import dpmodule.autobatch as dy
+        >>> m = dy.ParameterCollection()
+        >>> W = m.add_parameters((2, 3), name="W")
+        >>> def program(words, label):
+        ...     scores = W * dy.average([dy.inputTensor(word) for word in words])
+        ...     return None if label is None else dy.pickneglogsoftmax(scores, label), dy.softmax(scores)
+        >>> data = [np.eye(3)[:1], np.eye(3)[1:], np.eye(3)]
+        >>> mod = mx.mod.AutobatchModule(program, m)
+        >>> train = mx.mod.ExampleIter(data, [0, 1, 1], batch_size=3)
+        >>> history = mod.fit(train, num_epoch=30, optimizer="adam", optimizer_params={"learning_rate": 0.1})
+        >>> mod.score(train, "acc")
+        [('accuracy', 1.0)]
+    """
+
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        params: CollectionLike,
+        data_names: Sequence[str] = ("data",),
+        label_names: Sequence[str] | None = ("softmax_label",),
+        logger: LoggerLike = logging,
+        context: ContextsLike = None,
+        work_load_list: Sequence[float] | None = None,
+        fixed_param_names: Sequence[str] | None = None,
+        *,
+        output_names: Sequence[str] = ("output",),
+        symbol: Symbol | None = None,
+        autobatch: bool = True,
+        stack: bool | None = None,
+        compression_params: CompressionLike = None,
+    ) -> None:
+        super().__init__(logger)
+        check_compression(compression_params)
+        collection = getattr(params, "collection", params)
+        if not isinstance(collection, ParameterCollection):
+            raise ArgumentError(
+                f"AutobatchModule: params is {type(params).__name__}, expected a ParameterCollection"
+            )
+        self.collection = collection
+        if not callable(function):
+            raise ArgumentError(
+                f"AutobatchModule: function is {type(function).__name__}, expected a function"
+            )
+        self.function, self._autobatch = function, flag(autobatch, "AutobatchModule: autobatch")
+        self._stack = None if stack is None else flag(stack, "AutobatchModule: stack")
+        self._output_names = list(output_names)
+        self._ran: list[Ran | None] = []
+        self._label_axes: list[int] = []
+        self._has_gradients = False
+        self._data_names = names_of(data_names, "data_names")
+        self._label_names = names_of(label_names, "label_names")
+        self._context = distinct(contexts_of(context))
+        self._workload = list(work_load_list or [1.0] * len(self._context))
+        self._fixed = names_of(fixed_param_names, "fixed_param_names")
+        self._symbol = symbol
+        self._compression_params = compression_params
+        self._shapes: tuple[Any, Any] = (None, None)
+        self._grad_req = "write"
+        self._held: CollectionStore | None = None
+        self._updates: Updates | None = None
+        self._preloaded: tuple[Mapping[str, NDArray], Mapping[str, NDArray]] | None = None
+        self._preloaded_states: str | None = None
+
+    @staticmethod
+    def load(
+        prefix: str,
+        epoch: int,
+        function: Callable[..., Any],
+        params: CollectionLike,
+        load_optimizer_states: bool = False,
+        **kwargs: Any,
+    ) -> AutobatchModule:
+        """Make a module whose parameters start from a checkpoint, of this class or of `Module`.
+
+        Args:
+            prefix: path and first part of the file names.
+            epoch: number of the epoch.
+            function: as for the constructor.
+            params: as for the constructor; the file has a value for each of them.
+            load_optimizer_states: also read ``prefix-NNNN.states`` once the optimizer is installed.
+            kwargs: further arguments of the constructor.
+
+        Raises:
+            ArgumentError: an argument does not fit.
+        """
+        from ...checkpoint import load_params
+
+        module = AutobatchModule(function, params, **kwargs)
+        states = f"{prefix}-{epoch:04d}.states" if load_optimizer_states else None
+        module.preload(*load_params(prefix, epoch), states)
+        return module
+
+    # properties
+
+    @property
+    @override
+    def data_names(self) -> list[str]:
+        return self._data_names
+
+    @property
+    def label_names(self) -> list[str]:
+        """Names of the labels."""
+        return self._label_names
+
+    @property
+    def data_shapes(self) -> Any:
+        """Descriptions of the inputs, as they were bound."""
+        return self._shapes[0]
+
+    @property
+    def label_shapes(self) -> Any:
+        """Descriptions of the labels, as they were bound."""
+        return self._shapes[1]
+
+    @property
+    def held(self) -> CollectionStore:
+        """The parameters on all contexts.
+
+        Raises:
+            StateError: `bind` has not been called.
+        """
+        if self._held is None:
+            raise StateError("AutobatchModule: call bind(data_shapes=..., label_shapes=...) first")
+        return self._held
+
+    @property
+    def optimizer(self) -> opt.Optimizer | None:
+        """The optimizer, None before `init_optimizer`."""
+        return None if self._updates is None else self._updates.optimizer
+
+    @property
+    def updates(self) -> Updates:
+        """How gradients become new parameters.
+
+        Raises:
+            StateError: `init_optimizer` has not been called.
+        """
+        if self._updates is None:
+            raise StateError(f"{type(self).__name__}: call init_optimizer() first")
+        return self._updates
+
+    @property
+    def output_names(self) -> list[str]:
+        """Names of the outputs, as many as the function has returned last."""
+        count = max(
+            (len(ran.outputs) for ran in self._ran if ran is not None), default=len(self._output_names)
+        )
+        more = [f"output{i}" for i in range(len(self._output_names), count)]
+        return [*self._output_names, *more][:count]
+
+    @property
+    def output_shapes(self) -> list[tuple[str, tuple[int, ...]]]:
+        """(name, shape) of the outputs of the last forward; they may change from batch to batch.
+
+        Shape:
+            returns[i]: (N, ...) if the outputs of N examples are stacked; else the sum of their lengths takes the place
+                of N.
+
+        Raises:
+            StateError: nothing has been run forward.
+        """
+        return [(name, output.shape) for name, output in zip(self.output_names, self.get_outputs())]
+
+    # binding
+
+    @override
+    def _bind(self, wanted: BindArguments) -> None:
+        """Take the collection's parameters, and copy them to further contexts.
+
+        Of the shapes only the axis of the examples of the first input counts, their number in a batch, by which
+        gradients are divided. A module that is shared has the same collection; copies and optimizer are shared, too.
+
+        Raises:
+            ArgumentError: an argument asks for what a collection cannot give, or `shared_module` has another one.
+        """
+        if self._stays_bound(wanted):
+            return
+        wanted.refuse_store(self)
+        grad_req, shared_module = wanted.grad_req, wanted.shared_module
+        if wanted.inputs_need_grad:
+            raise ArgumentError("bind: inputs_need_grad: the inputs of an AutobatchModule have no gradients")
+        if grad_req not in ("write", "add"):
+            raise ArgumentError(f'bind: grad_req is {grad_req!r}, an AutobatchModule takes "write" or "add"')
+        if len(self._workload) != len(self._context):
+            raise ArgumentError(
+                f"work_load_list has {len(self._workload)} entries for {len(self._context)} contexts"
+            )
+        if shared_module is not None:
+            if getattr(shared_module, "collection", None) is not self.collection:
+                raise ArgumentError("bind: shared_module has another collection; make both modules over one")
+            self._held = shared_module.held
+        else:
+            self.sync_contexts()
+            self._held = CollectionStore(self.collection, self._context, self._fixed)
+        if not self.held.parameters:
+            raise ArgumentError(
+                "bind: the collection has no parameters yet; a cell makes its own at the first call, or at once with"
+                " cell(symbol, params, shapes={input: shape of one example})"
+            )
+        self.for_training, self._grad_req = wanted.for_training, grad_req
+        self._shapes = list(wanted.data_shapes), list(wanted.label_shapes or ()) or None
+        self._mark(Stage.BOUND, True)
+        if shared_module is not None and shared_module.params_initialized:
+            self._mark(Stage.INITIALIZED, True)
+            if shared_module.optimizer_initialized:
+                self.borrow_optimizer(shared_module)
+
+    def rebind(
+        self,
+        contexts: Sequence[Context] | None,
+        workload: Sequence[float] | None,
+        data_shapes: ShapesLike,
+        label_shapes: ShapesLike | None,
+    ) -> None:
+        """Bind for training over other devices, keeping parameters and the optimizer's states.
+
+        Args:
+            contexts: the devices; None = as before.
+            workload: share of each device; None = equal if devices are given, else as before.
+            data_shapes: as in `bind`.
+            label_shapes: as in `bind`.
+
+        Shape:
+            data_shapes[i], label_shapes[i]: (N, ...), N samples on the axis that the layout calls "N", the first by
+                default.
+        """
+        self.sync_contexts()
+        if contexts is not None:
+            self._context = distinct(contexts_of(contexts))
+            self._workload = [1.0] * len(self._context)
+        if workload is not None:
+            self._workload = list(workload)
+        before = self._updates if self._stage >= Stage.READY else None
+        states = None if before is None else before.states_by_name()
+        self.bind(data_shapes, label_shapes, True, False, True, None, self._grad_req)
+        if before is not None and states is not None:
+            self._mark(Stage.READY, False)
+            self.init_optimizer(before.kind, before.optimizer)
+            self.updates.restore_states(states)
+
+    # parameters and optimizer
+
+    @override
+    @needs(Stage.BOUND)
+    def _init_params(self, given: ParamArguments) -> None:
+        """Set parameters and states, or draw new first values where an initializer has been given."""
+        if self.params_initialized and not given.force_init:
+            return
+        arg_params, aux_params = given.arg_params, given.aux_params
+        if arg_params is None and aux_params is None and self._preloaded is not None:
+            arg_params, aux_params = self._preloaded
+        self._preloaded = None
+        held = self.held
+        drawn = (
+            None if any(given.initializer is each for each in _default_initializers()) else given.initializer
+        )
+        arrays = {name: held.store.array(name, 0) for name in held.parameters}
+        states = {name: held.store.aux(name, 0) for name in held.states}
+        held.store.load(
+            first_values(arrays, arg_params, drawn, held.attributes, given.allow_missing, given.allow_extra),
+            first_values(states, aux_params, drawn, held.attributes, given.allow_missing, given.allow_extra),
+        )
+        self._mark(Stage.INITIALIZED, True)
+
+    @override
+    @needs(Stage.BOUND)
+    def get_params(self) -> tuple[dict[str, NDArray], dict[str, NDArray]]:
+        return self.held.store.average()
+
+    @override
+    def sync_contexts(self) -> None:
+        if self._held is not None and len(self._held.contexts) > 1:
+            self._held.store.load(*self._held.store.average())
+
+    def updated_group(self) -> CollectionGroup:
+        """Return the parameters and gradients as `Updates` takes them."""
+        described = [each for each in self._shapes[0] or () if each[1]]
+        rows = int(described[0][1][batch_axis(described[0])]) if described else 1
+        return self.held.group(self._symbol, rows)
+
+    @override
+    @needs(Stage.INITIALIZED)
+    def _init_optimizer(self, wanted: OptimizerArguments) -> None:
+        if self._keeps_optimizer(wanted):
+            return
+        self._updates = Updates.install(wanted, self.updated_group(), self._compression_params)
+        self._mark(Stage.READY, True)
+        if self._preloaded_states is not None:
+            self.load_optimizer_states(self._preloaded_states)
+            self._preloaded_states = None
+
+    @needs(Stage.INITIALIZED)
+    def borrow_optimizer(self, shared_module: AutobatchModule) -> None:
+        """Use the optimizer, its states and the store of another module.
+
+        Raises:
+            StateError: the other module has no optimizer.
+        """
+        if shared_module.stage < Stage.READY:
+            raise StateError("borrow_optimizer: call init_optimizer() of the other module first")
+        self._updates = Updates.borrow(shared_module.updates, self.updated_group())
+        self._mark(Stage.READY, True)
+
+    @override
+    @needs(Stage.READY)
+    def update(self) -> None:
+        self.updates.apply()
+
+    @override
+    def all_updates(self) -> list[Updates]:
+        return [self.updates]
+
+    @override
+    def stores(self) -> list[Any]:
+        return [self.held.store]
+
+    @override
+    def bad_gradient(self) -> str | None:
+        return None if self._updates is None else self._updates.bad_gradient()
+
+    # computing
+
+    @needs(Stage.INITIALIZED)
+    def forward(self, data_batch: BatchLike, is_train: bool | None = None) -> None:
+        """Build the graphs of a batch, one on every context, and compute them; in training, the gradients as well.
+
+        Args:
+            data_batch: a `DataBatch`; see the class for what it holds.
+            is_train: None = as the module was bound.
+
+        Shape:
+            data_batch.data[i], data_batch.label[i]: arrays with N examples on the batch axis, or lists of N examples
+                of any kind.
+
+        Raises:
+            ArgumentError: columns differ in length, or the function returned something else than expressions.
+        """
+        is_train = self.for_training if is_train is None else bool(is_train)
+        num_data, num_labels = len(self._data_names), len(self._label_names)
+        axes = axes_of(getattr(data_batch, "provide_data", None) or self._shapes[0], num_data)
+        provided = getattr(data_batch, "provide_label", None)
+        self._label_axes = axes_of(provided or self._shapes[1], num_labels)
+        rows = columns_of(data_batch, num_data, num_labels, [*axes, *self._label_axes])
+        held, self._ran = self.held, []
+        for i, part in enumerate(split_batch(len(rows), self._workload)):
+            if part.start == part.stop:
+                self._ran.append(None)
+                if is_train and self._grad_req == "write":
+                    held.no_gradients(i)
+                continue
+            with on_context(self._context[i]), held.placed(i):
+                held.clear()
+                self._ran.append(run_examples(self.function, rows[part], is_train, self._autobatch))
+                if is_train:
+                    held.take_gradients(i, self._grad_req == "add")
+        self._has_gradients = is_train
+
+    @needs(Stage.INITIALIZED)
+    def backward(self, out_grads: OutGrads = None) -> None:
+        """Do nothing: `forward` in training mode has computed the gradients.
+
+        Raises:
+            ArgumentError: `out_grads` is given; the function returns its own loss.
+            StateError: the last forward was none in training mode.
+        """
+        if out_grads is not None:
+            raise ArgumentError("backward: out_grads has no place here; the function returns its own loss")
+        if not self._has_gradients:
+            raise StateError("AutobatchModule.backward: call forward(batch, is_train=True) first")
+
+    def _nonempty_results(self) -> list[Ran]:
+        found = [ran for ran in self._ran if ran is not None]
+        if not found:
+            raise StateError("AutobatchModule: call forward() first")
+        return found
+
+    def get_outputs(self, merge_multi_context: bool = True) -> list[Any]:
+        """Return the outputs of the last forward; per device if `merge_multi_context` is off.
+
+        Shape:
+            returns[i]: see `output_shapes`; for each device a list of them with its part of the examples.
+
+        Raises:
+            StateError: nothing has been run forward.
+        """
+        parts = self._nonempty_results()
+        if not merge_multi_context:
+            columns = [[part.outputs[k] for part in parts] for k in range(len(parts[0].outputs))]
+            return [[merged(each, self._stack) for each in column] for column in columns]
+        return [merged(column, self._stack) for column in _columns(parts)]
+
+    def get_input_grads(self, merge_multi_context: bool = True) -> list[Any]:
+        """Refuse: inputs are examples of any kind.
+
+        Raises:
+            ArgumentError: always.
+        """
+        raise ArgumentError("get_input_grads: the inputs of an AutobatchModule have no gradients")
+
+    @override
+    def output_probes(self) -> list[list[torch.Tensor]]:
+        parts = self._nonempty_results()
+        losses = [torch.tensor(part.loss) for part in parts if part.loss is not None]
+        return [*_columns(parts), losses]
+
+    def nan_rows(self) -> tuple[list[int], int]:
+        """Return the numbers of the examples whose outputs are NaN in part, and how many examples there are.
+
+        Raises:
+            StateError: nothing has been run forward.
+        """
+        columns = _columns(self._nonempty_results())
+        count = len(columns[0]) if columns else 0
+        return [i for i in range(count) if any(bool(column[i].isnan().any()) for column in columns)], count
+
+    def predict(
+        self,
+        eval_data: DataLike | NDArray | np.ndarray[Any, Any] | torch.Tensor,
+        num_batch: int | None = None,
+        merge_batches: bool = True,
+        reset: bool = True,
+        always_output_list: bool = False,
+        sparse_row_id_fn: RowIdFunction = None,
+        *,
+        on_nonfinite: str = "warn",
+    ) -> Any:
+        """Return the outputs for data; those of padding are cut off.
+
+        Args:
+            eval_data: as `train_data` of `fit`, or one array.
+            num_batch: how many batches; None = all.
+            merge_batches: stack or join the outputs of all examples; else a list of lists.
+            reset: start `eval_data` from its beginning.
+            always_output_list: return a list also for a single output.
+            sparse_row_id_fn: unused.
+            on_nonfinite: see `BaseModule.predict`.
+
+        Shape:
+            returns[i]: see `output_shapes`, for the examples of all batches.
+
+        Raises:
+            NonFiniteError: a row is NaN, and `on_nonfinite` is "raise".
+            StateError: the module has no parameters yet.
+        """
+        if isinstance(eval_data, (NDArray, np.ndarray, torch.Tensor)):
+            return super().predict(
+                eval_data, num_batch, merge_batches, reset, always_output_list, on_nonfinite=on_nonfinite
+            )
+        batches, watch = [], RowWatch(self, "predict", on_nonfinite)
+        for number, batch in enumerate(loops.batches_of(self, eval_data, num_batch, reset, sparse_row_id_fn)):
+            self.evaluate(batch)
+            pad = pad_of(batch)
+            watch.look(number, pad)
+            batches.append([column[: len(column) - pad] for column in _columns(self._nonempty_results())])
+        watch.tell()
+        if not merge_batches:
+            return [[merged(column, self._stack) for column in batch] for batch in batches]
+        found = [merged([each for part in parts for each in part], self._stack) for parts in zip(*batches)]
+        return found[0] if len(found) == 1 and not always_output_list else found
+
+    @needs(Stage.BOUND)
+    def update_metric(
+        self, eval_metric: EvalMetric, labels: Labels, pre_sliced: bool = False, pad: int = 0
+    ) -> None:
+        """Show a metric the outputs of the last forward.
+
+        Args:
+            eval_metric: the metric.
+            labels: the batch's labels.
+            pre_sliced: must be False.
+            pad: how many examples at the end are padding that must not count.
+
+        Shape:
+            labels[i]: an array with N examples on the batch axis, or a list of N.
+
+        Raises:
+            ArgumentError: labels are given per device.
+            StateError: nothing has been run forward.
+        """
+        if pre_sliced:
+            raise ArgumentError("update_metric: pre_sliced: labels are given for the whole batch here")
+        columns = [column[: len(column) - pad] for column in _columns(self._nonempty_results())]
+        count, given, stacks = len(columns[0]), {}, [self._stack] * len(columns)
+        for k, (name, label) in enumerate(zip(self._label_names, labels or ())):
+            axis = self._label_axes[k]
+            if k < len(columns) and self._stack is None and are_sequences(columns[k], label, axis):
+                stacks[k] = False
+            given[name] = array_of_labels(label, count, stacks[k] if k < len(columns) else self._stack, axis)
+        outputs = map(merged, columns, stacks)
+        eval_metric.update_dict(given, dict(zip(self.output_names, outputs)))
+
+    def explain(self) -> Explanation:
+        """Return what was computed together in the last forward, on the last context; see `autobatch.explain`.
+
+        Raises:
+            StateError: nothing has been run, or another graph has been begun since.
+        """
+        return explain()
+
+    def install_monitor(self, mon: MonitorLike) -> None:
+        """Refuse: there are no executors.
+
+        Raises:
+            ArgumentError: always; `autobatch.explain()` shows what has been run.
+        """
+        raise ArgumentError("install_monitor: an AutobatchModule has no executors; see autobatch.explain()")
+
+    # files
+
+    def preload(
+        self, arg_params: Mapping[str, NDArray], aux_params: Mapping[str, NDArray], states: str | None = None
+    ) -> None:
+        """Keep values for the time when the module is bound.
+
+        Args:
+            arg_params: parameters by name.
+            aux_params: auxiliary states by name.
+            states: file with the optimizer's states, read once the optimizer is installed.
+
+        Shape:
+            arg_params[name], aux_params[name]: that of the parameter or state.
+        """
+        self._preloaded = arg_params, aux_params
+        self._preloaded_states = states
+
+    @needs(Stage.INITIALIZED)
+    def save_checkpoint(
+        self,
+        prefix: str,
+        epoch: int,
+        save_optimizer_states: bool = False,
+        remove_amp_cast: bool = True,
+        format: str = "params",
+    ) -> None:
+        """Write ``prefix-symbol.json``, ``prefix-NNNN.params`` and, if asked, ``prefix-NNNN.states``.
+
+        The files switch together: a process killed at any moment leaves either the old set or the new one. A module
+        without a symbol writes none.
+
+        Args:
+            prefix: path and first part of the file names.
+            epoch: number of the epoch.
+            save_optimizer_states: whether to write the optimizer's states.
+            remove_amp_cast: leave `amp_cast` operators out of the graph.
+            format: "params" is MXNet's; "safetensors" writes ``prefix-NNNN.safetensors`` in place of the first two.
+
+        Raises:
+            ArgumentError: the format is another.
+            StateError: states are asked for, but there is no optimizer.
+        """
+        from ...checkpoint import params_file, save_checkpoint
+
+        states = self._optimizer_states() if save_optimizer_states else None
+        arg_params, aux_params = self.get_params()
+        save_checkpoint(
+            prefix, epoch, self._symbol, arg_params, aux_params, remove_amp_cast, states=states, format=format
+        )
+        self.logger.info('Saved checkpoint to "%s"', params_file(prefix, epoch, format))
+
+    def _optimizer_states(self) -> bytes:
+        if self._stage < Stage.READY:
+            raise StateError(f"{type(self).__name__}.save_optimizer_states: call init_optimizer() first")
+        return self.updates.saved_states()
+
+    @needs(Stage.READY)
+    def save_optimizer_states(self, fname: str) -> None:
+        """Write the optimizer's states to a file, atomically.
+
+        Raises:
+            StateError: there is no optimizer.
+        """
+        from ...files.atomic import write_atomically
+
+        write_atomically(fname, self._optimizer_states())
+
+    @needs(Stage.READY)
+    def load_optimizer_states(self, fname: str) -> None:
+        """Read the optimizer's states from a file of this package or of MXNet; no code in it is run.
+
+        Raises:
+            FileError: the file cannot be read.
+            FileFormatError: it is damaged or foreign.
+        """
+        self.updates.active_updater().load_states(fname)
+
+
+def _columns(parts: Sequence[Ran]) -> list[list[Any]]:
+    """Return, for every output, the tensors of all examples."""
+    return [[each for part in parts for each in part.outputs[k]] for k in range(len(parts[0].outputs))]
+
+
+def _default_initializers() -> tuple[Any, ...]:
+    """Return the initializers that `fit` and `set_params` pass when the user gives none."""
+    names = (BaseModule.fit, BaseModule.init_params)
+    return (None, *(inspect.signature(each).parameters["initializer"].default for each in names))

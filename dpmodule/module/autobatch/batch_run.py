@@ -1,0 +1,242 @@
+"""One batch of an `AutobatchModule`: from rows to a graph, and from its values to arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+
+from ...autobatch.batched import OutputExpression, training
+from ...autobatch.expression import Expression, forward
+from ...autobatch.functions.combine import esum
+from ...autobatch.functions.reductions import sum_batches, sum_elems
+from ...autobatch.state import state
+from ...base import ArgumentError, ShapeError
+from ...context import cpu
+from ...io import DataDesc
+from ...ndarray import NDArray
+
+if TYPE_CHECKING:
+    from ...types import ArrayLike
+
+__all__ = [
+    "Ran",
+    "are_sequences",
+    "array_of_labels",
+    "axes_of",
+    "batch_axis",
+    "columns_of",
+    "merged",
+    "run_examples",
+]
+
+
+@dataclass(slots=True)
+class Ran:
+    """What has come out of the examples of one context.
+
+    Attributes:
+        outputs: for every output, the tensors of the examples.
+        loss: the sum of the losses, None if there was none.
+    """
+
+    outputs: list[list[torch.Tensor]]
+    loss: float | None
+
+
+def columns_of(batch: Any, num_data: int, num_labels: int, axes: Sequence[int]) -> list[tuple[Any, ...]]:
+    """Return what the function is called with for every example.
+
+    Args:
+        batch: a `DataBatch`.
+        num_data: how many columns of data there are.
+        num_labels: how many columns of labels; None stands for those that the batch lacks.
+        axes: which axis of every column the examples are along.
+
+    Raises:
+        ArgumentError: there are not as many columns, or they differ in length.
+        ShapeError: there are no examples.
+    """
+    data, labels = list(batch.data or ()), list(batch.label or ())
+    if len(data) != num_data:
+        raise ArgumentError(f"forward: the batch has {len(data)} columns of data, expected {num_data}")
+    columns = [_examples_of(column, axis) for column, axis in zip((*data, *labels[:num_labels]), axes)]
+    lengths = {len(column) for column in columns}
+    if len(lengths) != 1:
+        raise ArgumentError(f"forward: columns of {[len(c) for c in columns]} examples, expected equal ones")
+    if not lengths.pop():
+        raise ShapeError("forward: the batch is empty, expected at least one example")
+    columns += [[None] * len(columns[0])] * (num_labels - len(labels[:num_labels]))
+    return list(zip(*columns))
+
+
+def batch_axis(desc: object) -> int:
+    """Return the axis of the examples in an array, from its (name, shape) or `DataDesc`: 0 if it does not tell."""
+    return max(DataDesc.get_batch_axis(getattr(desc, "layout", None)), 0)
+
+
+def axes_of(described: Iterable[object] | None, count: int) -> list[int]:
+    """Return the axis of the examples for each of `count` columns, of which some are described."""
+    return [*[batch_axis(desc) for desc in described or ()], *[0] * count][:count]
+
+
+def _examples_of(column: ArrayLike, axis: int = 0) -> Sequence[Any]:
+    if isinstance(column, (list, tuple)):
+        return column
+    if isinstance(column, NDArray):
+        column = column.asnumpy()
+    elif isinstance(column, torch.Tensor):
+        column = column.detach().cpu().numpy()
+    if isinstance(column, np.ndarray):
+        return np.moveaxis(column, axis, 0) if 0 < axis < column.ndim else column  # type: ignore[return-value]
+    raise ArgumentError(
+        f"forward: a column is {type(column).__name__}, expected an array or a list of examples"
+    )
+
+
+def run_examples(
+    function: Callable[..., Any], rows: Sequence[tuple[Any, ...]], is_train: bool, autobatch: bool
+) -> Ran:
+    """Build one graph of all examples and compute it, in training with the gradients.
+
+    Raises:
+        ArgumentError: the function returned something else than expressions, or no loss in training.
+    """
+    graph = state.graph
+    graph.renew(autobatch=autobatch)
+    with training(is_train):
+        results = [_loss_and_outputs(function(*row)) for row in rows]
+    counts = {len(outputs) for _, outputs in results}
+    if len(counts) != 1:
+        raise ArgumentError(f"the function returned {sorted(counts)} outputs for different examples")
+    total = _total_loss(results, is_train)
+    wanted = [each for _, outputs in results for each in outputs]
+    forward(wanted if total is None else [*wanted, total])
+    if is_train and total is not None:
+        total.backward()
+    found = [[_value_of(each) for each in column] for column in zip(*(outputs for _, outputs in results))]
+    return Ran(found, None if total is None else total.scalar_value())
+
+
+def _loss_and_outputs(result: object) -> tuple[Expression | None, list[Expression]]:
+    """Split what the function returned into loss and outputs.
+
+    Raises:
+        ArgumentError: it is something else than the loss, or (loss, output, ...).
+    """
+    if isinstance(result, Expression):
+        return result, [result]
+    if isinstance(result, (tuple, list)) and result:
+        loss, outputs = result[0], list(result[1:])
+        fits = all(isinstance(each, Expression) for each in outputs)
+        if fits and (isinstance(loss, Expression) or (loss is None and outputs)):
+            return loss, outputs or [loss]
+    raise ArgumentError(
+        f"the function returned {type(result).__name__} {result!r}, expected a loss, or a tuple (loss, output, ...)"
+    )
+
+
+def _total_loss(
+    results: Sequence[tuple[Expression | None, list[Expression]]], is_train: bool
+) -> Expression | None:
+    losses: list[Expression] = []
+    for loss, outputs in results:
+        if loss is not None:
+            losses.append(loss)
+            continue
+        heads = [each for each in outputs if isinstance(each, OutputExpression) and each.is_loss]
+        if is_train and not heads:
+            raise ArgumentError(
+                "the function returned no loss in training, and no output is a loss head such as SoftmaxOutput; return"
+                " (loss, output, ...)"
+            )
+        losses.extend(heads if is_train else ())
+    return esum([_sum_of_loss(each) for each in losses]) if losses else None
+
+
+def _sum_of_loss(loss: Expression) -> Expression:
+    """Return the sum of all numbers of a loss."""
+    d, batch = loss.dim()
+    if d != (1,):
+        loss = sum_elems(loss)
+    return sum_batches(loss) if batch != 1 else loss
+
+
+def _value_of(output: Expression) -> torch.Tensor:
+    found: torch.Tensor = state.graph.value(output.enter())
+    return found[0].clone() if found.shape[0] == 1 else found.clone()
+
+
+def merged(examples: Sequence[torch.Tensor], stack: bool | None = None) -> NDArray:
+    """Return the values of all examples as one array; numbers become a vector of them.
+
+    Args:
+        examples: the values.
+        stack: whether to stack them along a new first axis, or to join them along their own; None = to stack them if
+            they are alike.
+
+    Shape:
+        examples[i]: any; a number is (1,).
+        returns: (N, ...) if they are stacked, or numbers; else the sum of their lengths takes the place of N.
+
+    Raises:
+        ShapeError: they are to be stacked, and have different shapes.
+    """
+    home = cpu()
+    tensors = [each.to(home.torch_device) for each in examples]
+    shapes = {tuple(each.shape) for each in tensors}
+    if shapes == {(1,)}:
+        return NDArray(torch.cat(tensors), home)
+    if stack and len(shapes) > 1:
+        raise ShapeError(
+            f"stack=True, but examples have outputs of shapes {', '.join(map(str, sorted(shapes)))}"
+        )
+    stack = len(shapes) == 1 if stack is None else stack
+    return NDArray(torch.stack(tensors) if stack else torch.cat(tensors), home)
+
+
+def array_of_labels(column: ArrayLike, count: int, stack: bool | None = None, axis: int = 0) -> NDArray:
+    """Return the labels of the first examples as one array.
+
+    Args:
+        column: the labels.
+        count: of how many examples.
+        stack: as for `merged`.
+        axis: the axis of the examples, in an array.
+
+    Shape:
+        column: N examples on `axis`, or a list of them.
+        returns: see `merged`, for the first `count` examples.
+
+    Raises:
+        ArgumentError: `column` is neither an array nor a list.
+        ShapeError: labels are to be stacked, and have different shapes.
+    """
+    if isinstance(column, NDArray) and stack is not False and not axis:
+        return NDArray(column.raw[:count], column.context)
+    return merged([_label_tensor(each) for each in _examples_of(column, axis)[:count]], stack)
+
+
+def _label_tensor(label: Any) -> torch.Tensor:
+    array = np.asarray(label, np.float32)
+    return torch.from_numpy(array.reshape(-1) if array.ndim < 2 else np.ascontiguousarray(array))
+
+
+def are_sequences(outputs: Sequence[torch.Tensor], column: ArrayLike, axis: int) -> bool:
+    """Say whether every example has a label for each of its output's vectors, as a tagger has for each word.
+
+    Shape:
+        outputs[i]: (T, ..., K), vectors of K numbers.
+        column[i]: (T, ...), a label for each vector.
+
+    Raises:
+        ArgumentError: `column` is neither an array nor a list.
+    """
+    labels = _examples_of(column, axis)
+    return all(
+        0 < np.ndim(label) == output.dim() - 1 and np.shape(label) == output.shape[:-1]
+        for label, output in zip(labels, outputs)
+    )

@@ -1,0 +1,1 @@
+"""Executors of one graph on several contexts, fed with parts of a batch."""

@@ -1,0 +1,744 @@
+"""`DataParallelExecutorGroup`: one executor per context, fed with slices of a batch."""
+
+from __future__ import annotations
+
+import logging
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from ...base import ArgumentError, ShapeError, StateError
+from ...compat import lazy
+from ...context import Context
+from ...devices.device_transfer import send
+from ...executor import PLAIN, Executor, RunOptions, grad_reqs
+from ...executor.backward import Listener
+from ...executor.sparse_arrays import clear, load_stored
+from ...graph import variable_dtype
+from ...io import DataDesc
+from ...ndarray import NDArray
+from ...ops.sparse import Sparse
+from ...params import ParamStore
+from ...slicing import split_input_slice as _split_input_slice  # noqa: F401
+from ..mxnet_helpers import load_data as _load_data  # noqa: F401  old programs import these from here
+from ..mxnet_helpers import load_general as _load_general  # noqa: F401
+from ..mxnet_helpers import load_label as _load_label  # noqa: F401
+from ..mxnet_helpers import merge_multi_context as _merge_multi_context
+from .batch_splitter import BatchSplitter, describe, is_per_context
+from .context_threads import run_parallel
+from .contexts import distinct, per_context
+from .executor_maker import ExecutorMaker
+
+if TYPE_CHECKING:
+    from ...metric import EvalMetric
+    from ...symbol import Symbol
+    from ...types import GradReqLike
+    from ..types import (
+        BatchLike,
+        GroupContextsLike,
+        Labels,
+        LoggerLike,
+        MonitorLike,
+        OutGrads,
+        ShapesLike,
+        StatesLike,
+    )
+
+__all__ = ["DataParallelExecutorGroup"]
+
+lazy.publish(__name__, __all__)
+
+_MAX_SHAPES = 8
+"""How many sets of input shapes keep their executors; further ones push out the one used longest ago."""
+
+
+class _Silent:
+    """Swallows the warning about growing memory, which only concerns sharing between groups."""
+
+    def warning(self, *args: object) -> None:
+        """Drop a message."""
+
+
+def _integer_arguments(symbol: Symbol) -> set[str]:
+    """Return the names of arguments that are declared as integers, which no optimizer can train."""
+    types = {node.name: variable_dtype(node) or "" for node in symbol.graph.arguments}
+    return {name for name, dtype in types.items() if dtype.startswith(("int", "uint", "bool"))}
+
+
+class DataParallelExecutorGroup:
+    """Executors of one symbol on several contexts.
+
+    A batch can be fed in two ways. MXNet's: `data_shapes` describes the whole batch, which is cut into slices by
+    `workload`; contexts for which no sample is left are idle. That of Deformable ConvNets: `data_shapes` is a list
+    of such descriptions, one per context, and a batch's `data` holds one list of arrays per context.
+
+    Args:
+        symbol: what to run.
+        contexts: where. A device named twice gets two executors.
+        workload: a positive number per context; shares of a batch are proportional. None = equal.
+        data_shapes: descriptions of the inputs, (name, shape) or `DataDesc`.
+        label_shapes: descriptions of the labels, or None.
+        param_names: which arguments are parameters.
+        for_training: whether gradients are needed.
+        inputs_need_grad: whether gradients of the inputs are needed.
+        shared_group: group whose parameters and data memory this one uses.
+        logger: where the warning about growing shared memory goes.
+        fixed_param_names: parameters that are not trained.
+        grad_req: "write", "add" or "null" for all parameters, or a list or dict per argument.
+        state_names: arguments that carry state from batch to batch.
+        group2ctxs: where the groups named by ``AttrScope(ctx_group=...)`` live: a dict of contexts (or of lists of
+            them, one for each of `contexts`), or a list of dicts, one for each of `contexts`.
+        options: how executors run their programs.
+        store: where the parameters are; None = where `shared_group` has them, or in a store of the group's own.
+
+    Shape:
+        data_shapes[i], label_shapes[i]: (N, ...), N samples on the axis that the layout calls "N", the first by
+            default.
+
+    Raises:
+        ArgumentError: names, sizes or options do not fit.
+        ShapeError: shapes contradict the symbol or each other.
+        StateError: `store` came from another process and lacks a parameter.
+
+    Source: MXNet 1.9.1 `DataParallelExecutorGroup`; the per-context form from Deformable ConvNets' group.
+    """
+
+    def __init__(
+        self,
+        symbol: Symbol,
+        contexts: Sequence[Context],
+        workload: Sequence[float] | None,
+        data_shapes: ShapesLike,
+        label_shapes: ShapesLike | None,
+        param_names: Sequence[str],
+        for_training: bool,
+        inputs_need_grad: bool,
+        shared_group: DataParallelExecutorGroup | None = None,
+        logger: LoggerLike = logging,
+        fixed_param_names: Sequence[str] | None = None,
+        grad_req: GradReqLike = "write",
+        state_names: Sequence[str] | None = None,
+        group2ctxs: GroupContextsLike = None,
+        options: RunOptions = PLAIN,
+        store: ParamStore | None = None,
+    ) -> None:
+        self.symbol = symbol
+        self.contexts = distinct(contexts)
+        self.workload = list(workload) if workload is not None else [1] * len(self.contexts)
+        if len(self.workload) != len(self.contexts):
+            raise ArgumentError(
+                f"workload has {len(self.workload)} entries for {len(self.contexts)} contexts"
+            )
+        for ctx in self.contexts:
+            ctx.check()
+        self.param_names = list(param_names)
+        self.fixed_param_names = list(fixed_param_names or ())
+        self.state_names = list(state_names or ())
+        self.for_training = for_training
+        self.inputs_need_grad = inputs_need_grad
+        self.group2ctxs = per_context(group2ctxs, len(self.contexts))
+        self.logger = logger
+        self.arg_names = symbol.list_arguments()
+        self.aux_names = symbol.list_auxiliary_states()
+        self.output_names = symbol.list_outputs()
+        self.num_outputs = len(self.output_names)
+        self.output_layouts = [DataDesc.get_batch_axis(out.attr("__layout__")) for out in symbol]
+        first = data_shapes[0] if is_per_context(data_shapes) else data_shapes
+        self.data_names = [d.name for d in describe(first)]
+        self.grad_req = self._grad_requirements(grad_req)
+        self.store: ParamStore = self._store_of(store, shared_group)
+        self.shared_data_arrays: list[dict[str, NDArray]] = (
+            [{} for _ in self.contexts] if shared_group is None else shared_group.shared_data_arrays
+        )
+        self._executor_maker = ExecutorMaker(
+            symbol,
+            self.contexts,
+            self.param_names,
+            self.grad_req,
+            self.group2ctxs,
+            self.store,
+            self.shared_data_arrays,
+            options,
+        )
+        self.execs: list[Executor] = []
+        self._executors_by_shapes: OrderedDict[Any, list[Executor]] = OrderedDict()
+        self.bind_exec(data_shapes, label_shapes, shared_group)
+
+    def _store_of(
+        self, given: ParamStore | None, shared_group: DataParallelExecutorGroup | None
+    ) -> ParamStore:
+        """Return the store that the group uses.
+
+        Raises:
+            ArgumentError: the given one has other contexts.
+        """
+        if given is None:
+            return ParamStore(self.contexts) if shared_group is None else shared_group.store
+        if given.contexts != self.contexts:
+            raise ArgumentError(
+                f"store keeps parameters on {', '.join(map(str, given.contexts))}, the module is on "
+                f"{', '.join(map(str, self.contexts))}; give the module the store's contexts"
+            )
+        return given
+
+    def _grad_requirements(self, grad_req: Any) -> dict[str, str]:
+        """Return the requirement of every argument: parameters as asked, data only with `inputs_need_grad`."""
+        if not self.for_training:
+            return dict.fromkeys(self.arg_names, "null")
+        usual = grad_req if isinstance(grad_req, str) else "write"
+        fixed = {*self.fixed_param_names, *_integer_arguments(self.symbol)}
+        found = {}
+        for name in self.arg_names:
+            if name in self.param_names:
+                found[name] = "null" if name in fixed else usual
+            else:
+                found[name] = usual if name in self.data_names and self.inputs_need_grad else "null"
+        if isinstance(grad_req, (list, tuple)):
+            found = grad_reqs(self.arg_names, grad_req)
+        elif not isinstance(grad_req, str):
+            found.update(grad_req)
+        return grad_reqs(self.arg_names, found)
+
+    # binding
+
+    def decide_slices(self, data_shapes: ShapesLike) -> list[int]:
+        """Return the batch axis of each input.
+
+        Args:
+            data_shapes: descriptions of inputs that share one batch size.
+
+        Shape:
+            data_shapes[i]: (N, ...), N samples on the axis that the layout calls "N".
+
+        Raises:
+            ShapeError: two inputs disagree about the batch size.
+        """
+        return BatchSplitter(data_shapes, None, self.workload).data_layouts
+
+    def bind_exec(
+        self,
+        data_shapes: ShapesLike,
+        label_shapes: ShapesLike | None,
+        shared_group: DataParallelExecutorGroup | None = None,
+        reshape: bool = False,
+    ) -> None:
+        """Make the executors for some input shapes, or take those made before for the same shapes.
+
+        Args:
+            data_shapes: as in the constructor.
+            label_shapes: as in the constructor.
+            shared_group: group to share with; None when reshaping.
+            reshape: whether executors exist and only shapes change.
+
+        Shape:
+            data_shapes[i], label_shapes[i]: (N, ...), N samples on the axis that the layout calls "N", the first by
+                default.
+        """
+        self.feed = BatchSplitter(data_shapes, label_shapes, self.workload)
+        execs = self._executors_by_shapes.get(self.feed.key)
+        if execs is None:
+            logger = _Silent() if reshape or shared_group is None else self.logger
+            execs = [self._executor_maker.make(i, self.feed.shapes[i], logger) for i in self.feed.active]
+            self._executors_by_shapes[self.feed.key] = execs
+            if len(self._executors_by_shapes) > _MAX_SHAPES:
+                self._executors_by_shapes.popitem(last=False)
+        self._executors_by_shapes.move_to_end(self.feed.key)
+        if reshape:
+            for former, now in zip(self.execs, execs):
+                now.watch_as(former)
+                if now is not former:
+                    former.set_aside()
+        self.execs = execs
+        self._clear_idle_gradients()
+
+    def reshape(self, data_shapes: ShapesLike, label_shapes: ShapesLike | None) -> None:
+        """Change the input shapes; parameters stay.
+
+        Args:
+            data_shapes: as in the constructor.
+            label_shapes: as in the constructor.
+
+        Shape:
+            data_shapes[i], label_shapes[i]: (N, ...), N samples on the axis that the layout calls "N", the first by
+                default.
+        """
+        self.bind_exec(data_shapes, label_shapes, reshape=True)
+
+    def release(self) -> bool:
+        """Give up what was computed, so that another group can use the memory; arrays and parameters stay.
+
+        Returns:
+            Whether there was something to give up.
+        """
+        released = [executor.release() for execs in self._executors_by_shapes.values() for executor in execs]
+        return any(released)
+
+    def refresh(self) -> None:
+        """Bind again if the shared data memory has been replaced by a larger one since."""
+        names = [d.name for d in self.feed.shapes[0]]
+        for i, executor in zip(self.feed.active, self.execs):
+            pool = self.shared_data_arrays[i]
+            if any(_address(pool[name]) != _address(executor.input_array(name)) for name in names):
+                self._executors_by_shapes.clear()
+                self.bind_exec(self.data_shapes, self.label_shapes, reshape=True)
+                return
+
+    def _clear_idle_gradients(self) -> None:
+        """Make sure that contexts without samples add nothing to gradients."""
+        for i in range(len(self.contexts)):
+            if i not in self.feed.active:
+                for name in self.param_names:
+                    grad = self.store.grad(name, i)
+                    if grad is not None and self.grad_req[name] == "write":
+                        clear(grad)
+
+    @property
+    def _total_exec_bytes(self) -> int:
+        """Bytes that executors have allocated beside the shared arrays, as MXNet counts them: none."""
+        return 0
+
+    @property
+    def size(self) -> int:
+        """Number of elements of what all operators make, over all contexts."""
+        return sum(executor.size for executor in self.execs)
+
+    # arrays and shapes
+
+    @property
+    def row_sparse_names(self) -> set[str]:
+        """Names of the parameters that are declared row-sparse; devices keep all their rows, in dense arrays."""
+        return {n for n in self.param_names if self._executor_maker.stypes.get(n) == "row_sparse"}
+
+    @property
+    def per_context(self) -> bool:
+        """Whether batches come cut already, one list of arrays per context."""
+        return self.feed.per_context
+
+    @property
+    def batch_size(self) -> int | None:
+        """Samples in a whole batch; number of contexts if batches come cut."""
+        return self.feed.batch_size
+
+    @property
+    def num_samples(self) -> int:
+        """Samples in a whole batch, however it is fed; 1 if no input has a batch axis."""
+        if not self.per_context:
+            return self.batch_size or 1
+        axis = max(self.data_layouts[0], 0)
+        return sum(int(data[0].shape[axis]) for data in self.data_shapes)
+
+    @property
+    def slices(self) -> list[slice]:
+        """Each context's part of a batch."""
+        return self.feed.slices
+
+    @property
+    def data_shapes(self) -> Any:
+        """Descriptions of the inputs."""
+        return self.feed.data_shapes
+
+    @property
+    def label_shapes(self) -> Any:
+        """Descriptions of the labels; None without labels."""
+        return self.feed.label_shapes
+
+    @property
+    def label_names(self) -> list[str]:
+        """Names of the labels."""
+        return self.feed.label_names
+
+    @property
+    def data_layouts(self) -> list[int]:
+        """Batch axis of each input."""
+        return self.feed.data_layouts
+
+    @property
+    def label_layouts(self) -> list[int]:
+        """Batch axis of each label."""
+        return self.feed.label_layouts
+
+    @property
+    def active(self) -> list[int]:
+        """Positions of the contexts that have samples under the present shapes."""
+        return self.feed.active
+
+    @property
+    def active_contexts(self) -> list[Context]:
+        """Contexts that have samples under the present shapes."""
+        return [self.contexts[i] for i in self.feed.active]
+
+    @property
+    def param_arrays(self) -> list[list[NDArray]]:
+        """For each parameter its array on every context.
+
+        Shape:
+            returns[i][k]: that of the parameter.
+        """
+        used = [name for name in self.arg_names if name in self.param_names]
+        return [[self.store.array(name, i) for i in range(len(self.contexts))] for name in used]
+
+    @property
+    def grad_arrays(self) -> list[list[NDArray | None]] | None:
+        """For each parameter its gradient on every context; None when not training.
+
+        Shape:
+            returns[i][k]: that of the parameter.
+        """
+        if not self.for_training:
+            return None
+        used = [name for name in self.arg_names if name in self.param_names]
+        return [[self.store.grad(name, i) for i in range(len(self.contexts))] for name in used]
+
+    @property
+    def aux_arrays(self) -> list[list[NDArray]]:
+        """For each auxiliary state its array on every context.
+
+        Shape:
+            returns[i][k]: that of the state.
+        """
+        return [[self.store.aux(name, i) for i in range(len(self.contexts))] for name in self.aux_names]
+
+    def _input_arrays(self, names: Sequence[str]) -> list[Any]:
+        if self.per_context:
+            return [[e.arg_dict[name] for name in names] for e in self.execs]
+        return [
+            [(self.slices[i], e.arg_dict[name]) for i, e in zip(self.feed.active, self.execs)]
+            for name in names
+        ]
+
+    @property
+    def data_arrays(self) -> list[Any]:
+        """For each input its (slice, array) on every active context; per context a list of arrays if fed so.
+
+        Shape:
+            returns[i][k][1]: (n, ...), the samples of context k.
+        """
+        return self._input_arrays(self.data_names)
+
+    @property
+    def label_arrays(self) -> list[Any] | None:
+        """Like `data_arrays`, for labels; None without labels."""
+        return self._input_arrays(self.label_names) if self.label_shapes else None
+
+    @property
+    def state_arrays(self) -> list[list[NDArray]]:
+        """For each state its array on every active context.
+
+        Shape:
+            returns[i][k]: that of the state on context k.
+        """
+        return [[e.arg_dict[name] for e in self.execs] for name in self.state_names]
+
+    @property
+    def input_grad_arrays(self) -> list[list[NDArray | None]] | None:
+        """For each input its gradient on every active context; None unless `inputs_need_grad`.
+
+        Shape:
+            returns[i][k]: (n, ...), the samples of context k.
+        """
+        if not self.inputs_need_grad:
+            return None
+        return [[e.grad_dict[name] for e in self.execs] for name in self.data_names]
+
+    # parameters
+
+    def set_params(
+        self,
+        arg_params: Mapping[str, NDArray],
+        aux_params: Mapping[str, NDArray] | None,
+        allow_extra: bool = False,
+    ) -> None:
+        """Copy parameters and states to every context; see `ParamStore.load`.
+
+        Shape:
+            arg_params[name], aux_params[name]: that of the parameter or state.
+        """
+        self.store.load(arg_params, aux_params or {}, allow_extra)
+
+    def get_params(self, arg_params: dict[str, NDArray], aux_params: dict[str, NDArray]) -> None:
+        """Write parameters and states, averaged over contexts, into given arrays.
+
+        Args:
+            arg_params: arrays by parameter name; those that exist are written in place, others are added.
+            aux_params: the same for states.
+
+        Shape:
+            arg_params[name], aux_params[name]: that of the parameter or state.
+        """
+        for averages, target in zip(self.store.average(), (arg_params, aux_params)):
+            for name, value in averages.items():
+                if name in target:
+                    target[name].raw.copy_(value.raw)
+                else:
+                    target[name] = value
+
+    def get_states(self, merge_multi_context: bool = True) -> list[Any]:
+        """Return the states, a list over contexts for each; merged ones are refused, as in MXNet.
+
+        Shape:
+            returns[i][k]: that of the state on context k.
+
+        Raises:
+            ArgumentError: `merge_multi_context` is True.
+        """
+        if merge_multi_context:
+            raise ArgumentError("get_states: merge_multi_context=True is not supported; pass False")
+        return self.state_arrays
+
+    def set_states(self, states: StatesLike = None, value: float | None = None) -> None:
+        """Set the states.
+
+        Args:
+            states: a list over contexts of arrays for each state, as `get_states` gives.
+            value: one number for all.
+
+        Shape:
+            states[i][k]: that of the state on context k.
+
+        Raises:
+            ArgumentError: both or neither are given, or the lists have other lengths.
+            ShapeError: an array has another shape than its state; no state is changed then.
+        """
+        if (states is None) == (value is None):
+            raise ArgumentError("set_states: give either states or value")
+        if value is not None:
+            for targets in self.state_arrays:
+                for target in targets:
+                    target.raw.fill_(value)
+            return
+        pairs = self._pairs_of_states(states)
+        for source, target in pairs:
+            if source is not target:
+                target.raw.copy_(source.raw)
+
+    def _pairs_of_states(self, states: Any) -> list[tuple[NDArray, NDArray]]:
+        """Return each given state with the array it goes to.
+
+        Raises:
+            ArgumentError: another number of states, or of contexts.
+            ShapeError: a state has another shape.
+        """
+        if len(states) != len(self.state_names):
+            names = ", ".join(self.state_names) or "none"
+            count = len(self.state_names)
+            raise ArgumentError(f"set_states: got {len(states)} states, the module has {count}: {names}")
+        pairs = []
+        for name, sources, targets in zip(self.state_names, states, self.state_arrays):
+            if not isinstance(sources, (list, tuple)) or len(sources) != len(targets):
+                raise ArgumentError(
+                    f"set_states: {name} is {sources!r}, expected a list of {len(targets)} arrays, one per context, as "
+                    "get_states and get_outputs give them with merge_multi_context=False"
+                )
+            for source, target in zip(sources, targets):
+                if source.shape != target.shape:
+                    raise ShapeError(f"set_states: {name} has shape {source.shape}, expected {target.shape}")
+                pairs.append((source, target))
+        return pairs
+
+    # running
+
+    def _loaded(self, batch: BatchLike, train: bool, borrow: bool) -> list[dict[str, Any]]:
+        """Copy a batch into the executors' arrays; return, for each, what it may read in place instead.
+
+        Raises:
+            ArgumentError: arrays are missing.
+            ShapeError: an array has another shape than was bound.
+        """
+        inputs_by_context = self.feed.split(batch, train)
+        borrowed = []
+        for executor, inputs in zip(self.execs, inputs_by_context):
+            in_place = {}
+            for name, tensor in inputs.items():
+                array = executor.input_array(name)
+                if array.stype != "default" or isinstance(tensor, Sparse):
+                    value = load_stored(name, array, tensor, borrow)
+                    if value is not None:
+                        in_place[name] = value
+                    continue
+                own = array.raw
+                if tensor.shape != own.shape:
+                    raise ShapeError(f"{name} has shape {tuple(tensor.shape)}, expected {tuple(own.shape)}")
+                if borrow and tensor.dtype == own.dtype and tensor.device == own.device:
+                    in_place[name] = tensor
+                elif tensor is not own:
+                    send(own, tensor)
+            borrowed.append(in_place)
+        return borrowed
+
+    def forward(self, data_batch: BatchLike, is_train: bool | None = None, borrow: bool = False) -> None:
+        """Feed a batch and run forward on every context.
+
+        Args:
+            data_batch: `DataBatch`, or anything with `data` and `label`; or a list of one per context.
+            is_train: None = as the group was bound.
+            borrow: read the batch's arrays in place where their type and device fit. They must stay unchanged
+                until the following backward.
+
+        Shape:
+            data_batch.data[i], data_batch.label[i]: those bound for inputs and labels.
+
+        Raises:
+            ArgumentError: arrays are missing.
+            ShapeError: shapes are not those that were bound.
+        """
+        train = self.for_training if is_train is None else bool(is_train)
+        loaded = self._loaded(data_batch, train, borrow)
+        if len(loaded) == 1:
+            self.execs[0].run(train, loaded[0])
+        else:
+            jobs = [partial(e.run, train, own) for e, own in zip(self.execs, loaded)]
+            run_parallel(self.active_contexts, jobs)
+
+    def forward_backward(self, data_batch: BatchLike, listener: Listener | None = None) -> None:
+        """Feed a batch, run forward and backward on every context; the outputs must be losses.
+
+        Args:
+            data_batch: as in `forward`; its arrays are read in place and must not change during the call.
+            listener: called with the name of each gradient and its tensor as soon as it is there, on one context.
+
+        Shape:
+            data_batch.data[i], data_batch.label[i]: those bound for inputs and labels.
+
+        Raises:
+            StateError: the group was bound for prediction.
+            ArgumentError: arrays are missing.
+            ShapeError: shapes are not those that were bound.
+        """
+        if not self.for_training:
+            raise _bound_for_prediction("forward_backward")
+        loaded = self._loaded(data_batch, True, True)
+        if len(loaded) == 1:
+            self.execs[0].step(loaded[0], listener)
+        else:
+            run_parallel(self.active_contexts, [partial(e.step, own) for e, own in zip(self.execs, loaded)])
+
+    def backward(self, out_grads: OutGrads = None) -> None:
+        """Run backward on every context.
+
+        Args:
+            out_grads: gradients of the merged outputs; needed for outputs that are no losses, so a list may end
+                before outputs that are. With inputs given per context, a list of such lists.
+
+        Shape:
+            out_grads[i]: (N, ...), that of the merged output; per context that of its own output.
+
+        Raises:
+            StateError: the group was bound for prediction, or nothing has been run.
+        """
+        if not self.for_training:
+            raise _bound_for_prediction("backward")
+        if not all(executor.has_run for executor in self.execs):
+            raise StateError("backward: call forward(is_train=True) first")
+        grads = self._split_out_grads(out_grads)
+        run_parallel(self.active_contexts, [partial(e.backward, own) for e, own in zip(self.execs, grads)])
+
+    def _split_out_grads(self, out_grads: OutGrads) -> list[Any]:
+        if out_grads is None or (isinstance(out_grads, (list, tuple)) and not out_grads):
+            return [None] * len(self.execs)
+        if self.per_context:
+            return list(out_grads)
+        given = [out_grads] if isinstance(out_grads, NDArray) else list(out_grads)
+        if len(self.contexts) == 1:
+            return [given]
+        rows = list(zip(given, self.output_layouts))
+        return [
+            [
+                self.feed.split_head(g, axis, k, e.outputs[n].shape[axis], e.context)
+                for n, (g, axis) in enumerate(rows)
+            ]
+            for k, e in enumerate(self.execs)
+        ]
+
+    # results
+
+    def get_outputs(
+        self, merge_multi_context: bool = True, begin: int = 0, end: int | None = None
+    ) -> list[Any]:
+        """Return the outputs of the last forward.
+
+        Args:
+            merge_multi_context: join the contexts' outputs along the batch axis; else a list per output.
+            begin: first output.
+            end: output after the last.
+
+        Shape:
+            returns[i]: (N, ...), see `get_output_shapes`; else returns[i][k]: (n, ...), the samples of context k.
+        """
+        outputs = [[e.outputs[k] for e in self.execs] for k in range(self.num_outputs)][begin:end]
+        return (
+            _merge_multi_context(outputs, self.output_layouts[begin:end]) if merge_multi_context else outputs
+        )
+
+    def get_output_shapes(self) -> list[tuple[str, tuple[int, ...]]]:
+        """Return (name, shape) of the merged outputs.
+
+        Shape:
+            returns[i][1]: (N, ...), the samples of all contexts on the output's batch axis.
+        """
+        found = []
+        for k, (name, axis) in enumerate(zip(self.output_names, self.output_layouts)):
+            shape = list(self.execs[0].outputs[k].shape)
+            if axis >= 0 and not self.per_context:
+                shape[axis] = sum(e.outputs[k].shape[axis] for e in self.execs)
+            found.append((name, tuple(shape)))
+        return found
+
+    def get_input_grads(self, merge_multi_context: bool = True) -> list[Any]:
+        """Return the gradients of the inputs, merged like outputs.
+
+        Shape:
+            returns[i]: (N, ...), that of the input; else returns[i][k]: (n, ...), the samples of context k.
+
+        Raises:
+            StateError: the group was bound without `inputs_need_grad`.
+        """
+        arrays = self.input_grad_arrays
+        if arrays is None:
+            raise StateError("get_input_grads: bind with inputs_need_grad=True")
+        return _merge_multi_context(arrays, self.data_layouts) if merge_multi_context else arrays
+
+    def update_metric(
+        self, eval_metric: EvalMetric, labels: Labels, pre_sliced: bool = False, pad: int = 0
+    ) -> None:
+        """Show a metric each context's outputs and labels.
+
+        Args:
+            eval_metric: the metric.
+            labels: arrays of the whole batch; per context a list of them if `pre_sliced` or fed so.
+            pre_sliced: whether labels are given per context.
+            pad: how many samples at the end of the batch are padding that must not count.
+
+        Shape:
+            labels[i]: (N, ...), as bound; for each context a list of them, with its part of N, if `pre_sliced`.
+        """
+        feed = self.feed
+        for k, executor in enumerate(self.execs):
+            own = labels
+            if pre_sliced or feed.per_context:
+                own = labels[k] if isinstance(labels[k], (list, tuple)) else [labels[k]]
+            elif len(self.contexts) > 1:
+                own = feed.split_labels(labels, k, executor.context)
+            shown = dict(zip(feed.label_names, own))
+            outputs = dict(zip(self.output_names, executor.outputs))
+            if pad and feed.slices:
+                if feed.valid(k, pad) == 0:
+                    continue
+                shown = feed.without_padding(shown, feed.label_layouts, k, pad)
+                outputs = feed.without_padding(outputs, self.output_layouts, k, pad)
+            eval_metric.update_dict(shown, outputs)
+
+    def install_monitor(self, mon: MonitorLike) -> None:
+        """Install a monitor on every executor."""
+        for executor in self.execs:
+            mon.install(executor)
+
+
+def _bound_for_prediction(what: str) -> StateError:
+    return StateError(f"{what}: bound with for_training=False; bind again with for_training=True")
+
+
+def _address(array: NDArray) -> int:
+    if array.stype != "default":  # sparse memory is never shared
+        return 0
+    return array.raw.untyped_storage().data_ptr()

@@ -1,0 +1,317 @@
+"""Reading MXNet's binary file of arrays: every layout, and nothing believed before it is checked.
+
+The layouts are described in `serial`. No count is used before it is compared with the bytes that are left, so
+a damaged or hostile file costs no memory; what is wrong is reported with the byte it stands at.
+
+Source: the layouts of MXNet 0.8 to 1.9.1, see `serial`.
+"""
+
+from __future__ import annotations
+
+import io
+import struct
+from collections.abc import Callable
+from typing import IO, Any
+
+import numpy as np
+import torch
+
+from ..base import DTypeError, FileFormatError, MXNetError, dtype_from_code
+from ..files.file_kind import likely_kind
+from ..ops.dtypes import torch_dtype
+from ..ops.shapes import prod
+
+__all__ = ["LIST_MAGIC", "V2", "V3", "Make", "read", "read_one"]
+
+Make = Callable[[torch.Tensor, list[torch.Tensor], tuple[int, ...]], Any]
+"""Makes an array of the elements that a record holds, its index arrays (none, or one or two of a sparse array) and
+the shape; raises MXNetError where these do not fit."""
+
+LIST_MAGIC = 0x112
+V1, V2, V3 = 0xF993FAC8, 0xF993FAC9, 0xF993FACA
+_ROW_SPARSE, _CSR = 1, 2
+_MAX_AXES = 64
+
+
+class _FileReader:
+    """A file read from front to back, whose every count is checked against what is left."""
+
+    def __init__(self, file: IO[bytes], size: int, name: str, make: Make) -> None:
+        self.file, self.size, self.name, self.make = file, size, name, make
+        self.at = 0
+        self.where = ""
+
+    def error(self, problem: str, at: int | None = None) -> FileFormatError:
+        place = f" ({self.where})" if self.where else ""
+        return FileFormatError(f"{self.name}: byte {self.at if at is None else at}{place}: {problem}")
+
+    def need(self, count: int, what: str) -> None:
+        """Refuse if fewer than `count` bytes are left.
+
+        Raises:
+            FileFormatError: they are.
+        """
+        left = self.size - self.at
+        if count > left:
+            raise self.error(
+                f"{what} needs {count} bytes, but {left} are left; the file is truncated or damaged"
+            )
+
+    def take(self, count: int, what: str) -> bytes:
+        """Read some bytes.
+
+        Raises:
+            FileFormatError: there are fewer.
+        """
+        self.need(count, what)
+        data = self.file.read(count)
+        if len(data) != count:
+            raise self.error(f"{what} ends early; the file shrank while it was read")
+        self.at += count
+        return data
+
+    def fill(self, target: np.ndarray[Any, Any], what: str) -> None:
+        """Read straight into an array's memory.
+
+        Raises:
+            FileFormatError: the file ends before it is full.
+        """
+        view = target.reshape(-1).view(np.uint8).data
+        done = 0
+        while done < len(view):
+            got = self.file.readinto(view[done:])  # type: ignore[attr-defined]
+            if not got:
+                raise self.error(f"{what} ends early; the file shrank while it was read")
+            done += got
+        self.at += done
+
+    def numbers(self, form: str, what: str) -> tuple[int, ...]:
+        return struct.unpack(f"<{form}", self.take(struct.calcsize(f"<{form}"), what))
+
+    def number(self, form: str, what: str) -> int:
+        return self.numbers(form, what)[0]
+
+
+def read(file: IO[bytes], size: int, name: str, make: Make) -> Any:
+    """Read arrays from an open file, as a list, or as a dict if they have names.
+
+    Args:
+        file: positioned at the start of the format.
+        size: bytes from there to the end.
+        name: what messages call the file.
+        make: makes an array.
+
+    Raises:
+        FileFormatError: as in `load`.
+    """
+    reader = _FileReader(file, size, name, make)
+    _check_start(reader)
+    count = reader.number("Q", "the number of arrays")
+    if count > (reader.size - reader.at) // 4:
+        raise reader.error(
+            f"{count} arrays do not fit into the {reader.size - reader.at} bytes that are left"
+        )
+    arrays = []
+    for i in range(count):
+        reader.where = f"array {i} of {count}"
+        arrays.append(_read_array(reader))
+    reader.where = "names"
+    names = _read_names(reader, count)
+    if reader.at != size:
+        raise reader.error(f"{size - reader.at} bytes follow the end of the data")
+    return _collect(reader, names, arrays)
+
+
+def read_one(data: bytes) -> torch.Tensor:
+    """Read the record of one dense array, without the head of a file.
+
+    Args:
+        data: the bytes, as MXNet pickles an array.
+
+    Raises:
+        FileFormatError: as in `load`.
+    """
+    reader = _FileReader(io.BytesIO(data), len(data), "<array>", _dense_alone)
+    found: torch.Tensor = _read_array(reader)
+    if reader.at != len(data):
+        raise reader.error(f"{len(data) - reader.at} bytes follow the end of the array")
+    return found
+
+
+def _dense_alone(values: torch.Tensor, indices: list[torch.Tensor], shape: tuple[int, ...]) -> torch.Tensor:
+    """Return the values of an array's record.
+
+    Raises:
+        DTypeError: it is of a sparse array.
+    """
+    if indices:
+        raise DTypeError("a sparse array where a dense one is expected")
+    return values
+
+
+def _check_start(reader: _FileReader) -> None:
+    """Check the first bytes, and say what the file is instead where that can be told.
+
+    Raises:
+        FileFormatError: they are of another format.
+    """
+    start = reader.take(min(reader.size, 16), "the header")
+    if len(start) == 16 and int.from_bytes(start[:8], "little") == LIST_MAGIC:
+        return
+    hint = likely_kind(start) or "this is no MXNet array file"
+    if start[:8] == LIST_MAGIC.to_bytes(8, "little")[: len(start)] and start:
+        hint = "the file is truncated"
+    raise reader.error(hint, 0)
+
+
+def _collect(reader: _FileReader, names: list[str], arrays: list[Any]) -> list[Any] | dict[str, Any]:
+    """Return what was read as list or dict.
+
+    Raises:
+        FileFormatError: two arrays have one name.
+    """
+    if not names:
+        return arrays
+    if len(set(names)) != len(names):
+        twice = next(n for n in names if names.count(n) > 1)
+        raise FileFormatError(f"{reader.name}: the name {twice!r} stands for two arrays; the file is damaged")
+    return dict(zip(names, arrays, strict=True))
+
+
+def _read_names(reader: _FileReader, count: int) -> list[str]:
+    """Read the arrays' names; none for a list.
+
+    Raises:
+        FileFormatError: there are not as many as arrays, or one is not UTF-8 text.
+    """
+    given = reader.number("Q", "the number of names")
+    if given not in (0, count):
+        raise reader.error(f"{given} names for {count} arrays; the file is damaged", reader.at - 8)
+    names = []
+    for i in range(given):
+        reader.where = f"name {i} of {given}"
+        length = reader.number("Q", "the length of a name")
+        text = reader.take(length, "a name")
+        try:
+            names.append(text.decode())
+        except UnicodeDecodeError:
+            raise reader.error("a name is not UTF-8 text; the file is damaged", reader.at - length) from None
+    return names
+
+
+def _read_array(reader: _FileReader) -> Any:
+    """Read one record of any layout.
+
+    Raises:
+        FileFormatError: there is none, or it is damaged.
+    """
+    magic = reader.number("I", "an array's first number")
+    if magic in (V2, V3):
+        return _read_current(reader, magic)
+    if magic == V1:
+        shape = _read_shape(reader)
+    else:
+        if magic > _MAX_AXES:
+            raise reader.error(f"{magic:#x} starts no array; the file is damaged", reader.at - 4)
+        shape = _checked(reader, reader.numbers(f"{magic}I", "a shape"))
+    return _read_dense(reader, shape) if shape else _nothing(reader)
+
+
+def _read_current(reader: _FileReader, magic: int) -> Any:
+    """Read the rest of a V2 or V3 record.
+
+    Raises:
+        FileFormatError: it is damaged.
+    """
+    storage = reader.number("i", "the storage type")
+    if storage in (_ROW_SPARSE, _CSR) and magic == V2:
+        return _read_sparse(reader, storage)
+    if storage not in (0, -1):
+        raise reader.error(f"there is no storage type {storage}; the file is damaged", reader.at - 4)
+    shape = _read_shape(reader)
+    if shape is None or (magic == V2 and not shape):
+        return _nothing(reader)
+    return _read_dense(reader, shape)
+
+
+def _nothing(reader: _FileReader) -> Any:
+    """Return what stands for an array that was never given a shape."""
+    return reader.make(torch.empty(0), [], (0,))
+
+
+def _read_shape(reader: _FileReader) -> tuple[int, ...] | None:
+    """Read a shape; None if even the number of axes is unknown (-1).
+
+    Raises:
+        FileFormatError: it is impossible.
+    """
+    axes = reader.number("i", "the number of axes")
+    if axes == -1:
+        return None
+    if not 0 <= axes <= _MAX_AXES:
+        raise reader.error(f"{axes} axes; expected 0 to {_MAX_AXES}; the file is damaged", reader.at - 4)
+    return _checked(reader, reader.numbers(f"{axes}q", "a shape"))
+
+
+def _checked(reader: _FileReader, shape: tuple[int, ...]) -> tuple[int, ...]:
+    """Refuse a shape whose strides would not fit into 64 bits, though an axis of length 0 makes it empty.
+
+    Raises:
+        FileFormatError: it is one.
+    """
+    if any(d < 0 for d in shape) or prod([d for d in shape if d]) >= 2**59:
+        raise reader.error(f"shape {shape}, which ends here, is impossible; the file is damaged")
+    return shape
+
+
+def _read_type(reader: _FileReader) -> str:
+    """Read an element type.
+
+    Raises:
+        FileFormatError: its number stands for none.
+    """
+    code = reader.number("i", "the type number")
+    try:
+        return dtype_from_code(code)
+    except DTypeError as error:
+        raise reader.error(f"{error}; the file is damaged", reader.at - 4) from None
+
+
+def _read_dense(reader: _FileReader, shape: tuple[int, ...]) -> Any:
+    """Read device, type and data of a dense array."""
+    reader.numbers("ii", "the device")
+    return reader.make(_read_data(reader, _read_type(reader), shape), [], shape)
+
+
+def _read_data(reader: _FileReader, name: str, shape: tuple[int, ...]) -> torch.Tensor:
+    """Read the elements of a tensor."""
+    dtype = torch_dtype(name)
+    size = prod(shape)
+    reader.need(size * dtype.itemsize, f"{name} data of shape {shape}")
+    tensor = torch.empty(shape, dtype=torch.uint8 if name == "bool" else dtype)
+    if size:
+        bits = tensor.view(torch.int16) if name == "bfloat16" else tensor
+        reader.fill(bits.numpy(), "the data")
+    # bytes other than 0 and 1 must not get into a bool tensor
+    return tensor.ne(0) if name == "bool" else tensor
+
+
+def _read_sparse(reader: _FileReader, storage: int) -> Any:
+    """Read the rest of a sparse record; an array that was never given a shape has none of it.
+
+    Raises:
+        FileFormatError: it is damaged, or its parts do not fit each other.
+    """
+    stored, shape = _read_shape(reader), _read_shape(reader)
+    if not shape:
+        return _nothing(reader)
+    reader.numbers("ii", "the device")
+    name = _read_type(reader)
+    index_types = [(_read_type(reader), _read_shape(reader) or (0,)) for _ in range(storage)]
+    start = reader.at
+    values = _read_data(reader, name, stored or (0,))
+    indices = [_read_data(reader, kind, dims).long() for kind, dims in index_types]
+    try:
+        return reader.make(values, indices, shape)
+    except MXNetError as error:
+        raise reader.error(f"{error}; the file is damaged", start) from None

@@ -1,0 +1,97 @@
+"""Products of moderate size by the native extension.
+
+A library prepares for every product as if it were a large one, and the code of the two that torch has takes some ten
+megabytes of memory once it has run. The extension's own kernel has nothing to prepare. It uses one thread, so how
+much is moderate depends on how many torch may use.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch.nn import functional as F
+
+from ...compat import torch_private
+
+__all__ = ["is_moderate", "is_plain", "kernels", "multiply", "pays"]
+
+_LEAST_WORK, _MOST_WORK = 2**14, 2**23
+"""Multiplications between which it is the fastest, with one thread."""
+_LEAST_ROWS = 8
+"""Rows of the left matrix that are computed at once; with fewer, the copy of the right one is not made up for."""
+_LEAST_WIDTH = 8
+"""Numbers that the processor must compute with at once; libraries know better what to do with less."""
+
+_native: Any = None
+
+
+def kernels() -> Any:
+    """Return the native extension, None where there is none; it is loaded when it is first asked for."""
+    global _native
+    if _native is None:
+        from ... import native
+
+        _native = native.core
+    return _native
+
+
+def pays(rows: int, columns: int, depth: int) -> bool:
+    """Say whether the kernel is the fastest for a product of some size, and there is one."""
+    work = rows * columns * depth
+    return (
+        _LEAST_WORK <= work <= _MOST_WORK // torch.get_num_threads()
+        and rows >= _LEAST_ROWS
+        and getattr(kernels(), "vector_width", 0) >= _LEAST_WIDTH
+    )
+
+
+def is_plain(tensor: torch.Tensor) -> bool:
+    """Say whether a tensor is float32 numbers in memory of the CPU; `torch.vmap` is not looked for."""
+    return (
+        tensor.dtype is torch.float32
+        and tensor.is_cpu
+        and type(tensor) is torch.Tensor
+        and tensor.layout is torch.strided
+    )
+
+
+def is_moderate(left: torch.Tensor, right: torch.Tensor) -> bool:
+    """Say whether ``left @ right.T`` is a product for `multiply`, if no gradient is recorded."""
+    return (
+        left.dim() == 2
+        and right.dim() == 2
+        and pays(left.size(0), right.size(0), right.size(1))
+        and is_plain(left)
+        and is_plain(right)
+        and not (
+            torch_private.is_batched(left) or torch_private.is_batched(right) or torch.compiler.is_compiling()
+        )
+    )
+
+
+def _fits(bias: torch.Tensor, columns: int, dtype: torch.dtype) -> bool:
+    return bias.shape == (columns,) and bias.dtype is dtype
+
+
+def multiply(left: torch.Tensor, right: torch.Tensor, bias: torch.Tensor | None = None) -> torch.Tensor:
+    """Return ``left @ right.T + bias``; records no gradient.
+
+    Args:
+        left: (rows, depth), of any strides; like the others, float32 on the CPU.
+        right: (columns, depth), of any strides.
+        bias: (columns,), or None.
+    """
+    (rows, depth), columns = left.shape, right.shape[0]
+    if right.shape[1] != depth or not (bias is None or _fits(bias, columns, left.dtype)):
+        return F.linear(left, right, bias)  # which says what is wrong
+    result = left.new_empty(rows, columns)
+    bias = None if bias is None else bias.contiguous()
+    kernels().multiply(
+        *(rows, columns, depth),
+        *(left.data_ptr(), *left.stride()),
+        *(right.data_ptr(), *right.stride()[::-1]),
+        0 if bias is None else bias.data_ptr(),
+        result.data_ptr(),
+    )
+    return result

@@ -1,0 +1,77 @@
+"""The errors that tell how a child process ended, or where it hung."""
+
+from __future__ import annotations
+
+import os
+import signal
+
+from .child_resources import Ends
+from .errors import WorkerDied, WorkerStuck
+
+__all__ = ["death", "hanging", "state_of"]
+
+
+def death(who: str, index: int, name: str, ends: Ends) -> WorkerDied:
+    """Return the error for a child that has ended without an exception of its own.
+
+    Args:
+        who: names it.
+        index: its number.
+        name: its name.
+        ends: the parent's resources of it; it has been reaped.
+    """
+    code, doing = ends.exitcode, ends.note.read()
+    text = f"{who} {_manner(code)}" + (f" while working on {doing}" if doing else "")
+    if code == -signal.SIGKILL:
+        text += "; if nobody killed it, the system did, for want of memory"
+    elif not ends.note.begun():
+        text += " before it had begun; what it wrote to standard error may say why"
+    if stacks := ends.note.stacks():
+        text += f"\n{stacks}"
+    error = WorkerDied(text)
+    error.index, error.name, error.pid, error.exitcode = index, name, ends.pid, code
+    return error
+
+
+def hanging(who: str, how: str, doing: str, state: str, stack: str, begun: bool) -> WorkerStuck:
+    """Return the error for a child that has been killed because it hung.
+
+    Args:
+        who: names it.
+        how: what it did not do.
+        doing: what it noted last.
+        state: the system's letter for its state before it was asked for its stack.
+        stack: what it showed.
+        begun: whether it could have.
+    """
+    text = f"{who} {how}" + (f", working on {doing}" if doing else "")
+    if state == "T":
+        text += "; it was stopped by a signal"
+    if stack:
+        shown = f"Its stack:\n{stack}"
+    elif begun:
+        shown = "It showed no stack"
+    else:
+        shown = "It had not begun yet: it was still starting and importing"
+    return WorkerStuck(f"{text}; it has been killed. {shown}")
+
+
+def _manner(code: int | None) -> str:
+    """Say how a process ended."""
+    if code is None:
+        return "ended; other code took its exit status"
+    if code >= 0:
+        return f"ended by itself with exit code {code}"
+    try:
+        return f"was killed by {signal.Signals(-code).name}"
+    except ValueError:
+        return f"was killed by signal {-code}"
+
+
+def state_of(pid: int) -> str:
+    """Return the letter that the system has for a process's state; empty if it does not say."""
+    try:
+        with open(os.path.join("/proc", str(pid), "stat"), "rb") as file:
+            return file.read().rpartition(b")")[2].split()[0].decode()
+    except (OSError, IndexError):
+        return ""

@@ -1,0 +1,283 @@
+"""SVRG against MXNet's recorded runs, against its formula, and bad input."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import dpmodule as mx
+from dpmodule.base import ArgumentError, DTypeError, StateError
+from dpmodule.contrib.svrg_optimization.svrg_module import SVRGModule
+from dpmodule.contrib.svrg_optimization.svrg_optimizer import _SVRGOptimizer
+from helpers import chain_cases as cases
+
+GOLDENS = np.load(Path(__file__).parents[2] / "data" / "goldens" / "chain" / "svrg.npz")
+TWO = [mx.cpu(0), mx.cpu(1)]
+
+
+def made(context=None, rows=8, **options):
+    net = mx.sym.FullyConnected(mx.sym.Variable("data"), num_hidden=1, name="fc")
+    net = mx.sym.LinearRegressionOutput(net, mx.sym.Variable("label"), name="out")
+    mod = SVRGModule(
+        net, ["data"], ["label"], context=context, update_freq=options.pop("update_freq", 2), **options
+    )
+    mod.bind([("data", (rows, 2))], [("label", (rows,))])
+    return mod
+
+
+def ready(context=None, kvstore="local", optimizer="sgd", rate=0.1, **options):
+    mod = made(context, **options)
+    mod.init_params(mx.init.One())
+    mod.init_optimizer(kvstore, optimizer, {"learning_rate": rate})
+    return mod
+
+
+def data(rows=8, count=16):
+    x, y = cases.svrg_data()
+    return mx.io.NDArrayIter(x[:count], y[:count], rows, label_name="label")
+
+
+def gradient(x, y, weight, bias):
+    """Return the sum of the squared error's gradients (of half the square), as LinearRegressionOutput gives them."""
+    off = x @ weight.T + bias - y[:, None]
+    return off.T @ x, off.sum(0)
+
+
+@pytest.mark.parametrize("where", ["one", "two"])
+@pytest.mark.parametrize("case", cases.SVRG)
+def test_fit_gives_what_mxnet_recorded(case, where):
+    contexts, kvstore = (None, "local") if where == "one" else (TWO, None)
+    found = cases.train_svrg(mx, SVRGModule, case, contexts, kvstore)
+    start = f"{case}/{where}/"
+    wanted = {key[len(start) :]: GOLDENS[key] for key in GOLDENS.files if key.startswith(start)}
+    assert set(found) == set(wanted)
+    for key in wanted:
+        np.testing.assert_allclose(found[key], wanted[key], rtol=2e-5, atol=2e-5, err_msg=key)
+
+
+@pytest.mark.parametrize(
+    "kvstore", ["local", "device", mx.kv.create("local")], ids=["local", "device", "object"]
+)
+@pytest.mark.parametrize("context", [None, TWO], ids=["one", "two"])
+def test_a_store_and_two_contexts_change_nothing(context, kvstore):
+    plain = cases.train_svrg(mx, SVRGModule, "every_epoch", None, None)
+    kvstore = mx.kv.create("local") if not isinstance(kvstore, str) else kvstore
+    found = cases.train_svrg(mx, SVRGModule, "every_epoch", context, kvstore)
+    for epoch in range(4):
+        for name in ("fc_weight", "fc_bias"):
+            key = f"{epoch}/{name}"
+            np.testing.assert_allclose(found[key], plain[key], rtol=1e-5, atol=1e-6, err_msg=key)
+
+
+def test_one_step_follows_the_formula():
+    x, y = (array[:8] for array in cases.svrg_data())
+    mod, train = ready(), data()
+    mod.update_full_grads(train)
+    old = {name: value.asnumpy() for name, value in mod.get_params()[0].items()}
+    every = [
+        gradient(part.data[0].asnumpy(), part.label[0].asnumpy(), old["fc_weight"], old["fc_bias"])
+        for part in again(train)
+    ]
+    means = [sum(parts) / 2 for parts in zip(*every)]
+    np.testing.assert_allclose(mod._param_dict[0]["fc_weight"].asnumpy(), means[0], rtol=1e-5)
+    np.testing.assert_allclose(mod._param_dict[0]["fc_bias"].asnumpy(), means[1], rtol=1e-5)
+    weight, bias = old["fc_weight"], old["fc_bias"]
+    batch = mx.io.DataBatch([mx.nd.array(x)], [mx.nd.array(y)])
+    for _ in range(3):
+        new, fixed = gradient(x, y, weight, bias), gradient(x, y, old["fc_weight"], old["fc_bias"])
+        weight = weight - 0.1 / 8 * (new[0] - fixed[0] + means[0])
+        bias = bias - 0.1 / 8 * (new[1] - fixed[1] + means[1])
+        mod.forward_backward(batch)
+        mod.update()
+    args = mod.get_params()[0]
+    np.testing.assert_allclose(args["fc_weight"].asnumpy(), weight, rtol=1e-5)
+    np.testing.assert_allclose(args["fc_bias"].asnumpy(), bias, rtol=1e-5)
+
+
+def again(train):
+    train.reset()
+    return list(train)
+
+
+def test_forward_and_backward_by_hand_equal_forward_backward():
+    results = []
+    for by_hand in (None, True, False):
+        mod, train = ready(), data()
+        mod.update_full_grads(train)
+        for batch in again(train):
+            if by_hand is False:
+                mod.forward_backward(batch)
+            else:
+                mod.forward(batch, is_train=by_hand)
+                mod.backward()
+            mod.update()
+        results.append(mod.get_params()[0]["fc_weight"].asnumpy())
+    np.testing.assert_array_equal(results[0], results[2])
+    np.testing.assert_array_equal(results[1], results[2])
+
+
+def test_a_second_mean_starts_from_the_first():
+    mod, train = ready(), data()
+    mod.update_full_grads(train)
+    first = mod._param_dict[0]["fc_weight"].asnumpy()
+    mod.update_full_grads(train)
+    np.testing.assert_allclose(mod._param_dict[0]["fc_weight"].asnumpy(), first * 1.5, rtol=1e-6)
+
+
+def test_padding_counts_as_part_of_a_batch():
+    mod, train = ready(), data(count=12)
+    mod.update_full_grads(train)
+    sums = [
+        gradient(p.data[0].asnumpy(), p.label[0].asnumpy(), np.ones((1, 2)), np.zeros(1))
+        for p in again(train)
+    ]
+    np.testing.assert_allclose(
+        mod._param_dict[0]["fc_weight"].asnumpy(), (sums[0][0] + sums[1][0]) / 1.5, rtol=1e-5
+    )
+
+
+def test_fit_lowers_the_loss_and_reaches_the_solution():
+    rng = np.random.RandomState(0)
+    x = rng.randint(1, 5, (1000, 2)).astype("f4")
+    train = mx.io.NDArrayIter(x, x @ np.array([1.0, 2.0]), 32, shuffle=True, label_name="label")
+    mod = made(rows=32)
+    metric = mx.metric.create("mse")
+    mod.fit(train, eval_metric=metric, optimizer_params={"learning_rate": 0.025}, num_epoch=40)
+    assert metric.get()[1] < 1e-3
+    np.testing.assert_allclose(mod.get_params()[0]["fc_weight"].asnumpy(), [[1, 2]], atol=0.01)
+
+
+def test_both_modules_are_bound_and_reshaped():
+    mod = ready(TWO)
+    assert mod.binded
+    assert mod._mod_aux.binded
+    mod.update_full_grads(data())
+    mod.reshape([("data", (4, 2))], [("label", (4,))])
+    mod.forward_backward(next(data(4)))
+    mod.update()
+    assert mod.get_outputs()[0].shape == (4, 1)
+    mod.bind([("data", (6, 2))], for_training=False, force_rebind=True)
+    assert mod.predict(np.ones((6, 2), "f4")).shape == (6, 1)
+
+
+def test_other_contexts_keep_parameters_and_states():
+    results = []
+    for contexts in (None, TWO):
+        mod = made()
+        start = {"fc_weight": mx.nd.array([[0.3, -0.2]]), "fc_bias": mx.nd.array([0.1])}
+        options = {"eval_metric": "mse", "optimizer_params": {"learning_rate": 0.01, "momentum": 0.5}}
+        mod.fit(data(), arg_params=start, num_epoch=2, **options)
+        mod.fit(data(), contexts=contexts, begin_epoch=2, num_epoch=4, **options)
+        assert mod._ctx_len == len(contexts or [0])
+        results.append(mod.get_params()[0])
+    for name in results[0]:
+        np.testing.assert_allclose(
+            results[1][name].asnumpy(), results[0][name].asnumpy(), rtol=1e-5, atol=1e-6
+        )
+
+
+def test_fixed_parameters_stay():
+    mod = ready(fixed_param_names=["fc_bias"])
+    mod.update_full_grads(data())
+    mod.forward_backward(next(data()))
+    mod.update()
+    args = mod.get_params()[0]
+    assert args["fc_bias"].asnumpy() == 0
+    assert not (args["fc_weight"].asnumpy() == 1).any()
+
+
+def test_accumulating_in_a_store():
+    mod = ready(kvstore=mx.kv.create("local"))
+    mod._accumulate_kvstore("fc_weight", [mx.nd.ones((1, 2)) for _ in range(4)])
+    np.testing.assert_array_equal(mod._param_dict[0]["fc_weight"].asnumpy(), [[4, 4]])
+    assert mod._ctx_len == 1
+    assert type(mod._optimizer).__name__ == "_SVRGOptimizer"
+
+
+@pytest.mark.parametrize("context", [None, TWO], ids=["one", "two"])
+def test_a_store_leaves_the_parameters_alone(context):
+    mod = ready(context, kvstore=mx.kv.create("local"))
+    weights = mod._exec_group.param_arrays[mod._exec_group.param_names.index("fc_weight")]
+    assert all((array.asnumpy() == 1).all() for array in weights)
+
+
+def test_the_optimizer_in_a_store_assigns_full_gradients():
+    optimizer = _SVRGOptimizer("sgd", param_idx2name={0: "weight", 1: "weight_full"}, learning_rate=1.0)
+    store = mx.kv.create("local")
+    store.set_optimizer(optimizer)
+    for key, start, pushed, wanted in ((0, 0, 1, -1), (1, 1, 2, 2)):
+        value = mx.nd.ones((3,)) * start
+        store.init(key, value)
+        store.push(key, mx.nd.ones((3,)) * pushed)
+        store.pull(key, value)
+        np.testing.assert_array_equal(value.asnumpy(), np.full(3, wanted))
+
+
+def test_arguments_reach_the_optimizer_inside():
+    inner = _SVRGOptimizer("sgd", learning_rate=0.5, momentum=0.9, wd=0.1).default_opt
+    assert (inner.lr, inner.momentum, inner.wd) == (0.5, 0.9, 0.1)
+    own = mx.optimizer.Adam(learning_rate=0.2)
+    assert _SVRGOptimizer(own).default_opt is own
+    mod = ready(optimizer=mx.optimizer.SGD(learning_rate=0.2, rescale_grad=1 / 8))
+    mod.update_full_grads(data())
+    mod.forward_backward(next(data()))
+    mod.update()
+    assert not (mod.get_params()[0]["fc_weight"].asnumpy() == 1).any()
+
+
+def test_states_go_through_a_checkpoint(tmp_path):
+    prefix = str(tmp_path / "svrg")
+    mod = made()
+    mod.init_params(mx.init.One())
+    mod.init_optimizer(optimizer_params={"learning_rate": 0.01, "momentum": 0.9})
+    mod.update_full_grads(data())
+    mod.forward_backward(next(data()))
+    mod.update()
+    mod.save_checkpoint(prefix, 1, save_optimizer_states=True)
+    other = mx.mod.Module.load(prefix, 1, load_optimizer_states=True, label_names=["label"])
+    other.bind([("data", (8, 2))], [("label", (8,))])
+    other.init_optimizer(optimizer_params={"learning_rate": 0.01, "momentum": 0.9})
+    states = other.updates.states_by_name()["fc_weight"]
+    np.testing.assert_array_equal(states.asnumpy(), mod.updates.states_by_name()["fc_weight"].asnumpy())
+
+
+@pytest.mark.parametrize(
+    ("freq", "kind"), [(None, TypeError), (1.5, DTypeError), (0, ValueError), (-1, ArgumentError)]
+)
+def test_a_frequency_must_be_a_positive_integer(freq, kind):
+    with pytest.raises(kind, match=f"update_freq is {freq}, expected a number of epochs from 1"):
+        made(update_freq=freq)
+
+
+def test_training_without_full_gradients_is_refused():
+    mod, batch = ready(), next(data())
+    for call in (
+        lambda: mod.forward(batch, is_train=True),
+        lambda: mod.forward_backward(batch),
+        mod.backward,
+    ):
+        mod.forward(batch, is_train=False)
+        with pytest.raises(StateError, match=r"call update_full_grads\(train_data\) first"):
+            call()
+    with pytest.raises(StateError, match=r"call init_optimizer\(\) first"):
+        made_and_initialized().update_full_grads(data())
+
+
+def made_and_initialized():
+    mod = made()
+    mod.init_params()
+    return mod
+
+
+def test_a_number_without_parameter_is_refused():
+    optimizer = _SVRGOptimizer("sgd", param_idx2name={0: "weight"})
+    with pytest.raises(ArgumentError, match="no parameter has the number 7; param_idx2name has 0"):
+        optimizer.create_state(7, mx.nd.ones((1,)))
+
+
+def test_empty_data_is_refused():
+    train = data()
+    list(train)
+    train.reset = lambda: None
+    with pytest.raises(ArgumentError, match="train_data has no batch"):
+        ready().update_full_grads(train)

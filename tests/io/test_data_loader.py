@@ -1,0 +1,265 @@
+"""Datasets and loaders of torch as iterators for modules."""
+
+import os
+import signal
+import time
+from functools import partial
+from multiprocessing import resource_tracker
+
+import numpy as np
+import pytest
+import torch
+from torch.utils.data import DataLoader, TensorDataset, get_worker_info
+
+import dpmodule as mx
+from dpmodule.base import ArgumentError, StateError
+from dpmodule.compat import torch_private
+from dpmodule.streams.errors import UnpicklableError, WorkerDied, WorkerStuck
+from helpers import datasets
+from helpers.processes import SOON_S, await_gone, resources
+
+# Python 3.12 warns of what these tests do on purpose
+pytestmark = pytest.mark.filterwarnings("ignore:.*multi-threaded.*:DeprecationWarning")
+
+Iter = partial(mx.io.DataLoaderIter, start_method="fork")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def nothing_stays():
+    resource_tracker.ensure_running()  # Python starts this once, and keeps it
+    before = resources()
+    yield
+    assert resources() == before
+
+
+def table(count=11):
+    return TensorDataset(torch.arange(2.0 * count).view(count, 2), torch.arange(count))
+
+
+def labels(batches):
+    return [batch.label[0].asnumpy().tolist() for batch in batches]
+
+
+WANTED = [[0, 1, 2], [3, 4, 5], [6, 7, 8], [9, 10, 0]]
+
+
+@pytest.mark.parametrize("num_workers", [None, 0, 1, 3])
+def test_a_dataset_with_and_without_workers(num_workers):
+    with Iter(table(), batch_size=3, num_workers=num_workers) as batches:
+        assert batches.provide_data == [("data", (3, 2))]
+        assert batches.provide_label == [("softmax_label", (3,))]
+        assert (batches.provide_label[0].dtype, batches.batch_size) == (np.float32, 3)
+        for _ in range(2):
+            found = list(batches)
+            assert labels(found) == WANTED
+            assert [batch.pad for batch in found] == [0, 0, 0, 1]
+            assert found[3].data[0].asnumpy().tolist() == [[18, 19], [20, 21], [0, 0]]
+            batches.reset()
+        next(batches)
+        batches.reset()
+        assert labels(batches) == WANTED
+
+
+def test_shuffling_is_repeated_by_the_seed_whatever_the_workers():
+    found = []
+    for num_workers in (None, 1, 2):
+        mx.random.seed(5)
+        with Iter(table(), batch_size=4, shuffle=True, num_workers=num_workers) as batches:
+            first = labels(batches)
+            batches.reset()
+            found.append((first, labels(batches)))
+    assert found[0] == found[1] == found[2]
+    first, second = found[0]
+    assert first != second
+    assert sorted(sum(first, []))[1:] == list(range(11))  # and a zero that fills up
+
+
+def test_a_sampler_and_a_batch_sampler():
+    with Iter(table(), batch_size=2, sampler=[5, 3, 1, 0], num_workers=2) as batches:
+        assert labels(batches) == [[5, 3], [1, 0]]
+    with Iter(table(), batch_sampler=[[1, 2], [7, 8], [3]], num_workers=2, dtype=None) as batches:
+        found = list(batches)
+        assert labels(found) == [[1, 2], [7, 8], [3, 0]]
+        assert (found[0].label[0].dtype, found[2].pad) == (np.int64, 1)
+
+
+def test_an_endless_sampler_is_read_as_needed():
+    with Iter(table(), batch_sampler=datasets.Endless(), num_workers=2) as batches:
+        assert labels(next(batches) for _ in range(5)) == [[0], [1], [2], [3], [4]]
+        batches.reset()
+        assert labels([next(batches)]) == [[0]]
+
+
+def test_leaving_out_the_last():
+    for num_workers in (0, 2):
+        with Iter(table(), batch_size=3, drop_last=True, num_workers=num_workers) as batches:
+            assert labels(batches) == WANTED[:3]
+
+
+def test_a_loader_is_read_as_it_is():
+    batches = mx.contrib.io.DataLoaderIter(DataLoader(table(), 4))
+    for _ in range(2):
+        assert labels(batches) == [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9, 10, 0]]
+        batches.reset()
+    plain = mx.io.DataLoaderIter(
+        [(np.ones((2, 3)), np.zeros(2)), (np.ones((1, 3)), np.zeros(1))], dtype="float16"
+    )
+    assert [batch.pad for batch in plain] == [0, 1]
+    assert plain.provide_data[0].dtype == np.float16
+
+
+def test_a_loader_in_processes_of_ours():
+    loader = DataLoader(table(), 4, collate_fn=datasets.doubled, worker_init_fn=datasets.note_worker)
+    with Iter(loader, num_workers=2) as batches:
+        assert labels(batches) == [[0, 2, 4, 6], [8, 10, 12, 14], [16, 18, 20, 0]]
+    with Iter(DataLoader(datasets.Numbers(9), 2), num_workers=2) as batches:
+        assert labels(batches) == [[0, 2], [1, 3], [4, 6], [5, 7], [8, 0]]
+
+
+def test_an_iterable_dataset_is_split_by_its_workers():
+    with Iter(datasets.Numbers(9), batch_size=2, num_workers=2) as batches:
+        for _ in range(2):
+            assert labels(batches) == [[0, 2], [1, 3], [4, 6], [5, 7], [8, 0]]
+            batches.reset()
+    with Iter(datasets.Numbers(9), batch_size=2, num_workers=2, drop_last=True) as batches:
+        assert labels(batches) == [[0, 2], [1, 3], [4, 6], [5, 7]]
+    with Iter(datasets.Numbers(4), batch_size=2) as batches:
+        assert labels(batches) == [[0, 1], [2, 3]]
+    assert get_worker_info() is None
+
+
+def test_an_iterable_of_whole_batches():
+    with Iter(datasets.Whole(3), num_workers=1) as batches:
+        assert labels(batches) == [[0, 0], [1, 1], [2, 2]]
+    assert labels(Iter(datasets.Whole(3))) == [[0, 0], [1, 1], [2, 2]]
+
+
+def test_examples_at_once_and_dicts():
+    with Iter(datasets.AtOnce(), batch_size=2, num_workers=1, data_name=["x", "y"], label_name=[]) as batches:
+        batch = next(batches)
+        assert [desc.name for desc in batches.provide_data] == ["x", "y"]
+        assert batch.data[0].asnumpy().tolist() == [0, 1]
+        assert batch.data[1].asnumpy().tolist() == [[0, 0], [1, 1]]
+
+
+def test_seeds_differ_by_worker_and_repeat():
+    found = []
+    for _ in range(2):
+        mx.random.seed(2)
+        with Iter(datasets.Drawn(8), batch_size=1, num_workers=2) as batches:
+            found.append([batch.data[0].asnumpy().tolist() for batch in batches])
+    assert found[0] == found[1]
+    assert len({each[0] for each in found[0]}) == 8
+
+
+def test_fit():
+    mx.random.seed(0)
+    torch.manual_seed(0)
+    data = torch.randn(64, 2)
+    dataset = TensorDataset(data, (data.sum(1) > 0).long())
+    net = mx.sym.SoftmaxOutput(mx.sym.FullyConnected(mx.sym.var("data"), num_hidden=2), name="softmax")
+    with Iter(dataset, batch_size=8, shuffle=True, num_workers=2, slots=2) as batches:
+        module = mx.mod.Module(net)
+        module.fit(batches, num_epoch=8, optimizer_params={"learning_rate": 0.5})
+        batches.reset()
+        assert dict(module.score(batches, "acc"))["accuracy"] > 0.9
+
+
+# --- failures
+
+
+def test_an_error_of_the_dataset():
+    with Iter(datasets.Bad(at=5), batch_size=2, num_workers=2) as batches:
+        assert labels([next(batches), next(batches)]) == [[0, 1], [2, 3]]
+        for _ in range(2):
+            with pytest.raises(LookupError, match="no example 5") as caught:
+                next(batches)
+            assert "in __getitem__" in str(caught.value.__cause__)
+        batches.reset()
+        assert len(labels([next(batches), next(batches)])) == 2
+
+
+def test_an_error_of_the_sampler():
+    with Iter(table(), batch_sampler=datasets.BadSampler(), num_workers=2, slots=1) as batches:
+        next(batches)
+        for _ in range(2):
+            with pytest.raises(LookupError, match="no more"):
+                list(batches)
+
+
+def test_an_error_of_the_first_batch_or_of_the_beginning():
+    before = resources()
+    with pytest.raises(LookupError, match="no example 0"):
+        Iter(datasets.Bad(at=0), batch_size=2, num_workers=1)
+    with pytest.raises(LookupError, match="worker 1"):
+        Iter(table(), batch_size=2, num_workers=2, worker_init_fn=datasets.refuse)
+    assert resources() == before
+
+
+def test_a_killed_worker():
+    with Iter(table(200), batch_size=1, num_workers=2) as batches:
+        next(batches)
+        pid = batches.pids[0]
+        os.kill(pid, signal.SIGKILL)
+        await_gone([pid])
+        with pytest.raises(WorkerDied, match=f"pid {pid}.*SIGKILL"):
+            list(batches)
+        batches.reset()
+        assert len(list(batches)) == 200
+
+
+def test_a_stuck_worker():
+    with Iter(datasets.Bad(at=5, how="sleep"), batch_size=2, num_workers=1, timeout_s=0.3) as batches:
+        begin = time.monotonic()
+        with pytest.raises(WorkerStuck, match="in __getitem__"):
+            list(batches)
+        assert time.monotonic() - begin < SOON_S
+
+
+def test_closing():
+    batches = Iter(table(), batch_size=2, num_workers=1)
+    batch = next(batches)
+    batches.close()
+    batches.close()
+    assert batch.label[0].asnumpy().tolist() == [0, 1]
+    for call in (batches.next, batches.reset):
+        with pytest.raises(StateError, match="closed"):
+            call()
+
+
+@pytest.mark.timeout(120)  # starts an interpreter, which takes its time on a busy machine
+def test_spawned_workers():
+    with mx.io.DataLoaderIter(table(), batch_size=3, num_workers=1, timeout_s=80) as batches:
+        assert labels(batches) == WANTED
+
+
+def test_a_function_that_cannot_be_pickled():
+    with pytest.raises(UnpicklableError, match="lambda"):
+        mx.io.DataLoaderIter(table(), batch_size=3, num_workers=1, collate_fn=lambda examples: examples)
+
+
+@pytest.mark.parametrize(
+    ("loader", "options", "text"),
+    [
+        (table(), {}, "needs a batch_size"),
+        (table(), {"batch_size": 0}, "batch_size is 0"),
+        (table(), {"batch_size": 2, "batch_sampler": [[1]]}, "takes the place of"),
+        (table(), {"batch_size": 2, "sampler": [1], "shuffle": True}, "contradict"),
+        (table(), {"batch_size": 2, "num_workers": -1}, "num_workers is -1"),
+        (table(), {"batch_size": 2, "slots": 0}, "slots is 0"),
+        (datasets.Numbers(3), {"batch_size": 2, "shuffle": True}, "its own order"),
+        (DataLoader(table()), {"batch_size": 2}, "batch_size given, but loader is a DataLoader"),
+        ([(np.ones(2), np.ones(2))], {"shuffle": True, "drop_last": True}, "shuffle, drop_last given"),
+        ([], {}, "yields no batches"),
+    ],
+)
+def test_arguments_that_make_no_sense(loader, options, text):
+    with pytest.raises(ArgumentError, match=text):
+        Iter(loader, **options)
+
+
+def test_worker_info_where_torch_has_changed(monkeypatch):
+    monkeypatch.setattr(torch.utils.data, "_utils", object())
+    torch_private.set_worker_info(0, 1, 2, None)
+    monkeypatch.undo()
+    assert get_worker_info() is None

@@ -1,0 +1,145 @@
+"""Products of moderate size by the native extension against NumPy's in double precision."""
+
+from itertools import product
+
+import numpy as np
+import pytest
+import torch
+
+from dpmodule import native
+from dpmodule.ops.nn import small_matmul
+from dpmodule.ops.nn.linear import linear, product_by_faster
+from dpmodule.ops.nn.small_matmul import is_moderate, multiply, pays
+from helpers.walk import walks
+
+pytestmark = pytest.mark.skipif(
+    getattr(native.core, "vector_width", 0) < 8, reason="there is no kernel for this compiler or processor"
+)
+
+# around the rows and columns of a tile, the depth of a block (256) and the four numbers that are turned at once
+SIZES = [
+    (1, 1, 1),
+    (8, 32, 256),
+    (9, 33, 257),
+    (7, 31, 5),
+    (64, 10, 64),
+    (13, 66, 515),
+    (5, 3, 0),
+    (140, 16, 64),
+]
+
+
+@pytest.fixture(autouse=True)
+def one_thread():
+    """The size up to which the kernel is chosen depends on it; the first call loads the extension."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    assert pays(64, 64, 64)
+    yield
+    torch.set_num_threads(before)
+
+
+def matrix(rows, columns, seed, turned=False):
+    values = np.random.RandomState(seed).uniform(-1, 1, (rows, columns)).astype(np.float32)
+    tensor = torch.from_numpy(values)
+    return tensor.t().contiguous().t() if turned else tensor
+
+
+def exact(left, right, bias=None):
+    found = left.double().numpy() @ right.double().numpy().T
+    return found if bias is None else found + bias.double().numpy()
+
+
+@walks(product(SIZES, [(False, False), (True, True), (True, False), (False, True)], [True, False]))
+def test_products_of_every_layout(sizes, turned, with_bias):
+    rows, columns, depth = sizes
+    left, right = matrix(rows, depth, 1, turned[0]), matrix(columns, depth, 2, turned[1])
+    bias = matrix(1, columns, 3)[0] if with_bias else None
+    found = multiply(left, right, bias)
+    assert found.is_contiguous()
+    assert tuple(found.shape) == (rows, columns)
+    np.testing.assert_allclose(found, exact(left, right, bias), rtol=1e-5, atol=2e-6 * max(1, depth) ** 0.5)
+
+
+def test_strides_of_parts_and_of_repeated_rows():
+    left, right = matrix(40, 80, 1)[::2, ::2], matrix(30, 120, 2)[:, ::3]
+    np.testing.assert_allclose(multiply(left, right), exact(left, right), atol=1e-5)
+    left = matrix(1, 40, 4).expand(20, 40)
+    bias = matrix(1, 60, 5)[0, ::2]
+    np.testing.assert_allclose(multiply(left, right, bias), exact(left, right, bias), atol=1e-5)
+
+
+def test_nan_and_infinity_stay_in_their_rows_and_columns():
+    left, right = matrix(20, 30, 1), matrix(40, 30, 2)
+    left[3, 4], right[5, 6] = np.nan, np.inf
+    found = multiply(left, right)
+    assert found[3].isnan().all()
+    others = torch.arange(20) != 3
+    assert not found[others, 5].isfinite().any()
+    columns = torch.arange(40) != 5
+    np.testing.assert_allclose(found[others][:, columns], exact(left[others], right[columns]), atol=1e-5)
+
+
+def test_shapes_that_do_not_fit_are_refused():
+    with pytest.raises(RuntimeError, match="shapes cannot be multiplied"):
+        multiply(matrix(8, 30, 1), matrix(8, 29, 2))
+    with pytest.raises(RuntimeError, match="size"):
+        multiply(matrix(8, 30, 1), matrix(8, 30, 2), matrix(1, 7, 3)[0])
+    with pytest.raises(RuntimeError, match="dtype"):
+        multiply(matrix(8, 30, 1), matrix(8, 30, 2), matrix(1, 8, 3)[0].double())
+
+
+def test_size_and_threads_alone_decide():
+    assert pays(64, 128, 784)
+    assert not pays(7, 128, 784)
+    assert not pays(64, 128, 1025)
+    assert not pays(8, 8, 8)
+    torch.set_num_threads(2)
+    assert not pays(64, 128, 784)
+    assert pays(64, 64, 128)
+
+
+def test_what_is_no_product_for_it():
+    left, right = matrix(64, 64, 1), matrix(64, 64, 2)
+    assert is_moderate(left, right)
+    assert not is_moderate(left.double(), right.double())
+    assert not is_moderate(left.half(), right)
+    assert not is_moderate(left.view(64, 8, 8), right)
+    assert not is_moderate(left.to("meta"), right.to("meta"))
+    seen = []
+    torch.vmap(lambda x: seen.append(is_moderate(x, right)) or x)(torch.zeros(2, 64, 64))
+    assert seen == [False]
+
+
+def test_without_the_extension_there_is_none(monkeypatch):
+    monkeypatch.setattr(native, "core", None)
+    monkeypatch.setattr(small_matmul, "_native", None)
+    assert not pays(64, 64, 64)
+
+
+@pytest.mark.parametrize("function", [linear, product_by_faster])
+def test_what_calls_it(function, monkeypatch):
+    left, right = matrix(64, 64, 1), matrix(32, 64, 2)
+    calls = []
+    monkeypatch.setattr(
+        "dpmodule.ops.nn.linear.multiply", lambda *given: calls.append(given) or multiply(*given)
+    )
+    with torch.no_grad():
+        np.testing.assert_allclose(function(left, right), exact(left, right), atol=1e-5)
+    assert len(calls) == 1
+
+
+def test_a_recorded_product_has_gradients():
+    left, right = matrix(64, 64, 1).requires_grad_(), matrix(32, 64, 2).requires_grad_()
+    linear(left, right).sum().backward()
+    np.testing.assert_allclose(right.grad[0], left.detach().sum(0), atol=1e-4)
+
+
+def test_wrong_arguments_are_refused():
+    with pytest.raises(TypeError, match="expected 11 arguments, got 1"):
+        native.core.multiply(1)
+    for position in range(11):
+        given = [0] * 11
+        given[position] = None
+        with pytest.raises(TypeError):
+            native.core.multiply(*given)
