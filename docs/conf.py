@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT / "docs" / "extensions"))
+sys.path[:0] = [str(ROOT / "docs" / "extensions"), str(ROOT / "docs")]
 
 project = "dpmodule"
 extensions = [
@@ -16,6 +16,7 @@ extensions = [
     "sphinx.ext.napoleon",
     "sphinx.ext.viewcode",
     "docstrings",
+    "generated",
     "links",
     "public",
     "redirects",

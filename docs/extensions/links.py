@@ -136,10 +136,19 @@ class Links(SphinxPostTransform):
                 if full is not None:
                     node.replace_self(self.link(full, node))
 
+    def operator(self, name: str, content: nodes.Node) -> nodes.Node | None:
+        """Return a link to the entry of an operator, or None; "mx.nd.dot", "dot" under autodoc."""
+        name = spelled_out(name)
+        for face in ("dpmodule.ndarray.", "dpmodule.symbol."):
+            name = name.removeprefix(face)
+        label = "op-" + name.strip("_").lower().replace("_", "-")
+        page, anchor, _ = self.env.domains.standard_domain.labels.get(label, ("", "", ""))
+        return make_refnode(self.app.builder, self.env.docname, page, anchor, content, name) if page else None
+
     def link(self, full: str, content: nodes.Node) -> nodes.Node:
         """Return a link to an entry."""
         entry = self.env.domains.python_domain.objects[full]
-        page = self.env.current_document.docname
+        page = self.env.docname
         return make_refnode(self.app.builder, page, entry.docname, entry.node_id, content.deepcopy(), full)
 
 

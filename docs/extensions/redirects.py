@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from sphinx.application import Sphinx
-from sphinx.util import logging
+if TYPE_CHECKING:
+    from sphinx.application import Sphinx
 
 __all__ = ["read", "setup"]
 
@@ -18,8 +19,6 @@ PAGE = """<!doctype html>
 <a href="{new}">{new}</a>
 """
 """The script keeps the anchor, which a refresh loses; without scripts the top of the page opens."""
-
-logger = logging.getLogger(__name__)
 
 
 def read(file: Path) -> dict[str, str]:
@@ -40,6 +39,9 @@ def read(file: Path) -> dict[str, str]:
 
 def write(app: Sphinx, failure: Exception | None) -> None:
     """Write a page for every old address; warn of those that are pages still, and of targets that are none."""
+    from sphinx.util import logging  # whose warnings are errors under -W; `read` does without Sphinx
+
+    logger = logging.getLogger(__name__)
     if failure is not None or app.builder.format != "html":
         return
     known = {app.builder.get_target_uri(name) for name in app.env.found_docs}
