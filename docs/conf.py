@@ -29,7 +29,9 @@ html_copy_source = False
 default_role = "public"
 nitpicky = True
 add_module_names = False
-toc_object_entries = False  # with them every page takes a second: the theme copies the tree of all pages into each
+toc_object_entries = (
+    False  # with them every page takes a second: the theme copies the tree of all pages into each
+)
 maximum_signature_line_length = 90
 
 autodoc_member_order = "bysource"

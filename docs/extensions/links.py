@@ -124,32 +124,37 @@ class Links(SphinxPostTransform):
         for node in list(self.document.findall(pending_xref)):
             if node.get("refdomain") in ("", "py") and node["reftype"] in KINDS:
                 module, owner = node.get("py:module") or "", node.get("py:class") or ""
-                full = find(self.env, node["reftarget"], module, owner)
-                if full is not None:
-                    node.replace_self(self.link(full, node[0]))
-                elif is_text(node):
-                    node.replace_self(node[0])
+                found = self.found(node["reftarget"], node[0], module, owner)
+                if found is not None or is_text(node):
+                    node.replace_self(found or node[0])
         for node in list(self.document.findall(nodes.literal)):
             word = node.astext().removesuffix("()")
             if NAME.fullmatch(word) and not hasattr(builtins, word) and isinstance(node.parent, PLACES):
-                full = find(self.env, word, "", "") if "." in word or word[0].isupper() else None
-                if full is not None:
-                    node.replace_self(self.link(full, node))
+                found = self.found(word, node) if "." in word or word[0].isupper() else None
+                if found is not None:
+                    node.replace_self(found)
+
+    def found(self, name: str, content: nodes.Node, module: str = "", owner: str = "") -> nodes.Node | None:
+        """Return a link to what a name means, or None."""
+        full = find(self.env, name, module, owner)
+        if full is None:
+            return self.operator(name, content)
+        entry = self.env.domains.python_domain.objects[full]
+        return self.link(entry.docname, entry.node_id, content, full)
 
     def operator(self, name: str, content: nodes.Node) -> nodes.Node | None:
-        """Return a link to the entry of an operator, or None; "mx.nd.dot", "dot" under autodoc."""
+        """Return a link to the entry of an operator, "mx.nd.dot" or "Concat", or None."""
         name = spelled_out(name)
-        for face in ("dpmodule.ndarray.", "dpmodule.symbol."):
-            name = name.removeprefix(face)
-        label = "op-" + name.strip("_").lower().replace("_", "-")
+        short = name.removeprefix("dpmodule.ndarray.").removeprefix("dpmodule.symbol.")
+        if short == name and not name[0].isupper():
+            return None  # "sum" or "shape" may be anything
+        label = "op-" + re.sub(r"[._]", "-", short.strip("_")).lower()
         page, anchor, _ = self.env.domains.standard_domain.labels.get(label, ("", "", ""))
-        return make_refnode(self.app.builder, self.env.docname, page, anchor, content, name) if page else None
+        return self.link(page, anchor, content, name) if page else None
 
-    def link(self, full: str, content: nodes.Node) -> nodes.Node:
-        """Return a link to an entry."""
-        entry = self.env.domains.python_domain.objects[full]
-        page = self.env.docname
-        return make_refnode(self.app.builder, page, entry.docname, entry.node_id, content.deepcopy(), full)
+    def link(self, page: str, anchor: str, content: nodes.Node, title: str) -> nodes.Node:
+        """Return a link to an anchor of a page."""
+        return make_refnode(self.app.builder, self.env.docname, page, anchor, content.deepcopy(), title)
 
 
 def point_inside(app: Sphinx, docname: str, source: list[str]) -> None:

@@ -64,7 +64,7 @@ def shown_in() -> dict[int, list[str]]:
 
 
 def home_of(value: object, module: str) -> str:
-    """Return the listed module that has the entry of a value which `module` shows: the one nearest to where it is made."""
+    """Return the listed module that has the entry of a value that `module` shows: the one nearest to its source."""
     made = f"{getattr(value, '__module__', '')}."
     shown = shown_in().get(id(value), [module])
     return max(shown, key=lambda name: len(name) if made.startswith(f"{name}.") else 0)

@@ -31,7 +31,9 @@ def read(file: Path) -> dict[str, str]:
     for number, line in enumerate(file.read_text(encoding="utf-8").splitlines(), 1):
         words = line.partition("#")[0].split()
         if words and (len(words) != 2 or words[0] in found):
-            raise ValueError(f"{file}:{number}: expected an old and a new page, each old one once; got {line!r}")
+            raise ValueError(
+                f"{file}:{number}: expected an old and a new page, each old one once; got {line!r}"
+            )
         if words:
             found[words[0]] = words[1]
     return found
