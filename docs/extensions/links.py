@@ -167,6 +167,7 @@ def point_inside(app: Sphinx, docname: str, source: list[str]) -> None:
     up = "../" * docname.count("/")
     for page, file in SHOWN.items():
         source[0] = source[0].replace(f"](../{up}{file}", f"]({up}{page}.md")
+    source[0] = source[0].replace(f"](../{up}notebooks/", f"]({up}notebooks/")  # copied by `generated`
 
 
 def public_role(
