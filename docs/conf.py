@@ -3,8 +3,14 @@
 Notebooks are shown as they are stored, without outputs; `-D nb_execution_mode=force` runs them first.
 """
 
+from __future__ import annotations
+
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from sphinx.application import Sphinx
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT / "docs" / "extensions"), str(ROOT / "docs")]
@@ -46,3 +52,15 @@ myst_heading_anchors = 4
 nb_execution_mode = "off"
 nb_execution_timeout = 600
 nb_execution_raise_on_error = True
+
+
+def without_tree(app: Sphinx, page: str, template: str, context: dict[str, Any], doctree: object) -> None:
+    """Leave the tree of all pages out of those that show sources: a quarter of their size, half of their time."""
+    del app, template, doctree
+    if page.startswith("_modules/"):
+        context.pop("toctree", None)
+
+
+def setup(app: Sphinx) -> None:
+    """Connect what needs no extension of its own; before the theme does."""
+    app.connect("html-page-context", without_tree, priority=100)
