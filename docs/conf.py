@@ -35,9 +35,8 @@ html_copy_source = False
 default_role = "public"
 nitpicky = True
 add_module_names = False
-toc_object_entries = (
-    False  # with them every page takes a second: the theme copies the tree of all pages into each
-)
+# with entries of objects a page takes a second: the theme copies the tree of all pages into each
+toc_object_entries = False
 maximum_signature_line_length = 90
 
 autodoc_member_order = "bysource"

@@ -1,6 +1,7 @@
 """The parts of the site that Sphinx itself does not check; they are imported without it."""
 
 import importlib
+import re
 import sys
 import types
 from pathlib import Path
@@ -8,6 +9,7 @@ from pathlib import Path
 import pytest
 
 import dpmodule as mx
+from helpers.walk import walks
 
 DOCS = Path(__file__).parents[1] / "docs"
 sys.path.insert(0, str(DOCS / "extensions"))
@@ -36,7 +38,7 @@ def test_no_module_is_listed_twice():
     assert sorted(set(listed)) == sorted(listed)
 
 
-@pytest.mark.parametrize("module", public.listed_modules())
+@walks(public.listed_modules(), family=lambda name: name[len("dpmodule.")])
 def test_every_public_name_has_one_entry(module):
     lines = list(public.entries(module))
     entries = [line.split()[2] for line in lines if line.startswith((".. auto", ".. py:data"))]
@@ -76,3 +78,22 @@ def test_redirects_are_pairs(tmp_path):
     file = tmp_path / "redirects.txt"
     file.write_text("# moved\n\nold.html new.html  # why\n", encoding="utf-8")
     assert redirects.read(file) == {"old.html": "new.html"}
+
+
+TERMS = re.findall(r"^## (.*)$", (DOCS / "glossary.md").read_text(encoding="utf-8"), re.MULTILINE)
+
+
+@pytest.mark.parametrize("page", ["agents", "feeding", "files", "mxnet", "sequences"])
+def test_start_pages_link_each_term_where_they_first_use_it(page):
+    text = (DOCS / "start" / f"{page}.md").read_text(encoding="utf-8")
+    text = re.sub(r"```.*?```|`[^`]*`|^#[^\n]*$", "", text, flags=re.DOTALL | re.MULTILINE)
+    unlinked = []
+    for term in TERMS:
+        link = f"](../glossary.md#{term.lower().replace(' ', '-')})"
+        prose = re.sub(
+            r"\[[^\]]*\]\([^)]*\)", lambda found, link=link: found[0] if found[0].endswith(link) else "", text
+        )
+        first = re.search(rf"\b{term}(?:s|es)?\b", prose, re.IGNORECASE)
+        if first and not prose[first.end() :].startswith(link):
+            unlinked.append(term)
+    assert unlinked == []
