@@ -80,6 +80,9 @@ def test_redirects_are_pairs(tmp_path):
     assert redirects.read(file) == {"old.html": "new.html"}
 
 
+INSTALLED = {"dpmodule/functor.h"}
+"""What pages name as a compiler finds it."""
+
 TERMS = re.findall(r"^## (.*)$", (DOCS / "glossary.md").read_text(encoding="utf-8"), re.MULTILINE)
 
 
@@ -97,3 +100,23 @@ def test_start_pages_link_each_term_where_they_first_use_it(page):
         if first and not prose[first.end() :].startswith(link):
             unlinked.append(term)
     assert unlinked == []
+
+
+def test_files_that_pages_name_exist():
+    root = DOCS.parent
+    pages = [root / "README.md", root / "CONTRIBUTING.md", *DOCS.glob("*.md"), *DOCS.glob("[gims]*/*.md")]
+    start = r"(?:\.ci|benchmarks|docs|dpmodule|examples|notebooks|tests)/"
+    missing = [
+        f"{page.relative_to(root)}: {name}"
+        for page in pages
+        for name in re.findall(rf"`({start}[\w./-]+)`", page.read_text(encoding="utf-8"))
+        if name not in INSTALLED and not (root / name).exists()
+    ]
+    assert missing == []
+
+
+def test_files_that_the_architecture_names_exist():
+    text = (DOCS / "architecture.md").read_text(encoding="utf-8")
+    named = set(re.findall(r"`([\w/]+\.(?:py|cfg|cpp|hpp))`", text))
+    places = (DOCS.parent, DOCS.parent / "dpmodule")
+    assert {name for name in named if not any((place / name).exists() for place in places)} == set()
