@@ -18,10 +18,19 @@ from helpers.programs import run_file
 from helpers.walk import walks
 
 ROOT = Path(__file__).parents[1]
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+DOCS = ROOT / "docs"
+ELSEWHERE = (DOCS / "notebooks", DOCS / "reference" / "operators")  # run by tests of their own
+PAGES = {
+    "README": ROOT / "README.md",
+    **{
+        page.relative_to(DOCS).with_suffix("").as_posix(): page
+        for page in sorted(DOCS.rglob("*.md"))
+        if not any(page.is_relative_to(folder) for folder in ELSEWHERE)
+    },
+}
 BLOCKS = {
-    f"{page.stem}-{number}": block
-    for page in PAGES
+    f"{name}-{number}": block
+    for name, page in PAGES.items()
     for number, block in enumerate(
         re.findall(r"```python\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL)
     )

@@ -1,0 +1,71 @@
+"""How the site is made: `python -m sphinx -W --keep-going docs build/docs`, without the network; warnings are errors.
+
+Notebooks are shown as they are stored, without outputs; `-D nb_execution_mode=force` runs them first.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from sphinx.application import Sphinx
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path[:0] = [str(ROOT / "docs" / "extensions"), str(ROOT / "docs")]
+
+project = "dpmodule"
+extensions = [
+    "myst_nb",
+    "sphinx.ext.autodoc",
+    "sphinx.ext.napoleon",
+    "sphinx.ext.viewcode",
+    "docstrings",
+    "generated",
+    "links",
+    "public",
+    "redirects",
+]
+exclude_patterns = ["notebooks/models"]
+html_theme = "furo"
+html_title = "dpmodule"
+html_copy_source = False
+
+default_role = "public"
+nitpicky = True
+add_module_names = False
+# with entries of objects a page takes a second: the theme copies the tree of all pages into each
+toc_object_entries = False
+maximum_signature_line_length = 90
+
+autodoc_member_order = "bysource"
+autodoc_typehints_format = "short"
+autodoc_preserve_defaults = True
+napoleon_numpy_docstring = False
+napoleon_use_rtype = False
+napoleon_use_ivar = True
+napoleon_custom_sections = [("Shape", "params_style")]
+
+myst_heading_anchors = 4
+nb_execution_mode = "off"
+nb_execution_timeout = 600
+nb_execution_raise_on_error = True
+
+
+PLAIN = re.compile(r'<span class="(?:n|w|p)">([^<]*)</span>')
+"""Names, blanks and punctuation of highlighted code, which have the colour of the text."""
+
+
+def make_smaller(app: Sphinx, page: str, template: str, context: dict[str, Any], doctree: object) -> None:
+    """Halve pages that show sources: without the tree of all pages, and without marks that show nothing."""
+    del app, template, doctree
+    if page.startswith("_modules/"):
+        context.pop("toctree", None)
+        context["body"] = PLAIN.sub(r"\1", context["body"])
+
+
+def setup(app: Sphinx) -> None:
+    """Connect what needs no extension of its own; before the theme does."""
+    app.connect("html-page-context", make_smaller, priority=100)

@@ -1,0 +1,34 @@
+"""Pages that are made before a build, and that git ignores.
+
+They are those of `docs/operators.py` and `docs/tables.py`, and copies of the notebooks: Sphinx reads one folder alone.
+"""
+
+from __future__ import annotations
+
+import importlib
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from sphinx.application import Sphinx
+
+__all__ = ["FOLDERS", "setup"]
+
+FOLDERS = {"operators": "reference/operators", "tables": "reference"}
+"""Where the pages of a script belong: its function `write` takes the folder."""
+
+
+def write(app: Sphinx) -> None:
+    """Write all of them; what has not changed keeps its time, so that it is not read again."""
+    for script, folder in FOLDERS.items():
+        importlib.import_module(script).write(Path(app.srcdir) / folder)
+    copies = Path(app.srcdir) / "notebooks"
+    shutil.rmtree(copies, ignore_errors=True)
+    shutil.copytree(copies.parents[1] / "notebooks", copies, ignore=shutil.ignore_patterns(".*"))
+
+
+def setup(app: Sphinx) -> dict[str, bool]:
+    """Connect this to Sphinx."""
+    app.connect("builder-inited", write)
+    return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -1,0 +1,151 @@
+"""What the reference lists: the public names of a module, put where a page of `docs/reference` names the module.
+
+A page says it by a block of one or more lines::
+
+    ```{public}
+    dpmodule.metric
+    ```
+
+The names are those that `dir` shows, without modules and without operators, which have pages of their own. What several
+modules show has its entry where it is defined, and a line in the others.
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import re
+import textwrap
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from sphinx.application import Sphinx
+
+__all__ = ["entries", "listed_modules", "public_names", "setup"]
+
+BLOCK = re.compile(r"^```\{public\}\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+REFERENCE = Path(__file__).resolve().parents[1] / "reference"
+
+
+def is_operator(value: object) -> bool:
+    """Tell a function made of an operator: it says that it is of the public module, in which no such code stands."""
+    home = getattr(value, "__module__", None) or ""
+    return inspect.isfunction(value) and re.match(r"dpmodule\.(ndarray|symbol)(\.op)?$", home) is not None
+
+
+def public_names(module: ModuleType) -> dict[str, Any]:
+    """Return the names that the reference has of a module, and what each is."""
+    found = {name: getattr(module, name) for name in dir(module) if not name.startswith("_")}
+    return {
+        name: value for name, value in found.items() if not inspect.ismodule(value) and not is_operator(value)
+    }
+
+
+@cache
+def listed_modules() -> tuple[str, ...]:
+    """Return the modules that pages list, in the order of the pages."""
+    pages = [page.read_text(encoding="utf-8") for page in sorted(REFERENCE.rglob("*.md"))]
+    return tuple(name for page in pages for block in BLOCK.findall(page) for name in block.split())
+
+
+@cache
+def shown_in() -> dict[int, list[str]]:
+    """Return which of the listed modules show an object, by its id; numbers and texts are everybody's own."""
+    found: dict[int, list[str]] = {}
+    for name in listed_modules():
+        for value in public_names(importlib.import_module(name)).values():
+            if callable(value):
+                found.setdefault(id(value), []).append(name)
+    return found
+
+
+def home_of(value: object, module: str) -> str:
+    """Return the listed module that has the entry of a value that `module` shows: the one nearest to its source."""
+    made = f"{getattr(value, '__module__', '')}."
+    shown = shown_in().get(id(value), [module])
+    return max(shown, key=lambda name: len(name) if made.startswith(f"{name}.") else 0)
+
+
+def first_name(value: object, names: dict[str, Any]) -> str:
+    """Return the name under which a module has the entry of a value: its own, if the module shows it so."""
+    same = [name for name, other in names.items() if other is value]
+    own = getattr(value, "__name__", "")
+    return own if own in same else same[0]
+
+
+def operators_of(owner: type) -> Iterator[str]:
+    """Yield the lines that list the operators which a class has as methods: one entry for all of them."""
+    names = [name for name in vars(owner) if name[0] != "_" and is_operator(getattr(owner, name))]
+    if names:
+        yield ""
+        lead = ".. py:method:: "
+        for name in sorted(names):
+            yield f"   {lead}{name}(*inputs, **attributes)"
+            lead = " " * len(lead)
+        yield ""
+        yield "      Call the operator of this name, with this as its first input."
+
+
+def entry(name: str, value: object, names: dict[str, Any], module: str) -> Iterator[str]:
+    """Yield the lines of one name, in reStructuredText."""
+    home = home_of(value, module)
+    first = name
+    if callable(value):
+        first = first_name(value, names if home == module else public_names(importlib.import_module(home)))
+    if (home, first) != (module, name):
+        yield f".. py:data:: {module}.{name}"
+        yield "   :no-index-entry:"
+        yield ""
+        yield f"   The same as :py:obj:`{home}.{first}`."
+    elif inspect.isclass(value):
+        yield f".. autoclass:: {module}.{name}"
+        yield "   :members:"
+        yield "   :show-inheritance:"
+        yield from operators_of(value)
+    elif callable(value):
+        yield f".. autofunction:: {module}.{name}"
+    else:
+        yield f".. autodata:: {module}.{name}"
+        yield "   :no-value:"
+    yield ""
+
+
+def entries(module: str) -> Iterator[str]:
+    """Yield the lines of a module's entries, in reStructuredText."""
+    names = public_names(importlib.import_module(module))
+    yield f".. automodule:: {module}"
+    yield ""
+    links = ", ".join(f":py:obj:`{name} <{module}.{name}>`" for name in names)
+    yield from textwrap.wrap(links, 1000, break_long_words=False, break_on_hyphens=False)
+    yield ""
+    for name, value in names.items():
+        yield from entry(name, value, names, module)
+
+
+def leave_out(app: Sphinx, what: str, name: str, value: object, skip: bool, options: Any) -> bool | None:
+    """Leave out methods that are operators, which have one entry together."""
+    del app, what, name, skip, options
+    return True if is_operator(value) else None
+
+
+def fill(app: Sphinx, docname: str, source: list[str]) -> None:
+    """Put entries in the place of a page's blocks."""
+    del app
+    if docname.startswith("reference/"):
+        source[0] = BLOCK.sub(
+            lambda block: "\n".join(
+                ["```{eval-rst}", *(line for name in block[1].split() for line in entries(name)), "```"]
+            ),
+            source[0],
+        )
+
+
+def setup(app: Sphinx) -> dict[str, bool]:
+    """Connect this to Sphinx."""
+    app.connect("source-read", fill)
+    app.connect("autodoc-skip-member", leave_out)
+    return {"parallel_read_safe": True, "parallel_write_safe": True}
