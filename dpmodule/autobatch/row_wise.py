@@ -22,9 +22,7 @@ _NUMBERS = (7, 11)
 _AXES = ("axis", "axes", "dim", "dim1", "dim2", "begin_axis")
 """Attributes that name an axis."""
 
-NORMALIZING = frozenset(
-    {"BatchNorm", "BatchNorm_v1", "_contrib_SyncBatchNorm", "_contrib_BatchNormWithReLU"}
-)
+NORMALIZING = frozenset({"BatchNorm", "BatchNorm_v1", "_contrib_SyncBatchNorm", "_contrib_BatchNormWithReLU"})
 """These take statistics over what is in a batch, which is what they are for."""
 
 _NAMES = """

@@ -9,8 +9,7 @@ namespace dpmodule {
 // Reads arguments one after the other; the first one that is wrong sets Python's error, and the rest read as 0.
 class Arguments {
   public:
-    Arguments(PyObject *const *given, Py_ssize_t count, Py_ssize_t expected)
-        : given_(given), good_(count == expected) {
+    Arguments(PyObject *const *given, Py_ssize_t count, Py_ssize_t expected) : given_(given), good_(count == expected) {
         if (!good_) PyErr_Format(PyExc_TypeError, "expected %zd arguments, got %zd", expected, count);
     }
 

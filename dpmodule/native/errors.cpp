@@ -41,7 +41,9 @@ PyObject *set_in(const Home &home, PyObject *text) {
 }
 
 // A functor's text may be in any encoding: what is not UTF-8 is replaced rather than hiding the error itself.
-PyObject *decode(const char *text) { return PyUnicode_DecodeUTF8(text, static_cast<Py_ssize_t>(strlen(text)), "replace"); }
+PyObject *decode(const char *text) {
+    return PyUnicode_DecodeUTF8(text, static_cast<Py_ssize_t>(strlen(text)), "replace");
+}
 
 }  // namespace
 
@@ -74,7 +76,8 @@ PyObject *set_named_error(const char *module, const char *name, const char *text
 }
 
 PyObject *set_system_error(const std::system_error &error) noexcept {
-    return set_in(homes[static_cast<std::size_t>(Kind::file)], Py_BuildValue("(is)", error.code().value(), error.what()));
+    return set_in(homes[static_cast<std::size_t>(Kind::file)],
+                  Py_BuildValue("(is)", error.code().value(), error.what()));
 }
 
 Kind describe_current_exception(std::string &text) noexcept {

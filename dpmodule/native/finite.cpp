@@ -23,7 +23,7 @@ struct Differences {
         const std::ptrdiff_t run = count / (kRuns * Width) * Width;
         Floats sums[kRuns] = {};
         for (std::ptrdiff_t i = 0; i < run; i += Width) {
-            #pragma GCC unroll 8
+#pragma GCC unroll 8
             for (int k = 0; k < kRuns; ++k) {
                 Floats now;
                 std::memcpy(&now, at + k * run + i, sizeof now);

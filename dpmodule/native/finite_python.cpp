@@ -26,8 +26,7 @@ PyObject *first_nonfinite(PyObject *, PyObject *const *given, Py_ssize_t count) 
 
 // Python keeps a pointer to this table
 PyMethodDef functions[] = {
-    {"first_nonfinite", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(first_nonfinite)),
-     METH_FASTCALL,
+    {"first_nonfinite", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(first_nonfinite)), METH_FASTCALL,
      "first_nonfinite(addresses, sizes)\n--\n\n"
      "Return which of several runs of float32 numbers is the first that has one that is not finite, else -1."},
     {nullptr, nullptr, 0, nullptr}};

@@ -12,7 +12,7 @@ PyTypeObject *functor_type = nullptr;
 namespace {
 
 class Noop : public Functor {
-public:
+  public:
     void operator()() override {}
     bool reentrant() const noexcept override { return true; }
 };
@@ -25,8 +25,8 @@ void functor_dealloc(PyObject *self) {
 }
 
 PyObject *new_base(PyTypeObject *type, PyObject *, PyObject *) {
-    return set_error_format(Kind::argument, "%s has no constructor; a functor is made by the class or function of its kind",
-                            type->tp_name);
+    return set_error_format(
+        Kind::argument, "%s has no constructor; a functor is made by the class or function of its kind", type->tp_name);
 }
 
 PyObject *new_noop(PyTypeObject *type, PyObject *arguments, PyObject *keywords) {
@@ -56,7 +56,8 @@ PyType_Slot functor_slots[] = {
     {Py_tp_doc, const_cast<char *>("A job in C++ for a worker of a ThreadPool.")},
     {0, nullptr},
 };
-PyType_Spec functor_spec = {"dpmodule._native.Functor", sizeof(FunctorObject), 0, Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE, functor_slots};
+PyType_Spec functor_spec = {"dpmodule._native.Functor", sizeof(FunctorObject), 0,
+                            Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE, functor_slots};
 
 PyType_Slot noop_slots[] = {
     {Py_tp_new, reinterpret_cast<void *>(new_noop)},
@@ -88,14 +89,17 @@ std::shared_ptr<Functor> functor_of(PyObject *object) noexcept {
         PyErr_Clear();
         const char *name = PyCapsule_CheckExact(object) ? PyCapsule_GetName(object) : nullptr;
         if (name && std::strncmp(name, "dpmodule.functor.", 17) == 0) {
-            set_error_format(Kind::argument, "got a functor \"%.200s\", expected \"%s\": build its extension anew, with the "
-                             "header of this dpmodule (dpmodule.get_include())", name, functor_capsule);
+            set_error_format(Kind::argument,
+                             "got a functor \"%.200s\", expected \"%s\": build its extension anew, with the "
+                             "header of this dpmodule (dpmodule.get_include())",
+                             name, functor_capsule);
             return functor;
         }
-        set_error_format(Kind::argument,
-                         "expected a functor, that is a capsule \"%s\" or an object whose __dpmodule_functor__() returns "
-                         "one, got %.200s; run functions of Python in a thread, with asyncio.to_thread",
-                         functor_capsule, Py_TYPE(object)->tp_name);
+        set_error_format(
+            Kind::argument,
+            "expected a functor, that is a capsule \"%s\" or an object whose __dpmodule_functor__() returns "
+            "one, got %.200s; run functions of Python in a thread, with asyncio.to_thread",
+            functor_capsule, Py_TYPE(object)->tp_name);
     }
     return functor;
 }
@@ -105,8 +109,7 @@ int add_functor(PyObject *module) {
     if (!type) return -1;
     functor_type = reinterpret_cast<PyTypeObject *>(Py_NewRef(type));  // for as long as the process lives
     if (add(module, "Functor", type) < 0) return -1;
-    return add(module, "NoopFunctor",
-               PyType_FromSpecWithBases(&noop_spec, reinterpret_cast<PyObject *>(functor_type)));
+    return add(module, "NoopFunctor", PyType_FromSpecWithBases(&noop_spec, reinterpret_cast<PyObject *>(functor_type)));
 }
 
 }  // namespace dpmodule

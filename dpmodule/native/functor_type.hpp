@@ -9,8 +9,7 @@
 namespace dpmodule {
 
 struct FunctorObject {
-    PyObject_HEAD
-    std::shared_ptr<Functor> functor;
+    PyObject_HEAD std::shared_ptr<Functor> functor;
 };
 
 // The type; subclasses of it only say how a functor is made.

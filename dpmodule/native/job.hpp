@@ -21,13 +21,14 @@ void watch_forks() noexcept;
 // one at a time, unless the functor is reentrant. What was on its way when the process forked is on its way in the parent
 // only. Needs the GIL.
 class Flight {
-public:
+  public:
     // Throws Error, a StateError, if the functor is on its way already.
     explicit Flight(std::shared_ptr<Functor> given) : functor(std::move(given)) {
         if (functor->flight_ == number_ && !functor->reentrant()) {
-            throw Error(Kind::state,
-                        "this functor has been sent before and has not ended; await its future first, or make a functor "
-                        "for each call");
+            throw Error(
+                Kind::state,
+                "this functor has been sent before and has not ended; await its future first, or make a functor "
+                "for each call");
         }
         functor->flight_ = number_;
     }
@@ -39,7 +40,7 @@ public:
 
     const std::shared_ptr<Functor> functor;
 
-private:
+  private:
     const unsigned number_ = fork_generation() + 1;
 };
 
@@ -65,7 +66,7 @@ struct Job {
 
 // A list to which any thread adds and which one thread takes as a whole. Every operation is sequentially consistent.
 class JobStack {
-public:
+  public:
     // Add a job; false when the list is closed.
     bool push(Job *job) noexcept {
         Job *head = head_.load();
@@ -97,7 +98,7 @@ public:
         return !head || head == closed_mark();
     }
 
-private:
+  private:
     Job *closed_mark() const noexcept { return reinterpret_cast<Job *>(const_cast<std::atomic<Job *> *>(&head_)); }
 
     static Job *reversed(Job *job) noexcept {

@@ -121,26 +121,25 @@ DPMODULE_INLINE void step_forward(const LstmForward &run, const float *panel, st
     const std::ptrdiff_t units = s.units, count = units - first;
     const float *states[Rows];
     Floats sums[Rows][4];
-    #pragma GCC unroll 8
+#pragma GCC unroll 8
     for (int r = 0; r < Rows; ++r) {
-        states[r] = step ? run.hidden + s.row(step - 1, example + r) * units
-                         : run.hidden_begin + (example + r) * units;
+        states[r] = step ? run.hidden + s.row(step - 1, example + r) * units : run.hidden_begin + (example + r) * units;
         const float *gates = run.gates + s.row(step, example + r) * 4 * units + first;
-        #pragma GCC unroll 4
+#pragma GCC unroll 4
         for (int g = 0; g < 4; ++g) {
             sums[r][g] = V::load(gates + g * units, count);
             if (run.bias) sums[r][g] += V::load(run.bias + g * units + first, count);
         }
     }
     for (std::ptrdiff_t k = 0; k < units; ++k, panel += 4 * Width) {
-        #pragma GCC unroll 8
+#pragma GCC unroll 8
         for (int r = 0; r < Rows; ++r) {
             const float state = states[r][k];
-            #pragma GCC unroll 4
+#pragma GCC unroll 4
             for (int g = 0; g < 4; ++g) sums[r][g] += V::load(panel + g * Width) * state;
         }
     }
-    #pragma GCC unroll 8
+#pragma GCC unroll 8
     for (int r = 0; r < Rows; ++r) {
         const std::ptrdiff_t row = s.row(step, example + r);
         const float *cell_before =
@@ -180,8 +179,7 @@ DPMODULE_INLINE void gates_backward(const LstmBackward &run, std::ptrdiff_t step
     using Floats = typename V::Floats;
     const Sequence &s = run.sequence;
     const std::ptrdiff_t units = s.units, row = s.row(step, example);
-    const float *cell_before =
-        step ? run.cells + s.row(step - 1, example) * units : run.cell_begin + example * units;
+    const float *cell_before = step ? run.cells + s.row(step - 1, example) * units : run.cell_begin + example * units;
     for (std::ptrdiff_t first = 0; first < units; first += Width) {
         const std::ptrdiff_t count = units - first;
         const float *gates = run.gates + row * 4 * units + first;
@@ -196,7 +194,7 @@ DPMODULE_INLINE void gates_backward(const LstmBackward &run, std::ptrdiff_t step
         const Floats found[4] = {cell * fresh * in * (1.0f - in),
                                  cell * V::load(cell_before + first, count) * keep * (1.0f - keep),
                                  cell * in * (1.0f - fresh * fresh), hidden * squashed * out * (1.0f - out)};
-        #pragma GCC unroll 4
+#pragma GCC unroll 4
         for (int g = 0; g < 4; ++g) {
             float *bias = run.for_bias + g * units + first;
             V::store(run.for_gates + (row * 4 + g) * units + first, found[g], count);
@@ -214,16 +212,16 @@ DPMODULE_INLINE void states_backward(const LstmBackward &run, const float *panel
     const float *gates[Rows];
     // of even and odd rows: fewer sums than these would wait for each other
     typename V::Floats sums[2][Rows] = {};
-    #pragma GCC unroll 8
+#pragma GCC unroll 8
     for (int r = 0; r < Rows; ++r) gates[r] = run.for_gates + s.row(step, example + r) * 4 * s.units;
     for (std::ptrdiff_t row = 0; row < 4 * s.units; row += 2, panel += 2 * Width) {
-        #pragma GCC unroll 8
+#pragma GCC unroll 8
         for (int r = 0; r < Rows; ++r) {
             sums[0][r] += V::load(panel) * gates[r][row];
             sums[1][r] += V::load(panel + Width) * gates[r][row + 1];
         }
     }
-    #pragma GCC unroll 8
+#pragma GCC unroll 8
     for (int r = 0; r < Rows; ++r) {
         V::store(run.for_begin + (example + r) * s.units + first, sums[0][r] + sums[1][r], s.units - first);
     }
@@ -261,24 +259,16 @@ void plain_backward(const LstmBackward &run, const float *packed) { all_backward
 #define DPMODULE_AVX2 __attribute__((target("avx2,fma")))
 #define DPMODULE_AVX512 __attribute__((target("avx512f,avx512vl,avx512dq,avx2,fma")))
 
-DPMODULE_AVX2 void avx2_forward(const LstmForward &run, const float *packed) {
-    all_forward<8, 2>(run, packed);
-}
-DPMODULE_AVX2 void avx2_backward(const LstmBackward &run, const float *packed) {
-    all_backward<8, 4>(run, packed);
-}
-DPMODULE_AVX512 void avx512_forward(const LstmForward &run, const float *packed) {
-    all_forward<16, 4>(run, packed);
-}
-DPMODULE_AVX512 void avx512_backward(const LstmBackward &run, const float *packed) {
-    all_backward<16, 8>(run, packed);
-}
+DPMODULE_AVX2 void avx2_forward(const LstmForward &run, const float *packed) { all_forward<8, 2>(run, packed); }
+DPMODULE_AVX2 void avx2_backward(const LstmBackward &run, const float *packed) { all_backward<8, 4>(run, packed); }
+DPMODULE_AVX512 void avx512_forward(const LstmForward &run, const float *packed) { all_forward<16, 4>(run, packed); }
+DPMODULE_AVX512 void avx512_backward(const LstmBackward &run, const float *packed) { all_backward<16, 8>(run, packed); }
 
 Kernels choose() {
     __builtin_cpu_init();
     const bool has_fma = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
-    const bool has_avx512 = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl") &&
-                            __builtin_cpu_supports("avx512dq");
+    const bool has_avx512 =
+        __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq");
     if (has_fma && has_avx512) return {16, avx512_forward, avx512_backward};
     if (has_fma) return {8, avx2_forward, avx2_backward};
     return {4, plain_forward, plain_backward};
@@ -307,8 +297,8 @@ bool lstm_forward(const LstmForward &run) {
     if (!run.before) return true;
     for (std::ptrdiff_t step = 0; step < s.steps; ++step) {
         for (std::ptrdiff_t example = 0; example < s.rows; ++example) {
-            const float *from = step ? run.hidden + s.row(step - 1, example) * s.units
-                                     : run.hidden_begin + example * s.units;
+            const float *from =
+                step ? run.hidden + s.row(step - 1, example) * s.units : run.hidden_begin + example * s.units;
             std::memcpy(run.before + s.row(step, example) * s.units, from, sizeof(float) * s.units);
         }
     }

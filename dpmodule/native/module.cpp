@@ -3,9 +3,15 @@
 
 namespace {
 
-PyModuleDef definition = {
-    PyModuleDef_HEAD_INIT, "dpmodule._native", "The native side of dpmodule; use dpmodule.native.", -1,
-    nullptr, nullptr, nullptr, nullptr, nullptr};
+PyModuleDef definition = {PyModuleDef_HEAD_INIT,
+                          "dpmodule._native",
+                          "The native side of dpmodule; use dpmodule.native.",
+                          -1,
+                          nullptr,
+                          nullptr,
+                          nullptr,
+                          nullptr,
+                          nullptr};
 
 using Add = int (*)(PyObject *);
 constexpr Add parts[] = {

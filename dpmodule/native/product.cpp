@@ -45,11 +45,11 @@ struct Tile {
     // Writes some rows of `result`: those of `begin`, `begin_gap` apart, and the products of `left`, from
     // where it is given, with a copied block. Columns beyond those that there are lie in the copies alone.
     template <int Rows>
-    DPMODULE_INLINE static void write(const Matrix &left, const float *block, std::ptrdiff_t depth,
-                                      const float *begin, std::ptrdiff_t begin_gap, float *result,
-                                      std::ptrdiff_t gap, std::ptrdiff_t columns) {
+    DPMODULE_INLINE static void write(const Matrix &left, const float *block, std::ptrdiff_t depth, const float *begin,
+                                      std::ptrdiff_t begin_gap, float *result, std::ptrdiff_t gap,
+                                      std::ptrdiff_t columns) {
         Floats sums[Rows][2];
-        #pragma GCC unroll 8
+#pragma GCC unroll 8
         for (int r = 0; r < Rows; ++r) {
             sums[r][0] = load(begin + r * begin_gap, columns);
             sums[r][1] = load(begin + r * begin_gap + Width, columns - Width);
@@ -57,14 +57,14 @@ struct Tile {
         const float *from = left.at;
         for (std::ptrdiff_t k = 0; k < depth; ++k, from += left.column_gap, block += kColumns) {
             const Floats low = load(block, Width), high = load(block + Width, Width);
-            #pragma GCC unroll 8
+#pragma GCC unroll 8
             for (int r = 0; r < Rows; ++r) {
                 const float factor = from[r * left.row_gap];
                 sums[r][0] += low * factor;
                 sums[r][1] += high * factor;
             }
         }
-        #pragma GCC unroll 8
+#pragma GCC unroll 8
         for (int r = 0; r < Rows; ++r) {
             store(result + r * gap, sums[r][0], columns);
             store(result + r * gap + Width, sums[r][1], columns - Width);
@@ -92,16 +92,14 @@ DPMODULE_INLINE void turn_four(const float *from, std::ptrdiff_t gap, float *to,
     const Four a = four(from), b = four(from + gap), c = four(from + 2 * gap), d = four(from + 3 * gap);
     const Four ac_low = DPMODULE_MIX(a, c, 0, 4, 1, 5), ac_high = DPMODULE_MIX(a, c, 2, 6, 3, 7);
     const Four bd_low = DPMODULE_MIX(b, d, 0, 4, 1, 5), bd_high = DPMODULE_MIX(b, d, 2, 6, 3, 7);
-    const Four columns[4] = {
-        DPMODULE_MIX(ac_low, bd_low, 0, 4, 1, 5), DPMODULE_MIX(ac_low, bd_low, 2, 6, 3, 7),
-        DPMODULE_MIX(ac_high, bd_high, 0, 4, 1, 5), DPMODULE_MIX(ac_high, bd_high, 2, 6, 3, 7)};
-    #pragma GCC unroll 4
+    const Four columns[4] = {DPMODULE_MIX(ac_low, bd_low, 0, 4, 1, 5), DPMODULE_MIX(ac_low, bd_low, 2, 6, 3, 7),
+                             DPMODULE_MIX(ac_high, bd_high, 0, 4, 1, 5), DPMODULE_MIX(ac_high, bd_high, 2, 6, 3, 7)};
+#pragma GCC unroll 4
     for (int i = 0; i < 4; ++i) std::memcpy(to + i * width, &columns[i], sizeof columns[i]);
 }
 
 // Copies a block of the right matrix row by row, filled up with zeros.
-void copy_block(const Matrix &right, std::ptrdiff_t depth, std::ptrdiff_t columns, float *to,
-                std::ptrdiff_t width) {
+void copy_block(const Matrix &right, std::ptrdiff_t depth, std::ptrdiff_t columns, float *to, std::ptrdiff_t width) {
     if (columns < width) std::memset(to, 0, sizeof(float) * depth * width);
     if (right.column_gap == 1) {
         for (std::ptrdiff_t k = 0; k < depth; ++k) {
@@ -174,8 +172,8 @@ DPMODULE_AVX512 void avx512(const Product &product, float *block) { multiply_wit
 Kernel choose() {
     __builtin_cpu_init();
     const bool has_fma = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
-    const bool has_avx512 = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl") &&
-                            __builtin_cpu_supports("avx512dq");
+    const bool has_avx512 =
+        __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq");
     if (has_fma && has_avx512) return {16, avx512};
     if (has_fma) return {8, avx2};
     return {4, plain};

@@ -9,7 +9,7 @@ namespace dpmodule {
 
 // `complete` may be called by any thread and needs no GIL; everything else belongs to threads that hold it.
 class SignalBus {
-public:
+  public:
     enum class Descriptor { best, pipe };  // best: eventfd where there is one
 
     // Throws std::system_error when there are no descriptors left.
@@ -34,7 +34,7 @@ public:
     // Close the descriptor and return the jobs that nobody has taken; later ones become orphans.
     Job *close() noexcept;
 
-private:
+  private:
     void wake() noexcept;
     void close_descriptors() noexcept;
 

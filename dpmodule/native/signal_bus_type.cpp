@@ -88,18 +88,17 @@ PyObject *take_exception() {
 
 PyObject *result_of(Job *job) {
     switch (job->end) {
-    case Job::End::done:
-        try {
-            PyObject *result = job->flight.functor->result();
-            if (!result && !PyErr_Occurred()) set_error(Kind::functor, "the functor's result() gave neither a value nor an exception");
-            return result;
-        } catch (...) {
-            return set_current_exception();
-        }
-    case Job::End::failed:
-        return set_error(job->kind, job->text.c_str());
-    case Job::End::refused:
-        break;
+        case Job::End::done:
+            try {
+                PyObject *result = job->flight.functor->result();
+                if (!result && !PyErr_Occurred())
+                    set_error(Kind::functor, "the functor's result() gave neither a value nor an exception");
+                return result;
+            } catch (...) {
+                return set_current_exception();
+            }
+        case Job::End::failed: return set_error(job->kind, job->text.c_str());
+        case Job::End::refused: break;
     }
     return set_named_error("dpmodule.native.errors", "PoolClosedError", "the pool was closed before this job began");
 }
@@ -165,7 +164,9 @@ PyObject *bus_fileno(PyObject *self, PyObject *) {
     return PyLong_FromLong(as_bus(self)->bus ? as_bus(self)->bus->descriptor() : -1);
 }
 PyObject *bus_get_loop(PyObject *self, void *) { return Py_NewRef(as_bus(self)->loop ? as_bus(self)->loop : Py_None); }
-PyObject *bus_closed(PyObject *self, void *) { return PyBool_FromLong(!as_bus(self)->bus || as_bus(self)->bus->closed()); }
+PyObject *bus_closed(PyObject *self, void *) {
+    return PyBool_FromLong(!as_bus(self)->bus || as_bus(self)->bus->closed());
+}
 PyObject *bus_usable(PyObject *self, void *) { return PyBool_FromLong(as_bus(self)->usable()); }
 PyObject *bus_in_flight(PyObject *self, void *) { return PyLong_FromSsize_t(as_bus(self)->in_flight); }
 
@@ -202,7 +203,7 @@ PyType_Slot bus_slots[] = {
     {0, nullptr},
 };
 PyType_Spec bus_spec = {"dpmodule._native.SignalBus", sizeof(SignalBusObject), 0,
-                    Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE | Py_TPFLAGS_HAVE_GC, bus_slots};
+                        Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE | Py_TPFLAGS_HAVE_GC, bus_slots};
 
 }  // namespace
 

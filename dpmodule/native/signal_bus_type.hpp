@@ -16,8 +16,7 @@ struct BusLink {
 };
 
 struct SignalBusObject {
-    PyObject_HEAD
-    std::shared_ptr<SignalBus> bus;
+    PyObject_HEAD std::shared_ptr<SignalBus> bus;
     std::shared_ptr<BusLink> link;
     PyObject *loop, *create_future;
     PyObject *weak_references;

@@ -13,8 +13,7 @@ namespace {
 // which C++ shares; here it is for `handle.source`, for pickling a shared tensor, and for noticing that a tensor's
 // memory has moved, which `tensor` says to look for.
 struct Handle {
-    PyObject_HEAD
-    Bytes bytes;
+    PyObject_HEAD Bytes bytes;
     PyObject *source;
     const std::byte *base;  // where the source's memory began
     Py_hash_t hash;         // -1: not computed yet
@@ -94,7 +93,8 @@ bool buffer_bytes(PyObject *object, Bytes &out) {
     // What exporters raise for an array that is not contiguous.
     if (PyErr_ExceptionMatches(PyExc_BufferError) || PyErr_ExceptionMatches(PyExc_ValueError)) {
         PyErr_Clear();
-        set_error_format(Kind::argument, "StringHandle: data is a %.200s that is not contiguous", Py_TYPE(object)->tp_name);
+        set_error_format(Kind::argument, "StringHandle: data is a %.200s that is not contiguous",
+                         Py_TYPE(object)->tp_name);
     }
     return false;
 }
@@ -237,8 +237,8 @@ PyObject *handle_compare(PyObject *self, PyObject *other, int how) {
         Py_RETURN_NOTIMPLEMENTED;
     }
     const auto size = static_cast<std::size_t>(view.len);
-    const bool equal = size == handle->bytes.size &&
-                       (size == 0 || view.buf == handle->bytes.data || std::memcmp(view.buf, handle->bytes.data, size) == 0);
+    const bool equal = size == handle->bytes.size && (size == 0 || view.buf == handle->bytes.data ||
+                                                      std::memcmp(view.buf, handle->bytes.data, size) == 0);
     PyBuffer_Release(&view);
     return PyBool_FromLong(equal == (how == Py_EQ));
 }
@@ -264,7 +264,8 @@ PyObject *handle_repr(PyObject *self) {
     Handle *handle = as_handle(self);
     if (!readable(handle)) return nullptr;
     const Py_ssize_t size = handle_length(self);
-    PyObject *head = PyBytes_FromStringAndSize(reinterpret_cast<const char *>(handle->bytes.data), size < shown ? size : shown);
+    PyObject *head =
+        PyBytes_FromStringAndSize(reinterpret_cast<const char *>(handle->bytes.data), size < shown ? size : shown);
     if (!head) return nullptr;
     PyObject *text = size <= shown ? PyUnicode_FromFormat("StringHandle(%R)", head)
                                    : PyUnicode_FromFormat("<StringHandle %R... of %zd bytes>", head, size);
@@ -281,7 +282,9 @@ PyObject *handle_capsule(PyObject *self, PyObject *) {
     return readable(as_handle(self)) ? make_capsule(as_handle(self)->bytes) : nullptr;
 }
 
-PyObject *handle_offset(PyObject *self, void *) { return PyLong_FromSsize_t(as_handle(self)->bytes.data - as_handle(self)->base); }
+PyObject *handle_offset(PyObject *self, void *) {
+    return PyLong_FromSsize_t(as_handle(self)->bytes.data - as_handle(self)->base);
+}
 
 PyMethodDef handle_methods[] = {
     {"__reduce__", handle_reduce, METH_NOARGS, "Pickle by value; multiprocessing passes handles by shared memory."},
@@ -320,9 +323,8 @@ PyType_Slot handle_slots[] = {
     {0, nullptr},
 };
 
-PyType_Spec handle_spec = {
-    "dpmodule.streams.StringHandle", sizeof(Handle), 0,
-    Py_TPFLAGS_DEFAULT | Py_TPFLAGS_SEQUENCE, handle_slots};
+PyType_Spec handle_spec = {"dpmodule.streams.StringHandle", sizeof(Handle), 0, Py_TPFLAGS_DEFAULT | Py_TPFLAGS_SEQUENCE,
+                           handle_slots};
 
 }  // namespace
 

@@ -39,7 +39,7 @@ void name_thread(const std::string &name) noexcept {
 
 // Threads inherit the mask of the one that starts them. Workers take no signals: Ctrl-C is for Python's main thread.
 class SignalsBlocked {
-public:
+  public:
     SignalsBlocked() {
         sigset_t all;
         sigfillset(&all);
@@ -48,7 +48,7 @@ public:
     }
     ~SignalsBlocked() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
 
-private:
+  private:
     sigset_t before_;
 };
 

@@ -15,7 +15,7 @@
 namespace dpmodule {
 
 class ThreadPool {
-public:
+  public:
     using Seconds = std::chrono::duration<double>;
 
     // Start `size` threads called "<name>-<index>". Throws std::system_error when the system refuses one.
@@ -40,12 +40,12 @@ public:
     int alive() const;
     int queued() const noexcept;
 
-private:
+  private:
     struct State;
 
     int size_;
     std::shared_ptr<State> state_;  // also held by every thread, so that threads may outlive the pool
-    std::mutex joining_;  // two callers of wait()
+    std::mutex joining_;            // two callers of wait()
     std::vector<std::thread> threads_;
 };
 

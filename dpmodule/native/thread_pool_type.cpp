@@ -30,7 +30,8 @@ int pool_init(PyObject *self, PyObject *arguments, PyObject *keywords) {
     int threads;
     const char *name;
     static const char *names[] = {"threads", "name", nullptr};
-    if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "is:ThreadPool", const_cast<char **>(names), &threads, &name)) {
+    if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "is:ThreadPool", const_cast<char **>(names), &threads,
+                                     &name)) {
         return -1;
     }
     ThreadPoolObject *made = as_pool(self);
@@ -71,7 +72,8 @@ void pool_dealloc(PyObject *self) {
 bool usable(ThreadPoolObject *self) noexcept {
     refresh(self);
     if (self->closed) {
-        set_named_error("dpmodule.native.errors", "PoolClosedError", "the pool is closed; jobs are taken before close()");
+        set_named_error("dpmodule.native.errors", "PoolClosedError",
+                        "the pool is closed; jobs are taken before close()");
         return false;
     }
     if (self->pool) return true;
@@ -164,8 +166,8 @@ PyType_Slot pool_slots[] = {
     {Py_tp_doc, const_cast<char *>("ThreadPool(threads, name): threads that run functors without Python.")},
     {0, nullptr},
 };
-PyType_Spec pool_spec = {"dpmodule._native.ThreadPool", sizeof(ThreadPoolObject), 0, Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE,
-                    pool_slots};
+PyType_Spec pool_spec = {"dpmodule._native.ThreadPool", sizeof(ThreadPoolObject), 0,
+                         Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE, pool_slots};
 
 }  // namespace
 

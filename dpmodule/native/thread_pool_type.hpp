@@ -11,8 +11,7 @@
 namespace dpmodule {
 
 struct ThreadPoolObject {
-    PyObject_HEAD
-    std::unique_ptr<ThreadPool> pool;  // empty in a forked child until it is needed there
+    PyObject_HEAD std::unique_ptr<ThreadPool> pool;  // empty in a forked child until it is needed there
     std::string name;
     int threads;
     unsigned generation;

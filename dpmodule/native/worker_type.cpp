@@ -10,11 +10,11 @@
 namespace dpmodule {
 namespace {
 
-PyObject *get_running_loop;  // of asyncio, which is imported with the first worker: other users of the extension do without
+PyObject
+    *get_running_loop;  // of asyncio, which is imported with the first worker: other users of the extension do without
 
 struct WorkerObject {
-    PyObject_HEAD
-    vectorcallfunc call;
+    PyObject_HEAD vectorcallfunc call;
     PyObject *pool, *bus_of;
     std::shared_ptr<BusLink> link;  // the bus of the last call; looking it up again costs more than the call
 };
@@ -117,7 +117,7 @@ PyType_Slot worker_slots[] = {
     {0, nullptr},
 };
 PyType_Spec worker_spec = {"dpmodule._native.Worker", sizeof(WorkerObject), 0,
-                    Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_VECTORCALL | Py_TPFLAGS_HAVE_GC, worker_slots};
+                           Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_VECTORCALL | Py_TPFLAGS_HAVE_GC, worker_slots};
 
 }  // namespace
 

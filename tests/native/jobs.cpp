@@ -17,7 +17,7 @@ std::condition_variable gate;
 bool gate_open = false;
 
 class Counted : public dpmodule::Functor {
-public:
+  public:
     Counted() { ++living; }
     ~Counted() override {
         if (!PyGILState_Check()) ++destroyed_without_gil;
@@ -35,11 +35,11 @@ public:
 };
 
 class Sleep : public Counted {
-public:
+  public:
     explicit Sleep(double seconds) : seconds_(seconds) {}
     void work() override { std::this_thread::sleep_for(std::chrono::duration<double>(seconds_)); }
 
-private:
+  private:
     double seconds_;
 };
 
@@ -51,7 +51,7 @@ class Wait : public Counted {
 };
 
 class Fail : public Counted {
-public:
+  public:
     Fail(int kind, std::string text) : kind_(kind), text_(std::move(text)) {}
     void work() override {
         if (kind_ == -1) throw std::runtime_error(text_);
@@ -60,20 +60,20 @@ public:
         throw dpmodule::Error(static_cast<dpmodule::Kind>(kind_), text_);
     }
 
-private:
+  private:
     int kind_;
     std::string text_;
 };
 
 class Value : public Counted {
-public:
+  public:
     explicit Value(PyObject *object) : object_(dpmodule::keep(object)) {}
     PyObject *result() override {
         if (PyCallable_Check(object_.get())) return PyObject_CallNoArgs(object_.get());
         return Py_NewRef(object_.get());
     }
 
-private:
+  private:
     std::shared_ptr<PyObject> object_;
 };
 
@@ -154,8 +154,7 @@ PyMethodDef methods[] = {
     {nullptr, nullptr, 0, nullptr},
 };
 
-PyModuleDef definition = {
-    PyModuleDef_HEAD_INIT, "dpm_test_jobs", "", -1, methods, nullptr, nullptr, nullptr, nullptr};
+PyModuleDef definition = {PyModuleDef_HEAD_INIT, "dpm_test_jobs", "", -1, methods, nullptr, nullptr, nullptr, nullptr};
 
 }  // namespace
 

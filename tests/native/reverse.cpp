@@ -7,7 +7,7 @@
 namespace {
 
 class Reverse : public dpmodule::Functor {
-public:
+  public:
     explicit Reverse(dpmodule::Bytes bytes) : bytes_(std::move(bytes)) {}
     void operator()() override {
         std::string text(bytes_.text());
@@ -16,7 +16,7 @@ public:
     }
     PyObject *result() override { return dpmodule::handle_of(reversed_); }
 
-private:
+  private:
     dpmodule::Bytes bytes_, reversed_;
 };
 
@@ -39,7 +39,8 @@ PyMethodDef functions[] = {
     {"echo", echo, METH_O, "(capsule, address)"},
     {nullptr, nullptr, 0, nullptr},
 };
-PyModuleDef definition = {PyModuleDef_HEAD_INIT, "dpm_test_reverse", nullptr, -1, functions, nullptr, nullptr, nullptr, nullptr};
+PyModuleDef definition = {
+    PyModuleDef_HEAD_INIT, "dpm_test_reverse", nullptr, -1, functions, nullptr, nullptr, nullptr, nullptr};
 
 }  // namespace
 

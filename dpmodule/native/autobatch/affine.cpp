@@ -8,7 +8,7 @@
 namespace dpmodule::autobatch {
 namespace {
 
-constexpr int few = 3;   // up to so many rows, packing the weights costs more than it saves
+constexpr int few = 3;  // up to so many rows, packing the weights costs more than it saves
 
 void expand(const std::vector<int> &which, int width, Block from, Block to, bool add) {
     for (std::size_t i = 0; i < which.size(); i++, to.at += to.stride) {
@@ -29,7 +29,15 @@ Affine::Affine(Workspace &space, const Plan &plan, const Run &run, const Group &
     : batch_(step.width / space.graph.params[step.params[1]].rows), width_(step.width / batch_), bias_(step.params[0]) {
     for (std::size_t k = 0; k < step.in.size(); k++) {
         const Operand &operand = step.in[k];
-        Term term{step.params[k + 1], operand.index, space.graph.params[step.params[k + 1]].cols * batch_, Read::Inside, {}, {}, {}, {}, operand.add};
+        Term term{step.params[k + 1],
+                  operand.index,
+                  space.graph.params[step.params[k + 1]].cols * batch_,
+                  Read::Inside,
+                  {},
+                  {},
+                  {},
+                  {},
+                  operand.add};
         if (operand.outside) {
             choose(space, plan, run, term);
         } else {
@@ -43,7 +51,7 @@ Affine::Affine(Workspace &space, const Plan &plan, const Run &run, const Group &
 void Affine::choose(Workspace &space, const Plan &plan, const Run &run, Term &term) {
     const Graph &graph = space.graph;
     const int *nodes = run.nodes(term.column);
-    bool inside = !plan.batched;   // the recurrence: then nothing is known, or to be done, before its bucket
+    bool inside = !plan.batched;  // the recurrence: then nothing is known, or to be done, before its bucket
     for (int i = 0; i < run.rows && !inside; i++) {
         const int owner = nodes[i] < plan.from ? -1 : plan.owner(nodes[i]);
         if (nodes[i] < 0) inside = true;
@@ -64,7 +72,7 @@ bool Affine::find_distinct(Workspace &space, const Run &run, Term &term) {
     Graph &graph = space.graph;
     const int *nodes = run.nodes(term.column);
     if (run.rows < 8) return false;
-    std::vector<int> &number = graph.numbers;   // all -1 between uses
+    std::vector<int> &number = graph.numbers;  // all -1 between uses
     number.resize(graph.nodes.size(), -1);
     term.which.resize(run.rows);
     for (int i = 0; i < run.rows; i++) {
@@ -85,7 +93,8 @@ bool Affine::find_distinct(Workspace &space, const Run &run, Term &term) {
 }
 
 // Calls `body` with the vectors of so many minibatches: all at once if they lie in a row, as `a` and in `b`.
-template <class F> void Affine::vectors(int rows, Block a, int width, Block b, int other, F body) const {
+template <class F>
+void Affine::vectors(int rows, Block a, int width, Block b, int other, F body) const {
     if (batch_ == 1) return body(rows, a, b);
     const bool lie = rows == 1 || (a.stride == width * batch_ && b.stride == other * batch_);
     for (int i = 0; i < rows; i += lie ? rows : 1) {
@@ -99,18 +108,19 @@ void Affine::multiply(Workspace &space, const Term &term, int total, int rows, B
     const bool packed = total * batch_ > few || space.packed.has(term.param, true);
     const float *weights = packed ? space.packed.get(term.param, true) : w.value;
     vectors(rows, x, w.cols, out, width_, [&](int count, Block from, Block to) {
-        kernels().product({count, width_, w.cols, from.at, from.stride, 1, weights, packed ? Layout::Packed : Layout::Columns, w.cols, to.at,
-                           to.stride, bias, add});
+        kernels().product({count, width_, w.cols, from.at, from.stride, 1, weights,
+                           packed ? Layout::Packed : Layout::Columns, w.cols, to.at, to.stride, bias, add});
     });
 }
 
-void Affine::multiply_back(Workspace &space, const Term &term, int total, int rows, Block dout, Block dx, bool add) const {
+void Affine::multiply_back(Workspace &space, const Term &term, int total, int rows, Block dout, Block dx,
+                           bool add) const {
     const Param &w = space.graph.params[term.param];
     const bool packed = total * batch_ > few || space.packed.has(term.param, false);
     const float *weights = packed ? space.packed.get(term.param, false) : w.value;
     vectors(rows, dout, width_, dx, w.cols, [&](int count, Block from, Block to) {
-        kernels().product({count, w.cols, width_, from.at, from.stride, 1, weights, packed ? Layout::Packed : Layout::Rows, w.cols, to.at,
-                           to.stride, nullptr, add});
+        kernels().product({count, w.cols, width_, from.at, from.stride, 1, weights,
+                           packed ? Layout::Packed : Layout::Rows, w.cols, to.at, to.stride, nullptr, add});
     });
 }
 
@@ -182,15 +192,16 @@ void Affine::backward(Workspace &space, const Run &run, int first, int count, Bl
 void Affine::add_weight_grad(Workspace &space, const Term &term, int rows, Block x, Block dout) const {
     const Param &w = space.graph.params[term.param];
     if (!w.grad) return;
-    vectors(rows, dout, width_, x, w.cols, [&](int count, Block d, Block from) { add_weight_grad(space, w, count, from, d); });
+    vectors(rows, dout, width_, x, w.cols,
+            [&](int count, Block d, Block from) { add_weight_grad(space, w, count, from, d); });
 }
 
 void Affine::add_weight_grad(Workspace &space, const Param &w, int rows, Block x, Block dout) const {
     const auto add = [&](int first, int count, float *to, bool adds) {
-        kernels().product({width_, w.cols, count, dout.at + first * dout.stride, 1, dout.stride, x.at + first * x.stride,
-                           Layout::Rows, x.stride, to, w.cols, nullptr, adds});
+        kernels().product({width_, w.cols, count, dout.at + first * dout.stride, 1, dout.stride,
+                           x.at + first * x.stride, Layout::Rows, x.stride, to, w.cols, nullptr, adds});
     };
-    constexpr int most = 8192;   // rows whose products are added without care
+    constexpr int most = 8192;  // rows whose products are added without care
     if (rows <= most) return add(0, rows, w.grad, true);
     float *part = space.scratch.take(w.size()), *lost = space.scratch.take(w.size());
     std::memset(lost, 0, sizeof(float) * w.size());
@@ -204,7 +215,7 @@ void Affine::add_weight_grad(Workspace &space, const Param &w, int rows, Block x
 // The sums of `dout` over the rows that have one input.
 Block Affine::folded(Workspace &space, const Term &term, const Run &run, Block dout) const {
     const int count = static_cast<int>(term.nodes.size());
-    std::vector<int> end(count + 1, 0), rows(run.rows);   // rows, ordered by their input
+    std::vector<int> end(count + 1, 0), rows(run.rows);  // rows, ordered by their input
     for (int input : term.which) end[input + 1]++;
     for (int i = 0; i < count; i++) end[i + 1] += end[i];
     for (int i = 0; i < run.rows; i++) rows[end[term.which[i]]++] = i;
@@ -220,7 +231,9 @@ Block Affine::folded(Workspace &space, const Term &term, const Run &run, Block d
 void Affine::finish(Workspace &space, const Run &run, Block dout) {
     const Graph &graph = space.graph;
     if (bias_ >= 0 && graph.params[bias_].grad) {
-        vectors(run.rows, dout, width_, dout, width_, [&](int count, Block d, Block) { kernels().sum_rows(count, width_, graph.params[bias_].grad, d, nullptr); });
+        vectors(run.rows, dout, width_, dout, width_, [&](int count, Block d, Block) {
+            kernels().sum_rows(count, width_, graph.params[bias_].grad, d, nullptr);
+        });
     }
     for (const Term &term : terms_) {
         if (term.is_step_by_step()) {

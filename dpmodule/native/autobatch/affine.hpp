@@ -13,12 +13,12 @@ namespace dpmodule::autobatch {
 struct Workspace {
     Graph &graph;
     PackedWeights &packed;
-    Arena &memory;      // until renew
-    Arena &scratch;     // until the next bucket
+    Arena &memory;   // until renew
+    Arena &scratch;  // until the next bucket
 };
 
 class Affine {
-   public:
+  public:
     Affine(Workspace &space, const Plan &plan, const Run &run, const Group &group, const Step &step);
 
     // Rows [first, first + count) of the output, whose row 0 lies at `out`.
@@ -28,38 +28,40 @@ class Affine {
     // Once, after all rows: the other inputs, weights and bias.
     void finish(Workspace &space, const Run &run, Block dout);
 
-   private:
+  private:
     enum class Read {
-        Inside,     // they are what an earlier step of the group computes
-        Direct,     // the rows lie in order already
-        Gathered,   // copied, bucket by bucket
-        Ahead,      // copied and multiplied for all rows at once, before the recurrence
-        Distinct,   // likewise, each distinct input only once
+        Inside,    // they are what an earlier step of the group computes
+        Direct,    // the rows lie in order already
+        Gathered,  // copied, bucket by bucket
+        Ahead,     // copied and multiplied for all rows at once, before the recurrence
+        Distinct,  // likewise, each distinct input only once
     };
     struct Term {
-        int param, column, width;     // of a whole minibatch
+        int param, column, width;  // of a whole minibatch
         Read read;
-        Block x;                      // of all rows, or of the distinct ones
-        std::vector<int> nodes;       // Distinct: whose values
-        std::vector<int> which;       // Distinct: number of each row's input
-        Block dx;                     // Inside: its gradient, of all rows
-        bool adds;                    // Inside: to that, which has parts already
+        Block x;                 // of all rows, or of the distinct ones
+        std::vector<int> nodes;  // Distinct: whose values
+        std::vector<int> which;  // Distinct: number of each row's input
+        Block dx;                // Inside: its gradient, of all rows
+        bool adds;               // Inside: to that, which has parts already
         bool is_step_by_step() const { return read != Read::Ahead && read != Read::Distinct; }
         bool wants_grad(const Graph &graph, const Run &run) const;
     };
     void choose(Workspace &space, const Plan &plan, const Run &run, Term &term);
     bool find_distinct(Workspace &space, const Run &run, Term &term);
     void multiply_ahead(Workspace &space, const Run &run, Block out);
-    void multiply(Workspace &space, const Term &term, int total, int rows, Block x, Block out, const float *bias, bool add) const;
+    void multiply(Workspace &space, const Term &term, int total, int rows, Block x, Block out, const float *bias,
+                  bool add) const;
     // dx (+)= dout W
     void multiply_back(Workspace &space, const Term &term, int total, int rows, Block dout, Block dx, bool add) const;
     const float *bias_of(const Workspace &space, const Term &term) const;
     void add_weight_grad(Workspace &space, const Term &term, int rows, Block x, Block dout) const;
     void add_weight_grad(Workspace &space, const Param &w, int rows, Block x, Block dout) const;
     Block folded(Workspace &space, const Term &term, const Run &run, Block dout) const;
-    template <class F> void vectors(int rows, Block a, int width, Block b, int other, F body) const;
+    template <class F>
+    void vectors(int rows, Block a, int width, Block b, int other, F body) const;
 
-    int batch_, width_;   // vectors in a minibatch, numbers in the result of one
+    int batch_, width_;  // vectors in a minibatch, numbers in the result of one
     int bias_;
     bool begun_ = false, ahead_ = false;
     std::vector<Term> terms_;

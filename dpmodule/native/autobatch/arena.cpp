@@ -5,7 +5,7 @@
 namespace dpmodule::autobatch {
 namespace {
 
-constexpr std::size_t line = 16;               // floats in a cache line
+constexpr std::size_t line = 16;  // floats in a cache line
 constexpr std::align_val_t alignment{line * sizeof(float)};
 constexpr std::size_t smallest = 1 << 14;      // floats in the first chunk
 constexpr std::size_t largest_step = 1 << 22;  // chunks double up to this size
@@ -39,7 +39,8 @@ void Arena::grow(std::size_t count) {
 void Arena::reset() {
     // keep up to twice of what this round took, so that rounds of alike sizes allocate nothing
     std::size_t kept = 0, n = 0;
-    while (n < chunks_.size() && (n == 0 || kept + chunks_[n].size <= 2 * taken_ + 2 * smallest)) kept += chunks_[n++].size;
+    while (n < chunks_.size() && (n == 0 || kept + chunks_[n].size <= 2 * taken_ + 2 * smallest))
+        kept += chunks_[n++].size;
     chunks_.resize(n);
     if (n == 1 && chunks_[0].size > 2 * taken_ + 2 * smallest) chunks_.clear();
     rewind();

@@ -8,7 +8,7 @@
 namespace dpmodule::autobatch {
 
 class Arena {
-   public:
+  public:
     // `count` floats, aligned to a cache line; their contents are undefined.
     float *take(std::size_t count);
     // Forget everything taken.  Memory that this round did not need is returned to the system.
@@ -23,7 +23,7 @@ class Arena {
     void rewind();
     std::size_t bytes() const;
 
-   private:
+  private:
     struct Free {
         void operator()(float *p) const;
     };

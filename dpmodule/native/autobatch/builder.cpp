@@ -9,7 +9,8 @@ namespace {
 constexpr int lstm_code = 1000, memory_code = 1001, affine_code = 1100;
 
 bool fit(const std::vector<int> &labels, int count, int places) {
-    return labels.size() == static_cast<std::size_t>(count) && std::all_of(labels.begin(), labels.end(), [&](int label) { return label >= 0 && label < places; });
+    return labels.size() == static_cast<std::size_t>(count) &&
+           std::all_of(labels.begin(), labels.end(), [&](int label) { return label >= 0 && label < places; });
 }
 
 }  // namespace
@@ -24,9 +25,7 @@ bool Builder::is_vector(int node) const {
     return found.batch == 1 && found.dims.size() == 1;
 }
 
-bool Builder::is_column(int node) const {
-    return shape(node).batch == 1 && is_columns(node);
-}
+bool Builder::is_column(int node) const { return shape(node).batch == 1 && is_columns(node); }
 
 bool Builder::is_columns(int node) const {
     const std::vector<int> &dims = shape(node).dims;
@@ -116,8 +115,9 @@ int Builder::affine(int bias, const int *terms, int count, bool is_column) {
         for (int i = 0; i < count; i++) s.widths.push_back(graph_.signature(xs[i]).width);
         return s;
     };
-    const int sig = count <= 3 ? signature({{affine_code + 2 * count + is_column, batch, params[0], params[1], count > 1 ? params[2] : 0,
-                                             count > 2 ? params[3] : 0}}, make)
+    const int sig = count <= 3 ? signature({{affine_code + 2 * count + is_column, batch, params[0], params[1],
+                                             count > 1 ? params[2] : 0, count > 2 ? params[3] : 0}},
+                                           make)
                                : graph_.signatures.add(make());
     return graph_.add(sig, xs, count);
 }
@@ -135,7 +135,8 @@ int Builder::loss(Op op, float margin, int scores, std::vector<int> labels, bool
     const int batch = given.batch, width = given.size;
     if (!is_list) labels.resize(static_cast<std::size_t>(batch), labels[0]);
     const int many = static_cast<int>(labels.size());
-    if (batch == 1 && many > 1 && is_columns(scores) && fit(labels, many, given.dims[0])) return loss(op, margin, repeated(scores, many), std::move(labels), is_list);
+    if (batch == 1 && many > 1 && is_columns(scores) && fit(labels, many, given.dims[0]))
+        return loss(op, margin, repeated(scores, many), std::move(labels), is_list);
     if (!is_columns(scores) || !fit(labels, batch, given.dims[0])) return -1;
     const int sig = signature({{static_cast<int>(op), width, bits(margin), batch, is_list, 0}}, [&] {
         Signature s;
@@ -200,7 +201,8 @@ int Builder::drawn(Draw kind, double rate, int x, int axis) {
     if (kind == Draw::DropoutDim) {
         if (axis < 0 || static_cast<std::size_t>(axis) >= given.dims.size()) return -1;
         mask.repeats = given.dims[axis];
-        for (std::size_t k = static_cast<std::size_t>(axis) + 1; k < given.dims.size(); k++) mask.inner *= given.dims[k];
+        for (std::size_t k = static_cast<std::size_t>(axis) + 1; k < given.dims.size(); k++)
+            mask.inner *= given.dims[k];
     }
     return graph_.add(drawing(kind, shape_of(x), &graph_.signature(x), rate, 0, mask), &x, 1);
 }
@@ -254,7 +256,9 @@ int Builder::lstm(int x, int h, int c, int wx, int wh, int bias, float forget_bi
         const Shape &each = shape(node);
         return each.batch == batch && each.dims.size() == 1 && each.dims[0] == size;
     };
-    if (b.width != 4 * width || !is_columns(x) || shape(x).dims[0] != input->cols || (h >= 0 && !fits(h, width)) || (c >= 0 && !fits(c, width))) return -1;
+    if (b.width != 4 * width || !is_columns(x) || shape(x).dims[0] != input->cols || (h >= 0 && !fits(h, width)) ||
+        (c >= 0 && !fits(c, width)))
+        return -1;
     params[0] = b.params[0];
     const int sig = signature({{lstm_code, params[0], params[1], params[2], bits(forget_bias), batch}}, [&] {
         Signature s;

@@ -23,7 +23,7 @@ inline int bits(float x) {
 inline int padded(const std::vector<int> &dims, std::size_t axis) { return axis < dims.size() ? dims[axis] : 1; }
 
 class Builder {
-   public:
+  public:
     explicit Builder(Graph &graph) : graph_(graph) {}
 
     int unary(Unary kind, float attr, int x);
@@ -37,9 +37,9 @@ class Builder {
     int multiply(int a, int b);
     int add_to_columns(int x, int column);
     int concat(const int *parts, int count, int axis = 0);
-    int repeated(int x, int batch);   // the same for every element of a minibatch
+    int repeated(int x, int batch);  // the same for every element of a minibatch
     int to_batch(const int *parts, int count, int kind);
-    int elements(int x, const std::vector<int> &places);   // of a minibatch
+    int elements(int x, const std::vector<int> &places);  // of a minibatch
     int transpose(int x);
     int reshape(int x, int shape);
     // so many numbers, so far from each other, for each of those of the loop outside of it
@@ -57,11 +57,11 @@ class Builder {
     // of matrices: one label for each row (axis 1) or column, of each element or of all
     int hinge_along(int axis, float margin, int scores, std::vector<int> labels);
     int pick_each(int x, const std::vector<int> &labels, int axis = 0);
-    int drawn(Draw kind, double rate, int x, int axis = 0);   // axis: of DropoutDim
+    int drawn(Draw kind, double rate, int x, int axis = 0);  // axis: of DropoutDim
     int random(Draw kind, int shape, double first, double second);
     // over the dimensions whose bits `axes` has; bit 0 is the minibatch, bit 1 the first dimension
     int along(Reduction kind, int x, unsigned axes, int divisor = 0);
-    int moment(int power, int x, unsigned axes, int divisor = 0);   // the mean of powers
+    int moment(int power, int x, unsigned axes, int divisor = 0);  // the mean of powers
     // of the same element of all operands: log(exp(x1) + exp(x2) + ...), or the greatest
     int across(Reduction kind, const int *parts, int count);
     // the elements in so many rows and columns of a matrix; of a vector, in rows
@@ -69,7 +69,7 @@ class Builder {
     // an image, and for Convolve filters and perhaps biases; only for Pool the window is given
     struct Window {
         int tall, wide, down, right;
-        bool is_valid;   // it may not stick out
+        bool is_valid;  // it may not stick out
     };
     int slide(Op op, const int *args, int count, Window window, bool is_narrow = false);
     // a matrix and filters of its height, which go along it
@@ -80,10 +80,10 @@ class Builder {
     int greatest(int x, int count, int axis);
     int sums(int x, int axis);
     int softmax(Op op, int x, int axis = 0);
-    int restricted(int x, const std::vector<int> &places);   // LogSoftmax of some places of a vector
+    int restricted(int x, const std::vector<int> &places);  // LogSoftmax of some places of a vector
     int sparsemax(int x);
     int constrained(int x, int bounds);
-    int argmax(int x, bool passes) { return lines(Op::Argmax, x, 0, 0, {passes}); }   // does the gradient pass
+    int argmax(int x, bool passes) { return lines(Op::Argmax, x, 0, 0, {passes}); }  // does the gradient pass
     int reduce(Op op, int x, int y = -1);
     int pick(int x, int index, int axis = 0);
     int range(int x, int first, int last, int axis = 0);
@@ -97,7 +97,7 @@ class Builder {
     // a node of a shape, without a value
     int stand_in(int shape) { return graph_.add(simple(Op::Input, 0, 0, shape, 0), nullptr, 0); }
 
-   private:
+  private:
     // Recently used signatures by what made them.
     struct Key {
         std::array<int, 6> of;
@@ -107,7 +107,8 @@ class Builder {
         Key key{{-1, 0, 0, 0, 0, 0}};
         int sig = -1;
     };
-    template <class F> int signature(const Key &key, F make) {
+    template <class F>
+    int signature(const Key &key, F make) {
         std::uint32_t h = 2166136261u;
         for (int x : key.of) h = (h ^ static_cast<std::uint32_t>(x)) * 16777619u, h ^= h >> 15;
         // two that fall on one place would throw each other out at every turn: the next places are tried, too
@@ -120,37 +121,37 @@ class Builder {
             entry.key = key;
             return entry.sig;
         }
-        return -1;   // not reached
+        return -1;  // not reached
     }
     int shape_of(int node) const { return graph_.signature(node).shape; }
     const Shape &shape(int node) const { return graph_.shape(node); }
-    int reduction(Reduction kind, int x, unsigned axes, int divisor);   // the signature; -1: no kernel takes it
+    int reduction(Reduction kind, int x, unsigned axes, int divisor);  // the signature; -1: no kernel takes it
     int broadcast(Binary kind, int a, int b);
-    int add_column(int x, int column);   // without minibatches
+    int add_column(int x, int column);  // without minibatches
     int sum_of_shapes(const int *parts, int count);
-    bool fits_elements(int x, int y) const;   // one may lack the minibatch of the other
+    bool fits_elements(int x, int y) const;  // one may lack the minibatch of the other
     bool is_vector(int node) const;
-    bool is_column(int node) const;    // a vector, or a matrix of one column
-    bool is_columns(int node) const;   // a minibatch of those
-    bool is_flat(int shape) const;     // its numbers lie in a row, whichever dimension runs fastest
+    bool is_column(int node) const;   // a vector, or a matrix of one column
+    bool is_columns(int node) const;  // a minibatch of those
+    bool is_flat(int shape) const;    // its numbers lie in a row, whichever dimension runs fastest
     int product_shape(int a, int b);
     int part(int x, int first, int count, int axis);
     int lines(Op op, int x, int axis, int count = 0, const std::vector<int> &places = {});
     int view(int x, int shape, int first);
     Signature arrangement(Arrangement kind, int width, int first, const std::vector<Loop> &loops, int shape);
-    const Param *matrix(int node, int &index) const;   // nullptr: not a parameter
+    const Param *matrix(int node, int &index) const;  // nullptr: not a parameter
     int simple(Op op, int kind, float attr, int shape, int nargs);
 
     struct Mask {
-        int repeats, inner;   // each of its numbers stands so often, so many numbers apart
+        int repeats, inner;  // each of its numbers stands so often, so many numbers apart
     };
     int drawing(Draw kind, int shape, const Signature *operand, double first, double second, Mask mask = {1, 1});
     bool is_common(Unary kind, float attr);
     int unary_each(Unary kind, float attr, int x);
 
     Graph &graph_;
-    std::unordered_set<std::uint64_t> numbers_;   // that have signatures of their own
-    Interner drawings_;                           // of numbers that say what is drawn
+    std::unordered_set<std::uint64_t> numbers_;  // that have signatures of their own
+    Interner drawings_;                          // of numbers that say what is drawn
     std::array<Entry, 1024> recent_;
 };
 

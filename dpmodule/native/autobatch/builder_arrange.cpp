@@ -44,7 +44,8 @@ Signature Builder::arrangement(Arrangement kind, int width, int first, const std
     std::vector<Loop> merged;
     for (const Loop &each : loops) {
         if (each.size == 1) continue;
-        if (!merged.empty() && merged.back().step == each.size * each.step) merged.back() = {merged.back().size * each.size, each.step};
+        if (!merged.empty() && merged.back().step == each.size * each.step)
+            merged.back() = {merged.back().size * each.size, each.step};
         else merged.push_back(each);
     }
     Signature s;
@@ -70,7 +71,8 @@ int Builder::arranged(Arrangement kind, int x, int first, const std::vector<Loop
     return graph_.add(sig, &x, 1, graph_.signatures[sig].op == Op::View ? first : 0);
 }
 
-int Builder::strided(int x, const std::vector<int> &steps, const std::vector<int> &firsts, const std::vector<int> &lasts) {
+int Builder::strided(int x, const std::vector<int> &steps, const std::vector<int> &firsts,
+                     const std::vector<int> &lasts) {
     const Shape given = shape(x);
     std::vector<int> sizes = given.dims;
     sizes.push_back(given.batch);
@@ -80,14 +82,16 @@ int Builder::strided(int x, const std::vector<int> &steps, const std::vector<int
     for (std::size_t k = given.dims.size(); k-- > 0; apart *= given.dims[k]) loops[k].step = apart;
     loops.back().step = apart;
     for (std::size_t k = 0; k < sizes.size(); k++) {
-        const auto of = [&](const std::vector<int> &list, int otherwise) { return k < list.size() ? list[k] : otherwise; };
+        const auto of = [&](const std::vector<int> &list, int otherwise) {
+            return k < list.size() ? list[k] : otherwise;
+        };
         const int step = of(steps, 1), first = of(firsts, 0), last = of(lasts, sizes[k]);
         if (step < 1 || first < 0 || first >= last || last > sizes[k]) return -1;
         begin += first * loops[k].step;
         loops[k] = {(last - first - 1) / step + 1, std::min(step, sizes[k]) * loops[k].step};
         sizes[k] = loops[k].size;
     }
-    std::rotate(loops.begin(), loops.end() - 1, loops.end());   // the minibatch is outside of all
+    std::rotate(loops.begin(), loops.end() - 1, loops.end());  // the minibatch is outside of all
     const int batch = sizes.back();
     sizes.pop_back();
     return arranged(Arrangement::Strided, x, begin, loops, graph_.signatures.add_shape(sizes, batch));
@@ -109,10 +113,11 @@ int Builder::transpose(int x) {
     const int given = shape_of(x);
     const int sig = signature({{transpose_code, given, 0, 0, 0, 0}}, [&] {
         const Shape of = shape(x);
-        if (of.dims.size() > 2) return Signature{};   // without a shape: remembered, too
+        if (of.dims.size() > 2) return Signature{};  // without a shape: remembered, too
         std::vector<int> dims = {padded(of.dims, 1), of.dims[0]};
         if (of.dims.size() == 1 && dims[1] == 1) dims = {1};
-        return arrangement(Arrangement::Transpose, of.size, 0, reversed(of.dims, of.batch, of.size), graph_.signatures.add_shape(dims, of.batch));
+        return arrangement(Arrangement::Transpose, of.size, 0, reversed(of.dims, of.batch, of.size),
+                           graph_.signatures.add_shape(dims, of.batch));
     });
     return graph_.signatures[sig].shape < 0 ? -1 : graph_.add(sig, &x, 1);
 }
@@ -121,21 +126,29 @@ int Builder::transpose(int x) {
 int Builder::reshape(int x, int target) {
     const int given = shape_of(x);
     const Shape from = graph_.signatures.shape(given), to = graph_.signatures.shape(target);
-    if (from.batch != 1 && to.batch == 1 && from.size / from.batch == to.size) return reshape(x, graph_.signatures.add_shape(to.dims, from.batch));
+    if (from.batch != 1 && to.batch == 1 && from.size / from.batch == to.size)
+        return reshape(x, graph_.signatures.add_shape(to.dims, from.batch));
     if (from.size != to.size) return -1;
     if (from.batch == to.batch && from.dims == to.dims) return view(x, target, 0);
     const bool ends = is_flat(target);
     if (!is_flat(given)) {
-        x = graph_.add(signature({{reshape_code, given, ends ? target : -1, 0, 0, 0}}, [&] {
-            const int found = ends ? target : graph_.signatures.vector_shape(from.size);
-            return arrangement(Arrangement::Reshape, from.size, 0, reversed(from.dims, from.batch, from.size), found);
-        }), &x, 1);
+        x = graph_.add(signature({{reshape_code, given, ends ? target : -1, 0, 0, 0}},
+                                 [&] {
+                                     const int found = ends ? target : graph_.signatures.vector_shape(from.size);
+                                     return arrangement(Arrangement::Reshape, from.size, 0,
+                                                        reversed(from.dims, from.batch, from.size), found);
+                                 }),
+                       &x, 1);
         if (ends) return x;
     }
     if (ends) return view(x, target, 0);
-    return graph_.add(signature({{reshape_code, -1, target, 0, 0, 0}}, [&] {
-        return arrangement(Arrangement::Reshape, to.size, 0, reversed({to.dims.rbegin(), to.dims.rend()}, to.batch, to.size), target);
-    }), &x, 1);
+    return graph_.add(signature({{reshape_code, -1, target, 0, 0, 0}},
+                                [&] {
+                                    return arrangement(Arrangement::Reshape, to.size, 0,
+                                                       reversed({to.dims.rbegin(), to.dims.rend()}, to.batch, to.size),
+                                                       target);
+                                }),
+                      &x, 1);
 }
 
 // `count` places of a dimension; 0: one, and the dimension disappears.
@@ -168,10 +181,12 @@ int Builder::pick(int x, int index, int axis) {
     return part(x, index < 0 ? index + dims[axis] : index, 0, axis);
 }
 
-int Builder::range(int x, int first, int last, int axis) { return last > first ? part(x, first, last - first, axis) : -1; }
+int Builder::range(int x, int first, int last, int axis) {
+    return last > first ? part(x, first, last - first, axis) : -1;
+}
 
 int Builder::select(int x, const std::vector<int> &rows, const std::vector<int> &columns) {
-    constexpr std::size_t most = 1 << 12;   // they are part of the signature
+    constexpr std::size_t most = 1 << 12;  // they are part of the signature
     const Shape &given = shape(x);
     if (given.dims.size() > 2 || rows.empty() || columns.empty() || rows.size() + columns.size() > most) return -1;
     const int width = padded(given.dims, 1);

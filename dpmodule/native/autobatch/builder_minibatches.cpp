@@ -30,7 +30,8 @@ int Builder::sum_of_shapes(const int *parts, int count) {
     std::vector<int> shapes, dims;
     int batch = 1;
     for (int i = 0; i < count; i++) {
-        if (std::find(shapes.begin(), shapes.end(), shape_of(parts[i])) == shapes.end()) shapes.push_back(shape_of(parts[i]));
+        if (std::find(shapes.begin(), shapes.end(), shape_of(parts[i])) == shapes.end())
+            shapes.push_back(shape_of(parts[i]));
     }
     for (int each : shapes) {
         const Shape &found = graph_.signatures.shape(each);
@@ -86,7 +87,8 @@ int Builder::hinge_along(int axis, float margin, int scores, std::vector<int> la
         for (int i = rows; i < many; i++) labels[i] = labels[i - rows];
     }
     if (labels.size() != static_cast<std::size_t>(many)) return -1;
-    if (std::any_of(labels.begin(), labels.end(), [&](int label) { return label < 0 || label >= given.dims[axis]; })) return -1;
+    if (std::any_of(labels.begin(), labels.end(), [&](int label) { return label < 0 || label >= given.dims[axis]; }))
+        return -1;
     if (axis == 0 && (scores = transpose(scores)) < 0) return -1;
     const int sig = signature({{static_cast<int>(Op::Hinge), given.size, bits(margin), rows, given.batch, 2}}, [&] {
         Signature s;
@@ -103,13 +105,16 @@ int Builder::hinge_along(int axis, float margin, int scores, std::vector<int> la
 
 int Builder::sparsemax(int x) {
     const Shape &given = shape(x);
-    return given.size / given.batch == given.dims[0] ? graph_.add(simple(Op::Sparsemax, given.dims[0], 0, shape_of(x), 1), &x, 1) : -1;
+    return given.size / given.batch == given.dims[0]
+               ? graph_.add(simple(Op::Sparsemax, given.dims[0], 0, shape_of(x), 1), &x, 1)
+               : -1;
 }
 
 int Builder::constrained(int x, int bounds) {
     if (shape(x).dims.size() != 1 || !fits_elements(x, bounds)) return -1;
     const int batch = std::max(shape(x).batch, shape(bounds).batch);
-    const int both[2] = {shape(x).batch == batch ? x : repeated(x, batch), shape(bounds).batch == batch ? bounds : repeated(bounds, batch)};
+    const int both[2] = {shape(x).batch == batch ? x : repeated(x, batch),
+                         shape(bounds).batch == batch ? bounds : repeated(bounds, batch)};
     return graph_.add(simple(Op::Constrained, shape(x).dims[0], 0, shape_of(both[0]), 2), both, 2);
 }
 

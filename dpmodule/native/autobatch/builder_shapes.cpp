@@ -23,24 +23,26 @@ int Builder::multiply(int a, int b) {
     const int both[2] = {a, b}, product = affine(-1, both, 1, shape(b).dims.size() != 1);
     if (product >= 0) return product;
     const std::vector<int> number = {1};
-    if (shape(a).dims == number && shape(b).dims == number && shape(a).batch + shape(b).batch > 2) return binary(Binary::Mul, a, b);
+    if (shape(a).dims == number && shape(b).dims == number && shape(a).batch + shape(b).batch > 2)
+        return binary(Binary::Mul, a, b);
     int params[2] = {-1, -1};
     matrix(a, params[0]);
     matrix(b, params[1]);
-    const int sig = signature({{static_cast<int>(Op::Multiply), shape_of(a), shape_of(b), params[0], params[1], 0}}, [&] {
-        Signature s;
-        s.op = Op::Multiply;
-        s.shape = product_shape(a, b);   // -1: remembered, too
-        s.nargs = 2;
-        s.params = {params[0], params[1], padded(shape(a).dims, 1)};
-        s.widths = {graph_.signature(a).width, graph_.signature(b).width};
-        return s;
-    });
+    const int sig =
+        signature({{static_cast<int>(Op::Multiply), shape_of(a), shape_of(b), params[0], params[1], 0}}, [&] {
+            Signature s;
+            s.op = Op::Multiply;
+            s.shape = product_shape(a, b);  // -1: remembered, too
+            s.nargs = 2;
+            s.params = {params[0], params[1], padded(shape(a).dims, 1)};
+            s.widths = {graph_.signature(a).width, graph_.signature(b).width};
+            return s;
+        });
     return graph_.signatures[sig].shape < 0 ? -1 : graph_.add(sig, both, 2);
 }
 
 int Builder::inverse(int x) {
-    constexpr int most = 32;   // larger ones are worth a library
+    constexpr int most = 32;  // larger ones are worth a library
     const std::vector<int> &dims = shape(x).dims;
     if (dims.size() != 2 || dims[0] != dims[1] || dims[0] > most) return -1;
     return graph_.add(simple(Op::Inverse, 0, 0, shape_of(x), 1), &x, 1);
@@ -66,7 +68,9 @@ int Builder::transform(int bias, const int *terms, int count) {
     }
     const bool same = upright(shape(bias).dims) == dims;
     if (!same && upright(shape(bias).dims) != std::vector<int>{dims[0]}) return -1;
-    const auto fitted = [&](int x) { return shape(x).dims == dims ? x : view(x, graph_.signatures.add_shape(dims, shape(x).batch), 0); };
+    const auto fitted = [&](int x) {
+        return shape(x).dims == dims ? x : view(x, graph_.signatures.add_shape(dims, shape(x).batch), 0);
+    };
     int total = dims.size() == 1 ? affine(-1, terms, count) : -1;
     for (int i = 0; total < 0 || i > 0; i++) {
         if (i == count) break;
@@ -88,8 +92,11 @@ int Builder::add_to_columns(int x, int column) {
 int Builder::add_column(int x, int column) {
     const Shape &matrix = shape(x);
     const int both[2] = {x, column};
-    if (matrix.batch != 1 || matrix.dims.size() != 2 || !is_column(column) || graph_.signature(column).width != matrix.dims[0]) return -1;
-    if (matrix.dims[1] == 1) return graph_.add(simple(Op::Binary, static_cast<int>(Binary::Add), 0, shape_of(x), 2), both, 2);
+    if (matrix.batch != 1 || matrix.dims.size() != 2 || !is_column(column) ||
+        graph_.signature(column).width != matrix.dims[0])
+        return -1;
+    if (matrix.dims[1] == 1)
+        return graph_.add(simple(Op::Binary, static_cast<int>(Binary::Add), 0, shape_of(x), 2), both, 2);
     const int sig = signature({{static_cast<int>(Op::AddColumn), shape_of(x), 0, 0, 0, 0}}, [&] {
         Signature s;
         s.op = Op::AddColumn;
@@ -160,63 +167,65 @@ int Builder::to_batch(const int *parts, int count, int kind) {
 
 // Dimensions of 1 are repeated; those that are missing behind the others are 1.
 int Builder::broadcast(Binary kind, int a, int b) {
-    const int sig = signature({{static_cast<int>(Op::Broadcast), static_cast<int>(kind), shape_of(a), shape_of(b), 0, 0}}, [&] {
-        const Shape &x = shape(a), &y = shape(b);
-        std::vector<int> dims(std::max(x.dims.size(), y.dims.size()));
-        bool fits = x.batch == y.batch || x.batch == 1 || y.batch == 1;
-        for (std::size_t k = 0; k < dims.size(); k++) {
-            const int one = padded(x.dims, k), other = padded(y.dims, k);
-            fits &= one == other || one == 1 || other == 1;
-            dims[k] = std::max(one, other);
-        }
-        std::vector<int> wide = x.dims;
-        wide.resize(dims.size(), 1);
-        Signature s;   // without a shape: no kernel takes this, which is remembered, too
-        s.op = Op::Broadcast;
-        s.kind = static_cast<int>(kind);
-        s.nargs = 2;
-        s.params = {shape_of(a), shape_of(b)};
-        s.widths = {x.size, y.size};
-        if (kind == Binary::Div) fits &= dims == wide;   // only who divides is repeated
-        else if (kind == Binary::Pow) dims = x.dims, fits &= y.size == y.batch;
-        else if (kind > Binary::Div) fits &= x.dims == y.dims;
-        if (fits) s.shape = graph_.signatures.add_shape(dims, std::max(x.batch, y.batch));
-        return s;
-    });
+    const int sig =
+        signature({{static_cast<int>(Op::Broadcast), static_cast<int>(kind), shape_of(a), shape_of(b), 0, 0}}, [&] {
+            const Shape &x = shape(a), &y = shape(b);
+            std::vector<int> dims(std::max(x.dims.size(), y.dims.size()));
+            bool fits = x.batch == y.batch || x.batch == 1 || y.batch == 1;
+            for (std::size_t k = 0; k < dims.size(); k++) {
+                const int one = padded(x.dims, k), other = padded(y.dims, k);
+                fits &= one == other || one == 1 || other == 1;
+                dims[k] = std::max(one, other);
+            }
+            std::vector<int> wide = x.dims;
+            wide.resize(dims.size(), 1);
+            Signature s;  // without a shape: no kernel takes this, which is remembered, too
+            s.op = Op::Broadcast;
+            s.kind = static_cast<int>(kind);
+            s.nargs = 2;
+            s.params = {shape_of(a), shape_of(b)};
+            s.widths = {x.size, y.size};
+            if (kind == Binary::Div) fits &= dims == wide;  // only who divides is repeated
+            else if (kind == Binary::Pow) dims = x.dims, fits &= y.size == y.batch;
+            else if (kind > Binary::Div) fits &= x.dims == y.dims;
+            if (fits) s.shape = graph_.signatures.add_shape(dims, std::max(x.batch, y.batch));
+            return s;
+        });
     const int both[2] = {a, b};
     return graph_.signatures[sig].shape < 0 ? -1 : graph_.add(sig, both, 2);
 }
 
 int Builder::reduction(Reduction kind, int x, unsigned axes, int divisor) {
-    const int sig = signature({{static_cast<int>(Op::Reduce), static_cast<int>(kind), shape_of(x), static_cast<int>(axes), divisor, 0}}, [&] {
-        const Shape &given = shape(x);
-        Signature s;   // without a shape: no kernel takes this, which is remembered, too
-        s.op = Op::Reduce;
-        s.kind = static_cast<int>(kind);
-        s.params = {1, 1};
-        s.nargs = 1;
-        s.widths = {given.size};
-        const std::size_t most = kind == Reduction::LogSumExp ? 2 : 30;
-        if (given.dims.size() > most || !axes || axes >> (given.dims.size() + 1)) return s;
-        // numbers that become one have to lie evenly: dimensions side by side
-        std::vector<int> sizes = {given.batch}, rest;
-        sizes.insert(sizes.end(), given.dims.begin(), given.dims.end());
-        bool begun = false, ended = false;
-        for (std::size_t k = 0; k < sizes.size(); k++) {
-            const bool goes = axes >> k & 1;
-            if (!goes && k) rest.push_back(sizes[k]);
-            if (sizes[k] == 1) continue;
-            if (goes && ended) return s;
-            begun |= goes;
-            ended |= begun && !goes;
-            (goes ? s.params[0] : s.params[1]) *= begun ? sizes[k] : 1;
-        }
-        if (!begun) s.params[1] = given.size;
-        if (rest.empty()) rest = {1};
-        s.attr = static_cast<float>(divisor > 0 ? divisor : s.params[0]);
-        s.shape = graph_.signatures.add_shape(rest, axes & 1 ? 1 : given.batch);
-        return s;
-    });
+    const int sig = signature(
+        {{static_cast<int>(Op::Reduce), static_cast<int>(kind), shape_of(x), static_cast<int>(axes), divisor, 0}}, [&] {
+            const Shape &given = shape(x);
+            Signature s;  // without a shape: no kernel takes this, which is remembered, too
+            s.op = Op::Reduce;
+            s.kind = static_cast<int>(kind);
+            s.params = {1, 1};
+            s.nargs = 1;
+            s.widths = {given.size};
+            const std::size_t most = kind == Reduction::LogSumExp ? 2 : 30;
+            if (given.dims.size() > most || !axes || axes >> (given.dims.size() + 1)) return s;
+            // numbers that become one have to lie evenly: dimensions side by side
+            std::vector<int> sizes = {given.batch}, rest;
+            sizes.insert(sizes.end(), given.dims.begin(), given.dims.end());
+            bool begun = false, ended = false;
+            for (std::size_t k = 0; k < sizes.size(); k++) {
+                const bool goes = axes >> k & 1;
+                if (!goes && k) rest.push_back(sizes[k]);
+                if (sizes[k] == 1) continue;
+                if (goes && ended) return s;
+                begun |= goes;
+                ended |= begun && !goes;
+                (goes ? s.params[0] : s.params[1]) *= begun ? sizes[k] : 1;
+            }
+            if (!begun) s.params[1] = given.size;
+            if (rest.empty()) rest = {1};
+            s.attr = static_cast<float>(divisor > 0 ? divisor : s.params[0]);
+            s.shape = graph_.signatures.add_shape(rest, axes & 1 ? 1 : given.batch);
+            return s;
+        });
     return graph_.signatures[sig].shape < 0 ? -1 : sig;
 }
 
@@ -271,7 +280,9 @@ int Builder::lines(Op op, int x, int axis, int count, const std::vector<int> &pl
         s.shape = graph_.signatures.add_shape(dims, given.batch);
         return s;
     };
-    return graph_.add(places.empty() ? signature({{static_cast<int>(op), shape_of(x), axis, count, 0, 0}}, make) : graph_.signatures.add(make()), &x, 1);
+    return graph_.add(places.empty() ? signature({{static_cast<int>(op), shape_of(x), axis, count, 0, 0}}, make)
+                                     : graph_.signatures.add(make()),
+                      &x, 1);
 }
 
 int Builder::greatest(int x, int count, int axis) { return count < 1 ? -1 : lines(Op::Greatest, x, axis, count); }
@@ -282,10 +293,13 @@ int Builder::softmax(Op op, int x, int axis) { return shape(x).dims.size() > 2 ?
 
 int Builder::restricted(int x, const std::vector<int> &places) {
     const int size = shape(x).dims[0];
-    if (!is_columns(x) || std::any_of(places.begin(), places.end(), [&](int place) { return place < 0 || place >= size; })) return -1;
+    if (!is_columns(x) ||
+        std::any_of(places.begin(), places.end(), [&](int place) { return place < 0 || place >= size; }))
+        return -1;
     std::vector<int> sorted(places);
     std::sort(sorted.begin(), sorted.end());
-    if (std::adjacent_find(sorted.begin(), sorted.end()) != sorted.end()) return -1;  // the kernel's gradient is for places named once
+    if (std::adjacent_find(sorted.begin(), sorted.end()) != sorted.end())
+        return -1;  // the kernel's gradient is for places named once
     return lines(Op::LogSoftmax, x, 0, 0, places);
 }
 

@@ -27,11 +27,13 @@ int Builder::slide(Op op, const int *args, int count, Window window, bool is_nar
     for (int k = 0; k < 2; k++) {
         if (window.is_valid && sizes[k] > image[k]) return -1;
         lengths[k] = window.is_valid ? (image[k] - sizes[k]) / steps[k] + 1 : (image[k] - 1) / steps[k] + 1;
-        before[k] = window.is_valid ? 0 : std::max<std::int64_t>((lengths[k] - 1) * steps[k] + sizes[k] - image[k], 0) / 2;
+        before[k] =
+            window.is_valid ? 0 : std::max<std::int64_t>((lengths[k] - 1) * steps[k] + sizes[k] - image[k], 0) / 2;
     }
-    constexpr std::int64_t most = 1 << 17;   // numbers in all windows: more are left to somebody with several threads
+    constexpr std::int64_t most = 1 << 17;  // numbers in all windows: more are left to somebody with several threads
     const std::int64_t window_size = static_cast<std::int64_t>(window.tall) * window.wide;
-    if (window_size > most || lengths[0] * lengths[1] > most || lengths[0] * lengths[1] * window_size > most / channels) return -1;
+    if (window_size > most || lengths[0] * lengths[1] > most || lengths[0] * lengths[1] * window_size > most / channels)
+        return -1;
     Signature s;
     s.op = op;
     s.kind = is_narrow;
@@ -40,19 +42,30 @@ int Builder::slide(Op op, const int *args, int count, Window window, bool is_nar
     if (is_narrow) dims = {filters, dims[1]};
     s.shape = graph_.signatures.add_shape(dims, batch);
     s.nargs = count;
-    s.params = {image[0], image[1], channels, window.tall, window.wide, window.down, window.right, static_cast<int>(before[0]), static_cast<int>(before[1]),
-                static_cast<int>(lengths[0]), static_cast<int>(lengths[1]), filters};
+    s.params = {image[0],
+                image[1],
+                channels,
+                window.tall,
+                window.wide,
+                window.down,
+                window.right,
+                static_cast<int>(before[0]),
+                static_cast<int>(before[1]),
+                static_cast<int>(lengths[0]),
+                static_cast<int>(lengths[1]),
+                filters};
     for (int i = 0; i < count; i++) {
         const Signature &each = graph_.signature(args[i]);
         s.widths.push_back(each.width);
-        if (i) s.params.push_back(each.op == Op::Param ? each.params[0] : -1);   // batches have one filter
+        if (i) s.params.push_back(each.op == Op::Param ? each.params[0] : -1);  // batches have one filter
     }
     return graph_.add(graph_.signatures.add(s), args, count);
 }
 
 int Builder::filter(int x, int filters) {
     const Shape &image = shape(x), &given = shape(filters);
-    if (image.dims.size() != 2 || given.dims.size() < 2 || given.dims.size() > 3 || given.dims[0] != image.dims[0]) return -1;
+    if (image.dims.size() != 2 || given.dims.size() < 2 || given.dims.size() > 3 || given.dims[0] != image.dims[0])
+        return -1;
     const int both[2] = {x, filters};
     return slide(Op::Convolve, both, 2, {0, 0, 1, 1, true}, true);
 }

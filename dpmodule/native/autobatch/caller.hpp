@@ -8,22 +8,22 @@
 namespace dpmodule::autobatch {
 
 struct CallBatch {
-    std::int64_t key;                  // the same for both directions of one batch
-    int kind;                          // which operation: Signature::kind
+    std::int64_t key;  // the same for both directions of one batch
+    int kind;          // which operation: Signature::kind
     int rows;
     struct Argument {
-        float *at;                     // rows one after the other, or a single one that all share
+        float *at;  // rows one after the other, or a single one that all share
         bool shared;
-        float *grad;                   // where the gradient is wanted, laid out alike; nullptr: not wanted
+        float *grad;  // where the gradient is wanted, laid out alike; nullptr: not wanted
     };
     std::vector<Argument> arguments;
-    std::vector<int> aux;              // forward only
-    std::vector<int> counts;           // operations of any number of operands: how many each row has
-    float *out;                        // value or, backward, gradient of the result
+    std::vector<int> aux;     // forward only
+    std::vector<int> counts;  // operations of any number of operands: how many each row has
+    float *out;               // value or, backward, gradient of the result
 };
 
 class Caller {
-   public:
+  public:
     virtual ~Caller() = default;
     // Both may throw; what they throw passes through the engine.
     virtual void forward(const CallBatch &batch) = 0;

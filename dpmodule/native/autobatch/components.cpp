@@ -16,7 +16,7 @@ void Components::find() {
     const int n = static_cast<int>(next_.size());
     for (std::vector<int> &list : next_) squeeze(list);
     std::vector<int> index(n, -1), low(n), component(n, -1), stack;
-    std::vector<std::pair<int, std::size_t>> path;   // vertex, how many of its edges are done
+    std::vector<std::pair<int, std::size_t>> path;  // vertex, how many of its edges are done
     int count = 0, components = 0;
     for (int start = 0; start < n; start++) {
         if (index[start] >= 0) continue;

@@ -8,7 +8,7 @@
 namespace dpmodule::autobatch {
 
 class Components {
-   public:
+  public:
     explicit Components(int vertices) : next_(vertices), last_(vertices, -1), self_(vertices, 0) {}
     // Edges may be given many times over; `last_` catches most repetitions cheaply.
     void edge(int from, int to) {
@@ -26,7 +26,7 @@ class Components {
     int rank(int vertex) const { return rank_[vertex]; }
     bool cyclic(int vertex) const { return self_[vertex] || size_[rank_[vertex]] > 1; }
 
-   private:
+  private:
     void squeeze(std::vector<int> &list);
 
     std::vector<std::vector<int>> next_;

@@ -15,7 +15,7 @@ bool fits(const Signature &s) {
 struct Draft {
     Step step;
     int uses = 0;
-    bool gone = false;   // part of a later one
+    bool gone = false;  // part of a later one
 
     bool is_affine() const { return step.kind == Step::Kind::Affine; }
     bool has_bias() const { return step.params[0] >= 0; }
@@ -23,7 +23,7 @@ struct Draft {
 
 // The sum of two products that nobody else uses becomes one of more terms.
 void join(Draft &sum, Draft &a, Draft &b) {
-    Draft &first = b.has_bias() ? b : a, &second = b.has_bias() ? a : b;   // the bias belongs to the first term
+    Draft &first = b.has_bias() ? b : a, &second = b.has_bias() ? a : b;  // the bias belongs to the first term
     sum.step.kind = Step::Kind::Affine;
     sum.step.params = first.step.params;
     sum.step.params.insert(sum.step.params.end(), second.step.params.begin() + 1, second.step.params.end());
@@ -61,7 +61,7 @@ int remember_compound(Graph &graph, int first, int operands, int output, int mem
         Compound::Part part{graph.nodes[node].sig, {}};
         for (int i = 0; i < graph.nodes[node].count; i++) {
             const int a = graph.begin(node)[i] - first;
-            if (a < 0) return -1;   // neither an operand nor a part
+            if (a < 0) return -1;  // neither an operand nor a part
             part.args.push_back(a);
             used[a] = 1;
         }
@@ -70,7 +70,7 @@ int remember_compound(Graph &graph, int first, int operands, int output, int mem
     used[output - first] = 1;
     if (memory >= 0) used[memory - first] = 1;
     for (int node = begin; node < end; node++) {
-        if (!used[node - first]) return -1;   // nobody would give it a gradient
+        if (!used[node - first]) return -1;  // nobody would give it a gradient
     }
     const int shape = graph.signature(output).shape, width = graph.signature(output).width;
     if (memory >= 0 && graph.signature(memory).shape != shape) return -1;
@@ -101,9 +101,11 @@ void add_compound(Group &group, const Signatures &signatures, const Compound &co
     std::vector<Draft> all = drafts_of(signatures, compound);
     for (std::size_t i = 0; i < all.size(); i++) {
         const std::vector<Operand> in = all[i].step.in;
-        if (!is_sum(signatures[compound.parts[i].sig]) || in[0].outside || in[1].outside || in[0].index == in[1].index) continue;
+        if (!is_sum(signatures[compound.parts[i].sig]) || in[0].outside || in[1].outside || in[0].index == in[1].index)
+            continue;
         Draft &a = all[in[0].index], &b = all[in[1].index];
-        if (a.is_affine() && b.is_affine() && a.uses == 1 && b.uses == 1 && !(a.has_bias() && b.has_bias())) join(all[i], a, b);
+        if (a.is_affine() && b.is_affine() && a.uses == 1 && b.uses == 1 && !(a.has_bias() && b.has_bias()))
+            join(all[i], a, b);
     }
     std::vector<int> place(all.size(), -1);
     for (std::size_t i = 0; i < all.size(); i++) {

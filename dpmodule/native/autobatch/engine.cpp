@@ -8,21 +8,19 @@
 namespace dpmodule::autobatch {
 namespace {
 
-double now() {
-    return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
+double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 
 }  // namespace
 
 class Engine::Busy {
-   public:
+  public:
     explicit Busy(bool &flag) : flag_(flag) {
         if (flag) throw std::logic_error("the graph is being computed: an operation on it must not use it itself");
         flag = true;
     }
     ~Busy() { flag_ = false; }
 
-   private:
+  private:
     bool &flag_;
 };
 
@@ -95,7 +93,7 @@ void Engine::prepare_gradients(int node, bool full) {
             graph.grad[n] = grad ? grad + graph.nodes[n].aux : nullptr;
         }
     }
-    graph.drop_remainders();   // an error may have left some
+    graph.drop_remainders();  // an error may have left some
     if (fuses) keep_remainders(node);
 }
 
@@ -113,7 +111,8 @@ void Engine::keep_remainders(int node) {
             if (graph.tables[graph.signature(n).params[0]]->is_crowded(graph.nodes[n].aux)) graph.keep_remainder(n);
         }
         for (int n : segment.plan.views) {
-            if (graph.is_crowded(*graph.begin(n))) graph.remainder[n] = graph.remainder[*graph.begin(n)] + graph.nodes[n].aux;
+            if (graph.is_crowded(*graph.begin(n)))
+                graph.remainder[n] = graph.remainder[*graph.begin(n)] + graph.nodes[n].aux;
         }
     }
 }
@@ -130,7 +129,8 @@ void draw_producers(const Graph &graph, Plan &plan) {
     for (const Instance &instance : plan.instances) {
         for (int k = 0; k < instance.count; k++) {
             int node = plan.outside[instance.first + k];
-            while (node >= plan.from && plan.owner(node) < 0 && graph.signature(node).op == Op::View) node = *graph.begin(node);
+            while (node >= plan.from && plan.owner(node) < 0 && graph.signature(node).op == Op::View)
+                node = *graph.begin(node);
             const int owner = node >= plan.from ? plan.owner(node) : -1;
             if (owner >= 0) plan.producers[instance.run].push_back(plan.instances[owner].run);
         }
@@ -160,7 +160,7 @@ void Engine::mark_wanted(Segment &last, int node) {
     }
     Plan &plan = last.plan;
     const int owner = plan.owner(node);
-    if (owner < 0) {   // a view, or nothing that is computed
+    if (owner < 0) {  // a view, or nothing that is computed
         if (graph.signature(node).op == Op::View) {
             for (Segment &segment : segments_) {
                 for (Run &run : segment.plan.runs) run.wanted = segment.plan.from <= last.plan.from;
@@ -188,7 +188,8 @@ void Engine::mark_producers(const Segment &consumer) {
         for (int k = 0; k < instance.count; k++) {
             int node = plan.outside[instance.first + k];
             // a view may be newer than what it is part of
-            while (node >= 0 && graph.signature(node).op == Op::View && segment_of(node)->plan.owner(node) < 0) node = *graph.begin(node);
+            while (node >= 0 && graph.signature(node).op == Op::View && segment_of(node)->plan.owner(node) < 0)
+                node = *graph.begin(node);
             if (node < 0 || node >= plan.from) continue;
             Plan &earlier = segment_of(node)->plan;
             const int owner = earlier.owner(node);
@@ -224,7 +225,8 @@ bool Engine::add_gradient(int node, float *sum) const {
         const Signature &s = graph.signature(node);
         const int whole = s.op == Op::View ? *graph.begin(node) : -1;
         // the row of a step has all of a memory's gradient, a copy of the memory not what the step's output adds
-        const bool memory = whole >= 0 && graph.signature(whole).op == Op::Lstm && graph.nodes[node].aux >= graph.signature(whole).width;
+        const bool memory = whole >= 0 && graph.signature(whole).op == Op::Lstm &&
+                            graph.nodes[node].aux >= graph.signature(whole).width;
         const float *part = graph.is_fused(node) ? nullptr : graph.grad[memory ? whole : node];
         if (!part) continue;
         if (memory) part += graph.nodes[node].aux;

@@ -26,8 +26,7 @@ struct Machine {
 };
 
 struct EngineObject {
-    PyObject_HEAD
-    Machine *machine;
+    PyObject_HEAD Machine *machine;
 };
 
 inline Machine &machine_of(PyObject *self) { return *reinterpret_cast<EngineObject *>(self)->machine; }
@@ -45,7 +44,8 @@ inline void check(int ok) {
 inline int checked_node(PyObject *self, PyObject *number) {
     const long node = PyLong_AsLong(number);
     if (node == -1 && PyErr_Occurred()) throw PythonError();
-    if (node < 0 || node >= graph_of(self).size()) refuse(PyExc_IndexError, "no such node in the graph under construction");
+    if (node < 0 || node >= graph_of(self).size())
+        refuse(PyExc_IndexError, "no such node in the graph under construction");
     return static_cast<int>(node);
 }
 
@@ -77,8 +77,8 @@ inline PyObject *tuple_of(const std::vector<int> &numbers) {
 }
 
 // Methods by subject, each table ending with an empty entry.
-extern const PyMethodDef parameter_methods[];   // engine_parameters.cpp
-extern const PyMethodDef node_methods[];        // engine_nodes.cpp
-extern const PyMethodDef value_methods[];       // engine_values.cpp
+extern const PyMethodDef parameter_methods[];  // engine_parameters.cpp
+extern const PyMethodDef node_methods[];       // engine_nodes.cpp
+extern const PyMethodDef value_methods[];      // engine_values.cpp
 
 }  // namespace dpmodule::autobatch

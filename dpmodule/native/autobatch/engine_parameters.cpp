@@ -26,12 +26,15 @@ PyObject *add_table(PyObject *self, PyObject *args) {
 int checked_parameter(PyObject *self, PyObject *number) {
     const long index = PyLong_AsLong(number);
     if (PyErr_Occurred()) throw PythonError();
-    if (index < 0 || index >= static_cast<long>(graph_of(self).params.size())) refuse(PyExc_IndexError, "no such parameter");
+    if (index < 0 || index >= static_cast<long>(graph_of(self).params.size()))
+        refuse(PyExc_IndexError, "no such parameter");
     return static_cast<int>(index);
 }
 
 PyObject *parameter(PyObject *self, PyObject *number) {
-    return guarded([&]() -> PyObject * { return PyLong_FromLong(machine_of(self).parameters.parameter(checked_parameter(self, number))); });
+    return guarded([&]() -> PyObject * {
+        return PyLong_FromLong(machine_of(self).parameters.parameter(checked_parameter(self, number)));
+    });
 }
 
 PyObject *follow(PyObject *self, PyObject *) {
@@ -90,7 +93,8 @@ PyObject *touched(PyObject *self, PyObject *number) {
         if (index < 0 || index >= static_cast<long>(graph.tables.size())) refuse(PyExc_IndexError, "no such table");
         const std::vector<int> rows = graph.tables[index]->take_touched();
         std::vector<std::int64_t> wide(rows.begin(), rows.end());
-        return PyByteArray_FromStringAndSize(reinterpret_cast<const char *>(wide.data()), static_cast<Py_ssize_t>(wide.size() * 8));
+        return PyByteArray_FromStringAndSize(reinterpret_cast<const char *>(wide.data()),
+                                             static_cast<Py_ssize_t>(wide.size() * 8));
     });
 }
 
@@ -105,13 +109,20 @@ PyObject *used_tables(PyObject *self, PyObject *) {
 }  // namespace
 
 const PyMethodDef parameter_methods[] = {
-    {"add_parameter", add_parameter, METH_VARARGS, "add_parameter(dims, weak reference to the storage, is_updated) -> its number"},
-    {"add_table", add_table, METH_VARARGS, "add_table(dims, the first of which counts rows, weak reference to the storage) -> its number"},
+    {"add_parameter", add_parameter, METH_VARARGS,
+     "add_parameter(dims, weak reference to the storage, is_updated) -> its number"},
+    {"add_table", add_table, METH_VARARGS,
+     "add_table(dims, the first of which counts rows, weak reference to the storage) -> its number"},
     {"parameter", parameter, METH_O, "parameter(number) -> node, -1: its value is not of float32 on the CPU"},
-    {"follow", follow, METH_NOARGS, "follow(): look where values lie, and whether they have changed; raises if another shape or type has been put there"},
-    {"begin_pass", begin_pass, METH_NOARGS, "begin_pass(): likewise, and let a backward pass add to the gradients of parameters"},
+    {"follow", follow, METH_NOARGS,
+     "follow(): look where values lie, and whether they have changed; raises if another shape or type has been put "
+     "there"},
+    {"begin_pass", begin_pass, METH_NOARGS,
+     "begin_pass(): likewise, and let a backward pass add to the gradients of parameters"},
     {"end_pass", end_pass, METH_NOARGS, "end_pass(): nothing adds to gradients any more"},
-    {"passed", passed, METH_O, "passed(parameter) -> (float32 numbers of its gradient before the last pass or None, the mark that it left), None: not reached"},
+    {"passed", passed, METH_O,
+     "passed(parameter) -> (float32 numbers of its gradient before the last pass or None, the mark that it left), "
+     "None: not reached"},
     {"marks", marks, METH_NOARGS, "marks() -> marks of the values in this graph by reference"},
     {"set_gradient", set_gradient, METH_VARARGS, "set_gradient(parameter, address)"},
     {"set_table_gradient", set_table_gradient, METH_VARARGS, "set_table_gradient(table, address or 0)"},

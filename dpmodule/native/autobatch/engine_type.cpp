@@ -90,10 +90,12 @@ PyObject *described(const Engine &engine, const Plan &plan, const Bucket &bucket
         }
     }
     int repeats = 0;
-    for (int row = bucket.first; row < bucket.first + bucket.count; row++) repeats += plan.instances[run.order[row]].repeats;
+    for (int row = bucket.first; row < bucket.first + bucket.count; row++)
+        repeats += plan.instances[run.order[row]].repeats;
     const Instance &instance = plan.instances[run.order[bucket.first]];
     const auto first = plan.outside.begin() + instance.first;
-    PyObject *steps = tuple_of(sigs), *operands = steps ? tuple_of(std::vector<int>(first, first + instance.count)) : nullptr;
+    PyObject *steps = tuple_of(sigs),
+             *operands = steps ? tuple_of(std::vector<int>(first, first + instance.count)) : nullptr;
     if (!operands) {
         Py_XDECREF(steps);
         return nullptr;
@@ -225,10 +227,14 @@ const PyMethodDef graph_methods[] = {
     {"revert", revert, METH_VARARGS, "revert(size, computed): forget later nodes"},
     {"activate", activate, METH_O, "activate(version): fast functions add to this graph, in this thread"},
     {"deactivate", deactivate, METH_NOARGS, "deactivate(): they no longer do"},
-    {"set_caller", set_caller, METH_VARARGS, "set_caller(forward, backward, draw, numbers): who runs operations without a kernel and draws numbers, and the list of the former's own numbers"},
-    {"keep_drawn", keep_drawn, METH_NOARGS, "keep_drawn(): nodes that are computed again use the numbers that they have drawn"},
+    {"set_caller", set_caller, METH_VARARGS,
+     "set_caller(forward, backward, draw, numbers): who runs operations without a kernel and draws numbers, and the "
+     "list of the former's own numbers"},
+    {"keep_drawn", keep_drawn, METH_NOARGS,
+     "keep_drawn(): nodes that are computed again use the numbers that they have drawn"},
     {"forget_drawn", forget_drawn, METH_NOARGS, "forget_drawn(): they draw others"},
-    {"batches", batches, METH_NOARGS, "batches() -> [(signatures, rows, which forward, operands of the first row)] in order of computation"},
+    {"batches", batches, METH_NOARGS,
+     "batches() -> [(signatures, rows, which forward, operands of the first row)] in order of computation"},
     {"describe", describe, METH_O, "describe(signature) -> (op, kind, dims, batch, params)"},
     {"times", times, METH_NOARGS, "times() -> seconds of scheduling, forward, backward since renew"},
     {nullptr, nullptr, 0, nullptr}};

@@ -7,11 +7,13 @@ namespace dpmodule::autobatch {
 namespace {
 
 PyObject *bytes_of(const float *at, int count) {
-    return PyByteArray_FromStringAndSize(reinterpret_cast<const char *>(at), static_cast<Py_ssize_t>(sizeof(float)) * count);
+    return PyByteArray_FromStringAndSize(reinterpret_cast<const char *>(at),
+                                         static_cast<Py_ssize_t>(sizeof(float)) * count);
 }
 
 PyObject *forward(PyObject *self, PyObject *number) {
-    return guarded([&]() -> PyObject * { return PyLong_FromLong(machine_of(self).engine.forward(checked_node(self, number))); });
+    return guarded(
+        [&]() -> PyObject * { return PyLong_FromLong(machine_of(self).engine.forward(checked_node(self, number))); });
 }
 
 PyObject *value(PyObject *self, PyObject *number) {
@@ -59,7 +61,8 @@ PyObject *gradient(PyObject *self, PyObject *number) {
 }
 
 PyObject *is_fused(PyObject *self, PyObject *number) {
-    return guarded([&]() -> PyObject * { return PyBool_FromLong(graph_of(self).is_fused(checked_node(self, number))); });
+    return guarded(
+        [&]() -> PyObject * { return PyBool_FromLong(graph_of(self).is_fused(checked_node(self, number))); });
 }
 
 PyObject *skip(PyObject *self, PyObject *) {
@@ -70,7 +73,8 @@ PyObject *skip(PyObject *self, PyObject *) {
 }
 
 PyObject *is_skipped(PyObject *self, PyObject *number) {
-    return guarded([&]() -> PyObject * { return PyBool_FromLong(graph_of(self).is_skipped(checked_node(self, number))); });
+    return guarded(
+        [&]() -> PyObject * { return PyBool_FromLong(graph_of(self).is_skipped(checked_node(self, number))); });
 }
 
 PyObject *again(PyObject *self, PyObject *number) {
@@ -88,7 +92,8 @@ PyObject *ask_again(PyObject *self, PyObject *) {
         if (current.engine == &machine_of(self).engine) {
             const int size = graph.size();
             for (const NodeObject *each : handles.all()) {
-                if (each->version == current.version && each->node >= 0 && each->node < size && graph.is_fused(each->node) && !graph.is_skipped(each->node)) {
+                if (each->version == current.version && each->node >= 0 && each->node < size &&
+                    graph.is_fused(each->node) && !graph.is_skipped(each->node)) {
                     last = std::max(last, graph.again(each->node));
                 }
             }
@@ -126,11 +131,13 @@ PyObject *operands(PyObject *self, PyObject *number) {
 }
 
 PyObject *signature_of(PyObject *self, PyObject *number) {
-    return guarded([&]() -> PyObject * { return PyLong_FromLong(graph_of(self).nodes[checked_node(self, number)].sig); });
+    return guarded(
+        [&]() -> PyObject * { return PyLong_FromLong(graph_of(self).nodes[checked_node(self, number)].sig); });
 }
 
 PyObject *shape_of(PyObject *self, PyObject *number) {
-    return guarded([&]() -> PyObject * { return PyLong_FromLong(graph_of(self).signature(checked_node(self, number)).shape); });
+    return guarded(
+        [&]() -> PyObject * { return PyLong_FromLong(graph_of(self).signature(checked_node(self, number)).shape); });
 }
 
 PyObject *are_alike(PyObject *self, PyObject *numbers) {
@@ -160,15 +167,19 @@ PyObject *parameter_of(PyObject *self, PyObject *number) {
 const PyMethodDef value_methods[] = {
     {"forward", forward, METH_O, "forward(node) -> the node that holds its value"},
     {"value", value, METH_O, "value(node) -> a copy of its float32 numbers"},
-    {"numbers", numbers, METH_O, "numbers(node) -> a list of them for vectors and minibatches of vectors, None for others"},
+    {"numbers", numbers, METH_O,
+     "numbers(node) -> a list of them for vectors and minibatches of vectors, None for others"},
     {"backward", backward, METH_VARARGS, "backward(node, full=False)"},
     {"gradient", gradient, METH_O, "gradient(node) -> a copy of its float32 numbers, None: not kept"},
     {"is_fused", is_fused, METH_O, "is_fused(node) -> whether its value was not kept"},
     {"skip", skip, METH_NOARGS, "skip(): go on behind the first node that has not been computed, which cannot be"},
     {"is_skipped", is_skipped, METH_O, "is_skipped(node) -> whether it could not be computed"},
-    {"again", again, METH_O, "again(node) -> the number under which it is computed once more if its value was not kept, else its own"},
-    {"ask_again", ask_again, METH_NOARGS, "ask_again() -> the last node to compute for the values that somebody may ask for, -1: none"},
-    {"keeps_gradient", keeps_gradient, METH_O, "keeps_gradient(node) -> False: fused away, or part of another node's, or shared with equal nodes"},
+    {"again", again, METH_O,
+     "again(node) -> the number under which it is computed once more if its value was not kept, else its own"},
+    {"ask_again", ask_again, METH_NOARGS,
+     "ask_again() -> the last node to compute for the values that somebody may ask for, -1: none"},
+    {"keeps_gradient", keeps_gradient, METH_O,
+     "keeps_gradient(node) -> False: fused away, or part of another node's, or shared with equal nodes"},
     {"dim", dim, METH_O, "dim(node) -> (dims, batch)"},
     {"operands", operands, METH_O, "operands(node) -> the nodes it takes, -1 for zeros"},
     {"signature_of", signature_of, METH_O, "signature_of(node) -> its number"},

@@ -27,7 +27,8 @@ bool several_axes(PyObject *x, unsigned &bits) {
 
 // (b, n=0): the bit of the minibatch, a divisor.
 bool batch_and_divisor(PyObject *const *args, Py_ssize_t count, unsigned &bits, int &divisor) {
-    if (count > 2 || (count > 0 && !PyBool_Check(args[0])) || (count > 1 && (!whole(args[1], divisor) || divisor < 0))) return false;
+    if (count > 2 || (count > 0 && !PyBool_Check(args[0])) || (count > 1 && (!whole(args[1], divisor) || divisor < 0)))
+        return false;
     bits |= count > 0 && args[0] == Py_True;
     return true;
 }
@@ -43,14 +44,17 @@ bool whole(PyObject *x, int &found) {
 }
 
 int along(Reduction kind, int x, PyObject *const *args, Py_ssize_t count) {
-    const bool divides = kind == Reduction::Mean || kind == Reduction::Deviation, many = divides || kind == Reduction::Sum;
+    const bool divides = kind == Reduction::Mean || kind == Reduction::Deviation,
+               many = divides || kind == Reduction::Sum;
     unsigned axes = 0;
     int divisor = 0;
     if (!many) {
         const bool fits = count == 1 ? (axes = 2) : count == 2 && axis(args[1], axes);
         return fits ? current_builder().along(kind, x, axes) : -1;
     }
-    if (count < (divides ? 3 : 2) || !several_axes(args[1], axes) || !batch_and_divisor(args + 2, count - 2, axes, divisor)) return -1;
+    if (count < (divides ? 3 : 2) || !several_axes(args[1], axes) ||
+        !batch_and_divisor(args + 2, count - 2, axes, divisor))
+        return -1;
     return current_builder().along(kind, x, axes, divides ? divisor : 0);
 }
 
@@ -60,7 +64,8 @@ int moment(Over over, int x, PyObject *const *args, Py_ssize_t count) {
     unsigned axes = over == Over::Minibatch;
     if (dimensions ? count < 4 : count != 2) return -1;
     if (!whole(args[1 + dimensions], power) || power < 1) return -1;
-    if (dimensions && !(several_axes(args[1], axes) && batch_and_divisor(args + 3, count - 3, axes, divisor))) return -1;
+    if (dimensions && !(several_axes(args[1], axes) && batch_and_divisor(args + 3, count - 3, axes, divisor)))
+        return -1;
     if (over == Over::Elements) axes = all_axes(x);
     return axes ? current_builder().moment(power, x, axes, divisor) : -1;
 }
@@ -84,7 +89,9 @@ int random(Draw kind, PyObject *const *args, Py_ssize_t count) {
     for (Py_ssize_t i = 1; i < count; i++) {
         if (!real(args[i], numbers[i - 1])) return -1;
     }
-    const bool fits = kind == Draw::Uniform ? numbers[0] <= numbers[1] : kind == Draw::Bernoulli ? numbers[0] >= 0 && numbers[0] <= 1 : numbers[1] >= 0;
+    const bool fits = kind == Draw::Uniform     ? numbers[0] <= numbers[1]
+                      : kind == Draw::Bernoulli ? numbers[0] >= 0 && numbers[0] <= 1
+                                                : numbers[1] >= 0;
     std::vector<int> dims;
     if (!fits || !sizes(args[0], dims)) return -1;
     return current_builder().random(kind, current.engine->graph.signatures.add_shape(dims), numbers[0], numbers[1]);
@@ -106,8 +113,11 @@ int part(Part kind, int x, PyObject *const *args, Py_ssize_t count) {
     if (count < 2 || count > most) return -1;
     for (Py_ssize_t i = 1; i < count; i++) {
         std::vector<int> &into = numbers[i - 1];
-        const bool is_empty = i > 1 && (PyList_CheckExact(args[i]) || PyTuple_CheckExact(args[i])) && PySequence_Fast_GET_SIZE(args[i]) == 0;
-        if (kind == Part::Member ? !whole(args[i], (into.resize(1), into[0])) : !is_empty && !several_whole(args[i], into)) return -1;
+        const bool is_empty = i > 1 && (PyList_CheckExact(args[i]) || PyTuple_CheckExact(args[i])) &&
+                              PySequence_Fast_GET_SIZE(args[i]) == 0;
+        if (kind == Part::Member ? !whole(args[i], (into.resize(1), into[0]))
+                                 : !is_empty && !several_whole(args[i], into))
+            return -1;
     }
     if (kind == Part::Strided) return build.strided(x, numbers[0], numbers[1], numbers[2]);
     if (kind == Part::Member || kind == Part::Members) return build.elements(x, numbers[0]);

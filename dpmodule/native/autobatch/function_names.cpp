@@ -29,7 +29,8 @@ bool Arguments::put_in_order(const ArgumentNames &known, PyObject *keywords) {
     std::fill(ordered_ + given, ordered_ + all, nullptr);
     for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(keywords); i++) {
         Py_ssize_t place = given;
-        while (place < all && PyTuple_GET_ITEM(known.names, place) != PyTuple_GET_ITEM(keywords, i)) place++;   // both are interned
+        while (place < all && PyTuple_GET_ITEM(known.names, place) != PyTuple_GET_ITEM(keywords, i))
+            place++;  // both are interned
         if (place == all) return false;
         ordered_[place] = at[given + i];
         count = std::max(count, place + 1);

@@ -7,7 +7,7 @@ namespace dpmodule::autobatch {
 
 // What the arguments of a function in Python are called, and what they are where they are left out.
 struct ArgumentNames {
-    PyObject *names, *defaults;   // tuples; nullptr for no names known, and for no defaults
+    PyObject *names, *defaults;  // tuples; nullptr for no names known, and for no defaults
     // False: Python has raised.
     bool read(PyObject *function);
     void clear();
@@ -15,7 +15,7 @@ struct ArgumentNames {
 
 // The arguments of a call in their order.
 class Arguments {
-   public:
+  public:
     // False: only the function itself can tell what these are.
     bool read(const ArgumentNames &known, PyObject *const *args, std::size_t flags, PyObject *keywords) {
         at = args;
@@ -26,7 +26,7 @@ class Arguments {
     PyObject *const *at;
     Py_ssize_t count;
 
-   private:
+  private:
     bool put_in_order(const ArgumentNames &known, PyObject *keywords);
     static constexpr Py_ssize_t most = 8;
     PyObject *ordered_[most];

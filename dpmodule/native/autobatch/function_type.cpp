@@ -12,12 +12,49 @@
 namespace dpmodule::autobatch {
 namespace {
 
-enum class Way { Unary, Binary, Affine, Concat, ConcatColumns, Sum, Average, Loss, Labels, Softmax, Reduce, Pick, Range, Part, AddColumn, Transpose, Along, Elements, Batches, Moment, Drawn, DrawnAlong, Number, Count, Reshape, Parameter, Across, Rows, Random, Step, Input, Filled, Apply, Plain, Many, Node };
+enum class Way {
+    Unary,
+    Binary,
+    Affine,
+    Concat,
+    ConcatColumns,
+    Sum,
+    Average,
+    Loss,
+    Labels,
+    Softmax,
+    Reduce,
+    Pick,
+    Range,
+    Part,
+    AddColumn,
+    Transpose,
+    Along,
+    Elements,
+    Batches,
+    Moment,
+    Drawn,
+    DrawnAlong,
+    Number,
+    Count,
+    Reshape,
+    Parameter,
+    Across,
+    Rows,
+    Random,
+    Step,
+    Input,
+    Filled,
+    Apply,
+    Plain,
+    Many,
+    Node
+};
 
 struct Fast {
     const char *name;
     Way way;
-    int kind;      // of Unary, Binary, Reduction, Draw or Given, or an Op
+    int kind;  // of Unary, Binary, Reduction, Draw or Given, or an Op
 };
 
 constexpr int of(Binary kind) { return static_cast<int>(kind); }
@@ -103,13 +140,12 @@ constexpr Fast table[] = {
 };
 
 struct FunctionObject {
-    PyObject_HEAD
-    vectorcallfunc call;
+    PyObject_HEAD vectorcallfunc call;
     Fast fast;
-    double number;           // of Number, where it is left out
+    double number;  // of Number, where it is left out
     PyObject *slow;
     ArgumentNames names;
-    PyObject *attributes;    // __dict__
+    PyObject *attributes;  // __dict__
     PyObject *weak;
 };
 
@@ -120,7 +156,8 @@ int several(const Fast &fast, PyObject *const *args, Py_ssize_t count) {
     if (!nodes.read(args[0]) || (count == 2 && !whole(args[1], axis))) return -1;
     switch (fast.way) {
         case Way::Affine:
-            return nodes.count % 2 && nodes.count > 1 ? build.transform(nodes.at[0], nodes.at + 1, nodes.count / 2) : -1;
+            return nodes.count % 2 && nodes.count > 1 ? build.transform(nodes.at[0], nodes.at + 1, nodes.count / 2)
+                                                      : -1;
         case Way::Concat: return build.concat(nodes.at, nodes.count, axis);
         case Way::ConcatColumns: return build.concat(nodes.at, nodes.count, 1);
         case Way::Sum: return build.sum(nodes.at, nodes.count);
@@ -136,14 +173,16 @@ int attempt(const FunctionObject &function, PyObject *const *args, Py_ssize_t co
     const Fast &fast = function.fast;
     Builder &build = current_builder();
     if (fast.way > Way::Step) return input_of(static_cast<Given>(fast.kind), args, count);
-    if (fast.way >= Way::Affine && fast.way <= Way::Average) return count == 1 || (count == 2 && fast.way == Way::Concat) ? several(fast, args, count) : -1;
+    if (fast.way >= Way::Affine && fast.way <= Way::Average)
+        return count == 1 || (count == 2 && fast.way == Way::Concat) ? several(fast, args, count) : -1;
     if (fast.way == Way::Random) return random(static_cast<Draw>(fast.kind), args, count);
     if (fast.way == Way::Rows) return count == 2 ? rows(args[0], args[1]) : -1;
     if (fast.way == Way::Across) {
         Nodes nodes;
         if (count != 1 || !nodes.read(args[0])) return -1;
         const auto kind = static_cast<Reduction>(fast.kind);
-        return kind == Reduction::Max && nodes.count == 2 ? build.binary(Binary::Max, nodes.at[0], nodes.at[1]) : build.across(kind, nodes.at, nodes.count);
+        return kind == Reduction::Max && nodes.count == 2 ? build.binary(Binary::Max, nodes.at[0], nodes.at[1])
+                                                          : build.across(kind, nodes.at, nodes.count);
     }
     const int x = count > 0 ? node_of(args[0]) : -1;
     if (x < 0) return -1;
@@ -160,7 +199,8 @@ int attempt(const FunctionObject &function, PyObject *const *args, Py_ssize_t co
             if (count != 1 + two) return -1;
             const int y = two ? node_of(args[1]) : -1;
             if (two && y < 0) return -1;
-            return fast.way == Way::Binary ? build.binary(static_cast<Binary>(fast.kind), x, y) : build.reduce(static_cast<Op>(fast.kind), x, y);
+            return fast.way == Way::Binary ? build.binary(static_cast<Binary>(fast.kind), x, y)
+                                           : build.reduce(static_cast<Op>(fast.kind), x, y);
         }
         case Way::Transpose: return count == 1 ? build.transpose(x) : -1;
         case Way::AddColumn: {
@@ -175,7 +215,8 @@ int attempt(const FunctionObject &function, PyObject *const *args, Py_ssize_t co
         case Way::Labels: {
             std::vector<int> labels;
             if (count != 2 || !several_whole(args[1], labels)) return -1;
-            return static_cast<Op>(fast.kind) == Op::PickEach ? build.pick_each(x, labels) : build.loss(Op::PickNegLogSoftmax, 0, x, labels, true);
+            return static_cast<Op>(fast.kind) == Op::PickEach ? build.pick_each(x, labels)
+                                                              : build.loss(Op::PickNegLogSoftmax, 0, x, labels, true);
         }
         case Way::Drawn:
         case Way::DrawnAlong: {
@@ -187,12 +228,23 @@ int attempt(const FunctionObject &function, PyObject *const *args, Py_ssize_t co
             if (rate == 0 && kind == Draw::Dropout) return x;
             return rate >= 0 && (rate <= 1 || kind == Draw::Noise) ? build.drawn(kind, rate, x, i) : -1;
         }
-        case Way::Number: return count == 1 || (count == 2 && real(args[1], number)) ? build.unary(static_cast<Unary>(fast.kind), static_cast<float>(number), x) : -1;
-        case Way::Count: return count == 2 && whole(args[1], i) && i >= 0 ? build.unary(Unary::Poisson, static_cast<float>(i), x) : -1;
+        case Way::Number:
+            return count == 1 || (count == 2 && real(args[1], number))
+                       ? build.unary(static_cast<Unary>(fast.kind), static_cast<float>(number), x)
+                       : -1;
+        case Way::Count:
+            return count == 2 && whole(args[1], i) && i >= 0 ? build.unary(Unary::Poisson, static_cast<float>(i), x)
+                                                             : -1;
         case Way::Reshape:
-            return count == 2 && sizes(args[1], dims) ? build.reshape(x, current.engine->graph.signatures.add_shape(dims)) : -1;
+            return count == 2 && sizes(args[1], dims)
+                       ? build.reshape(x, current.engine->graph.signatures.add_shape(dims))
+                       : -1;
         // what is no parameter has been given wrongly
-        case Way::Parameter: return count == 1 && current.engine->graph.signature(x).op == Op::Param && Py_TYPE(args[0]) != current.expression ? x : -1;
+        case Way::Parameter:
+            return count == 1 && current.engine->graph.signature(x).op == Op::Param &&
+                           Py_TYPE(args[0]) != current.expression
+                       ? x
+                       : -1;
         case Way::Elements: {
             const unsigned axes = count == 1 ? all_axes(x) : 0;
             return axes ? build.along(static_cast<Reduction>(fast.kind), x, axes) : -1;
@@ -200,9 +252,14 @@ int attempt(const FunctionObject &function, PyObject *const *args, Py_ssize_t co
         case Way::Batches: return count == 1 ? build.along(static_cast<Reduction>(fast.kind), x, 1) : -1;
         case Way::Moment: return moment(static_cast<Over>(fast.kind), x, args, count);
         case Way::Along: return along(static_cast<Reduction>(fast.kind), x, args, count);
-        case Way::Pick: return (count == 2 || (count == 3 && whole(args[2], axis))) && whole(args[1], i) && i >= 0 ? build.pick(x, i, axis) : -1;
+        case Way::Pick:
+            return (count == 2 || (count == 3 && whole(args[2], axis))) && whole(args[1], i) && i >= 0
+                       ? build.pick(x, i, axis)
+                       : -1;
         case Way::Range:
-            return (count == 3 || (count == 4 && whole(args[3], axis))) && whole(args[1], i) && whole(args[2], j) ? build.range(x, i, j, axis) : -1;
+            return (count == 3 || (count == 4 && whole(args[3], axis))) && whole(args[1], i) && whole(args[2], j)
+                       ? build.range(x, i, j, axis)
+                       : -1;
         default: return -1;
     }
 }
@@ -354,7 +411,9 @@ PyMemberDef function_members[] = {
     {nullptr, 0, 0, 0, nullptr}};
 
 PyType_Slot function_slots[] = {
-    {Py_tp_doc, const_cast<char *>("AutobatchFunction(name, slow)\n--\n\nAn operation with a fast way; `slow` takes what it does not.")},
+    {Py_tp_doc,
+     const_cast<char *>(
+         "AutobatchFunction(name, slow)\n--\n\nAn operation with a fast way; `slow` takes what it does not.")},
     {Py_tp_new, slot(PyType_GenericNew)},
     {Py_tp_init, slot(function_init)},
     {Py_tp_dealloc, slot(function_dealloc)},

@@ -66,7 +66,7 @@ int Graph::again(int node) {
     if (known != again_.end()) return is_fused(known->second) ? again(known->second) : known->second;
     const Node old = nodes[node];
     const std::vector<int> arguments(begin(node), begin(node) + old.count);
-    const int id = add(old.sig, arguments.data(), old.count, old.aux);   // groups are small: so is this recursion
+    const int id = add(old.sig, arguments.data(), old.count, old.aux);  // groups are small: so is this recursion
     again_[node] = id;
     return id;
 }
@@ -107,7 +107,8 @@ void Graph::drop_remainders() {
 
 namespace {
 
-template <class T> void empty(std::vector<T> &v) {
+template <class T>
+void empty(std::vector<T> &v) {
     // a vector that held far more than this round used goes back to the system
     if (v.capacity() > (1u << 16) && v.capacity() > 8 * v.size()) std::vector<T>().swap(v);
     v.clear();
@@ -136,8 +137,10 @@ void Graph::revert(int size, int computed) {
     if (static_cast<int>(value.size()) > size) value.resize(size), grad.resize(size);
     skipped_.erase(std::lower_bound(skipped_.begin(), skipped_.end(), std::min(computed, size)), skipped_.end());
     for (int n = computed; n < size; n++) uses[n] &= static_cast<std::uint8_t>(~fused);
-    for (auto each = drawn.begin(); each != drawn.end();) each = each->first >= size ? drawn.erase(each) : std::next(each);
-    for (auto each = again_.begin(); each != again_.end();) each = each->second >= size ? again_.erase(each) : std::next(each);
+    for (auto each = drawn.begin(); each != drawn.end();)
+        each = each->first >= size ? drawn.erase(each) : std::next(each);
+    for (auto each = again_.begin(); each != again_.end();)
+        each = each->second >= size ? again_.erase(each) : std::next(each);
     for (Param &p : params) {
         if (p.node >= size) p.round = 0;
     }

@@ -10,7 +10,8 @@ namespace {
 
 bool by_output(const Signature &s) {
     if (s.op == Op::Unary || s.op == Op::UnaryEach) return by_output(static_cast<Unary>(s.kind));
-    return s.op == Op::Softmax || s.op == Op::LogSoftmax || s.op == Op::Sparsemax || (s.op == Op::Binary && s.kind == static_cast<int>(Binary::Div));
+    return s.op == Op::Softmax || s.op == Op::LogSoftmax || s.op == Op::Sparsemax ||
+           (s.op == Op::Binary && s.kind == static_cast<int>(Binary::Div));
 }
 
 // Does the backward of a step of signature `s` read the value of its argument number `k`?
@@ -86,8 +87,9 @@ bool Groups::may_be_inner(const Signature &s, const Signature &consumer) {
 }
 
 bool Groups::may_hold(const Signature &s) {
-    return of_matrices(s) || s.op == Op::Unary || s.op == Op::UnaryEach || s.op == Op::Binary || s.op == Op::PickNegLogSoftmax || s.op == Op::Softmax ||
-           s.op == Op::LogSoftmax || s.op == Op::SumElems || s.op == Op::SquaredNorm || s.op == Op::Dot;
+    return of_matrices(s) || s.op == Op::Unary || s.op == Op::UnaryEach || s.op == Op::Binary ||
+           s.op == Op::PickNegLogSoftmax || s.op == Op::Softmax || s.op == Op::LogSoftmax || s.op == Op::SumElems ||
+           s.op == Op::SquaredNorm || s.op == Op::Dot;
 }
 
 int Groups::of(int sig, const int *inner, int count) {
@@ -95,7 +97,7 @@ int Groups::of(int sig, const int *inner, int count) {
         for (int k = 0; k < count; k++) {
             if (inner[k] >= 0) return compile(sig, inner, count);
         }
-        count = 0;   // a group of one: the signature says all
+        count = 0;  // a group of one: the signature says all
     }
     const int a = count > 0 ? inner[0] : -1, b = count > 1 ? inner[1] : -1;
     const auto h = static_cast<unsigned>(sig * 31 + a * 1009 + b * 9176);
@@ -110,7 +112,7 @@ int Groups::of(int sig, const int *inner, int count) {
         entry = {sig, a, b, group};
         return group;
     }
-    return -1;   // not reached
+    return -1;  // not reached
 }
 
 int Groups::compile(int sig, const int *inner, int count) {
@@ -159,7 +161,7 @@ void Groups::place(Group &group) const {
         kept[i] |= step.kind == Step::Kind::Affine || (step.kind == Step::Kind::Op && by_output(signatures_[step.sig]));
     }
     group.kept = group.scratch = group.grad_kept = group.grad_scratch = 0;
-    for (int i = count - 1; i >= 0; i--) {   // the consumer first: a product may share its place
+    for (int i = count - 1; i >= 0; i--) {  // the consumer first: a product may share its place
         Step &step = group.steps[i];
         const bool root = i == count - 1;
         const Signature &s = signatures_[step.sig];
@@ -194,7 +196,7 @@ void Groups::place(Group &group) const {
         step.grad_at = grads;
         grads += step.width;
     }
-    std::vector<char> begun(count, 0);   // gradients, in the order of the backward pass
+    std::vector<char> begun(count, 0);  // gradients, in the order of the backward pass
     if (group.memory >= 0) begun[group.memory] = 1;
     for (int i = count - 1; i >= 0; i--) {
         for (Operand &operand : group.steps[i].in) {

@@ -15,40 +15,40 @@ namespace dpmodule::autobatch {
 struct Operand {
     bool outside;
     int index;
-    bool add = false;              // its gradient has parts already when this one is computed
+    bool add = false;  // its gradient has parts already when this one is computed
 };
 
 struct Step {
-    enum class Kind { Affine, Cell, Op };   // Cell: the gates of an LSTM; Op: see `sig`
+    enum class Kind { Affine, Cell, Op };  // Cell: the gates of an LSTM; Op: see `sig`
     enum class Home { Root, Kept, Scratch };
     Kind kind;
     int sig;
     int width;
     std::vector<Operand> in;
-    std::vector<int> params;       // Affine: bias or -1, then one weight per operand
-    Home home = Home::Scratch;     // of the value
-    int at = 0;                    // where in its home: in the row of the root, or behind so many floats per occurrence
+    std::vector<int> params;    // Affine: bias or -1, then one weight per operand
+    Home home = Home::Scratch;  // of the value
+    int at = 0;                 // where in its home: in the row of the root, or behind so many floats per occurrence
     Home grad_home = Home::Scratch;
-    int grad_at = 0;               // Kept: among the gradients of products, which weight gradients need at the end
+    int grad_at = 0;  // Kept: among the gradients of products, which weight gradients need at the end
 };
 
 struct Group {
-    int sig;                       // of the root
-    std::vector<int> inner;        // per argument of the root: the group it is the root of, or -1
-    std::vector<Step> steps;       // in order of computation, the root last
-    std::vector<int> outside;      // width of each column
-    int size = 1;                  // nodes
-    int row = 0;                   // floats of the root's value
-    int kept = 0, scratch = 0;     // floats per occurrence
+    int sig;                    // of the root
+    std::vector<int> inner;     // per argument of the root: the group it is the root of, or -1
+    std::vector<Step> steps;    // in order of computation, the root last
+    std::vector<int> outside;   // width of each column
+    int size = 1;               // nodes
+    int row = 0;                // floats of the root's value
+    int kept = 0, scratch = 0;  // floats per occurrence
     int grad_kept = 0, grad_scratch = 0;
-    bool counted = true;           // false: the number of arguments differs (Sum, Call)
-    int memory = -1;               // the step whose value lies behind the root's
+    bool counted = true;  // false: the number of arguments differs (Sum, Call)
+    int memory = -1;      // the step whose value lies behind the root's
 };
 
 Step step_of(int sig, const Signature &s);
 
 class Groups {
-   public:
+  public:
     explicit Groups(const Signatures &signatures) : signatures_(signatures) {}
     // The group of a node whose arguments are roots of the groups `inner` (-1: from outside).
     int of(int sig, const int *inner, int count);
@@ -60,7 +60,7 @@ class Groups {
     static bool may_hold(const Signature &s);
     static constexpr int largest = 24;
 
-   private:
+  private:
     int compile(int sig, const int *inner, int count);
     void place(Group &group) const;
 
@@ -70,7 +70,7 @@ class Groups {
     const Signatures &signatures_;
     Interner numbers_;
     std::vector<Group> all_;
-    std::vector<Entry> recent_ = std::vector<Entry>(1024);   // for one or two arguments, the hot case
+    std::vector<Entry> recent_ = std::vector<Entry>(1024);  // for one or two arguments, the hot case
 };
 
 }  // namespace dpmodule::autobatch

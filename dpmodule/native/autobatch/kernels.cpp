@@ -40,7 +40,8 @@ void pack(const Kernels &kernel, int k, int n, const float *source, std::ptrdiff
                 for (int j = 0; j < wide; j++) {
                     float *row = to + static_cast<std::size_t>(i0) * wide + j;
                     const float *from = source + (j0 + j) * stride + i0;
-                    for (int i = 0; i < columns; i++) row[static_cast<std::size_t>(i) * wide] = j < width ? from[i] : 0.0f;
+                    for (int i = 0; i < columns; i++)
+                        row[static_cast<std::size_t>(i) * wide] = j < width ? from[i] : 0.0f;
                 }
             }
         } else {

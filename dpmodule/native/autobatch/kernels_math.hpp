@@ -6,7 +6,7 @@ namespace {
 inline V exp_of(V x) {
     // 2^n e^r with |r| <= ln 2 / 2; ln 2 in two parts, so that r keeps its last bits.  Relative error under 2e-7.
     using L = Lanes;
-    x = L::min(L::max(x, L::set(-87.3365f)), L::set(88.7228f));   // results stay normal numbers
+    x = L::min(L::max(x, L::set(-87.3365f)), L::set(88.7228f));  // results stay normal numbers
     const V n = L::round(L::mul(x, L::set(1.44269504f)));
     V r = L::fma(n, L::set(-0.693359375f), x);
     r = L::fma(n, L::set(2.12194440e-4f), r);

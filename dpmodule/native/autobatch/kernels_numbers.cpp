@@ -6,14 +6,16 @@
 namespace dpmodule::autobatch {
 namespace {
 
-template <class F> void each(int rows, int width, Block y, Block x, F f) {
+template <class F>
+void each(int rows, int width, Block y, Block x, F f) {
     for (int i = 0; i < rows; i++, y.at += y.stride, x.at += x.stride) {
         for (int j = 0; j < width; j++) y.at[j] = f(x.at[j]);
     }
 }
 
 // dx (+)= dy * slope(a, b); no gradient stays none where the slope is infinite
-template <class F> void each_back(int rows, int width, Block dx, bool add, Block dy, Block a, Block b, F slope) {
+template <class F>
+void each_back(int rows, int width, Block dx, bool add, Block dy, Block a, Block b, F slope) {
     for (int i = 0; i < rows; i++, dx.at += dx.stride, dy.at += dy.stride, a.at += a.stride, b.at += b.stride) {
         for (int j = 0; j < width; j++) {
             const float d = dy.at[j] == 0 ? 0.0f : dy.at[j] * slope(a.at[j], b.at[j]);
@@ -37,7 +39,7 @@ float squared(float x) { return x * x; }
 
 // The logarithm of a number, computed when first asked for: a row asks again and again.
 class Logarithm {
-   public:
+  public:
     explicit Logarithm(float of) : of_(of) {}
     float get() const {
         if (!known_) found_ = std::log(of_);
@@ -45,7 +47,7 @@ class Logarithm {
         return found_;
     }
 
-   private:
+  private:
     float of_;
     mutable float found_ = 0;
     mutable bool known_ = false;
@@ -65,7 +67,7 @@ float log_loss_slope(float x, float y) { return y == 1 ? -1 / x : y == 0 ? 1 / (
 void unary_each_number(Unary op, float k, int rows, int width, Block y, Block x) {
     switch (op) {
 #define BY_NUMBER(kind, name, reads, value, slope) \
-        case Unary::kind: return each(rows, width, y, x, [=](float v) { return value; });
+    case Unary::kind: return each(rows, width, y, x, [=](float v) { return value; });
 #define VALUE_BY_NUMBER BY_NUMBER
 #include "unary_list.hpp"
         default: return;
@@ -76,7 +78,7 @@ void unary_each_number_back(Unary op, float k, int rows, int width, Block dx, bo
     const Logarithm log_k(k);
     switch (op) {
 #define BY_NUMBER(kind, name, reads, value, slope) \
-        case Unary::kind: return each_back(rows, width, dx, add, dy, x, x, [=](float v, float) { return slope; });
+    case Unary::kind: return each_back(rows, width, dx, add, dy, x, x, [=](float v, float) { return slope; });
 #include "unary_list.hpp"
         default: return;
     }
@@ -84,11 +86,13 @@ void unary_each_number_back(Unary op, float k, int rows, int width, Block dx, bo
 
 void binary_each_number(Binary op, int rows, int width, Block y, Block a, Block b) {
     for (int i = 0; i < rows; i++, y.at += y.stride, a.at += a.stride, b.at += b.stride) {
-        for (int j = 0; j < width; j++) y.at[j] = op == Binary::Pow ? std::pow(a.at[j], b.at[j]) : log_loss(a.at[j], b.at[j]);
+        for (int j = 0; j < width; j++)
+            y.at[j] = op == Binary::Pow ? std::pow(a.at[j], b.at[j]) : log_loss(a.at[j], b.at[j]);
     }
 }
 
-void binary_each_number_back(Binary op, int which, int rows, int width, Block dx, bool add, Block dy, Block a, Block b) {
+void binary_each_number_back(Binary op, int which, int rows, int width, Block dx, bool add, Block dy, Block a,
+                             Block b) {
     const auto back = [&](auto slope) { each_back(rows, width, dx, add, dy, a, b, slope); };
     if (op == Binary::BinaryLog) {
         if (which) return back([](float x, float) { return std::log1p(-x) - std::log(x); });

@@ -10,8 +10,9 @@
 namespace dpmodule::autobatch {
 
 const Kernels *kernels_plain() {
-    static const Kernels table = {"plain", Lanes::count, product, unary, unary_back, binary, binary_back, lstm, lstm_back,
-                                  accumulate, add_exactly, sum_rows, axpy, dot, sum, largest, extremes, exp_sum};
+    static const Kernels table = {"plain",     Lanes::count, product,   unary,      unary_back,  binary,
+                                  binary_back, lstm,         lstm_back, accumulate, add_exactly, sum_rows,
+                                  axpy,        dot,          sum,       largest,    extremes,    exp_sum};
     return &table;
 }
 

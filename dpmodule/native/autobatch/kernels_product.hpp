@@ -48,8 +48,8 @@ inline void tile(const dpmodule::autobatch::Product &p, const float *a, const fl
 
 // The same for columns of B that have not been packed: squares of them are turned in registers.
 template <int R>
-void turned_tile(const dpmodule::autobatch::Product &p, const float *a, const float *b, float *c, const float *bias, int k,
-                 bool add, int width) {
+void turned_tile(const dpmodule::autobatch::Product &p, const float *a, const float *b, float *c, const float *bias,
+                 int k, bool add, int width) {
     using L = Lanes;
     typename L::V sum[R], column[L::count];
     for (int r = 0; r < R; r++) sum[r] = bias ? L::load(bias, width) : L::set(0.0f);
@@ -60,7 +60,8 @@ void turned_tile(const dpmodule::autobatch::Product &p, const float *a, const fl
             for (int v = 0; v < L::count; v++) column[v] = L::load(b + v * p.b_step + first);
         } else {
 #pragma GCC unroll 16
-            for (int v = 0; v < L::count; v++) column[v] = v < width ? L::load(b + v * p.b_step + first, deep) : L::set(0.0f);
+            for (int v = 0; v < L::count; v++)
+                column[v] = v < width ? L::load(b + v * p.b_step + first, deep) : L::set(0.0f);
         }
         L::transpose(column);
 #pragma GCC unroll 16
@@ -92,7 +93,8 @@ void rows_down(const dpmodule::autobatch::Product &p, int &i, int m, int j0, con
         tile<R, NV, Full>(p, p.a + i * p.a_row + first_k * p.a_col, b, b_row, p.c + i * p.c_row + j0,
                           p.bias && first_k == 0 ? p.bias + j0 : nullptr, k, add, tail);
     }
-    if constexpr (R > 1) rows_down<(R > 8 ? 8 : R > 4 ? 4 : R > 2 ? 2 : 1), NV, Full>(p, i, m, j0, b, b_row, first_k, k, add, tail);
+    if constexpr (R > 1)
+        rows_down<(R > 8 ? 8 : R > 4 ? 4 : R > 2 ? 2 : 1), NV, Full>(p, i, m, j0, b, b_row, first_k, k, add, tail);
 }
 
 template <int NV>
@@ -123,7 +125,8 @@ void product(const dpmodule::autobatch::Product &p) {
             const int share = panel_share(vectors, panels, q), wide = share * lanes;
             const int width = p.n - j0 < wide ? p.n - j0 : wide;
             const bool packed = p.layout == Layout::Packed;
-            const float *b = packed ? p.b + static_cast<std::size_t>(j0) * p.k + static_cast<std::size_t>(first) * wide : p.b + first * p.b_step + j0;
+            const float *b = packed ? p.b + static_cast<std::size_t>(j0) * p.k + static_cast<std::size_t>(first) * wide
+                                    : p.b + first * p.b_step + j0;
             const std::ptrdiff_t b_row = packed ? wide : p.b_step;
             switch (share) {
                 case 4: panel<4>(p, j0, b, b_row, first, k, add, width); break;

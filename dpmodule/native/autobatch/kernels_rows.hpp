@@ -10,26 +10,36 @@ using dpmodule::autobatch::LstmRowBack;
 using dpmodule::autobatch::Reads;
 using dpmodule::autobatch::Unary;
 
-template <class F> inline void map1(int rows, int width, Block y, Block x, F f) {
-    if (y.stride == width && x.stride == width) { width *= rows; rows = 1; }
+template <class F>
+inline void map1(int rows, int width, Block y, Block x, F f) {
+    if (y.stride == width && x.stride == width) {
+        width *= rows;
+        rows = 1;
+    }
     for (int i = 0; i < rows; i++, y.at += y.stride, x.at += x.stride) {
         sweep(width, [&](int j, int n) { put(y.at + j, f(get(x.at + j, n)), n); });
     }
 }
 
-template <class F> inline void map2(int rows, int width, Block y, Block a, Block b, F f) {
-    if (y.stride == width && a.stride == width && b.stride == width) { width *= rows; rows = 1; }
+template <class F>
+inline void map2(int rows, int width, Block y, Block a, Block b, F f) {
+    if (y.stride == width && a.stride == width && b.stride == width) {
+        width *= rows;
+        rows = 1;
+    }
     for (int i = 0; i < rows; i++, y.at += y.stride, a.at += a.stride, b.at += b.stride) {
         sweep(width, [&](int j, int n) { put(y.at + j, f(get(a.at + j, n), get(b.at + j, n)), n); });
     }
 }
 
 // dx (+)= f(dy, a, b); blocks that f does not use may be anything readable
-template <class F> inline void back(int rows, int width, Block dx, bool add, Block dy, Block a, Block b, F f) {
+template <class F>
+inline void back(int rows, int width, Block dx, bool add, Block dy, Block a, Block b, F f) {
     for (int i = 0; i < rows; i++, dx.at += dx.stride, dy.at += dy.stride, a.at += a.stride, b.at += b.stride) {
-        if (add) sweep(width, [&](int j, int n) {
-            put(dx.at + j, Lanes::add(get(dx.at + j, n), f(get(dy.at + j, n), a.at + j, b.at + j, n)), n);
-        });
+        if (add)
+            sweep(width, [&](int j, int n) {
+                put(dx.at + j, Lanes::add(get(dx.at + j, n), f(get(dy.at + j, n), a.at + j, b.at + j, n)), n);
+            });
         else sweep(width, [&](int j, int n) { put(dx.at + j, f(get(dy.at + j, n), a.at + j, b.at + j, n), n); });
     }
 }
@@ -51,7 +61,7 @@ void unary(Unary op, float attr, int rows, int width, Block y, Block x) {
     const V zero = L::set(0.0f), one = L::set(1.0f), k = L::set(attr);
     switch (op) {
 #define BY_LANES(kind, name, reads, value, gradient) \
-        case Unary::kind: map1(rows, width, y, x, [=](V v) { return value; }); break;
+    case Unary::kind: map1(rows, width, y, x, [=](V v) { return value; }); break;
 #include "unary_list.hpp"
         default: dpmodule::autobatch::unary_each_number(op, attr, rows, width, y, x); break;
     }
@@ -64,12 +74,16 @@ void unary_back(Unary op, float attr, int rows, int width, Block dx, bool add, B
     using L = Lanes;
     const V zero = L::set(0.0f), one = L::set(1.0f), k = L::set(attr);
     const auto from = [&](Block p, auto f) {
-        back(rows, width, dx, add, dy, p, p, [&](V d, const float *a, const float *, int n) { return f(d, get(a, n)); });
+        back(rows, width, dx, add, dy, p, p,
+             [&](V d, const float *a, const float *, int n) { return f(d, get(a, n)); });
     };
-    const Block at[] = {x, y, dy};   // by Reads
+    const Block at[] = {x, y, dy};  // by Reads
     switch (op) {
-#define BY_LANES(kind, name, reads, value, gradient) \
-        case Unary::kind: from(at[static_cast<int>(Reads::reads)], [=]([[maybe_unused]] V d, [[maybe_unused]] V v) { return gradient; }); break;
+#define BY_LANES(kind, name, reads, value, gradient)                                \
+    case Unary::kind:                                                               \
+        from(at[static_cast<int>(Reads::reads)],                                    \
+             [=]([[maybe_unused]] V d, [[maybe_unused]] V v) { return gradient; }); \
+        break;
 #define VALUE_BY_NUMBER BY_LANES
 #include "unary_list.hpp"
         default: dpmodule::autobatch::unary_each_number_back(op, attr, rows, width, dx, add, dy, x); break;
@@ -105,12 +119,14 @@ void binary_back(Binary op, int which, int rows, int width, Block dx, bool add, 
             if (which) plain([=](V d) { return L::sub(zero, d); });
             else plain([](V d) { return d; });
             break;
-        case Binary::Mul: with(which ? a : b, which ? a : b, [](V d, V o, V) { return only_with(d, L::mul(d, o)); }); break;
+        case Binary::Mul:
+            with(which ? a : b, which ? a : b, [](V d, V o, V) { return only_with(d, L::mul(d, o)); });
+            break;
         case Binary::Div:
             if (which) with(y, b, [=](V d, V v, V o) { return only_with(d, L::sub(zero, L::div(L::mul(d, v), o))); });
             else with(b, b, [](V d, V o, V) { return only_with(d, L::div(d, o)); });
             break;
-        case Binary::Max:   // a wins a tie
+        case Binary::Max:  // a wins a tie
             if (which) with(a, b, [=](V d, V p, V q) { return L::where_greater(q, p, d, zero); });
             else with(a, b, [=](V d, V p, V q) { return L::where_greater(q, p, zero, d); });
             break;
@@ -178,7 +194,7 @@ struct Exact {
     void add(V x) {
         const V found = Lanes::add(total, x), taken = Lanes::sub(found, total);
         const V off = Lanes::add(Lanes::sub(total, Lanes::sub(found, taken)), Lanes::sub(x, taken));
-        lost = Lanes::where_equal(off, off, Lanes::add(lost, off), lost);   // infinity has none
+        lost = Lanes::where_equal(off, off, Lanes::add(lost, off), lost);  // infinity has none
         total = found;
     }
     V all() const { return Lanes::add(total, lost); }
@@ -187,12 +203,14 @@ struct Exact {
 constexpr int block = dpmodule::autobatch::Kernels::block;
 
 // The sum of a row of numbers that body(offset, n, so far) adds to, register by register.
-template <class F> inline float total_of(int width, F body) {
+template <class F>
+inline float total_of(int width, F body) {
     Exact all = {Lanes::set(0.0f), Lanes::set(0.0f)};
     for (int first = 0; first < width; first += block * Lanes::count) {
         const int rest = width - first;
         V s = Lanes::set(0.0f);
-        sweep(rest < block * Lanes::count ? rest : block * Lanes::count, [&](int j, int n) { s = body(first + j, n, s); });
+        sweep(rest < block * Lanes::count ? rest : block * Lanes::count,
+              [&](int j, int n) { s = body(first + j, n, s); });
         all.add(s);
     }
     return Lanes::sum(all.all());
@@ -218,7 +236,8 @@ inline void sum_columns(int rows, float *y, Block x, const int *which, int tail)
         for (int i = first; i < rows && i < first + block; i++) {
             const float *row = x.at + (which ? which[i] : i) * x.stride;
 #pragma GCC unroll 4
-            for (int v = 0; v < NV; v++) s[v] = Lanes::add(s[v], get(row + v * Lanes::count, v == NV - 1 ? tail : Lanes::count));
+            for (int v = 0; v < NV; v++)
+                s[v] = Lanes::add(s[v], get(row + v * Lanes::count, v == NV - 1 ? tail : Lanes::count));
         }
         for (int v = 0; v < NV; v++) all[v].add(s[v]);
     }

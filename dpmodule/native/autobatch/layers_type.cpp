@@ -96,13 +96,15 @@ PyMemberDef layers_members[] = {
 
 PyGetSetDef layers_attributes[] = {
     {"weights", get_weights, set_weights, "for each layer its parameters, or their expressions", nullptr},
-    {"masks", get_masks, set_masks, "for each layer what its input and its output going around are multiplied with, or None", nullptr},
+    {"masks", get_masks, set_masks,
+     "for each layer what its input and its output going around are multiplied with, or None", nullptr},
     {nullptr, nullptr, nullptr, nullptr, nullptr}};
 
 PyType_Slot layers_slots[] = {
-    {Py_tp_doc, const_cast<char *>("AutobatchLayers(weights, has_memory, forget_bias)\n--\n\n"
-                                   "The parameters of recurrent layers, each reading the one below: (Wx, Wh, b) of LSTMs; or, where\n"
-                                   "`forget_bias` is None, those of a network whose method `cell` tells what a step is.")},
+    {Py_tp_doc, const_cast<char *>(
+                    "AutobatchLayers(weights, has_memory, forget_bias)\n--\n\n"
+                    "The parameters of recurrent layers, each reading the one below: (Wx, Wh, b) of LSTMs; or, where\n"
+                    "`forget_bias` is None, those of a network whose method `cell` tells what a step is.")},
     {Py_tp_new, slot(PyType_GenericNew)},
     {Py_tp_init, slot(layers_init)},
     {Py_tp_dealloc, slot(layers_dealloc)},
@@ -112,7 +114,8 @@ PyType_Slot layers_slots[] = {
     {Py_tp_getset, layers_attributes},
     {0, nullptr}};
 
-PyType_Spec layers_spec = {"dpmodule._native.AutobatchLayers", sizeof(LayersObject), 0, Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC, layers_slots};
+PyType_Spec layers_spec = {"dpmodule._native.AutobatchLayers", sizeof(LayersObject), 0,
+                           Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC, layers_slots};
 
 }  // namespace
 }  // namespace dpmodule::autobatch
@@ -122,7 +125,7 @@ namespace dpmodule {
 int add_autobatch_layers(PyObject *module) {
     using namespace autobatch;
     PyObject *type = PyType_FromSpec(&layers_spec);
-    layers_type = reinterpret_cast<PyTypeObject *>(type);   // kept for good
+    layers_type = reinterpret_cast<PyTypeObject *>(type);  // kept for good
     return type ? PyModule_AddObjectRef(module, "AutobatchLayers", type) : -1;
 }
 

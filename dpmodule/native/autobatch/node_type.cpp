@@ -33,7 +33,10 @@ PyObject *node_new(PyTypeObject *type, PyObject *, PyObject *) {
 int node_init(PyObject *self, PyObject *args, PyObject *keywords) {
     static const char *names[] = {"node", "version", nullptr};
     auto *object = reinterpret_cast<NodeObject *>(self);
-    return PyArg_ParseTupleAndKeywords(args, keywords, "|ii", const_cast<char **>(names), &object->node, &object->version) ? 0 : -1;
+    return PyArg_ParseTupleAndKeywords(args, keywords, "|ii", const_cast<char **>(names), &object->node,
+                                       &object->version)
+               ? 0
+               : -1;
 }
 
 void node_dealloc(PyObject *self) {
@@ -59,7 +62,8 @@ PyObject *slowly(const char *name, const char *reflected, PyObject *a, PyObject 
         PyErr_Clear();
         Py_RETURN_NOTIMPLEMENTED;
     }
-    PyObject *found = left ? PyObject_CallFunctionObjArgs(method, a, b, nullptr) : PyObject_CallFunctionObjArgs(method, b, a, nullptr);
+    PyObject *found = left ? PyObject_CallFunctionObjArgs(method, a, b, nullptr)
+                           : PyObject_CallFunctionObjArgs(method, b, a, nullptr);
     Py_DECREF(method);
     return found;
 }
@@ -74,7 +78,8 @@ bool plain_number(PyObject *x, float &found) {
 }
 
 template <class Pair, class Left, class Right>
-PyObject *operation(PyObject *a, PyObject *b, const char *name, const char *reflected, Pair pair, Left left, Right right) {
+PyObject *operation(PyObject *a, PyObject *b, const char *name, const char *reflected, Pair pair, Left left,
+                    Right right) {
     return guarded([&]() -> PyObject * {
         if (current.is_open()) {
             const int x = node_of(a), y = node_of(b);
@@ -93,13 +98,15 @@ Builder &builder() { return current_builder(); }
 
 PyObject *add(PyObject *a, PyObject *b) {
     const auto shift = [](int x, float k) { return builder().unary(Unary::Shift, k, x); };
-    return operation(a, b, "__add__", "__radd__", [](int x, int y) { return builder().binary(Binary::Add, x, y); }, shift, shift);
+    return operation(
+        a, b, "__add__", "__radd__", [](int x, int y) { return builder().binary(Binary::Add, x, y); }, shift, shift);
 }
 
 PyObject *subtract(PyObject *a, PyObject *b) {
-    return operation(a, b, "__sub__", "__rsub__", [](int x, int y) { return builder().binary(Binary::Sub, x, y); },
-                     [](int x, float k) { return builder().unary(Unary::Shift, -k, x); },
-                     [](int x, float k) { return builder().unary(Unary::Rsub, k, x); });
+    return operation(
+        a, b, "__sub__", "__rsub__", [](int x, int y) { return builder().binary(Binary::Sub, x, y); },
+        [](int x, float k) { return builder().unary(Unary::Shift, -k, x); },
+        [](int x, float k) { return builder().unary(Unary::Rsub, k, x); });
 }
 
 PyObject *multiply(PyObject *a, PyObject *b) {
@@ -108,16 +115,18 @@ PyObject *multiply(PyObject *a, PyObject *b) {
 }
 
 PyObject *divide(PyObject *a, PyObject *b) {
-    return operation(a, b, "__truediv__", "__rtruediv__", [](int x, int y) { return builder().binary(Binary::Div, x, y); },
-                     [](int x, float k) { return k != 0 ? builder().unary(Unary::Scale, 1.0f / k, x) : -1; },
-                     [](int x, float k) { return builder().unary(Unary::Recip, k, x); });
+    return operation(
+        a, b, "__truediv__", "__rtruediv__", [](int x, int y) { return builder().binary(Binary::Div, x, y); },
+        [](int x, float k) { return k != 0 ? builder().unary(Unary::Scale, 1.0f / k, x) : -1; },
+        [](int x, float k) { return builder().unary(Unary::Recip, k, x); });
 }
 
 PyObject *power(PyObject *a, PyObject *b, PyObject *modulus) {
     if (modulus != Py_None) Py_RETURN_NOTIMPLEMENTED;
-    return operation(a, b, "__pow__", "__rpow__", [](int x, int y) { return builder().binary(Binary::Pow, x, y); },
-                     [](int x, float k) { return builder().power(k, x); },
-                     [](int x, float k) { return builder().unary(Unary::Exponent, k, x); });
+    return operation(
+        a, b, "__pow__", "__rpow__", [](int x, int y) { return builder().binary(Binary::Pow, x, y); },
+        [](int x, float k) { return builder().power(k, x); },
+        [](int x, float k) { return builder().unary(Unary::Exponent, k, x); });
 }
 
 PyObject *negate(PyObject *a) {
@@ -136,19 +145,20 @@ PyObject *node_lookup(PyObject *self, PyObject *index) {
     int overflow;
     if (current.is_open() && object->serial == current.serial && PyLong_CheckExact(index)) {
         const long row = PyLong_AsLongAndOverflow(index, &overflow);
-        const int made = !overflow && row == static_cast<int>(row) ? builder().lookup(object->table, static_cast<int>(row)) : -1;
+        const int made =
+            !overflow && row == static_cast<int>(row) ? builder().lookup(object->table, static_cast<int>(row)) : -1;
         if (made >= 0) {
             parameters_of_current->hold_table(object->table);
             return make_expression(made);
         }
     }
-    return PyObject_CallMethod(self, "row", "(O)", index);   // a tuple is one argument, too
+    return PyObject_CallMethod(self, "row", "(O)", index);  // a tuple is one argument, too
 }
 
 // x[a:b:c], x[a:b:c, d:e:f], ...; -1 for what is something else.
 int slices(int x, PyObject *index) {
     const bool several = PyTuple_CheckExact(index);
-    const Shape shape = current.engine->graph.shape(x);   // a copy: reading a slice may run Python
+    const Shape shape = current.engine->graph.shape(x);  // a copy: reading a slice may run Python
     const auto count = static_cast<std::size_t>(several ? PyTuple_GET_SIZE(index) : 1);
     if (count > shape.dims.size() + 1) return -1;
     std::vector<int> steps, firsts, lasts;
@@ -190,24 +200,22 @@ PyObject *subscript(PyObject *a, PyObject *index) {
     });
 }
 
-PyType_Slot node_slots[] = {
-    {Py_tp_doc, const_cast<char *>("The handle of a node of the graph under construction.")},
-    {Py_tp_init, slot(node_init)},
-    {Py_tp_new, slot(node_new)},
-    {Py_tp_dealloc, slot(node_dealloc)},
-    {Py_tp_members, node_members},
-    {0, nullptr}};
+PyType_Slot node_slots[] = {{Py_tp_doc, const_cast<char *>("The handle of a node of the graph under construction.")},
+                            {Py_tp_init, slot(node_init)},
+                            {Py_tp_new, slot(node_new)},
+                            {Py_tp_dealloc, slot(node_dealloc)},
+                            {Py_tp_members, node_members},
+                            {0, nullptr}};
 
-PyType_Slot expression_slots[] = {
-    {Py_tp_doc, const_cast<char *>("A node with operators.")},
-    {Py_nb_add, slot(add)},
-    {Py_nb_subtract, slot(subtract)},
-    {Py_nb_multiply, slot(multiply)},
-    {Py_nb_true_divide, slot(divide)},
-    {Py_nb_power, slot(power)},
-    {Py_nb_negative, slot(negate)},
-    {Py_mp_subscript, slot(subscript)},
-    {0, nullptr}};
+PyType_Slot expression_slots[] = {{Py_tp_doc, const_cast<char *>("A node with operators.")},
+                                  {Py_nb_add, slot(add)},
+                                  {Py_nb_subtract, slot(subtract)},
+                                  {Py_nb_multiply, slot(multiply)},
+                                  {Py_nb_true_divide, slot(divide)},
+                                  {Py_nb_power, slot(power)},
+                                  {Py_nb_negative, slot(negate)},
+                                  {Py_mp_subscript, slot(subscript)},
+                                  {0, nullptr}};
 
 constexpr unsigned flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE;
 PyType_Spec node_spec = {"dpmodule._native.AutobatchNode", sizeof(NodeObject), 0, flags, node_slots};
@@ -237,7 +245,7 @@ PyObject *make_type(PyObject *, PyObject *args) {
     Py_XDECREF(current.slow);
     current.expression = reinterpret_cast<PyTypeObject *>(made);
     current.slow = slow;
-    handles.clear();   // those of another type do not leave
+    handles.clear();  // those of another type do not leave
     return made;
 }
 
@@ -254,12 +262,13 @@ PyObject *make_inputs(PyObject *, PyObject *args) {
     return made;
 }
 
-PyMethodDef node_functions[] = {
-    {"autobatch_expressions", make_type, METH_VARARGS,
-     "autobatch_expressions(slow, name, doc)\n--\n\nMake the class of expressions; `slow` has the operators in Python."},
-    {"autobatch_inputs", make_inputs, METH_VARARGS,
-     "autobatch_inputs(settable, name, doc)\n--\n\nMake the class of inputs: expressions with the methods of `settable`."},
-    {nullptr, nullptr, 0, nullptr}};
+PyMethodDef node_functions[] = {{"autobatch_expressions", make_type, METH_VARARGS,
+                                 "autobatch_expressions(slow, name, doc)\n--\n\nMake the class of expressions; `slow` "
+                                 "has the operators in Python."},
+                                {"autobatch_inputs", make_inputs, METH_VARARGS,
+                                 "autobatch_inputs(settable, name, doc)\n--\n\nMake the class of inputs: expressions "
+                                 "with the methods of `settable`."},
+                                {nullptr, nullptr, 0, nullptr}};
 
 }  // namespace
 
@@ -300,7 +309,9 @@ int add_autobatch_node(PyObject *module) {
     expression_base = reinterpret_cast<PyTypeObject *>(expression);
     current.expression = expression_base;
     Py_INCREF(expression);
-    if (PyModule_AddObjectRef(module, "AutobatchNode", made) < 0 || PyModule_AddObjectRef(module, "AutobatchExpression", expression) < 0) return -1;
+    if (PyModule_AddObjectRef(module, "AutobatchNode", made) < 0 ||
+        PyModule_AddObjectRef(module, "AutobatchExpression", expression) < 0)
+        return -1;
     return PyModule_AddFunctions(module, node_functions);
 }
 

@@ -10,14 +10,14 @@
 namespace dpmodule::autobatch {
 
 class PackedWeights {
-   public:
+  public:
     explicit PackedWeights(const Graph &graph) : graph_(graph) {}
     // For Z = X W^T (`forward`) or X = Z W, with W the parameter.
     const float *get(int param, bool forward);
     bool has(int param, bool forward) const;
     void invalidate() { epoch_++; }
 
-   private:
+  private:
     struct Entry {
         std::vector<float> data;
         std::uint64_t epoch = 0;

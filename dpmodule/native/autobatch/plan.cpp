@@ -8,7 +8,7 @@
 namespace dpmodule::autobatch {
 
 class Planner {
-   public:
+  public:
     Planner(Plan &plan, Graph &graph, Groups &groups, Manner manner)
         : plan_(plan), graph_(graph), groups_(groups), manner_(manner), size_(plan.to - plan.from),
           repeats_(graph, plan.from, plan.to) {}
@@ -23,7 +23,7 @@ class Planner {
         plan_.has_repeats = repeats_.any();
     }
 
-   private:
+  private:
     // Views are part of their argument; but copies of it where nothing is fused.
     bool computed(int node) const {
         const Op op = graph_.signature(node).op;
@@ -68,7 +68,7 @@ class Planner {
         const bool holds = group.size > 1;
         if (repeats_.any()) key_.push_back(graph_.nodes[node].aux);
         for (int k = 0; k < count; k++) {
-            if (holds && group.inner[k] >= 0) collect(args[k], groups_[group.inner[k]]);   // depth under Groups::largest
+            if (holds && group.inner[k] >= 0) collect(args[k], groups_[group.inner[k]]);  // depth under Groups::largest
             else plan_.outside.push_back(repeats_.first(args[k]));
         }
     }
@@ -123,7 +123,8 @@ class Planner {
     }
 
     // Calls body(instance, producing instance) for every argument computed in this segment, in order of creation.
-    template <class F> void each_edge(F body) {
+    template <class F>
+    void each_edge(F body) {
         for (Instance &instance : plan_.instances) {
             for (int k = 0; k < instance.count; k++) {
                 const int a = plan_.outside[instance.first + k];
@@ -147,7 +148,7 @@ class Planner {
         std::vector<char> cyclic(runs);
         std::vector<int> component(runs);
         for (int r = 0; r < runs; r++) cyclic[r] = plan_.runs[r].recurrent, component[r] = plan_.runs[r].component;
-        std::vector<std::vector<int>> counts(runs);   // per run and level
+        std::vector<std::vector<int>> counts(runs);  // per run and level
         for (Instance &instance : plan_.instances) {
             int level = 0;
             if (cyclic[instance.run]) {
@@ -197,7 +198,7 @@ class Planner {
     }
 
     void place_runs(Arena &memory) {
-        if (static_cast<int>(graph_.value.size()) < plan_.to) {   // inputs after this plan have their values already
+        if (static_cast<int>(graph_.value.size()) < plan_.to) {  // inputs after this plan have their values already
             graph_.value.resize(plan_.to, nullptr);
             graph_.grad.resize(plan_.to, nullptr);
         }
@@ -231,7 +232,7 @@ class Planner {
             } else if (s.op == Op::Lookup) {
                 graph_.value[n] = graph_.tables[s.params[0]]->value + static_cast<std::size_t>(node.aux) * s.width;
                 plan_.lookups.push_back(n);
-                graph_.grad[n] = nullptr;   // given by the backward pass, when there is one
+                graph_.grad[n] = nullptr;  // given by the backward pass, when there is one
             } else if (repeats_.first(n) != n && computed(n)) {
                 graph_.value[n] = graph_.value[repeats_.first(n)];
                 graph_.grad[n] = graph_.grad[repeats_.first(n)];
@@ -250,8 +251,8 @@ class Planner {
     const Manner manner_;
     const int size_;
     Repeats repeats_;
-    std::vector<int> key_;              // of the node that may repeat
-    std::vector<int> group_;            // per node
+    std::vector<int> key_;    // of the node that may repeat
+    std::vector<int> group_;  // per node
     std::vector<int> run_of_group_;
 };
 

@@ -13,7 +13,7 @@ inline Builder &current_builder() { return *builder_of_current; }
 
 // Nodes of a list or tuple; more than fit on the stack go to the heap.
 class Nodes {
-   public:
+  public:
     // False: some are no expressions of this graph.
     bool read(PyObject *sequence) {
         if (!PyList_CheckExact(sequence) && !PyTuple_CheckExact(sequence)) return false;
@@ -41,7 +41,7 @@ class Nodes {
     int count = 0;
     int *at = few_;
 
-   private:
+  private:
     static constexpr int few = 16;
     int few_[few];
     std::vector<int> many_;

@@ -3,7 +3,9 @@
 namespace dpmodule::autobatch {
 namespace {
 
-unsigned long long address(const float *p) { return static_cast<unsigned long long>(reinterpret_cast<std::uintptr_t>(p)); }
+unsigned long long address(const float *p) {
+    return static_cast<unsigned long long>(reinterpret_cast<std::uintptr_t>(p));
+}
 
 // Who runs what has no kernel here.
 PyObject *found(PyObject *function) {
@@ -51,7 +53,8 @@ void PythonCaller::backward(const CallBatch &batch) { call(found(backward_), bat
 
 // draw(kind, first number, second number, address, how many)
 void PythonCaller::draw(int kind, const double *numbers, float *to, std::size_t count) {
-    PyObject *done = PyObject_CallFunction(found(draw_), "iddKK", kind, numbers[0], numbers[1], address(to), static_cast<unsigned long long>(count));
+    PyObject *done = PyObject_CallFunction(found(draw_), "iddKK", kind, numbers[0], numbers[1], address(to),
+                                           static_cast<unsigned long long>(count));
     if (!done) throw PythonError();
     Py_DECREF(done);
 }
@@ -61,7 +64,9 @@ void PythonCaller::draw(int kind, const double *numbers, float *to, std::size_t 
 void PythonCaller::call(PyObject *function, const CallBatch &batch) {
     PyObject *arguments = PyList_New(0);
     for (const CallBatch::Argument &each : batch.arguments) {
-        PyObject *item = arguments ? Py_BuildValue("(KiK)", address(each.at), static_cast<int>(each.shared), address(each.grad)) : nullptr;
+        PyObject *item =
+            arguments ? Py_BuildValue("(KiK)", address(each.at), static_cast<int>(each.shared), address(each.grad))
+                      : nullptr;
         if (!item || PyList_Append(arguments, item) < 0) Py_CLEAR(arguments);
         Py_XDECREF(item);
     }
@@ -71,7 +76,8 @@ void PythonCaller::call(PyObject *function, const CallBatch &batch) {
         Py_XDECREF(aux);
         throw PythonError();
     }
-    PyObject *done = PyObject_CallFunction(function, "LiiNNNK", static_cast<long long>(batch.key), batch.kind, batch.rows, arguments, aux, counts, address(batch.out));
+    PyObject *done = PyObject_CallFunction(function, "LiiNNNK", static_cast<long long>(batch.key), batch.kind,
+                                           batch.rows, arguments, aux, counts, address(batch.out));
     if (!done) throw PythonError();
     Py_DECREF(done);
 }

@@ -7,7 +7,7 @@
 namespace dpmodule::autobatch {
 
 class PythonCaller : public Caller {
-   public:
+  public:
     void forward(const CallBatch &batch) override;
     void backward(const CallBatch &batch) override;
     void draw(int kind, const double *numbers, float *to, std::size_t count) override;
@@ -15,7 +15,7 @@ class PythonCaller : public Caller {
     int traverse(visitproc visit, void *arg);
     void clear();
 
-   private:
+  private:
     void call(PyObject *function, const CallBatch &batch);
     PyObject *forward_ = nullptr, *backward_ = nullptr, *draw_ = nullptr;
 };

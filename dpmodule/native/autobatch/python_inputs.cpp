@@ -49,29 +49,32 @@ int of_list(PyObject *list) {
 }
 
 struct Axis {
-    Py_ssize_t size, step;   // in bytes
+    Py_ssize_t size, step;  // in bytes
 };
 
 // Row by row, the first axis outermost.
-template <class T> float *copy(const char *from, const Axis *axis, const Axis *end, float *to) {
+template <class T>
+float *copy(const char *from, const Axis *axis, const Axis *end, float *to) {
     if (axis + 1 < end) {
         for (Py_ssize_t i = 0; i < axis->size; i++) to = copy<T>(from + i * axis->step, axis + 1, end, to);
         return to;
     }
     for (Py_ssize_t i = 0; i < axis->size; i++, from += axis->step) {
         T x;
-        std::memcpy(&x, from, sizeof x);   // an array may lie anywhere
+        std::memcpy(&x, from, sizeof x);  // an array may lie anywhere
         *to++ = static_cast<float>(x);
     }
     return to;
 }
 
-enum class As { Vector, Tensor, Minibatch };   // a minibatch has its elements along the last axis
+enum class As { Vector, Tensor, Minibatch };  // a minibatch has its elements along the last axis
 
 // Of floats or doubles.
 int of_array(PyObject *array, As as) {
     struct Data : Py_buffer {
-        explicit Data(PyObject *array) { is_there = PyObject_GetBuffer(array, this, PyBUF_STRIDED_RO | PyBUF_FORMAT) == 0; }
+        explicit Data(PyObject *array) {
+            is_there = PyObject_GetBuffer(array, this, PyBUF_STRIDED_RO | PyBUF_FORMAT) == 0;
+        }
         ~Data() {
             if (is_there) PyBuffer_Release(this);
             else PyErr_Clear();
@@ -131,7 +134,9 @@ int input_of(Given given, PyObject *const *args, Py_ssize_t count) {
         case Given::Tensor:
             if (is_list(args[0])) return has_flag ? -1 : of_list(args[0]);
             if (!PyObject_CheckBuffer(args[0])) return -1;
-            return of_array(args[0], has_flag && args[1] == Py_True ? As::Minibatch : given == Given::Vector ? As::Vector : As::Tensor);
+            return of_array(args[0], has_flag && args[1] == Py_True ? As::Minibatch
+                                     : given == Given::Vector       ? As::Vector
+                                                                    : As::Tensor);
         case Given::Matrix:
             dims.resize(2);
             return size(args[0], dims[0]) && size(args[1], dims[1]) ? filled(dims, value) : -1;

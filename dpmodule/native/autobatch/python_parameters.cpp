@@ -10,7 +10,7 @@ namespace {
 
 // A new reference, or else Python has raised.
 class Owned {
-   public:
+  public:
     explicit Owned(PyObject *made) : made_(made) {
         if (!made) throw PythonError();
     }
@@ -19,14 +19,16 @@ class Owned {
     operator PyObject *() const { return made_; }
     PyObject *release() { return Py_NewRef(made_); }
 
-   private:
+  private:
     PyObject *made_;
 };
 
 struct Names {
     PyObject *name(const char *text) { return PyUnicode_InternFromString(text); }
-    PyObject *check_fits = name("check_fits"), *contiguous = name("contiguous"), *data_ptr = name("data_ptr"), *dtype = name("dtype");
-    PyObject *gradient = name("gradient"), *is_contiguous = name("is_contiguous"), *is_cpu = name("is_cpu"), *opened = name("opened");
+    PyObject *check_fits = name("check_fits"), *contiguous = name("contiguous"), *data_ptr = name("data_ptr"),
+             *dtype = name("dtype");
+    PyObject *gradient = name("gradient"), *is_contiguous = name("is_contiguous"), *is_cpu = name("is_cpu"),
+             *opened = name("opened");
     PyObject *shape = name("shape"), *tensor = name("tensor"), *updated = name("updated"), *version = name("_version");
 };
 
@@ -44,7 +46,7 @@ bool is_true(const Owned &x) {
 }
 
 PyObject *float32() {
-    static PyObject *found = nullptr;   // as long as the process
+    static PyObject *found = nullptr;  // as long as the process
     if (!found) found = PyObject_GetAttrString(Owned(PyImport_ImportModule("torch")), "float32");
     return found;
 }
@@ -57,14 +59,17 @@ PyObject *cpu() {
 
 bool has_shape(PyObject *tensor, const std::vector<int> &dims) {
     const Owned shape(attribute(tensor, names().shape));
-    if (!PyTuple_Check(shape) || PyTuple_GET_SIZE(static_cast<PyObject *>(shape)) != static_cast<Py_ssize_t>(dims.size())) return false;
+    if (!PyTuple_Check(shape) ||
+        PyTuple_GET_SIZE(static_cast<PyObject *>(shape)) != static_cast<Py_ssize_t>(dims.size()))
+        return false;
     for (std::size_t k = 0; k < dims.size(); k++) {
-        if (PyLong_AsLong(PyTuple_GET_ITEM(static_cast<PyObject *>(shape), static_cast<Py_ssize_t>(k))) != dims[k]) return false;
+        if (PyLong_AsLong(PyTuple_GET_ITEM(static_cast<PyObject *>(shape), static_cast<Py_ssize_t>(k))) != dims[k])
+            return false;
     }
     return true;
 }
 
-bool is_of_engine(PyObject *tensor) {   // float32 on the CPU
+bool is_of_engine(PyObject *tensor) {  // float32 on the CPU
     return Owned(attribute(tensor, names().dtype)) == float32() && is_true(Owned(attribute(tensor, names().is_cpu)));
 }
 
@@ -86,7 +91,7 @@ PyObject *PythonParameters::All::enter(int number) {
 
 int PythonParameters::add_parameter(const std::vector<int> &dims, PyObject *reference, bool is_updated) {
     Graph &graph = engine_.graph;
-    const int shape = graph.signatures.add_shape(dims);   // refuses what is too large
+    const int shape = graph.signatures.add_shape(dims);  // refuses what is too large
     Param p;
     p.rows = dims.empty() ? 1 : dims[0];
     p.cols = 1;
@@ -105,7 +110,8 @@ int PythonParameters::add_table(const std::vector<int> &dims, PyObject *referenc
     const int rows = dims.at(0);
     Signature s;
     s.op = Op::Lookup;
-    s.shape = graph.signatures.add_shape(dims.size() == 1 ? std::vector<int>{1} : std::vector<int>(dims.begin() + 1, dims.end()));
+    s.shape = graph.signatures.add_shape(dims.size() == 1 ? std::vector<int>{1}
+                                                          : std::vector<int>(dims.begin() + 1, dims.end()));
     s.params = {static_cast<int>(graph.tables.size())};
     const int sig = graph.signatures.add(s);
     graph.tables.push_back(std::make_unique<Table>(nullptr, rows, graph.signatures[sig].width));
@@ -113,9 +119,7 @@ int PythonParameters::add_table(const std::vector<int> &dims, PyObject *referenc
     return tables_.add(reference, dims, true);
 }
 
-bool PythonParameters::is_here(int number) const {
-    return engine_.graph.params[number].round == engine_.graph.round;
-}
+bool PythonParameters::is_here(int number) const { return engine_.graph.params[number].round == engine_.graph.round; }
 
 int PythonParameters::parameter(int number) {
     if (!is_here(number)) {
@@ -139,7 +143,7 @@ bool PythonParameters::has_changed(Known &known, PyObject *tensor) {
     const Mark now = mark_of(tensor);
     if (now == known.seen) return false;
     if (now.place != known.seen.place && !(has_shape(tensor, known.dims) && is_of_engine(tensor))) {
-        Owned(PyObject_CallMethodObjArgs(known.storage, names().check_fits, cpu(), float32(), nullptr));   // raises
+        Owned(PyObject_CallMethodObjArgs(known.storage, names().check_fits, cpu(), float32(), nullptr));  // raises
     }
     known.seen = now;
     return true;
@@ -190,7 +194,8 @@ void PythonParameters::place_again() {
         const int aux = graph.nodes[n].aux, whole = s.op == Op::View ? *graph.begin(n) : -1;
         if (!before[n]) continue;
         if (s.op == Op::Param) graph.value[n] = graph.params[s.params[0]].value;
-        else if (s.op == Op::Lookup) graph.value[n] = graph.tables[s.params[0]]->value + static_cast<std::size_t>(aux) * s.width;
+        else if (s.op == Op::Lookup)
+            graph.value[n] = graph.tables[s.params[0]]->value + static_cast<std::size_t>(aux) * s.width;
         else if (whole >= 0 && before[n] == before[whole] + aux) graph.value[n] = graph.value[whole] + aux;
     }
 }
@@ -231,7 +236,10 @@ PyObject *PythonParameters::passed(int number) const {
     const Known &known = params_.known[number];
     if (known.left == Mark()) return Py_NewRef(Py_None);
     const std::vector<float> &before = known.before;
-    PyObject *bytes = before.empty() ? Py_NewRef(Py_None) : PyByteArray_FromStringAndSize(reinterpret_cast<const char *>(before.data()), static_cast<Py_ssize_t>(sizeof(float) * before.size()));
+    PyObject *bytes = before.empty()
+                          ? Py_NewRef(Py_None)
+                          : PyByteArray_FromStringAndSize(reinterpret_cast<const char *>(before.data()),
+                                                          static_cast<Py_ssize_t>(sizeof(float) * before.size()));
     return bytes ? Py_BuildValue("(NN)", bytes, pair(known.left)) : nullptr;
 }
 

@@ -9,13 +9,13 @@
 namespace dpmodule::autobatch {
 
 class PythonParameters {
- public:
+  public:
     explicit PythonParameters(Engine &engine) : engine_(engine) {}
     PythonParameters(const PythonParameters &) = delete;
 
     // The number of a new one; `reference` is a weak reference to its storage.
     int add_parameter(const std::vector<int> &dims, PyObject *reference, bool is_updated);
-    int add_table(const std::vector<int> &dims, PyObject *reference);   // the first dimension counts rows
+    int add_table(const std::vector<int> &dims, PyObject *reference);  // the first dimension counts rows
     // The node of a parameter; -1: its value is not of float32 on the CPU.
     int parameter(int number);
     // A row of it is looked up: it stays as long as the graph.
@@ -35,11 +35,11 @@ class PythonParameters {
     std::vector<int> used_parameters() const;
     const std::vector<int> &used_tables() const { return tables_.entered; }
 
-    void renew();   // storages may go
+    void renew();  // storages may go
     int traverse(visitproc visit, void *arg);
     void clear();
 
- private:
+  private:
     // What tells whether somebody has written to a tensor, or taken another one.
     struct Mark {
         unsigned long long place = 0;
@@ -50,20 +50,20 @@ class PythonParameters {
         PyObject *reference;
         std::vector<int> dims;
         bool is_updated;
-        PyObject *storage;             // while it is in a graph
-        PyObject *packed;              // a copy of a value whose elements do not lie side by side
-        std::vector<float> before;     // the gradient before the last pass, empty for none
-        Mark seen, left;               // of the value; of the gradient, by the last pass
+        PyObject *storage;          // while it is in a graph
+        PyObject *packed;           // a copy of a value whose elements do not lie side by side
+        std::vector<float> before;  // the gradient before the last pass, empty for none
+        Mark seen, left;            // of the value; of the gradient, by the last pass
     };
     struct All {
-        std::deque<Known> known;       // which stay where they are
-        std::vector<int> entered;      // the numbers of those in this graph
+        std::deque<Known> known;   // which stay where they are
+        std::vector<int> entered;  // the numbers of those in this graph
         int add(PyObject *reference, const std::vector<int> &dims, bool is_updated);
-        PyObject *enter(int number);   // its storage, which is borrowed
+        PyObject *enter(int number);  // its storage, which is borrowed
     };
     static Mark mark_of(PyObject *tensor);
     static PyObject *pair(const Mark &mark);
-    bool is_here(int number) const;    // else it was taken back with its part of the graph
+    bool is_here(int number) const;  // else it was taken back with its part of the graph
     bool has_changed(Known &known, PyObject *tensor);
     bool look(Known &known, float *&place);
     void open(int number);

@@ -5,7 +5,8 @@ namespace dpmodule::autobatch {
 PythonRecipes *recipes_of_current = nullptr;
 
 int PythonRecipes::number(const Applied &applied, const Nodes &operands) {
-    const bool plain = !applied.attributes || (PyTuple_CheckExact(applied.attributes) && PyTuple_GET_SIZE(applied.attributes) == 0);
+    const bool plain =
+        !applied.attributes || (PyTuple_CheckExact(applied.attributes) && PyTuple_GET_SIZE(applied.attributes) == 0);
     const int attributes = plain ? 0 : number_of(applied.attributes);
     if (attributes < 0) return -1;
     // an operation is one thing with a number of its own and another without
@@ -22,7 +23,8 @@ int PythonRecipes::number_of(PyObject *operation, bool many) {
 // From 1 on; -1 for what has no hash.
 int PythonRecipes::number_of(PyObject *attributes) {
     if (!attributes_ && !(attributes_ = PyDict_New())) throw PythonError();
-    if (PyObject *known = PyDict_GetItemWithError(attributes_, attributes)) return static_cast<int>(PyLong_AsLong(known));
+    if (PyObject *known = PyDict_GetItemWithError(attributes_, attributes))
+        return static_cast<int>(PyLong_AsLong(known));
     const int number = static_cast<int>(PyDict_GET_SIZE(attributes_)) + 1;
     PyObject *boxed = PyErr_Occurred() ? nullptr : PyLong_FromLong(number);
     const bool kept = boxed && PyDict_SetItem(attributes_, attributes, boxed) == 0;

@@ -10,21 +10,20 @@ namespace dpmodule::autobatch {
 struct PythonError {};
 
 struct NodeObject {
-    PyObject_HEAD
-    int node;
+    PyObject_HEAD int node;
     int version;
     // For tables of rows that may be looked up: the number in the engine `serial`; 0 is none yet. For parameters: -2 less
     // their number. -1 for all else.
     int table;
     union {
         int serial;
-        int place;   // of a plain expression: in `Handles`
+        int place;  // of a plain expression: in `Handles`
     };
 };
 
 // All plain expressions there are, so that the values that somebody may still ask for are known.
 class Handles {
-   public:
+  public:
     void enter(NodeObject *handle) {
         handle->place = static_cast<int>(all_.size());
         all_.push_back(handle);
@@ -37,7 +36,7 @@ class Handles {
     void clear() { all_.clear(); }
     const std::vector<NodeObject *> &all() const { return all_; }
 
-   private:
+  private:
     std::vector<NodeObject *> all_;
 };
 extern Handles handles;
@@ -55,13 +54,13 @@ DPMODULE_NEAR inline thread_local std::uint64_t own_turn = 0;
 // The engine that fast functions add to; `engine` is nullptr where the graph under construction is not native.
 struct Current {
     Engine *engine = nullptr;
-    std::uint64_t turn = closed;   // of the thread which alone adds to it
-    int version = -1;              // of the graph
-    int serial = 0;                // of the engine
+    std::uint64_t turn = closed;  // of the thread which alone adds to it
+    int version = -1;             // of the graph
+    int serial = 0;               // of the engine
     PyTypeObject *expression = nullptr;
-    PyTypeObject *input = nullptr; // of inputs
-    PyTypeObject *parameter = nullptr;   // of the parameter that has last entered a graph; nullptr for none yet
-    PyObject *slow = nullptr;      // the class with the operators in Python
+    PyTypeObject *input = nullptr;      // of inputs
+    PyTypeObject *parameter = nullptr;  // of the parameter that has last entered a graph; nullptr for none yet
+    PyObject *slow = nullptr;           // the class with the operators in Python
     // Is there a native graph, and this thread the one that adds to it?
     bool is_open() const { return own_turn == turn; }
     void open(Engine &engine_of_graph) {
@@ -73,13 +72,13 @@ struct Current {
         turn = closed;
     }
 
-   private:
-    static constexpr std::uint64_t closed = ~std::uint64_t{0};   // no thread's
+  private:
+    static constexpr std::uint64_t closed = ~std::uint64_t{0};  // no thread's
     std::uint64_t turns_ = 0;
 };
 extern Current current;
 
-extern PyTypeObject *node_type;    // AutobatchNode
+extern PyTypeObject *node_type;  // AutobatchNode
 
 // A new handle of a node of the current graph.  The types were made here, of nothing but a NodeObject, so all is set.
 inline PyObject *make_handle(PyTypeObject *type, int node) {
@@ -141,7 +140,8 @@ inline void raise(const char *name, const char *text) {
 }
 
 // Runs `body`, which returns a new reference; turns C++ exceptions into Python's.
-template <class F> PyObject *guarded(F body) noexcept {
+template <class F>
+PyObject *guarded(F body) noexcept {
     try {
         return body();
     } catch (const PythonError &) {

@@ -7,7 +7,7 @@ namespace {
 
 // New references that are given back together.
 class References {
-   public:
+  public:
     ~References() {
         for (PyObject *each : all_) Py_XDECREF(each);
     }
@@ -17,7 +17,7 @@ class References {
         return made;
     }
 
-   private:
+  private:
     std::vector<PyObject *> all_;
 };
 
@@ -26,7 +26,9 @@ enum Place { X, H, C, Mask, places };
 // What `cell` returns for stand-ins of the operands; false for something else than (output,) or (output, memory).
 bool call_cell(PyObject *network, PyObject *weights, bool has_memory, const int *stand_ins, int &output, int &memory) {
     References made;
-    const auto expression = [&](int place) { return stand_ins[place] < 0 ? Py_None : made.add(make_expression(stand_ins[place])); };
+    const auto expression = [&](int place) {
+        return stand_ins[place] < 0 ? Py_None : made.add(make_expression(stand_ins[place]));
+    };
     PyObject *x = expression(X), *h = expression(H), *c = expression(C);
     PyObject *before = h == Py_None ? h : made.add(c == Py_None ? PyTuple_Pack(1, h) : PyTuple_Pack(2, h, c));
     PyObject *mask = made.add(PyTuple_Pack(2, Py_None, expression(Mask)));
@@ -46,10 +48,11 @@ int learn(PyObject *network, PyObject *weights, bool has_memory, const int *oper
         count += operands[k] >= 0;
     }
     try {
-        if (call_cell(network, weights, has_memory, stand_ins, output, memory)) found = remember_compound(graph, first, count, output, memory);
+        if (call_cell(network, weights, has_memory, stand_ins, output, memory))
+            found = remember_compound(graph, first, count, output, memory);
     } catch (const PythonError &) {
         graph.revert(first, first);
-        return leave_to_slow_way(), -1;   // which will say it of the operands themselves
+        return leave_to_slow_way(), -1;  // which will say it of the operands themselves
     }
     graph.revert(first, first);
     return found;
@@ -57,7 +60,8 @@ int learn(PyObject *network, PyObject *weights, bool has_memory, const int *oper
 
 }  // namespace
 
-int Learned::find(const LayersObject &layers, PyObject *network, int layer, const int *operands, const int *weights, int count) {
+int Learned::find(const LayersObject &layers, PyObject *network, int layer, const int *operands, const int *weights,
+                  int count) {
     if (serial_ != current.serial) {
         numbers_ = {};
         compounds_.clear();
@@ -66,7 +70,7 @@ int Learned::find(const LayersObject &layers, PyObject *network, int layer, cons
     const Graph &graph = current.engine->graph;
     key_.assign(1, layer);
     for (int k = 0; k < places; k++) key_.push_back(operands[k] < 0 ? -1 : graph.signature(operands[k]).shape);
-    for (int k = 0; k < count; k++) key_.push_back(graph.nodes[weights[k]].sig);   // parameters are told apart by it
+    for (int k = 0; k < count; k++) key_.push_back(graph.nodes[weights[k]].sig);  // parameters are told apart by it
     const auto [number, fresh] = numbers_.number(key_);
     if (fresh) {
         compounds_.push_back(-1);
@@ -96,7 +100,9 @@ bool Steps::read_masks(PyObject *masks) {
     for (int l = 0; l < count; l++) {
         PyObject *both = PyTuple_GET_ITEM(masks, l);
         if (!PyTuple_CheckExact(both) || PyTuple_GET_SIZE(both) != 2) return false;
-        if (!optional(PyTuple_GET_ITEM(both, 0), layers_[l].mask_x) || !optional(PyTuple_GET_ITEM(both, 1), layers_[l].mask_h)) return false;
+        if (!optional(PyTuple_GET_ITEM(both, 0), layers_[l].mask_x) ||
+            !optional(PyTuple_GET_ITEM(both, 1), layers_[l].mask_h))
+            return false;
     }
     return true;
 }
@@ -116,7 +122,7 @@ bool Steps::read_before(const StateObject &state) {
         for (int l = 0; l < count; l++) {
             layers_[l].h = state.outputs[l];
             if (cells_->has_memory) layers_[l].c = state.outputs[l] + 1;
-            if (state.outputs[l] + cells_->has_memory >= size) return false;   // cg_revert has taken it back
+            if (state.outputs[l] + cells_->has_memory >= size) return false;  // cg_revert has taken it back
         }
         return state.count == count;
     }
@@ -143,7 +149,8 @@ int Steps::add(int l, int x) {
         int h = layer.h;
         if (layer.mask_h >= 0 && h >= 0 && (h = build.binary(Binary::Mul, h, layer.mask_h)) < 0) return -1;
         const int *weights = layer.weights;
-        layer.h = build.lstm(x, h, layer.c, weights[0], weights[1], weights[2], static_cast<float>(cells_->forget_bias));
+        layer.h =
+            build.lstm(x, h, layer.c, weights[0], weights[1], weights[2], static_cast<float>(cells_->forget_bias));
     } else {
         const int operands[places] = {x, layer.h, layer.c, layer.h < 0 ? -1 : layer.mask_h};
         const int number = cells_->learned->find(*cells_, network_, l, operands, layer.weights, layer.count);

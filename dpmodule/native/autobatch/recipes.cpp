@@ -5,7 +5,7 @@
 namespace dpmodule::autobatch {
 namespace {
 
-constexpr int few_operands = 8;   // operands that are compared with all others
+constexpr int few_operands = 8;  // operands that are compared with all others
 
 }  // namespace
 
@@ -20,7 +20,8 @@ int Recipes::number(int operation, int attributes, const int *operands, int coun
     // and so are x * x and x * y, for it has to be clear which operand an argument is
     for (int i = 1; i < count; i++) {
         const int *same = std::find(operands, operands + std::min(i, few_operands), operands[i]);
-        if (*same == operands[i] && same < operands + i) key_.insert(key_.end(), {i, static_cast<int>(same - operands)});
+        if (*same == operands[i] && same < operands + i)
+            key_.insert(key_.end(), {i, static_cast<int>(same - operands)});
     }
     const auto [found, fresh] = numbers_.number(key_);
     if (fresh) all_.emplace_back();
@@ -34,14 +35,16 @@ int Recipes::follow(int recipe, const int *operands, int own) {
     for (const Made &each : known.made) {
         args_.clear();
         for (int place : each.args) args_.push_back(place >= 0 ? operands[place] : nodes_[-1 - place]);
-        nodes_.push_back(graph_.add(each.sig, args_.data(), static_cast<int>(args_.size()), known.own ? own : each.aux));
+        nodes_.push_back(
+            graph_.add(each.sig, args_.data(), static_cast<int>(args_.size()), known.own ? own : each.aux));
     }
     return nodes_[known.result];
 }
 
 void Recipes::remember(int recipe, const int *operands, int count, int first, int result) {
     for (int i = few_operands + 1; i < count; i++) {
-        if (std::find(operands + few_operands, operands + i, operands[i]) != operands + i) return;   // the key does not tell
+        if (std::find(operands + few_operands, operands + i, operands[i]) != operands + i)
+            return;  // the key does not tell
     }
     Recipe &known = all_[recipe];
     std::vector<Made> found;
@@ -54,7 +57,7 @@ void Recipes::remember(int recipe, const int *operands, int count, int first, in
             const int place = static_cast<int>(std::find(operands, operands + count, args[i]) - operands);
             if (place < count) made.args.push_back(place);
             else if (args[i] >= first) made.args.push_back(-1 - (args[i] - first));
-            else return;   // a node from before, such as one that is computed again
+            else return;  // a node from before, such as one that is computed again
         }
         found.push_back(std::move(made));
     }

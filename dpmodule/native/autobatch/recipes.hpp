@@ -9,7 +9,7 @@
 namespace dpmodule::autobatch {
 
 class Recipes {
-   public:
+  public:
     explicit Recipes(Graph &graph) : graph_(graph) {}
 
     // The number of the recipe for an operation on `count` nodes, whatever numbers stand for it and its attributes. `own`:
@@ -21,10 +21,10 @@ class Recipes {
     // Remembers what was added from node `first` on, if it would be the same for other operands of these kinds.
     void remember(int recipe, const int *operands, int count, int first, int result);
 
-   private:
+  private:
     struct Made {
         int sig, aux;
-        std::vector<int> args;   // places among the operands, then among what has been made before
+        std::vector<int> args;  // places among the operands, then among what has been made before
     };
     struct Recipe {
         std::vector<Made> made;
@@ -34,7 +34,7 @@ class Recipes {
     Graph &graph_;
     Interner numbers_;
     std::vector<Recipe> all_;
-    std::vector<int> key_, nodes_, args_;   // scratch space
+    std::vector<int> key_, nodes_, args_;  // scratch space
 };
 
 }  // namespace dpmodule::autobatch

@@ -5,7 +5,8 @@
 namespace dpmodule::autobatch {
 
 void Repeats::add_row(int node, std::uint32_t stamp) {
-    const int first = graph_.tables[graph_.signature(node).params[0]]->first_reader(graph_.nodes[node].aux, node, stamp);
+    const int first =
+        graph_.tables[graph_.signature(node).params[0]]->first_reader(graph_.nodes[node].aux, node, stamp);
     if (first == node) return;
     if (first_.empty()) first_.assign(size_, -1);
     first_[first - from_] = first_[node - from_] = first;

@@ -12,7 +12,7 @@
 namespace dpmodule::autobatch {
 
 class Repeats {
-   public:
+  public:
     Repeats(Graph &graph, int from, int to) : graph_(graph), from_(from), size_(to - from) {}
     // Of every Lookup, before anything else; `stamp` tells segments apart.
     void add_row(int node, std::uint32_t stamp);
@@ -23,15 +23,15 @@ class Repeats {
     // they become part of the key.
     bool repeats(int node, std::vector<int> &key, const int *operands, int count);
 
-   private:
+  private:
     bool may_repeat(int node) const { return node >= from_ && any() && first_[node - from_] >= 0; }
     bool is_given(int node) const { return node < from_ || graph_.signature(node).op <= Op::Param; }
 
     Graph &graph_;
     const int from_, size_;
-    std::vector<int> first_;   // -1: the node cannot be equal to another; empty until two are
+    std::vector<int> first_;  // -1: the node cannot be equal to another; empty until two are
     Interner keys_;
-    std::vector<int> holders_; // the first node of each key
+    std::vector<int> holders_;  // the first node of each key
 };
 
 }  // namespace dpmodule::autobatch

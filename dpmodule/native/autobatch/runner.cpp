@@ -29,7 +29,8 @@ void Runner::forward(Segment &segment) {
         const int at_once = splits(group) ? rows_at_once(group, bucket.count) : bucket.count;
         for (int first = 0; first < bucket.count; first += at_once) {
             scratch_.rewind();
-            forward({&segment, &run, &group, bucket.run, bucket.first + first, std::min(at_once, bucket.count - first), nullptr, nullptr});
+            forward({&segment, &run, &group, bucket.run, bucket.first + first, std::min(at_once, bucket.count - first),
+                     nullptr, nullptr});
         }
     }
 }
@@ -44,7 +45,8 @@ void Runner::backward(Segment &segment) {
         for (int part = parts - 1; part >= 0; part--) {
             scratch_.rewind();
             const int first = part * at_once;
-            backward({&segment, &run, &group, bucket->run, bucket->first + first, std::min(at_once, bucket->count - first), nullptr, nullptr});
+            backward({&segment, &run, &group, bucket->run, bucket->first + first,
+                      std::min(at_once, bucket->count - first), nullptr, nullptr});
         }
     }
 }
@@ -70,7 +72,8 @@ void Runner::backward(const Work &given) {
     if (work.first > 0) return;
     for (const Step &step : work.group->steps) {
         if (step.kind != Step::Kind::Affine) continue;
-        affine(work, step).finish(space_, *work.run, grad_of(work, step));   // all rows: this is the last batch of the run
+        affine(work, step)
+            .finish(space_, *work.run, grad_of(work, step));  // all rows: this is the last batch of the run
     }
 }
 
@@ -84,12 +87,14 @@ Affine &Runner::affine(const Work &work, const Step &step) {
 
 // Each step has a block of its own, in which rows lie one after the other.
 Block Runner::value_of(const Work &work, const Step &step) const {
-    if (step.home == Step::Home::Scratch) return {work.scratch + static_cast<std::ptrdiff_t>(step.at) * work.count, step.width};
+    if (step.home == Step::Home::Scratch)
+        return {work.scratch + static_cast<std::ptrdiff_t>(step.at) * work.count, step.width};
     return rows_from(value_in(*work.run, *work.group, step), work.first);
 }
 
 Block Runner::grad_of(const Work &work, const Step &step) const {
-    if (step.grad_home == Step::Home::Scratch) return {work.grad_scratch + static_cast<std::ptrdiff_t>(step.grad_at) * work.count, step.width};
+    if (step.grad_home == Step::Home::Scratch)
+        return {work.grad_scratch + static_cast<std::ptrdiff_t>(step.grad_at) * work.count, step.width};
     return rows_from(grad_in(*work.run, *work.group, step), work.first);
 }
 
@@ -127,13 +132,15 @@ void Runner::done(const Work &work, const Target &target, int width) {
 void Runner::forward_step(const Work &work, const Step &step) {
     if (step.kind == Step::Kind::Affine) {
         // all rows: some inputs are multiplied ahead
-        return affine(work, step).forward(space_, *work.run, work.first, work.count, value_in(*work.run, *work.group, step));
+        return affine(work, step)
+            .forward(space_, *work.run, work.first, work.count, value_in(*work.run, *work.group, step));
     }
     if (step.kind == Step::Kind::Cell) return cell(work, step);
     const Signature &s = graph_.signatures[step.sig];
     switch (s.op) {
         case Op::Unary:
-            kernels().unary(static_cast<Unary>(s.kind), s.attr, work.count, s.width, value_of(work, step), read(work, step.in[0], s.width));
+            kernels().unary(static_cast<Unary>(s.kind), s.attr, work.count, s.width, value_of(work, step),
+                            read(work, step.in[0], s.width));
             break;
         case Op::Binary:
             kernels().binary(static_cast<Binary>(s.kind), work.count, s.width, value_of(work, step),
@@ -174,15 +181,19 @@ void Runner::forward_step(const Work &work, const Step &step) {
 }
 
 void Runner::backward_step(const Work &work, const Step &step) {
-    if (step.kind == Step::Kind::Affine) return affine(work, step).backward(space_, *work.run, work.first, work.count, grad_in(*work.run, *work.group, step));
+    if (step.kind == Step::Kind::Affine)
+        return affine(work, step)
+            .backward(space_, *work.run, work.first, work.count, grad_in(*work.run, *work.group, step));
     if (step.kind == Step::Kind::Cell) return cell_back(work, step);
     const Signature &s = graph_.signatures[step.sig];
     Target to;
     switch (s.op) {
         case Op::Unary: {
             if (!target(work, step.in[0], s.width, to)) break;
-            const Block y = value_of(work, step), x = by_input(static_cast<Unary>(s.kind)) ? read(work, step.in[0], s.width) : y;
-            kernels().unary_back(static_cast<Unary>(s.kind), s.attr, work.count, s.width, to.at, to.add, grad_of(work, step), x, y);
+            const Block y = value_of(work, step),
+                        x = by_input(static_cast<Unary>(s.kind)) ? read(work, step.in[0], s.width) : y;
+            kernels().unary_back(static_cast<Unary>(s.kind), s.attr, work.count, s.width, to.at, to.add,
+                                 grad_of(work, step), x, y);
             done(work, to, s.width);
             break;
         }
@@ -190,7 +201,8 @@ void Runner::backward_step(const Work &work, const Step &step) {
             const auto kind = static_cast<Binary>(s.kind);
             const bool plain = kind == Binary::Add || kind == Binary::Sub;
             const Block dy = grad_of(work, step), y = value_of(work, step);
-            const Block a = plain ? dy : read(work, step.in[0], s.width), b = plain ? dy : read(work, step.in[1], s.width);
+            const Block a = plain ? dy : read(work, step.in[0], s.width),
+                        b = plain ? dy : read(work, step.in[1], s.width);
             for (int k = 0; k < 2; k++) {
                 if (!target(work, step.in[k], s.width, to)) continue;
                 kernels().binary_back(kind, k, work.count, s.width, to.at, to.add, dy, a, b, y);

@@ -10,7 +10,7 @@ namespace dpmodule::autobatch {
 inline bool is_same(float a, float b) { return a == b || (a != a && b != b); }
 
 class Runner {
-   public:
+  public:
     Runner(Graph &graph, Groups &groups, Arena &memory, Caller *caller)
         : graph_(graph), groups_(groups), packed_(graph), space_{graph, packed_, memory, scratch_}, caller_(caller) {}
 
@@ -21,15 +21,15 @@ class Runner {
     // Give back scratch space that an unusually large batch has needed.
     void shrink();
 
-   private:
+  private:
     // A batch while its steps are computed.
     struct Work {
         Segment *segment;
         Run *run;
         const Group *group;
-        int index;               // of the run
-        int first, count;        // rows
-        float *scratch, *grad_scratch;   // of the steps: see Step::at
+        int index;                      // of the run
+        int first, count;               // rows
+        float *scratch, *grad_scratch;  // of the steps: see Step::at
     };
     bool splits(const Group &group) const;
     int rows_at_once(const Group &group, int rows) const;
@@ -46,7 +46,7 @@ class Runner {
     struct Target {
         Block at;
         bool add;
-        int column;              // >= 0: scatter afterwards
+        int column;  // >= 0: scatter afterwards
     };
     bool target(const Work &work, Operand operand, int width, Target &found);
     void done(const Work &work, const Target &target, int width);
@@ -57,7 +57,7 @@ class Runner {
         const int *nodes;
         const std::vector<float *> *pointers;
         float *operator[](int i) const { return nodes ? (*pointers)[nodes[i]] : block.at + i * block.stride; }
-        bool add() const { return nodes; }   // gradients: others add to them, too
+        bool add() const { return nodes; }  // gradients: others add to them, too
     };
     Rows values(const Work &work, Operand operand) const;
     Rows gradients(const Work &work, Operand operand) const;

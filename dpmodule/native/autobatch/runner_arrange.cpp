@@ -39,7 +39,8 @@ void Runner::concat_columns(const Work &work, const Signature &s) {
         for (std::size_t k = 0; k < s.widths.size(); k++) {
             const int times = s.params[k], own = rows / times, width = s.widths[k] / own;
             for (int t = 0; t < times; t++) {
-                copy(own, width, graph_.value[work.run->nodes(static_cast<int>(k))[work.first + i]], width, to + at + t * own * wide, wide);
+                copy(own, width, graph_.value[work.run->nodes(static_cast<int>(k))[work.first + i]], width,
+                     to + at + t * own * wide, wide);
             }
             at += width;
         }
@@ -80,8 +81,10 @@ void Runner::columns_back(const Work &work, const Step &step, const Signature &s
 namespace {
 
 struct Places {
-    Places(const Signature &s, const Shape &of) : parts(of.batch), rows(s.params[0]), columns(s.width / parts / rows), row(s.params.data() + 1), column(row + rows) {}
-    int parts, rows, columns;   // for each element of the minibatch
+    Places(const Signature &s, const Shape &of)
+        : parts(of.batch), rows(s.params[0]), columns(s.width / parts / rows), row(s.params.data() + 1),
+          column(row + rows) {}
+    int parts, rows, columns;  // for each element of the minibatch
     const int *row, *column;
 };
 
@@ -119,7 +122,9 @@ namespace {
 
 // Where a PickEach finds its numbers: in `rows` parts of each element, at `wide` from each other, `width` numbers.
 struct Picked {
-    Picked(const Signature &s, const Shape &of) : batch(of.batch), rows(s.params[0]), width(s.width / batch / rows), wide(s.params[1] * width), step(s.widths[0] == batch * rows * wide ? rows * wide : 0) {}
+    Picked(const Signature &s, const Shape &of)
+        : batch(of.batch), rows(s.params[0]), width(s.width / batch / rows), wide(s.params[1] * width),
+          step(s.widths[0] == batch * rows * wide ? rows * wide : 0) {}
     int batch, rows, width, wide, step;
 };
 
@@ -132,7 +137,8 @@ void Runner::pick_each(const Work &work, const Step &step, const Signature &s) {
     for (int i = 0; i < work.count; i++) {
         const int *labels = graph_.labels(root(work, i), z.batch);
         for (int k = 0; k < z.batch; k++) {
-            copy(z.rows, z.width, x[i] + k * z.step + labels[k] * z.width, z.wide, row_of(y, i) + k * z.rows * z.width, z.width);
+            copy(z.rows, z.width, x[i] + k * z.step + labels[k] * z.width, z.wide, row_of(y, i) + k * z.rows * z.width,
+                 z.width);
         }
     }
 }
@@ -144,7 +150,8 @@ void Runner::pick_each_back(const Work &work, const Step &step, const Signature 
     for (int i = 0; i < work.count; i++) {
         const int *labels = graph_.labels(root(work, i), z.batch);
         for (int k = 0; dx[i] && k < z.batch; k++) {
-            add(z.rows, z.width, row_of(dy, i) + k * z.rows * z.width, z.width, dx[i] + k * z.step + labels[k] * z.width, z.wide);
+            add(z.rows, z.width, row_of(dy, i) + k * z.rows * z.width, z.width,
+                dx[i] + k * z.step + labels[k] * z.width, z.wide);
         }
     }
 }
@@ -153,7 +160,7 @@ namespace {
 
 // The loops of an Arrange; the two inside read a matrix whose rows and columns lie evenly.
 class Loops {
-   public:
+  public:
     explicit Loops(const Signature &s) : first_(s.params[0]) {
         for (std::size_t k = 1; k < s.params.size(); k += 2) all_.push_back({s.params[k], s.params[k + 1]});
         columns = take();
@@ -165,7 +172,8 @@ class Loops {
     Loop rows, columns;
 
     // Calls body(where in the operand, where in the result) for each of those matrices.
-    template <class F> void each(F body) const {
+    template <class F>
+    void each(F body) const {
         const int size = rows.size * columns.size;
         std::vector<int> turn(all_.size(), 0);
         for (int from = first_, to = 0;; to += size) {
@@ -182,7 +190,7 @@ class Loops {
         }
     }
 
-   private:
+  private:
     Loop take() {
         if (all_.empty()) return {1, 0};
         const Loop last = all_.back();

@@ -18,7 +18,7 @@ int size_of(const Shape &shape, int axis) {
 struct Spread {
     int inner;
     bool repeats;
-    std::vector<int> from;   // where each piece comes from
+    std::vector<int> from;  // where each piece comes from
 
     bool is_whole() const { return !repeats && from.size() == 1; }
     void forward(const float *x, float *to) const {
@@ -32,7 +32,8 @@ struct Spread {
     void backward(const float *d, std::vector<double> &sums) const {
         for (int at : from) {
             if (repeats) sums[at] += kernels().sum(inner, d);
-            else for (int j = 0; j < inner; j++) sums[at + j] += d[j];
+            else
+                for (int j = 0; j < inner; j++) sums[at + j] += d[j];
             d += inner;
         }
     }
@@ -83,7 +84,8 @@ void Runner::broadcast(const Work &work, const Step &step, const Signature &s) {
             operands[k] = {spreads.of[k].is_whole() ? x[k][i] : whole[k], s.width};
             if (operands[k].at == whole[k]) spreads.of[k].forward(x[k][i], whole[k]);
         }
-        kernels().binary(static_cast<Binary>(s.kind), 1, s.width, {y.at + i * y.stride, s.width}, operands[0], operands[1]);
+        kernels().binary(static_cast<Binary>(s.kind), 1, s.width, {y.at + i * y.stride, s.width}, operands[0],
+                         operands[1]);
     }
 }
 
@@ -104,8 +106,9 @@ void Runner::broadcast_back(const Work &work, const Step &step, const Signature 
         for (int k = 0; k < 2; k++) {
             const int *node = work.run->nodes(step.in[k].index) + work.first + i;
             if (!any_grad(graph_, node, 1)) continue;
-            kernels().binary_back(static_cast<Binary>(s.kind), k, 1, s.width, {d, s.width}, false, {dy.at + i * dy.stride, s.width},
-                                  operands[0], operands[1], {y.at + i * y.stride, s.width});
+            kernels().binary_back(static_cast<Binary>(s.kind), k, 1, s.width, {d, s.width}, false,
+                                  {dy.at + i * dy.stride, s.width}, operands[0], operands[1],
+                                  {y.at + i * y.stride, s.width});
             sums.assign(s.widths[k], 0.0);
             spreads.of[k].backward(d, sums);
             std::copy(sums.begin(), sums.end(), part);

@@ -21,7 +21,8 @@ void side_by_side(bool logarithm, int width, const float *x, float *y) {
     const float top = kernels().largest(width, x), total = kernels().exp_sum(width, y, x, top);
     const float shift = top + std::log(total), scale = 1.0f / total;
     if (logarithm) kernels().unary(Unary::Shift, -shift, 1, width, {y, width}, {const_cast<float *>(x), width});
-    else for (int j = 0; j < width; j++) y[j] *= scale;
+    else
+        for (int j = 0; j < width; j++) y[j] *= scale;
 }
 
 void side_by_side_back(bool logarithm, int width, const float *y, const float *dy, float *dx) {
@@ -36,7 +37,8 @@ void side_by_side_back(bool logarithm, int width, const float *y, const float *d
 }
 
 void binary(Binary kind, const Lines &z, float *y, const float *a, const float *b, bool repeats) {
-    kernels().binary(kind, z.count, z.step, {y, z.step}, {const_cast<float *>(a), z.step}, {const_cast<float *>(b), repeats ? 0 : z.step});
+    kernels().binary(kind, z.count, z.step, {y, z.step}, {const_cast<float *>(a), z.step},
+                     {const_cast<float *>(b), repeats ? 0 : z.step});
 }
 
 void sum_rows(const Lines &z, float *to, const float *x) {
@@ -169,7 +171,8 @@ void Runner::greatest_back(const Work &work, const Step &step, const Signature &
         for (int line = 0; to[i] && line < s.widths[0] / z.count; line++) {
             const int part = line / z.step, column = line % z.step, first = part * z.size + column;
             find_greatest(from[i] + first, z, s.kind, places);
-            for (int k = 0; k < s.kind; k++) to[i][first + places[k] * z.step] += d[(part * s.kind + k) * z.step + column];
+            for (int k = 0; k < s.kind; k++)
+                to[i][first + places[k] * z.step] += d[(part * s.kind + k) * z.step + column];
         }
     }
 }
@@ -198,7 +201,8 @@ void Runner::sums_back(const Work &work, const Step &step, const Signature &s) {
             const int first = line / z.step * z.size + line % z.step;
             const float *d = dy.at + i * dy.stride + first;
             double sum = 0;
-            for (int k = z.count - 1; k >= 0; k--) to[i][first + k * z.step] += static_cast<float>(sum += d[k * z.step]);
+            for (int k = z.count - 1; k >= 0; k--)
+                to[i][first + k * z.step] += static_cast<float>(sum += d[k * z.step]);
         }
     }
 }

@@ -23,7 +23,7 @@ Runner::Rows Runner::gradients(const Work &work, Operand operand) const {
 
 namespace {
 
-constexpr int few_rows = 2;   // up to so many rows, packing the other factor costs more than it saves
+constexpr int few_rows = 2;  // up to so many rows, packing the other factor costs more than it saves
 
 // C (m x n) = A (m x k) B (k x n), for each of so many elements of a minibatch.  Where B has none, the rows of all
 // elements are those of one product.
@@ -34,12 +34,12 @@ struct Factors {
         if (s.widths[1] == k * n) m *= parts, a = 0, parts = 1;
     }
     int m, n, k, parts;
-    int a;   // numbers from one element of A to the next
+    int a;  // numbers from one element of A to the next
 };
 
 // A large parameter times matrices: the columns of all of them become rows of one product with packed weights.
 bool by_columns(const Signature &s, const Factors &z) {
-    constexpr int large = 1 << 14;   // less is not worth turning the matrices
+    constexpr int large = 1 << 14;  // less is not worth turning the matrices
     return s.params[0] >= 0 && z.n > 1 && static_cast<std::int64_t>(z.m) * z.k >= large;
 }
 
@@ -58,7 +58,8 @@ void Runner::multiply(const Work &work, const Step &step, const Signature &s) {
         float *to = row_of(c, i) + part * z.m * z.n;
         if (z.n > 1) {
             if (packs) right = packed_.get(s.params[1], false);
-            kernel.product({z.m, z.n, z.k, row, z.k, 1, right, packs ? Layout::Packed : Layout::Rows, z.n, to, z.n, nullptr, false});
+            kernel.product({z.m, z.n, z.k, row, z.k, 1, right, packs ? Layout::Packed : Layout::Rows, z.n, to, z.n,
+                            nullptr, false});
             continue;
         }
         for (int r = 0; r < z.m; r++, row += z.k) to[r] = kernel.dot(z.k, row, right);
@@ -77,17 +78,19 @@ void Runner::multiply_back(const Work &work, const Step &step, const Signature &
     for (int e = 0; e < work.count * z.parts; e++) {
         const int i = e / z.parts, part = e % z.parts;
         const float *d = row_of(dc, i) + part * z.m * z.n, *left = a[i] + part * z.a, *right = b[i] + part * z.k * z.n;
-        if (db[i]) {   // A^T dC; a column is computed as a row
+        if (db[i]) {  // A^T dC; a column is computed as a row
             float *to = db[i] + part * z.k * z.n;
-            if (z.n > 1) kernel.product({z.k, z.n, z.m, left, 1, z.k, d, Layout::Rows, z.n, to, z.n, nullptr, db.add()});
+            if (z.n > 1)
+                kernel.product({z.k, z.n, z.m, left, 1, z.k, d, Layout::Rows, z.n, to, z.n, nullptr, db.add()});
             else kernel.product({1, z.k, z.m, d, 0, 1, left, Layout::Rows, z.k, to, z.k, nullptr, db.add()});
         }
         if (!da[i]) continue;
         float *to = da[i] + part * z.a;
         const bool add = da.add() || (part > 0 && z.a == 0);
-        if (packs) {               // dC B^T
+        if (packs) {  // dC B^T
             if (turned) pack(kernel, z.n, z.k, right, z.n, true, turned);
-            kernel.product({z.m, z.k, z.n, d, z.n, 1, turned ? turned : packed_.get(s.params[1], true), Layout::Packed, 0, to, z.k, nullptr, add});
+            kernel.product({z.m, z.k, z.n, d, z.n, 1, turned ? turned : packed_.get(s.params[1], true), Layout::Packed,
+                            0, to, z.k, nullptr, add});
         } else if (z.n == 1) {
             kernel.product({z.m, z.k, 1, d, 1, 1, right, Layout::Rows, z.k, to, z.k, nullptr, add});
         } else {
@@ -101,9 +104,11 @@ void Runner::multiply_columns(const Work &work, const Step &step, const Signatur
     const Rows b = values(work, step.in[1]);
     const Block c = value_of(work, step);
     const int matrices = work.count * z.parts, rows = matrices * z.n, in = z.k * z.n, out = z.m * z.n;
-    float *x = scratch_.take(static_cast<std::size_t>(matrices) * in), *y = scratch_.take(static_cast<std::size_t>(matrices) * out);
+    float *x = scratch_.take(static_cast<std::size_t>(matrices) * in),
+          *y = scratch_.take(static_cast<std::size_t>(matrices) * out);
     for (int e = 0; e < matrices; e++) turn(z.k, z.n, b[e / z.parts] + e % z.parts * in, x + e * in);
-    kernels().product({rows, z.m, z.k, x, z.k, 1, packed_.get(s.params[0], true), Layout::Packed, 0, y, z.m, nullptr, false});
+    kernels().product(
+        {rows, z.m, z.k, x, z.k, 1, packed_.get(s.params[0], true), Layout::Packed, 0, y, z.m, nullptr, false});
     for (int e = 0; e < matrices; e++) turn(z.n, z.m, y + e * out, row_of(c, e / z.parts) + e % z.parts * out);
 }
 
@@ -112,7 +117,8 @@ void Runner::multiply_columns_back(const Work &work, const Step &step, const Sig
     const Rows b = values(work, step.in[1]), db = gradients(work, step.in[1]);
     const Block dc = grad_of(work, step);
     const int matrices = work.count * z.parts, rows = matrices * z.n, in = z.k * z.n, out = z.m * z.n;
-    float *x = scratch_.take(static_cast<std::size_t>(matrices) * in), *dy = scratch_.take(static_cast<std::size_t>(matrices) * out);
+    float *x = scratch_.take(static_cast<std::size_t>(matrices) * in),
+          *dy = scratch_.take(static_cast<std::size_t>(matrices) * out);
     for (int e = 0; e < matrices; e++) turn(z.m, z.n, row_of(dc, e / z.parts) + e % z.parts * out, dy + e * out);
     if (float *grad = graph_.params[s.params[0]].grad) {
         for (int e = 0; e < matrices; e++) turn(z.k, z.n, b[e / z.parts] + e % z.parts * in, x + e * in);
@@ -121,7 +127,8 @@ void Runner::multiply_columns_back(const Work &work, const Step &step, const Sig
     bool wanted = false;
     for (int i = 0; i < work.count; i++) wanted |= db[i] != nullptr;
     if (!wanted) return;
-    kernels().product({rows, z.k, z.m, dy, z.m, 1, packed_.get(s.params[0], false), Layout::Packed, 0, x, z.k, nullptr, false});
+    kernels().product(
+        {rows, z.k, z.m, dy, z.m, 1, packed_.get(s.params[0], false), Layout::Packed, 0, x, z.k, nullptr, false});
     for (int e = 0; e < matrices; e++) {
         if (float *to = db[e / z.parts]) turn(z.n, z.k, x + e * in, to + e % z.parts * in, db.add());
     }
@@ -149,7 +156,8 @@ void invert(int n, const float *x, float *y, std::vector<double> &both) {
             for (int k = c; r != c && k < wide; k++) row(r)[k] -= factor * row(c)[k];
         }
     }
-    for (int r = 0; r < n; r++) std::transform(row(r) + n, row(r) + wide, y + r * n, [](double v) { return static_cast<float>(v); });
+    for (int r = 0; r < n; r++)
+        std::transform(row(r) + n, row(r) + wide, y + r * n, [](double v) { return static_cast<float>(v); });
 }
 
 }  // namespace

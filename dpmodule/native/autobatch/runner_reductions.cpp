@@ -12,7 +12,9 @@ namespace {
 // The operand is `parts` times a matrix (rows x width) of which each column becomes a number; operands are its rows.
 struct Sizes {
     explicit Sizes(const Signature &s)
-        : rows(s.params[0]), width(s.params[1]), size(rows * width), parts(s.nargs > 1 ? 1 : size ? s.widths[0] / size : 0) {}
+        : rows(s.params[0]), width(s.params[1]), size(rows * width), parts(s.nargs > 1 ? 1
+                                                                           : size      ? s.widths[0] / size
+                                                                                       : 0) {}
     int rows, width, size, parts;
 };
 
@@ -37,7 +39,9 @@ const float *column(const Sizes &z, int j, const float *x, float *to, bool copie
 }  // namespace
 
 // Memory for the operands of one node below each other; nullptr where there is only one.
-float *Runner::joined_of(const Signature &s) { return s.nargs > 1 ? scratch_.take(static_cast<std::size_t>(s.nargs) * s.width) : nullptr; }
+float *Runner::joined_of(const Signature &s) {
+    return s.nargs > 1 ? scratch_.take(static_cast<std::size_t>(s.nargs) * s.width) : nullptr;
+}
 
 // Operands without a minibatch stand once for each of its elements.
 const float *Runner::join(const Work &work, const Signature &s, int i, float *to) const {
@@ -61,9 +65,11 @@ void Runner::reduce_along(const Work &work, const Step &step, const Signature &s
         float *to = y.at + i * y.stride;
         for (int part = 0; part < z.parts; part++, x += z.size, to += z.width) {
             if (kind == Reduction::LogSumExp) {
-                for (int j = 0; j < z.width; j++) to[j] = log_sum_exp(z.rows, column(z, j, x, scratch), scratch + z.rows);
+                for (int j = 0; j < z.width; j++)
+                    to[j] = log_sum_exp(z.rows, column(z, j, x, scratch), scratch + z.rows);
             } else if (kind == Reduction::Deviation) {
-                for (int j = 0; j < z.width; j++) column(z, j, x, scratch, true), to[j] = deviation(z.rows, scratch, s.attr);
+                for (int j = 0; j < z.width; j++)
+                    column(z, j, x, scratch, true), to[j] = deviation(z.rows, scratch, s.attr);
             } else if (kind == Reduction::Length) {
                 for (int j = 0; j < z.width; j++) {
                     const float *each = column(z, j, x, scratch);
@@ -93,7 +99,8 @@ void Runner::reduce_along_back(const Work &work, const Step &step, const Signatu
     const Block y = value_of(work, step), dy = grad_of(work, step);
     float *scratch = scratch_.take(2 * static_cast<std::size_t>(z.rows));
     for (int i = 0; i < work.count; i++) {
-        const float *x = joined ? join(work, s, i, joined) : from[i], *value = y.at + i * y.stride, *d = dy.at + i * dy.stride;
+        const float *x = joined ? join(work, s, i, joined) : from[i], *value = y.at + i * y.stride,
+                    *d = dy.at + i * dy.stride;
         float *dx = joined ? djoined : target_.at.at + i * target_.at.stride;
         if (joined || !target_.add) std::memset(dx, 0, sizeof(float) * (joined ? s.width * s.nargs : s.widths[0]));
         for (int part = 0; part < z.parts; part++, x += z.size, dx += z.size, value += z.width, d += z.width) {
@@ -103,12 +110,13 @@ void Runner::reduce_along_back(const Work &work, const Step &step, const Signatu
                     for (int k = 0; k < z.rows; k++) dx[k * z.width + j] += d[j] * scratch[z.rows + k];
                 } else if (kind == Reduction::Deviation) {
                     column(z, j, x, scratch, true);
-                    const float size = deviation(z.rows, scratch, s.attr), each = size > 0 ? d[j] / (s.attr * size) : 0.0f;
+                    const float size = deviation(z.rows, scratch, s.attr),
+                                each = size > 0 ? d[j] / (s.attr * size) : 0.0f;
                     for (int k = 0; k < z.rows; k++) dx[k * z.width + j] += each * scratch[k];
                 } else if (kind == Reduction::Length) {
                     const float each = value[j] > 0 ? d[j] / value[j] : 0.0f;
                     for (int k = 0; each != 0 && k < z.rows; k++) dx[k * z.width + j] += each * x[k * z.width + j];
-                } else if (kind == Reduction::Max || kind == Reduction::Min) {   // the first of them
+                } else if (kind == Reduction::Max || kind == Reduction::Min) {  // the first of them
                     int k = 0;
                     while (k + 1 < z.rows && !is_same(x[k * z.width + j], value[j])) k++;
                     dx[k * z.width + j] += d[j];

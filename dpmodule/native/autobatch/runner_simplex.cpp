@@ -66,9 +66,9 @@ namespace {
 // A softmax whose elements stay below bounds: those that reach theirs leave the rest to the others.
 struct Bounded {
     int width;
-    float *share;             // of each element
-    std::vector<char> free;   // has it not reached its bound
-    float mass = 1;           // of the free ones
+    float *share;            // of each element
+    std::vector<char> free;  // has it not reached its bound
+    float mass = 1;          // of the free ones
 
     Bounded(int width, float *share) : width(width), share(share), free(width) {}
     void find(const float *x, const float *bound) {
@@ -97,7 +97,8 @@ void Runner::constrained(const Work &work, const Step &step, const Signature &s)
     const Block x = read(work, step.in[0], s.width), bound = read(work, step.in[1], s.width), y = value_of(work, step);
     for (int i = 0; i < work.count; i++) {
         for (int first = 0; first < s.width; first += s.kind) {
-            Bounded(s.kind, y.at + i * y.stride + first).find(x.at + i * x.stride + first, bound.at + i * bound.stride + first);
+            Bounded(s.kind, y.at + i * y.stride + first)
+                .find(x.at + i * x.stride + first, bound.at + i * bound.stride + first);
         }
     }
 }
@@ -115,7 +116,7 @@ void Runner::constrained_back(const Work &work, const Step &step, const Signatur
                 const float *d = dy.at + i * dy.stride + first;
                 float *dx = to.at.at + i * to.at.stride + first;
                 found.find(x.at + i * x.stride + first, bound.at + i * bound.stride + first);
-                float mean = 0;   // of what the free ones get, by their shares
+                float mean = 0;  // of what the free ones get, by their shares
                 for (int j = 0; j < width; j++) {
                     if (found.free[j] && found.share[j] != 0) mean += d[j] * found.share[j] / found.mass;
                 }

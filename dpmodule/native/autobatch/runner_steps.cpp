@@ -25,7 +25,8 @@ float number_of(const Node &node) {
 void Runner::unary_each(const Work &work, const Step &step, const Signature &s) {
     const Block y = value_of(work, step), x = read(work, step.in[0], s.width);
     for (int i = 0; i < work.count; i++) {
-        kernels().unary(static_cast<Unary>(s.kind), number_of(root(work, i)), 1, s.width, rows_from(y, i), rows_from(x, i));
+        kernels().unary(static_cast<Unary>(s.kind), number_of(root(work, i)), 1, s.width, rows_from(y, i),
+                        rows_from(x, i));
     }
 }
 
@@ -34,8 +35,8 @@ void Runner::unary_each_back(const Work &work, const Step &step, const Signature
     if (!target(work, step.in[0], s.width, to)) return;
     const Block y = value_of(work, step), x = read(work, step.in[0], s.width), dy = grad_of(work, step);
     for (int i = 0; i < work.count; i++) {
-        kernels().unary_back(static_cast<Unary>(s.kind), number_of(root(work, i)), 1, s.width, rows_from(to.at, i), to.add,
-                             rows_from(dy, i), rows_from(x, i), rows_from(y, i));
+        kernels().unary_back(static_cast<Unary>(s.kind), number_of(root(work, i)), 1, s.width, rows_from(to.at, i),
+                             to.add, rows_from(dy, i), rows_from(x, i), rows_from(y, i));
     }
     done(work, to, s.width);
 }
@@ -88,7 +89,8 @@ void Runner::cell_back(const Work &work, const Step &step) {
         const float *h = out.at + i * out.stride, *gate = gates.at + i * gates.stride;
         float *dgate = dgates.at + i * dgates.stride;
         for (int at = 0; at < s.width; at += width) {
-            kernels().lstm_back({width, gate + 4 * at, c ? c + at : nullptr, h + at, dh + at, dh + s.width + at, dgate + 4 * at, dc ? dc + at : nullptr});
+            kernels().lstm_back({width, gate + 4 * at, c ? c + at : nullptr, h + at, dh + at, dh + s.width + at,
+                                 dgate + 4 * at, dc ? dc + at : nullptr});
         }
         if (apart) scatter(graph_, before + i, 1, s.width, {part, s.width});
     }
@@ -114,7 +116,9 @@ void Runner::drawn(const Work &work, const Step &step, const Signature &s) {
     const int width = s.width / s.params[5];
     const Block kept{work.run->kept + static_cast<std::ptrdiff_t>(work.first) * width, width};
     const auto of = [&](int i) {
-        return graph_.drawn.empty() ? graph_.drawn.end() : graph_.drawn.find(work.segment->plan.instances[work.run->order[work.first + i]].root);
+        return graph_.drawn.empty()
+                   ? graph_.drawn.end()
+                   : graph_.drawn.find(work.segment->plan.instances[work.run->order[work.first + i]].root);
     };
     bool draws = graph_.drawn.empty();
     for (int i = 0; i < work.count && !draws; i++) draws = of(i) == graph_.drawn.end();
@@ -138,10 +142,12 @@ void Runner::drawn_back(const Work &work, const Step &step, const Signature &s) 
 }
 
 void Runner::reduce(const Work &work, const Step &step, const Signature &s) {
-    const int batch = s.width, operands = s.op == Op::Dot ? 2 : 1, width = *std::max_element(s.widths.begin(), s.widths.end()) / batch;
+    const int batch = s.width, operands = s.op == Op::Dot ? 2 : 1,
+              width = *std::max_element(s.widths.begin(), s.widths.end()) / batch;
     const Block x = read(work, step.in[0], s.widths[0]), out = value_of(work, step);
     const Block y = operands > 1 ? read(work, step.in[1], s.widths[1]) : x;
-    const int a_step = s.widths[0] / batch == width ? width : 0, b_step = s.widths[operands - 1] / batch == width ? width : 0;
+    const int a_step = s.widths[0] / batch == width ? width : 0,
+              b_step = s.widths[operands - 1] / batch == width ? width : 0;
     for (int i = 0; i < work.count; i++) {
         const float *a = x.at + i * x.stride, *b = y.at + i * y.stride;
         for (int k = 0; k < batch; k++, a += a_step, b += b_step) {
@@ -151,13 +157,15 @@ void Runner::reduce(const Work &work, const Step &step, const Signature &s) {
 }
 
 void Runner::reduce_back(const Work &work, const Step &step, const Signature &s) {
-    const int batch = s.width, operands = s.op == Op::Dot ? 2 : 1, width = *std::max_element(s.widths.begin(), s.widths.end()) / batch;
+    const int batch = s.width, operands = s.op == Op::Dot ? 2 : 1,
+              width = *std::max_element(s.widths.begin(), s.widths.end()) / batch;
     const Block dout = grad_of(work, step);
     for (int k = 0; k < operands; k++) {
         Target to;
         if (!target(work, step.in[k], s.widths[k], to)) continue;
         const int other_width = s.widths[operands - 1 - k];
-        const int own_step = s.widths[k] / batch == width ? width : 0, other_step = other_width / batch == width ? width : 0;
+        const int own_step = s.widths[k] / batch == width ? width : 0,
+                  other_step = other_width / batch == width ? width : 0;
         const Block other = s.op == Op::SumElems ? Block{} : read(work, step.in[operands - 1 - k], other_width);
         const float factor = s.op == Op::SquaredNorm ? 2.0f : 1.0f;
         for (int i = 0; i < work.count; i++) {
@@ -166,7 +174,8 @@ void Runner::reduce_back(const Work &work, const Step &step, const Signature &s)
             for (int part = 0; part < batch; part++, dx += own_step) {
                 const float d = dout.at[i * dout.stride + part] * factor;
                 if (other.at) kernels().axpy(width, dx, d, other.at + i * other.stride + part * other_step);
-                else for (int j = 0; j < width; j++) dx[j] += d;
+                else
+                    for (int j = 0; j < width; j++) dx[j] += d;
             }
         }
         done(work, to, s.widths[k]);
@@ -176,14 +185,16 @@ void Runner::reduce_back(const Work &work, const Step &step, const Signature &s)
 void Runner::concat(const Work &work, const Signature &s) {
     float *to = work.run->value + static_cast<std::ptrdiff_t>(work.first) * work.group->row;
     for (std::size_t k = 0; k < s.widths.size(); to += s.widths[k++]) {
-        gather(graph_, work.run->nodes(s.nargs > 1 ? static_cast<int>(k) : 0) + work.first, work.count, s.widths[k], {to, work.group->row});
+        gather(graph_, work.run->nodes(s.nargs > 1 ? static_cast<int>(k) : 0) + work.first, work.count, s.widths[k],
+               {to, work.group->row});
     }
 }
 
 void Runner::concat_back(const Work &work, const Signature &s) {
     float *from = work.run->grad + static_cast<std::ptrdiff_t>(work.first) * work.group->row;
     for (std::size_t k = 0; k < s.widths.size(); from += s.widths[k++]) {
-        scatter(graph_, work.run->nodes(s.nargs > 1 ? static_cast<int>(k) : 0) + work.first, work.count, s.widths[k], {from, work.group->row});
+        scatter(graph_, work.run->nodes(s.nargs > 1 ? static_cast<int>(k) : 0) + work.first, work.count, s.widths[k],
+                {from, work.group->row});
     }
 }
 
@@ -197,7 +208,8 @@ void Runner::sum(const Work &work) {
         const Block lying = as_block(graph_.value, nodes, instance.count, width, false);
         if (width == 1) {
             Block x = lying;
-            if (!x.at || x.stride != 1) gather(graph_, nodes, instance.count, 1, x = {scratch_.take(instance.count), 1});
+            if (!x.at || x.stride != 1)
+                gather(graph_, nodes, instance.count, 1, x = {scratch_.take(instance.count), 1});
             to[0] = kernels().sum(instance.count, x.at);
             continue;
         }
@@ -250,15 +262,15 @@ Runner::Part Runner::part(const int *nodes, int count, int width, bool may_share
 }
 
 void Runner::call(const Work &work, const Signature &s, bool forward) {
-    if (!forward && s.attr != 0) return;   // a constant
+    if (!forward && s.attr != 0) return;  // a constant
     const Plan &plan = work.segment->plan;
     const auto instance = [&](int i) -> const Instance & { return plan.instances[work.run->order[work.first + i]]; };
     CallBatch batch;
-    batch.key = instance(0).root;   // a batch is known by the node of its first row
+    batch.key = instance(0).root;  // a batch is known by the node of its first row
     batch.kind = s.kind;
     batch.rows = work.count;
     std::vector<Part> parts;
-    std::vector<int> all;           // operands of operations that take any number
+    std::vector<int> all;  // operands of operations that take any number
     if (s.nargs < 0) {
         for (int i = 0; i < work.count; i++) {
             const int *nodes = plan.outside.data() + instance(i).first;
@@ -277,7 +289,8 @@ void Runner::call(const Work &work, const Signature &s, bool forward) {
         parts.push_back(part(work.run->nodes(k) + work.first, work.count, s.widths[k], differ || k > 0, !forward));
     }
     for (const Part &each : parts) batch.arguments.push_back(each.argument);
-    batch.out = (forward ? work.run->value : work.run->grad) + static_cast<std::ptrdiff_t>(work.first) * work.group->row;
+    batch.out =
+        (forward ? work.run->value : work.run->grad) + static_cast<std::ptrdiff_t>(work.first) * work.group->row;
     if (forward) {
         for (int i = 0; i < work.count; i++) batch.aux.push_back(graph_.nodes[instance(i).root].aux);
         caller_->forward(batch);

@@ -11,7 +11,8 @@ namespace {
 
 struct Windows {
     explicit Windows(const Signature &s) {
-        int *const all[] = {&height, &width, &channels, &tall, &wide, &down, &right, &top, &left, &out_height, &out_width, &filters};
+        int *const all[] = {&height, &width, &channels, &tall,       &wide,      &down,
+                            &right,  &top,   &left,     &out_height, &out_width, &filters};
         for (std::size_t i = 0; i < std::size(all); i++) *all[i] = s.params[i];
         places = out_height * out_width;
         size = tall * wide * channels;
@@ -19,11 +20,12 @@ struct Windows {
         batch = s.width / (places * filters);
     }
     int height, width, channels, tall, wide, down, right, top, left, out_height, out_width, filters;
-    int places, size;    // windows of an image, numbers of a window
-    int pixels, batch;   // numbers of an image, images of a node
+    int places, size;   // windows of an image, numbers of a window
+    int pixels, batch;  // numbers of an image, images of a node
 
     // Calls body(where in the window, where in the image, how many numbers) for what is in the image of each row of a window.
-    template <class F> void each(int place, F body) const {
+    template <class F>
+    void each(int place, F body) const {
         const int y0 = place / out_width * down - top, x0 = place % out_width * right - left;
         const int first = std::max(0, -x0), last = std::min(wide, width - x0);
         for (int i = std::max(0, -y0); i < tall && y0 + i < height; i++) {
@@ -48,12 +50,12 @@ struct Windows {
     }
 };
 
-constexpr int most_numbers = 1 << 20;   // of the windows that one product takes
+constexpr int most_numbers = 1 << 20;  // of the windows that one product takes
 
 // An operand of many nodes, image by image; without a minibatch it serves all images of its node.
 struct Images {
     const int *nodes;
-    int images, step;    // of a node, and how far apart
+    int images, step;  // of a node, and how far apart
     int node(int image) const { return nodes[image / images]; }
     int at(int image) const { return image % images * step; }
     float *in(const std::vector<float *> &pointers, int image) const { return pointers[node(image)] + at(image); }
@@ -61,10 +63,12 @@ struct Images {
 };
 
 // Calls body(first, count) for images in a row that have the same filters and biases.
-template <class F> void by_filters(int images, int at_once, const Images &filters, const Images &biases, F body) {
+template <class F>
+void by_filters(int images, int at_once, const Images &filters, const Images &biases, F body) {
     for (int first = 0, last; first < images; first = last) {
         last = first + 1;
-        while (last < images && last - first < at_once && filters.is_same(last, first) && biases.is_same(last, first)) last++;
+        while (last < images && last - first < at_once && filters.is_same(last, first) && biases.is_same(last, first))
+            last++;
         body(first, last - first);
     }
 }
@@ -73,27 +77,38 @@ template <class F> void by_filters(int images, int at_once, const Images &filter
 
 void Runner::convolve(const Work &work, const Step &step, const Signature &s) {
     const Windows w(s);
-    const auto operand = [&](int k, int size) { return Images{work.run->nodes(k) + work.first, w.batch, s.widths[k] == size ? 0 : size}; };
-    const Images x = operand(0, w.pixels), f = operand(1, w.size * w.filters), biases = s.nargs > 2 ? operand(2, w.filters) : f;
-    const int images = work.count * w.batch, at_once = std::clamp(most_numbers / (w.places * w.size), 1, images), out = w.places * w.filters;
-    float *const y = value_of(work, step).at, *const spread = scratch_.take(static_cast<std::size_t>(at_once) * w.places * w.size);
+    const auto operand = [&](int k, int size) {
+        return Images{work.run->nodes(k) + work.first, w.batch, s.widths[k] == size ? 0 : size};
+    };
+    const Images x = operand(0, w.pixels), f = operand(1, w.size * w.filters),
+                 biases = s.nargs > 2 ? operand(2, w.filters) : f;
+    const int images = work.count * w.batch, at_once = std::clamp(most_numbers / (w.places * w.size), 1, images),
+              out = w.places * w.filters;
+    float *const y = value_of(work, step).at, *const spread =
+                                                  scratch_.take(static_cast<std::size_t>(at_once) * w.places * w.size);
     float *const upright = s.kind ? scratch_.take(static_cast<std::size_t>(at_once) * out) : nullptr;
     by_filters(images, at_once, f, biases, [&](int first, int count) {
-        for (int i = 0; i < count; i++) w.spread(x.in(graph_.value, first + i), spread + static_cast<std::ptrdiff_t>(i) * w.places * w.size);
+        for (int i = 0; i < count; i++)
+            w.spread(x.in(graph_.value, first + i), spread + static_cast<std::ptrdiff_t>(i) * w.places * w.size);
         const float *bias = s.nargs > 2 ? biases.in(graph_.value, first) : nullptr;
         float *const to = y + static_cast<std::ptrdiff_t>(first) * out;
-        kernels().product({count * w.places, w.filters, w.size, spread, w.size, 1, f.in(graph_.value, first), Layout::Rows, w.filters,
-                           upright ? upright : to, w.filters, bias, false});
+        kernels().product({count * w.places, w.filters, w.size, spread, w.size, 1, f.in(graph_.value, first),
+                           Layout::Rows, w.filters, upright ? upright : to, w.filters, bias, false});
         for (int i = 0; upright && i < count; i++) turn(w.places, w.filters, upright + i * out, to + i * out);
     });
 }
 
 void Runner::convolve_back(const Work &work, const Step &step, const Signature &s) {
     const Windows w(s);
-    const auto operand = [&](int k, int size) { return Images{work.run->nodes(k) + work.first, w.batch, s.widths[k] == size ? 0 : size}; };
-    const Images x = operand(0, w.pixels), f = operand(1, w.size * w.filters), biases = s.nargs > 2 ? operand(2, w.filters) : f;
-    const int images = work.count * w.batch, at_once = std::clamp(most_numbers / (w.places * w.size), 1, images), out = w.places * w.filters;
-    float *const dy = grad_of(work, step).at, *const spread = scratch_.take(static_cast<std::size_t>(at_once) * w.places * w.size);
+    const auto operand = [&](int k, int size) {
+        return Images{work.run->nodes(k) + work.first, w.batch, s.widths[k] == size ? 0 : size};
+    };
+    const Images x = operand(0, w.pixels), f = operand(1, w.size * w.filters),
+                 biases = s.nargs > 2 ? operand(2, w.filters) : f;
+    const int images = work.count * w.batch, at_once = std::clamp(most_numbers / (w.places * w.size), 1, images),
+              out = w.places * w.filters;
+    float *const dy = grad_of(work, step).at, *const spread =
+                                                  scratch_.take(static_cast<std::size_t>(at_once) * w.places * w.size);
     float *const upright = s.kind ? scratch_.take(static_cast<std::size_t>(at_once) * out) : nullptr;
     float *const part = scratch_.take(std::max({w.pixels, w.size * w.filters, w.filters}));
     float *const packed = scratch_.take(packed_size(kernels(), w.filters, w.size));
@@ -104,8 +119,10 @@ void Runner::convolve_back(const Work &work, const Step &step, const Signature &
         if (upright) d = upright;
         const int filters = f.node(first);
         if (graph_.grad[filters]) {
-            for (int i = 0; i < count; i++) w.spread(x.in(graph_.value, first + i), spread + static_cast<std::ptrdiff_t>(i) * w.places * w.size);
-            kernels().product({w.size, w.filters, rows, spread, 1, w.size, d, Layout::Rows, w.filters, part, w.filters, nullptr, false});
+            for (int i = 0; i < count; i++)
+                w.spread(x.in(graph_.value, first + i), spread + static_cast<std::ptrdiff_t>(i) * w.places * w.size);
+            kernels().product({w.size, w.filters, rows, spread, 1, w.size, d, Layout::Rows, w.filters, part, w.filters,
+                               nullptr, false});
             scatter_part(graph_, filters, f.at(first), w.size * w.filters, part);
         }
         if (s.nargs > 2 && graph_.grad[biases.node(first)]) {
@@ -118,7 +135,8 @@ void Runner::convolve_back(const Work &work, const Step &step, const Signature &
         for (int i = 0; i < count && !any; i++) any = is_wanted(first + i);
         if (!any) return;
         pack(kernels(), w.filters, w.size, f.in(graph_.value, first), w.filters, true, packed);
-        kernels().product({rows, w.size, w.filters, d, w.filters, 1, packed, Layout::Packed, 0, spread, w.size, nullptr, false});
+        kernels().product(
+            {rows, w.size, w.filters, d, w.filters, 1, packed, Layout::Packed, 0, spread, w.size, nullptr, false});
         for (int i = 0; i < count; i++) {
             if (!is_wanted(first + i)) continue;
             std::memset(part, 0, sizeof(float) * w.pixels);
@@ -156,7 +174,8 @@ void Runner::pool_back(const Work &work, const Step &step, const Signature &s) {
     const Rows from = values(work, step.in[0]);
     const float *value = value_of(work, step).at, *d = grad_of(work, step).at;
     std::vector<int> found(w.channels);
-    for (int i = 0; i < work.count && !into.add; i++) std::memset(into.at.at + i * into.at.stride, 0, sizeof(float) * s.widths[0]);
+    for (int i = 0; i < work.count && !into.add; i++)
+        std::memset(into.at.at + i * into.at.stride, 0, sizeof(float) * s.widths[0]);
     for (int image = 0; image < work.count * w.batch; image++) {
         const int i = image / w.batch, at = image % w.batch * w.pixels;
         const float *x = from[i] + at;

@@ -13,7 +13,9 @@ std::pair<int, bool> Interner::number(const std::vector<int> &key) {
     std::size_t slot = hash & (slots_.size() - 1);
     for (int known; (known = slots_[slot]) >= 0; slot = (slot + 1) & (slots_.size() - 1)) {
         const std::size_t begin = known ? ends_[known - 1] : 0;
-        if (hashes_[known] == hash && std::equal(key.begin(), key.end(), keys_.begin() + begin, keys_.begin() + ends_[known])) return {known, false};
+        if (hashes_[known] == hash &&
+            std::equal(key.begin(), key.end(), keys_.begin() + begin, keys_.begin() + ends_[known]))
+            return {known, false};
     }
     const int fresh = static_cast<int>(ends_.size());
     keys_.insert(keys_.end(), key.begin(), key.end());
@@ -52,7 +54,7 @@ int Signatures::add(Signature s) {
 int Signatures::add_shape(const std::vector<int> &dims, int batch) {
     std::int64_t size = batch;
     for (int d : dims) {
-        size *= d;   // both fit into 32 bits
+        size *= d;  // both fit into 32 bits
         if (size > INT32_MAX) throw TooLarge();
     }
     std::vector<int> key;

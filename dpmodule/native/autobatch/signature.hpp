@@ -19,37 +19,40 @@ constexpr const char *names_of_Op[] = {
 #include "op_list.hpp"
 };
 
+// clang-format off: lists
 #define ARRANGEMENTS(X)                                                                                       \
     X(Transpose, "transpose") X(Reshape, "reshape") X(Strided, "strided_select") X(Ngram, "kmh_ngram")        \
     X(CircularConvolution, "circ_conv") X(CircularCorrelation, "circ_corr")
 NAMED_ENUM(Arrangement, ARRANGEMENTS)
 #define CONVOLUTIONS(X) X(Image, "conv2d") X(Lines, "filter1d_narrow")   // Lines: along a matrix, filter by filter
+// clang-format on
 NAMED_ENUM(Convolution, CONVOLUTIONS)
 
 struct Signature {
     Op op = Op::Input;
-    int kind = 0;                 // which Unary or Binary; for Call the number of its Python object
+    int kind = 0;  // which Unary or Binary; for Call the number of its Python object
     float attr = 0;
-    int shape = -1;               // of the value, a number of Shapes
-    int width = 0;                // floats in the value
-    bool is_matrix = false;       // more than one row and more than one column
-    int nargs = 0;                // -1: differs from node to node
-    std::vector<int> params;      // Broadcast: shapes of the operands; Affine, Lstm: bias or -1, then weights; Param, Lookup: its number; Multiply: of each
-                                  // operand, -1 where it is none, then columns of the left one; Drawn: likewise, then
-                                  // the halves of its two numbers, how often each number of the mask stands, and how
-                                  // many numbers apart;
-                                  // Reduce: how many numbers become one, how many numbers further on the next one lies,
-                                  // and 1 if operands are reduced with each other, 2 for rows beside each other;
-                                  // Softmax, LogSoftmax, Greatest, Sums, Argmax: how many numbers, how far from each other, and for
-                                  // LogSoftmax which of them take part, if not all do, for Argmax whether gradients pass;
-                                  // Select: how many rows, where those lie in the operand, where columns lie in rows;
-                                  // ConcatColumns: how often each operand is repeated, for the elements of a minibatch;
-                                  // PickEach: how many parts of an element are picked from, in how many places;
-                                  // Arrange: the first number, then of nested loops, how many and how far from each other;
-                                  // Convolve, Pool: sizes of the image, the window, its steps, what sticks out above and
-                                  // on the left, sizes of the result; of filters and biases as with Multiply
-    std::vector<int> widths;      // of the arguments
-    int further = 0;              // floats of further results behind the value, which views reach
+    int shape = -1;          // of the value, a number of Shapes
+    int width = 0;           // floats in the value
+    bool is_matrix = false;  // more than one row and more than one column
+    int nargs = 0;           // -1: differs from node to node
+    std::vector<int>
+        params;  // Broadcast: shapes of the operands; Affine, Lstm: bias or -1, then weights; Param, Lookup: its number; Multiply: of each
+                 // operand, -1 where it is none, then columns of the left one; Drawn: likewise, then
+                 // the halves of its two numbers, how often each number of the mask stands, and how
+                 // many numbers apart;
+                 // Reduce: how many numbers become one, how many numbers further on the next one lies,
+                 // and 1 if operands are reduced with each other, 2 for rows beside each other;
+                 // Softmax, LogSoftmax, Greatest, Sums, Argmax: how many numbers, how far from each other, and for
+                 // LogSoftmax which of them take part, if not all do, for Argmax whether gradients pass;
+                 // Select: how many rows, where those lie in the operand, where columns lie in rows;
+                 // ConcatColumns: how often each operand is repeated, for the elements of a minibatch;
+                 // PickEach: how many parts of an element are picked from, in how many places;
+                 // Arrange: the first number, then of nested loops, how many and how far from each other;
+                 // Convolve, Pool: sizes of the image, the window, its steps, what sticks out above and
+                 // on the left, sizes of the result; of filters and biases as with Multiply
+    std::vector<int> widths;  // of the arguments
+    int further = 0;          // floats of further results behind the value, which views reach
     int row() const { return width + further; }
 };
 
@@ -57,42 +60,43 @@ struct Signature {
 struct Compound {
     struct Part {
         int sig;
-        std::vector<int> args;    // the first numbers are operands, those behind them parts
+        std::vector<int> args;  // the first numbers are operands, those behind them parts
     };
-    std::vector<Part> parts;      // in order of computation; the last one is the result
+    std::vector<Part> parts;  // in order of computation; the last one is the result
     int operands = 0;
-    int memory = -1;              // the part that is the second result, -1: none
-    int sig = -1, memory_sig = -1;   // of the nodes
+    int memory = -1;                // the part that is the second result, -1: none
+    int sig = -1, memory_sig = -1;  // of the nodes
 };
 
 struct Shape {
     std::vector<int> dims;
     int batch = 1;
-    int size = 1;                 // floats, batch included
+    int size = 1;  // floats, batch included
     bool operator==(const Shape &other) const { return dims == other.dims && batch == other.batch; }
 };
 
 // A shape of more numbers than the engine counts.
 struct TooLarge : std::length_error {
-    TooLarge() : std::length_error("an expression of the native engine has at most 2147483647 numbers, with its minibatch") {}
+    TooLarge()
+        : std::length_error("an expression of the native engine has at most 2147483647 numbers, with its minibatch") {}
 };
 
 // Numbers for tuples of integers, from 0 on in order of arrival; the shared mechanism of the tables below.
 class Interner {
-   public:
+  public:
     // The number of `key`, and whether it is new.
     std::pair<int, bool> number(const std::vector<int> &key);
 
-   private:
+  private:
     void grow();
-    std::vector<int> keys_;              // one behind the other
-    std::vector<std::size_t> ends_;      // of each key
+    std::vector<int> keys_;          // one behind the other
+    std::vector<std::size_t> ends_;  // of each key
     std::vector<std::uint32_t> hashes_;
-    std::vector<int> slots_;             // numbers, each where its hash says or behind; -1: free
+    std::vector<int> slots_;  // numbers, each where its hash says or behind; -1: free
 };
 
 class Signatures {
-   public:
+  public:
     int add(Signature signature);
     const Signature &operator[](int index) const { return all_[index]; }
     int size() const { return static_cast<int>(all_.size()); }
@@ -105,7 +109,7 @@ class Signatures {
     // The signature of an operation on arguments of known shape, -1 when not met before; two numbers make the key.
     int &cached(int operation, int shape);
 
-   private:
+  private:
     Interner numbers_, shape_numbers_;
     std::vector<Signature> all_;
     std::vector<Shape> shapes_;

@@ -66,7 +66,8 @@ bool add_sequence(const StateObject &state, PyObject *inputs, Nodes &xs) {
 PyObject *transduce(PyObject *self, PyObject *const *args, Py_ssize_t count, PyObject *keywords) {
     return guarded([&]() -> PyObject * {
         Nodes xs;
-        if (count != 1 || keywords || !add_sequence(*state_of(self), args[0], xs)) return call_slowly(self, "_run", args, count, keywords);
+        if (count != 1 || keywords || !add_sequence(*state_of(self), args[0], xs))
+            return call_slowly(self, "_run", args, count, keywords);
         PyObject *outputs = PyList_New(xs.count);
         for (int i = 0; outputs && i < xs.count; i++) {
             PyObject *h = make_expression(xs.at[i]);
@@ -80,7 +81,8 @@ PyObject *transduce(PyObject *self, PyObject *const *args, Py_ssize_t count, PyO
 PyObject *output(PyObject *self, PyObject *) {
     return guarded([&]() -> PyObject * {
         const StateObject &state = *state_of(self);
-        if (!state.layers) return state.count ? expression_at(state.outputs[state.count - 1], state.version) : Py_NewRef(Py_None);
+        if (!state.layers)
+            return state.count ? expression_at(state.outputs[state.count - 1], state.version) : Py_NewRef(Py_None);
         PyObject *last = PySequence_Size(state.layers) > 0 ? PySequence_GetItem(state.layers, -1) : nullptr;
         PyObject *found = last ? PySequence_GetItem(last, 0) : nullptr;
         Py_XDECREF(last);
@@ -97,8 +99,9 @@ PyObject *get_layers(PyObject *self, void *) {
         if (!all) return nullptr;
         for (int l = 0; l < state.count; l++) {
             PyObject *h = expression_at(state.outputs[l], state.version);
-            PyObject *layer = layers_of(state.cells)->has_memory ? Py_BuildValue("(NN)", h, expression_at(state.outputs[l] + 1, state.version))
-                                                                 : Py_BuildValue("(N)", h);
+            PyObject *layer = layers_of(state.cells)->has_memory
+                                  ? Py_BuildValue("(NN)", h, expression_at(state.outputs[l] + 1, state.version))
+                                  : Py_BuildValue("(N)", h);
             if (!layer) {
                 Py_DECREF(all);
                 return nullptr;
@@ -181,12 +184,14 @@ PyMemberDef state_members[] = {
     {"_version", T_INT, offsetof(StateObject, version), 0, "the version of the graph it belongs to"},
     {nullptr, 0, 0, 0, nullptr}};
 
-PyGetSetDef state_attributes[] = {
-    {"_layers", get_layers, set_layers, "the states of all layers", nullptr},
-    {"_cells", get_cells, set_cells, "AutobatchLayers, or None", nullptr},
-    {nullptr, nullptr, nullptr, nullptr, nullptr}};
+PyGetSetDef state_attributes[] = {{"_layers", get_layers, set_layers, "the states of all layers", nullptr},
+                                  {"_cells", get_cells, set_cells, "AutobatchLayers, or None", nullptr},
+                                  {nullptr, nullptr, nullptr, nullptr, nullptr}};
 
-template <class F> PyCFunction method(F function) { return reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(function)); }
+template <class F>
+PyCFunction method(F function) {
+    return reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(function));
+}
 
 PyMethodDef state_methods[] = {
     {"add_input", method(add_input), METH_FASTCALL | METH_KEYWORDS,
@@ -199,7 +204,8 @@ PyMethodDef state_methods[] = {
      "    StaleExpressionError: `renew_cg` has been called since `initial_state`."},
     {"transduce", method(transduce), METH_FASTCALL | METH_KEYWORDS,
      "transduce($self, xs)\n--\n\nReturn the outputs after each of several inputs."},
-    {"output", output, METH_NOARGS, "output($self)\n--\n\nReturn the output of the last layer; None before the first input."},
+    {"output", output, METH_NOARGS,
+     "output($self)\n--\n\nReturn the output of the last layer; None before the first input."},
     {nullptr, nullptr, 0, nullptr}};
 
 PyType_Slot state_slots[] = {
@@ -213,7 +219,8 @@ PyType_Slot state_slots[] = {
     {Py_tp_methods, state_methods},
     {0, nullptr}};
 
-PyType_Spec state_spec = {"dpmodule._native.AutobatchState", sizeof(StateObject), 0, Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_BASETYPE, state_slots};
+PyType_Spec state_spec = {"dpmodule._native.AutobatchState", sizeof(StateObject), 0,
+                          Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_BASETYPE, state_slots};
 
 }  // namespace
 }  // namespace dpmodule::autobatch
@@ -223,7 +230,7 @@ namespace dpmodule {
 int add_autobatch_state(PyObject *module) {
     using namespace autobatch;
     PyObject *type = PyType_FromSpec(&state_spec);
-    state_type = reinterpret_cast<PyTypeObject *>(type);   // kept for good
+    state_type = reinterpret_cast<PyTypeObject *>(type);  // kept for good
     return type ? PyModule_AddObjectRef(module, "AutobatchState", type) : -1;
 }
 

@@ -24,12 +24,12 @@ BY_LANES(Logistic, "logistic", Result, logistic_of(v), L::mul(d, L::mul(v, L::su
 BY_LANES(Rectify, "rectify", Result, L::where_equal(v, v, L::max(v, zero), v), L::where_greater(v, zero, d, zero))
 BY_LANES(Exp, "exp", Result, exp_or_nan(v), L::mul(d, v))
 BY_LANES(Sqrt, "sqrt", Result, L::sqrt(v), only_with(d, L::div(L::mul(d, L::set(0.5f)), v)))
-BY_LANES(Elu, "elu", Result,
-         L::where_greater(v, zero, v, L::mul(k, L::sub(exp_or_nan(v), one))),
+BY_LANES(Elu, "elu", Result, L::where_greater(v, zero, v, L::mul(k, L::sub(exp_or_nan(v), one))),
          L::where_greater(v, zero, d, L::mul(d, L::add(v, k))))
 BY_LANES(Selu, "selu", Result,
-         L::where_greater(v, zero, L::mul(L::set(selu_scale), v), L::mul(L::set(selu_scale * selu_alpha), L::sub(exp_or_nan(v), one))),
-         L::mul(d, L::where_greater(v, zero, L::set(selu_scale), L::add(v, L::set(selu_scale * selu_alpha)))))
+         L::where_greater(v, zero, L::mul(L::set(selu_scale), v),
+                          L::mul(L::set(selu_scale *selu_alpha), L::sub(exp_or_nan(v), one))),
+         L::mul(d, L::where_greater(v, zero, L::set(selu_scale), L::add(v, L::set(selu_scale *selu_alpha)))))
 BY_LANES(Log, "log", Operand, log_of(v, L::count), only_with(d, L::div(d, v)))
 BY_LANES(Square, "square", Operand, L::mul(v, v), L::mul(d, L::add(v, v)))
 BY_LANES(Cube, "cube", Operand, L::mul(v, L::mul(v, v)), L::mul(d, L::mul(L::set(3.0f), L::mul(v, v))))
@@ -40,7 +40,7 @@ BY_LANES(Silu, "silu", Operand, L::mul(v, logistic_of(L::mul(k, v))), ([&] {
              const V gate = logistic_of(L::mul(k, v));
              return L::mul(d, L::fma(L::mul(L::mul(k, v), gate), L::sub(one, gate), gate));
          }()))
-BY_LANES(Huber, "huber", Operand, ([&] {   // half the square up to k, and a line beyond
+BY_LANES(Huber, "huber", Operand, ([&] {  // half the square up to k, and a line beyond
              const V size = L::abs(v), half = L::set(0.5f);
              return L::where_greater(k, size, L::mul(half, L::mul(v, v)), L::mul(k, L::sub(size, L::mul(half, k))));
          }()),
@@ -57,7 +57,8 @@ BY_NUMBER(Asinh, "asinh", Operand, std::asinh(v), 1 / std::sqrt(v * v + 1))
 BY_NUMBER(Acosh, "acosh", Operand, std::acosh(v), 1 / std::sqrt((v - 1) * (v + 1)))
 BY_NUMBER(Atanh, "atanh", Operand, std::atanh(v), 1 / ((1 - v) * (1 + v)))
 BY_NUMBER(Erf, "erf", Operand, std::erf(v), 1.12837917f * std::exp(-v * v))
-BY_NUMBER(LogSigmoid, "log_sigmoid", Operand, (v < 0 ? v : 0.0f) - std::log1p(std::exp(-std::fabs(v))), 1 / (1 + std::exp(v)))
+BY_NUMBER(LogSigmoid, "log_sigmoid", Operand, (v < 0 ? v : 0.0f) - std::log1p(std::exp(-std::fabs(v))),
+          1 / (1 + std::exp(v)))
 BY_NUMBER(LogGamma, "lgamma", Operand, std::lgamma(v), static_cast<float>(digamma(v)))
 BY_NUMBER(Power, "power_number", Operand, std::pow(v, k), power_slope(v, k))
 BY_NUMBER(Exponent, "number_power", Operand, std::pow(k, v), log_k.get() * std::pow(k, v))

@@ -10,9 +10,10 @@ namespace {
 
 // An array seen as rows: those that `rows` names, or all of it as one.
 struct Rows {
-    unsigned long long numbers;   // address of int64, 0: one row
+    unsigned long long numbers;  // address of int64, 0: one row
     long long count, width;
-    template <class F> void each(F body) const {
+    template <class F>
+    void each(F body) const {
         const auto *given = reinterpret_cast<const std::int64_t *>(static_cast<std::uintptr_t>(numbers));
         for (long long i = 0; i < count; i++) body((given ? given[i] : i) * width);
     }
@@ -25,7 +26,8 @@ struct Parameter {
 };
 
 // Calls body(place) for each tuple of eight numbers; false with an error set.
-template <class F> bool each_place(PyObject *places, F body) {
+template <class F>
+bool each_place(PyObject *places, F body) {
     for (Py_ssize_t i = 0; i < PyList_GET_SIZE(places); i++) {
         PyObject *numbers = PyList_GET_ITEM(places, i);
         unsigned long long n[8];
@@ -35,7 +37,8 @@ template <class F> bool each_place(PyObject *places, F body) {
         }
         for (int k = 0; k < 8; k++) n[k] = PyLong_AsUnsignedLongLong(PyTuple_GET_ITEM(numbers, k));
         if (PyErr_Occurred()) return false;
-        body(Parameter{n[0], n[1], {n[2], n[3], n[4]}, {n[5], static_cast<long long>(n[6]), static_cast<long long>(n[7])}});
+        body(Parameter{
+            n[0], n[1], {n[2], n[3], n[4]}, {n[5], static_cast<long long>(n[6]), static_cast<long long>(n[7])}});
     }
     return true;
 }
@@ -62,7 +65,8 @@ PyObject *squared_length(PyObject *, PyObject *args) {
 PyObject *rule(PyObject *, PyObject *args) {
     PyObject *given, *places;
     vector::UpdateRule rule;
-    if (!PyArg_ParseTuple(args, "OO!", &given, &PyList_Type, &places) || !vector::read_rule(given, &rule)) return nullptr;
+    if (!PyArg_ParseTuple(args, "OO!", &given, &PyList_Type, &places) || !vector::read_rule(given, &rule))
+        return nullptr;
     const bool done = each_place(places, [&](const Parameter &p) {
         p.rows.each([&](long long begin) {
             float *g = pointer(p.gradient) + begin, *moments[vector::UpdateRule::most_states];
@@ -76,7 +80,8 @@ PyObject *rule(PyObject *, PyObject *args) {
 }
 
 PyMethodDef update_functions[] = {
-    {"autobatch_squared_length", squared_length, METH_VARARGS, "The sum of squares of gradients, or of some of their rows."},
+    {"autobatch_squared_length", squared_length, METH_VARARGS,
+     "The sum of squares of gradients, or of some of their rows."},
     {"autobatch_rule", rule, METH_VARARGS, "A trainer's step in place; the gradients become zero."},
     {nullptr, nullptr, 0, nullptr}};
 

@@ -16,7 +16,7 @@ template <typename Value>
 class Array {
     static_assert(std::is_trivially_copyable_v<Value>, "values are moved by realloc");
 
-public:
+  public:
     Array() = default;
     Array(Array &&other) noexcept : data_(other.data_), size_(other.size_), room_(other.room_) { other.forget(); }
     Array(const Array &) = delete;
@@ -66,7 +66,7 @@ public:
         return bytes;
     }
 
-private:
+  private:
     void forget() noexcept {
         data_ = nullptr;
         size_ = room_ = 0;

@@ -7,7 +7,7 @@ namespace dpmodule {
 namespace {
 
 class Callback final : public Functor {
-public:
+  public:
     explicit Callback(PyObject *function) : function_(keep(function)) {}
 
     void operator()() override {
@@ -37,7 +37,7 @@ public:
         Py_XDECREF(error_);
     }
 
-private:
+  private:
     const std::shared_ptr<PyObject> function_;
     PyObject *result_ = nullptr, *error_ = nullptr;  // read and written with the GIL
 };

@@ -10,11 +10,14 @@ namespace dpmodule {
 namespace {
 
 class Crc32c final : public Ready<std::uint32_t> {
-public:
-    Crc32c(Bytes input, std::uint32_t value, bool by_table) : input_(std::move(input)), value_(value), by_table_(by_table) {}
+  public:
+    Crc32c(Bytes input, std::uint32_t value, bool by_table)
+        : input_(std::move(input)), value_(value), by_table_(by_table) {}
 
-private:
-    std::uint32_t work() const override { return (by_table_ ? crc32c_by_table : crc32c)(value_, input_.begin(), input_.size); }
+  private:
+    std::uint32_t work() const override {
+        return (by_table_ ? crc32c_by_table : crc32c)(value_, input_.begin(), input_.size);
+    }
     PyObject *give(const std::uint32_t &made) const override { return PyLong_FromUnsignedLong(made); }
 
     const Bytes input_;

@@ -9,11 +9,11 @@ namespace {
 
 // The ranges have been checked by whoever made it (dpmodule.native.functors.copy), who knows what they belong to.
 class Copy final : public Ready<std::size_t> {
-public:
+  public:
     Copy(unsigned char *target, const unsigned char *source, std::size_t size, PyObject *owners)
         : target_(target), source_(source), size_(size), owners_(keep(owners)) {}
 
-private:
+  private:
     std::size_t work() const override {
         if (size_ > 0) std::memmove(target_, source_, size_);  // source and target may be parts of one buffer
         return size_;

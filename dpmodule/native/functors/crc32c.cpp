@@ -61,7 +61,7 @@ std::uint32_t by_table(std::uint32_t crc, const unsigned char *data, std::size_t
 // The instruction takes three cycles but can begin every cycle, so three pieces of the data are summed side by side; the
 // checksum of one is then carried over those behind it, which is multiplying by a power of x: four table look-ups.
 class Shift {
-public:
+  public:
     explicit Shift(std::size_t zeros) {
         std::array<std::uint32_t, 32> of_bit{};
         for (int bit = 0; bit < 32; ++bit) {
@@ -81,7 +81,7 @@ public:
         return table_[0][crc & 255] ^ table_[1][crc >> 8 & 255] ^ table_[2][crc >> 16 & 255] ^ table_[3][crc >> 24];
     }
 
-private:
+  private:
     std::array<std::array<std::uint32_t, 256>, 4> table_{};
 };
 

@@ -36,15 +36,15 @@ void check_start(int code) {
 }
 
 class Compress final : public Ready<Bytes> {
-public:
+  public:
     Compress(Bytes input, int window, int level) : input_(std::move(input)), window_(window), level_(level) {}
 
-private:
+  private:
     Bytes work() const override {
         const Zlib &z = *zlib();
         Stream stream(z.deflate_end);
-        check_start(z.deflate_init(&stream, level_, z_deflated, window_, 8, z_default_strategy, z.version(),
-                                   sizeof(ZStream)));
+        check_start(
+            z.deflate_init(&stream, level_, z_deflated, window_, 8, z_default_strategy, z.version(), sizeof(ZStream)));
         Array<unsigned char> output;
         output.reserve(z.deflate_bound(&stream, input_.size));
         const unsigned char *at = input_.begin();
@@ -73,7 +73,7 @@ private:
 
 // Decompresses one text; messages count bytes from its beginning.
 class Inflater {
-public:
+  public:
     Inflater(const Bytes &input, const std::string &format, std::size_t most)
         : input_(input), auto_(format == "auto"), format_(format), most_(most) {}
 
@@ -90,7 +90,7 @@ public:
         return output_.release();
     }
 
-private:
+  private:
     bool starts_member(std::size_t at) const noexcept {
         const std::size_t left = input_.size - at;
         return left > 0 && input_.begin()[at] == 0x1F && (left == 1 || input_.begin()[at + 1] == 0x8B);
@@ -126,7 +126,8 @@ private:
             at += given - stream.avail_in;
             output_.resize(output_.size() + (room - stream.avail_out));
             if (code != z_memory_error && output_.size() > most_) {
-                fail(at, "the data give more than max_bytes=" + std::to_string(most_) + "; raise the limit if they are trusted");
+                fail(at, "the data give more than max_bytes=" + std::to_string(most_) +
+                             "; raise the limit if they are trusted");
             }
             if (code == z_stream_end) return at;
             check(code, stream, at);
@@ -137,7 +138,8 @@ private:
         if (code == z_memory_error) throw std::bad_alloc();
         if (code == z_need_dictionary) fail(at, "the data need a preset dictionary, which is not supported");
         if (code != z_ok && code != z_buffer_error) {
-            fail(at, std::string("damaged, or not ") + format_ + ": " + (stream.message ? stream.message : "unknown error"));
+            fail(at, std::string("damaged, or not ") + format_ + ": " +
+                         (stream.message ? stream.message : "unknown error"));
         }
         if (at == input_.size && stream.avail_out > 0) fail(at, "cut short: the data go on");
     }
@@ -154,11 +156,11 @@ private:
 };
 
 class Decompress final : public Ready<Bytes> {
-public:
+  public:
     Decompress(Bytes input, std::string format, std::size_t most)
         : input_(std::move(input)), format_(std::move(format)), most_(most) {}
 
-private:
+  private:
     Bytes work() const override { return Inflater(input_, format_, most_).run(); }
     PyObject *give(const Bytes &made) const override { return make_handle(made); }
 

@@ -26,8 +26,7 @@ const char *end_of_word(const char *at) noexcept {
 
 constexpr const char *integer_expected = "an integer from 0 to 18446744073709551615";
 constexpr const char *float_expected = "a finite decimal number of float32";
-constexpr const char *count_expected =
-    "the number of values, 1 or more (a slot without values needs a padding value)";
+constexpr const char *count_expected = "the number of values, 1 or more (a slot without values needs a padding value)";
 
 }  // namespace
 
@@ -116,9 +115,11 @@ bool MultiSlotParser::parse_plain_slot(Words &words, std::size_t index) {
     if (slot.is_dense && column.dim != count) return false;
     const char last = index + 1 == slots_.size() ? '\n' : ' ';
     if (!slot.is_used) {
-        return slot.is_float ? plain_floats<false>(words, index, count, last) : plain_integers<false>(words, index, count, last);
+        return slot.is_float ? plain_floats<false>(words, index, count, last)
+                             : plain_integers<false>(words, index, count, last);
     }
-    const bool fine = slot.is_float ? plain_floats<true>(words, index, count, last) : plain_integers<true>(words, index, count, last);
+    const bool fine =
+        slot.is_float ? plain_floats<true>(words, index, count, last) : plain_integers<true>(words, index, count, last);
     column.offsets.push(static_cast<std::int64_t>(slot.is_float ? column.floats.size() : column.integers.size()));
     return fine;
 }
@@ -201,7 +202,8 @@ const char *MultiSlotParser::parse_slot(const char *at, const char *limit, std::
         column.dim = count;
     }
     if (slot.is_float) {
-        at = slot.is_used ? read_floats<true>(stop, limit, index, count) : read_floats<false>(stop, limit, index, count);
+        at =
+            slot.is_used ? read_floats<true>(stop, limit, index, count) : read_floats<false>(stop, limit, index, count);
     } else {
         at = slot.is_used ? read_integers<true>(stop, limit, index, count)
                           : read_integers<false>(stop, limit, index, count);
@@ -246,15 +248,13 @@ std::string MultiSlotParser::where() const {
     return source_ + ": line " + std::to_string(first_line_ + lines_ + passed_.size());
 }
 
-void MultiSlotParser::fail(std::size_t index, const std::string &place, const char *at,
-                           const char *expected) const {
+void MultiSlotParser::fail(std::size_t index, const std::string &place, const char *at, const char *expected) const {
     const std::string found = *at == '\n' ? "the end of the line" : quoted(at, end_of_word(at));
     throw Error(Kind::file_format, where() + ", slot '" + slots_[index].name + "', " + place + ": found " + found +
                                        ", expected " + expected);
 }
 
-void MultiSlotParser::fail_value(std::size_t index, std::uint64_t which, std::uint64_t count,
-                                 const char *at) const {
+void MultiSlotParser::fail_value(std::size_t index, std::uint64_t which, std::uint64_t count, const char *at) const {
     fail(index, "value " + std::to_string(which) + " of " + std::to_string(count), at,
          slots_[index].is_float ? float_expected : integer_expected);
 }

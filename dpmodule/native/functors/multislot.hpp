@@ -13,9 +13,9 @@ namespace dpmodule {
 // A slot as it is described to the parser.
 struct Slot {
     std::string name;
-    bool is_float = false;  // else unsigned integers of 64 bits
-    bool is_dense = false;  // the same number of values in every line
-    bool is_used = false;   // values are kept, not only checked
+    bool is_float = false;    // else unsigned integers of 64 bits
+    bool is_dense = false;    // the same number of values in every line
+    bool is_used = false;     // values are kept, not only checked
     std::uint64_t width = 0;  // values per line of a dense slot; 0 for those of the first line
 };
 
@@ -28,7 +28,7 @@ struct Column {
 };
 
 class MultiSlotParser {
-public:
+  public:
     // What to pass over instead of refusing it.
     struct Lenience {
         bool blank_lines = false;
@@ -51,7 +51,7 @@ public:
     // For every line that was passed over, how many were read before it.
     Array<std::int64_t> &passed() noexcept { return passed_; }
 
-private:
+  private:
     // The usual line, with one space between words and none at its ends, nothing wrong in it, not the first. Returns where
     // it ends. Anything else: nullptr, parse_line is to read it, and what this one has read is forgotten.
     const char *parse_plain_line(Words &words);

@@ -9,18 +9,18 @@ namespace {
 
 struct Parsed {
     std::size_t lines, consumed, bad_lines;
-    Bytes passed;  // for every line that was passed over, how many were read before it
+    Bytes passed;                                  // for every line that was passed over, how many were read before it
     std::vector<std::pair<Bytes, Bytes>> columns;  // values and offsets of the used slots
 };
 
 class MultiSlot final : public Ready<Parsed> {
-public:
+  public:
     MultiSlot(Bytes text, std::vector<Slot> slots, std::string source, std::uint64_t first_line, bool final,
               MultiSlotParser::Lenience lenience, PyObject *finish)
         : Ready(finish), text_(std::move(text)), slots_(std::move(slots)), source_(std::move(source)),
           first_line_(first_line), final_(final), lenience_(lenience) {}
 
-private:
+  private:
     Parsed work() const override {
         MultiSlotParser parser(slots_, source_, first_line_, lenience_);
         parser.parse(reinterpret_cast<const char *>(text_.begin()), text_.size, final_);
@@ -69,7 +69,8 @@ bool read_slots(PyObject *list, std::vector<Slot> &slots) {
         const char *name;
         int is_float, is_dense, is_used;
         unsigned long long width;
-        if (!PyArg_ParseTuple(PyList_GET_ITEM(list, i), "spppK", &name, &is_float, &is_dense, &is_used, &width)) return false;
+        if (!PyArg_ParseTuple(PyList_GET_ITEM(list, i), "spppK", &name, &is_float, &is_dense, &is_used, &width))
+            return false;
         slots.push_back({name, is_float != 0, is_dense != 0, is_used != 0, width});
     }
     return true;
@@ -94,7 +95,8 @@ PyObject *make_multislot(PyObject *, PyObject *args) {
 }
 
 PyMethodDef multislot_functions[] = {
-    {"multislot", make_multislot, METH_VARARGS, "multislot(data, slots, source, first_line, final, skip_blank, skip_bad, finish): a functor."},
+    {"multislot", make_multislot, METH_VARARGS,
+     "multislot(data, slots, source, first_line, final, skip_blank, skip_bad, finish): a functor."},
     {nullptr, nullptr, 0, nullptr},
 };
 

@@ -16,8 +16,8 @@
 
 namespace dpmodule {
 
-inline constexpr std::uint64_t powers_of_ten[] = {
-    1ull, 10ull, 100ull, 1000ull, 10000ull, 100000ull, 1000000ull, 10000000ull, 100000000ull};
+inline constexpr std::uint64_t powers_of_ten[] = {1ull,      10ull,      100ull,      1000ull,     10000ull,
+                                                  100000ull, 1000000ull, 10000000ull, 100000000ull};
 
 // The next characters of a text: up to eight decimal digits as a number.
 struct Digits {

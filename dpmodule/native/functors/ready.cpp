@@ -11,8 +11,7 @@ namespace {
 
 // A Python object with a writable buffer.
 struct MemoryObject {
-    PyObject_HEAD
-    Bytes bytes;
+    PyObject_HEAD Bytes bytes;
 };
 
 PyTypeObject *ready_type = nullptr, *memory_type = nullptr;

@@ -13,7 +13,7 @@ namespace dpmodule {
 // threads; either result is as good as the other.
 template <typename Result>
 class Ready : public Functor {
-public:
+  public:
     // `finish`, unless it is nullptr or None, turns the result's Python object into the one that is returned.
     explicit Ready(PyObject *finish = nullptr) : finish_(finish && finish != Py_None ? keep(finish) : nullptr) {}
 
@@ -38,11 +38,11 @@ public:
         return finished;
     }
 
-protected:
-    virtual Result work() const = 0;                         // without the GIL
-    virtual PyObject *give(const Result &made) const = 0;    // with the GIL: a new reference, or nullptr and an exception
+  protected:
+    virtual Result work() const = 0;                       // without the GIL
+    virtual PyObject *give(const Result &made) const = 0;  // with the GIL: a new reference, or nullptr and an exception
 
-private:
+  private:
     std::shared_ptr<PyObject> finish_;
     std::mutex mutex_;
     std::shared_ptr<const Result> made_;

@@ -30,16 +30,17 @@ std::uint32_t little_endian(const unsigned char *at) noexcept {
 }
 
 class RecordParser {
-public:
+  public:
     RecordParser(const Bytes &data, const std::string &source, std::uint64_t offset, bool final)
         : data_(data), source_(source), offset_(offset), final_(final) {}
 
     Found run() {
-        while (found_.consumed < data_.size && record()) {}
+        while (found_.consumed < data_.size && record()) {
+        }
         return std::move(found_);
     }
 
-private:
+  private:
     struct Part {
         std::size_t begin, length;
     };
@@ -123,11 +124,11 @@ private:
 };
 
 class Records final : public Ready<Found> {
-public:
+  public:
     Records(Bytes data, std::string source, std::uint64_t offset, bool final, PyObject *finish)
         : Ready(finish), data_(std::move(data)), source_(std::move(source)), offset_(offset), final_(final) {}
 
-private:
+  private:
     Found work() const override { return RecordParser(data_, source_, offset_, final_).run(); }
 
     // (records, consumed)

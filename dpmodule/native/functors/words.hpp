@@ -13,7 +13,7 @@
 namespace dpmodule {
 
 class Words {
-public:
+  public:
 #if defined(__SSE2__)
     static constexpr bool available = true;
 #else
@@ -47,7 +47,7 @@ public:
     const char *end() const noexcept { return end_; }  // the blank or control character behind the word
     std::size_t left() const noexcept { return static_cast<std::size_t>(limit_ - end_); }
 
-private:
+  private:
     static constexpr std::ptrdiff_t size = 64;
     static constexpr std::ptrdiff_t margin = 8;  // a word of one block is read eight characters at a time
 

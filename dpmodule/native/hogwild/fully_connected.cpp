@@ -10,15 +10,15 @@ namespace {
 using autobatch::Layout;
 
 class FullyConnectedLayer final : public Layer {
-public:
+  public:
     FullyConnectedLayer(Inputs inputs, Value &output, DenseInput weight, DenseInput bias)
         : Layer(std::move(inputs), output), weight_(weight), bias_(bias), units_(output.width), width_(in(0).width),
           packed_(autobatch::packed_size(kernels_, width_, units_)) {}
 
     void forward(Frame &frame) override {
         autobatch::pack(kernels_, width_, units_, weight_.weight(), width_, true, packed_.data());
-        kernels_.product({in(0).rows(frame.batch), units_, width_, in(0).data, width_, 1, packed_.data(), Layout::Packed, 0,
-                          output_.data, units_, bias_.weight(), false});
+        kernels_.product({in(0).rows(frame.batch), units_, width_, in(0).data, width_, 1, packed_.data(),
+                          Layout::Packed, 0, output_.data, units_, bias_.weight(), false});
     }
 
     void backward(Frame &frame) override {
@@ -37,7 +37,7 @@ public:
         }
     }
 
-private:
+  private:
     const autobatch::Kernels &kernels_ = autobatch::kernels();
     const DenseInput weight_, bias_;
     const int units_, width_;

@@ -8,7 +8,7 @@
 namespace dpmodule::hogwild {
 
 class Gate {
-public:
+  public:
     explicit Gate(std::int64_t allowed) : allowed_(allowed) {}
 
     // A worker's: wait until the gate is open, then work.
@@ -55,7 +55,7 @@ public:
         return allowed_ == 0 && inside_ == 0;
     }
 
-private:
+  private:
     std::mutex mutex_;
     std::condition_variable changed_;
     int closed_ = 0, inside_ = 0;
@@ -65,13 +65,13 @@ private:
 
 // A batch's time inside.
 class Pass {
-public:
+  public:
     explicit Pass(Gate &gate) : gate_(gate) { gate_.enter(); }
     ~Pass() { gate_.leave(); }
     Pass(const Pass &) = delete;
     Pass &operator=(const Pass &) = delete;
 
-private:
+  private:
     Gate &gate_;
 };
 

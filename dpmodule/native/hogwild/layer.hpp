@@ -17,7 +17,9 @@ struct Value {
     int lookup = -1;            // the table that owns the memory of its gradient
 
     int rows(const Batch &batch) const { return single ? 1 : batch.lines; }
-    std::size_t count(const Batch &batch) const { return static_cast<std::size_t>(rows(batch)) * static_cast<std::size_t>(width); }
+    std::size_t count(const Batch &batch) const {
+        return static_cast<std::size_t>(rows(batch)) * static_cast<std::size_t>(width);
+    }
 };
 
 // Where a layer puts the gradient of one of its inputs.
@@ -34,7 +36,7 @@ struct Frame {
 };
 
 class Layer {
-public:
+  public:
     Layer(std::vector<Input> inputs, Value &output) : inputs_(std::move(inputs)), output_(output) {}
     Layer(const Layer &) = delete;
     Layer &operator=(const Layer &) = delete;
@@ -43,7 +45,7 @@ public:
     virtual void forward(Frame &frame) = 0;
     virtual void backward(Frame &) {}
 
-protected:
+  protected:
     const Value &in(std::size_t i) const { return *inputs_[i].value; }
 
     std::vector<Input> inputs_;

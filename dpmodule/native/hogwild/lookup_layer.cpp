@@ -8,8 +8,10 @@
 
 namespace dpmodule::hogwild {
 
-LookupLayer::LookupLayer(const Parameter &table, std::size_t slot, Pool pool, bool squared, Value &output, int batch_size)
-    : Layer({}, output), table_(table), slot_(slot), pool_(pool), squared_(squared), width_(static_cast<int>(table.width)) {
+LookupLayer::LookupLayer(const Parameter &table, std::size_t slot, Pool pool, bool squared, Value &output,
+                         int batch_size)
+    : Layer({}, output), table_(table), slot_(slot), pool_(pool), squared_(squared),
+      width_(static_cast<int>(table.width)) {
     if (pool == Pool::Max) winners_.resize(static_cast<std::size_t>(batch_size) * static_cast<std::size_t>(width_));
 }
 

@@ -6,7 +6,7 @@
 namespace dpmodule::hogwild {
 
 class LookupLayer final : public Layer {
-public:
+  public:
     LookupLayer(const Parameter &table, std::size_t slot, Pool pool, bool squared, Value &output, int batch_size);
 
     void forward(Frame &frame) override;
@@ -15,7 +15,7 @@ public:
 
     const std::vector<int> *winners() const { return &winners_; }
 
-private:
+  private:
     // Lines of fewer ids are too short for the processor to look ahead itself, and so many lines before are fetched.
     static constexpr int short_line = 8, ahead = 8;
 

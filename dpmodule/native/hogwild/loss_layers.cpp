@@ -9,10 +9,12 @@ namespace dpmodule::hogwild {
 namespace {
 
 // A label as the number of a class of `width`, -1 if it is none. Fractions are cut off.
-int class_of(float label, int width) { return label > -1.0f && label < static_cast<float>(width) ? static_cast<int>(label) : -1; }
+int class_of(float label, int width) {
+    return label > -1.0f && label < static_cast<float>(width) ? static_cast<int>(label) : -1;
+}
 
 class SoftmaxOutputLayer final : public Layer {
-public:
+  public:
     SoftmaxOutputLayer(Inputs inputs, Value &output, float scale, bool per_batch)
         : Layer(std::move(inputs), output), scale_(scale), per_batch_(per_batch) {}
 
@@ -33,14 +35,14 @@ public:
         }
     }
 
-private:
+  private:
     const float scale_;
     const bool per_batch_;
 };
 
 // Linear and logistic regression: the gradient is the difference to the label.
 class RegressionLayer final : public Layer {
-public:
+  public:
     RegressionLayer(Inputs inputs, Value &output, bool logistic, float scale)
         : Layer(std::move(inputs), output), logistic_(logistic), scale_(scale / static_cast<float>(output.width)) {}
 
@@ -59,35 +61,39 @@ public:
         }
     }
 
-private:
+  private:
     const bool logistic_;
     const float scale_;
 };
 
 class LossLayer final : public Layer {
-public:
+  public:
     LossLayer(Inputs inputs, Value &output, float scale, bool per_batch)
         : Layer(std::move(inputs), output), scale_(scale), per_batch_(per_batch) {}
 
-    void forward(Frame &frame) override { std::copy(in(0).data, in(0).data + output_.count(frame.batch), output_.data); }
+    void forward(Frame &frame) override {
+        std::copy(in(0).data, in(0).data + output_.count(frame.batch), output_.data);
+    }
 
     void backward(Frame &frame) override {
         if (!inputs_[0].wanted) return;
         const float found = per_batch_ ? scale_ / static_cast<float>(output_.rows(frame.batch)) : scale_;
         float *to = in(0).gradient;
-        for (std::size_t i = 0, n = output_.count(frame.batch); i < n; ++i) to[i] = inputs_[0].add ? to[i] + found : found;
+        for (std::size_t i = 0, n = output_.count(frame.batch); i < n; ++i)
+            to[i] = inputs_[0].add ? to[i] + found : found;
     }
 
-private:
+  private:
     const float scale_;
     const bool per_batch_;
 };
 
 // The cross-entropy of softmax with class numbers, summed over the batch; a probability below 1e-8 counts as that.
 class CrossEntropyLayer final : public Layer {
-public:
+  public:
     CrossEntropyLayer(Inputs inputs, Value &output, int batch_size)
-        : Layer(std::move(inputs), output), probabilities_(static_cast<std::size_t>(batch_size) * static_cast<std::size_t>(in(0).width)) {}
+        : Layer(std::move(inputs), output),
+          probabilities_(static_cast<std::size_t>(batch_size) * static_cast<std::size_t>(in(0).width)) {}
 
     void forward(Frame &frame) override {
         const int width = in(0).width;
@@ -109,13 +115,14 @@ public:
             const int right = class_of(in(1).data[i], width);
             for (int j = 0; j < width; ++j) {
                 const int at = i * width + j;
-                const float found = (probabilities_[static_cast<std::size_t>(at)] - (j == right ? 1.0f : 0.0f)) * output_.gradient[0];
+                const float found =
+                    (probabilities_[static_cast<std::size_t>(at)] - (j == right ? 1.0f : 0.0f)) * output_.gradient[0];
                 to[at] = inputs_[0].add ? to[at] + found : found;
             }
         }
     }
 
-private:
+  private:
     std::vector<float> probabilities_;
 };
 
@@ -126,7 +133,8 @@ LayerPointer make_softmax_output(Inputs inputs, Value &output, const Step &step)
 }
 
 LayerPointer make_regression(Inputs inputs, Value &output, const Step &step) {
-    return std::make_unique<RegressionLayer>(std::move(inputs), output, step.kind == StepKind::Logistic, step.floats[0]);
+    return std::make_unique<RegressionLayer>(std::move(inputs), output, step.kind == StepKind::Logistic,
+                                             step.floats[0]);
 }
 
 LayerPointer make_loss(Inputs inputs, Value &output, const Step &step) {

@@ -9,7 +9,8 @@ namespace dpmodule::hogwild {
 namespace {
 
 bool starts_gradients(StepKind kind) {
-    return kind == StepKind::SoftmaxOutput || kind == StepKind::Logistic || kind == StepKind::Linear || kind == StepKind::MakeLoss;
+    return kind == StepKind::SoftmaxOutput || kind == StepKind::Logistic || kind == StepKind::Linear ||
+           kind == StepKind::MakeLoss;
 }
 
 // How many of a step's inputs gradients go to: labels and the like come behind them.
@@ -78,7 +79,8 @@ Net::Net(const Plan &plan)
 void Net::find_learning() {
     for (const Step &step : plan_.steps) {
         bool learns = is_lookup(step.kind) || step.kind == StepKind::FullyConnected;
-        for (std::size_t i = 0; i < differentiable(step); ++i) learns |= learns_[static_cast<std::size_t>(step.in[i])] != 0;
+        for (std::size_t i = 0; i < differentiable(step); ++i)
+            learns |= learns_[static_cast<std::size_t>(step.in[i])] != 0;
         learns_[static_cast<std::size_t>(step.out)] = learns;
     }
 }
@@ -148,7 +150,8 @@ LayerPointer Net::make_lookup(const Step &step, bool reached) {
     const bool squared = pooled && step.ints[3] != 0;
     const Parameter &table_parameter = plan_.parameters[parameter];
     auto made = std::make_unique<LookupLayer>(table_parameter, slot, pool, squared, output, plan_.batch_size);
-    const int rows = pooled ? plan_.batch_size : plan_.batch_size * (output.width / static_cast<int>(table_parameter.width));
+    const int rows =
+        pooled ? plan_.batch_size : plan_.batch_size * (output.width / static_cast<int>(table_parameter.width));
     if (reached) table(parameter).add(slot, pool, squared, rows, made->winners());
     return made;
 }
@@ -160,7 +163,8 @@ LayerPointer Net::make(const Step &step, Wiring &wiring) {
         case StepKind::Pool:
         case StepKind::Lookup: return make_lookup(step, wiring.reached);
         case StepKind::Numbers: return make_numbers(output, step);
-        case StepKind::FullyConnected: return make_fully_connected(std::move(inputs), output, wiring.weight, wiring.bias);
+        case StepKind::FullyConnected:
+            return make_fully_connected(std::move(inputs), output, wiring.weight, wiring.bias);
         case StepKind::Unary: return make_unary(std::move(inputs), output, step);
         case StepKind::Binary: return make_binary(std::move(inputs), output, step);
         case StepKind::Concat: return make_concat(std::move(inputs), output);

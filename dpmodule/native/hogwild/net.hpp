@@ -8,7 +8,7 @@
 namespace dpmodule::hogwild {
 
 class Net {
-public:
+  public:
     // The plan must outlive the network. Throws std::bad_alloc.
     explicit Net(const Plan &plan);
 
@@ -24,7 +24,7 @@ public:
 
     const Value &value(int i) const { return values_[static_cast<std::size_t>(i)]; }
 
-private:
+  private:
     struct Wiring;  // of a step: what goes where
 
     void find_learning();

@@ -39,8 +39,25 @@ struct ValueShape {
 
 // In the order of _KINDS in hogwild/native_plan.py.
 enum class StepKind : int {
-    Pool, Lookup, Numbers, FullyConnected, Unary, Binary, Concat, Reduce, Dropout, Softmax, Pick, Total, SoftmaxOutput,
-    Logistic, Linear, MakeLoss, CrossEntropy, Argmax, Stop
+    Pool,
+    Lookup,
+    Numbers,
+    FullyConnected,
+    Unary,
+    Binary,
+    Concat,
+    Reduce,
+    Dropout,
+    Softmax,
+    Pick,
+    Total,
+    SoftmaxOutput,
+    Logistic,
+    Linear,
+    MakeLoss,
+    CrossEntropy,
+    Argmax,
+    Stop
 };
 
 // One operator: which value it makes of which, and its attributes.

@@ -14,23 +14,25 @@ using autobatch::Block;
 Block block_of(const float *at, int stride) { return {const_cast<float *>(at), stride}; }
 
 class UnaryLayer final : public Layer {
-public:
+  public:
     UnaryLayer(Inputs inputs, Value &output, autobatch::Unary kind, float attribute)
         : Layer(std::move(inputs), output), kind_(kind), attribute_(attribute) {}
 
     void forward(Frame &frame) override {
         const int width = output_.width;
-        kernels_.unary(kind_, attribute_, output_.rows(frame.batch), width, {output_.data, width}, block_of(in(0).data, width));
+        kernels_.unary(kind_, attribute_, output_.rows(frame.batch), width, {output_.data, width},
+                       block_of(in(0).data, width));
     }
 
     void backward(Frame &frame) override {
         if (!inputs_[0].wanted) return;
         const int width = output_.width;
-        kernels_.unary_back(kind_, attribute_, output_.rows(frame.batch), width, {in(0).gradient, width}, inputs_[0].add,
-                            {output_.gradient, width}, block_of(in(0).data, width), {output_.data, width});
+        kernels_.unary_back(kind_, attribute_, output_.rows(frame.batch), width, {in(0).gradient, width},
+                            inputs_[0].add, {output_.gradient, width}, block_of(in(0).data, width),
+                            {output_.data, width});
     }
 
-private:
+  private:
     const autobatch::Kernels &kernels_ = autobatch::kernels();
     const autobatch::Unary kind_;
     const float attribute_;
@@ -66,13 +68,14 @@ struct Whole {
 
 template <class Function>
 class NumberLayer final : public Layer {
-public:
+  public:
     NumberLayer(Inputs inputs, Value &output, float first, float second)
         : Layer(std::move(inputs), output), first_(first), second_(second) {}
 
     void forward(Frame &frame) override {
         const float *from = in(0).data;
-        for (std::size_t i = 0, n = output_.count(frame.batch); i < n; ++i) output_.data[i] = Function::value(from[i], first_, second_);
+        for (std::size_t i = 0, n = output_.count(frame.batch); i < n; ++i)
+            output_.data[i] = Function::value(from[i], first_, second_);
     }
 
     void backward(Frame &frame) override {
@@ -85,14 +88,14 @@ public:
         }
     }
 
-private:
+  private:
     const float first_, second_;
 };
 
 // Sum, difference, product or quotient of two values, or of more: then only their sum. An operand of width 1 stands for a
 // whole row.
 class BinaryLayer final : public Layer {
-public:
+  public:
     BinaryLayer(Inputs inputs, Value &output, autobatch::Binary kind) : Layer(std::move(inputs), output), kind_(kind) {}
 
     void forward(Frame &frame) override {
@@ -106,7 +109,7 @@ public:
         }
     }
 
-private:
+  private:
     void run(int rows, float *to, const Value &a, const Value &b) {
         const int width = output_.width;
         if (a.width == width && b.width == width) {
@@ -127,7 +130,8 @@ private:
                                  {output_.data, width});
             return;
         }
-        if (!inputs_[which].add) std::fill(to.gradient, to.gradient + static_cast<std::ptrdiff_t>(rows) * to.width, 0.0f);
+        if (!inputs_[which].add)
+            std::fill(to.gradient, to.gradient + static_cast<std::ptrdiff_t>(rows) * to.width, 0.0f);
         for (int i = 0; i < rows; ++i) {
             for (int j = 0; j < width; ++j) {
                 to.gradient[i * to.width + (to.width == 1 ? 0 : j)] +=
@@ -136,7 +140,9 @@ private:
         }
     }
 
-    static float number(const Value &from, int i, int j) { return from.data[i * from.width + (from.width == 1 ? 0 : j)]; }
+    static float number(const Value &from, int i, int j) {
+        return from.data[i * from.width + (from.width == 1 ? 0 : j)];
+    }
 
     float combine(float a, float b) const {
         switch (kind_) {
@@ -161,34 +167,42 @@ private:
 };
 
 class EqualLayer final : public Layer {
-public:
+  public:
     using Layer::Layer;
 
     void forward(Frame &frame) override {
-        for (std::size_t i = 0, n = output_.count(frame.batch); i < n; ++i) output_.data[i] = in(0).data[i] == in(1).data[i];
+        for (std::size_t i = 0, n = output_.count(frame.batch); i < n; ++i)
+            output_.data[i] = in(0).data[i] == in(1).data[i];
     }
 };
 
 class ConcatLayer final : public Layer {
-public:
+  public:
     using Layer::Layer;
 
     void forward(Frame &frame) override {
-        walk(frame, [](const Input &from, float *row, std::ptrdiff_t i) {
-            std::memcpy(row, from.value->data + i, sizeof(float) * static_cast<std::size_t>(from.value->width));
-        }, output_.data);
+        walk(
+            frame,
+            [](const Input &from, float *row, std::ptrdiff_t i) {
+                std::memcpy(row, from.value->data + i, sizeof(float) * static_cast<std::size_t>(from.value->width));
+            },
+            output_.data);
     }
 
     void backward(Frame &frame) override {
         const autobatch::Kernels &kernels = autobatch::kernels();
-        walk(frame, [&](const Input &to, float *row, std::ptrdiff_t i) {
-            if (!to.wanted) return;
-            if (to.add) kernels.accumulate(to.value->width, to.value->gradient + i, row);
-            else std::memcpy(to.value->gradient + i, row, sizeof(float) * static_cast<std::size_t>(to.value->width));
-        }, output_.gradient);
+        walk(
+            frame,
+            [&](const Input &to, float *row, std::ptrdiff_t i) {
+                if (!to.wanted) return;
+                if (to.add) kernels.accumulate(to.value->width, to.value->gradient + i, row);
+                else
+                    std::memcpy(to.value->gradient + i, row, sizeof(float) * static_cast<std::size_t>(to.value->width));
+            },
+            output_.gradient);
     }
 
-private:
+  private:
     template <class Body>
     void walk(const Frame &frame, Body body, float *whole) {
         for (int line = 0; line < frame.batch.lines; ++line) {
@@ -201,10 +215,11 @@ private:
 };
 
 class DropoutLayer final : public Layer {
-public:
+  public:
     DropoutLayer(Inputs inputs, Value &output, float share, bool always, int batch_size)
-        : Layer(std::move(inputs), output), keep_(1.0f - share), bound_(static_cast<std::uint64_t>(std::ldexp(1.0 - double(share), 32))),
-          always_(always), factors_(static_cast<std::size_t>(output.single ? 1 : batch_size) * static_cast<std::size_t>(output.width)) {}
+        : Layer(std::move(inputs), output), keep_(1.0f - share),
+          bound_(static_cast<std::uint64_t>(std::ldexp(1.0 - double(share), 32))), always_(always),
+          factors_(static_cast<std::size_t>(output.single ? 1 : batch_size) * static_cast<std::size_t>(output.width)) {}
 
     void forward(Frame &frame) override {
         const std::size_t n = output_.count(frame.batch);
@@ -231,7 +246,7 @@ public:
         }
     }
 
-private:
+  private:
     const float keep_;
     const std::uint64_t bound_;
     const bool always_;
@@ -240,10 +255,12 @@ private:
 };
 
 class StopLayer final : public Layer {
-public:
+  public:
     using Layer::Layer;
 
-    void forward(Frame &frame) override { std::copy(in(0).data, in(0).data + output_.count(frame.batch), output_.data); }
+    void forward(Frame &frame) override {
+        std::copy(in(0).data, in(0).data + output_.count(frame.batch), output_.data);
+    }
 };
 
 }  // namespace
@@ -256,7 +273,9 @@ LayerPointer make_unary(Inputs inputs, Value &output, const Step &step) {
         case 102: return std::make_unique<NumberLayer<Clip>>(std::move(inputs), output, first, second);
         case 103: return std::make_unique<NumberLayer<Gelu>>(std::move(inputs), output, first, second);
         case 104: return std::make_unique<NumberLayer<Whole>>(std::move(inputs), output, first, second);
-        default: return std::make_unique<UnaryLayer>(std::move(inputs), output, static_cast<autobatch::Unary>(step.ints[0]), first);
+        default:
+            return std::make_unique<UnaryLayer>(std::move(inputs), output, static_cast<autobatch::Unary>(step.ints[0]),
+                                                first);
     }
 }
 
@@ -266,7 +285,9 @@ LayerPointer make_binary(Inputs inputs, Value &output, const Step &step) {
     return std::make_unique<BinaryLayer>(std::move(inputs), output, static_cast<autobatch::Binary>(step.ints[0]));
 }
 
-LayerPointer make_concat(Inputs inputs, Value &output) { return std::make_unique<ConcatLayer>(std::move(inputs), output); }
+LayerPointer make_concat(Inputs inputs, Value &output) {
+    return std::make_unique<ConcatLayer>(std::move(inputs), output);
+}
 
 LayerPointer make_dropout(Inputs inputs, Value &output, const Step &step, int batch_size) {
     return std::make_unique<DropoutLayer>(std::move(inputs), output, step.floats[0], step.ints[0] != 0, batch_size);

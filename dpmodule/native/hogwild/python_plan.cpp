@@ -38,7 +38,8 @@ bool read_slot(PyObject *given, SlotInput &input) {
     const char *name, *table;
     int is_float, is_dense, is_used, as_ids, as_numbers;
     unsigned long long width, rows;
-    if (!PyArg_ParseTuple(given, "spppppKKs", &name, &is_float, &is_dense, &is_used, &as_ids, &as_numbers, &width, &rows, &table)) {
+    if (!PyArg_ParseTuple(given, "spppppKKs", &name, &is_float, &is_dense, &is_used, &as_ids, &as_numbers, &width,
+                          &rows, &table)) {
         return false;
     }
     input.slot = {name, is_float != 0, is_dense != 0, is_used != 0, width};
@@ -54,7 +55,8 @@ bool read_parameter(PyObject *given, Parameter &parameter) {
     long long rows, width;
     PyObject *weight, *states, *rule;
     int learns, all_rows;
-    if (!PyArg_ParseTuple(given, "sLLOOOdpp", &name, &rows, &width, &weight, &states, &rule, &parameter.lr_mult, &learns, &all_rows)) {
+    if (!PyArg_ParseTuple(given, "sLLOOOdpp", &name, &rows, &width, &weight, &states, &rule, &parameter.lr_mult,
+                          &learns, &all_rows)) {
         return false;
     }
     parameter.name = name;
@@ -65,7 +67,8 @@ bool read_parameter(PyObject *given, Parameter &parameter) {
     std::vector<float *> found;
     if (!read_address(weight, parameter.weight) || !vector::read_rule(rule, &parameter.rule)) return false;
     if (!read_each(states, found, [](PyObject *one, float *&at) { return read_address(one, at); })) return false;
-    if (found.size() < static_cast<std::size_t>(learns ? vector::state_count(parameter.rule.kind) : 0) || found.size() > 3) {
+    if (found.size() < static_cast<std::size_t>(learns ? vector::state_count(parameter.rule.kind) : 0) ||
+        found.size() > 3) {
         PyErr_Format(PyExc_ValueError, "parameter %s has %zu states", name, found.size());
         return false;
     }
@@ -85,7 +88,8 @@ bool read_step(PyObject *given, Step &step) {
     PyObject *in, *ints, *floats;
     if (!PyArg_ParseTuple(given, "iiOOO", &kind, &step.out, &in, &ints, &floats)) return false;
     step.kind = static_cast<StepKind>(kind);
-    return read_each(in, step.in, read_int) && read_each(ints, step.ints, read_int) && read_each(floats, step.floats, read_float);
+    return read_each(in, step.in, read_int) && read_each(ints, step.ints, read_int) &&
+           read_each(floats, step.floats, read_float);
 }
 
 bool read_fetch(PyObject *given, Fetch &fetch) { return PyArg_ParseTuple(given, "ii", &fetch.value, &fetch.slot); }
@@ -104,7 +108,9 @@ bool read_part(PyObject *given, Part &part) {
 
 bool read_plan(PyObject *given, Plan &plan) {
     PyObject *slots, *parameters, *values, *steps, *outputs, *fetches, *watched;
-    if (!PyArg_ParseTuple(given, "iOOOOOOO", &plan.batch_size, &slots, &parameters, &values, &steps, &outputs, &fetches, &watched)) return false;
+    if (!PyArg_ParseTuple(given, "iOOOOOOO", &plan.batch_size, &slots, &parameters, &values, &steps, &outputs, &fetches,
+                          &watched))
+        return false;
     return read_each(slots, plan.slots, read_slot) && read_each(parameters, plan.parameters, read_parameter) &&
            read_each(values, plan.values, read_value) && read_each(steps, plan.steps, read_step) &&
            read_each(outputs, plan.outputs, read_int) && read_each(fetches, plan.fetches, read_fetch) &&

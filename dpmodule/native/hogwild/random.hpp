@@ -6,12 +6,13 @@
 namespace dpmodule::hogwild {
 
 class Random {
-public:
-    Random(std::uint64_t seed, std::uint64_t worker) noexcept : state_(mix(seed) ^ mix(worker + 0x51ed2701a3c5e96bull)) {}
+  public:
+    Random(std::uint64_t seed, std::uint64_t worker) noexcept
+        : state_(mix(seed) ^ mix(worker + 0x51ed2701a3c5e96bull)) {}
 
     std::uint64_t next() noexcept { return mix(state_ += step); }
 
-private:
+  private:
     static constexpr std::uint64_t step = 0x9e3779b97f4a7c15ull;
 
     static std::uint64_t mix(std::uint64_t x) noexcept {

@@ -88,14 +88,16 @@ void BatchReader::parse_block(const char *text, std::size_t size) {
     } catch (const Error &) {
         if (part_->begin <= 0) throw;
         // once more, for the numbers that lines have in the file
-        MultiSlotParser(slots_, part_->path, line_number(*part_, lines_before_), {true, skip_bad_lines_}).parse(text, size, true);
+        MultiSlotParser(slots_, part_->path, line_number(*part_, lines_before_), {true, skip_bad_lines_})
+            .parse(text, size, true);
         throw;
     }
     progress_.skipped.fetch_add(parser.bad_lines(), std::memory_order_relaxed);
     const std::uint64_t first_line = lines_before_;
     lines_before_ += parser.lines() + parser.passed().size();
     if (parser.lines() == 0) return;
-    chunks_.push_back(Chunk{std::move(parser.columns()), std::move(parser.passed()), first_line, part_, static_cast<int>(parser.lines())});
+    chunks_.push_back(Chunk{std::move(parser.columns()), std::move(parser.passed()), first_line, part_,
+                            static_cast<int>(parser.lines())});
 }
 
 // The number of a line of a chunk in its part, from 0.
@@ -141,18 +143,22 @@ void BatchReader::append_slot(SlotBatch &to, std::size_t slot, Chunk &chunk, int
         }
         if (largest >= input.rows) {
             for (std::int64_t i = begin;; ++i) {
-                if (static_cast<std::uint64_t>(column.integers[static_cast<std::size_t>(i)]) >= input.rows) fail_id(slot, chunk, i);
+                if (static_cast<std::uint64_t>(column.integers[static_cast<std::size_t>(i)]) >= input.rows)
+                    fail_id(slot, chunk, i);
             }
         }
     }
     if (input.as_numbers) {
         for (std::int64_t i = begin; i < end; ++i) {
             const std::size_t at = static_cast<std::size_t>(i);
-            to.numbers.push_back(input.slot.is_float ? column.floats[at] : static_cast<float>(static_cast<std::uint64_t>(column.integers[at])));
+            to.numbers.push_back(input.slot.is_float
+                                     ? column.floats[at]
+                                     : static_cast<float>(static_cast<std::uint64_t>(column.integers[at])));
         }
     }
     const int shift = to.offsets.back() - static_cast<int>(begin);
-    for (int i = 1; i <= lines; ++i) to.offsets.push_back(static_cast<int>(column.offsets[static_cast<std::size_t>(chunk.given + i)]) + shift);
+    for (int i = 1; i <= lines; ++i)
+        to.offsets.push_back(static_cast<int>(column.offsets[static_cast<std::size_t>(chunk.given + i)]) + shift);
 }
 
 void BatchReader::fail_id(std::size_t slot, const Chunk &chunk, std::int64_t value_at) const {
@@ -160,10 +166,12 @@ void BatchReader::fail_id(std::size_t slot, const Chunk &chunk, std::int64_t val
     const Column &column = chunk.columns[slot];
     std::size_t row = 0;
     while (column.offsets[row + 1] <= value_at) ++row;
-    throw Error(Kind::bounds, chunk.part->path + ": line " + std::to_string(line_number(*chunk.part, chunk.line(static_cast<int>(row)))) +
-                                  ", slot '" + input.slot.name + "': found id " +
-                                  std::to_string(static_cast<std::uint64_t>(column.integers[static_cast<std::size_t>(value_at)])) +
-                                  ", expected 0 to " + std::to_string(input.rows - 1) + ", a row of the table '" + input.table + "'");
+    throw Error(Kind::bounds,
+                chunk.part->path + ": line " +
+                    std::to_string(line_number(*chunk.part, chunk.line(static_cast<int>(row)))) + ", slot '" +
+                    input.slot.name + "': found id " +
+                    std::to_string(static_cast<std::uint64_t>(column.integers[static_cast<std::size_t>(value_at)])) +
+                    ", expected 0 to " + std::to_string(input.rows - 1) + ", a row of the table '" + input.table + "'");
 }
 
 }  // namespace dpmodule::hogwild

@@ -34,14 +34,14 @@ struct ReaderProgress {
 std::uint64_t line_number(const Part &part, std::uint64_t line);
 
 class BatchReader {
-public:
+  public:
     BatchReader(const Plan &plan, PartQueue &queue, bool skip_bad_lines, ReaderProgress &progress);
 
     // Fill a batch; false when nothing is left. Only the last one is short. Throws Error and std::system_error; whatever
     // is wrong with a line names file, line and slot.
     bool next(Batch &batch);
 
-private:
+  private:
     // Lines that have been parsed, and those of them that have been given.
     struct Chunk {
         std::vector<Column> columns;

@@ -10,7 +10,7 @@
 namespace dpmodule::hogwild {
 
 class Recorder {
-public:
+  public:
     // Lines of the batches, one after the other, and for each watched value all its rows.
     struct Record {
         std::vector<int> lines;
@@ -25,7 +25,7 @@ public:
     // What was added since the last call.
     Record take();
 
-private:
+  private:
     static constexpr std::size_t most_numbers = std::size_t{1} << 22;
 
     const std::vector<int> &watched_;

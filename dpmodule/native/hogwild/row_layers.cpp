@@ -10,7 +10,7 @@ namespace {
 
 // The numbers of a slot that has as many in each line.
 class NumbersLayer final : public Layer {
-public:
+  public:
     NumbersLayer(Value &output, std::size_t slot) : Layer({}, output), slot_(slot) {}
 
     void forward(Frame &frame) override {
@@ -18,13 +18,13 @@ public:
         std::copy(from.begin(), from.end(), output_.data);
     }
 
-private:
+  private:
     const std::size_t slot_;
 };
 
 // Rows of (before, count, behind) become (before, behind): the sums over the middle, times a factor.
 class ReduceLayer final : public Layer {
-public:
+  public:
     ReduceLayer(Inputs inputs, Value &output, const Step &step)
         : Layer(std::move(inputs), output), before_(step.ints[0]), count_(step.ints[1]), behind_(step.ints[2]),
           factor_(step.floats[0]) {}
@@ -46,7 +46,7 @@ public:
         });
     }
 
-private:
+  private:
     template <class Body>
     void walk(const Frame &frame, Body body) {
         const std::ptrdiff_t outer = static_cast<std::ptrdiff_t>(output_.rows(frame.batch)) * before_;
@@ -62,7 +62,7 @@ private:
 };
 
 class SoftmaxLayer final : public Layer {
-public:
+  public:
     SoftmaxLayer(Inputs inputs, Value &output, int width, bool logarithm)
         : Layer(std::move(inputs), output), width_(width), logarithm_(logarithm) {}
 
@@ -83,7 +83,7 @@ public:
         for (int i = 0, rows = count(frame); i < rows; ++i) give(static_cast<std::ptrdiff_t>(i) * width_);
     }
 
-private:
+  private:
     int count(const Frame &frame) const { return output_.rows(frame.batch) * (output_.width / width_); }
 
     void give(std::ptrdiff_t at) {
@@ -103,7 +103,7 @@ private:
 
 // The number of each row that a second input numbers; numbers beyond the ends mean the ends.
 class PickLayer final : public Layer {
-public:
+  public:
     using Layer::Layer;
 
     void forward(Frame &frame) override {
@@ -117,7 +117,7 @@ public:
         for (int i = 0; i < frame.batch.lines; ++i) to[place(i)] += output_.gradient[i];
     }
 
-private:
+  private:
     std::ptrdiff_t place(int i) const {
         const int width = in(0).width;
         const float wish = in(1).data[i];
@@ -128,7 +128,7 @@ private:
 
 // Sum or mean of all numbers of a batch.
 class TotalLayer final : public Layer {
-public:
+  public:
     TotalLayer(Inputs inputs, Value &output, bool mean) : Layer(std::move(inputs), output), mean_(mean) {}
 
     void forward(Frame &frame) override {
@@ -144,7 +144,7 @@ public:
         for (std::size_t i = 0; i < n; ++i) to[i] = inputs_[0].add ? to[i] + found : found;
     }
 
-private:
+  private:
     float factor(std::size_t n) const { return mean_ ? 1.0f / static_cast<float>(n) : 1.0f; }
 
     const autobatch::Kernels &kernels_ = autobatch::kernels();
@@ -152,7 +152,7 @@ private:
 };
 
 class ArgmaxLayer final : public Layer {
-public:
+  public:
     using Layer::Layer;
 
     void forward(Frame &frame) override {
@@ -192,6 +192,8 @@ LayerPointer make_total(Inputs inputs, Value &output, const Step &step) {
     return std::make_unique<TotalLayer>(std::move(inputs), output, step.ints[0] != 0);
 }
 
-LayerPointer make_argmax(Inputs inputs, Value &output) { return std::make_unique<ArgmaxLayer>(std::move(inputs), output); }
+LayerPointer make_argmax(Inputs inputs, Value &output) {
+    return std::make_unique<ArgmaxLayer>(std::move(inputs), output);
+}
 
 }  // namespace dpmodule::hogwild

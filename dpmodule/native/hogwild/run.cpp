@@ -20,8 +20,9 @@ struct NonFinite : std::runtime_error {
 
 // Training one batch after the other.
 class Trainer {
-public:
-    Trainer(const Plan &plan, const RunOptions &options, int worker, std::atomic<std::uint64_t> &updates, WorkerProgress &progress)
+  public:
+    Trainer(const Plan &plan, const RunOptions &options, int worker, std::atomic<std::uint64_t> &updates,
+            WorkerProgress &progress)
         : plan_(plan), options_(options), updates_(updates), progress_(progress), worker_(worker), net_(plan),
           random_(options.seed, static_cast<std::uint64_t>(worker)) {}
 
@@ -38,7 +39,7 @@ public:
 
     void record(const Batch &batch, const std::atomic<bool> &stopped) { progress_.recorder.add(net_, batch, stopped); }
 
-private:
+  private:
     void learn(Frame &frame) {
         {
             Watch watch(progress_.backward);
@@ -62,7 +63,8 @@ private:
             return mean_of(value.data, value.count(batch));
         }
         const SlotBatch &slot = batch.slots[static_cast<std::size_t>(fetch.slot)];
-        return slot.numbers.empty() ? mean_of(slot.ids.data(), slot.ids.size()) : mean_of(slot.numbers.data(), slot.numbers.size());
+        return slot.numbers.empty() ? mean_of(slot.ids.data(), slot.ids.size())
+                                    : mean_of(slot.numbers.data(), slot.numbers.size());
     }
 
     template <class Number>
@@ -86,16 +88,17 @@ private:
 void Trainer::fail(const Batch &batch, const char *what) const {
     const std::uint64_t number = progress_.batches.load();
     const std::string &file = batch.part->path, line = std::to_string(line_number(*batch.part, batch.first_line));
-    throw NonFinite(std::string(what) + " is not finite in batch " + std::to_string(number) + " of worker " +
-                        std::to_string(worker_) + ", which begins in line " + line + " of " + file +
-                        "; this batch has changed no parameters. A smaller learning rate, clip_gradient or a look at the "
-                        "data may help",
-                    file, number);
+    throw NonFinite(
+        std::string(what) + " is not finite in batch " + std::to_string(number) + " of worker " +
+            std::to_string(worker_) + ", which begins in line " + line + " of " + file +
+            "; this batch has changed no parameters. A smaller learning rate, clip_gradient or a look at the "
+            "data may help",
+        file, number);
 }
 
 // Notes how far one worker has come, between its batches.
 class Marker {
-public:
+  public:
     explicit Marker(std::int64_t *marks) : marks_(marks) {}
 
     void note(const Batch &batch) noexcept {
@@ -110,7 +113,7 @@ public:
         if (part_) marks_[part_->number] = -1;
     }
 
-private:
+  private:
     std::int64_t *const marks_;
     const Part *part_ = nullptr;
 };
@@ -205,7 +208,8 @@ void Run::train(int worker) {
 // Each worker some of them; the others may train meanwhile.
 void Run::prepare_tables(int worker) const noexcept {
     constexpr std::size_t least = std::size_t{4} << 20;
-    for (std::size_t i = static_cast<std::size_t>(worker); i < plan_.parameters.size(); i += static_cast<std::size_t>(options_.workers)) {
+    for (std::size_t i = static_cast<std::size_t>(worker); i < plan_.parameters.size();
+         i += static_cast<std::size_t>(options_.workers)) {
         const Parameter &parameter = plan_.parameters[i];
         const std::size_t size = static_cast<std::size_t>(parameter.rows * parameter.width) * sizeof(float);
         if (size < least) continue;

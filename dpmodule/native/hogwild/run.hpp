@@ -43,7 +43,7 @@ struct Failure {
 };
 
 class Run {
-public:
+  public:
     Run(Plan plan, std::vector<Part> parts, RunOptions options);
     ~Run();  // stops and joins
     Run(const Run &) = delete;
@@ -71,7 +71,7 @@ public:
     const Plan &plan() const { return plan_; }
     const RunOptions &options() const { return options_; }
 
-private:
+  private:
     void work(int worker) noexcept;
     void train(int worker);
     void prepare_tables(int worker) const noexcept;

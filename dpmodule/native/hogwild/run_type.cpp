@@ -9,15 +9,14 @@ namespace dpmodule::hogwild {
 namespace {
 
 struct RunObject {
-    PyObject_HEAD
-    std::unique_ptr<Run> run;
+    PyObject_HEAD std::unique_ptr<Run> run;
 };
 
 Run &run_of(PyObject *self) { return *reinterpret_cast<RunObject *>(self)->run; }
 
 // A function of Python that gives the rate of each update. It lives as long as the run, which is destroyed without the GIL.
 class Schedule {
-public:
+  public:
     explicit Schedule(PyObject *function) : function_(Py_NewRef(function), release) {}
 
     double operator()(std::uint64_t count) const {
@@ -28,11 +27,12 @@ public:
         const bool failed = PyErr_Occurred() != nullptr;
         if (failed) PyErr_WriteUnraisable(function_.get());
         PyGILState_Release(state);
-        if (failed) throw Error(Kind::functor, "lr_scheduler: it raised an exception, or returned no number; see stderr");
+        if (failed)
+            throw Error(Kind::functor, "lr_scheduler: it raised an exception, or returned no number; see stderr");
         return found;
     }
 
-private:
+  private:
     static void release(PyObject *function) {
         const PyGILState_STATE state = PyGILState_Ensure();
         Py_DECREF(function);
@@ -51,8 +51,8 @@ PyObject *new_run(PyTypeObject *type, PyObject *args, PyObject *) {
     int train, skip;
     unsigned long long seed, updates, marks;
     long long allowed;
-    if (!PyArg_ParseTuple(args, "OOippKKdOKL", &given_plan, &given_parts, &options.workers, &train, &skip, &seed, &updates, &options.rate,
-                          &schedule, &marks, &allowed)) {
+    if (!PyArg_ParseTuple(args, "OOippKKdOKL", &given_plan, &given_parts, &options.workers, &train, &skip, &seed,
+                          &updates, &options.rate, &schedule, &marks, &allowed)) {
         return nullptr;
     }
     options.train = train;
@@ -131,7 +131,8 @@ PyObject *run_raise_failure(PyObject *self, PyObject *) {
     const Failure &failure = run_of(self).failure();
     if (!failure.is_set) Py_RETURN_NONE;
     if (failure.is_non_finite) return set_named_error("dpmodule.base", "NonFiniteError", failure.text.c_str());
-    if (failure.is_system) return set_system_error(std::system_error(failure.code, std::generic_category(), failure.text));
+    if (failure.is_system)
+        return set_system_error(std::system_error(failure.code, std::generic_category(), failure.text));
     return set_error(failure.kind, failure.text.c_str());
 }
 
@@ -160,7 +161,8 @@ PyObject *stats_of(const WorkerProgress &worker) {
                          static_cast<unsigned long long>(worker.batches.load()),
                          static_cast<unsigned long long>(worker.reader.skipped.load()),
                          static_cast<Py_ssize_t>(worker.reader.part.load()) - 1, worker.reader.reading.value(),
-                         worker.reader.parsing.value(), worker.forward.value(), worker.backward.value(), worker.update.value(), sums);
+                         worker.reader.parsing.value(), worker.forward.value(), worker.backward.value(),
+                         worker.update.value(), sums);
 }
 
 PyObject *run_stats(PyObject *self, PyObject *) {
@@ -199,19 +201,25 @@ PyObject *run_take(PyObject *self, PyObject *number) {
 
 PyMethodDef run_methods[] = {
     {"take", run_take, METH_O,
-     "take(worker): what the worker has recorded since the last call, as bytes: int32 lines of each batch, float32 numbers "
+     "take(worker): what the worker has recorded since the last call, as bytes: int32 lines of each batch, float32 "
+     "numbers "
      "of each watched value."},
-    {"wait", run_wait, METH_O, "wait(seconds): whether all workers have ended by then; returns early when they wait for more batches."},
+    {"wait", run_wait, METH_O,
+     "wait(seconds): whether all workers have ended by then; returns early when they wait for more batches."},
     {"stop", run_stop, METH_NOARGS, "Ask the workers to end after their batch."},
     {"pause", run_pause, METH_NOARGS, "Wait until no worker is within a batch; then none begins one until resume()."},
     {"resume", run_resume, METH_NOARGS, "Let the workers go on."},
-    {"is_spent", run_is_spent, METH_NOARGS, "Whether all batches that were allowed have ended, and the workers wait for more."},
-    {"allow", run_allow, METH_O, "allow(batches): let the workers train on so many more; any number if it is negative."},
+    {"is_spent", run_is_spent, METH_NOARGS,
+     "Whether all batches that were allowed have ended, and the workers wait for more."},
+    {"allow", run_allow, METH_O,
+     "allow(batches): let the workers train on so many more; any number if it is negative."},
     {"raise_failure", run_raise_failure, METH_NOARGS, "Raise what went wrong first, if anything; after the end."},
-    {"failed_at", run_failed_at, METH_NOARGS, "File, and number of the worker's batch from 0, of numbers that are not finite."},
+    {"failed_at", run_failed_at, METH_NOARGS,
+     "File, and number of the worker's batch from 0, of numbers that are not finite."},
     {"updates", run_updates, METH_NOARGS, "Updates that the parameters have had, with those before."},
     {"stats", run_stats, METH_NOARGS,
-     "A tuple for each worker: examples, batches, skipped lines, part (-1: none), seconds of reading, parsing, forward, "
+     "A tuple for each worker: examples, batches, skipped lines, part (-1: none), seconds of reading, parsing, "
+     "forward, "
      "backward and update, sums of fetches."},
     {nullptr, nullptr, 0, nullptr},
 };
@@ -220,7 +228,8 @@ PyType_Slot run_slots[] = {
     {Py_tp_dealloc, slot(run_dealloc)},
     {Py_tp_new, slot(new_run)},
     {Py_tp_methods, run_methods},
-    {Py_tp_doc, const_cast<char *>("HogwildRun(plan, parts, workers, train, skip_bad_lines, seed, updates, rate, schedule, marks, allowed): threads that "
+    {Py_tp_doc, const_cast<char *>("HogwildRun(plan, parts, workers, train, skip_bad_lines, seed, updates, rate, "
+                                   "schedule, marks, allowed): threads that "
                                    "train; see dpmodule.hogwild.native_engine.")},
     {0, nullptr},
 };

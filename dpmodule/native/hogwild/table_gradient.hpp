@@ -12,9 +12,9 @@ enum class Pool : int { Sum, Mean, Sqrt, Max, First, Last, None };
 struct Lookup {
     std::size_t slot;
     Pool pool;
-    bool squared;  // rows are squared before they are pooled
-    int first;     // of its rows among those of all lookups of the table
-    int rows;      // of these, for a whole batch
+    bool squared;                     // rows are squared before they are pooled
+    int first;                        // of its rows among those of all lookups of the table
+    int rows;                         // of these, for a whole batch
     const std::vector<int> *winners;  // Pool::Max: for each number of the result which id it is from
 };
 
@@ -24,7 +24,7 @@ struct Lookup {
 // line by line: which lines is found by counting (a number for every distinct row, kept in a table as long as the
 // parameter), so that nothing of the size of all ids times the width is written.
 class TableGradient {
-public:
+  public:
     explicit TableGradient(const Parameter &parameter);
 
     // Add a lookup, and make room for the gradient of its result.
@@ -50,7 +50,7 @@ public:
     // Rows of the batch, after for_each_row began; for prefetching.
     const std::vector<int> &rows() const { return distinct_; }
 
-private:
+  private:
     // Which rows of `gradients_` add up to the gradient of each distinct row.
     struct Terms {
         std::vector<int> starts, rows;

@@ -15,7 +15,7 @@ namespace {
 }
 
 class PlainBytes final : public ByteSource {
-public:
+  public:
     PlainBytes(const std::string &path, std::int64_t begin) : path_(path), file_(std::fopen(path.c_str(), "rb")) {
         if (!file_) fail_reading(path_);
         std::setvbuf(file_, nullptr, _IONBF, 0);
@@ -30,7 +30,7 @@ public:
         return found;
     }
 
-private:
+  private:
     [[noreturn]] void fail_and_close() {
         const int code = errno;
         std::fclose(file_);
@@ -44,7 +44,7 @@ private:
 
 // Members of gzip one after the other.
 class GzipBytes final : public ByteSource {
-public:
+  public:
     explicit GzipBytes(const std::string &path) : path_(path), bytes_(path, 0), library_(*zlib()), input_(1 << 16) {}
     ~GzipBytes() override { close(); }
 
@@ -67,7 +67,7 @@ public:
         return size - stream_.avail_out;
     }
 
-private:
+  private:
     bool refill() {
         const std::size_t found = bytes_.read(reinterpret_cast<char *>(input_.data()), input_.size());
         stream_.next_in = input_.data();
@@ -78,7 +78,8 @@ private:
 
     void start() {
         constexpr int gzip_window = 31;
-        if (library_.inflate_init(&stream_, gzip_window, library_.version(), sizeof(ZStream)) != z_ok) throw std::bad_alloc();
+        if (library_.inflate_init(&stream_, gzip_window, library_.version(), sizeof(ZStream)) != z_ok)
+            throw std::bad_alloc();
         open_ = true;
     }
 
@@ -87,7 +88,9 @@ private:
         open_ = false;
     }
 
-    [[noreturn]] void fail(const char *text) { throw Error(Kind::file_format, path_ + ": not a whole gzip file: " + text); }
+    [[noreturn]] void fail(const char *text) {
+        throw Error(Kind::file_format, path_ + ": not a whole gzip file: " + text);
+    }
 
     const std::string path_;
     PlainBytes bytes_;
@@ -97,9 +100,7 @@ private:
     bool open_ = false;
 };
 
-bool is_compressed(const std::string &path) {
-    return path.size() > 3 && path.compare(path.size() - 3, 3, ".gz") == 0;
-}
+bool is_compressed(const std::string &path) { return path.size() > 3 && path.compare(path.size() - 3, 3, ".gz") == 0; }
 
 }  // namespace
 
@@ -172,7 +173,8 @@ std::uint64_t count_lines(const std::string &path, std::int64_t until) {
     std::vector<char> text(TextBlocks::size);
     std::uint64_t lines = 0;
     while (until > 0) {
-        const std::size_t wish = until < static_cast<std::int64_t>(text.size()) ? static_cast<std::size_t>(until) : text.size();
+        const std::size_t wish =
+            until < static_cast<std::int64_t>(text.size()) ? static_cast<std::size_t>(until) : text.size();
         const std::size_t found = bytes->read(text.data(), wish);
         if (found == 0) break;
         for (std::size_t i = 0; i < found; ++i) lines += text[i] == '\n';

@@ -10,7 +10,7 @@ namespace dpmodule::hogwild {
 
 // Bytes in order, from a file or from what decompresses it.
 class ByteSource {
-public:
+  public:
     virtual ~ByteSource() = default;
 
     // Read up to `size` bytes; 0 only at the end. Throws Error, std::system_error.
@@ -22,7 +22,7 @@ std::unique_ptr<ByteSource> open_bytes(const std::string &path, std::int64_t beg
 
 // The lines of a part, some at a time: what does not end with a line stays for the next block.
 class TextBlocks {
-public:
+  public:
     static constexpr std::size_t size = std::size_t{1} << 19;
 
     explicit TextBlocks(const Part &part);
@@ -35,7 +35,7 @@ public:
     std::size_t length() const noexcept { return stop_ - begin_; }
     bool is_last() const noexcept { return at_end_ && stop_ == filled_; }
 
-private:
+  private:
     void skip_first_line();
     bool fill();
     void cut();

@@ -59,8 +59,7 @@ const char *trimmed(const char *at, const char *end) noexcept { return end > at 
 }  // namespace
 
 template <class Value>
-std::ptrdiff_t read_csv(const char *at, const char *limit, std::ptrdiff_t columns, Value *table,
-                        std::ptrdiff_t room) {
+std::ptrdiff_t read_csv(const char *at, const char *limit, std::ptrdiff_t columns, Value *table, std::ptrdiff_t room) {
     const Text text{at, limit};
     Fields fields(at, limit);
     std::ptrdiff_t row = 0;

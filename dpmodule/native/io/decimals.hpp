@@ -78,8 +78,8 @@ inline bool read_short_decimal(const char *begin, const char *end, double &value
     const int size = static_cast<int>(given);
     const __m128i right = _mm_loadu_si128(reinterpret_cast<const __m128i *>(end - 16));
     const __m128i left = _mm_loadu_si128(reinterpret_cast<const __m128i *>(end - short_decimal_reach));
-    const unsigned dots = static_cast<unsigned>(_mm_movemask_epi8(_mm_cmpeq_epi8(right, _mm_set1_epi8('.')))) &
-                          (0xFFFFu << (16 - size));
+    const unsigned dots =
+        static_cast<unsigned>(_mm_movemask_epi8(_mm_cmpeq_epi8(right, _mm_set1_epi8('.')))) & (0xFFFFu << (16 - size));
     const unsigned has_point = dots != 0;
     // bytes behind the point stay, those before it move one to the right
     const int point = has_point ? __builtin_ctz(dots | 0x10000u) : 15 - size;
@@ -94,7 +94,8 @@ inline bool read_short_decimal(const char *begin, const char *end, double &value
     if (_mm_movemask_epi8(_mm_cmpeq_epi8(_mm_max_epu8(digits, nine), nine)) != 0xFFFF) return false;
     const std::uint64_t mantissa = sixteen_digits(digits);
     if (mantissa > 1ull << 53) return false;
-    const double size_of_it = static_cast<double>(static_cast<std::int64_t>(mantissa)) / powers[has_point ? 15 - point : 0];
+    const double size_of_it =
+        static_cast<double>(static_cast<std::int64_t>(mantissa)) / powers[has_point ? 15 - point : 0];
     std::uint64_t bits;
     std::memcpy(&bits, &size_of_it, sizeof bits);
     bits |= static_cast<std::uint64_t>(minus) << 63;

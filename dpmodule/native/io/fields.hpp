@@ -14,7 +14,7 @@
 namespace dpmodule::io {
 
 class Fields {
-public:
+  public:
     Fields(const char *at, const char *limit) noexcept : block_(at), following_(at), limit_(limit) {}
 
     // Step to the next comma or end of a line; the limit, once and again, when there is none.
@@ -31,7 +31,7 @@ public:
         return end;
     }
 
-private:
+  private:
     static constexpr std::ptrdiff_t size = 64;
 
     std::uint64_t slowly(std::ptrdiff_t count) const noexcept {

@@ -14,7 +14,7 @@ namespace {
 
 // What Python's objects hold, as long as they are lent.
 class Lent {
-public:
+  public:
     Lent() = default;
     ~Lent() {
         if (view.obj) PyBuffer_Release(&view);
@@ -25,9 +25,13 @@ public:
     const char *begin() const noexcept { return static_cast<const char *>(view.buf); }
     const char *end() const noexcept { return begin() + view.len; }
     template <class Value>
-    Value *as() const noexcept { return static_cast<Value *>(view.buf); }
+    Value *as() const noexcept {
+        return static_cast<Value *>(view.buf);
+    }
     template <class Value>
-    Py_ssize_t room() const noexcept { return view.len / static_cast<Py_ssize_t>(sizeof(Value)); }
+    Py_ssize_t room() const noexcept {
+        return view.len / static_cast<Py_ssize_t>(sizeof(Value));
+    }
 
     Py_buffer view{};
 };

@@ -10,7 +10,8 @@ void put_slowly(const Pixels &p, std::ptrdiff_t row, std::ptrdiff_t begin) noexc
         const std::uint8_t *from = p.from + row * p.row_gap + c;
         float *to = p.to + (c * p.height + row) * p.width;
         for (std::ptrdiff_t x = begin; x < p.width; ++x) {
-            to[p.mirrored ? p.width - 1 - x : x] = (static_cast<float>(from[x * p.pixel_gap]) - p.center[c]) * p.factor[c];
+            to[p.mirrored ? p.width - 1 - x : x] =
+                (static_cast<float>(from[x * p.pixel_gap]) - p.center[c]) * p.factor[c];
         }
     }
 }
@@ -55,7 +56,7 @@ std::ptrdiff_t put_fours(const Pixels &p, std::ptrdiff_t row) noexcept {
         FourPixels four = load_four<Gap>(from + x * Gap);
         if constexpr (Mirrored) four = FourPixels{four[3], four[2], four[1], four[0]};
         float *const at = to + (Mirrored ? width - 4 - x : x);
-        #pragma GCC unroll 4
+#pragma GCC unroll 4
         for (int c = 0; c < Channels; ++c) {
             const FourFloats values = __builtin_convertvector((four >> 8 * c) & 255, FourFloats);
             const FourFloats found = (values - center[c]) * factor[c];

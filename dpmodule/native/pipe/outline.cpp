@@ -115,7 +115,8 @@ bool Outline::match(const Node &node, PyObject *value, std::vector<PyObject *> &
 }
 
 bool Outline::match_dict(const Node &node, PyObject *value, std::vector<PyObject *> &leaves) {
-    if (!PyDict_CheckExact(value) || PyDict_GET_SIZE(value) != static_cast<Py_ssize_t>(node.children.size())) return false;
+    if (!PyDict_CheckExact(value) || PyDict_GET_SIZE(value) != static_cast<Py_ssize_t>(node.children.size()))
+        return false;
     Py_ssize_t position = 0;
     PyObject *key, *item;
     size_t i = 0;

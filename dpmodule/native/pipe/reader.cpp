@@ -39,8 +39,9 @@ struct State {
         return control->head().load(std::memory_order_acquire) != control->tail().load(std::memory_order_relaxed);
     }
     uint64_t entry() {
-        return is_ready() ? control->ring(control->tail().load(std::memory_order_relaxed)).load(std::memory_order_relaxed)
-                          : 0;
+        return is_ready()
+                   ? control->ring(control->tail().load(std::memory_order_relaxed)).load(std::memory_order_relaxed)
+                   : 0;
     }
     void take() {
         control->tail().store(control->tail().load(std::memory_order_relaxed) + 1, std::memory_order_release);
@@ -52,8 +53,7 @@ struct State {
 };
 
 struct Reader {
-    PyObject_HEAD
-    State *state;
+    PyObject_HEAD State *state;
     unsigned frames;
     unsigned long long received;
 };
@@ -240,7 +240,8 @@ void reader_dealloc(PyObject *self) {
 }
 
 PyMethodDef reader_methods[] = {
-    {"recv", recv, METH_NOARGS, "Return the next structure; NotImplemented if there is none or something else is first."},
+    {"recv", recv, METH_NOARGS,
+     "Return the next structure; NotImplemented if there is none or something else is first."},
     {"recv_soon", recv_soon, METH_NOARGS, "Like recv, but if there is none watch for one for a few microseconds."},
     {"recv_wait", recv_wait, METH_NOARGS, "Like recv, but wait for one; NotImplemented if something else comes first."},
     {"peek", peek, METH_NOARGS, "Return the next message's word, 0 if there is none."},

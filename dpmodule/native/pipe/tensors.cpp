@@ -74,9 +74,8 @@ bool is_dense(int ndim, const int64_t *shape, const int64_t *strides) {
     for (int i = 0; i < ndim; i++) {
         if (shape[i] != 1) axes[count++] = i;
     }
-    std::sort(axes, axes + count, [&](int a, int b) {
-        return strides[a] != strides[b] ? strides[a] < strides[b] : shape[a] < shape[b];
-    });
+    std::sort(axes, axes + count,
+              [&](int a, int b) { return strides[a] != strides[b] ? strides[a] < strides[b] : shape[a] < shape[b]; });
     expected = 1;
     for (int i = 0; i < count; i++) {
         if (strides[axes[i]] != expected) return false;
@@ -143,8 +142,8 @@ int Torch::code_of(const dlpack::Type &type, PyObject *object) const {
 // Whether the sign of the values, or of their imaginary parts, is still to be changed; -1 with an exception.
 int Torch::lazy(PyObject *object, int code) const {
     bool failed = false;
-    bool found = is_true(is_neg, object, failed) ||
-                 (types[code].code == code_complex && is_true(is_conj, object, failed));
+    bool found =
+        is_true(is_neg, object, failed) || (types[code].code == code_complex && is_true(is_conj, object, failed));
     return failed ? -1 : found;
 }
 

@@ -39,7 +39,8 @@ struct Torch {
     bool load(PyObject *table);
     bool is_tensor(PyObject *object) const {
         PyTypeObject *type = Py_TYPE(object);
-        return type == reinterpret_cast<PyTypeObject *>(tensor) || type == reinterpret_cast<PyTypeObject *>(parameter) ||
+        return type == reinterpret_cast<PyTypeObject *>(tensor) ||
+               type == reinterpret_cast<PyTypeObject *>(parameter) ||
                PyType_IsSubtype(type, reinterpret_cast<PyTypeObject *>(tensor));
     }
     Look look(PyObject *object, Leaf &leaf) const;

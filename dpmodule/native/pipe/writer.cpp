@@ -13,8 +13,7 @@ namespace pipe {
 namespace {
 
 struct Writer {
-    PyObject_HEAD
-    Sending *sending;
+    PyObject_HEAD Sending *sending;
 };
 
 Sending &sending_of(PyObject *self) { return *reinterpret_cast<Writer *>(self)->sending; }
@@ -40,7 +39,8 @@ PyObject *send_with(PyObject *self, PyObject *const *arguments, Py_ssize_t count
     if (count < 1 || count > 2) return PyErr_SetString(PyExc_TypeError, "send(value[, slot])"), nullptr;
     long leased = count == 2 ? PyLong_AsLong(arguments[1]) : -1;
     if (leased == -1 && PyErr_Occurred()) return nullptr;
-    if (leased >= static_cast<long>(sending.slots.size())) return PyErr_SetString(PyExc_IndexError, "no such slot"), nullptr;
+    if (leased >= static_cast<long>(sending.slots.size()))
+        return PyErr_SetString(PyExc_IndexError, "no such slot"), nullptr;
     try {
         Status found = sending.send(arguments[0], static_cast<int>(leased));
         return found == failed ? nullptr : PyLong_FromLong(found);
@@ -311,7 +311,8 @@ int set_frames(PyObject *self, PyObject *value, void *) {
 
 PyMethodDef writer_methods[] = {
     {"send", reinterpret_cast<PyCFunction>(reinterpret_cast<void *>(send_with)), METH_FASTCALL,
-     "send(value[, slot]): send a structure if a free slot, or the one named, has its outline and room; else say why not."},
+     "send(value[, slot]): send a structure if a free slot, or the one named, has its outline and room; else say why "
+     "not."},
     {"send_soon", send_soon, METH_O, "Like send(value), but if no slot is free watch for one for a few microseconds."},
     {"send_wait", send_wait, METH_O, "Like send(value), but wait for a slot; FULL if something else comes first."},
     {"fits", fits, METH_O, "Say whether a value has the outline of a slot, and tensors that can be sent."},
@@ -346,7 +347,8 @@ PyType_Slot writer_slots[] = {
     {Py_tp_dealloc, reinterpret_cast<void *>(writer_dealloc)},
     {Py_tp_methods, writer_methods},
     {Py_tp_getset, writer_properties},
-    {Py_tp_doc, const_cast<char *>("PipeWriter(table, fd, own_fd, other_fd, find): the sending side of a tensor pipe.")},
+    {Py_tp_doc,
+     const_cast<char *>("PipeWriter(table, fd, own_fd, other_fd, find): the sending side of a tensor pipe.")},
     {0, nullptr},
 };
 PyType_Spec writer_spec = {"dpmodule._native.PipeWriter", sizeof(Writer), 0, Py_TPFLAGS_DEFAULT, writer_slots};

@@ -63,7 +63,7 @@ struct Lanes {
         }
     }
 
-   private:
+  private:
     static __m256 power(__m256i n) {
         return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_add_epi32(n, _mm256_set1_epi32(127)), 23));
     }

@@ -6,7 +6,7 @@ namespace {
 
 struct Lanes {
     static constexpr int count = 16;
-    static constexpr int registers = 28;   // accumulators that fit beside the operands
+    static constexpr int registers = 28;  // accumulators that fit beside the operands
     using V = __m512;
     static V load(const float *p) { return _mm512_loadu_ps(p); }
     static V load(const float *p, int n) { return _mm512_maskz_loadu_ps(mask(n), p); }
@@ -39,8 +39,10 @@ struct Lanes {
         // within each quarter of the registers, then quarters
 #pragma GCC unroll 16
         for (int i = 0; i < count; i += 4) {
-            const __m512d a = pair(_mm512_unpacklo_ps(x[i], x[i + 1])), b = pair(_mm512_unpacklo_ps(x[i + 2], x[i + 3]));
-            const __m512d c = pair(_mm512_unpackhi_ps(x[i], x[i + 1])), d = pair(_mm512_unpackhi_ps(x[i + 2], x[i + 3]));
+            const __m512d a = pair(_mm512_unpacklo_ps(x[i], x[i + 1])),
+                          b = pair(_mm512_unpacklo_ps(x[i + 2], x[i + 3]));
+            const __m512d c = pair(_mm512_unpackhi_ps(x[i], x[i + 1])),
+                          d = pair(_mm512_unpackhi_ps(x[i + 2], x[i + 3]));
             t[i] = _mm512_castpd_ps(_mm512_unpacklo_pd(a, b));
             t[i + 1] = _mm512_castpd_ps(_mm512_unpackhi_pd(a, b));
             t[i + 2] = _mm512_castpd_ps(_mm512_unpacklo_pd(c, d));
@@ -57,7 +59,7 @@ struct Lanes {
         }
     }
 
-   private:
+  private:
     static __m512d pair(V x) { return _mm512_castps_pd(x); }
     static __mmask16 mask(int n) { return static_cast<__mmask16>((1u << n) - 1u); }
 };

@@ -11,25 +11,52 @@ struct Lanes {
     struct V {
         float x[4];
     };
-    template <class F> static V each(F f) { return {{f(0), f(1), f(2), f(3)}}; }
+    template <class F>
+    static V each(F f) {
+        return {{f(0), f(1), f(2), f(3)}};
+    }
     static V load(const float *p) { return {{p[0], p[1], p[2], p[3]}}; }
-    static V load(const float *p, int n) { return each([=](int i) { return i < n ? p[i] : 0.0f; }); }
+    static V load(const float *p, int n) {
+        return each([=](int i) { return i < n ? p[i] : 0.0f; });
+    }
     static void store(float *p, V v) { store(p, v, 4); }
     static void store(float *p, V v, int n) {
         for (int i = 0; i < n; i++) p[i] = v.x[i];
     }
     static V set(float x) { return {{x, x, x, x}}; }
-    static V fma(V a, V b, V c) { return each([=](int i) { return a.x[i] * b.x[i] + c.x[i]; }); }
-    static V add(V a, V b) { return each([=](int i) { return a.x[i] + b.x[i]; }); }
-    static V sub(V a, V b) { return each([=](int i) { return a.x[i] - b.x[i]; }); }
-    static V mul(V a, V b) { return each([=](int i) { return a.x[i] * b.x[i]; }); }
-    static V div(V a, V b) { return each([=](int i) { return a.x[i] / b.x[i]; }); }
-    static V max(V a, V b) { return each([=](int i) { return a.x[i] > b.x[i] ? a.x[i] : b.x[i]; }); }
-    static V min(V a, V b) { return each([=](int i) { return a.x[i] < b.x[i] ? a.x[i] : b.x[i]; }); }
-    static V sqrt(V a) { return each([=](int i) { return std::sqrt(a.x[i]); }); }
-    static V round(V a) { return each([=](int i) { return std::nearbyint(a.x[i]); }); }
-    static V abs(V a) { return each([=](int i) { return std::fabs(a.x[i]); }); }
-    static V scale(V x, V n) { return each([=](int i) { return std::ldexp(x.x[i], static_cast<int>(n.x[i])); }); }
+    static V fma(V a, V b, V c) {
+        return each([=](int i) { return a.x[i] * b.x[i] + c.x[i]; });
+    }
+    static V add(V a, V b) {
+        return each([=](int i) { return a.x[i] + b.x[i]; });
+    }
+    static V sub(V a, V b) {
+        return each([=](int i) { return a.x[i] - b.x[i]; });
+    }
+    static V mul(V a, V b) {
+        return each([=](int i) { return a.x[i] * b.x[i]; });
+    }
+    static V div(V a, V b) {
+        return each([=](int i) { return a.x[i] / b.x[i]; });
+    }
+    static V max(V a, V b) {
+        return each([=](int i) { return a.x[i] > b.x[i] ? a.x[i] : b.x[i]; });
+    }
+    static V min(V a, V b) {
+        return each([=](int i) { return a.x[i] < b.x[i] ? a.x[i] : b.x[i]; });
+    }
+    static V sqrt(V a) {
+        return each([=](int i) { return std::sqrt(a.x[i]); });
+    }
+    static V round(V a) {
+        return each([=](int i) { return std::nearbyint(a.x[i]); });
+    }
+    static V abs(V a) {
+        return each([=](int i) { return std::fabs(a.x[i]); });
+    }
+    static V scale(V x, V n) {
+        return each([=](int i) { return std::ldexp(x.x[i], static_cast<int>(n.x[i])); });
+    }
     static V where_greater(V a, V b, V yes, V no) {
         return each([=](int i) { return a.x[i] > b.x[i] ? yes.x[i] : no.x[i]; });
     }

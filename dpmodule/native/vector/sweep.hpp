@@ -6,7 +6,8 @@ namespace {
 using V = Lanes::V;
 
 // Calls body(offset, n) for every register of a row; n == Lanes::count but for the last.
-template <class Size, class F> inline void sweep(Size size, F body) {
+template <class Size, class F>
+inline void sweep(Size size, F body) {
     Size j = 0;
     for (; j + Lanes::count <= size; j += Lanes::count) body(j, Lanes::count);
     if (j < size) body(j, static_cast<int>(size - j));

@@ -35,12 +35,12 @@ struct UpdateRule {
     double momentum = 0;       // Momentum
     double beta1 = 0.9;        // Adam, AmsGrad
     double beta2 = 0.999;
-    double epsilon = 1e-8;     // under the root in AdaGrad, RmsProp, Centered and AdaDelta, beside it in Adam and AmsGrad
-    double gamma1 = 0.9;       // RmsProp, Centered; AdaDelta's rho
-    double gamma2 = 0.9;       // Centered
-    double clip_weights = 0;   // RmsProp, Centered; 0 or less: not clipped
-    double lamda1 = 0.01;      // Ftrl
-    double beta = 1;           // Ftrl
+    double epsilon = 1e-8;  // under the root in AdaGrad, RmsProp, Centered and AdaDelta, beside it in Adam and AmsGrad
+    double gamma1 = 0.9;    // RmsProp, Centered; AdaDelta's rho
+    double gamma2 = 0.9;    // Centered
+    double clip_weights = 0;  // RmsProp, Centered; 0 or less: not clipped
+    double lamda1 = 0.01;     // Ftrl
+    double beta = 1;          // Ftrl
 };
 
 // How many states a rule keeps for each number of the parameter.

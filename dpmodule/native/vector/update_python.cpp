@@ -68,7 +68,7 @@ struct RowsCall {
     float *weight, *states[UpdateRule::most_states];
     RowGradients grads;
     std::size_t table_rows;
-    bool all;   // else only the rows given
+    bool all;  // else only the rows given
 
     bool read(PyObject *const *given, Py_ssize_t count) {
         if (count < 1 || !read_rule(given[0], &rule)) return false;

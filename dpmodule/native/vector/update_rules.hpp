@@ -34,8 +34,9 @@ void step_of(const UpdateRule &rule, float *w, float *const *states, const float
     const int count = dpmodule::vector::state_count(rule.kind);
     float *const first = count > 0 ? states[0] : nullptr, *const second = count > 1 ? states[1] : nullptr;
     float *const third = count > 2 ? states[2] : nullptr;
-    const V scale = number(rule.rescale_grad), wd = number(rule.wd), down = number(-rule.lr), eps = number(rule.epsilon);
-    const bool decays = !is_bare && rule.wd != 0;   // else an infinite parameter would make NaN
+    const V scale = number(rule.rescale_grad), wd = number(rule.wd), down = number(-rule.lr),
+            eps = number(rule.epsilon);
+    const bool decays = !is_bare && rule.wd != 0;  // else an infinite parameter would make NaN
     const Clip clip(is_bare ? 0 : rule.clip_gradient), weights(rule.clip_weights);
     const auto rescaled = [&](std::size_t j, int n) { return L::mul(get(g + j, n), scale); };
     const auto decayed = [&](V x, V now) { return decays ? L::fma(wd, now, x) : x; };
@@ -118,7 +119,7 @@ void step_of(const UpdateRule &rule, float *w, float *const *states, const float
                 const V lead = L::sub(L::add(get(first + j, n), x), L::mul(grown, now));
                 put(first + j, lead, n);
                 put(second + j, total, n);
-                const V beyond = L::sub(L::min(high, L::max(low, lead)), lead);   // 0 within lamda1 of 0
+                const V beyond = L::sub(L::min(high, L::max(low, lead)), lead);  // 0 within lamda1 of 0
                 put(w + j, L::div(beyond, L::fma(L::add(beta, after), inverse, wd)), n);
             });
         }

@@ -17,7 +17,7 @@ constexpr std::size_t longest_word = 1 << 16;
 bool is_space(char letter) { return letter == ' ' || (letter >= '\t' && letter <= '\r'); }
 
 class WordCount : public dpmodule::Functor {
-public:
+  public:
     explicit WordCount(dpmodule::Bytes text) : text_(std::move(text)) {}
 
     // In a thread of the pool: no Python here. The words are views of the text, which `text_` keeps alive.
@@ -49,7 +49,7 @@ public:
         return counts;
     }
 
-private:
+  private:
     static bool add(PyObject *counts, std::string_view word, long count) {
         PyObject *key = PyBytes_FromStringAndSize(word.data(), static_cast<Py_ssize_t>(word.size()));
         PyObject *value = PyLong_FromLong(count);
@@ -75,12 +75,20 @@ PyObject *make_word_count(PyObject *, PyObject *text) {
 }
 
 PyMethodDef methods[] = {
-    {"WordCount", make_word_count, METH_O, "WordCount(text): a functor; its result is a dict of words and their counts."},
+    {"WordCount", make_word_count, METH_O,
+     "WordCount(text): a functor; its result is a dict of words and their counts."},
     {nullptr, nullptr, 0, nullptr},
 };
 
-PyModuleDef definition = {
-    PyModuleDef_HEAD_INIT, "word_count", "Counts words in threads of C++.", -1, methods, nullptr, nullptr, nullptr, nullptr};
+PyModuleDef definition = {PyModuleDef_HEAD_INIT,
+                          "word_count",
+                          "Counts words in threads of C++.",
+                          -1,
+                          methods,
+                          nullptr,
+                          nullptr,
+                          nullptr,
+                          nullptr};
 
 }  // namespace
 
