@@ -20,7 +20,10 @@ _ROOT = __name__.partition(".")[0]
 
 
 class _Paths(MetaPathFinder, Loader):
-    """Finds the modules of the tables; Python asks it after all others."""
+    """Finds the modules of the tables.
+
+    Python asks it first: it would otherwise find the files of a moved package a second time, under the old name.
+    """
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
@@ -41,11 +44,16 @@ class _Paths(MetaPathFinder, Loader):
             return
         about, home, names = GATHERED[path]
         module.__doc__ = about
-        homes = {each.rpartition("=")[2]: f".{home}.{each.partition('=')[0]}" for each in names.split()}
+        homes = {_shown(each): f".{home}.{each.partition('=')[0]}" for each in names.split()}
         getattribute, shown = lazy.attributes(
             name, [each for each in homes if not each.startswith("_")], otherwise=partial(_found, homes, name)
         )
         vars(module).update(__getattr__=getattribute, __dir__=shown)
+
+
+def _shown(path: str) -> str:
+    """Return the name under which a module shows what lies at a path of its row."""
+    return path.rpartition("=")[2].rpartition(".")[2]
 
 
 def _found(homes: dict[str, str], owner: str, name: str) -> object:
@@ -57,4 +65,4 @@ def _found(homes: dict[str, str], owner: str, name: str) -> object:
 def install() -> None:
     """Have Python ask for these paths."""
     if not any(isinstance(each, _Paths) for each in sys.meta_path):
-        sys.meta_path.append(_Paths())
+        sys.meta_path.insert(0, _Paths())

@@ -11,6 +11,7 @@ MOVED = {
     "libinfo": "compat.libinfo",
     "log": "compat.log",
     "module.executor_group": "module.group.executor_group",
+    "streams.trials": "streams.conformance",
     "streams.trials.trial": "streams.conformance.trial",
     "symbol_doc": "compat.symbol_doc",
 }
@@ -53,7 +54,7 @@ GATHERED = {
         """
             CSVIter DataBatch DataDesc DataIter ImageDetRecordIter ImageRecordInt8Iter ImageRecordIter
             ImageRecordIter_v1 ImageRecordUInt8Iter ImageRecordUInt8Iter_v1 LibSVMIter MNISTIter MXDataIter
-            NDArrayIter PrefetchingIter ResizeIter
+            NDArrayIter PrefetchingIter ResizeIter utils._init_data
         """,
     ),
     "optimizer.optimizer": (
@@ -75,5 +76,5 @@ GATHERED = {
 }
 """Modules that only name what others define: what they say of themselves, the other module, and names in it.
 
-``name=other`` is shown as the other name.
+``name=other`` is shown as the other name, ``module.name`` as the name.
 """
