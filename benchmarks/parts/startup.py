@@ -1,4 +1,4 @@
-"""What it takes to begin: importing, binding, and the peak memory of training."""
+"""What it takes to begin: importing, binding, the peak memory of training, and looking at a network."""
 
 from __future__ import annotations
 
@@ -16,15 +16,17 @@ _ABOUT = """\
 - Bind: ResNet-50, 445 nodes, for one image. "First" is in a new process, and "again" with a new symbol in the same
   one, where the generated function is known already; the target is held against the first.
 - Peak memory: `VmHWM` of a process that does nothing but train the MLP, five epochs of 20 batches (4 MB of images),
-  with one metric; plain PyTorch trains by fused SGD on slices of a tensor."""
+  with one metric; plain PyTorch trains by fused SGD on slices of a tensor.
+- Picture: `Symbol._repr_svg_` of 500 nodes that do not fold, from the second time on."""
 
 
 def run(session: Session) -> Section:
-    """Measure all three."""
+    """Measure all four."""
     section = Section("Beginning", _ABOUT)
     _imports(session, section)
     _bind(session, section)
     _memory(session, section)
+    _picture(session, section)
     return section
 
 
@@ -84,3 +86,11 @@ def _memory(session: Session, section: Section) -> None:
     )
     others = {name: Spread.of(values) for name, values in found.items() if name == "before_ours"}
     section.row("Peak memory, MB", ours=ours, PyTorch=plain, **others, share=f"{share:.2f}", target=verdict)
+
+
+def _picture(session: Session, section: Section) -> None:
+    with session.sides(ours=("pictures",)) as sides:
+        found = in_turns({"ours": partial(sides["ours"].ask, "draw")}, session.repeated(session.short(5, 2)))
+    wall = Spread.of(found["ours"]["wall"])
+    verdict = section.hold("picture of 500 nodes, ms", wall.median, (1000.0, 300.0), at_most=True)
+    section.row("Picture", CPU=Spread.of(found["ours"]["cpu"]), wall=wall, target=verdict)
