@@ -9,7 +9,7 @@ import torch
 
 from ..base import dtype_name
 from ..compat.log import get_logger
-from ..context import Context, cpu, gpu
+from ..context import Context, cpu, gpu, is_gpu
 from ..devices.generators import generator
 from ..devices.generators import seed as seed_all
 from .arguments import flag, number_from, whole
@@ -141,7 +141,7 @@ def _dtype(given: Any) -> torch.dtype:
 
 
 def _context(device: torch.device) -> Context:
-    return gpu(device.index or 0) if device.type == "cuda" else cpu()
+    return gpu(device.index or 0) if is_gpu(device) else cpu()
 
 
 def settings() -> dict[str, Any]:

@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import torch
 
+from ..context import is_gpu
+
 __all__ = ["on_device", "send"]
 
 
@@ -19,7 +21,7 @@ def _locked(source: torch.Tensor) -> torch.Tensor:
 
 
 def _crosses(source: torch.Tensor, device: torch.device) -> bool:
-    return device.type == "cuda" and source.device.type == "cpu"
+    return is_gpu(device) and source.is_cpu
 
 
 def on_device(source: torch.Tensor, device: torch.device) -> torch.Tensor:

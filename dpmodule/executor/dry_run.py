@@ -10,6 +10,7 @@ from typing import Any
 import torch
 
 from ..compat import torch_private
+from ..context import gpu_module
 from ..ops.sparse import leaf_of
 from ..ops.spec import Env
 from .program import Forward, Program
@@ -66,7 +67,7 @@ class Rehearsal:
     def wait(self) -> None:
         """Wait until GPUs have done what they were told."""
         for gpu in self.gpus:
-            torch.cuda.synchronize(gpu)
+            gpu_module().synchronize(gpu)
 
     def clock(self) -> float:
         """Return the time in seconds at which everything told so far is done."""

@@ -82,7 +82,7 @@ class _Binary(EvalMetric):
             target = label.long().reshape(-1)
             said, true = guess.reshape(-1) == 1, target == 1
             odd = ((target != target.amin()) & (target != target.amax())).sum()
-            if not odd.is_cuda:
+            if odd.is_cpu:
                 self._check_two(int(odd))
             found.append(torch.stack([(said & true).sum(), said.sum(), true.sum(), (~true).sum(), odd]))
         if found:
