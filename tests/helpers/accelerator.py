@@ -1,8 +1,8 @@
 """A GPU that is none: a second kind of torch device, whose memory and arithmetic are the processor's.
 
-`install` registers it with torch, for the whole process, so it is called in processes of their own that are started with
-DPMODULE_GPU_TYPE=simulated. Tensors of the device compute what those of the CPU would, to the bit. What differs is what
-is looked at here:
+`install` registers it with torch, for the whole process, so it is called in processes of their own that are started
+with DPMODULE_GPU_TYPE=simulated. Tensors of the device compute what those of the CPU would, to the bit. What differs is
+what is looked at here:
 
 * arguments on different devices are refused, as every GPU refuses them;
 * whatever would have Python wait for a GPU is noted in `WAITS`, or refused: reading numbers, shapes that depend on
@@ -253,7 +253,9 @@ class Simulated(torch.Tensor):
 
     def numpy(self, *, force=False):
         if not force:
-            raise TypeError(f"can't convert {self._where} device type tensor to numpy. Use Tensor.cpu() first")
+            raise TypeError(
+                f"can't convert {self._where} device type tensor to numpy. Use Tensor.cpu() first"
+            )
         return self.detach().cpu().numpy()
 
     def tolist(self):
@@ -291,7 +293,9 @@ def _one_by_one(func, args, kwargs):
     count = len(args[0])
     found = []
     for place in range(count):
-        one = [[each[place]] if isinstance(each, (list, tuple)) and len(each) == count else each for each in args]
+        one = [
+            [each[place]] if isinstance(each, (list, tuple)) and len(each) == count else each for each in args
+        ]
         if func._schema.name == "aten::_foreach_copy_":
             _copy(one[0][0], one[1][0], *one[2:])
         elif any(isinstance(each, Simulated) for each in pytree.tree_leaves(one)):
@@ -307,7 +311,7 @@ def _computed(func, args, kwargs):
     own = [each for each in flat if isinstance(each, Simulated)]
     where = own[0]._where
     _check_devices(func, flat, where)
-    if _waits(func, flat, kwargs):
+    if _waits(func, args, kwargs):
         WAITS.note(func)
     _use(own, where)
     plains = {id(each): _plain(each) for each in own}
@@ -340,7 +344,11 @@ def _plain(tensor):
 
 def _follow(tensor, plain):
     """Take over what an operator has done to shape or memory."""
-    if tensor.shape != plain.shape or tensor.stride() != plain.stride() or tensor.data_ptr() != plain.data_ptr():
+    if (
+        tensor.shape != plain.shape
+        or tensor.stride() != plain.stride()
+        or tensor.data_ptr() != plain.data_ptr()
+    ):
         tensor.data = Simulated(plain, tensor._where)
 
 
@@ -357,20 +365,14 @@ def _check_devices(func, flat, where):
                 )
 
 
-def _waits(func, flat, kwargs):
+def _waits(func, args, kwargs):
     name = func._schema.name
     if name in _MASKED:
-        return any(isinstance(e, Simulated) and e.dtype in (torch.bool, torch.uint8) for e in _indices(flat))
+        return any(each is not None and each.dtype in (torch.bool, torch.uint8) for each in args[1])
     if name in _SHAPED and kwargs.get("output_size") is not None:
         return False
     tags = func.tags
-    return (
-        torch.Tag.data_dependent_output in tags or torch.Tag.dynamic_output_shape in tags or name in _READS
-    )
-
-
-def _indices(flat):
-    return flat[1:]  # the first is what is indexed
+    return torch.Tag.data_dependent_output in tags or torch.Tag.dynamic_output_shape in tags or name in _READS
 
 
 def _use(own, where):
@@ -380,7 +382,9 @@ def _use(own, where):
     for each in own:
         known = _known(_made, each)
         if known is not None and known[1] is not launched and launched.seen.get(known[1], 0) < known[2]:
-            raise RuntimeError(f"a tensor made on another stream of {where} is used without waiting for its event")
+            raise RuntimeError(
+                f"a tensor made on another stream of {where} is used without waiting for its event"
+            )
 
 
 def _copy(target, source, non_blocking=False):
@@ -508,7 +512,9 @@ def install():
     library.impl("empty_strided", _empty_strided, "PrivateUse1")
     for name in ("tril_indices", "triu_indices"):
         library.impl(name, _factory(getattr(torch, name)), "PrivateUse1")
-    library.impl("_copy_from", lambda source, target, non_blocking=False: _copy(target, source), "PrivateUse1")
+    library.impl(
+        "_copy_from", lambda source, target, non_blocking=False: _copy(target, source), "PrivateUse1"
+    )
     _Module.library = library  # which takes its kernels back when it goes
     empty = torch.empty
 
