@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 
 from .. import native
 from ..base import ArgumentError, NonFiniteError
+from ..compat import torch_private
 from ..devices import generators
 from ..executor import Executor
 from ..executor.sparse_arrays import is_sparse
@@ -21,9 +22,11 @@ if TYPE_CHECKING:
 
 __all__ = [
     "GradientCheck",
+    "Look",
     "RowWatch",
     "are_finite",
     "check_choice",
+    "first_bad",
     "first_bad_node",
     "first_nonfinite",
     "names_of_nonfinite",
@@ -81,12 +84,73 @@ def names_of_nonfinite(arrays: Mapping[str, NDArray]) -> list[str]:
 
 def first_nonfinite(module: Trainable) -> str | None:
     """Return what is NaN or infinite after a backward: an output, the loss or a gradient; None if nothing is."""
-    for number, parts in enumerate(module.output_probes()):
+    probes = module.output_probes()
+    if any(not part.is_cpu for parts in probes for part in parts):
+        return _first_on_devices(module, probes)
+    for number, parts in enumerate(probes):
         if not all(map(are_finite, parts)):
-            names = module.output_names
-            return f"output {names[number]!r}" if number < len(names) else "the loss"
+            return _output(module, number)
     name = module.bad_gradient()
     return None if name is None else f"the gradient of {name!r}"
+
+
+def _output(module: Trainable, number: int) -> str:
+    names = module.output_names
+    return f"output {names[number]!r}" if number < len(names) else "the loss"
+
+
+def _first_on_devices(module: Trainable, probes: Sequence[Sequence[torch.Tensor]]) -> str | None:
+    """Return what `first_nonfinite` does, reading once from each device for outputs and gradients together."""
+    looks = [
+        Look(_output(module, number), part, False) for number, parts in enumerate(probes) for part in parts
+    ]
+    try:
+        chain = module.all_updates()
+    except NotImplementedError:  # it has updates of its own
+        chain = []
+    for updates in chain:
+        looks += updates.looks()
+    found = first_bad(looks)
+    if found is not None or chain:
+        return found
+    name = module.bad_gradient()
+    return None if name is None else f"the gradient of {name!r}"
+
+
+class Look(NamedTuple):
+    """A tensor that is to be looked at.
+
+    Attributes:
+        what: what messages call it.
+        tensor: its numbers.
+        may_be_infinite: only NaN counts.
+    """
+
+    what: str
+    tensor: torch.Tensor
+    may_be_infinite: bool
+
+
+def first_bad(looks: Iterable[Look]) -> str | None:
+    """Return what the first tensor is called in which something is not finite; reads from each device once."""
+    looks = [look for look in looks if look.tensor.is_floating_point() and look.tensor.numel()]
+    for look, extent in zip(looks, _extents([look.tensor for look in looks])):
+        if math.isnan(extent) or (math.isinf(extent) and not look.may_be_infinite):
+            return look.what
+    return None
+
+
+def _extents(tensors: Sequence[torch.Tensor]) -> list[float]:
+    """Return the largest magnitude of each tensor, NaN where one of its elements is."""
+    places: dict[torch.device, list[int]] = {}
+    for place, tensor in enumerate(tensors):
+        places.setdefault(tensor.device, []).append(place)
+    found = [0.0] * len(tensors)
+    for own in places.values():
+        largest = torch_private.foreach_norm([tensors[place] for place in own], math.inf)
+        for place, value in zip(own, torch.stack([each.double() for each in largest]).tolist()):
+            found[place] = value
+    return found
 
 
 def first_bad_node(executor: Executor) -> str | None:
@@ -148,7 +212,7 @@ class GradientCheck:
         grads[i][k]: that of the parameter.
     """
 
-    __slots__ = ("_float32", "_float32_names", "_others", "_sizes")
+    __slots__ = ("_float32", "_float32_names", "_on_host", "_others", "_sizes")
 
     def __init__(self, names: Sequence[str], grads: Sequence[Sequence[NDArray]]) -> None:
         pairs = [(name, array) for name, arrays in zip(names, grads) for array in arrays]
@@ -158,6 +222,7 @@ class GradientCheck:
         self._float32 = [array for _, array in plain]
         self._sizes = [array.size for array in self._float32]
         self._others = [pair for pair in pairs if not (can_look and _is_float32(pair[1]))]
+        self._on_host = all(_stored(array).is_cpu for _, array in self._others)
 
     def first(self, may_be_infinite: bool) -> str | None:
         """Return the name of the first parameter whose gradient is not finite, None if there is none.
@@ -174,10 +239,21 @@ class GradientCheck:
                 return next(
                     (n for n, array in zip(self._float32_names, self._float32) if _has_nan(array)), None
                 )
+        if not self._on_host:
+            return first_bad(Look(name, _stored(array), may_be_infinite) for name, array in self._others)
         for name, array in self._others:
             if not are_finite(_stored(array)) and (not may_be_infinite or _has_nan(array)):
                 return name
         return None
+
+    def looks(self, may_be_infinite: bool) -> list[Look]:
+        """Return all gradients, to be looked at together with other tensors.
+
+        Args:
+            may_be_infinite: see `first`.
+        """
+        pairs = [*zip(self._float32_names, self._float32), *self._others]
+        return [Look(f"the gradient of {name!r}", _stored(array), may_be_infinite) for name, array in pairs]
 
 
 def _is_float32(array: NDArray) -> bool:
