@@ -233,7 +233,7 @@ class PCC(EvalMetric):
         for label, pred in pairs(labels, preds):
             guess = pred if pred.shape == label.shape else pred.argmax(1)
             aligned(self.name, label, guess)
-            said, true = guess.long().reshape(-1).cpu().numpy(), label.long().reshape(-1).cpu().numpy()
+            said, true = torch.stack([each.long().reshape(-1) for each in (guess, label)]).cpu().numpy()
             least, most = min(said.min(), true.min()), int(max(said.max(), true.max()))
             if least < 0:
                 raise ArgumentError(f"{self.name}: got class number {least}, expected numbers from 0")
