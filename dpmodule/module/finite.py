@@ -104,9 +104,10 @@ def _first_on_devices(module: Trainable, probes: Sequence[Sequence[torch.Tensor]
     looks = [
         Look(_output(module, number), part, False) for number, parts in enumerate(probes) for part in parts
     ]
+    whole: Any = module
     try:
-        chain = module.all_updates()
-    except NotImplementedError:  # it has updates of its own
+        chain = whole.all_updates()
+    except (AttributeError, NotImplementedError):  # it has updates of its own
         chain = []
     for updates in chain:
         looks += updates.looks()

@@ -8,13 +8,15 @@ what is looked at here:
 * whatever would have Python wait for a GPU is noted in `WAITS`, or refused: reading numbers, shapes that depend on
   numbers, copies from and to memory that is not page-locked;
 * a copy to page-locked memory that nobody waits for shows its numbers when an event says so, and nothing else before;
-* work on one stream may use what was made on another one only behind an event of that.
+* work on one stream may use what was made on another one only behind an event of that;
+* a graph that is captured computes nothing until it is replayed, and nothing may wait while it is.
 
 Not simulated: speed, the numbers of other kernels, memory that runs out, two processes on one device.
 """
 
 import contextlib
-import threading
+import warnings
+from functools import partial
 
 import torch
 from torch.multiprocessing.reductions import StorageWeakRef
@@ -53,6 +55,10 @@ class _Waits:
         self.found, self.refuse = [], False
 
     def note(self, func):
+        if _Module.capturing is not None:
+            raise RuntimeError(f"{func} waits for the device while a graph is captured")
+        if _Module.debug_mode == "warn":
+            warnings.warn("called a synchronizing CUDA operation", UserWarning, stacklevel=2)
         if self.refuse:
             raise DataDependentOutputException(func)
         self.found.append(str(func))
@@ -150,7 +156,7 @@ def _host_hears(clock):
 
 
 _defaults = {}
-_current = threading.local()
+_current = {}  # of all threads: torch runs backward in threads of its own, each node on the stream of its forward
 
 
 def _device_of(device):
@@ -164,25 +170,69 @@ def current_stream(device=None):
     device = _device_of(device)
     if device not in _defaults:
         _defaults[device] = Stream(device)
-    return getattr(_current, "streams", {}).get(device, _defaults[device])
+    return _current.get(device, _defaults[device])
 
 
 @contextlib.contextmanager
 def stream(chosen):
     """Launch work on a stream inside the block."""
-    before = getattr(_current, "streams", {})
-    _current.streams = {**before, chosen.device: chosen}
+    before = current_stream(chosen.device)
+    set_stream(chosen)
     try:
         yield
     finally:
-        _current.streams = before
+        set_stream(before)
+
+
+def set_stream(chosen):
+    """Launch work on a stream from now on."""
+    _current[chosen.device] = chosen
+
+
+class Graph:
+    """What a device was told while the graph was captured, to be done again, in the same memory."""
+
+    def __init__(self):
+        self._work, self.generators, self.written = [], [], []
+
+    def register_generator_state(self, generator):
+        self.generators.append(generator)
+
+    def add(self, again):
+        self._work.append(again)
+
+    def replay(self):
+        launched = current_stream()
+        launched.launch()
+        for again in self._work:
+            again()
+        for each in self.written:
+            _note(_made, each, launched, launched.ticks)
+
+
+@contextlib.contextmanager
+def graph(captured, pool=None, stream=None, capture_error_mode="global"):
+    """Capture what is launched inside the block, on a stream."""
+    for each in _defaults.values():  # torch waits for the device before
+        stream.hear(each.clock())
+    with globals()["stream"](stream):
+        states = [each.get_state() for each in captured.generators]
+        _Module.capturing = captured
+        try:
+            yield
+        finally:
+            _Module.capturing = None
+            for each, state in zip(captured.generators, states, strict=True):
+                each.set_state(state)
 
 
 class _Module:
     """What `torch.get_device_module` returns for the device: the part of `torch.cuda` that is used."""
 
-    Stream, Event = Stream, Event
-    current_stream, stream = staticmethod(current_stream), staticmethod(stream)
+    Stream, Event, CUDAGraph = Stream, Event, Graph
+    current_stream, set_stream = staticmethod(current_stream), staticmethod(set_stream)
+    stream, graph = staticmethod(stream), staticmethod(graph)
+    capturing, debug_mode = None, "default"
 
     def is_available(self):
         return True
@@ -203,6 +253,18 @@ class _Module:
 
     def synchronize(self, device=None):
         current_stream(device).synchronize()
+
+    def device(self, device):
+        return contextlib.nullcontext()
+
+    def graph_pool_handle(self):
+        return 0
+
+    def get_sync_debug_mode(self):
+        return _Module.debug_mode
+
+    def set_sync_debug_mode(self, mode):
+        _Module.debug_mode = mode
 
     def empty_cache(self):
         pass
@@ -317,7 +379,8 @@ def _computed(func, args, kwargs):
     plains = {id(each): _plain(each) for each in own}
     host = [plains.get(id(each), _CPU if isinstance(each, torch.device) else each) for each in flat]
     plain_args, plain_kwargs = pytree.tree_unflatten(host, spec)
-    found = _CELLS.get(func._schema.name, func)(*plain_args, **plain_kwargs)
+    compute = partial(_CELLS.get(func._schema.name, func), *plain_args, **plain_kwargs)
+    found = compute() if _Module.capturing is None else _captured(compute, list(plains.values()))
     given = {id(plain): each for each, plain in zip(own, map(plains.get, map(id, own)), strict=True)}
     if func._schema.is_mutable:
         for each in own:
@@ -327,11 +390,40 @@ def _computed(func, args, kwargs):
         return given.get(id(result)) if id(result) in given else Simulated(result, where)
 
     found = pytree.tree_map_only(torch.Tensor, wrapped, found)
+    written = own if func._schema.is_mutable else []
+    _wrote([*written, *(each for each in pytree.tree_leaves(found) if isinstance(each, Simulated))], where)
+    return found
+
+
+def _wrote(tensors, where):
+    """Note on which stream tensors have been made; in a graph, on that of each replay."""
     launched = current_stream(where)
-    written = own if func._schema.is_mutable else ()
-    for each in (*written, *pytree.tree_leaves(found)):
-        if isinstance(each, Simulated):
-            _note(_made, each, launched, launched.ticks)
+    if _Module.capturing is not None:
+        _Module.capturing.written += tensors
+    for each in tensors if _Module.capturing is None else ():
+        _note(_made, each, launched, launched.ticks)
+
+
+def _captured(compute, given):
+    """Add a computation to the graph that is captured; what it works on stays as it is, and what it makes is nothing."""
+    before = [each.clone() for each in given]
+    found = compute()
+    for each, value in zip(given, before, strict=True):
+        each.copy_(value)
+    taken = {each.untyped_storage().data_ptr() for each in given}
+    made = [each for each in pytree.tree_leaves(found) if isinstance(each, torch.Tensor)]
+    fresh = [each.untyped_storage().data_ptr() not in taken for each in made]
+    for each, is_fresh in zip(made, fresh, strict=True):
+        if is_fresh and each.is_floating_point():
+            each.fill_(torch.nan)
+
+    def again():
+        new = [each for each in pytree.tree_leaves(compute()) if isinstance(each, torch.Tensor)]
+        for each, value, is_fresh in zip(made, new, fresh, strict=True):
+            if is_fresh:
+                each.copy_(value)
+
+    _Module.capturing.add(again)
     return found
 
 
@@ -406,10 +498,12 @@ def _copy(target, source, non_blocking=False):
             launched.pending.append((launched.ticks, plain_target, plain_source.clone()))
             plain_target.fill_(torch.nan if plain_target.is_floating_point() else 77)
             return target
-    plain_target.copy_(plain_source)
+    if _Module.capturing is not None:
+        _captured(lambda: plain_target.copy_(plain_source), [plain_target])
+    else:
+        plain_target.copy_(plain_source)
     if isinstance(target, Simulated):
-        launched = current_stream(target._where)
-        _note(_made, target, launched, launched.ticks)
+        _wrote([target], target._where)
     return target
 
 

@@ -60,7 +60,7 @@ def predicted(ctx):
     net = S.Activation(S.BatchNorm(x, fix_gamma=False, name="n"), act_type="relu")
     bound = net.simple_bind(ctx, grad_req="null", data=(2, 3, 6, 6))
     source = np.random.RandomState(0)
-    for name, array in sorted({**bound.arg_dict, **bound.aux_dict}.items()):
+    for _, array in sorted({**bound.arg_dict, **bound.aux_dict}.items()):
         array[:] = mx.nd.array(source.uniform(0.5, 1.5, array.shape))
     return bound.forward()[0].asnumpy(), set(bound.program(False).low.fired)
 
