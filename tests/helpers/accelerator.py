@@ -405,7 +405,7 @@ def _wrote(tensors, where):
 
 
 def _captured(compute, given):
-    """Add a computation to the graph that is captured; what it works on stays as it is, and what it makes is nothing."""
+    """Add a computation to the graph that is captured; what it works on stays, and what it makes is nothing yet."""
     before = [each.clone() for each in given]
     found = compute()
     for each, value in zip(given, before, strict=True):
