@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import torch
 
 from .. import native
 from ..base import ArgumentError, NonFiniteError
-from ..compat import torch_private
 from ..devices import generators
 from ..executor import Executor
 from ..executor.sparse_arrays import is_sparse
 from ..ndarray import NDArray
+from .looks import Findings, Look
 from .protocol import Trainable
 
 if TYPE_CHECKING:
@@ -22,11 +22,9 @@ if TYPE_CHECKING:
 
 __all__ = [
     "GradientCheck",
-    "Look",
     "RowWatch",
     "are_finite",
     "check_choice",
-    "first_bad",
     "first_bad_node",
     "first_nonfinite",
     "names_of_nonfinite",
@@ -82,11 +80,20 @@ def names_of_nonfinite(arrays: Mapping[str, NDArray]) -> list[str]:
     return [name for name, array in arrays.items() if not are_finite(_stored(array))]
 
 
-def first_nonfinite(module: Trainable) -> str | None:
-    """Return what is NaN or infinite after a backward: an output, the loss or a gradient; None if nothing is."""
+def first_nonfinite(module: Trainable, later: Callable[[list[Look]], None] | None = None) -> str | None:
+    """Return what is NaN or infinite after a backward: an output, the loss or a gradient; None if nothing is.
+
+    Args:
+        module: what has been run.
+        later: gets what there is to look at, instead, where that takes copies from devices.
+    """
     probes = module.output_probes()
-    if any(not part.is_cpu for parts in probes for part in parts):
-        return _first_on_devices(module, probes)
+    looks = _looks_on_devices(module, probes)
+    if looks is not None and later is not None:
+        later(looks)
+        return None
+    if looks is not None:
+        return Findings(looks).first()
     for number, parts in enumerate(probes):
         if not all(map(are_finite, parts)):
             return _output(module, number)
@@ -99,59 +106,17 @@ def _output(module: Trainable, number: int) -> str:
     return f"output {names[number]!r}" if number < len(names) else "the loss"
 
 
-def _first_on_devices(module: Trainable, probes: Sequence[Sequence[torch.Tensor]]) -> str | None:
-    """Return what `first_nonfinite` does, reading once from each device for outputs and gradients together."""
-    looks = [
-        Look(_output(module, number), part, False) for number, parts in enumerate(probes) for part in parts
-    ]
+def _looks_on_devices(module: Trainable, probes: Sequence[Sequence[torch.Tensor]]) -> list[Look] | None:
+    """Return all outputs and gradients, to be looked at together; None where they are on the host, or not all known."""
     whole: Any = module
+    if all(part.is_cpu for parts in probes for part in parts):
+        return None
     try:
         chain = whole.all_updates()
     except (AttributeError, NotImplementedError):  # it has updates of its own
-        chain = []
-    for updates in chain:
-        looks += updates.looks()
-    found = first_bad(looks)
-    if found is not None or chain:
-        return found
-    name = module.bad_gradient()
-    return None if name is None else f"the gradient of {name!r}"
-
-
-class Look(NamedTuple):
-    """A tensor that is to be looked at.
-
-    Attributes:
-        what: what messages call it.
-        tensor: its numbers.
-        may_be_infinite: only NaN counts.
-    """
-
-    what: str
-    tensor: torch.Tensor
-    may_be_infinite: bool
-
-
-def first_bad(looks: Iterable[Look]) -> str | None:
-    """Return what the first tensor is called in which something is not finite; reads from each device once."""
-    looks = [look for look in looks if look.tensor.is_floating_point() and look.tensor.numel()]
-    for look, extent in zip(looks, _extents([look.tensor for look in looks])):
-        if math.isnan(extent) or (math.isinf(extent) and not look.may_be_infinite):
-            return look.what
-    return None
-
-
-def _extents(tensors: Sequence[torch.Tensor]) -> list[float]:
-    """Return the largest magnitude of each tensor, NaN where one of its elements is."""
-    places: dict[torch.device, list[int]] = {}
-    for place, tensor in enumerate(tensors):
-        places.setdefault(tensor.device, []).append(place)
-    found = [0.0] * len(tensors)
-    for own in places.values():
-        largest = torch_private.foreach_norm([tensors[place] for place in own], math.inf)
-        for place, value in zip(own, torch.stack([each.double() for each in largest]).tolist()):
-            found[place] = value
-    return found
+        return None
+    looks = [Look(_output(module, number), part) for number, parts in enumerate(probes) for part in parts]
+    return looks + [look for updates in chain for look in updates.looks()]
 
 
 def first_bad_node(executor: Executor) -> str | None:
@@ -241,7 +206,8 @@ class GradientCheck:
                     (n for n, array in zip(self._float32_names, self._float32) if _has_nan(array)), None
                 )
         if not self._on_host:
-            return first_bad(Look(name, _stored(array), may_be_infinite) for name, array in self._others)
+            looks = [Look(name, _stored(array), may_be_infinite) for name, array in self._others]
+            return Findings(looks).first()
         for name, array in self._others:
             if not are_finite(_stored(array)) and (not may_be_infinite or _has_nan(array)):
                 return name

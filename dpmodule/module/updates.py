@@ -16,7 +16,8 @@ from ..executor.sparse_arrays import all_rows, array_of
 from ..ndarray import NDArray
 from .accumulation import GradientSum, squared_norm
 from .arguments import OptimizerArguments
-from .finite import GradientCheck, Look
+from .finite import GradientCheck
+from .looks import Look
 from .mxnet_helpers import create_kvstore
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ Not simulated: speed, the numbers of other kernels, memory that runs out, two pr
 
 import contextlib
 import warnings
-from functools import partial
+from functools import cache, partial
 
 import torch
 from torch.multiprocessing.reductions import StorageWeakRef
@@ -594,8 +594,9 @@ _CELLS = {
 }
 
 
+@cache
 def install():
-    """Register the device with torch, and give contexts of this package their random numbers.
+    """Register the device with torch, and give contexts of this package their random numbers; returns the package.
 
     Torch cannot lock pages nor make generators for a device that has only Python behind it: page-locked memory is
     ordinary memory that is known here, and generators are the CPU's.

@@ -40,19 +40,18 @@ def check_random_nets(seeds):
 
 
 def test_passes():
-    fired = check_random_nets(range(8))
-    assert fired >= {
-        "channels_last",
-        "head_seeds",
-        "inplace_activations",
-        "rnn_chains",
-        "unfolded_convolutions",
-    }
+    fired = check_random_nets(range(4))
+    assert fired >= {"channels_last", "head_seeds", "inplace_activations", "unfolded_convolutions"}
 
 
 @pytest.mark.slow
 def test_passes_of_many_networks():
-    assert check_random_nets(range(8, 60)) >= {"common_subexpressions", "dead_steps", "pooling_first"}
+    assert check_random_nets(range(4, 60)) >= {
+        "common_subexpressions",
+        "dead_steps",
+        "pooling_first",
+        "rnn_chains",
+    }
 
 
 def predicted(ctx):
@@ -213,6 +212,12 @@ def test_stores(kind, contexts, compression):
         np.testing.assert_allclose(one, other, 1e-5, 1e-6)
 
 
+def some(names):
+    """Leave all but the first and the last to the long form."""
+    middle = [pytest.param(name, marks=pytest.mark.slow) for name in list(names)[1:-1]]
+    return [next(iter(names)), *middle, list(names)[-1]]
+
+
 @pytest.fixture
 def plain():
     yield
@@ -229,7 +234,7 @@ def graphs(program, device, *given):
 
 
 @pytest.mark.usefixtures("plain")
-@pytest.mark.parametrize("name", BUILDERS)
+@pytest.mark.parametrize("name", some(BUILDERS))
 def test_builders_of_autobatch(name):
     found, wanted = (graphs(network, device, name, True) for device in (GPU, CPU))
     for one, other in zip(found, wanted, strict=True):
@@ -237,7 +242,7 @@ def test_builders_of_autobatch(name):
 
 
 @pytest.mark.usefixtures("plain")
-@pytest.mark.parametrize("name", TRAINERS)
+@pytest.mark.parametrize("name", some(TRAINERS))
 def test_trainers_of_autobatch(name):
     found, wanted = (graphs(training, device, name, 5.0, True, 1e-3) for device in (GPU, CPU))
     for one, other in zip(found, wanted, strict=True):

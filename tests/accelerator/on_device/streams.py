@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 
+from dpmodule.devices.host_copy import HostCopy
 from dpmodule.executor.cuda_graphs import Driver, RecordedOutputs, Recorder, driver_of
 from helpers import accelerator
 from helpers.nets import blobs, lenet, mlp
@@ -52,6 +53,30 @@ def test_a_copy_that_nobody_waits_for_comes_with_its_event():
     assert event.query()
     assert target.tolist() == [1, 1, 1]
     assert len(WAITS.found) == before
+
+
+def test_copies_to_the_host_are_asked_for_at_once_and_read_when_they_are_there():
+    made = ones()
+    before = len(WAITS.found)
+    late, soon = HostCopy(made), HostCopy(made * 2)
+    made.zero_()  # is done after the copies
+    assert not late.is_there()
+    assert soon.numbers() == [2, 2, 2]
+    assert len(WAITS.found) == before + 1
+    assert late.is_there()  # went before the one that was waited for
+    assert late.numbers() == [1, 1, 1]
+    assert len(WAITS.found) == before + 1
+
+
+class Hasty(HostCopy):
+    """Reads without its event."""
+
+    def numbers(self):
+        return self._target.tolist()
+
+
+def test_numbers_read_too_early_are_none():
+    assert np.isnan(Hasty(ones()).numbers()).all()
 
 
 def test_a_graph_computes_nothing_until_it_is_replayed():

@@ -12,7 +12,7 @@ mx = accelerator.install()
 WAITS = accelerator.WAITS
 GPU, CPU = mx.gpu(0), mx.cpu(0)
 CONTEXTS = {"one": [GPU], "twice": [GPU, GPU], "with the CPU": [GPU, CPU]}
-BATCH, BATCHES = 16, 6
+BATCH, BATCHES = 16, 5
 
 
 def normed():
@@ -22,6 +22,7 @@ def normed():
     return mx.sym.SoftmaxOutput(mx.sym.FullyConnected(net, num_hidden=4, name="fc"), name="softmax")
 
 
+LONG = pytest.param("lenet", marks=pytest.mark.slow)
 NETS = {"mlp": (mlp(), (6,)), "lenet": (lenet(), (1, 10, 10)), "normed": (normed(), (2, 6, 6))}
 
 
@@ -72,7 +73,7 @@ def waits_by_batch(net, shape, contexts, **options):
 
 @pytest.mark.parametrize("kvstore", ["local", "device"])
 @pytest.mark.parametrize("contexts", CONTEXTS)
-@pytest.mark.parametrize("net", NETS)
+@pytest.mark.parametrize("net", ["mlp", "normed", LONG])
 def test_parameters_are_those_of_the_cpu(net, contexts, kvstore):
     where = CONTEXTS[contexts]
     expected = trained(*NETS[net], [mx.cpu(i) for i in range(len(where))], kvstore=kvstore)
@@ -80,7 +81,7 @@ def test_parameters_are_those_of_the_cpu(net, contexts, kvstore):
 
 
 @pytest.mark.parametrize("contexts", ["one", "twice"])
-@pytest.mark.parametrize("net", NETS)
+@pytest.mark.parametrize("net", ["normed", LONG])
 def test_a_steady_batch_waits_once_at_most(net, contexts):
     """The look at what is not finite; the metric is read at the end of the epoch."""
     found = waits_by_batch(*NETS[net], CONTEXTS[contexts], kvstore="device")
@@ -97,6 +98,24 @@ def test_a_steady_batch_that_is_not_looked_at_waits_for_nothing(contexts):
         *NETS["normed"], CONTEXTS[contexts], eval_metric=metric, on_nonfinite="ignore", kvstore="device"
     )
     assert not found.any()
+
+
+@pytest.mark.parametrize("contexts", ["one", "twice"])
+def test_a_warning_waits_for_nothing_and_comes_later(contexts, caplog):
+    options = {"on_nonfinite": "warn", "kvstore": "device"}
+    assert not waits_by_batch(*NETS["mlp"], CONTEXTS[contexts], **options).any()
+    heard = []
+
+    def note(param):
+        heard.append(len(caplog.records))
+
+    with caplog.at_level(logging.WARNING):
+        trained(*NETS["mlp"], CONTEXTS[contexts], bad=2 * BATCH + 8, batch_end_callback=note, **options)
+    texts = [record.getMessage() for record in caplog.records]
+    assert [text.split(" is not")[0] for text in texts] == ["output 'softmax_output'"] * (BATCHES - 2)
+    assert [text.split(" in ")[1][:7] for text in texts] == [f"batch {i}" for i in range(2, BATCHES)]
+    assert heard[2] == 0
+    assert heard[-1] == BATCHES - 2
 
 
 def test_reading_the_metric_in_every_batch_waits_once_more():
