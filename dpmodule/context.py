@@ -28,7 +28,7 @@ __all__ = [
 
 lazy.publish(__name__, __all__)
 
-_GPU = os.environ.get("DPMODULE_GPU_TYPE") or "cuda"
+_GPU_TYPE = os.environ.get("DPMODULE_GPU_TYPE") or "cuda"
 """torch's word for the devices that contexts of type "gpu" mean."""
 
 
@@ -58,6 +58,7 @@ class Context(metaclass=_Default):
 
     Raises:
         ArgumentError: unknown device type or negative number.
+        DeviceError: it is a GPU, and DPMODULE_GPU_TYPE names no devices that torch knows.
     """
 
     __slots__ = ("_outer", "device_id", "device_typeid", "torch_device")
@@ -83,9 +84,7 @@ class Context(metaclass=_Default):
             raise ArgumentError(f"device_id is {device_id}, expected a number from 0")
         self.device_typeid = self.devstr2type[device_type]
         self.device_id = int(device_id)
-        self.torch_device = (
-            torch.device(_GPU, self.device_id) if device_type == "gpu" else torch.device("cpu")
-        )
+        self.torch_device = _gpu(self.device_id) if device_type == "gpu" else torch.device("cpu")
         self._outer: list[Context] = []
 
     @property
@@ -158,6 +157,13 @@ def num_gpus() -> int:
     return int(module.device_count()) if module.is_available() else 0
 
 
+def _gpu(device_id: int) -> torch.device:
+    try:
+        return torch.device(_GPU_TYPE, device_id)
+    except RuntimeError as error:
+        raise _unknown_type() from error
+
+
 def gpu_module() -> Any:
     """Return torch's module for GPUs, such as `torch.cuda`, with their streams, events and random states.
 
@@ -165,16 +171,20 @@ def gpu_module() -> Any:
         DeviceError: torch knows no such devices as DPMODULE_GPU_TYPE says.
     """
     try:
-        return torch.get_device_module(_GPU)
+        return torch.get_device_module(_GPU_TYPE)
     except RuntimeError as error:
-        raise DeviceError(
-            f"DPMODULE_GPU_TYPE is {_GPU!r}, which torch knows no devices of; unset it, or import what adds them first"
-        ) from error
+        raise _unknown_type() from error
+
+
+def _unknown_type() -> DeviceError:
+    return DeviceError(
+        f"DPMODULE_GPU_TYPE is {_GPU_TYPE!r}, which torch knows no devices of; unset it, or import what adds them first"
+    )
 
 
 def is_gpu(device: torch.device) -> bool:
     """Say whether a torch device is one that a context of type "gpu" means."""
-    return device.type == _GPU
+    return device.type == _GPU_TYPE
 
 
 def gpu_memory_info(device_id: int = 0) -> tuple[int, int]:
@@ -188,7 +198,7 @@ def gpu_memory_info(device_id: int = 0) -> tuple[int, int]:
     return free, total
 
 
-_TORCH = {_GPU: "gpu"}
+_TORCH = {_GPU_TYPE: "gpu"}
 """MXNet's words for torch's types of devices, where they differ."""
 
 _DEFAULT = Context("cpu", 0)
