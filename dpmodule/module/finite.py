@@ -259,7 +259,7 @@ class RowWatch:
         Raises:
             NonFiniteError: a row is NaN, and the choice is "raise".
         """
-        if self._on_nonfinite == "ignore" or not any(map(_may_be_nan, self._module.output_probes())):
+        if self._on_nonfinite == "ignore" or not _may_be_nan(self._module.output_probes()):
             return
         found, rows = self._module.nan_rows()
         found = [row for row in found if row < rows - pad]
@@ -279,6 +279,9 @@ class RowWatch:
         return f"{self._what}: {rows} NaN, the first at index {self._first}"
 
 
-def _may_be_nan(parts: Sequence[torch.Tensor]) -> bool:
+def _may_be_nan(probes: Sequence[Sequence[torch.Tensor]]) -> bool:
     """Say whether some element may be NaN: a sum is, too, if infinite numbers of both signs are among them."""
-    return any(part.is_floating_point() and math.isnan(part.sum()) for part in parts)
+    parts = [part for parts in probes for part in parts if part.is_floating_point()]
+    if all(part.is_cpu for part in parts):
+        return any(math.isnan(part.sum()) for part in parts)
+    return Findings([Look("", part, may_be_infinite=True) for part in parts]).first() is not None

@@ -224,6 +224,14 @@ def test_prediction_and_scores():
     assert module.score(data, "acc") == host.score(data, "acc")
 
 
+@pytest.mark.parametrize("contexts", ["one", "twice"])
+def test_prediction_waits_once_a_batch_to_look_for_nan(contexts):
+    module, data = trained(*NETS["mlp"], CONTEXTS[contexts]), data_of((6,))
+    assert len(WAITS.during(lambda: module.predict(data))) == BATCHES
+    assert WAITS.during(lambda: module.predict(data, on_nonfinite="ignore")) == []
+    assert len(WAITS.during(lambda: module.score(data, "acc"))) == BATCHES + 1  # and the metric
+
+
 def test_checkpoints(tmp_path):
     prefix = str(tmp_path / "net")
     module = trained(*NETS["normed"], [GPU])
