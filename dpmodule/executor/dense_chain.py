@@ -153,20 +153,19 @@ class ChainRoot:
         chain: the layers.
         values: tensors of the variables.
         made: what the first layer read, then what each layer made.
+
+    Attributes:
+        dtype: type of the tensor.
     """
 
-    __slots__ = ("_chain", "_made", "_tensor", "_values")
+    __slots__ = ("_chain", "_made", "_tensor", "_values", "dtype")
 
     requires_grad = True
 
     def __init__(self, chain: _Chain, values: Sequence[torch.Tensor], made: list[torch.Tensor]) -> None:
         self._chain, self._values, self._made = chain, values, made
         self._tensor = made[-1]
-
-    @property
-    def dtype(self) -> torch.dtype:
-        """Type of the tensor."""
-        return self._tensor.dtype
+        self.dtype = self._tensor.dtype
 
     def detach(self) -> torch.Tensor:
         """Return the tensor.
