@@ -108,12 +108,12 @@ def _output(module: Trainable, number: int) -> str:
 
 def _looks_on_devices(module: Trainable, probes: Sequence[Sequence[torch.Tensor]]) -> list[Look] | None:
     """Return all outputs and gradients, to be looked at together; None where they are on the host, or not all known."""
-    whole: Any = module
     if all(part.is_cpu for parts in probes for part in parts):
         return None
+    known: Any = getattr(module, "all_updates", list)
     try:
-        chain = whole.all_updates()
-    except (AttributeError, NotImplementedError):  # it has updates of its own
+        chain = known()
+    except NotImplementedError:  # it has updates of its own
         return None
     looks = [Look(_output(module, number), part) for number, parts in enumerate(probes) for part in parts]
     return looks + [look for updates in chain for look in updates.looks()]
@@ -283,5 +283,5 @@ def _may_be_nan(probes: Sequence[Sequence[torch.Tensor]]) -> bool:
     """Say whether some element may be NaN: a sum is, too, if infinite numbers of both signs are among them."""
     parts = [part for parts in probes for part in parts if part.is_floating_point()]
     if all(part.is_cpu for part in parts):
-        return any(math.isnan(part.sum()) for part in parts)
+        return any(not are_finite(part) and math.isnan(part.sum()) for part in parts)
     return Findings([Look("", part, may_be_infinite=True) for part in parts]).first() is not None
