@@ -103,19 +103,24 @@ def _nonfinite(
 
     A warning forbids nothing, so where it takes a copy from a device, it comes some batches later.
     """
-    where = f"batch {run.nbatch} of epoch {run.epoch}"
-    later = partial(late.add, tell=partial(_warn, module, where)) if options.on_nonfinite == "warn" else None
-    what = None if options.on_nonfinite == "ignore" else first_nonfinite(module, later)
-    late.hear()
+    if options.on_nonfinite == "ignore":
+        return None
+    if options.on_nonfinite == "warn":
+        what = first_nonfinite(module, partial(late.add, tell=partial(_warn, module, _place(run))))
+        late.hear()
+        if what is not None:
+            _warn(module, _place(run) + run.samples_in(batch), what)
+        return None
+    what = first_nonfinite(module)
     if what is None:
         return None
-    where += run.samples_in(batch)
-    text = f"{what} is not finite in {where}"
-    if options.on_nonfinite == "warn":
-        _warn(module, where, what)
-        return None
+    text = f"{what} is not finite in {_place(run)}{run.samples_in(batch)}"
     node = module.bad_node()
     return text if node is None or repr(node) in what else f"{text}, from {node!r} on"
+
+
+def _place(run: TrainingRun) -> str:
+    return f"batch {run.nbatch} of epoch {run.epoch}"
 
 
 def _warn(module: Trainable, where: str, what: str) -> None:

@@ -25,12 +25,12 @@ from torch.utils import _pytree as pytree
 try:
     from torch._subclasses.fake_tensor import DataDependentOutputException
     from torch.utils.backend_registration import _setup_privateuseone_for_python_backend as register
-except ImportError:  # torch before 2.10
+except ImportError:  # an older torch
     register = None
 
-__all__ = ["COUNT", "MISSING", "WAITS", "Simulated", "install", "on_host", "to_device"]
+__all__ = ["LAG", "MISSING", "WAITS", "Simulated", "install", "on_host"]
 
-NAME, COUNT = "simulated", 1
+NAME = "simulated"
 MISSING = "" if register else "this torch has no _setup_privateuseone_for_python_backend"
 LAG = 50
 """How many launches a stream is behind the host: so many later, an event has come to pass."""
@@ -240,7 +240,7 @@ class _Module:
     is_initialized = is_available
 
     def device_count(self):
-        return COUNT
+        return 1  # torch has no more for a device that has only Python behind it
 
     def current_device(self):
         return 0
@@ -358,12 +358,12 @@ def _one_by_one(func, args, kwargs):
         one = [
             [each[place]] if isinstance(each, (list, tuple)) and len(each) == count else each for each in args
         ]
-        if func._schema.name == "aten::_foreach_copy_":
-            _copy(one[0][0], one[1][0], *one[2:])
-        elif any(isinstance(each, Simulated) for each in pytree.tree_leaves(one)):
-            found += _computed(func, tuple(one), kwargs) or ()
-        else:
+        if not any(isinstance(each, Simulated) for each in pytree.tree_leaves(one)):
             found += func(*one, **kwargs) or ()
+        elif func._schema.name == "aten::_foreach_copy_":
+            _copy(one[0][0], one[1][0], *one[2:])
+        else:
+            found += _computed(func, tuple(one), kwargs) or ()
     return None if func._schema.is_mutable else found
 
 
@@ -375,29 +375,28 @@ def _computed(func, args, kwargs):
     _check_devices(func, flat, where)
     if _waits(func, args, kwargs):
         WAITS.note(func)
-    _use(own, where)
+    launched = current_stream(where)
+    _use(own, launched)
     plains = {id(each): _plain(each) for each in own}
     host = [plains.get(id(each), _CPU if isinstance(each, torch.device) else each) for each in flat]
     plain_args, plain_kwargs = pytree.tree_unflatten(host, spec)
     compute = partial(_CELLS.get(func._schema.name, func), *plain_args, **plain_kwargs)
     found = compute() if _Module.capturing is None else _captured(compute, list(plains.values()))
-    given = {id(plain): each for each, plain in zip(own, map(plains.get, map(id, own)), strict=True)}
-    if func._schema.is_mutable:
-        for each in own:
-            _follow(each, plains[id(each)])
-
-    def wrapped(result):
-        return given.get(id(result)) if id(result) in given else Simulated(result, where)
-
-    found = pytree.tree_map_only(torch.Tensor, wrapped, found)
+    given = {id(plains[id(each)]): each for each in own}
     written = own if func._schema.is_mutable else []
-    _wrote([*written, *(each for each in pytree.tree_leaves(found) if isinstance(each, Simulated))], where)
+    for each in written:
+        _follow(each, plains[id(each)])
+    found = pytree.tree_map_only(
+        torch.Tensor,
+        lambda result: given[id(result)] if id(result) in given else Simulated(result, where),
+        found,
+    )
+    _wrote([*written, *(each for each in pytree.tree_leaves(found) if isinstance(each, Simulated))], launched)
     return found
 
 
-def _wrote(tensors, where):
+def _wrote(tensors, launched):
     """Note on which stream tensors have been made; in a graph, on that of each replay."""
-    launched = current_stream(where)
     if _Module.capturing is not None:
         _Module.capturing.written += tensors
     for each in tensors if _Module.capturing is None else ():
@@ -467,34 +466,27 @@ def _waits(func, args, kwargs):
     return torch.Tag.data_dependent_output in tags or torch.Tag.dynamic_output_shape in tags or name in _READS
 
 
-def _use(own, where):
-    """Launch a piece of work on the current stream; what it reads must be there."""
-    launched = current_stream(where)
+def _use(own, launched):
+    """Launch a piece of work on a stream; what it reads must be there."""
     launched.launch()
     for each in own:
         known = _known(_made, each)
         if known is not None and known[1] is not launched and launched.seen.get(known[1], 0) < known[2]:
-            raise RuntimeError(
-                f"a tensor made on another stream of {where} is used without waiting for its event"
-            )
+            raise RuntimeError("a tensor made on another stream is used without waiting for its event")
 
 
 def _copy(target, source, non_blocking=False):
-    """Copy between the devices or on one of them; the target is written."""
+    """Copy on the device, or between it and the host."""
     plain_target, plain_source = on_host(target), on_host(source)
-    places = [each._where for each in (target, source) if isinstance(each, Simulated)]
-    if len(places) == 2 and places[0] != places[1]:  # torch has each device wait for the other one's stream
-        current_stream(places[0]).wait_stream(current_stream(places[1]))
-    for each, where in zip([e for e in (target, source) if isinstance(e, Simulated)], places, strict=True):
-        _use([each], where)
-    if len(places) == 1:
-        host = plain_source if isinstance(target, Simulated) else plain_target
-        is_locked = _known(_locked, host) is not None
-        if not (non_blocking and is_locked):
+    own = [each for each in (target, source) if isinstance(each, Simulated)]
+    launched = current_stream(own[0]._where)
+    _use(own, launched)
+    if len(own) == 1:
+        host = plain_source if own[0] is target else plain_target
+        if not (non_blocking and _known(_locked, host)):
             WAITS.note("aten.copy_ between host and device")
-            _host_hears(current_stream(places[0]).clock())
-        elif not isinstance(target, Simulated):
-            launched = current_stream(places[0])
+            _host_hears(launched.clock())
+        elif own[0] is source:
             launched.pending.append((launched.ticks, plain_target, plain_source.clone()))
             plain_target.fill_(torch.nan if plain_target.is_floating_point() else 77)
             return target
@@ -503,7 +495,7 @@ def _copy(target, source, non_blocking=False):
     else:
         plain_target.copy_(plain_source)
     if isinstance(target, Simulated):
-        _wrote([target], target._where)
+        _wrote([target], launched)
     return target
 
 
@@ -520,11 +512,6 @@ def _moved(source, *, device, dtype=None, memory_format=None, non_blocking=False
 def on_host(tensor):
     """Return the CPU tensor of the same memory, without waiting for anything: for tests to compare with."""
     return _plain(tensor) if isinstance(tensor, Simulated) else tensor
-
-
-def to_device(plain, number=0):
-    """Return a tensor of the device with the values of a CPU tensor, without counting as a copy."""
-    return Simulated(plain.detach().clone(), torch.device(NAME, number))
 
 
 def _empty(size, *, dtype=None, device=None, pin_memory=None, memory_format=None, **_):
@@ -623,6 +610,5 @@ def install():
     import dpmodule as mx
     from dpmodule.devices import generators
 
-    for number in range(COUNT):
-        generators._generators[mx.gpu(number)] = torch.Generator().manual_seed(number)
+    generators._generators[mx.gpu()] = torch.Generator().manual_seed(0)
     return mx
