@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 import torch
 
 from ..context import gpu_module, is_gpu
 
-__all__ = ["HostCopy"]
+__all__ = ["HostCopy", "fetched"]
 
 
 class HostCopy:
@@ -23,10 +26,8 @@ class HostCopy:
         if not is_gpu(source.device):
             self._target = source.to("cpu", copy=True)
             return
-        self._target = torch.empty(source.shape, dtype=source.dtype, pin_memory=True)
-        self._target.copy_(source, non_blocking=True)
-        self._event = gpu_module().Event()
-        self._event.record(gpu_module().current_stream(source.device))
+        self._target = _asked_for(source)
+        self._event = _event_of(source.device)
 
     def is_there(self) -> bool:
         """Say whether `numbers` would return at once."""
@@ -42,3 +43,27 @@ class HostCopy:
             self._event.synchronize()
         found: list[float] = self._target.tolist()
         return found
+
+
+def fetched(sources: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+    """Return copies of a GPU's tensors in the host's memory; waits for each GPU once.
+
+    Shape:
+        returns: each as its source.
+    """
+    found = [_asked_for(source) for source in sources]
+    for device in dict.fromkeys(source.device for source in sources):
+        _event_of(device).synchronize()
+    return found
+
+
+def _asked_for(source: torch.Tensor) -> torch.Tensor:
+    target = torch.empty(source.shape, dtype=source.dtype, pin_memory=True)
+    return target.copy_(source, non_blocking=True)
+
+
+def _event_of(device: torch.device) -> Any:
+    """Return an event that comes to pass when a device has done what it has been told."""
+    event = gpu_module().Event()
+    event.record(gpu_module().current_stream(device))
+    return event

@@ -118,6 +118,11 @@ def test_a_warning_waits_for_nothing_and_comes_later(contexts, caplog):
     assert heard[-1] == BATCHES - 2
 
 
+def test_a_store_that_adds_up_on_the_host_waits_once_more():
+    """For the gradients of all contexts together."""
+    assert set(waits_by_batch(*NETS["mlp"], CONTEXTS["twice"], kvstore="local")) == {2}
+
+
 def test_reading_the_metric_in_every_batch_waits_once_more():
     def read(param):
         param.eval_metric.get_name_value()
