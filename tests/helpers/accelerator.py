@@ -9,12 +9,14 @@ what is looked at here:
   numbers, copies from and to memory that is not page-locked;
 * a copy to page-locked memory that nobody waits for shows its numbers when an event says so, and nothing else before;
 * work on one stream may use what was made on another one only behind an event of that;
-* a graph that is captured computes nothing until it is replayed, and nothing may wait while it is.
+* a graph that is captured computes nothing until it is replayed, and nothing may wait while it is;
+* the native extension may not be given an address of the device's memory.
 
 Not simulated: speed, the numbers of other kernels, memory that runs out, two processes on one device.
 """
 
 import contextlib
+import types
 import warnings
 from functools import cache, partial
 
@@ -284,6 +286,7 @@ class _Module:
 
 _made = {}  # by storage: whose it is, on which stream it was written last, and when
 _locked = {}  # page-locked storages
+_addresses = {}  # of the device's memory
 
 
 def _known(table, tensor):
@@ -399,8 +402,10 @@ def _wrote(tensors, launched):
     """Note on which stream tensors have been made; in a graph, on that of each replay."""
     if _Module.capturing is not None:
         _Module.capturing.written += tensors
-    for each in tensors if _Module.capturing is None else ():
-        _note(_made, each, launched, launched.ticks)
+    for each in tensors:
+        _addresses[each.data_ptr()] = StorageWeakRef(each.untyped_storage())
+        if _Module.capturing is None:
+            _note(_made, each, launched, launched.ticks)
 
 
 def _captured(compute, given):
@@ -581,6 +586,27 @@ _CELLS = {
 }
 
 
+class _Watched:
+    """The native extension, whose functions know the memory of the host alone."""
+
+    def __init__(self, core):
+        self._core = core
+
+    def __getattr__(self, name):
+        found = getattr(self._core, name)
+        if not isinstance(found, types.BuiltinFunctionType):
+            return found
+
+        def call(*args):
+            for each in pytree.tree_leaves(args):
+                if type(each) is int and each in _addresses and not _addresses[each].expired():
+                    raise RuntimeError(f"{name} was given an address of the device's memory")
+            return found(*args)
+
+        setattr(self, name, call)
+        return call
+
+
 @cache
 def install():
     """Register the device with torch, and give contexts of this package their random numbers; returns the package.
@@ -608,7 +634,9 @@ def install():
 
     torch.empty = locking
     import dpmodule as mx
+    from dpmodule import native
     from dpmodule.devices import generators
 
+    native.core = native.core and _Watched(native.core)
     generators._generators[mx.gpu()] = torch.Generator().manual_seed(0)
     return mx

@@ -4,7 +4,10 @@ import json
 
 import numpy as np
 import pytest
+import torch
+from torch._subclasses.fake_tensor import DataDependentOutputException
 
+from dpmodule import native
 from helpers import accelerator
 from helpers.op_tables import TESTS, arrays_of, recorded_calls
 
@@ -124,10 +127,15 @@ def test_devices_are_not_mixed():
         arrays["data"].raw + arrays["w"].raw
 
 
-def test_what_reads_the_device_is_refused():
-    import torch
-    from torch._subclasses.fake_tensor import DataDependentOutputException
+@pytest.mark.skipif(native.core is None, reason="there is no extension")
+def test_the_extension_is_kept_off_the_device():
+    here, there = torch.ones(3), torch.ones(3, device=mx.gpu().torch_device)
+    assert native.core.first_nonfinite([here.data_ptr()], [3]) < 0
+    with pytest.raises(RuntimeError, match="address of the device's memory"):
+        native.core.first_nonfinite([there.data_ptr()], [3])
 
+
+def test_what_reads_the_device_is_refused():
     tensor = mx.nd.array([0, 1, 2], ctx=mx.gpu()).raw
     reads = (
         lambda: tensor[0].item(),
