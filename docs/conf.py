@@ -5,6 +5,7 @@ Notebooks are shown as they are stored, without outputs; `-D nb_execution_mode=f
 
 from __future__ import annotations
 
+import os
 import re
 import sys
 from pathlib import Path
@@ -50,8 +51,9 @@ napoleon_custom_sections = [("Shape", "params_style")]
 
 myst_heading_anchors = 4
 nb_execution_mode = "off"
-nb_execution_timeout = 600
+nb_execution_timeout = 180
 nb_execution_raise_on_error = True
+os.environ.pop("MPLBACKEND", None)  # another one than that of notebooks would leave pictures out
 
 
 PLAIN = re.compile(r'<span class="(?:n|w|p)">([^<]*)</span>')
