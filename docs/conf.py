@@ -1,6 +1,7 @@
 """How the site is made: `python -m sphinx -W --keep-going docs build/docs`, without the network; warnings are errors.
 
-Notebooks are shown as they are stored, without outputs; `-D nb_execution_mode=force` runs them first.
+Notebooks are shown as they are stored, without outputs; `-D nb_execution_mode=force` runs them first, which needs the
+extra `[test]` besides.
 """
 
 from __future__ import annotations
