@@ -105,6 +105,7 @@ def test_start_pages_link_each_term_where_they_first_use_it(page):
 def test_files_that_pages_name_exist():
     root = DOCS.parent
     pages = [root / "README.md", root / "CONTRIBUTING.md", *DOCS.glob("*.md"), *DOCS.glob("[gims]*/*.md")]
+    pages += (root / "notebooks").glob("*.ipynb")
     start = r"(?:\.ci|benchmarks|docs|dpmodule|examples|notebooks|tests)/"
     missing = [
         f"{page.relative_to(root)}: {name}"

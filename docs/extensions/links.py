@@ -168,6 +168,8 @@ def point_inside(app: Sphinx, docname: str, source: list[str]) -> None:
     for page, file in SHOWN.items():
         source[0] = source[0].replace(f"](../{up}{file}", f"]({up}{page}.md")
     source[0] = source[0].replace(f"](../{up}notebooks/", f"]({up}notebooks/")  # copied by `generated`
+    if docname.startswith("notebooks/"):
+        source[0] = source[0].replace("](../docs/", "](../")
 
 
 def public_role(
