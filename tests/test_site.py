@@ -76,8 +76,22 @@ def test_a_bad_redirect_is_an_error_with_its_line(tmp_path, line):
 
 def test_redirects_are_pairs(tmp_path):
     file = tmp_path / "redirects.txt"
-    file.write_text("# moved\n\nold.html new.html  # why\n", encoding="utf-8")
-    assert redirects.read(file) == {"old.html": "new.html"}
+    file.write_text("# moved\n\nold.html new.html  # why\na.html#x b.html#x\n", encoding="utf-8")
+    assert redirects.read(file) == {"old.html": "new.html", "a.html#x": "b.html#x"}
+
+
+def test_anchors_that_have_moved_lead_on_from_their_page():
+    addresses = {"a/old.html#part": "b.html#part", "a/old.html#end": "c.html#last", "old.html#x": "x.html#x"}
+    assert redirects.moved_anchors(addresses, "a/old.html") == {
+        "#part": "../b.html#part",
+        "#end": "../c.html#last",
+    }
+
+
+def test_an_address_is_there_with_its_anchor(tmp_path):
+    (tmp_path / "page.html").write_text('<h2 id="part">', encoding="utf-8")
+    there = ("page.html", "page.html#part", "page.html#other", "other.html", "other.html#part")
+    assert [redirects.is_there(tmp_path, each) for each in there] == [True, True, False, False, False]
 
 
 INSTALLED = {"dpmodule/functor.h"}
@@ -102,13 +116,26 @@ def test_start_pages_link_each_term_where_they_first_use_it(page):
     assert unlinked == []
 
 
+MADE = (DOCS / "notebooks", DOCS / "reference" / "operators")
+"""Folders of pages that a build makes."""
+
+PAGES = [
+    *(DOCS.parent / f"{name}.md" for name in ("README", "CONTRIBUTING", "CHANGELOG")),
+    *(page for page in sorted(DOCS.rglob("*.md")) if not any(page.is_relative_to(each) for each in MADE)),
+]
+
+
+def test_no_page_has_more_than_300_lines():
+    lines = {str(page): page.read_text(encoding="utf-8").count("\n") for page in PAGES}
+    assert {page: count for page, count in lines.items() if count > 300} == {}
+
+
 def test_files_that_pages_name_exist():
     root = DOCS.parent
-    pages = [root / "README.md", root / "CONTRIBUTING.md", *DOCS.glob("*.md"), *DOCS.glob("[gims]*/*.md")]
     start = r"(?:\.ci|benchmarks|docs|dpmodule|examples|notebooks|tests)/"
     missing = [
         f"{page.relative_to(root)}: {name}"
-        for page in pages
+        for page in PAGES
         for name in re.findall(rf"`({start}[\w./-]+)`", page.read_text(encoding="utf-8"))
         if name not in INSTALLED and not (root / name).exists()
     ]
