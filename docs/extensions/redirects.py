@@ -23,7 +23,7 @@ PAGE = """<!doctype html>
 """The script keeps the anchor, which a refresh loses; without scripts the top of the page opens."""
 
 JUMP = "<script>((moved) => moved && location.replace(moved))({anchors}[location.hash])</script>\n"
-"""Stands in a page that some anchors have left; without scripts the top of the page opens, which links to the others."""
+"""Stands in a page that some anchors have left; without scripts the top of the page opens, with links to the others."""
 
 
 def read(file: Path) -> dict[str, str]:
