@@ -1,6 +1,7 @@
 """The parts of the site that Sphinx itself does not check; they are imported without it."""
 
 import importlib
+import pkgutil
 import re
 import sys
 import types
@@ -12,12 +13,13 @@ import dpmodule as mx
 from helpers.walk import walks
 
 DOCS = Path(__file__).parents[1] / "docs"
-sys.path.insert(0, str(DOCS / "extensions"))
+sys.path[:0] = [str(DOCS / "extensions"), str(DOCS)]
 import docstrings  # noqa: E402 (found by the line above)
+import pictures  # noqa: E402
 import public  # noqa: E402
 import redirects  # noqa: E402
 
-sys.path.remove(str(DOCS / "extensions"))
+del sys.path[:2]
 
 BESIDE = ("dpmodule.agents", "dpmodule.autobatch", "dpmodule.params", "dpmodule.types")
 """Public modules that are not attributes of the package until they are imported."""
@@ -147,3 +149,20 @@ def test_files_that_the_architecture_names_exist():
     named = set(re.findall(r"`([\w/]+\.(?:py|cfg|cpp|hpp))`", text))
     places = (DOCS.parent, DOCS.parent / "dpmodule")
     assert {name for name in named if not any((place / name).exists() for place in places)} == set()
+
+
+def test_pictures_are_what_the_script_draws():
+    kept = {path.name: path.read_text(encoding="utf-8") for path in (DOCS / "inside").glob("*.svg")}
+    assert kept == pictures.pictures(), "run python docs/pictures.py docs/inside"
+
+
+def test_the_picture_of_layers_has_every_package_once():
+    shown = re.findall(r">([^<>]+)</text>", pictures.layers("all"))
+    assert sorted(shown) == sorted({found.name for found in pkgutil.iter_modules(mx.__path__)} - {"_native"})
+
+
+def test_a_diagram_has_an_arrow_for_each_pair_and_a_text_without_a_box():
+    picture = pictures.diagram("three", 'a > "of" > c\na > b, c')
+    assert re.findall(r">([^<>]+)</text>", picture) == ["a", "of", "b", "c"]
+    assert picture.count("<rect") == 3
+    assert picture.count("l-3.5-7h7z") == 3  # into b, and into c by two ways
