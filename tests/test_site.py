@@ -15,6 +15,7 @@ from helpers.walk import walks
 DOCS = Path(__file__).parents[1] / "docs"
 sys.path[:0] = [str(DOCS / "extensions"), str(DOCS)]
 import docstrings  # noqa: E402 (found by the line above)
+import held  # noqa: E402
 import pictures  # noqa: E402
 import public  # noqa: E402
 import redirects  # noqa: E402
@@ -94,6 +95,15 @@ def test_an_address_is_there_with_its_anchor(tmp_path):
     (tmp_path / "page.html").write_text('<h2 id="part">', encoding="utf-8")
     there = ("page.html", "page.html#part", "page.html#other", "other.html", "other.html#part")
     assert [redirects.is_there(tmp_path, each) for each in there] == [True, True, False, False, False]
+
+
+def test_tests_are_shown_below_each_difference():
+    text = "# Title\n\n- One\n  thing.\n- Another.\n\nThe end.\n"
+    assert held.with_tests(text, {"One thing": ["a.py::test_<b>", "c.py::d"], "Another": ["e"]}) == (
+        "# Title\n\n- One\n  thing.\n"
+        "  <details><summary>tests</summary><code>a.py::test_&lt;b&gt;</code><br><code>c.py::d</code></details>\n"
+        "- Another.\n  <details><summary>tests</summary><code>e</code></details>\n\nThe end.\n"
+    )
 
 
 INSTALLED = {"dpmodule/functor.h"}
