@@ -26,6 +26,7 @@ extensions = [
     "sphinx.ext.viewcode",
     "docstrings",
     "generated",
+    "held",
     "links",
     "public",
     "redirects",
