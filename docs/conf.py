@@ -32,6 +32,7 @@ exclude_patterns = ["notebooks/models"]
 html_theme = "furo"
 html_title = "dpmodule"
 html_copy_source = False
+html_show_copyright = False
 
 default_role = "public"
 nitpicky = True

@@ -158,7 +158,8 @@ class _Picture:
         parts = [
             f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {self.WIDTH + self.LEFT + 10} {height}" '
             f'width="{self.WIDTH + self.LEFT + 10}" height="{height}" font-family="sans-serif" font-size="11" '
-            'role="img"><title>Batches in order of computation, with their sizes</title>',
+            'role="img" style="max-width:100%;height:auto">',
+            "<title>Batches in order of computation, with their sizes</title>",
             *self._grid(),
             *self._bars(),
             *self._legend(),
