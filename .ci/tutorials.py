@@ -24,7 +24,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 START = ROOT / "docs" / "start"
 BLOCK = re.compile(r"^```(bash|python|output)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
-SECONDS = 600
+SECONDS = 1800
 """What a single block may take, an installation included."""
 
 

@@ -13,7 +13,8 @@ from helpers.walk import walks
 
 DOCS = Path(__file__).parents[1] / "docs"
 sys.path.insert(0, str(DOCS / "extensions"))
-import docstrings  # noqa: E402 (found by the line above)
+import addresses  # noqa: E402 (found by the line above)
+import docstrings  # noqa: E402
 import public  # noqa: E402
 import redirects  # noqa: E402
 
@@ -61,6 +62,31 @@ def test_operators_have_pages_of_their_own():
 def test_stars_and_bars_are_text_but_in_code():
     lines = ["(*d), |x|, `*args`", ">>> 2 * 3", "6 * 1", "", "(*d)"]
     assert [*docstrings.escaped(lines)] == ["(\\*d), \\|x\\|, `*args`", ">>> 2 * 3", "6 * 1", "", "(\\*d)"]
+
+
+def test_addresses_that_are_out_are_looked_for_with_their_anchors(tmp_path):
+    pages = {
+        "page.html": '<section id="part"><section id="id1"><script>({"#moved": "b.html#moved"})</script>',
+        "old.html": '<meta http-equiv="refresh" content="0; url=new/page.html">',
+        "new/page.html": '<section id="kept">',
+        "search.html": '<section id="search">',
+    }
+    for name, text in pages.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(text, encoding="utf-8")
+    assert addresses.on_site(tmp_path) == {"page.html": ["part"], "new/page.html": ["kept"]}
+    known = {"page.html": ["part", "moved", "lost"], "old.html": ["kept", "dropped"], "none.html": ["part"]}
+    assert [*addresses.gone(tmp_path, known)] == ["page.html#lost", "old.html#dropped", "none.html"]
+
+
+def test_addresses_are_added_and_none_is_taken_away(tmp_path):
+    file = tmp_path / "addresses.txt"
+    file.write_text("# remark\na.html x\n", encoding="utf-8")
+    file.write_text(
+        addresses.written(addresses.read(file), {"a.html": ["y"], "b.html": []}), encoding="utf-8"
+    )
+    assert addresses.read(file) == {"a.html": ["x", "y"], "b.html": []}
+    assert addresses.read(addresses.FILE)["index.html"] == ["dpmodule"]
 
 
 def test_redirects_are_read():
