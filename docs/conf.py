@@ -24,6 +24,7 @@ extensions = [
     "sphinx.ext.autodoc",
     "sphinx.ext.napoleon",
     "sphinx.ext.viewcode",
+    "addresses",
     "docstrings",
     "generated",
     "held",
@@ -35,6 +36,7 @@ exclude_patterns = ["notebooks/models"]
 html_theme = "furo"
 html_title = "dpmodule"
 html_copy_source = False
+html_show_copyright = False
 
 default_role = "public"
 nitpicky = True

@@ -14,7 +14,8 @@ from helpers.walk import walks
 
 DOCS = Path(__file__).parents[1] / "docs"
 sys.path[:0] = [str(DOCS / "extensions"), str(DOCS)]
-import docstrings  # noqa: E402 (found by the line above)
+import addresses  # noqa: E402 (found by the line above)
+import docstrings  # noqa: E402
 import held  # noqa: E402
 import pictures  # noqa: E402
 import public  # noqa: E402
@@ -44,7 +45,8 @@ def test_no_module_is_listed_twice():
 @walks(public.listed_modules(), family=lambda name: name[len("dpmodule.")])
 def test_every_public_name_has_one_entry(module):
     lines = list(public.entries(module))
-    entries = [line.split()[2] for line in lines if line.startswith((".. auto", ".. py:data"))]
+    entries = [line.split()[2] for line in lines if line.startswith(".. auto")]
+    entries += [f"{module}.{line.split()[2]}" for line in lines if line.startswith(".. py:data")]
     names = public.public_names(importlib.import_module(module))
     assert sorted(entries) == sorted([module, *(f"{module}.{name}" for name in names)])
 
@@ -63,6 +65,31 @@ def test_operators_have_pages_of_their_own():
 def test_stars_and_bars_are_text_but_in_code():
     lines = ["(*d), |x|, `*args`", ">>> 2 * 3", "6 * 1", "", "(*d)"]
     assert [*docstrings.escaped(lines)] == ["(\\*d), \\|x\\|, `*args`", ">>> 2 * 3", "6 * 1", "", "(\\*d)"]
+
+
+def test_addresses_that_are_out_are_looked_for_with_their_anchors(tmp_path):
+    pages = {
+        "page.html": '<section id="part"><section id="id1"><script>({"#moved": "b.html#moved"})</script>',
+        "old.html": '<meta http-equiv="refresh" content="0; url=new/page.html">',
+        "new/page.html": '<section id="kept">',
+        "search.html": '<section id="search">',
+    }
+    for name, text in pages.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(text, encoding="utf-8")
+    assert addresses.on_site(tmp_path) == {"page.html": ["part"], "new/page.html": ["kept"]}
+    known = {"page.html": ["part", "moved", "lost"], "old.html": ["kept", "dropped"], "none.html": ["part"]}
+    assert [*addresses.gone(tmp_path, known)] == ["page.html#lost", "old.html#dropped", "none.html"]
+
+
+def test_addresses_are_added_and_none_is_taken_away(tmp_path):
+    file = tmp_path / "addresses.txt"
+    file.write_text("# remark\na.html x\n", encoding="utf-8")
+    file.write_text(
+        addresses.written(addresses.read(file), {"a.html": ["y"], "b.html": []}), encoding="utf-8"
+    )
+    assert addresses.read(file) == {"a.html": ["x", "y"], "b.html": []}
+    assert addresses.read(addresses.FILE)["index.html"] == ["dpmodule"]
 
 
 def test_redirects_are_read():

@@ -40,6 +40,9 @@ SHORT = {
 KINDS = ("public", "obj", "class", "exc", "func", "meth", "attr", "data", "mod", "type")
 """Roles of references to names."""
 
+STRANGE = re.compile(r"moving/.*(?<!-names)")
+"""Pages on which a name without a module is rather another system's."""
+
 PLACES = (nodes.paragraph, nodes.term, nodes.emphasis, nodes.strong)
 """In what code of a page may become a link: not in titles, nor in what is a link already."""
 
@@ -126,10 +129,12 @@ class Links(SphinxPostTransform):
                 found = self.found(node["reftarget"], node[0], module, owner)
                 if found is not None or is_text(node):
                     node.replace_self(found or node[0])
+        strange = STRANGE.fullmatch(self.env.docname)
         for node in list(self.document.findall(nodes.literal)):
             word = node.astext().removesuffix("()")
             if NAME.fullmatch(word) and not hasattr(builtins, word) and isinstance(node.parent, PLACES):
-                found = self.found(word, node) if "." in word or word[0].isupper() else None
+                ours = "." in word or (word[0].isupper() and not strange)
+                found = self.found(word, node) if ours else None
                 if found is not None:
                     node.replace_self(found)
 
