@@ -2,6 +2,8 @@
 
 The same parameters serve two graphs: the whole network, and the encoder taken out with `get_internals`.
 
+Figure: share of the variance explained, at least 0.78; 0.6 with --smoke.
+Time: 0 s; 0 s with --smoke.
 Run: python examples/autoencoder.py [--smoke]
 """
 
@@ -54,7 +56,7 @@ def main() -> int:
     encoder.set_params(*module.get_params(), allow_extra=True)
     codes = encoder.predict(mx.io.NDArrayIter(images, batch_size=64))
     print(f"{len(images)} images of {images.shape[1]} numbers became codes of shape {codes.shape}")
-    print(f"explained variance {explained:.4f}, target {target}")
+    print(f"share of the variance explained: {explained:.4f}, target at least {target}")
     return 0 if explained >= target and codes.shape == (len(images), 10) else 1
 
 

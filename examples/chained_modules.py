@@ -1,5 +1,7 @@
 """Train a PyTorch module between two symbolic ones on handwritten digits, and go on with it in plain PyTorch.
 
+Figure: accuracy on images not trained on, at least 0.97; 0.88 with --smoke.
+Time: 0 s; 0 s with --smoke.
 Run: python examples/chained_modules.py [--smoke]
 """
 
@@ -94,9 +96,8 @@ def main() -> int:
 
     accuracy = dict(modules.score(validation, "acc"))["accuracy"]
     same = abs(accuracy - in_pytorch(modules, body, validation)) < 1e-6
-    print(
-        f"validation accuracy {accuracy:.4f} after {num_epoch} epochs, the same in PyTorch: {same}, target {target}"
-    )
+    print(f"the same accuracy in PyTorch: {same}")
+    print(f"accuracy on images not trained on: {accuracy:.4f}, target at least {target}")
     return 0 if same and accuracy >= target else 1
 
 

@@ -7,9 +7,8 @@ and "none" left out.
 
 Source: Graves et al., "Connectionist temporal classification", 2006.
 
-Figure: share of strips with unseen digits of which every digit is right, at least 0.8. Time: 7 seconds; 4 with
---smoke, whose figure is the share of digits, at least 0.6.
-
+Figure: strips of which every digit is right, at least 0.8; 0.5 with --smoke.
+Time: 0 s; 0 s with --smoke.
 Run: python examples/ctc_digits.py [--smoke]
 """
 
@@ -79,7 +78,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--smoke", action="store_true", help="fewer strips, and a lower target")
     args = parser.parse_args()
-    count, epochs, target = (1280, 4, 0.6) if args.smoke else (3200, 6, 0.8)
+    count, epochs, target = (1280, 4, 0.5) if args.smoke else (3200, 6, 0.8)
 
     mx.random.seed(0)
     images, digits = load_digits().images / 16, load_digits().target
@@ -102,10 +101,9 @@ def main() -> int:
     wanted = [row[row != NONE].astype(int).tolist() for row in label]
     wrong = sum(map(distance, said, wanted)) / sum(map(len, wanted))
     whole = float(np.mean([a == b for a, b in zip(said, wanted)]))
-    figure = 1 - wrong if args.smoke else whole
-    print(f"digits right {1 - wrong:.3f}, strips {whole:.3f}")
-    print(f"right {figure:.3f} of the {'digits' if args.smoke else 'strips'}, target {target}")
-    return 0 if figure >= target else 1
+    print(f"digits right {1 - wrong:.3f}")
+    print(f"strips of which every digit is right: {whole:.3f}, target at least {target}")
+    return 0 if whole >= target else 1
 
 
 if __name__ == "__main__":

@@ -3,6 +3,8 @@
 `MultiBoxPrior` lays anchors, `MultiBoxTarget` tells each what to predict, `MultiBoxDetection` turns predictions into
 boxes; a metric of the example's own counts the shapes that are found.
 
+Figure: unseen shapes found with kind and place, at least 0.97; 0.8 with --smoke.
+Time: 0 s; 0 s with --smoke.
 Run: python examples/detection_ssd.py [--smoke]
 """
 
@@ -134,7 +136,7 @@ def main() -> int:
         initializer=mx.init.Xavier(),
     )
     found = dict(module.score(data_of(2, 256), Found()))["found"]
-    print(f"{found:.3f} of unseen shapes found with kind and place, target {target}")
+    print(f"unseen shapes found with kind and place: {found:.3f}, target at least {target}")
     return 0 if found >= target else 1
 
 

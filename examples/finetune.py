@@ -4,6 +4,8 @@ A small convolutional network learns to read handwritten digits. Then the camera
 and noisy, and there are five of each digit. The network is trained on with frozen convolutions first, then as a whole,
 the lower layers at a tenth of the rate. One that begins anew on the same few samples is trained for comparison.
 
+Figure: accuracy on images of the other camera, at least 0.72.
+Time: 0 s; 0 s with --smoke.
 Run: python examples/finetune.py [--smoke]
 """
 
@@ -87,10 +89,8 @@ def main() -> int:
     fit(anew, few, 2 * epochs)
     before, found, compared = (dict(each.score(test, "acc"))["accuracy"] for each in (base, tuned, anew))
     target = 0.72
-    print(
-        f"accuracy {before:.3f} before, {found:.3f} fine-tuned on five samples of each digit, {compared:.3f} anew; "
-        f"target {target}, and above the latter"
-    )
+    print(f"accuracy {before:.3f} before, {compared:.3f} of the network that began anew")
+    print(f"accuracy on images of the other camera: {found:.3f}, target at least {target}")
     return 0 if found >= target and found > compared else 1
 
 

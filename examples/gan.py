@@ -3,6 +3,8 @@
 The maker turns noise into numbers; the judge sees eight numbers at once, made or drawn from a normal
 distribution, and says which they are. In the end the maker's numbers are compared with the density.
 
+Figure: Wasserstein distance between made and drawn numbers, at most 0.15; 0.25 with --smoke.
+Time: 0 s; 0 s with --smoke.
 Run: python examples/gan.py [--smoke]
 """
 
@@ -81,10 +83,8 @@ def main() -> int:
     made, drawn = np.sort(maker.predict(noise).asnumpy()[:, 0]), np.sort(draw(SIZE * 100, source)[:, 0])
     distance = np.abs(made - drawn).mean()
     target = 0.25 if args.smoke else 0.15
-    print(
-        f"after {len(history)} epochs: mean {made.mean():.3f}, deviation {made.std():.3f}; "
-        f"Wasserstein distance {distance:.3f}, target {target}"
-    )
+    print(f"after {len(history)} epochs: mean {made.mean():.3f}, deviation {made.std():.3f}")
+    print(f"Wasserstein distance between made and drawn numbers: {distance:.3f}, target at most {target}")
     return 0 if distance <= target else 1
 
 

@@ -5,6 +5,8 @@ classes and functions. A paragraph becomes a line of a file, its words numbers; 
 other and write to the same weights without locks. A word that only one of the texts knows, of many that both have, is
 enough for the network to tell them apart.
 
+Figure: accuracy on paragraphs not trained on, at least 0.85; 0.83 with --smoke.
+Time: 0 s; 0 s with --smoke.
 Run: python examples/hogwild/bag_of_words.py [--smoke]
 """
 
@@ -98,7 +100,7 @@ def main() -> int:
         right = [acc for _, _, [acc] in run.infer_from_files(net, feed, [held_out], 1, ["acc"])]
         print(run.explain(net))
     accuracy = float(mx.nd.concat(*right, dim=0).mean().asscalar())
-    print(f"accuracy {accuracy:.3f} on paragraphs not trained on, target {target}")
+    print(f"accuracy on paragraphs not trained on: {accuracy:.3f}, target at least {target}")
     return 0 if accuracy >= target else 1
 
 

@@ -5,6 +5,8 @@ features' vectors, pair by pair, with some noise. The machine gives each feature
 over all pairs from two pooled lookups: half of (the square of the sum - the sum of the squares). A linear model cannot
 do it. In the end the products of what it has found are compared with those of the hidden vectors.
 
+Figure: correlation of found and hidden products of pairs, at least 0.99; 0.95 with --smoke.
+Time: 0 s; 0 s with --smoke.
 Run: python examples/hogwild/factorization_machine.py [--smoke]
 
 Source: Rendle, "Factorization Machines", 2010.
@@ -113,7 +115,7 @@ def main() -> int:
     print(
         f"error {both:.3f}, without pairs {linear:.2f}, of a variance of {variance:.2f}; noise {NOISE**2:g}"
     )
-    print(f"correlation {alike:.4f} of found and hidden products of pairs, target {target}")
+    print(f"correlation of found and hidden products of pairs: {alike:.4f}, target at least {target}")
     return 0 if alike >= target and both < linear / 5 else 1
 
 

@@ -5,6 +5,8 @@ rows. Whether it was clicked on is drawn from the probability that true weights 
 can reach is known: the area under the curve of the true probabilities. FTRL leaves weights of features that say nothing
 at exactly 0.
 
+Figure: area under the curve, below the best there is by, at most 0.005; 0.02 with --smoke.
+Time: 0 s; 0 s with --smoke.
 Run: python examples/hogwild/logistic_regression.py [--smoke]
 """
 
@@ -101,7 +103,8 @@ def main() -> int:
     p = np.concatenate(found)
     reached = area(np.log(p / (1 - p)), clicks)
     print(f"{int((weights != 0).sum())} weights are not 0; {LOUD} of {WORDS} words have one that matters")
-    print(f"area {reached:.3f}, {best - reached:.3f} below the best there is, target {target}")
+    print(f"area {reached:.3f} of at best {best:.3f}")
+    print(f"area under the curve, below the best there is by: {best - reached:.4f}, target at most {target}")
     return 0 if best - reached <= target else 1
 
 

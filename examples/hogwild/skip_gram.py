@@ -5,6 +5,8 @@ line of a file is a word, a word near it and 1, or a word drawn from all text an
 regression of the product of two vectors. Nobody tells the network of topics; in the end nearly every word's nearest
 neighbour must be of its own.
 
+Figure: words whose nearest neighbour is of their own topic, at least 0.98; 0.9 with --smoke.
+Time: 0 s; 0 s with --smoke.
 Run: python examples/hogwild/skip_gram.py [--smoke]
 
 Source: Mikolov et al., "Distributed Representations of Words and Phrases and their Compositionality", 2013.
@@ -114,7 +116,7 @@ def main() -> int:
         vectors = run.get_params(net)[0]["word_vectors_weight"].asnumpy()
     own = np.arange(TOPICS * WORDS) // WORDS
     share = float((neighbours(vectors) // WORDS == own).mean())
-    print(f"{share:.3f} of the words have a nearest neighbour of their own topic, target {target}")
+    print(f"words whose nearest neighbour is of their own topic: {share:.3f}, target at least {target}")
     return 0 if share >= target else 1
 
 

@@ -3,6 +3,8 @@
 A worker is entered, does one job at a time and is left. The first job that fails puts the pool into die mode: the same
 exception comes out of everything that waits for the pool, and out of the pool's own context; nothing is printed.
 
+Figure: accuracy of the answers, at least 0.95; 0.85 with --smoke.
+Time: 0 s; 0 s with --smoke.
 Run: python examples/streams/worker_pool.py [--smoke]
 """
 
@@ -109,7 +111,8 @@ def main() -> int:
         share = asyncio.run(accuracy(ScorerPool(WORKERS, prefix, epochs), images[:360], labels[:360]))
         met = asyncio.run(failures(ScorerPool(WORKERS, prefix, epochs), images))
     same = sum(error is met[0] for error in met)
-    print(f"accuracy {share:.3f}, target {target}; {met[0]!r} came out in {same} places, expected 3")
+    print(f"{met[0]!r} came out in {same} places, expected 3")
+    print(f"accuracy of the answers: {share:.3f}, target at least {target}")
     return 0 if share >= target and same == 3 else 1
 
 
