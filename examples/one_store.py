@@ -3,7 +3,7 @@
 Texts of a few words, each about one of four subjects. A `ModuleAgent` makes the `ParamStore`. Then train, each on texts
 of its own: `Module.fit` over two contexts, fed through a TensorPipe; a `BucketingModule`; `AsyncExecutor` from files,
 with two workers; a `HogwildWorld`, whose two workers were forked before all that; an autobatched cell. After each all
-see the same bits, also what is saved once at the end. (Of two contexts the first has no copy, the second one of its own.)
+see the same bits, also what is saved once at the end. (Of two contexts the second has a copy, the first has none.)
 
 Figure: accuracy on texts not trained on, at least 0.9.
 Time: 0 s; 0 s with --smoke.

@@ -5,11 +5,11 @@ remember; whether the customer's taste is the kind of the article, a product tha
 the deep part has to find it in the vectors of both; and the price. The best that can be reached is the area under the
 curve of the true probabilities.
 
+Source: Cheng et al., "Wide & Deep Learning for Recommender Systems", 2016.
+
 Figure: area under the curve, below the best there is by, at most 0.02; 0.03 with --smoke.
 Time: 0 s; 0 s with --smoke.
 Run: python examples/hogwild/wide_and_deep.py [--smoke]
-
-Source: Cheng et al., "Wide & Deep Learning for Recommender Systems", 2016.
 """
 
 from __future__ import annotations

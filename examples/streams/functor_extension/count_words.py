@@ -1,8 +1,11 @@
 """Count the words of many texts in threads of C++, by a functor of one's own, while Python does something else.
 
+The extension makes an awaitable functor of a loop in C++; a pool of threads runs it on each text, without Python's lock.
+What it counted is compared with what Python counts.
+
 Figure: words that Python counts differently, at most 0.
 Time: 0 s; 0 s with --smoke.
-Build it first: ``python setup.py build_ext --inplace``.
+Run: python setup.py build_ext --inplace && python count_words.py [--smoke]
 """
 
 import argparse
