@@ -1,5 +1,8 @@
 """Train a PyTorch module between two symbolic ones on handwritten digits, and go on with it in plain PyTorch.
 
+`SequentialModule` hands outputs on and gradients back: a convolution as a symbol, residual dense layers as a
+`torch.nn.Module`, a classifier as a symbol. The trained PyTorch module then does the same in plain PyTorch.
+
 Figure: accuracy on images not trained on, at least 0.97; 0.88 with --smoke.
 Time: 0 s; 0 s with --smoke.
 Run: python examples/chained_modules.py [--smoke]

@@ -1,5 +1,7 @@
 """Train a multilayer perceptron on handwritten digits, save it, load it again and predict.
 
+A net, two iterators, `Module.fit`, a checkpoint, and `score` on what comes back from it: the way of most programs.
+
 Figure: accuracy on images not trained on, at least 0.96; 0.85 with --smoke.
 Time: 0 s; 0 s with --smoke.
 Run: python examples/fit_digits.py [--smoke]

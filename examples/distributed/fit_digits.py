@@ -1,5 +1,7 @@
 """Train a multilayer perceptron on handwritten digits in several processes, each of which reads its part of them.
 
+The same program as `fit_digits`, with the store "dist_sync" and `shard=True`: gradients are added up over processes.
+
 Figure: accuracy on images not trained on, at least 0.96; 0.85 with --smoke.
 Time: 0 s; 0 s with --smoke.
 Run: torchrun --standalone --nproc-per-node 2 examples/distributed/fit_digits.py [--smoke] [--prefix PREFIX]

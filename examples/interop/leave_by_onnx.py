@@ -1,10 +1,12 @@
 """Train on handwritten digits, leave by ONNX, and predict with ONNX Runtime.
 
+`Module.to_onnx` writes a file with a dynamic batch. What ONNX Runtime predicts from it is compared with the module's
+predictions. Without ONNX Runtime (`pip install onnxruntime`) the reference evaluator of the package onnx predicts,
+slowly.
+
 Figure: largest difference between both predictions, at most 0.0001.
 Time: 0 s; 0 s with --smoke.
 Run: python examples/interop/leave_by_onnx.py [--smoke]
-
-Without ONNX Runtime (`pip install onnxruntime`) the reference evaluator of the package onnx predicts, slowly.
 """
 
 from __future__ import annotations

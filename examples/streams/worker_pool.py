@@ -26,12 +26,16 @@ from dpmodule.streams import BaseAsyncWorker, BaseAsyncWorkerPool
 WORKERS, ROWS = 2, 20
 
 
-def train(prefix: str, images: np.ndarray, labels: np.ndarray, epochs: int) -> None:
-    """Train a small network on digits and save it."""
+def network() -> mx.sym.Symbol:
+    """Return a perceptron with one hidden layer."""
     net = mx.sym.FullyConnected(mx.sym.Variable("data"), num_hidden=64, name="fc1")
     net = mx.sym.Activation(net, act_type="relu", name="relu1")
-    net = mx.sym.SoftmaxOutput(mx.sym.FullyConnected(net, num_hidden=10, name="fc2"), name="softmax")
-    module = mx.mod.Module(net)
+    return mx.sym.SoftmaxOutput(mx.sym.FullyConnected(net, num_hidden=10, name="fc2"), name="softmax")
+
+
+def train(prefix: str, images: np.ndarray, labels: np.ndarray, epochs: int) -> None:
+    """Train a small network on digits and save it."""
+    module = mx.mod.Module(network())
     batches = mx.io.NDArrayIter(images, labels, batch_size=50, shuffle=True)
     module.fit(
         batches, num_epoch=epochs, initializer=mx.init.Xavier(), optimizer_params={"learning_rate": 0.2}
