@@ -5,7 +5,7 @@ and noisy, and there are five of each digit. The network is trained on with froz
 the lower layers at a tenth of the rate. One that begins anew on the same few samples is trained for comparison.
 
 Figure: accuracy on images of the other camera, at least 0.72.
-Time: 0 s; 0 s with --smoke.
+Time: 4 s; 4 s with --smoke.
 Run: python examples/finetune.py [--smoke] [--picture FILE]
 """
 

@@ -4,7 +4,7 @@ The maker turns noise into numbers; the judge sees eight numbers at once, made o
 distribution, and says which they are. In the end the maker's numbers are compared with the density.
 
 Figure: Wasserstein distance between made and drawn numbers, at most 0.15; 0.25 with --smoke.
-Time: 6 s; 4 s with --smoke.
+Time: 5 s; 3 s with --smoke.
 Run: python examples/gan.py [--smoke] [--picture FILE]
 """
 

@@ -1,6 +1,7 @@
 """Pages that are made before a build, and that git ignores.
 
-They are those of `docs/operators.py` and `docs/tables.py`, and copies of the notebooks: Sphinx reads one folder alone.
+They are those of `docs/operators.py`, `docs/tables.py` and `docs/gallery.py`, and copies of the notebooks: Sphinx reads
+one folder alone.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
 
 __all__ = ["FOLDERS", "setup"]
 
-FOLDERS = {"operators": "reference/operators", "tables": "reference"}
+FOLDERS = {"operators": "reference/operators", "tables": "reference", "gallery": "."}
 """Where the pages of a script belong: its function `write` takes the folder."""
 
 

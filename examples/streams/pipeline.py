@@ -1,7 +1,5 @@
 """Train on compressed files of clicks: decompressed and parsed by threads of C++, batched in a process of its own.
 
-::
-
     feeding process                                                    training process
     files -> DecompressFunctor -> MultiSlotFunctor -> batches   =>     PipeIter -> Module.fit
              (threads of C++, no GIL)            (in shared memory)
