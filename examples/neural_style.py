@@ -9,7 +9,7 @@ Source: Gatys, Ecker, Bethge, "A neural algorithm of artistic style", 2015; that
 Ustyuzhaninov et al., 2016.
 
 Figure: distance in style, as a share of that at the beginning, at most 0.1; 0.3 with --smoke.
-Time: 0 s; 0 s with --smoke.
+Time: 5 s; 3 s with --smoke.
 Run: python examples/neural_style.py [--smoke] [--picture FILE]
 """
 

@@ -6,7 +6,7 @@ with two workers; a `HogwildWorld`, whose two workers were forked before all tha
 see the same bits, also what is saved once at the end. (Of two contexts the second has a copy, the first has none.)
 
 Figure: accuracy on texts not trained on, at least 0.9.
-Time: 0 s; 0 s with --smoke.
+Time: 4 s; 2 s with --smoke.
 Run: python examples/one_store.py [--smoke]
 """
 

@@ -7,7 +7,7 @@ block's result, and scales what stays, so that the mean is the same and predicti
 Source: Huang et al., "Deep networks with stochastic depth", 2016.
 
 Figure: accuracy on images not trained on, at least 0.95; 0.5 with --smoke.
-Time: 0 s; 0 s with --smoke.
+Time: 9 s; 4 s with --smoke.
 Run: python examples/stochastic_depth.py [--smoke]
 """
 

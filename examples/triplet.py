@@ -6,7 +6,7 @@ and 9 are shown in no triplet: that they fall apart, too, shows that the space i
 what to beat.
 
 Figure: unseen triplets whose anchor is nearer to the one of its kind, at least 0.9; 0.88 with --smoke.
-Time: 0 s; 0 s with --smoke.
+Time: 6 s; 4 s with --smoke.
 Run: python examples/triplet.py [--smoke] [--picture FILE]
 """
 

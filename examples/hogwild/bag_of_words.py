@@ -6,7 +6,7 @@ other and write to the same weights without locks. A word that only one of the t
 enough for the network to tell them apart.
 
 Figure: accuracy on paragraphs not trained on, at least 0.85; 0.83 with --smoke.
-Time: 0 s; 0 s with --smoke.
+Time: 5 s; 5 s with --smoke.
 Run: python examples/hogwild/bag_of_words.py [--smoke]
 """
 

@@ -8,7 +8,7 @@ neighbour must be of its own.
 Source: Mikolov et al., "Distributed Representations of Words and Phrases and their Compositionality", 2013.
 
 Figure: words whose nearest neighbour is of their own topic, at least 0.98; 0.9 with --smoke.
-Time: 0 s; 0 s with --smoke.
+Time: 4 s; 3 s with --smoke.
 Run: python examples/hogwild/skip_gram.py [--smoke] [--picture FILE]
 """
 
