@@ -109,7 +109,7 @@ def data_of(seed: int, count: int) -> mx.io.NDArrayIter:
 
 
 def draw(path: str, module: mx.mod.Module) -> None:
-    """Draw pictures with a box around all that is found."""
+    """Draw pictures with what is found in them: squares in red boxes, discs in cyan ones."""
     import matplotlib.pyplot as plt
 
     batch = next(data_of(3, 32))
@@ -118,7 +118,7 @@ def draw(path: str, module: mx.mod.Module) -> None:
     for axis, image, rows in zip(axes.flat, batch.data[0].asnumpy(), module.get_outputs()[3].asnumpy()):
         axis.imshow(image.transpose(1, 2, 0).clip(0, 1))
         axis.set_axis_off()
-        for kind, _, *box in rows[rows[:, 1] > 0.5]:
+        for kind, _, *box in rows[(rows[:, 0] >= 0) & (rows[:, 1] > 0.5)]:
             x0, y0, x1, y1 = (edge * SIZE - 0.5 for edge in box)
             axis.plot([x0, x1, x1, x0, x0], [y0, y0, y1, y1, y0], color=("red", "cyan")[int(kind)])
     plt.savefig(path)

@@ -4,7 +4,7 @@ A subclass says what the network is (`sym_gen`) and what it gets (`vectorize`); 
 with `ModuleAgent`. The task: which of five moods a text is in. Each mood has words of its own, between others.
 
 Figure: accuracy of the loaded agent on texts not trained on, at least 0.95; 0.8 with --smoke.
-Time: 4 s; 3 s with --smoke.
+Time: 5 s; 3 s with --smoke.
 Run: python examples/agents/module_agent.py [--smoke]
 """
 

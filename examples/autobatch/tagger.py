@@ -2,7 +2,7 @@
 
 The text is Python's own documentation. Its capital letters are taken away, and the tagger puts them back: it marks
 every word as small, capitalized or all capitals. Sentences have all lengths; none is padded. Rare words share one
-vector. With --characters each rare word gets a vector of its own, which an LSTM in each direction makes of its
+vector. With `--characters` each rare word gets a vector of its own, which an LSTM in each direction makes of its
 letters: words of all lengths lie in sentences of all lengths, and all of a batch run together.
 
 Figure: words with capitals found in unseen sentences, at least 0.8; 0.6 with --smoke.

@@ -4,7 +4,7 @@ The folder has the graph, the weights as safetensors, what is done to the images
 that loads it knows nothing but its name.
 
 Figure: accuracy of the loaded network on images not trained on, at least 0.97; 0.85 with --smoke.
-Time: 0 s; 0 s with --smoke.
+Time: 7 s; 8 s with --smoke.
 Run: python examples/interop/pretrained_folder.py [--smoke]
 """
 
