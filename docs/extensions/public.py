@@ -97,7 +97,8 @@ def entry(name: str, value: object, names: dict[str, Any], module: str) -> Itera
     if callable(value):
         first = first_name(value, names if home == module else public_names(importlib.import_module(home)))
     if (home, first) != (module, name):
-        yield f".. py:data:: {module}.{name}"
+        yield f".. py:data:: {name}"
+        yield f"   :module: {module}"
         yield "   :no-index-entry:"
         yield ""
         yield f"   The same as :py:obj:`{home}.{first}`."
