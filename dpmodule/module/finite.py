@@ -88,15 +88,16 @@ def first_nonfinite(module: Trainable, later: Callable[[list[Look]], None] | Non
         later: gets what there is to look at, instead, where that takes copies from devices.
     """
     probes = module.output_probes()
-    looks = _looks_on_devices(module, probes)
-    if looks is not None and later is not None:
-        later(looks)
-        return None
-    if looks is not None:
-        return Findings(looks).first()
     for number, parts in enumerate(probes):
-        if not all(map(are_finite, parts)):
-            return _output(module, number)
+        for part in parts:
+            if not part.is_cpu:
+                return _first_on_devices(module, probes, later)
+            if not are_finite(part):
+                return _output(module, number)
+    return _bad_gradient(module)
+
+
+def _bad_gradient(module: Trainable) -> str | None:
     name = module.bad_gradient()
     return None if name is None else f"the gradient of {name!r}"
 
@@ -106,17 +107,20 @@ def _output(module: Trainable, number: int) -> str:
     return f"output {names[number]!r}" if number < len(names) else "the loss"
 
 
-def _looks_on_devices(module: Trainable, probes: Sequence[Sequence[torch.Tensor]]) -> list[Look] | None:
-    """Return all outputs and gradients, to be looked at together; None where they are on the host, or not all known."""
-    if all(part.is_cpu for parts in probes for part in parts):
-        return None
+def _first_on_devices(
+    module: Trainable, probes: Sequence[Sequence[torch.Tensor]], later: Callable[[list[Look]], None] | None
+) -> str | None:
+    """Do what `first_nonfinite` does with one copy from each device, for outputs and gradients together."""
+    looks = [Look(_output(module, number), part) for number, parts in enumerate(probes) for part in parts]
     known: Any = getattr(module, "all_updates", list)
     try:
-        chain = known()
+        looks += [look for updates in known() for look in updates.looks()]
     except NotImplementedError:  # it has updates of its own
-        return None
-    looks = [Look(_output(module, number), part) for number, parts in enumerate(probes) for part in parts]
-    return looks + [look for updates in chain for look in updates.looks()]
+        return Findings(looks).first() or _bad_gradient(module)
+    if later is None:
+        return Findings(looks).first()
+    later(looks)
+    return None
 
 
 def first_bad_node(executor: Executor) -> str | None:
