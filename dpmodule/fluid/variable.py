@@ -101,7 +101,16 @@ class Variable:
         lod_level: int = 0,
         name: str | None = None,
     ) -> Variable:
-        """Enter what is computed from this variable into its program; see `Program.derive`."""
+        """Enter what is computed from this variable into its program; see `Program.derive`.
+
+        Args:
+            hint: first part of its name.
+            make: returns its symbol, whose node has the name given.
+            shape: its shape, if known.
+            dtype: its element type, if known.
+            lod_level: 1 if it is ragged.
+            name: its name; None: one made from `hint`.
+        """
         found: Variable = self.program.derive(hint, make, shape, dtype, lod_level, name)
         return found
 
