@@ -119,7 +119,14 @@ class ParamStore:
     def declare_aux(
         self, name: str, shape: tuple[int, ...], dtype: str, contexts: Sequence[Context] | None = None
     ) -> None:
-        """Allocate an auxiliary state on every context; see `declare`."""
+        """Allocate an auxiliary state on every context; see `declare`.
+
+        Args:
+            name: its name.
+            shape: its shape.
+            dtype: dtype name.
+            contexts: where the copies lie instead, one for each of the store's contexts (model parallelism).
+        """
         self._declare(self._aux, name, shape, dtype, contexts)
 
     def place(self, name: str, memory: torch.Tensor, keep: bool) -> None:
@@ -158,15 +165,30 @@ class ParamStore:
                 other[name].raw.copy_(memory)
 
     def array(self, name: str, i: int) -> NDArray:
-        """Return a parameter on context `i`."""
+        """Return a parameter on context `i`.
+
+        Args:
+            name: under which it was declared.
+            i: position of the context in `contexts`.
+        """
         return self._arrays[i][name]
 
     def grad(self, name: str, i: int) -> NDArray | None:
-        """Return a parameter's gradient on context `i`, None if none is kept."""
+        """Return a parameter's gradient on context `i`, None if none is kept.
+
+        Args:
+            name: under which it was declared.
+            i: position of the context in `contexts`.
+        """
         return self._grads[i].get(name)
 
     def aux(self, name: str, i: int) -> NDArray:
-        """Return an auxiliary state on context `i`."""
+        """Return an auxiliary state on context `i`.
+
+        Args:
+            name: under which it was declared.
+            i: position of the context in `contexts`.
+        """
         return self._aux[i][name]
 
     @property

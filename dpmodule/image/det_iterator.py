@@ -158,7 +158,12 @@ class ImageDetIter(ImageIter):
         super()._put(batch_data, batch_label, at, data, array(filled))
 
     def augmentation_transform(self, data: Any, label: Any = None) -> Any:
-        """Make all changes to an image and its objects."""
+        """Make all changes to an image and its objects.
+
+        Args:
+            data: the image, (height, width, 3).
+            label: its objects, (objects, width of an object).
+        """
         for change in self.auglist:
             data, label = change(data, label)
         return data, label
@@ -186,6 +191,9 @@ class ImageDetIter(ImageIter):
 
     def check_label_shape(self, label_shape: tuple[int, ...]) -> None:
         """Refuse a shape of labels that does not hold all objects.
+
+        Args:
+            label_shape: (objects, width of an object).
 
         Raises:
             ArgumentError: it has other axes, fewer objects, or objects of another width.

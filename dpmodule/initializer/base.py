@@ -250,6 +250,9 @@ registry: Registry[Initializer] = Registry(Initializer, "initializer", unlisted=
 def register(klass: type[Initializer]) -> type[Initializer]:
     """Register an initializer under its lower-case name; usable as a decorator.
 
+    Args:
+        klass: a subclass of Initializer.
+
     Raises:
         ArgumentError: `klass` is no subclass of Initializer.
     """
@@ -257,7 +260,11 @@ def register(klass: type[Initializer]) -> type[Initializer]:
 
 
 def alias(*names: str) -> Callable[[type[Initializer]], type[Initializer]]:
-    """Return a class decorator that registers under further names as well."""
+    """Return a class decorator that registers under further names as well.
+
+    Args:
+        *names: under which `create` finds the class, in any case of letters.
+    """
     return registry.alias(*names)
 
 

@@ -228,6 +228,12 @@ class BucketingModule(BaseModule):
     ) -> None:
         """Bind for training over other devices, keeping parameters and the optimizer's states; see `Module.rebind`.
 
+        Args:
+            contexts: the devices; None = as before.
+            workload: share of each device; None = equal if devices are given, else as before.
+            data_shapes: as in `bind`.
+            label_shapes: as in `bind`.
+
         Shape:
             data_shapes[i], label_shapes[i]: (N, ...), N samples on the axis that the layout calls "N", the first by
                 default.
@@ -365,11 +371,19 @@ class BucketingModule(BaseModule):
         return [self.store]
 
     def freeze(self, *patterns: str) -> list[str]:
-        """Train some parameters no more, in any bucket; see `Module.freeze`."""
+        """Train some parameters no more, in any bucket; see `Module.freeze`.
+
+        Args:
+            *patterns: names of parameters, in which "*" stands for any text.
+        """
         return self._apply_fixed_params(self._default.freeze(*patterns))
 
     def unfreeze(self, *patterns: str) -> list[str]:
-        """Train parameters again, in every bucket; see `Module.unfreeze`."""
+        """Train parameters again, in every bucket; see `Module.unfreeze`.
+
+        Args:
+            *patterns: as for `freeze`.
+        """
         return self._apply_fixed_params(self._default.unfreeze(*patterns))
 
     def _apply_fixed_params(self, changed: list[str]) -> list[str]:
@@ -504,7 +518,13 @@ class BucketingModule(BaseModule):
     def explain(
         self, is_train: bool | None = None, times: bool = False, measure_memory: bool = False
     ) -> ExecutorExplanation:
-        """Return what the current bucket runs, and what it costs; see `Module.explain`."""
+        """Return what the current bucket runs, and what it costs; see `Module.explain`.
+
+        Args:
+            is_train: whether the steps are those of training; None = if the module is bound for it.
+            times: also measure the time of every step, on the last batch; changes nothing.
+            measure_memory: measure the memory of a run instead of estimating it.
+        """
         return self._curr_module.explain(is_train, times, measure_memory)
 
     def start_epoch(self, epoch: int, train_data: DataIter | None) -> None:
@@ -656,6 +676,14 @@ class BucketingModule(BaseModule):
         **kwargs: Any,
     ) -> BucketingModule:
         """Make a module from symbols by bucket key and parameters; `sym_gen` names their inputs.
+
+        Args:
+            sym_dict: symbols by bucket's key, in place of `sym_gen`.
+            sym_gen: makes the symbols of buckets that were not saved; None = only saved ones can be used.
+            default_bucket_key: the bucket to bind first; None = the one of the saved module.
+            arg_params: parameters by name.
+            aux_params: auxiliary states by name.
+            **kwargs: further arguments of the constructor.
 
         Shape:
             arg_params[name], aux_params[name]: that of the parameter or state.

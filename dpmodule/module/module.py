@@ -745,6 +745,9 @@ class Module(BaseModule):
     def borrow_optimizer(self, shared_module: Module) -> None:
         """Use the optimizer, its states and the store of another module.
 
+        Args:
+            shared_module: the other module, which goes on with them, too.
+
         Raises:
             StateError: the other module has no optimizer.
         """
@@ -1322,6 +1325,9 @@ class Module(BaseModule):
     def save_optimizer_states(self, fname: str) -> None:
         """Write the optimizer's states to a file, atomically.
 
+        Args:
+            fname: path of the file.
+
         Raises:
             StateError: there is no optimizer.
             FileError: the file cannot be written.
@@ -1333,6 +1339,9 @@ class Module(BaseModule):
     @needs(Stage.READY)
     def load_optimizer_states(self, fname: str) -> None:
         """Read the optimizer's states from a file of this package or of MXNet; no code in it is run.
+
+        Args:
+            fname: path of the file.
 
         Raises:
             FileError: the file cannot be read.

@@ -140,6 +140,15 @@ def iter_predict(
 ) -> Iterator[tuple[list[NDArray], int, Any]]:
     """Yield (outputs, number of the batch, batch) for data, padding rows cut off; see `predict`.
 
+    Args:
+        module: what predicts.
+        eval_data: as `train_data` of `fit`, or one array.
+        num_batch: how many batches; None = all.
+        reset: start `eval_data` from its beginning.
+        sparse_row_id_fn: handed to `prepare`.
+        on_nonfinite: what to do about rows whose outputs are NaN: "warn" of all of them at the end, "raise"
+            at the first, or "ignore".
+
     Shape:
         returns[0][i]: (n, ...), that of the output without the rows of padding.
 

@@ -403,6 +403,9 @@ class AutobatchModule(BaseModule):
     def borrow_optimizer(self, shared_module: AutobatchModule) -> None:
         """Use the optimizer, its states and the store of another module.
 
+        Args:
+            shared_module: the other module, which goes on with them, too.
+
         Raises:
             StateError: the other module has no optimizer.
         """
@@ -676,6 +679,9 @@ class AutobatchModule(BaseModule):
     def save_optimizer_states(self, fname: str) -> None:
         """Write the optimizer's states to a file, atomically.
 
+        Args:
+            fname: path of the file.
+
         Raises:
             StateError: there is no optimizer.
         """
@@ -686,6 +692,9 @@ class AutobatchModule(BaseModule):
     @needs(Stage.READY)
     def load_optimizer_states(self, fname: str) -> None:
         """Read the optimizer's states from a file of this package or of MXNet; no code in it is run.
+
+        Args:
+            fname: path of the file.
 
         Raises:
             FileError: the file cannot be read.
