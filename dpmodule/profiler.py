@@ -163,7 +163,12 @@ def set_config(**kwargs: Any) -> None:
 
 
 def profiler_set_config(mode: str = "symbolic", filename: str = "profile.json") -> None:
-    """Configure the profiler, as programs before MXNet 1.2 do; `mode` changes nothing."""
+    """Configure the profiler, as programs before MXNet 1.2 do; `mode` changes nothing.
+
+    Args:
+        mode: not read.
+        filename: where the trace goes.
+    """
     set_config(filename=filename)
 
 
@@ -186,17 +191,29 @@ def set_state(state: str = "stop", profile_process: str = "worker") -> None:
 
 
 def profiler_set_state(state: str = "stop") -> None:
-    """Start or stop recording, as programs before MXNet 1.2 do."""
+    """Start or stop recording, as programs before MXNet 1.2 do.
+
+    Args:
+        state: ``"run"`` or ``"stop"``.
+    """
     set_state(state)
 
 
 def pause(profile_process: str = "worker") -> None:
-    """Stop recording for a while."""
+    """Stop recording for a while.
+
+    Args:
+        profile_process: taken as in MXNet; there are no servers to record.
+    """
     _recording.stop()
 
 
 def resume(profile_process: str = "worker") -> None:
-    """Go on recording."""
+    """Go on recording.
+
+    Args:
+        profile_process: taken as in MXNet; there are no servers to record.
+    """
     _recording.start()
 
 
@@ -288,19 +305,36 @@ class Domain:
         return self.name
 
     def new_task(self, name: str) -> Task:
-        """Return a range of work."""
+        """Return a range of work.
+
+        Args:
+            name: what the trace shows.
+        """
         return Task(self, name)
 
     def new_frame(self, name: str) -> Frame:
-        """Return a range such as a batch."""
+        """Return a range such as a batch.
+
+        Args:
+            name: what the trace shows.
+        """
         return Frame(self, name)
 
     def new_counter(self, name: str, value: float | None = None) -> Counter:
-        """Return a number that is followed."""
+        """Return a number that is followed.
+
+        Args:
+            name: what the trace shows.
+            value: first value; None for none yet.
+        """
         return Counter(self, name, value)
 
     def new_marker(self, name: str) -> Marker:
-        """Return a name for single moments."""
+        """Return a name for single moments.
+
+        Args:
+            name: what the trace shows.
+        """
         return Marker(self, name)
 
 
@@ -385,15 +419,27 @@ class Counter:
         return self.name
 
     def set_value(self, value: float) -> None:
-        """Set the number."""
+        """Set the number.
+
+        Args:
+            value: what it is from now on.
+        """
         _recording.counters[self._label] = value
 
     def increment(self, delta: float = 1) -> None:
-        """Add to the number."""
+        """Add to the number.
+
+        Args:
+            delta: how much.
+        """
         _recording.counters[self._label] += delta
 
     def decrement(self, delta: float = 1) -> None:
-        """Subtract from the number."""
+        """Subtract from the number.
+
+        Args:
+            delta: how much.
+        """
         _recording.counters[self._label] -= delta
 
     def __iadd__(self, delta: float) -> Counter:

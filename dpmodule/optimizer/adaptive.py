@@ -66,7 +66,11 @@ class Adam(GroupedOptimizer):
         self.lazy_update = lazy_update
 
     def is_lazy(self, weight: NDArray) -> bool:
-        """Say whether a row-sparse gradient updates its own rows only."""
+        """Say whether a row-sparse gradient updates its own rows only.
+
+        Args:
+            weight: the parameter.
+        """
         return self.lazy_update
 
     def create_state(self, index: Key, weight: NDArray) -> tuple[NDArray, NDArray]:
@@ -139,7 +143,11 @@ class AdaGrad(GroupedOptimizer):
         self.float_stable_eps = eps
 
     def is_lazy(self, weight: NDArray) -> bool:
-        """Yes: without a gradient, rows stay as they are, whatever `wd` is."""
+        """Yes: without a gradient, rows stay as they are, whatever `wd` is.
+
+        Args:
+            weight: the parameter.
+        """
         return True
 
     def create_state(self, index: Key, weight: NDArray) -> NDArray:

@@ -88,6 +88,7 @@ class SGLD(GroupedOptimizer):
     the numbers being those of ``mx.nd.random.normal(0, sqrt(lr), shape, dtype, ctx)``.
 
     Args:
+        **unknown: nothing else is taken; what is given raises, with the names there are.
         **kwargs: see `Optimizer`.
 
     Source: Welling and Teh, "Bayesian Learning via Stochastic Gradient Langevin Dynamics", 2011, in the form of MXNet

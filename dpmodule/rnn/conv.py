@@ -119,7 +119,12 @@ class BaseConvRNNCell(GatedCell):
         return found
 
     def both(self, inputs: Symbol, states: Sequence[Symbol]) -> tuple[str, Symbol, Symbol]:
-        """Return the next step's name and the convolutions of input and state."""
+        """Return the next step's name and the convolutions of input and state.
+
+        Args:
+            inputs: (N, C, H, W), the input of the step.
+            states: states before it; the first one is (N, num_hidden, H, W).
+        """
         self.check_states(states)
         name = self.next_name()
         return name, self.project("i2h", inputs, f"{name}i2h"), self.project("h2h", states[0], f"{name}h2h")
