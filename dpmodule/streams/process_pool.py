@@ -95,7 +95,11 @@ class ProcessWorkerPool(BaseAsyncWorkerPool):
         return self._count - 1
 
     def fail(self, error: BaseException) -> None:
-        """Enter die mode because of a worker that had no job."""
+        """Enter die mode because of a worker that had no job.
+
+        Args:
+            error: what happened to it.
+        """
         self._die(error)
 
     @property

@@ -23,6 +23,12 @@ __all__ = ["check_speed", "check_symbolic_backward", "check_symbolic_forward", "
 def simple_forward(sym: Symbol, ctx: Context | None = None, is_train: bool = False, **inputs: Any) -> Any:
     """Run a symbol on NumPy arrays given by name and return NumPy arrays: one, or a list of several.
 
+    Args:
+        sym: the symbol.
+        ctx: where to run; None = the current context.
+        is_train: whether to run in training mode.
+        **inputs: an array for each argument.
+
     Example:
         >>> simple_forward(mx.sym.Variable("x") * 2, x=np.array([1.0, 2.0]))
         array([2., 4.], dtype=float32)
