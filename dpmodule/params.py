@@ -15,6 +15,7 @@ from weakref import WeakKeyDictionary
 import torch
 
 from .base import ArgumentError, DTypeError, ShapeError, StateError, dtype_name
+from .compat import lazy
 from .context import Context, cpu
 from .devices.shared_memory import Segment
 from .executor.sparse_arrays import allocate_as
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
     from .optimizer.shared_states import SharedStates, StateKey
 
 __all__ = ["ParamStore"]
+
+lazy.publish(__name__, __all__)
 
 _Slot = tuple[str, int, str]
 """What tells the arrays of a store apart: table, position of the context, name."""

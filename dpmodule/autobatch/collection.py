@@ -322,6 +322,7 @@ class ParameterCollection:
 
         Args:
             fname: the file.
+            key: put before all names, such as "/encoder".
             append: write behind what is in the file; else the file is replaced in one step.
         """
         self.save(fname, key, append)

@@ -15,17 +15,19 @@ CallbackLike: TypeAlias = "Callback | Callable[..., Any] | Sequence[Callback | C
 class BatchEndParam(NamedTuple):
     """What a batch callback gets.
 
+    Attributes:
+        epoch: number of the epoch, from 0.
+        nbatch: number of the batch in the epoch, from 0.
+        eval_metric: the EvalMetric being kept, or None.
+        locals: local variables of the loop that calls.
+
     Source: MXNet 1.9.1 `model.BatchEndParam`.
     """
 
     epoch: int
-    """Number of the epoch, from 0."""
     nbatch: int
-    """Number of the batch in the epoch, from 0."""
     eval_metric: Any
-    """The EvalMetric being kept, or None."""
     locals: Any
-    """Local variables of the loop that calls."""
 
 
 class RunLike(Protocol):

@@ -96,7 +96,8 @@ def _refused(name: str, instead: str | None) -> Callable[..., Any]:
 
     method.__name__ = name
     method.__doc__ = (
-        f"Raise NotImplementedForSymbol: a symbol has no values{f'; use {instead}' if instead else ''}."
+        f"Raise NotImplementedForSymbol: a symbol has no values{f'; use {instead}' if instead else ''}.\n\n"
+        "Args:\n    *args: not read.\n    **kwargs: not read."
     )
     return method
 
