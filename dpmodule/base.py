@@ -255,7 +255,7 @@ def did_you_mean(
     """Return the end of a message about unknown names, which offers what may have been meant; "" where nothing may.
 
     Args:
-        name: the name.
+        name: what was asked for.
         known: names that there are.
         more: further unknown names.
         synonyms: what names of other systems are called here.

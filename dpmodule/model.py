@@ -225,7 +225,7 @@ class FeedForward:
             kvstore: as in `Module.fit`.
             logger: where progress goes; None = the logging module.
             work_load_list: share of each context.
-            monitor: a `Monitor`.
+            monitor: an `mx.mon.Monitor` that looks at arrays while it trains; None for none.
             eval_end_callback: called after each measurement.
             eval_batch_end_callback: called after each batch of a measurement.
 

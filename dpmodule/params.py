@@ -40,7 +40,7 @@ class ParamStore:
     """Owner of parameters, gradients and auxiliary states on some contexts.
 
     Args:
-        contexts: one copy of everything is kept on each.
+        contexts: devices; one copy of everything is kept on each.
 
     A store can be pickled. After `share_memory()`, one that is sent through `torch.multiprocessing`, as an argument of
     a process for example, or inherited by a fork, is a store over the same memory there, to which modules `bind`; else
@@ -103,8 +103,8 @@ class ParamStore:
         """Allocate a parameter, and its gradient if needed, on every context; an existing one must fit.
 
         Args:
-            name: its name.
-            shape: its shape.
+            name: under which everyone finds it.
+            shape: length of each axis.
             dtype: dtype name.
             needs_grad: whether it has a gradient.
             contexts: where the copies lie instead, one for each of the store's contexts (model parallelism).
@@ -125,8 +125,8 @@ class ParamStore:
         """Allocate an auxiliary state on every context; see `declare`.
 
         Args:
-            name: its name.
-            shape: its shape.
+            name: under which everyone finds it.
+            shape: length of each axis.
             dtype: dtype name.
             contexts: where the copies lie instead, one for each of the store's contexts (model parallelism).
         """

@@ -370,8 +370,8 @@ class Task(_TimeRange):
     """A range of work in a domain.
 
     Args:
-        domain: the domain.
-        name: its name.
+        domain: what it belongs to.
+        name: what the trace shows.
     """
 
     def __init__(self, domain: Domain, name: str) -> None:
@@ -382,8 +382,8 @@ class Frame(_TimeRange):
     """A range such as one batch, in a domain.
 
     Args:
-        domain: the domain.
-        name: its name.
+        domain: what it belongs to.
+        name: what the trace shows.
     """
 
     def __init__(self, domain: Domain, name: str) -> None:
@@ -394,7 +394,7 @@ class Event(_TimeRange):
     """A range of work without a domain.
 
     Args:
-        name: its name.
+        name: what the trace shows.
     """
 
     def __init__(self, name: str) -> None:
@@ -405,8 +405,8 @@ class Counter:
     """A number that is followed; `dumps` shows its last value.
 
     Args:
-        domain: the domain.
-        name: its name.
+        domain: what it belongs to.
+        name: what the trace shows.
         value: its first value.
     """
 
@@ -455,8 +455,8 @@ class Marker:
     """A name for single moments.
 
     Args:
-        domain: the domain.
-        name: its name.
+        domain: what it belongs to.
+        name: what the trace shows.
     """
 
     def __init__(self, domain: Domain, name: str) -> None:

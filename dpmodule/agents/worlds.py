@@ -59,7 +59,7 @@ class World:
 
     Args:
         opt: options; a deep copy is kept as `opt`.
-        agents: the agents, in the order of their turns.
+        agents: who takes turns in it, in this order; None for none of its own.
         shared: what `share` of another world returned, for a copy of it, whose agents are copies, too.
 
     Attributes:

@@ -55,7 +55,7 @@ class Cell(Batched):
         inputs, outputs: without the axis for examples that the symbol has in front.
 
     Attributes:
-        symbol: the symbol.
+        symbol: what is computed of each example; a group has several outputs.
         input_names: the arguments that are inputs.
         collection: the parameters and states, for trainers and files.
         is_train: whether calls are in training mode; None follows `training` and mx.autograd.
@@ -339,7 +339,7 @@ def cell(
         inputs, outputs of the function: without the axis for examples that the symbol has in front.
 
     Args:
-        symbol: the symbol; a group has several outputs.
+        symbol: what is computed of each example; a group has several outputs.
         params: where parameters live. A collection: those that it has under the names of the symbol's arguments are
             used, others are made in it. A dict of NDArrays, tensors or Parameters by name: this memory is used, and
             gradients are added to the arrays' own (``array.grad``); arguments that are not in it are inputs. None: a

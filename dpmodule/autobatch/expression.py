@@ -707,10 +707,10 @@ def forward(exps: Iterable[Expression], recalculate: bool = False) -> None:
     """Compute several expressions in one go, whichever of them is the latest.
 
     Shape:
-        exps: any.
+        exps: what to compute, all of one graph.
 
     Args:
-        exps: the expressions.
+        exps: what to compute, all of one graph.
         recalculate: throw cached values away first.
 
     Raises:
@@ -730,7 +730,7 @@ def values(exps: Iterable[Expression], recalculate: bool = False) -> list[Any]:
     """Compute several expressions in one go and return the `value` of each; see `forward`.
 
     Args:
-        exps: the expressions.
+        exps: what to compute, all of one graph.
         recalculate: throw cached values away first.
 
     Shape:
@@ -748,7 +748,7 @@ def npvalues(exps: Iterable[Expression], recalculate: bool = False) -> list[Arra
     """Compute several expressions in one go and return the array of each; see `forward`.
 
     Args:
-        exps: the expressions.
+        exps: what to compute, all of one graph.
         recalculate: throw cached values away first.
 
     Shape:

@@ -19,10 +19,10 @@ class Tensor:
     """A value on the device of the graph.
 
     Shape:
-        values: (batch, *d).
+        values: what an expression was computed to be.
 
     Args:
-        values: the value.
+        values: what an expression was computed to be.
 
     Source: DyNet's `Tensor`.
     """

@@ -108,7 +108,7 @@ class Program:
 
         Args:
             loss: a variable of one number.
-            make: makes the optimizer.
+            make: called when the program runs for the first time; returns what follows the gradients.
 
         Raises:
             StateError: the program has an optimizer.
@@ -254,7 +254,7 @@ class Program:
         Args:
             startup: what initializes it.
             name: its name, if `attr` has none.
-            shape: its shape.
+            shape: length of each axis.
             dtype: its element type.
             attr: what the layer was told about it.
             initializer: its first values, if `attr` has none.

@@ -133,8 +133,8 @@ class Parameter(Variable):
     Args:
         program: whose it is.
         symbol: the symbol, a variable.
-        name: its name.
-        shape: its shape.
+        name: under which scope and program know it.
+        shape: length of each axis.
         dtype: element type.
         attr: what the layer was told about it.
     """

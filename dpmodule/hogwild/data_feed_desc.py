@@ -133,7 +133,7 @@ class DataFeedDesc:
         """Say of slots that every line has as many values of them; the others stay as they are.
 
         Args:
-            dense_slots_name: names of slots.
+            dense_slots_name: names, as the description has them.
 
         Raises:
             ArgumentError: a string was given for the list of names.
@@ -146,7 +146,7 @@ class DataFeedDesc:
         """Say of slots that their values are wanted; the others stay as they are.
 
         Args:
-            use_slots_name: names of slots.
+            use_slots_name: names, as the description has them.
 
         Raises:
             ArgumentError: a string was given for the list of names.

@@ -42,8 +42,8 @@ class ImageDetIter(ImageIter):
         num_parts: number of parts that the images are split into.
         aug_list: changes to make; None for those that `CreateDetAugmenter` makes of the further arguments.
         imglist: a list of ``[label, ..., file]`` in place of `path_imglist`.
-        data_name: name of the data.
-        label_name: name of the labels.
+        data_name: under which the network takes images.
+        label_name: under which it takes labels.
         last_batch_handle: as for `ImageIter`.
         **kwargs: arguments of `CreateDetAugmenter`.
 

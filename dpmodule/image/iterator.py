@@ -50,8 +50,8 @@ class ImageIter(DataIter):
         num_parts: number of parts that the images are split into.
         aug_list: changes to make; None for those that `CreateAugmenter` makes of the further arguments.
         imglist: a list of ``[label, file]`` or ``[label, ..., file]`` in place of `path_imglist`.
-        data_name: name of the data.
-        label_name: name of the labels.
+        data_name: under which the network takes images.
+        label_name: under which it takes labels.
         dtype: element type of the labels in a list.
         last_batch_handle: what happens to images too few for a batch: "pad" fills the batch up from the start,
             "discard" leaves them out, "roll_over" puts them at the start of the next epoch.

@@ -25,7 +25,7 @@ class InitDesc(str):
     """Name a parameter and carry what its initialization may depend on.
 
     Args:
-        name: name of the parameter.
+        name: of the parameter, by whose ending `Initializer` chooses.
         attrs: attributes of its variable; ``__init__`` chooses an initializer.
         global_init: the initializer of the whole network, for initializers that hand parts on to it.
     """

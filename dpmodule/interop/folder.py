@@ -93,7 +93,7 @@ def save_pretrained(
     """Save a network as a folder, which is made if it is missing; files of an earlier save are replaced together.
 
     Args:
-        folder: the folder.
+        folder: path of what is made or written to.
         symbol: the graph.
         arg_params: parameters by name.
         aux_params: auxiliary states by name.

@@ -598,7 +598,7 @@ class BaseModule:
         """Get ready for the batch that comes next.
 
         Args:
-            data_batch: the batch.
+            data_batch: the one that comes next, with `data` and `label`.
             sparse_row_id_fn: ``(batch) -> {parameter: row numbers}``, which rows of row-sparse parameters it needs.
 
         Shape:

@@ -293,7 +293,7 @@ class BucketingModule(BaseModule):
         """Make a bucket the current one.
 
         Args:
-            bucket_key: its key.
+            bucket_key: what `sym_gen` makes its symbol of.
             data_shapes: (name, shape) or `DataDesc` of its inputs; used when it is new.
             label_shapes: the same for labels.
 

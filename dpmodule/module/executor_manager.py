@@ -62,9 +62,9 @@ class DataParallelExecutorGroup:
 
     Args:
         sym: the network.
-        arg_names: names of its arguments.
+        arg_names: what the symbol lists as arguments.
         param_names: those of them that are trained.
-        ctx: the contexts.
+        ctx: devices, each of which gets a part of the batch.
         slices: each context's part of a batch.
         train_data: iterator whose `provide_data` and `provide_label` tell shapes.
         shared_group: group whose parameters and memory this one uses.
@@ -191,7 +191,7 @@ class DataParallelExecutorManager:
 
     Args:
         symbol: the network; with `sym_gen`, that of the default bucket.
-        ctx: the contexts.
+        ctx: devices, each of which gets a part of the batch.
         train_data: iterator that tells shapes and the batch size.
         arg_names: names of the network's arguments; None = as listed.
         param_names: names of what is trained; None = all but inputs and labels.

@@ -52,7 +52,7 @@ def score(
     """Measure metrics on data; where processes that train together read a part each, on all of them.
 
     Args:
-        module: the module.
+        module: what is scored; bound and initialized.
         eval_data: as `train_data` of `fit`.
         eval_metric: name, list of names, function or `EvalMetric`.
         num_batch: how many batches; None = all.
@@ -179,7 +179,7 @@ def predict(
     the examples; without `merge_batches` those for its own.
 
     Args:
-        module: the module.
+        module: what predicts; bound and initialized.
         eval_data: as `train_data` of `fit`, or one array.
         num_batch: how many batches; None = all.
         merge_batches: join the batches' outputs; else a list of lists.

@@ -36,7 +36,7 @@ class CSRNDArray(BaseSparseNDArray):
         columns: their columns, (E,) int64 on the same device; shared.
         starts: where each row begins among them, (rows + 1,) int64 on the same device; shared.
         shape: (rows, columns).
-        ctx: the context.
+        ctx: where the parts lie.
 
     Raises:
         ShapeError: these do not fit each other.

@@ -41,7 +41,7 @@ class RaggedNDArray(NDArray):
     Args:
         values: the elements of all rows, (T, ...); shared.
         offsets: where each row begins among them, (N + 1,) int64 on the same device; shared.
-        ctx: the context.
+        ctx: where the parts lie.
 
     Raises:
         ShapeError: these do not fit each other.

@@ -35,7 +35,7 @@ class RowSparseNDArray(BaseSparseNDArray):
         values: the stored rows, (R, ...); shared.
         rows: their numbers, (R,) int64 on the same device; shared.
         shape: lengths of all axes.
-        ctx: the context.
+        ctx: where the parts lie.
         tidy: `rows` is known to be ascending, without repetition and within `shape`.
 
     Raises:

@@ -37,7 +37,7 @@ class Adam(GroupedOptimizer):
         w = w - lr * sqrt(1 - beta2 ** t) / (1 - beta1 ** t) * m / (sqrt(v) + epsilon)
 
     Args:
-        learning_rate: the rate.
+        learning_rate: step size.
         beta1: how slowly the mean m forgets.
         beta2: how slowly the mean square v forgets.
         epsilon: keeps the quotient finite.
@@ -69,7 +69,7 @@ class Adam(GroupedOptimizer):
         """Say whether a row-sparse gradient updates its own rows only.
 
         Args:
-            weight: the parameter.
+            weight: a parameter, by whose storage type it may depend.
         """
         return self.lazy_update
 
@@ -146,7 +146,7 @@ class AdaGrad(GroupedOptimizer):
         """Yes: without a gradient, rows stay as they are, whatever `wd` is.
 
         Args:
-            weight: the parameter.
+            weight: a parameter, by whose storage type it may depend.
         """
         return True
 
@@ -187,7 +187,7 @@ class RMSProp(GroupedOptimizer):
         w = w + d
 
     Args:
-        learning_rate: the rate.
+        learning_rate: step size.
         gamma1: how slowly the means forget.
         gamma2: share of the last step that is repeated when centered.
         epsilon: keeps the quotient finite.

@@ -135,7 +135,7 @@ class Optimizer:
 
         Args:
             index: the parameter's key.
-            weight: the parameter.
+            weight: the parameter, by whose shape, dtype and context the state is made.
         """
         return None
 
@@ -144,7 +144,7 @@ class Optimizer:
 
         Args:
             index: the parameter's key.
-            weight: the parameter.
+            weight: the parameter, or several, written to.
             grad: its gradient, of the same shape and type.
             state: what `create_state` returned.
         """
@@ -155,7 +155,7 @@ class Optimizer:
 
         Args:
             index: the parameter's key.
-            weight: the parameter.
+            weight: the parameter, by whose shape, dtype and context the state is made.
         """
         if is_half(weight):
             if self.multi_precision:
@@ -173,7 +173,7 @@ class Optimizer:
 
         Args:
             index: the parameter's key.
-            weight: the parameter.
+            weight: the parameter, written to.
             grad: its gradient, of the same shape and type.
             state: what `create_state` returned.
         """
@@ -324,7 +324,7 @@ class Optimizer:
         """Count the following updates in a table that other processes count in, too.
 
         Args:
-            table: the table.
+            table: counts in memory that processes share.
             devices: numbers of the devices whose updates it counts.
         """
         self._all_index_update_counts = dict.fromkeys(devices, table)

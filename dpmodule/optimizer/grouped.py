@@ -73,7 +73,7 @@ class GroupedOptimizer(Optimizer):
         """Say whether a row-sparse gradient updates its own rows only; else the rows it lacks count as zeros.
 
         Args:
-            weight: the parameter.
+            weight: a parameter, by whose storage type it may depend.
         """
         return False
 
@@ -132,7 +132,7 @@ class GroupedOptimizer(Optimizer):
 
         Args:
             index: the parameter's key.
-            weight: the parameter.
+            weight: the parameter, or several, written to.
             grad: its gradient, of the same shape and type.
             state: what `create_state` returned.
 

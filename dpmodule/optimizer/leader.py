@@ -53,7 +53,7 @@ class Ftrl(GroupedOptimizer):
         """Say whether rows without a gradient stay as they are: those of a row-sparse parameter do, as in MXNet.
 
         Args:
-            weight: the parameter.
+            weight: a parameter, by whose storage type it may depend.
         """
         return weight.stype == "row_sparse"
 

@@ -93,7 +93,7 @@ class SGD(Momentum):
         """Say whether a row-sparse gradient updates its own rows only.
 
         Args:
-            weight: the parameter.
+            weight: a parameter, by whose storage type it may depend.
         """
         return self.lazy_update
 
@@ -131,7 +131,7 @@ class NAG(Momentum):
         """Say whether a row-sparse gradient updates its own rows only: without momentum, as there this is SGD.
 
         Args:
-            weight: the parameter.
+            weight: a parameter, by whose storage type it may depend.
         """
         return self.momentum == 0.0
 

@@ -579,7 +579,7 @@ def Variable(
     """Make a variable: an input, label, parameter or state that gets its array when the graph is bound.
 
     Args:
-        name: its name.
+        name: by which it is fed, initialized and saved.
         attr: further attributes, string to string.
         shape: its shape, 0 for unknown dimensions.
         lr_mult: multiplier of the learning rate for it.

@@ -89,7 +89,7 @@ def almost_equal(
         b: NumPy array with the values that are right.
         rtol: relative tolerance; the default is that of float64, 1e-5.
         atol: absolute tolerance; the default is that of float64, 1e-20.
-        equal_nan: NaN equals NaN.
+        equal_nan: whether NaN equals NaN at the same place.
         use_broadcast: one array may be stretched to the other's shape.
 
     Raises:
@@ -164,7 +164,7 @@ def assert_almost_equal(
         rtol: relative tolerance, as a number or by dtype; None takes the default of the coarser dtype.
         atol: absolute tolerance, likewise.
         names: what to call the two in the error's text.
-        equal_nan: NaN equals NaN.
+        equal_nan: whether NaN equals NaN at the same place.
         use_broadcast: one array may be stretched to the other's shape.
         mismatches: how many elements the error lists; the second number is not used, all are counted.
 
@@ -198,7 +198,7 @@ def assert_allclose(
         b: the values that are right, in one of the same forms.
         rtol: relative tolerance, as a number or by dtype; None takes the default of the coarser dtype.
         atol: absolute tolerance, likewise.
-        equal_nan: NaN equals NaN.
+        equal_nan: whether NaN equals NaN at the same place.
     """
     assert_almost_equal(a, b, rtol=rtol, atol=atol, equal_nan=equal_nan)
 
@@ -222,7 +222,7 @@ def assert_almost_equal_with_err(
         atol: absolute tolerance, likewise.
         etol: share of the elements that may differ, 0 to 1; None for 0.
         names: what to call the two in the error's text.
-        equal_nan: NaN equals NaN.
+        equal_nan: whether NaN equals NaN at the same place.
         mismatches: how many elements the error lists; the second number is not used, all are counted.
 
     Raises:
@@ -301,8 +301,8 @@ def same_symbol_structure(sym1: Symbol, sym2: Symbol) -> bool:
     """Say whether two symbols have the same operators in the same order, whatever their names.
 
     Args:
-        sym1: a symbol.
-        sym2: another one.
+        sym1: one of the two.
+        sym2: the other one.
     """
     operators = [[node["op"] for node in json.loads(sym.tojson())["nodes"]] for sym in (sym1, sym2)]
     return operators[0] == operators[1]

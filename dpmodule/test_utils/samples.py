@@ -135,7 +135,7 @@ def np_reduce(dat: Array, axis: Any, keepdims: bool, numpy_reduce_func: Callable
     """Reduce over several axes with a function that takes one, such as ``np.sum`` or ``np.argmax``.
 
     Args:
-        dat: the array.
+        dat: what to reduce, of any shape.
         axis: an axis, several, or None for all.
         keepdims: leave the reduced axes with one element.
         numpy_reduce_func: called as ``f(array, axis=i)``, the last axis first.

@@ -41,7 +41,7 @@ def set_default_context(ctx: Context) -> None:
     """Make `ctx` the current context of this thread from now on.
 
     Args:
-        ctx: the context.
+        ctx: such as ``mx.gpu(0)``.
     """
     set_current_context(ctx)
 

@@ -274,7 +274,7 @@ def sparse_inputTensor(
 
     Args:
         idxs: for every dimension, the places of all values.
-        values: the values.
+        values: what stands at those places; it is 0 elsewhere.
         shape: the shape, with the minibatch last if `batched`.
         batched: see `inputTensor`.
         defval: what all other elements are.
@@ -376,7 +376,7 @@ def random_normal(
 
     Args:
         dim: a size, or a tuple of them.
-        mean: its mean.
+        mean: centre of the distribution.
         stddev: its standard deviation.
         batch_size: the size of the minibatch.
 

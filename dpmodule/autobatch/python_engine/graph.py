@@ -122,7 +122,7 @@ class PythonGraph(BaseGraph):
         """Put the signature of a node without attributes into `plain_trie`.
 
         Args:
-            op: the operation.
+            op: record of what the node computes.
             node: number of a node that is an instance of it.
         """
         signature = self.signature(node)
@@ -139,7 +139,7 @@ class PythonGraph(BaseGraph):
         """Add a node that takes many operands of one shape.
 
         Args:
-            op: the operation.
+            op: record of what the node computes.
             attrs: hashable; belong to the signature.
             args: numbers of earlier nodes, all of one shape.
 
