@@ -707,7 +707,7 @@ def forward(exps: Iterable[Expression], recalculate: bool = False) -> None:
     """Compute several expressions in one go, whichever of them is the latest.
 
     Shape:
-        exps: what to compute, all of one graph.
+        exps: any.
 
     Args:
         exps: what to compute, all of one graph.

@@ -19,7 +19,7 @@ class Tensor:
     """A value on the device of the graph.
 
     Shape:
-        values: what an expression was computed to be.
+        values: (batch, *d).
 
     Args:
         values: what an expression was computed to be.
