@@ -24,6 +24,7 @@ extensions = [
     "sphinx.ext.viewcode",
     "docstrings",
     "generated",
+    "held",
     "links",
     "public",
     "redirects",

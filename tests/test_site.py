@@ -1,6 +1,7 @@
 """The parts of the site that Sphinx itself does not check; they are imported without it."""
 
 import importlib
+import pkgutil
 import re
 import sys
 import types
@@ -12,12 +13,14 @@ import dpmodule as mx
 from helpers.walk import walks
 
 DOCS = Path(__file__).parents[1] / "docs"
-sys.path.insert(0, str(DOCS / "extensions"))
+sys.path[:0] = [str(DOCS / "extensions"), str(DOCS)]
 import docstrings  # noqa: E402 (found by the line above)
+import held  # noqa: E402
+import pictures  # noqa: E402
 import public  # noqa: E402
 import redirects  # noqa: E402
 
-sys.path.remove(str(DOCS / "extensions"))
+del sys.path[:2]
 
 BESIDE = ("dpmodule.agents", "dpmodule.autobatch", "dpmodule.params", "dpmodule.types")
 """Public modules that are not attributes of the package until they are imported."""
@@ -76,8 +79,31 @@ def test_a_bad_redirect_is_an_error_with_its_line(tmp_path, line):
 
 def test_redirects_are_pairs(tmp_path):
     file = tmp_path / "redirects.txt"
-    file.write_text("# moved\n\nold.html new.html  # why\n", encoding="utf-8")
-    assert redirects.read(file) == {"old.html": "new.html"}
+    file.write_text("# moved\n\nold.html new.html  # why\na.html#x b.html#x\n", encoding="utf-8")
+    assert redirects.read(file) == {"old.html": "new.html", "a.html#x": "b.html#x"}
+
+
+def test_anchors_that_have_moved_lead_on_from_their_page():
+    addresses = {"a/old.html#part": "b.html#part", "a/old.html#end": "c.html#last", "old.html#x": "x.html#x"}
+    assert redirects.moved_anchors(addresses, "a/old.html") == {
+        "#part": "../b.html#part",
+        "#end": "../c.html#last",
+    }
+
+
+def test_an_address_is_there_with_its_anchor(tmp_path):
+    (tmp_path / "page.html").write_text('<h2 id="part">', encoding="utf-8")
+    there = ("page.html", "page.html#part", "page.html#other", "other.html", "other.html#part")
+    assert [redirects.is_there(tmp_path, each) for each in there] == [True, True, False, False, False]
+
+
+def test_tests_are_shown_below_each_difference():
+    text = "# Title\n\n- One\n  thing.\n- Another.\n\nThe end.\n"
+    assert held.with_tests(text, {"One thing": ["a.py::test_<b>", "c.py::d"], "Another": ["e"]}) == (
+        "# Title\n\n- One\n  thing.\n"
+        "  <details><summary>tests</summary><code>a.py::test_&lt;b&gt;</code><br><code>c.py::d</code></details>\n"
+        "- Another.\n  <details><summary>tests</summary><code>e</code></details>\n\nThe end.\n"
+    )
 
 
 INSTALLED = {"dpmodule/functor.h"}
@@ -154,13 +180,26 @@ def test_the_glossary_has_what_start_pages_use_and_nothing_else():
     assert [term for term, text in entries.items() if len(text.split()) < 5] == []
 
 
+MADE = (DOCS / "notebooks", DOCS / "reference" / "operators")
+"""Folders of pages that a build makes."""
+
+PAGES = [
+    *(DOCS.parent / f"{name}.md" for name in ("README", "CONTRIBUTING", "CHANGELOG")),
+    *(page for page in sorted(DOCS.rglob("*.md")) if not any(page.is_relative_to(each) for each in MADE)),
+]
+
+
+def test_no_page_has_more_than_300_lines():
+    lines = {str(page): page.read_text(encoding="utf-8").count("\n") for page in PAGES}
+    assert {page: count for page, count in lines.items() if count > 300} == {}
+
+
 def test_files_that_pages_name_exist():
     root = DOCS.parent
-    pages = [root / "README.md", root / "CONTRIBUTING.md", *DOCS.glob("*.md"), *DOCS.glob("[gims]*/*.md")]
     start = r"(?:\.ci|benchmarks|docs|dpmodule|examples|notebooks|tests)/"
     missing = [
         f"{page.relative_to(root)}: {name}"
-        for page in pages
+        for page in PAGES
         for name in re.findall(rf"`({start}[\w./-]+)`", page.read_text(encoding="utf-8"))
         if name not in INSTALLED and not (root / name).exists()
     ]
@@ -172,3 +211,20 @@ def test_files_that_the_architecture_names_exist():
     named = set(re.findall(r"`([\w/]+\.(?:py|cfg|cpp|hpp))`", text))
     places = (DOCS.parent, DOCS.parent / "dpmodule")
     assert {name for name in named if not any((place / name).exists() for place in places)} == set()
+
+
+def test_pictures_are_what_the_script_draws():
+    kept = {path.name: path.read_text(encoding="utf-8") for path in (DOCS / "inside").glob("*.svg")}
+    assert kept == pictures.pictures(), "run python docs/pictures.py docs/inside"
+
+
+def test_the_picture_of_layers_has_every_package_once():
+    shown = re.findall(r">([^<>]+)</text>", pictures.layers("all"))
+    assert sorted(shown) == sorted({found.name for found in pkgutil.iter_modules(mx.__path__)} - {"_native"})
+
+
+def test_a_diagram_has_an_arrow_for_each_pair_and_a_text_without_a_box():
+    picture = pictures.diagram("three", 'a > "of" > c\na > b, c')
+    assert re.findall(r">([^<>]+)</text>", picture) == ["a", "of", "b", "c"]
+    assert picture.count("<rect") == 3
+    assert picture.count("l-3.5-7h7z") == 3  # into b, and into c by two ways

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 from docutils import nodes
-from pygments.lexers.special import TextLexer
 from sphinx.addnodes import pending_xref
 from sphinx.application import Sphinx
 from sphinx.environment import BuildEnvironment
@@ -192,6 +191,5 @@ def setup(app: Sphinx) -> dict[str, bool]:
     """Connect this to Sphinx."""
     app.add_role("public", public_role)
     app.add_post_transform(Links)
-    app.add_lexer("mermaid", TextLexer)  # shown as it is written: drawing it would need a program
     app.connect("source-read", point_inside)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

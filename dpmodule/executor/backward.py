@@ -17,6 +17,7 @@ from ..ops.sparse import Ragged, densify, leaf_of
 from ..ops.spec import Env
 from ..ops.user_code import is_users
 from .arrays import BoundArrays
+from .dense_chain import run_backward
 from .error_location import backward_error
 from .head_gradients import asks_gradient, required
 from .lowering import LossHead
@@ -144,6 +145,16 @@ class Backward:
                 self._hooked[i] = alias, hook
         self._gate.open_to(listener)
 
+    def _teller(self, aliases: Sequence[Any]) -> Callable[[torch.Tensor, torch.Tensor], None]:
+        """Return what lets the listener hear of the gradient of an alias where no engine runs, which has hooks."""
+        names = {id(aliases[i]): name for i, name in self._heard}
+
+        def tell(alias: torch.Tensor, grad: torch.Tensor) -> None:
+            if id(alias) in names:
+                self._gate.tell(names[id(alias)], grad)
+
+        return tell
+
     def gradients(
         self, run: Run, starts: Starts, listener: Listener | None = None
     ) -> Sequence[torch.Tensor | None]:
@@ -164,11 +175,13 @@ class Backward:
         if not starts or not leaves:
             return [None] * len(run.aliases)
         _, roots, seeds = zip(*starts)
+        tell = None
         if listener is not None:
             self._hook(run.aliases, listener)
+            tell = self._teller(run.aliases)
         try:
-            found = torch_private.run_backward(
-                roots, seeds, inputs=tuple(leaves if self.dense_only else map(leaf_of, leaves))
+            found = run_backward(
+                roots, seeds, leaves if self.dense_only else list(map(leaf_of, leaves)), tell
             )
         except Exception as error:
             if is_users(error):

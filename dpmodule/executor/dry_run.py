@@ -9,9 +9,9 @@ from typing import Any
 
 import torch
 
-from ..compat import torch_private
 from ..ops.sparse import leaf_of
 from ..ops.spec import Env
+from .dense_chain import run_backward
 from .program import Forward, Program
 from .runs import Starts
 
@@ -61,7 +61,7 @@ class Rehearsal:
         if not starts or not leaves:
             return []
         _, roots, seeds = zip(*starts)
-        return torch_private.run_backward(roots, seeds, inputs=tuple(leaves))
+        return run_backward(roots, seeds, leaves)
 
     def wait(self) -> None:
         """Wait until GPUs have done what they were told."""

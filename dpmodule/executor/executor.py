@@ -25,6 +25,7 @@ from . import packed_weights
 from .arrays import Binding, BoundArrays, assign
 from .backward import Backward, Listener, deliver
 from .body import CompiledBody
+from .dense_chain import DenseChains
 from .error_location import forward_error
 from .gradients import resting_states
 from .head_gradients import given_gradients
@@ -284,7 +285,7 @@ class Executor:
             return Recorded(
                 self._arrays, self._backward, lambda is_train: me.program(is_train), lambda t: me._work(t)
             )
-        return Way()
+        return DenseChains(self._arrays)
 
     def _prepare(self, recorded: bool, is_train: bool) -> PreparedProgram:
         """Return the program for a forward that backward may follow, or not, in training mode, or not."""

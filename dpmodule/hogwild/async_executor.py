@@ -73,7 +73,7 @@ class AsyncExecutor:
         >>> result[0], result.examples, result.batches
         (0.5, 100, 10)
 
-    Source: the description of Paddle's AsyncExecutor; `docs/differences.md` says where this departs from it.
+    Source: the description of Paddle's AsyncExecutor; `docs/differences/systems.md` says where this departs from it.
     """
 
     def __init__(

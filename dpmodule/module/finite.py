@@ -238,4 +238,4 @@ class RowWatch:
 
 def _may_be_nan(parts: Sequence[torch.Tensor]) -> bool:
     """Say whether some element may be NaN: a sum is, too, if infinite numbers of both signs are among them."""
-    return any(part.is_floating_point() and math.isnan(part.sum()) for part in parts)
+    return any(not are_finite(part) and math.isnan(part.sum()) for part in parts)

@@ -18,9 +18,9 @@ import torch
 from torch.nn import functional as F
 
 from ...compat import torch_private
-from .small_matmul import is_moderate, multiply
+from .small_matmul import is_moderate, multiply, pays
 
-__all__ = ["LARGE", "by_onednn", "linear", "onednn_pays", "product", "product_by_faster"]
+__all__ = ["LARGE", "by_onednn", "linear", "onednn_pays", "product", "product_by_faster", "product_of_sizes"]
 
 LARGE = 2**22
 """Multiplications in a product below which oneDNN gains too little to begin with it: its code takes about 8 MB."""
@@ -68,14 +68,27 @@ def by_onednn(data: torch.Tensor, weight: torch.Tensor) -> bool:
     )
 
 
-def product(left: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
-    """Return ``left @ right.T``, by oneDNN; both float32 on the CPU and of two axes."""
+def product(left: torch.Tensor, right: torch.Tensor, bias: torch.Tensor | None = None) -> torch.Tensor:
+    """Return ``left @ right.T + bias``, by oneDNN; all float32 on the CPU, matrices of two axes and a bias of one."""
     if right.stride(0) == 1 and right.stride(1) != right.shape[0]:
         # columns that lie apart, as of one step cut out of a sequence: oneDNN takes a thousand times as long for them
         right = right.t().contiguous().t()
     if torch.is_grad_enabled() and (left.requires_grad or right.requires_grad):
-        return _apply(left, right, None)
-    return torch_private.onednn_linear(left, right, None, "none", [], "")
+        return _apply(left, right, bias)
+    return torch_private.onednn_linear(left, right, bias, "none", [], "")
+
+
+def product_of_sizes(rows: int, columns: int, depth: int) -> Callable[..., torch.Tensor]:
+    """Return what is the fastest for ``left @ right.T + bias``; under `torch.no_grad`, all float32 on the CPU.
+
+    Args:
+        rows: of the left matrix.
+        columns: rows of the right matrix.
+        depth: columns of both.
+    """
+    if pays(rows, columns, depth):
+        return multiply
+    return product if rows * columns * depth >= LARGE and onednn_pays() else F.linear
 
 
 def product_by_faster(left: torch.Tensor, right: torch.Tensor) -> torch.Tensor:

@@ -1,0 +1,310 @@
+"""Perceptrons: dense layers one after the other below a loss, and nothing else.
+
+It is known beforehand what backward has to do. Recording it and having autograd's engine replay it costs such small
+networks a tenth of their time, as does choosing what multiplies in every run.
+
+Needs:
+    graph: one loss, whose other inputs are variables; layers that read no variable twice, and nothing else
+    activations: relu, sigmoid, tanh, or none; one behind a layer
+    storage: dense, of gradients, too
+    type: float32
+    place: one context, on the CPU
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+
+from ..compat import torch_private
+from ..ops.nn.linear import product_of_sizes
+from ..ops.nn.small_matmul import is_plain
+from ..ops.spec import Env
+from .arrays import BoundArrays
+from .interpreter import StepFailed
+from .lowering import Lowered
+from .program import Forward, Program
+from .run_strategies import Way
+from .sparse_arrays import is_sparse
+
+__all__ = ["ChainRoot", "DenseChains", "run_backward"]
+
+Tell = Callable[[torch.Tensor, torch.Tensor], None]
+"""Called with a variable and its gradient."""
+
+_OVER: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
+    "relu": torch.relu_,
+    "sigmoid": torch.sigmoid_,
+    "tanh": torch.tanh_,
+}
+"""Activations whose gradient follows from what they make, which they write over what they read."""
+_BACK: dict[str, Callable[[torch.Tensor, torch.Tensor], torch.Tensor]] = {
+    "relu": lambda grad, out: torch.ops.aten.threshold_backward(grad, out, 0),
+    "sigmoid": torch.ops.aten.sigmoid_backward,
+    "tanh": torch.ops.aten.tanh_backward,
+}
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class _Layer:
+    """A dense layer with its activation.
+
+    Attributes:
+        node: index of the graph's node.
+        slots: of weight and bias among the variables; of the weight alone without a bias.
+        act: a key of `_OVER`, or None.
+        units: how many features it makes.
+        features: how many it reads.
+    """
+
+    node: int
+    slots: Sequence[int]
+    act: str | None
+    units: int
+    features: int
+
+
+class _Chain:
+    """Runs a program as `Program.forward` does, but records no gradients.
+
+    Args:
+        program: the program.
+        layers: all its steps but the loss.
+        rows: how many samples the data has.
+    """
+
+    def __init__(self, program: Program, layers: Sequence[_Layer], rows: int) -> None:
+        self._program, self._layers, self._rows = program, layers, rows
+        self._head = program.low.steps[-1]
+        self._data = program.low.steps[0].inputs[0]
+        self._choose()
+
+    def _choose(self) -> None:
+        """Choose what computes the products of each layer: its result, and gradients of its weight and of its data."""
+        self._threads = torch.get_num_threads()
+        self._products = [
+            (
+                product_of_sizes(self._rows, layer.units, layer.features),
+                product_of_sizes(layer.units, layer.features, self._rows),
+                product_of_sizes(self._rows, layer.features, layer.units),
+            )
+            for layer in self._layers
+        ]
+
+    def __call__(self, values: Sequence[torch.Tensor], env: Env, shaped: Sequence[Env]) -> tuple[Any, ...]:
+        """Run forward; where backward starts, if any follows, is a `ChainRoot`."""
+        data, recorded = values[self._data], self._program.low.recorded
+        if torch.is_grad_enabled() is not recorded or not is_plain(data):
+            return self._program.forward(values, env, shaped)
+        if self._threads != torch.get_num_threads():
+            self._choose()
+        torch.set_grad_enabled(False)  # the executor puts it back
+        made, node = [data if data.dim() == 2 else data.flatten(1)], -1
+        try:
+            for layer, (product, _, _) in zip(self._layers, self._products):
+                node = layer.node
+                out = product(made[-1], *map(values.__getitem__, layer.slots))
+                made.append(out if layer.act is None else _OVER[layer.act](out))
+                if not recorded:
+                    del made[0]
+            head, node = self._head, self._head.node
+            rest = [values[slot] for slot in head.inputs[1:]]
+            result = head.function(head.fixed, env, made[-1], *rest)
+        except Exception as error:
+            raise StepFailed(node) from error
+        if not recorded:
+            return (result,), (), (), ()
+        return (result,), (ChainRoot(self, values, made),), ((None,) * len(rest),), ()
+
+    def gradients(
+        self, grad: torch.Tensor, values: Sequence[torch.Tensor], made: list[torch.Tensor], wanted: set[int]
+    ) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
+        """Yield variables and their gradients, from the loss on.
+
+        Args:
+            grad: of what the last layer made.
+            values: tensors of the variables.
+            made: what the first layer read, then what each layer made; is used up.
+            wanted: `id` of the variables that want one.
+        """
+        for layer, (_, for_weight, for_data) in zip(reversed(self._layers), reversed(self._products)):
+            out, source = made.pop(), made[-1]
+            weight, *bias = map(values.__getitem__, layer.slots)
+            if layer.act is not None:
+                grad = _BACK[layer.act](grad, out)
+            if bias and id(bias[0]) in wanted:
+                yield bias[0], grad.sum(0)
+            if id(weight) in wanted:
+                yield weight, for_weight(grad.t(), source.t())
+            if len(made) > 1:
+                grad = for_data(grad, weight.t())
+        data = values[self._data]
+        if id(data) in wanted:
+            yield data, for_data(grad, weight.t()).reshape(data.shape)
+
+
+class ChainRoot:
+    """Where backward starts: stands for the tensor that a recorded forward would have there.
+
+    Args:
+        chain: the layers.
+        values: tensors of the variables.
+        made: what the first layer read, then what each layer made.
+
+    Attributes:
+        dtype: type of the tensor.
+    """
+
+    __slots__ = ("_chain", "_made", "_tensor", "_values", "dtype")
+
+    requires_grad = True
+
+    def __init__(self, chain: _Chain, values: Sequence[torch.Tensor], made: list[torch.Tensor]) -> None:
+        self._chain, self._values, self._made = chain, values, made
+        self._tensor = made[-1]
+        self.dtype = self._tensor.dtype
+
+    def detach(self) -> torch.Tensor:
+        """Return the tensor.
+
+        Shape:
+            returns: (N, M), M features of the last layer.
+        """
+        return self._tensor
+
+    def gradients(
+        self,
+        seed: torch.Tensor,
+        leaves: Sequence[torch.Tensor],
+        tell: Tell | None = None,
+    ) -> list[torch.Tensor | None]:
+        """Return the gradients of some variables, None for what the tensor does not depend on; once.
+
+        Shape:
+            seed: as the tensor.
+            returns: each as its leaf.
+
+        Args:
+            seed: gradient of the tensor.
+            leaves: the variables.
+            tell: called with a leaf and its gradient as soon as that is there.
+        """
+        numbers = {id(leaf): number for number, leaf in enumerate(leaves)}
+        found: list[torch.Tensor | None] = [None] * len(leaves)
+        for leaf, grad in self._chain.gradients(seed, self._values, self._made, set(numbers)):
+            found[numbers[id(leaf)]] = grad
+            if tell is not None:
+                tell(leaf, grad)
+        return found
+
+
+def run_backward(
+    roots: Sequence[Any],
+    seeds: Sequence[torch.Tensor],
+    leaves: Sequence[torch.Tensor],
+    tell: Tell | None = None,
+) -> Sequence[torch.Tensor | None]:
+    """Return the gradients of some variables, by autograd's engine where it has recorded the run.
+
+    Shape:
+        seeds: each as its root.
+        returns: each as its leaf; None for what no root depends on.
+
+    Args:
+        roots: where backward starts; a `ChainRoot` is the only one.
+        seeds: their gradients.
+        leaves: the variables.
+        tell: hears of each gradient of a `ChainRoot` as soon as it is there; the engine has its hooks.
+    """
+    if isinstance(roots[0], ChainRoot):
+        return roots[0].gradients(seeds[0], leaves, tell)
+    return torch_private.run_backward(roots, seeds, inputs=tuple(leaves))
+
+
+class DenseChains(Way):
+    """Programs run as the functions that are generated, but for perceptrons.
+
+    Args:
+        arrays: what is bound.
+    """
+
+    def __init__(self, arrays: BoundArrays) -> None:
+        self._arrays = arrays
+
+    def forward(self, program: Program) -> Forward:
+        """Return what runs a program."""
+        arrays, low = self._arrays, program.low
+        layers = _layers(low, arrays) if _may_be_chain(low, arrays) else []
+        if not layers:
+            return program.forward
+        return _Chain(program, layers, arrays.variables[low.steps[0].inputs[0]].shape[0])
+
+
+def _may_be_chain(low: Lowered, arrays: BoundArrays) -> bool:
+    """Say whether a program ends in its only head, a loss, and nothing of it is sparse or on another device."""
+    head = low.steps[-1] if low.steps else None
+    op, a = (None, None) if head is None else low.operator(head)
+    return (
+        head is not None
+        and op is not None
+        and op.is_loss(a)
+        and low.heads == head.outputs
+        and len(low.losses) == low.recorded == head.detach_first
+        and head.takes_env
+        and not (head.own_env or head.needs_shapes or low.mutated or low.mirrored or low.is_body)
+        and arrays.storage is None
+        and not arrays.places
+        and arrays.context.torch_device.type == "cpu"
+        and not any(is_sparse(grad) for grad in arrays.grads.values() if grad is not None)
+    )
+
+
+def _layers(low: Lowered, arrays: BoundArrays) -> list[_Layer]:
+    """Return the layers of which a program consists but for its loss; none if there is something else."""
+    found: list[_Layer] = []
+    value = next(iter(low.steps[0].inputs), -1)
+    read = [value]
+    for step in low.steps[:-1]:
+        op, a = low.operator(step)
+        if op is None or step.takes_env or step.covers or step.inputs[0] != value:
+            return []
+        act: Any = a.act_type if op.name == "Activation" else op.name  # relu by itself passes NaN back
+        if op.name == "FullyConnected":
+            slots = step.inputs[1:]
+            read += slots
+            if not all(slot < low.num_variables for slot in slots):
+                return []
+            units, features = arrays.variables[slots[0]].shape
+            found.append(_Layer(step.node, slots, None, units, features))
+        elif (
+            op.name in ("Activation", "sigmoid", "tanh") and act in _OVER and found and found[-1].act is None
+        ):
+            found[-1] = replace(found[-1], act=act)
+        else:
+            return []
+        value = step.outputs[0]
+    head = low.steps[-1]
+    given = all(slot < low.num_variables for slot in (read[0], *head.inputs[1:]))
+    is_whole = bool(found) and given and head.inputs[0] == value
+    return found if is_whole and _are_plain(found, read, arrays) else []
+
+
+def _are_plain(layers: Sequence[_Layer], read: Sequence[int], arrays: BoundArrays) -> bool:
+    """Say whether each of the variables read is another one, float32, and of the usual axes.
+
+    Args:
+        layers: the layers.
+        read: slots of the data, and of the weights and biases of all layers.
+        arrays: what is bound.
+    """
+    tensors = [arrays.variables[slot].raw for slot in read]
+    biases = [arrays.variables[slot].shape for layer in layers for slot in layer.slots[1:]]
+    return (
+        len(set(read)) == len(read)
+        and all(tensor.dtype is torch.float32 for tensor in tensors)
+        and all(len(shape) == 1 for shape in biases)
+        and tensors[0].numel() == tensors[0].shape[0] * layers[0].features
+    )
