@@ -6,6 +6,7 @@ Usage: python .ci/strip_notebooks.py [--check] [NOTEBOOK ...]     (default: all 
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from pathlib import Path
 
@@ -32,10 +33,12 @@ def main() -> int:
     args = parser.parse_args()
     changed = False
     for path in args.notebooks or sorted((ROOT / "notebooks").glob("*.ipynb")):
-        text = stripped(path)
-        if text != path.read_text(encoding="utf-8"):
+        text, before = stripped(path), path.read_text(encoding="utf-8")
+        if text != before:
             changed = True
-            print(f"{path}: holds outputs or cell metadata")
+            same = os.path.commonprefix([text, before])
+            todo = "run python .ci/strip_notebooks.py" if args.check else "removed"
+            print(f"{path}:{same.count(chr(10)) + 1}: outputs or cell metadata; {todo}")
             if not args.check:
                 path.write_text(text, encoding="utf-8")
     return int(changed)

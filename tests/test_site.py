@@ -194,6 +194,25 @@ def test_no_page_has_more_than_300_lines():
     assert {page: count for page, count in lines.items() if count > 300} == {}
 
 
+NAVIGATION = re.compile(r"^```\{toctree\}\n(.*?)^```", re.DOTALL | re.MULTILINE)
+
+
+def pages_in_navigation(page):
+    """Yield the pages that the lists of contents of a page name."""
+    for block in NAVIGATION.findall(page.read_text(encoding="utf-8")):
+        for line in filter(None, block.splitlines()):
+            if not line.startswith(":"):
+                yield from page.parent.glob(f"{line}.md")
+
+
+def test_every_page_is_in_the_navigation():
+    pages = [page for page in PAGES if page.is_relative_to(DOCS)]
+    listed = {DOCS / "index.md"}.union(*map(pages_in_navigation, pages))
+    assert len(listed) > 50
+    lost = [f"{page.relative_to(DOCS.parent)}:1" for page in pages if page not in listed]
+    assert not lost, "put these into a toctree, such as those of docs/index.md: " + ", ".join(lost)
+
+
 def test_files_that_pages_name_exist():
     root = DOCS.parent
     start = r"(?:\.ci|benchmarks|docs|dpmodule|examples|notebooks|tests)/"
