@@ -123,7 +123,7 @@ class Seq2seqAgent(ModuleAgent):
         """Return padded texts with their lengths, and labels, as they are told and one token later.
 
         Args:
-            observations: messages with a ``text``, one for each row, all with labels or none.
+            observations: messages with a ``text``, one for each row, with labels where they are known.
         """
         return self._taught(
             [self._read(each["text"]) for each in observations], list(map(self._label, observations))

@@ -163,7 +163,7 @@ class StarspaceAgent(ModuleAgent):
         """Return the words of texts and of answers, which of the latter count, and each row's right one.
 
         Args:
-            observations: messages with a ``text``, one for each row, all with labels or none.
+            observations: messages with a ``text``, one for each row, with labels where they are known.
         """
         labels = [_label(each) for each in observations]
         return self._batch(observations, labels, self._wrong(observations, labels))

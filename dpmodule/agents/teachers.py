@@ -441,7 +441,7 @@ class FixedDialogTeacher(Teacher):
         """Count a reply to the last example.
 
         Args:
-            observation: the reply, a mapping with ``text``; without one it is not counted.
+            observation: the reply, a mapping with ``text``.
         """
         labels = self._taken(observation)
         if labels is not None:

@@ -122,8 +122,8 @@ class BaseConvRNNCell(GatedCell):
         """Return the next step's name and the convolutions of input and state.
 
         Args:
-            inputs: (N, C, H, W), the input of the step.
-            states: states before it; the first one is (N, num_hidden, H, W).
+            inputs: the input of the step, such as (N, C, H, W) in the layout "NCHW".
+            states: states before it, of the same layout with `num_hidden` channels.
         """
         self.check_states(states)
         name = self.next_name()

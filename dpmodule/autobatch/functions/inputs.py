@@ -274,7 +274,7 @@ def sparse_inputTensor(
 
     Args:
         idxs: for every dimension, the places of all values.
-        values: what stands at those places; it is 0 elsewhere.
+        values: what stands at those places.
         shape: the shape, with the minibatch last if `batched`.
         batched: see `inputTensor`.
         defval: what all other elements are.
