@@ -55,7 +55,7 @@ CLAIM = re.compile(
     rf"""\b{COUNT}(?:(?:\sto\s|\sor\s|-|–){COUNT})?\stimes\s(?:as|the|its|their|faster|slower|less|more|larger|smaller)\b
     |\b(?:twice|half|(?:a|one)\s(?:third|quarter|tenth|hundredth))\s(?:as|the|its|their|of\sits|of\stheir|faster|slower)\b
     |\bfactors?\sof\s{COUNT}
-    |\b{COUNT}\s?(?:%|per\s?cent)\s(?:faster|slower|less|more|of\sthe\stime)\b
+    |\b{COUNT}\s?(?:%|per\s?cent|x|×)\s(?:faster|slower|less|more|as\sfast|of\s(?:the|its)\s(?:time|memory))\b
     |(?<![\w.])\d[\d,.]*(?:\sto\s\d[\d,.]*)?\s(?:ms|µs|us|ns|s|[kKMG]B|{UNIT})\b
     |\b{COUNT}(?:\s(?:hundred|thousand))?\s(?:{UNIT})\b
     |\b(?:faster|slower|quicker|cheaper|less\smemory|more\smemory)\sthan\b
@@ -78,6 +78,8 @@ def pages(root: Path) -> list[Path]:
 def rows(section: Mapping[str, Any]) -> Iterator[dict[str, str]]:
     """Yield the rows of a part's tables, by the names of their columns."""
     for title, lines in section["tables"].items():
+        if not lines:
+            continue
         header, *others = ([cell.strip() for cell in line[1:-1].split("|")] for line in lines)
         yield from (dict(zip(header, cells)) | {"table": title} for cells in others[1:])
 
@@ -117,7 +119,7 @@ class Figure:
         ]
         if not fitting:
             raise ValueError(f"no row of {part!r} fits {'; '.join(cells)!r} and has a column {column!r}")
-        values = [float(row[column].split()[0].replace(",", "")) for row in fitting]
+        values = [float(row[column].partition(" ")[0].replace(",", "")) for row in fitting]
         if mark["number"] and len(set(values)) > 1:
             raise ValueError(f"{len(values)} rows of {part!r} fit, which differ; name more cells")
         if not mark["number"] and not (bounds["low"] or bounds["high"]):

@@ -16,8 +16,9 @@ TABLE = [
     "| net: fit | PyTorch | 1,234 |",
     "| net: predict | MXNet | 0.5 |",
     "| other | MXNet | never |",
+    "| empty | MXNet |  |",
 ]
-FOUND = {"fit": {"tables": {"": TABLE}}}
+FOUND = {"fit": {"tables": {"": TABLE, "Before and now": []}}}
 
 
 def test_figures_on_pages_are_those_of_the_benchmarks():
@@ -90,10 +91,12 @@ def test_a_page_may_say_so(tmp_path, text):
             "expected PART; ROW; COLUMN with one of fit as PART",
         ),
         ("2.0<!-- figure: fit; other; ratio CPU -->", "could not convert"),
+        ("2.0<!-- figure: fit; empty; ratio CPU -->", "could not convert"),
         ("fast<!-- figure: fit; net: fit; MXNet; ratio CPU -->", "needs bounds"),
         ("It is twice as fast.", "'twice as' is typed by hand: put a mark behind it"),
         ("It is three times as fast.", "'three times as' is typed by hand"),
         ("It is 30 % faster.", "'30 % faster' is typed by hand"),
+        ("It is 3x faster.", "'3x faster' is typed by hand"),
         ("It takes 3.5 ms.", "'3.5 ms' is typed by hand"),
         ("It takes half the memory.", "'half the' is typed by hand"),
         ("It is faster than MXNet.", "'faster than' is typed by hand"),
