@@ -678,11 +678,11 @@ class BucketingModule(BaseModule):
         """Make a module from symbols by bucket key and parameters; `sym_gen` names their inputs.
 
         Args:
-            sym_dict: symbols by bucket's key, in place of `sym_gen`.
-            sym_gen: makes the symbols of buckets that were not saved; None = only saved ones can be used.
-            default_bucket_key: the bucket to bind first; None = the one of the saved module.
+            sym_dict: symbols by bucket's key, in place of those that `sym_gen` makes; None for none.
+            sym_gen: makes the symbols of all other buckets.
+            default_bucket_key: the bucket to bind first.
             arg_params: parameters by name.
-            aux_params: auxiliary states by name.
+            aux_params: auxiliary states by name; None for none.
             **kwargs: further arguments of the constructor.
 
         Shape:

@@ -274,7 +274,7 @@ def empty(stype: str, shape: ShapeLike, ctx: ContextLike | None = None, dtype: D
     """Return a sparse array that stores nothing; arguments as in `zeros`, but for "default".
 
     Args:
-        stype: "row_sparse", "csr" or "default".
+        stype: "row_sparse" or "csr".
         shape: lengths of the axes.
         ctx: where to put it; None = the current context.
         dtype: element type; None = float32.

@@ -175,7 +175,7 @@ class Optimizer:
             index: the parameter's key.
             weight: the parameter, written to.
             grad: its gradient, of the same shape and type.
-            state: what `create_state` returned.
+            state: what `create_state_multi_precision` returned.
         """
         if not (self.multi_precision and is_half(weight)):
             self.update(index, weight, grad, state)

@@ -134,7 +134,7 @@ class GroupedOptimizer(Optimizer):
             index: the parameter's key.
             weight: the parameter, or several, written to.
             grad: its gradient, of the same shape and type.
-            state: what `create_state` returned.
+            state: what `create_state_multi_precision` returned.
 
         Raises:
             ShapeError: a gradient has not its parameter's shape.

@@ -228,7 +228,7 @@ def create_sparse_array(
         rsp_indices: the rows that are present, for "row_sparse".
         dtype: element type, float32 by default.
         modifier_func: called on each value of a "row_sparse" array.
-        density: share of rows or elements that are present, 0 to 1; random by default.
+        density: share of rows or elements that are present, 0 to 1.
         shuffle_csr_indices: leave the columns within a row out of order.
     """
     rows = np.sort(np.asarray(rsp_indices)) if stype == "row_sparse" and rsp_indices is not None else None
@@ -259,7 +259,7 @@ def create_sparse_array_zd(
     Args:
         shape: shape of the array; two axes for "csr".
         stype: "row_sparse" or "csr".
-        density: share of rows or elements that are present, 0 to 1; random by default.
+        density: share of rows or elements that are present, 0 to 1.
         data_init: value of every element present, instead of random ones in [0, 1).
         rsp_indices: the rows that are present, for "row_sparse".
         dtype: element type, float32 by default.
