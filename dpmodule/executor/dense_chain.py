@@ -21,7 +21,6 @@ import torch
 
 from ..compat import torch_private
 from ..ops.nn.linear import product_of_sizes
-from ..ops.nn.small_matmul import is_plain
 from ..ops.spec import Env
 from .arrays import BoundArrays
 from .interpreter import StepFailed
@@ -97,7 +96,7 @@ class _DenseChain:
     def __call__(self, values: Sequence[torch.Tensor], env: Env, shaped: Sequence[Env]) -> tuple[Any, ...]:
         """Run forward; where backward starts, if any follows, is a `ChainRoot`."""
         data, recorded = values[self._data], self._program.low.recorded
-        if torch.is_grad_enabled() is not recorded or not is_plain(data):
+        if torch.is_grad_enabled() is not recorded or type(data) is not torch.Tensor:
             return self._program.forward(values, env, shaped)
         if self._threads != torch.get_num_threads():
             self._choose()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import math
 import sys
+import threading
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -20,7 +21,7 @@ from ..params import ParamStore
 from . import fit as training
 from . import scoring
 from .arguments import BindArguments, OptimizerArguments, ParamArguments
-from .lifecycle import Stage
+from .lifecycle import Stage, alone
 from .mxnet_helpers import check_input_names as _check_input_names  # noqa: F401  old programs import these from here
 from .mxnet_helpers import check_names_match as _check_names_match  # noqa: F401
 from .mxnet_helpers import parse_data_desc as _parse_data_desc  # noqa: F401
@@ -63,6 +64,9 @@ class BaseModule:
     Args:
         logger: where progress is logged.
 
+    Attributes:
+        in_use: held by the thread that is inside of a method which leaves results for the next one.
+
     Source: MXNet 1.9.1 `BaseModule`.
     """
 
@@ -73,6 +77,7 @@ class BaseModule:
         self._symbol: Any = None
         self._steps = [False, False, False]
         self._stage = Stage.CREATED
+        self.in_use = threading.RLock()
 
     def _not_here(self) -> Exception:
         """Return the error of a method that subclasses define, which names the method that was called."""
@@ -622,8 +627,8 @@ class BaseModule:
 
     # loops over batches
 
-    fit, score = training.fit, scoring.score
-    predict, iter_predict = scoring.predict, scoring.iter_predict
+    fit, score, predict = alone(training.fit), alone(scoring.score), alone(scoring.predict)
+    iter_predict = scoring.iter_predict
 
 
 def _nan_in_rows(output: NDArray) -> torch.Tensor | None:

@@ -31,7 +31,7 @@ from .group.context_threads import run_between
 from .group.contexts import contexts_of, distinct
 from .group.executor_group import DataParallelExecutorGroup
 from .half_training import LossScale, check_devices, rules_of
-from .lifecycle import Stage, needs, too_early
+from .lifecycle import Stage, alone, needs, too_early
 from .lr_search import RateSearch, find_rate
 from .mxnet_compat import MODULE, also_named
 from .mxnet_helpers import check_descriptions, check_input_names, matching, names_of
@@ -756,6 +756,7 @@ class Module(BaseModule):
         self._install(Updates.borrow(shared_module.updates, self.group))
 
     @override
+    @alone
     def update(self) -> None:
         updates = self._updates
         if self._stage < Stage.READY or updates is None:
@@ -988,6 +989,7 @@ class Module(BaseModule):
                 )
             row_numbers(rows, self.group.store.array(name, 0).shape[0])
 
+    @alone
     @needs(Stage.INITIALIZED)
     def forward(self, data_batch: BatchLike, is_train: bool | None = None) -> None:
         """Run forward on a batch.
@@ -1011,6 +1013,7 @@ class Module(BaseModule):
         self.group.forward(data_batch, is_train)
 
     @override
+    @alone
     def forward_backward(self, data_batch: BatchLike) -> None:
         group = self._group
         if self._stage < Stage.INITIALIZED or group is None:
@@ -1032,6 +1035,7 @@ class Module(BaseModule):
         self._is_announced = own.update is Module.update and own.forward_backward is Module.forward_backward
 
     @override
+    @alone
     @needs(Stage.INITIALIZED)
     def evaluate(self, data_batch: BatchLike) -> None:
         if not self.group.feed.takes(data_batch):
@@ -1051,6 +1055,7 @@ class Module(BaseModule):
         self.reshape(data, label)
 
     @override
+    @alone
     @needs(Stage.INITIALIZED)
     def backward(self, out_grads: OutGrads = None) -> None:
         self.group.backward(out_grads)

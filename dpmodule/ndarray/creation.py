@@ -125,9 +125,9 @@ def _filled(
         return out
     where = as_context(ctx)
     wanted = dtype_pair(dtype)[1]
-    if value is None:
-        return NDArray(torch.empty(dims, dtype=wanted, device=where.torch_device), where)
     try:
+        if value is None:
+            return NDArray(torch.empty(dims, dtype=wanted, device=where.torch_device), where)
         return NDArray(torch.full(dims, value, dtype=wanted, device=where.torch_device), where)
     except RuntimeError as error:
         raise MXNetError(f"no room for an array of shape {dims}: {str(error).splitlines()[0]}") from error
