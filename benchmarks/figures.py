@@ -30,6 +30,7 @@ __all__ = ["RESULTS", "ROOT", "check", "pages", "renew", "renewed"]
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "benchmarks" / "results.json"
 MADE = (
+    "docs/gallery.md",
     "docs/notebooks/",
     "docs/reference/operators/",
     "docs/reference/environment.md",

@@ -207,8 +207,8 @@ def test_the_glossary_has_what_start_pages_use_and_nothing_else():
     assert [term for term, text in entries.items() if len(text.split()) < 5] == []
 
 
-MADE = (DOCS / "notebooks", DOCS / "reference" / "operators")
-"""Folders of pages that a build makes."""
+MADE = (DOCS / "gallery.md", DOCS / "notebooks", DOCS / "reference" / "operators")
+"""Pages that a build makes, and folders of such."""
 
 PAGES = [
     *(DOCS.parent / f"{name}.md" for name in ("README", "CONTRIBUTING", "CHANGELOG")),
