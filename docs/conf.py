@@ -31,6 +31,7 @@ extensions = [
     "links",
     "public",
     "redirects",
+    "since",
 ]
 exclude_patterns = ["notebooks/models"]
 html_theme = "furo"

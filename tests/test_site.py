@@ -137,26 +137,78 @@ INSTALLED = {"dpmodule/functor.h"}
 """What pages name as a compiler finds it."""
 
 TERMS = re.findall(r"^## (.*)$", (DOCS / "glossary.md").read_text(encoding="utf-8"), re.MULTILINE)
+START = sorted((DOCS / "start").glob("*.md"))
+OF_ART = """
+    activation, adagrad, agent, annealing, attention, augmentation, automatic batching, autograd, backend,
+    backpropagation, backward, bag of words, batch, batch norm, beam, bias, bucket, callback, checkpoint,
+    clipping, context, convolution, coroutine, cross-entropy, dataloader, decoder, descriptor, device, dialogue,
+    distillation, dropout, embedding, encoder, engine, entropy, episode, epoch, event loop, executor, feature,
+    fine-tuning, forward, freezing, functor, gradient, graph, hidden state, hogwild, hyperparameter, inference,
+    initializer, iterator, kernel, key-value store, kvstore, label, language model, layer, learning rate, logit,
+    loss, lstm, mask, metric, mini-batch, minibatch, mixed precision, module, momentum, monitor, multislot,
+    node, normalization, one-hot, onnx runtime, operator, optimizer, overfitting, padding, parameter, parley,
+    perplexity, pipeline, pooling, prefetching, quantization, ragged value, record file, recordio,
+    regularization, reward, rollout, safetensors, schedule, seed, shard, slot, softmax, sparse, storage type,
+    symbol, teacher, tensor, token, trainer, transducer, trie, unrolling, validation set, vocabulary, weight,
+    weight decay, worker, world, zero-copy
+"""
+"""What newcomers may not know, whether a page has it yet or not; a page that uses a word has it explained."""
 
 
-@pytest.mark.parametrize("page", ["agents", "feeding", "files", "mxnet", "sequences"])
+def blank(text, pattern):
+    """Return a text with what fits replaced by blanks, so that lines and places stay."""
+    return re.sub(
+        pattern, lambda found: re.sub(r"[^\n]", " ", found[0]), text, flags=re.DOTALL | re.MULTILINE
+    )
+
+
+def prose_of(page):
+    return blank(page.read_text(encoding="utf-8"), r"```.*?```|`[^`]*`|^#[^\n]*$")
+
+
+def first_use(term, prose):
+    spaced = re.escape(term).replace(r"\ ", r"\s+")
+    return re.search(rf"\b{spaced}(?:s|es)?\b", prose, re.IGNORECASE)
+
+
+def asked_for(page, term, prose, place, what):
+    return f"docs/start/{page.name}:{prose.count(chr(10), 0, place) + 1}: {term!r}: {what}"
+
+
+@pytest.mark.parametrize("page", START, ids=lambda page: page.stem)
 def test_start_pages_link_each_term_where_they_first_use_it(page):
-    text = (DOCS / "start" / f"{page}.md").read_text(encoding="utf-8")
-    text = re.sub(r"```.*?```|`[^`]*`|^#[^\n]*$", "", text, flags=re.DOTALL | re.MULTILINE)
-    unlinked = []
+    unlinked, prose = [], prose_of(page)
     for term in TERMS:
         link = f"](../glossary.md#{term.lower().replace(' ', '-')})"
-        prose = re.sub(
-            r"\[[^\]]*\]\([^)]*\)", lambda found, link=link: found[0] if found[0].endswith(link) else "", text
-        )
-        first = re.search(rf"\b{term}(?:s|es)?\b", prose, re.IGNORECASE)
-        if first and not prose[first.end() :].startswith(link):
-            unlinked.append(term)
-    assert unlinked == []
+        own = blank(prose, rf"\[[^\]]*\]\((?!{re.escape(link[2:])})[^)]*\)")
+        first = first_use(term, own)
+        if first and not own[first.end() :].startswith((link, f"*{link}")):
+            unlinked.append(asked_for(page, term, own, first.start(), f"link its first use by [...{link}"))
+    assert not unlinked, "\n".join(unlinked)
 
 
-MADE = (DOCS / "notebooks", DOCS / "reference" / "operators")
-"""Folders of pages that a build makes."""
+@pytest.mark.parametrize("page", START, ids=lambda page: page.stem)
+def test_terms_of_art_of_start_pages_are_in_the_glossary(page):
+    prose, known = blank(prose_of(page), r"\]\([^)]*\)"), {term.lower() for term in TERMS}
+    unknown = [
+        asked_for(page, term, prose, found.start(), "enter it in docs/glossary.md, or use a plain word")
+        for term in (" ".join(each.split()) for each in OF_ART.split(","))
+        if term not in known and (found := first_use(term, prose))
+    ]
+    assert not unknown, "\n".join(unknown)
+
+
+def test_the_glossary_has_what_start_pages_use_and_nothing_else():
+    text = (DOCS / "glossary.md").read_text(encoding="utf-8")
+    entries = dict(re.findall(r"^## (.*)\n\n((?:(?!## ).*\n?)+)", text, re.MULTILINE))
+    links = set(re.findall(r"\]\((?:\.\./glossary\.md)?#([\w-]+)\)", text + "".join(map(prose_of, START))))
+    assert sorted(entries, key=str.lower) == [*entries] == TERMS
+    assert {term.lower().replace(" ", "-") for term in entries} == links
+    assert [term for term, text in entries.items() if len(text.split()) < 5] == []
+
+
+MADE = (DOCS / "gallery.md", DOCS / "notebooks", DOCS / "reference" / "operators")
+"""Pages that a build makes, and folders of such."""
 
 PAGES = [
     *(DOCS.parent / f"{name}.md" for name in ("README", "CONTRIBUTING", "CHANGELOG")),
@@ -167,6 +219,25 @@ PAGES = [
 def test_no_page_has_more_than_300_lines():
     lines = {str(page): page.read_text(encoding="utf-8").count("\n") for page in PAGES}
     assert {page: count for page, count in lines.items() if count > 300} == {}
+
+
+NAVIGATION = re.compile(r"^```\{toctree\}\n(.*?)^```", re.DOTALL | re.MULTILINE)
+
+
+def pages_in_navigation(page):
+    """Yield the pages that the lists of contents of a page name."""
+    for block in NAVIGATION.findall(page.read_text(encoding="utf-8")):
+        for line in filter(None, block.splitlines()):
+            if not line.startswith(":"):
+                yield from page.parent.glob(f"{line}.md")
+
+
+def test_every_page_is_in_the_navigation():
+    pages = [page for page in PAGES if page.is_relative_to(DOCS)]
+    listed = {DOCS / "index.md"}.union(*map(pages_in_navigation, pages))
+    assert len(listed) > 50
+    lost = [f"{page.relative_to(DOCS.parent)}:1" for page in pages if page not in listed]
+    assert not lost, "put these into a toctree, such as those of docs/index.md: " + ", ".join(lost)
 
 
 def test_files_that_pages_name_exist():

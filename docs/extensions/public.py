@@ -22,6 +22,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
+from since import since
+
 if TYPE_CHECKING:
     from sphinx.application import Sphinx
 
@@ -102,6 +104,8 @@ def entry(name: str, value: object, names: dict[str, Any], module: str) -> Itera
         yield "   :no-index-entry:"
         yield ""
         yield f"   The same as :py:obj:`{home}.{first}`."
+        yield ""
+        yield f"   .. versionadded:: {since(f'{module}.{name}')}"
     elif inspect.isclass(value):
         yield f".. autoclass:: {module}.{name}"
         yield "   :members:"
