@@ -20,8 +20,6 @@ __all__ = [
     "current_context",
     "gpu",
     "gpu_memory_info",
-    "gpu_module",
-    "is_gpu",
     "num_gpus",
     "set_current_context",
 ]
@@ -195,7 +193,11 @@ def _unknown_type() -> DeviceError:
 
 
 def is_gpu(device: torch.device) -> bool:
-    """Say whether a torch device is one that a context of type "gpu" means."""
+    """Say whether a torch device is one that a context of type "gpu" means.
+
+    Args:
+        device: the device.
+    """
     return device.type == _GPU_TYPE
 
 
