@@ -18,6 +18,7 @@ import re
 import textwrap
 from collections.abc import Iterator
 from functools import cache
+from itertools import dropwhile
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
@@ -77,6 +78,18 @@ def first_name(value: object, names: dict[str, Any]) -> str:
     return own if own in same else same[0]
 
 
+def described_elsewhere(owner: type) -> list[str]:
+    """Return the bases from the first on that has an entry of its own or is not of this package.
+
+    Members of those before it have no other place than the class's own entry.
+    """
+
+    def is_internal(base: type) -> bool:
+        return base.__module__.startswith("dpmodule.") and id(base) not in shown_in()
+
+    return [base.__name__ for base in dropwhile(is_internal, owner.__mro__[1:])]
+
+
 def operators_of(owner: type) -> Iterator[str]:
     """Yield the lines that list the operators which a class has as methods: one entry for all of them."""
     names = [name for name in vars(owner) if name[0] != "_" and is_operator(getattr(owner, name))]
@@ -104,6 +117,7 @@ def entry(name: str, value: object, names: dict[str, Any], module: str) -> Itera
     elif inspect.isclass(value):
         yield f".. autoclass:: {module}.{name}"
         yield "   :members:"
+        yield f"   :inherited-members: {', '.join(described_elsewhere(value))}"
         yield "   :show-inheritance:"
         yield from operators_of(value)
     elif callable(value):
