@@ -13,7 +13,7 @@ from typing import Any
 
 from .harness import Spread, Times, ratio
 
-__all__ = ["BEFORE", "Section", "Target", "machine", "render", "update"]
+__all__ = ["BEFORE", "Section", "Target", "data_of", "machine", "read", "render", "update"]
 
 _ABOUT = """\
 # Benchmark results
@@ -201,6 +201,20 @@ def render(sections: Mapping[str, Section]) -> str:
     return "\n".join([_ABOUT, *lines, "", *map(str, sections.values())])
 
 
+def data_of(path: Path) -> Path:
+    """Return where the figures of a report lie."""
+    return path.with_name(path.stem.lower() + ".json")
+
+
+def read(data: Path) -> dict[str, Section]:
+    """Return the sections that a file of figures holds."""
+    known: dict[str, Any] = json.loads(data.read_text(encoding="utf-8"))
+    return {
+        name: Section(**{**each, "targets": [Target(**target) for target in each["targets"]]})
+        for name, each in known.items()
+    }
+
+
 def update(path: Path, order: Mapping[str, Any], new: Mapping[str, Section]) -> None:
     """Put sections into a report, keeping the other parts' from earlier runs.
 
@@ -209,13 +223,9 @@ def update(path: Path, order: Mapping[str, Any], new: Mapping[str, Section]) -> 
         order: names of all parts.
         new: sections by part.
     """
-    data = path.with_name(path.stem.lower() + ".json")
-    known: dict[str, Any] = json.loads(data.read_text(encoding="utf-8")) if data.exists() else {}
-    known.update({name: asdict(section) for name, section in new.items()})
-    known = {name: known[name] for name in order if name in known}
+    data = data_of(path)
+    sections = {**(read(data) if data.exists() else {}), **new}
+    sections = {name: sections[name] for name in order if name in sections}
+    known = {name: asdict(section) for name, section in sections.items()}
     data.write_text(json.dumps(known, indent=1) + "\n", encoding="utf-8")
-    sections = {
-        name: Section(**{**each, "targets": [Target(**target) for target in each["targets"]]})
-        for name, each in known.items()
-    }
     path.write_text(render(sections), encoding="utf-8")

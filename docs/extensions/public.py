@@ -18,10 +18,12 @@ import re
 import textwrap
 from collections.abc import Iterator
 from functools import cache
-from itertools import dropwhile
+from itertools import takewhile
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
+
+from since import since
 
 if TYPE_CHECKING:
     from sphinx.application import Sphinx
@@ -78,16 +80,16 @@ def first_name(value: object, names: dict[str, Any]) -> str:
     return own if own in same else same[0]
 
 
-def described_elsewhere(owner: type) -> list[str]:
-    """Return the bases from the first on that has an entry of its own or is not of this package.
+def with_internal_bases(owner: type) -> list[type]:
+    """Return a class, and its bases before the first that has an entry of its own or is not of this package.
 
-    Members of those before it have no other place than the class's own entry.
+    Their members have no other place than the class's entry.
     """
 
     def is_internal(base: type) -> bool:
         return base.__module__.startswith("dpmodule.") and id(base) not in shown_in()
 
-    return [base.__name__ for base in dropwhile(is_internal, owner.__mro__[1:])]
+    return [owner, *takewhile(is_internal, owner.__mro__[1:])]
 
 
 def operators_of(owner: type) -> Iterator[str]:
@@ -110,14 +112,18 @@ def entry(name: str, value: object, names: dict[str, Any], module: str) -> Itera
     if callable(value):
         first = first_name(value, names if home == module else public_names(importlib.import_module(home)))
     if (home, first) != (module, name):
-        yield f".. py:data:: {module}.{name}"
+        yield f".. py:data:: {name}"
+        yield f"   :module: {module}"
         yield "   :no-index-entry:"
         yield ""
         yield f"   The same as :py:obj:`{home}.{first}`."
+        yield ""
+        yield f"   .. versionadded:: {since(f'{module}.{name}')}"
     elif inspect.isclass(value):
         yield f".. autoclass:: {module}.{name}"
         yield "   :members:"
-        yield f"   :inherited-members: {', '.join(described_elsewhere(value))}"
+        elsewhere = value.__mro__[len(with_internal_bases(value)) :]
+        yield f"   :inherited-members: {', '.join(base.__name__ for base in elsewhere)}"
         yield "   :show-inheritance:"
         yield from operators_of(value)
     elif callable(value):

@@ -21,7 +21,6 @@ import torch
 
 from ..compat import torch_private
 from ..ops.nn.linear import product_of_sizes
-from ..ops.nn.small_matmul import is_plain
 from ..ops.spec import Env
 from .arrays import BoundArrays
 from .interpreter import StepFailed
@@ -49,7 +48,7 @@ _BACK: dict[str, Callable[[torch.Tensor, torch.Tensor], torch.Tensor]] = {
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
-class _Layer:
+class _DenseLayer:
     """A dense layer with its activation.
 
     Attributes:
@@ -67,7 +66,7 @@ class _Layer:
     features: int
 
 
-class _Chain:
+class _DenseChain:
     """Runs a program as `Program.forward` does, but records no gradients.
 
     Args:
@@ -76,7 +75,7 @@ class _Chain:
         rows: how many samples the data has.
     """
 
-    def __init__(self, program: Program, layers: Sequence[_Layer], rows: int) -> None:
+    def __init__(self, program: Program, layers: Sequence[_DenseLayer], rows: int) -> None:
         self._program, self._layers, self._rows = program, layers, rows
         self._head = program.low.steps[-1]
         self._data = program.low.steps[0].inputs[0]
@@ -97,7 +96,7 @@ class _Chain:
     def __call__(self, values: Sequence[torch.Tensor], env: Env, shaped: Sequence[Env]) -> tuple[Any, ...]:
         """Run forward; where backward starts, if any follows, is a `ChainRoot`."""
         data, recorded = values[self._data], self._program.low.recorded
-        if torch.is_grad_enabled() is not recorded or not is_plain(data):
+        if torch.is_grad_enabled() is not recorded or type(data) is not torch.Tensor:
             return self._program.forward(values, env, shaped)
         if self._threads != torch.get_num_threads():
             self._choose()
@@ -162,7 +161,7 @@ class ChainRoot:
 
     requires_grad = True
 
-    def __init__(self, chain: _Chain, values: Sequence[torch.Tensor], made: list[torch.Tensor]) -> None:
+    def __init__(self, chain: _DenseChain, values: Sequence[torch.Tensor], made: list[torch.Tensor]) -> None:
         self._chain, self._values, self._made = chain, values, made
         self._tensor = made[-1]
         self.dtype = self._tensor.dtype
@@ -240,7 +239,7 @@ class DenseChains(Way):
         layers = _layers(low, arrays) if _may_be_chain(low, arrays) else []
         if not layers:
             return program.forward
-        return _Chain(program, layers, arrays.variables[low.steps[0].inputs[0]].shape[0])
+        return _DenseChain(program, layers, arrays.variables[low.steps[0].inputs[0]].shape[0])
 
 
 def _may_be_chain(low: Lowered, arrays: BoundArrays) -> bool:
@@ -262,9 +261,9 @@ def _may_be_chain(low: Lowered, arrays: BoundArrays) -> bool:
     )
 
 
-def _layers(low: Lowered, arrays: BoundArrays) -> list[_Layer]:
+def _layers(low: Lowered, arrays: BoundArrays) -> list[_DenseLayer]:
     """Return the layers of which a program consists but for its loss; none if there is something else."""
-    found: list[_Layer] = []
+    found: list[_DenseLayer] = []
     value = next(iter(low.steps[0].inputs), -1)
     read = [value]
     for step in low.steps[:-1]:
@@ -278,7 +277,7 @@ def _layers(low: Lowered, arrays: BoundArrays) -> list[_Layer]:
             if not all(slot < low.num_variables for slot in slots):
                 return []
             units, features = arrays.variables[slots[0]].shape
-            found.append(_Layer(step.node, slots, None, units, features))
+            found.append(_DenseLayer(step.node, slots, None, units, features))
         elif (
             op.name in ("Activation", "sigmoid", "tanh") and act in _OVER and found and found[-1].act is None
         ):
@@ -292,7 +291,7 @@ def _layers(low: Lowered, arrays: BoundArrays) -> list[_Layer]:
     return found if is_whole and _are_plain(found, read, arrays) else []
 
 
-def _are_plain(layers: Sequence[_Layer], read: Sequence[int], arrays: BoundArrays) -> bool:
+def _are_plain(layers: Sequence[_DenseLayer], read: Sequence[int], arrays: BoundArrays) -> bool:
     """Say whether each of the variables read is another one, float32, and of the usual axes.
 
     Args:

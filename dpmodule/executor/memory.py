@@ -34,8 +34,15 @@ _HUGE_PAGES = 2**22
 
 
 def _own_pages(size: int) -> mmap.mmap:
-    """Return zeros straight from the operating system, which are made when they are first written."""
-    pages = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    """Return zeros straight from the operating system, which are made when they are first written.
+
+    Raises:
+        MemoryError: there is not as much.
+    """
+    try:
+        pages = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    except OSError as error:
+        raise MemoryError(f"there are no {size} bytes of memory left for an array: {error}") from error
     if size >= _HUGE_PAGES and hasattr(mmap, "MADV_HUGEPAGE"):
         with suppress(OSError):  # a kernel without them
             pages.madvise(mmap.MADV_HUGEPAGE)
@@ -56,6 +63,9 @@ def allocate(shape: tuple[int, ...], ctx: Context, dtype: str) -> NDArray:
         shape: its shape.
         ctx: its context.
         dtype: dtype name.
+
+    Raises:
+        MemoryError: there is not as much memory left.
     """
     if ctx.torch_device.type != "cpu" or dtype == "bfloat16":
         return NDArray(torch.zeros(shape, dtype=torch_dtype(dtype), device=ctx.torch_device), ctx)

@@ -132,6 +132,9 @@ class CheckpointedModule(BaseModule):
     def save_optimizer_states(self, fname: str) -> None:
         """Write the optimizer's states to a file, atomically.
 
+        Args:
+            fname: path of the file.
+
         Raises:
             StateError: there is no optimizer.
             FileError: the file cannot be written.
@@ -143,6 +146,9 @@ class CheckpointedModule(BaseModule):
     @needs(Stage.READY)
     def load_optimizer_states(self, fname: str) -> None:
         """Read the optimizer's states from a file of this package or of MXNet; no code in it is run.
+
+        Args:
+            fname: path of the file.
 
         Raises:
             FileError: the file cannot be read.

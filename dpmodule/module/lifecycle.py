@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import functools
+import threading
 from collections.abc import Callable
 from enum import IntEnum
 from typing import Any, Protocol, TypeVar
 
 from ..base import StateError
 
-__all__ = ["Stage", "Staged", "needs", "too_early"]
+__all__ = ["Stage", "Staged", "alone", "needs", "too_early"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -64,3 +65,32 @@ def needs(stage: Stage) -> Callable[[F], F]:
         return guarded  # type: ignore[return-value]
 
     return guard
+
+
+class InUse(Protocol):
+    """What runs in one thread at a time."""
+
+    in_use: threading.RLock  # held while a thread is inside a method
+
+
+def alone(method: F) -> F:
+    """Guard a method that leaves results for the next call: it may run while no other thread is inside such a one.
+
+    Raises:
+        StateError: (in the method) another thread is.
+    """
+
+    @functools.wraps(method)
+    def guarded(self: InUse, *args: Any, **kwargs: Any) -> Any:
+        if not self.in_use.acquire(blocking=False):
+            name = type(self).__name__
+            raise StateError(
+                f"{name}.{method.__name__}: another thread is running this {name}, and results would be mixed up; make "
+                "one for each thread, which may share parameters by bind(shared_module=), or take turns with a lock"
+            )
+        try:
+            return method(self, *args, **kwargs)
+        finally:
+            self.in_use.release()
+
+    return guarded  # type: ignore[return-value]

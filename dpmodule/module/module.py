@@ -30,7 +30,7 @@ from .group.context_threads import run_between
 from .group.contexts import contexts_of, distinct
 from .group.executor_group import DataParallelExecutorGroup
 from .half_training import LossScale, check_devices, rules_of
-from .lifecycle import Stage, needs, too_early
+from .lifecycle import Stage, alone, needs, too_early
 from .lr_search import RateSearch, find_rate
 from .mxnet_compat import MODULE, also_named
 from .mxnet_helpers import check_descriptions, check_input_names, matching, names_of
@@ -97,7 +97,7 @@ class Module(CheckpointedModule):
     Args:
         symbol: the network, usually ending in a loss such as SoftmaxOutput.
         data_names: its inputs.
-        label_names: its labels.
+        label_names: which inputs are labels; None for none.
         logger: where progress is logged.
         context: a device or a list of them.
         work_load_list: share of the batch for each device; None = equal.
@@ -319,7 +319,7 @@ class Module(CheckpointedModule):
         least of a few usual ones that the network takes; `forward` binds anew for batches of other sizes.
 
         Args:
-            file: the file.
+            file: path of the ONNX file.
             context: a device or a list of them.
             shapes: shapes of inputs, where they are to be others than the file says or it does not say them.
             kwargs: further arguments of the constructor.
@@ -724,6 +724,9 @@ class Module(CheckpointedModule):
     def borrow_optimizer(self, shared_module: Module) -> None:
         """Use the optimizer, its states and the store of another module.
 
+        Args:
+            shared_module: the other module, which goes on with them, too.
+
         Raises:
             StateError: the other module has no optimizer.
         """
@@ -732,6 +735,7 @@ class Module(CheckpointedModule):
         self._install(Updates.borrow(shared_module.updates, self.group))
 
     @override
+    @alone
     def update(self) -> None:
         updates = self._updates
         if self._stage < Stage.READY or updates is None:
@@ -925,7 +929,7 @@ class Module(CheckpointedModule):
         function returns is checked only.
 
         Args:
-            data_batch: the batch.
+            data_batch: the one that comes next, with `data` and `label`.
             sparse_row_id_fn: ``(batch) -> {parameter: row numbers}``, which rows of row-sparse parameters it needs.
 
         Shape:
@@ -956,6 +960,7 @@ class Module(CheckpointedModule):
                 )
             row_numbers(rows, self.group.store.array(name, 0).shape[0])
 
+    @alone
     @needs(Stage.INITIALIZED)
     def forward(self, data_batch: BatchLike, is_train: bool | None = None) -> None:
         """Run forward on a batch.
@@ -979,6 +984,7 @@ class Module(CheckpointedModule):
         self.group.forward(data_batch, is_train)
 
     @override
+    @alone
     def forward_backward(self, data_batch: BatchLike) -> None:
         group = self._group
         if self._stage < Stage.INITIALIZED or group is None:
@@ -1000,6 +1006,7 @@ class Module(CheckpointedModule):
         self._is_announced = own.update is Module.update and own.forward_backward is Module.forward_backward
 
     @override
+    @alone
     @needs(Stage.INITIALIZED)
     def evaluate(self, data_batch: BatchLike) -> None:
         if not self.group.feed.takes(data_batch):
@@ -1019,6 +1026,7 @@ class Module(CheckpointedModule):
         self.reshape(data, label)
 
     @override
+    @alone
     @needs(Stage.INITIALIZED)
     def backward(self, out_grads: OutGrads = None) -> None:
         self.group.backward(out_grads)

@@ -284,11 +284,18 @@ def _read_dense(reader: _FileReader, shape: tuple[int, ...]) -> Any:
 
 
 def _read_data(reader: _FileReader, name: str, shape: tuple[int, ...]) -> torch.Tensor:
-    """Read the elements of a tensor."""
+    """Read the elements of a tensor.
+
+    Raises:
+        MemoryError: there is no room for it.
+    """
     dtype = torch_dtype(name)
     size = prod(shape)
     reader.need(size * dtype.itemsize, f"{name} data of shape {shape}")
-    tensor = torch.empty(shape, dtype=torch.uint8 if name == "bool" else dtype)
+    try:
+        tensor = torch.empty(shape, dtype=torch.uint8 if name == "bool" else dtype)
+    except RuntimeError as error:
+        raise MemoryError(f"no room for {name} data of shape {shape} of the file: {error}") from error
     if size:
         bits = tensor.view(torch.int16) if name == "bfloat16" else tensor
         reader.fill(bits.numpy(), "the data")

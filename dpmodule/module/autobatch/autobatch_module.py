@@ -92,7 +92,7 @@ class AutobatchModule(CheckpointedModule):
         function: the program for one example.
         params: the parameters, a `ParameterCollection`, or what has one as ``collection``, such as a cell.
         data_names: names of the inputs.
-        label_names: names of the labels; None for none.
+        label_names: which inputs are labels; None for none.
         logger: where progress is logged.
         context: a device or a list of them.
         work_load_list: share of the batch for each device; None = equal.
@@ -383,6 +383,9 @@ class AutobatchModule(CheckpointedModule):
     def borrow_optimizer(self, shared_module: AutobatchModule) -> None:
         """Use the optimizer, its states and the store of another module.
 
+        Args:
+            shared_module: the other module, which goes on with them, too.
+
         Raises:
             StateError: the other module has no optimizer.
         """
@@ -547,7 +550,7 @@ class AutobatchModule(CheckpointedModule):
         """Show a metric the outputs of the last forward.
 
         Args:
-            eval_metric: the metric.
+            eval_metric: what counts the outputs.
             labels: the batch's labels.
             pre_sliced: must be False.
             pad: how many examples at the end are padding that must not count.
