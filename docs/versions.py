@@ -19,13 +19,8 @@ import dpmodule as mx
 from dpmodule import ops
 
 sys.path.insert(0, str(Path(__file__).with_name("extensions")))
-from public import (
-    home_of,
-    is_operator,
-    listed_modules,
-    public_names,
-    with_internal_bases,
-)  # found by the line above
+# both are found by the line above
+from public import home_of, is_operator, listed_modules, public_names, with_internal_bases
 from since import FILE, Names, read
 
 __all__ = ["names", "renewed", "text_of"]
