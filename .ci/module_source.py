@@ -25,7 +25,7 @@ class Module:
         names: full names of what its names mean, where they are imported, defined or set to another name.
         late: full names of what it takes from other modules when it is first asked for.
         imports: full names of what it imports, anywhere and in any way.
-        shown: names in its ``__all__``; of one that is a comprehension, the names that it imports as themselves.
+        shown: names in its ``__all__``; with `lazy.handed_on`, those that it imports as themselves, too.
         is_public: whether it offers them to programs, by `lazy.publish` or `lazy.attributes`.
     """
 
@@ -77,7 +77,9 @@ class Module:
                         self.names.setdefault(target.id, meant)
         shown = self._values.get("__all__")
         if shown is not None:
-            self.shown |= self._handed_on if isinstance(shown, ast.ListComp) else self._strings(shown)
+            self.shown |= self._strings(shown)
+            if any(isinstance(each, ast.Attribute) and each.attr == "handed_on" for each in ast.walk(shown)):
+                self.shown |= self._handed_on
 
     def _read_call(self, call: ast.Call) -> None:
         """Note what a call tells of the module, or imports by name."""

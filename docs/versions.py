@@ -19,7 +19,8 @@ import dpmodule as mx
 from dpmodule import ops
 
 sys.path.insert(0, str(Path(__file__).with_name("extensions")))
-from public import home_of, is_operator, listed_modules, public_names  # found by the line above
+# both are found by the line above
+from public import home_of, is_operator, listed_modules, public_names, with_internal_bases
 from since import FILE, Names, read
 
 __all__ = ["names", "renewed", "text_of"]
@@ -30,7 +31,8 @@ def of_module(module: str) -> Iterator[str]:
     for name, value in public_names(importlib.import_module(module)).items():
         yield name
         if inspect.isclass(value) and home_of(value, module) == module:
-            for member in vars(value):
+            members = {member for each in with_internal_bases(value) for member in vars(each)}
+            for member in members:
                 if not member.startswith("_") and not is_operator(getattr(value, member)):
                     yield f"{name}.{member}"
 

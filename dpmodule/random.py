@@ -1,7 +1,5 @@
 """Seeds and random arrays (`mx.random`); the functions that draw are those of `mx.nd.random`."""
 
-from __future__ import annotations
-
 from .compat import lazy
 from .devices.generators import seed as seed
 from .devices.generators import seed_all as seed_all
@@ -17,20 +15,6 @@ from .ndarray.random import randn as randn
 from .ndarray.random import shuffle as shuffle
 from .ndarray.random import uniform as uniform
 
-__all__ = [
-    "exponential",
-    "gamma",
-    "generalized_negative_binomial",
-    "multinomial",
-    "negative_binomial",
-    "normal",
-    "poisson",
-    "randint",
-    "randn",
-    "seed",
-    "seed_all",
-    "shuffle",
-    "uniform",
-]
+__all__ = lazy.handed_on(vars())
 
 lazy.publish(__name__, __all__)

@@ -80,6 +80,9 @@ def test_star_imports_bring_what_mxnet_means_by_a_name():
     assert (found["np"], found["nd"], found["BASE_ESTIMATOR"]) == (np, mx.nd, object)
     exec("from dpmodule.image import *", found)
     assert (found["random"], found["io"], found["det"]) == (random, mx.io, mx.image.detection)
+    for module in ("metric", "initializer"):
+        exec(f"from dpmodule.{module} import *", found)
+        assert found.pop("registry") is mx.registry
 
 
 def public_modules():

@@ -56,6 +56,13 @@ def test_what_two_modules_show_is_described_where_it_is_made():
     assert "   The same as :py:obj:`dpmodule.base.MXNetError`." in public.entries("dpmodule.error")
 
 
+def test_a_class_has_what_its_bases_without_an_entry_define():
+    assert public.with_internal_bases(mx.mod.BaseModule) == [mx.mod.BaseModule]
+    lines = list(public.entries("dpmodule.module"))
+    at = lines.index(".. autoclass:: dpmodule.module.Module")
+    assert "   :inherited-members: BaseModule, object" in lines[at : lines.index("", at)]
+
+
 def test_operators_have_pages_of_their_own():
     assert not {"FullyConnected", "dot"} & {*public.public_names(mx.nd), *public.public_names(mx.sym)}
     assert {"NDArray", "zeros", "load"} <= {*public.public_names(mx.nd)}

@@ -18,6 +18,7 @@ import re
 import textwrap
 from collections.abc import Iterator
 from functools import cache
+from itertools import takewhile
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
@@ -79,6 +80,18 @@ def first_name(value: object, names: dict[str, Any]) -> str:
     return own if own in same else same[0]
 
 
+def with_internal_bases(owner: type) -> list[type]:
+    """Return a class, and its bases before the first that has an entry of its own or is not of this package.
+
+    Their members have no other place than the class's entry.
+    """
+
+    def is_internal(base: type) -> bool:
+        return base.__module__.startswith("dpmodule.") and id(base) not in shown_in()
+
+    return [owner, *takewhile(is_internal, owner.__mro__[1:])]
+
+
 def operators_of(owner: type) -> Iterator[str]:
     """Yield the lines that list the operators which a class has as methods: one entry for all of them."""
     names = [name for name in vars(owner) if name[0] != "_" and is_operator(getattr(owner, name))]
@@ -109,6 +122,8 @@ def entry(name: str, value: object, names: dict[str, Any], module: str) -> Itera
     elif inspect.isclass(value):
         yield f".. autoclass:: {module}.{name}"
         yield "   :members:"
+        elsewhere = value.__mro__[len(with_internal_bases(value)) :]
+        yield f"   :inherited-members: {', '.join(base.__name__ for base in elsewhere)}"
         yield "   :show-inheritance:"
         yield from operators_of(value)
     elif callable(value):

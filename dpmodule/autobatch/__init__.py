@@ -22,8 +22,6 @@ Operations are declared in `ops`, each once, and read by the engine in Python (`
 alike; `interface` describes what expressions know of an engine's graph.
 """
 
-import types
-
 from ..compat import lazy
 from . import options
 from .batched import training as training
@@ -255,12 +253,7 @@ from .trainers import Trainer as Trainer
 from .wrap import Wrapped as Wrapped
 from .wrap import wrap as wrap
 
-# what is imported as itself
-__all__ = [
-    name
-    for name, value in vars().items()
-    if not (name.startswith("_") or isinstance(value, types.ModuleType))
-]
+__all__ = lazy.handed_on(vars())
 
 lazy.publish(__name__, __all__)
 

@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Protocol
 
 from ..base import ArgumentError
+from ..compat.closing import Closing
 from .base import BatchEndParam
 
 if TYPE_CHECKING:
@@ -272,7 +273,7 @@ class LogValidationMetricsCallback:
             logging.info("Epoch[%d] Validation-%s=%f", param.epoch, name, value)
 
 
-class TqdmBar:
+class TqdmBar(Closing):
     """Show a tqdm progress bar per epoch, with the metric and the speed; in notebooks a graphical one.
 
     Use it as a batch callback. A bar closes with the last batch of its epoch, known from `total` or from
@@ -333,12 +334,6 @@ class TqdmBar:
         if self._bar is not None:
             self._bar.close()
             self._bar = None
-
-    def __enter__(self) -> TqdmBar:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     def _open(self, epoch: int) -> None:
         from tqdm.auto import tqdm  # slow to import, and asks whether this is a notebook

@@ -48,6 +48,25 @@ GATHERED = {
         "onnx",
         "get_model_metadata import_model",
     ),
+    "image.detection": (
+        "Detection under MXNet's module path, `mx.image.detection`.",
+        "image",
+        """
+            CreateDetAugmenter CreateMultiRandCropAugmenter DetAugmenter DetBorrowAug DetHorizontalFlipAug
+            DetRandomCropAug DetRandomPadAug DetRandomSelectAug ImageDetIter
+        """,
+    ),
+    "image.image": (
+        "Single images under MXNet's module path, `mx.image.image`.",
+        "image",
+        """
+            Augmenter BrightnessJitterAug CastAug CenterCropAug ColorJitterAug ColorNormalizeAug ContrastJitterAug
+            CreateAugmenter ForceResizeAug HorizontalFlipAug HueJitterAug ImageIter LightingAug RandomCropAug
+            RandomGrayAug RandomOrderAug RandomSizedCropAug ResizeAug SaturationJitterAug SequentialAug center_crop
+            color_normalize copyMakeBorder fixed_crop imdecode imread imresize imrotate random_crop random_rotate
+            random_size_crop resize_short scale_down
+        """,
+    ),
     "io.io": (
         "MXNet's import path of the iterators (`mx.io.io`).",
         "io",
@@ -71,6 +90,14 @@ GATHERED = {
         """
             BaseRNNCell do_rnn_checkpoint load_checkpoint load_rnn_checkpoint rnn_unroll save_checkpoint
             save_rnn_checkpoint
+        """,
+    ),
+    "rnn.rnn_cell": (
+        "The cells under MXNet's own path, `mx.rnn.rnn_cell`.",
+        "rnn",
+        """
+            BaseConvRNNCell BaseRNNCell BidirectionalCell ConvGRUCell ConvLSTMCell ConvRNNCell DropoutCell
+            FusedRNNCell GRUCell LSTMCell ModifierCell RNNCell RNNParams ResidualCell SequentialRNNCell ZoneoutCell
         """,
     ),
 }

@@ -5,18 +5,31 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from importlib import import_module
-from types import MappingProxyType
+from types import MappingProxyType, ModuleType
 from typing import Any
 
 from .import_paths import GATHERED, MOVED
 from .star_imports import find, paths
 
-__all__ = ["Method", "attributes", "modules_of", "publish"]
+__all__ = ["Method", "attributes", "handed_on", "modules_of", "publish"]
 
 
 def modules_of(table: Mapping[str, str]) -> dict[str, str]:
     """Return the module of every name in a table of modules and the names they define, with blanks between."""
     return {name: module for module, names in table.items() for name in names.split()}
+
+
+def handed_on(names: Mapping[str, object]) -> list[str]:
+    """Return the ``__all__`` of a module that only hands on what others define, so that it names each thing once.
+
+    Modules are left out: it adds those that are its own.
+
+    Args:
+        names: its ``vars()``, once everything is imported.
+    """
+    return [
+        name for name, value in names.items() if not (name.startswith("_") or isinstance(value, ModuleType))
+    ]
 
 
 def attributes(

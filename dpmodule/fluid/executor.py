@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from types import TracebackType
 from typing import Any
 
 from ..base import ArgumentError, DTypeError
 from ..compat import lazy
+from ..compat.closing import Closing
 from ..executor.sparse_arrays import is_sparse
 from ..hogwild.async_executor import AsyncExecutor as FileExecutor
 from ..hogwild.data_feed_desc import DataFeedDesc
@@ -52,7 +52,7 @@ def _fetched(program: Program, given: Any) -> Variable:
     return program.var(name)
 
 
-class AsyncExecutor:
+class AsyncExecutor(Closing):
     """Trains programs from files with several workers, as `mx.AsyncExecutor` does.
 
     Args:
@@ -109,14 +109,6 @@ class AsyncExecutor:
         """End the workers."""
         self._executor.close()
 
-    def __enter__(self) -> AsyncExecutor:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
-
 
 def _batch_shape(variable: Variable, size: int) -> tuple[int, ...]:
     """Return the shape of a batch of what is fed."""
@@ -124,7 +116,7 @@ def _batch_shape(variable: Variable, size: int) -> tuple[int, ...]:
     return (size, *inner)
 
 
-class Executor:
+class Executor(Closing):
     """Runs programs: a startup program, a batch, or files.
 
     Args:
@@ -256,14 +248,6 @@ class Executor:
         if self._files is not None:
             self._files.close()
             self._files = None
-
-    def __enter__(self) -> Executor:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
 
 def _heads(program: Program, outputs: list[Variable]) -> Symbol:

@@ -1,6 +1,6 @@
 """Graphs as plain data: nodes, order, inference and the JSON file format. No torch here."""
 
-from typing import TYPE_CHECKING
+import typing
 
 from ..compat import lazy
 from .infer import InferredBody as InferredBody
@@ -12,23 +12,13 @@ from .node import Entry as Entry
 from .node import Graph as Graph
 from .node import Node as Node
 
-if TYPE_CHECKING:
+if typing.TYPE_CHECKING:
     from .serial import from_json as from_json
     from .serial import input_versions as input_versions
     from .serial import to_json as to_json
 
-__all__ = [
-    "Entry",
-    "Graph",
-    "InferredBody",
-    "Node",
-    "from_json",
-    "infer_shapes",
-    "infer_types",
-    "input_versions",
-    "to_json",
-    "variable_dtype",
-    "variable_shape",
-]
+_LATER = {"serial": "from_json input_versions to_json"}
 
-__getattr__, __dir__ = lazy.attributes(__name__, __all__, {"serial": "from_json input_versions to_json"})
+__all__ = [*lazy.handed_on(vars()), *lazy.modules_of(_LATER)]
+
+__getattr__, __dir__ = lazy.attributes(__name__, __all__, _LATER)

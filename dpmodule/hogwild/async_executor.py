@@ -7,11 +7,11 @@ import time
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from copy import deepcopy
-from types import TracebackType
 from typing import Any
 
 from ..base import ArgumentError, SignatureError, StateError, did_you_mean
 from ..compat import lazy
+from ..compat.closing import Closing
 from ..context import Context, cpu
 from ..devices import generators
 from ..module import Module
@@ -39,7 +39,7 @@ lazy.publish(__name__, __all__)
 _logger = logging.getLogger(__name__)
 
 
-class AsyncExecutor:
+class AsyncExecutor(Closing):
     r"""Trains programs from files with several workers, which all write to the same parameters without locks.
 
     A *program* is a `Module`, which is bound here from the feed; a `Symbol`, whose parameters the executor keeps, by
@@ -425,14 +425,6 @@ class AsyncExecutor:
         """End the workers; parameters stay where they are. Further calls do nothing."""
         self._closed = True
         self._engines.close()
-
-    def __enter__(self) -> AsyncExecutor:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
 
 def _dataset(filelist: Any, desc: Any) -> QueueDataset:

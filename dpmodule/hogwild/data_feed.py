@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import repeat
-from types import TracebackType
 from typing import TYPE_CHECKING
 
 import torch
 
 from ..base import ArgumentError, FileFormatError
+from ..compat.closing import Closing
 from ..streams import MultiSlotFunctor, MultiSlotLines, Slot, SlotValues
 from .data_files import ByteSource, Part, check_files, count_lines, open_part, split_parts
 
@@ -185,7 +185,7 @@ class BlockReader:
         return lines
 
 
-class FileBatches:
+class FileBatches(Closing):
     r"""Batches of the lines of files, which run on over files, so that only the last may be short.
 
     Iterate it once, and close it or use it as a context manager: a `pipe_command` that still runs is then ended.
@@ -261,14 +261,6 @@ class FileBatches:
     def close(self) -> None:
         """End a program that is running, and let go of the file."""
         self._reader.close()
-
-    def __enter__(self) -> FileBatches:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
 
 def check_on_bad_line(call: str, on_bad_line: str) -> None:

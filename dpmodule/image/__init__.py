@@ -1,102 +1,49 @@
 """Images (`mx.image`, `mx.img`): reading, changing and drawing them, and iterators over them."""
 
-from __future__ import annotations
-
 from ..compat import lazy
-from . import detection as detection
-from . import image as image
-from .detection import (
-    CreateDetAugmenter,
-    CreateMultiRandCropAugmenter,
-    DetAugmenter,
-    DetBorrowAug,
-    DetHorizontalFlipAug,
-    DetRandomCropAug,
-    DetRandomPadAug,
-    DetRandomSelectAug,
-    ImageDetIter,
-)
-from .image import (
-    Augmenter,
-    BrightnessJitterAug,
-    CastAug,
-    CenterCropAug,
-    ColorJitterAug,
-    ColorNormalizeAug,
-    ContrastJitterAug,
-    CreateAugmenter,
-    ForceResizeAug,
-    HorizontalFlipAug,
-    HueJitterAug,
-    ImageIter,
-    LightingAug,
-    RandomCropAug,
-    RandomGrayAug,
-    RandomOrderAug,
-    RandomSizedCropAug,
-    ResizeAug,
-    SaturationJitterAug,
-    SequentialAug,
-    center_crop,
-    color_normalize,
-    copyMakeBorder,
-    fixed_crop,
-    imdecode,
-    imread,
-    imresize,
-    imrotate,
-    random_crop,
-    random_rotate,
-    random_size_crop,
-    resize_short,
-    scale_down,
-)
+from .augment import Augmenter as Augmenter
+from .augment import CastAug as CastAug
+from .augment import CenterCropAug as CenterCropAug
+from .augment import ForceResizeAug as ForceResizeAug
+from .augment import HorizontalFlipAug as HorizontalFlipAug
+from .augment import RandomCropAug as RandomCropAug
+from .augment import RandomOrderAug as RandomOrderAug
+from .augment import RandomSizedCropAug as RandomSizedCropAug
+from .augment import ResizeAug as ResizeAug
+from .augment import SequentialAug as SequentialAug
+from .color import BrightnessJitterAug as BrightnessJitterAug
+from .color import ColorJitterAug as ColorJitterAug
+from .color import ColorNormalizeAug as ColorNormalizeAug
+from .color import ContrastJitterAug as ContrastJitterAug
+from .color import HueJitterAug as HueJitterAug
+from .color import LightingAug as LightingAug
+from .color import RandomGrayAug as RandomGrayAug
+from .color import SaturationJitterAug as SaturationJitterAug
+from .create import CreateAugmenter as CreateAugmenter
+from .det_augment import DetAugmenter as DetAugmenter
+from .det_augment import DetBorrowAug as DetBorrowAug
+from .det_augment import DetHorizontalFlipAug as DetHorizontalFlipAug
+from .det_augment import DetRandomCropAug as DetRandomCropAug
+from .det_augment import DetRandomPadAug as DetRandomPadAug
+from .det_augment import DetRandomSelectAug as DetRandomSelectAug
+from .det_create import CreateDetAugmenter as CreateDetAugmenter
+from .det_create import CreateMultiRandCropAugmenter as CreateMultiRandCropAugmenter
+from .det_iterator import ImageDetIter as ImageDetIter
+from .functions import center_crop as center_crop
+from .functions import color_normalize as color_normalize
+from .functions import copyMakeBorder as copyMakeBorder
+from .functions import fixed_crop as fixed_crop
+from .functions import imdecode as imdecode
+from .functions import imread as imread
+from .functions import imresize as imresize
+from .functions import random_crop as random_crop
+from .functions import random_size_crop as random_size_crop
+from .functions import resize_short as resize_short
+from .functions import scale_down as scale_down
+from .iterator import ImageIter as ImageIter
+from .rotate import imrotate as imrotate
+from .rotate import random_rotate as random_rotate
 
-__all__ = [
-    "Augmenter",
-    "BrightnessJitterAug",
-    "CastAug",
-    "CenterCropAug",
-    "ColorJitterAug",
-    "ColorNormalizeAug",
-    "ContrastJitterAug",
-    "CreateAugmenter",
-    "CreateDetAugmenter",
-    "CreateMultiRandCropAugmenter",
-    "DetAugmenter",
-    "DetBorrowAug",
-    "DetHorizontalFlipAug",
-    "DetRandomCropAug",
-    "DetRandomPadAug",
-    "DetRandomSelectAug",
-    "ForceResizeAug",
-    "HorizontalFlipAug",
-    "HueJitterAug",
-    "ImageDetIter",
-    "ImageIter",
-    "LightingAug",
-    "RandomCropAug",
-    "RandomGrayAug",
-    "RandomOrderAug",
-    "RandomSizedCropAug",
-    "ResizeAug",
-    "SaturationJitterAug",
-    "SequentialAug",
-    "center_crop",
-    "color_normalize",
-    "copyMakeBorder",
-    "detection",
-    "fixed_crop",
-    "image",
-    "imdecode",
-    "imread",
-    "imresize",
-    "imrotate",
-    "random_crop",
-    "random_rotate",
-    "random_size_crop",
-    "resize_short",
-    "scale_down",
-]
+__all__ = [*lazy.handed_on(vars()), "detection", "image"]
 
 lazy.publish(__name__, __all__)

@@ -107,18 +107,22 @@ class ResizeAug(Augmenter):
         return resize_short(src, self.size, self.interp)
 
 
-class ForceResizeAug(Augmenter):
+class _ToSize(Augmenter):
+    """A change whose result has a given width and height."""
+
+    def __init__(self, size: tuple[int, int], interp: int = 2) -> None:
+        super().__init__(size=size, interp=interp)
+        self.size = size
+        self.interp = interp
+
+
+class ForceResizeAug(_ToSize):
     """Resize to a size, whatever the aspect.
 
     Args:
         size: (width, height) in pixels.
         interp: as for `imresize`.
     """
-
-    def __init__(self, size: tuple[int, int], interp: int = 2) -> None:
-        super().__init__(size=size, interp=interp)
-        self.size = size
-        self.interp = interp
 
     def __call__(self, src: NDArray) -> NDArray:
         """Return the changed image, (H, W, C)."""
@@ -127,18 +131,13 @@ class ForceResizeAug(Augmenter):
         return imresize(src, width, height, interp=method)
 
 
-class RandomCropAug(Augmenter):
+class RandomCropAug(_ToSize):
     """Cut a part at a random place.
 
     Args:
         size: (width, height) in pixels.
         interp: as for `imresize`.
     """
-
-    def __init__(self, size: tuple[int, int], interp: int = 2) -> None:
-        super().__init__(size=size, interp=interp)
-        self.size = size
-        self.interp = interp
 
     def __call__(self, src: NDArray) -> NDArray:
         """Return the changed image, (H, W, C)."""
@@ -178,18 +177,13 @@ class RandomSizedCropAug(Augmenter):
         return random_size_crop(src, self.size, self.area, self.ratio, self.interp)[0]
 
 
-class CenterCropAug(Augmenter):
+class CenterCropAug(_ToSize):
     """Cut the middle.
 
     Args:
         size: (width, height) in pixels.
         interp: as for `imresize`.
     """
-
-    def __init__(self, size: tuple[int, int], interp: int = 2) -> None:
-        super().__init__(size=size, interp=interp)
-        self.size = size
-        self.interp = interp
 
     def __call__(self, src: NDArray) -> NDArray:
         """Return the changed image, (H, W, C)."""

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from types import TracebackType
 from typing import Any
 
 from ..base import ArgumentError, StateError, dtype_name, np_dtype
+from ..compat.closing import Closing
 from ..ndarray import NDArray
 from ..streams.checks import check_count
 from .convert import IterableIter
@@ -22,7 +22,7 @@ from .process_prefetch import drawn_seed
 __all__ = ["DataLoaderIter"]
 
 
-class DataLoaderIter(CurrentBatch):
+class DataLoaderIter(CurrentBatch, Closing):
     """Read a dataset, or wrap a loader, as an iterator for modules.
 
     A dataset, torch's or any object with ``__getitem__`` and ``__len__`` or with ``__iter__``, is read as torch's
@@ -266,14 +266,6 @@ class DataLoaderIter(CurrentBatch):
         self._closed = True
         if self._workers is not None:
             self._workers.close()
-
-    def __enter__(self) -> DataLoaderIter:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
 
 def _names(name: str | Sequence[str]) -> list[str]:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Mapping, Sequence
-from types import TracebackType
 from typing import Any
 
 from ..base import ArgumentError, StateError
+from ..compat.closing import Closing
 from ..devices import generators
 from ..streams.read_ahead import ReadAhead
 from .desc import DataDesc
@@ -16,7 +16,7 @@ from .iterator import CurrentBatch, DataBatch, DataIter, check_state
 __all__ = ["PrefetchingIter"]
 
 
-class PrefetchingIter(CurrentBatch):
+class PrefetchingIter(CurrentBatch, Closing):
     """Read one or several iterators in background threads and join their batches.
 
     Reading starts at once and again after each `reset`. An error in an iterator is raised by the next `next`,
@@ -225,14 +225,6 @@ class PrefetchingIter(CurrentBatch):
             _stop_all(self._readers)
             for reader in self._readers:
                 reader.join()
-
-    def __enter__(self) -> PrefetchingIter:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
 
 def _stop_all(readers: list[ReadAhead[DataBatch]]) -> None:

@@ -6,10 +6,10 @@ import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from types import TracebackType
 from typing import Any
 
 from ..base import ArgumentError, StateError
+from ..compat.closing import Closing
 from ..devices import generators
 from ..streams.checks import check_count
 from .desc import DataDesc
@@ -25,7 +25,7 @@ _logger = logging.getLogger(__name__)
 Factory = Callable[..., DataIter]
 
 
-class ProcessPrefetchingIter(CurrentBatch):
+class ProcessPrefetchingIter(CurrentBatch, Closing):
     """Read iterators in worker processes, which decode while the network computes; batches come through shared memory.
 
     Each worker makes an iterator of its own and reads one part of the examples. Batches are taken from the workers in
@@ -220,14 +220,6 @@ class ProcessPrefetchingIter(CurrentBatch):
     def close(self) -> None:
         """End the workers; further calls do nothing. Batches stay valid."""
         self._feed.close()
-
-    def __enter__(self) -> ProcessPrefetchingIter:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
 
 def drawn_seed() -> int:

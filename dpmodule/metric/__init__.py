@@ -1,46 +1,36 @@
 """Metrics: running averages that say how a network is doing."""
 
-from typing import TYPE_CHECKING
+import typing
 
 from ..compat import lazy
-from .base import EvalMetric, alias, check_label_shapes, register, registry
-from .classification import Accuracy, CrossEntropy, NegativeLogLikelihood, TopKAccuracy
-from .composite import CompositeEvalMetric, create
+from . import base
+from .base import EvalMetric as EvalMetric
+from .base import alias as alias
+from .base import check_label_shapes as check_label_shapes
+from .base import register as register
+from .classification import Accuracy as Accuracy
+from .classification import CrossEntropy as CrossEntropy
+from .classification import NegativeLogLikelihood as NegativeLogLikelihood
+from .classification import TopKAccuracy as TopKAccuracy
+from .composite import CompositeEvalMetric as CompositeEvalMetric
+from .composite import create as create
 
-if TYPE_CHECKING:
-    from .binary import AUC, LogLoss
-    from .confusion import F1, MCC, PCC
-    from .custom import Caffe, CustomMetric, Loss, Torch, np
-    from .regression import MAE, MSE, RMSE, PearsonCorrelation
-    from .text import Perplexity
-
-__all__ = [
-    "AUC",
-    "F1",
-    "MAE",
-    "MCC",
-    "MSE",
-    "PCC",
-    "RMSE",
-    "Accuracy",
-    "Caffe",
-    "CompositeEvalMetric",
-    "CrossEntropy",
-    "CustomMetric",
-    "EvalMetric",
-    "LogLoss",
-    "Loss",
-    "NegativeLogLikelihood",
-    "PearsonCorrelation",
-    "Perplexity",
-    "Torch",
-    "TopKAccuracy",
-    "alias",
-    "check_label_shapes",
-    "create",
-    "np",
-    "register",
-]
+if typing.TYPE_CHECKING:
+    from .binary import AUC as AUC
+    from .binary import LogLoss as LogLoss
+    from .confusion import F1 as F1
+    from .confusion import MCC as MCC
+    from .confusion import PCC as PCC
+    from .custom import Caffe as Caffe
+    from .custom import CustomMetric as CustomMetric
+    from .custom import Loss as Loss
+    from .custom import Torch as Torch
+    from .custom import np as np
+    from .regression import MAE as MAE
+    from .regression import MSE as MSE
+    from .regression import RMSE as RMSE
+    from .regression import PearsonCorrelation as PearsonCorrelation
+    from .text import Perplexity as Perplexity
 
 _LATER = {
     "binary": "AUC LogLoss",
@@ -51,7 +41,9 @@ _LATER = {
 }
 """Metrics that few programs need, by the module that is imported when one of them is asked for."""
 
-registry.add_later(
+__all__ = [*lazy.handed_on(vars()), *lazy.modules_of(_LATER)]
+
+base.registry.add_later(
     __name__,
     {**_LATER, "custom": "Caffe CustomMetric Loss Torch", "regression": f"{_LATER['regression']} pearsonr"},
 )

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 import torch
 from typing_extensions import override
 
-from .. import optimizer as opt
 from ..base import ArgumentError, StateError
 from ..compat import lazy
 from ..context import Context
@@ -24,7 +23,7 @@ from ..params import ParamStore
 from ..symbol import Symbol
 from ..symbol.half import half_symbol
 from .arguments import BindArguments, OptimizerArguments, ParamArguments
-from .base_module import BaseModule
+from .checkpointed_module import CheckpointedModule
 from .finite import are_finite, first_bad_node
 from .group.batch_splitter import redescribe, resized
 from .group.context_threads import run_between
@@ -92,7 +91,7 @@ _ROW_SPARSE = "1"  # the text of `__storage_type__` in graphs
 
 
 @also_named(MODULE)
-class Module(BaseModule):
+class Module(CheckpointedModule):
     """Trains and runs a symbol.
 
     Args:
@@ -154,7 +153,7 @@ class Module(BaseModule):
         mirror: bool | int | None = None,
         amp: AmpLike = None,
     ) -> None:
-        super().__init__(logger)
+        super().__init__(logger, symbol)
         if not isinstance(symbol, Symbol):
             raise ArgumentError(
                 f"symbol is of type {type(symbol).__name__}, expected a Symbol"
@@ -170,7 +169,6 @@ class Module(BaseModule):
         self._scale = LossScale() if self._half is not None and self._half.needs_scale else None
         self._work_load_list = list(work_load_list) if work_load_list is not None else None
         self._group2ctxs = group2ctxs
-        self._symbol = symbol
         self._data_names = names_of(data_names, "data_names")
         self._label_names = names_of(label_names, "label_names")
         self._state_names = names_of(state_names, "state_names")
@@ -192,10 +190,7 @@ class Module(BaseModule):
         self._valued: frozenset[str] = frozenset()
         self._grad_req: Any = "write"
         self._group: DataParallelExecutorGroup | None = None
-        self._updates: Updates | None = None
         self._is_announced = False  # whether `update` follows the next backward
-        self.preloaded: tuple[Mapping[str, NDArray], Mapping[str, NDArray]] | None = None
-        self.preloaded_states: str | None = None
 
     def __repr__(self) -> str:
         counted = f"{len(self._param_names)} parameters"
@@ -385,22 +380,6 @@ class Module(BaseModule):
             StateError: `bind` has not been called.
         """
         return self.group.store
-
-    @property
-    def optimizer(self) -> opt.Optimizer | None:
-        """The optimizer, None before `init_optimizer`."""
-        return None if self._updates is None else self._updates.optimizer
-
-    @property
-    def updates(self) -> Updates:
-        """How gradients become new parameters.
-
-        Raises:
-            StateError: `init_optimizer` has not been called.
-        """
-        if self._updates is None:
-            raise StateError(f"{type(self).__name__}: call init_optimizer() first")
-        return self._updates
 
     @property
     @override
@@ -738,7 +717,7 @@ class Module(BaseModule):
         """Update the parameters by these from now on."""
         keys = None if updates.updater is None else updates.keys()
         self.group.store.adopt(updates.owner, keys, anew)
-        self._updates = updates
+        self._update_by(updates)
         self._stage = Stage.READY
 
     @needs(Stage.INITIALIZED)
@@ -812,16 +791,8 @@ class Module(BaseModule):
         return [] if self._scale is None else [self._scale]
 
     @override
-    def all_updates(self) -> list[Updates]:
-        return [self.updates]
-
-    @override
     def stores(self) -> list[Any]:
         return [self.store]
-
-    @override
-    def bad_gradient(self) -> str | None:
-        return None if self._updates is None else self._updates.bad_gradient()
 
     @override
     def bad_node(self) -> str | None:
@@ -1188,56 +1159,6 @@ class Module(BaseModule):
 
     # files
 
-    def preload(
-        self, arg_params: Mapping[str, NDArray], aux_params: Mapping[str, NDArray], states: str | None = None
-    ) -> None:
-        """Keep values for the time when the module is bound.
-
-        Args:
-            arg_params: parameters by name.
-            aux_params: auxiliary states by name.
-            states: file with the optimizer's states, read once the optimizer is installed.
-
-        Shape:
-            arg_params[name], aux_params[name]: that of the parameter or state.
-        """
-        self.preloaded = arg_params, aux_params
-        self.preloaded_states = states
-
-    @needs(Stage.INITIALIZED)
-    def save_checkpoint(
-        self,
-        prefix: str,
-        epoch: int,
-        save_optimizer_states: bool = False,
-        remove_amp_cast: bool = True,
-        format: str = "params",
-    ) -> None:
-        """Write ``prefix-symbol.json``, ``prefix-NNNN.params`` and, if asked, ``prefix-NNNN.states``.
-
-        The files switch together: a process killed at any moment leaves either the old set or the new one. A module
-        without a symbol writes none.
-
-        Args:
-            prefix: path and first part of the file names.
-            epoch: number of the epoch.
-            save_optimizer_states: whether to write the optimizer's states.
-            remove_amp_cast: leave `amp_cast` operators out of the graph.
-            format: "params" is MXNet's; "safetensors" writes ``prefix-NNNN.safetensors`` in place of the first two.
-
-        Raises:
-            ArgumentError: the format is another.
-            StateError: states are asked for, but there is no optimizer.
-        """
-        from ..checkpoint import params_file, save_checkpoint
-
-        states = self._optimizer_states() if save_optimizer_states else None
-        arg_params, aux_params = self._dense_params() if format == "safetensors" else self.get_params()
-        save_checkpoint(
-            prefix, epoch, self._symbol, arg_params, aux_params, remove_amp_cast, states=states, format=format
-        )
-        self.logger.info('Saved checkpoint to "%s"', params_file(prefix, epoch, format))
-
     @needs(Stage.INITIALIZED)
     def save_pretrained(
         self,
@@ -1278,11 +1199,6 @@ class Module(BaseModule):
             interop.MAX_SHARD_BYTES if max_shard_bytes is None else max_shard_bytes,
         )
 
-    def _dense_params(self) -> tuple[dict[str, NDArray], dict[str, NDArray]]:
-        """Return what `get_params` does, all of it dense."""
-        arg_params, aux_params = self.get_params()
-        return {name: array.tostype("default") for name, array in arg_params.items()}, aux_params
-
     @override
     @needs(Stage.INITIALIZED)
     def to_onnx(
@@ -1320,36 +1236,3 @@ class Module(BaseModule):
         from .onnx_files import Bound, write_one
 
         return write_one(Bound(self), path, opset, dynamic, fold_batchnorm)
-
-    def _optimizer_states(self) -> bytes:
-        if self._stage < Stage.READY:
-            raise StateError(f"{type(self).__name__}.save_optimizer_states: call init_optimizer() first")
-        return self.updates.saved_states()
-
-    @needs(Stage.READY)
-    def save_optimizer_states(self, fname: str) -> None:
-        """Write the optimizer's states to a file, atomically.
-
-        Args:
-            fname: path of the file.
-
-        Raises:
-            StateError: there is no optimizer.
-            FileError: the file cannot be written.
-        """
-        from ..files.atomic import write_atomically
-
-        write_atomically(fname, self._optimizer_states())
-
-    @needs(Stage.READY)
-    def load_optimizer_states(self, fname: str) -> None:
-        """Read the optimizer's states from a file of this package or of MXNet; no code in it is run.
-
-        Args:
-            fname: path of the file.
-
-        Raises:
-            FileError: the file cannot be read.
-            FileFormatError: it is damaged or foreign.
-        """
-        self.updates.active_updater().load_states(fname)

@@ -4,8 +4,6 @@ A class derived from `CustomOpProp`, registered under a name, describes an opera
 ``mx.sym.Custom(..., op_type=name)`` and ``mx.nd.Custom`` apply it.
 """
 
-from __future__ import annotations
-
 from ..compat import lazy
 from .base import CustomOp as CustomOp
 from .base import CustomOpProp as CustomOpProp
@@ -17,16 +15,6 @@ from .python_op import NumpyOp as NumpyOp
 from .python_op import PythonOp as PythonOp
 from .register import register as register
 
-__all__ = [
-    "CustomOp",
-    "CustomOpProp",
-    "NDArrayOp",
-    "NumpyOp",
-    "OperatorArguments",
-    "PythonOp",
-    "get_all_registered_operators",
-    "get_operator_arguments",
-    "register",
-]
+__all__ = lazy.handed_on(vars())
 
 lazy.publish(__name__, __all__)

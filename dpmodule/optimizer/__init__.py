@@ -1,51 +1,37 @@
 """Optimizers, and the Updater that applies one to parameters by index."""
 
-from typing import TYPE_CHECKING
+import typing
 
 from ..compat import lazy
-from .base import Optimizer, create, register, registry
-from .grouped import GroupedOptimizer
-from .sgd import NAG, SGD, Test, ccSGD
-from .updater import Updater, get_updater
+from . import base
+from .base import Optimizer as Optimizer
+from .base import create as create
+from .base import register as register
+from .grouped import GroupedOptimizer as GroupedOptimizer
+from .sgd import NAG as NAG
+from .sgd import SGD as SGD
+from .sgd import Test as Test
+from .sgd import ccSGD as ccSGD
+from .updater import Updater as Updater
+from .updater import get_updater as get_updater
 
-if TYPE_CHECKING:
-    from . import contrib
-    from .adaptive import AdaGrad, Adam, RMSProp
-    from .descent import DCASGD, SGLD, Signum
-    from .layerwise import LAMB, LARS, LBSGD
-    from .leader import FTML, Ftrl
-    from .moments import AdaDelta, Adamax, Nadam
-    from .torch_optimizer import TorchOptimizer
-
-__all__ = [
-    "DCASGD",
-    "FTML",
-    "LAMB",
-    "LARS",
-    "LBSGD",
-    "NAG",
-    "SGD",
-    "SGLD",
-    "AdaDelta",
-    "AdaGrad",
-    "Adam",
-    "Adamax",
-    "Ftrl",
-    "GroupedOptimizer",
-    "Nadam",
-    "Optimizer",
-    "RMSProp",
-    "Signum",
-    "Test",
-    "TorchOptimizer",
-    "Updater",
-    "ccSGD",
-    "contrib",
-    "create",
-    "get_updater",
-    "optimizer",
-    "register",
-]
+if typing.TYPE_CHECKING:
+    from . import contrib as contrib
+    from .adaptive import AdaGrad as AdaGrad
+    from .adaptive import Adam as Adam
+    from .adaptive import RMSProp as RMSProp
+    from .descent import DCASGD as DCASGD
+    from .descent import SGLD as SGLD
+    from .descent import Signum as Signum
+    from .layerwise import LAMB as LAMB
+    from .layerwise import LARS as LARS
+    from .layerwise import LBSGD as LBSGD
+    from .leader import FTML as FTML
+    from .leader import Ftrl as Ftrl
+    from .moments import AdaDelta as AdaDelta
+    from .moments import Adamax as Adamax
+    from .moments import Nadam as Nadam
+    from .torch_optimizer import TorchOptimizer as TorchOptimizer
 
 _LATER = {
     "adaptive": "AdaGrad Adam RMSProp",
@@ -57,5 +43,7 @@ _LATER = {
 }
 """Optimizers that few programs need, by the module that is imported when one of them is asked for."""
 
-registry.add_later(__name__, {**_LATER, "contrib": "GroupAdaGrad"})
+__all__ = [*lazy.handed_on(vars()), *lazy.modules_of(_LATER), "contrib", "optimizer"]
+
+base.registry.add_later(__name__, {**_LATER, "contrib": "GroupAdaGrad"})
 __getattr__, __dir__ = lazy.attributes(__name__, __all__, {**_LATER, "contrib": "", "optimizer": ""})

@@ -1,21 +1,15 @@
 """Record files (`mx.recordio`): many payloads in one file, such as images with their labels."""
 
-from __future__ import annotations
-
 from ..compat import lazy
-from .dataset import RecordDataset
-from .files import MXIndexedRecordIO, MXRecordIO
-from .header import IRHeader, pack, pack_img, unpack, unpack_img
+from .dataset import RecordDataset as RecordDataset
+from .files import MXIndexedRecordIO as MXIndexedRecordIO
+from .files import MXRecordIO as MXRecordIO
+from .header import IRHeader as IRHeader
+from .header import pack as pack
+from .header import pack_img as pack_img
+from .header import unpack as unpack
+from .header import unpack_img as unpack_img
 
-__all__ = [
-    "IRHeader",
-    "MXIndexedRecordIO",
-    "MXRecordIO",
-    "RecordDataset",
-    "pack",
-    "pack_img",
-    "unpack",
-    "unpack_img",
-]
+__all__ = lazy.handed_on(vars())
 
 lazy.publish(__name__, __all__)

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import IO, Any
 
 from ..base import ArgumentError, FileError, StateError
+from ..compat.closing import Closing
 from .framing import frame, read_record
 from .index import load_index, write_line
 
@@ -22,7 +23,7 @@ class UnknownKeyError(ArgumentError, KeyError):
     __str__ = Exception.__str__  # KeyError shows the text in quotes
 
 
-class MXRecordIO:
+class MXRecordIO(Closing):
     """Read or write a record file from front to back.
 
     Args:
@@ -160,12 +161,6 @@ class MXRecordIO:
     def _may_reopen(self) -> bool:
         """Open the file again if this is another process and the position does not matter."""
         return False
-
-    def __enter__(self) -> MXRecordIO:
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        self.close()
 
     def __del__(self) -> None:
         if getattr(self, "is_open", False):

@@ -1,9 +1,6 @@
 """Recurrent cells, iterators over sentences and their checkpoints (`mx.rnn`)."""
 
-from __future__ import annotations
-
 from ..compat import lazy
-from . import rnn_cell as rnn_cell
 from .base import BaseRNNCell as BaseRNNCell
 from .base import RNNParams as RNNParams
 from .cell import GRUCell as GRUCell
@@ -27,32 +24,6 @@ from .stack import BidirectionalCell as BidirectionalCell
 from .stack import SequentialRNNCell as SequentialRNNCell
 from .unroll import rnn_unroll as rnn_unroll
 
-__all__ = [
-    "BaseConvRNNCell",
-    "BaseRNNCell",
-    "BidirectionalCell",
-    "BucketSentenceIter",
-    "ConvGRUCell",
-    "ConvLSTMCell",
-    "ConvRNNCell",
-    "DropoutCell",
-    "FusedRNNCell",
-    "GRUCell",
-    "LSTMCell",
-    "ModifierCell",
-    "RNNCell",
-    "RNNParams",
-    "ResidualCell",
-    "SequentialRNNCell",
-    "ZoneoutCell",
-    "do_rnn_checkpoint",
-    "encode_sentences",
-    "io",
-    "load_rnn_checkpoint",
-    "rnn",
-    "rnn_cell",
-    "rnn_unroll",
-    "save_rnn_checkpoint",
-]
+__all__ = [*lazy.handed_on(vars()), "io", "rnn", "rnn_cell"]
 
 lazy.publish(__name__, __all__)

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ..base import ArgumentError, StateError
+from ..compat.closing import Closing
 from ..devices import generators
 from .child import DONE, ERROR, MESSAGE, Link
 from .child_resources import Ends
@@ -29,7 +30,7 @@ _LAST_WORDS_S = 5.0  # an interpreter that ends has closed the channel before it
 _STACK_S = 0.6
 
 
-class ChildProcess:
+class ChildProcess(Closing):
     """A process that runs ``target(channel, *args)``; its parent talks to it by messages.
 
     The first exception of the child is raised here, with its own type, its cause being the traceback it had there. A
@@ -389,12 +390,6 @@ class ChildProcess:
         """Kill the process if it still runs, and give everything back."""
         self._closed = True
         self._finalizer()
-
-    def __enter__(self) -> ChildProcess:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self.close()
 
 
 def close_all(children: list[ChildProcess], grace_s: float = GRACE_S) -> None:

@@ -13,6 +13,7 @@ from typing import Any, Generic, NamedTuple, TypeVar, cast
 import torch
 
 from ..base import StateError
+from ..compat.closing import Closing
 from ..context import Context, current_context
 from .checks import check_count
 
@@ -34,7 +35,7 @@ class _Outcome(NamedTuple):
     trace: TracebackType | None = None
 
 
-class ReadAhead(Generic[T]):
+class ReadAhead(Closing, Generic[T]):
     """Read an iterator in a thread, at most `depth` items ahead; an iterator itself.
 
     The end and errors stay until `release`: every further call meets them again. The thread has the device context and
@@ -150,12 +151,6 @@ class ReadAhead(Generic[T]):
         """End the thread; further calls do nothing."""
         self.stop()
         self.join()
-
-    def __enter__(self) -> ReadAhead[T]:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self.close()
 
     def _next_outcome(self) -> _Outcome:
         self._check_process()

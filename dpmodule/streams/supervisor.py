@@ -10,6 +10,7 @@ from typing import Any
 
 from ..base import StateError
 from ..compat import lazy
+from ..compat.closing import Closing
 from .checks import check_count, check_seconds
 from .launch import check_start_method
 from .process import GRACE_S, ChildProcess, close_all
@@ -22,7 +23,7 @@ START_S = 60.0
 """How long a process that is not forked may take to start and import torch on a busy machine, in seconds."""
 
 
-class Supervisor:
+class Supervisor(Closing):
     """Owns the child processes of one pool, iterator or training run.
 
     A child runs ``target(channel, *args)`` and talks to its parent through the `Channel`. Its first exception is raised
@@ -177,12 +178,6 @@ class Supervisor:
         """End all children: asked first, then told by SIGTERM, then killed; further calls do nothing."""
         self._closed = True
         close_all(self._children, self.grace_s)
-
-    def __enter__(self) -> Supervisor:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self.close()
 
 
 def _hand_over(args: tuple[Any, ...], pid: int) -> None:

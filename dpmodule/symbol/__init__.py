@@ -4,10 +4,8 @@ Every operator is a function here: those without leading underscore by name (`sy
 namespace in a submodule (`sym.contrib`, `sym.linalg`, ...), those with one in `sym._internal`.
 """
 
-from __future__ import annotations
-
-from functools import partial
-from typing import TYPE_CHECKING
+import functools
+import typing
 
 from ..compat import lazy
 from . import _internal as _internal
@@ -15,72 +13,57 @@ from . import contrib as contrib
 from . import image as image
 from . import linalg as linalg
 from . import op as op
+from . import op_functions
 from . import sparse as sparse
-from .creation import (
-    arange,
-    eye,
-    full,
-    histogram,
-    hypot,
-    linspace,
-    maximum,
-    minimum,
-    ones,
-    pow,
-    power,
-    split_v2,
-    zeros,
-)
-from .op_functions import face_of, names_in
-from .symbol import Group, Symbol, Variable, load, load_json, var
+from .creation import arange as arange
+from .creation import eye as eye
+from .creation import full as full
+from .creation import histogram as histogram
+from .creation import hypot as hypot
+from .creation import linspace as linspace
+from .creation import maximum as maximum
+from .creation import minimum as minimum
+from .creation import ones as ones
+from .creation import pow as pow
+from .creation import power as power
+from .creation import split_v2 as split_v2
+from .creation import zeros as zeros
+from .symbol import Group as Group
+from .symbol import Symbol as Symbol
+from .symbol import Variable as Variable
+from .symbol import load as load
+from .symbol import load_json as load_json
+from .symbol import var as var
 
-if TYPE_CHECKING:
+if typing.TYPE_CHECKING:
     from . import random as random
-    from .torch_import import from_torch
-    from .torch_node import torch_module, write_back
+    from .torch_import import from_torch as from_torch
+    from .torch_node import torch_module as torch_module
+    from .torch_node import write_back as write_back
+
+_LATER = {
+    "control_flow": "",
+    "random": "",
+    "subgraph": "",
+    "torch_import": "from_torch",
+    "torch_node": "torch_module write_back",
+}
 
 __all__ = [
-    "Group",
-    "Symbol",
-    "Variable",
-    "arange",
+    *lazy.handed_on(vars()),
+    *lazy.modules_of(_LATER),
     "contrib",
-    "eye",
-    "from_torch",
-    "full",
-    "histogram",
-    "hypot",
     "image",
     "linalg",
-    "linspace",
-    "load",
-    "load_json",
-    "maximum",
-    "minimum",
-    "ones",
     "op",
-    "pow",
-    "power",
     "random",
     "sparse",
-    "split_v2",
-    "torch_module",
-    "var",
-    "write_back",
-    "zeros",
 ]
-
 
 __getattr__, __dir__ = lazy.attributes(
     __name__,
     __all__,
-    {
-        "control_flow": "",
-        "random": "",
-        "subgraph": "",
-        "torch_import": "from_torch",
-        "torch_node": "torch_module write_back",
-    },
-    partial(face_of, ""),
-    operators=partial(names_in, ""),
+    _LATER,
+    functools.partial(op_functions.face_of, ""),
+    operators=functools.partial(op_functions.names_in, ""),
 )

@@ -1,194 +1,88 @@
 """Helpers for tests: comparisons, gradient checks, random arrays, statistics (`mx.test_utils`)."""
 
-from __future__ import annotations
-
 from ..compat import lazy
-from .compare import (
-    almost_equal,
-    assert_allclose,
-    assert_almost_equal,
-    assert_almost_equal_ignore_nan,
-    assert_almost_equal_with_err,
-    assert_exception,
-    checkShapes,
-    compare_ndarray_tuple,
-    locationError,
-    same,
-    same_array,
-    same_symbol_structure,
-)
-from .consistency import (
-    check_consistency,
-)
-from .datasets import (
-    download,
-    download_model,
-    get_bz2_data,
-    get_cifar10,
-    get_mnist,
-    get_mnist_iterator,
-    get_mnist_pkl,
-    get_mnist_ubyte,
-    get_zip_data,
-)
-from .distributions import (
-    chi_square_check,
-    gen_buckets_probs_with_ppf,
-    mean_check,
-    var_check,
-    verify_generator,
-)
-from .gradients import (
-    check_numeric_gradient,
-    numeric_grad,
-)
-from .optimizers import (
-    compare_optimizer,
-)
-from .samples import (
-    assign_each,
-    assign_each2,
-    collapse_sum_like,
-    create_2d_tensor,
-    create_vector,
-    get_identity_mat,
-    get_identity_mat_batch,
-    new_matrix_with_real_eigvals_2d,
-    new_matrix_with_real_eigvals_nd,
-    new_orthonormal_matrix_2d,
-    new_sym_matrix_with_real_eigvals_2d,
-    new_sym_matrix_with_real_eigvals_nd,
-    np_reduce,
-    rand_coord_2d,
-    rand_shape_2d,
-    rand_shape_3d,
-    rand_shape_nd,
-    random_arrays,
-    random_sample,
-    random_uniform_arrays,
-)
-from .sparse import (
-    create_sparse_array,
-    create_sparse_array_zd,
-    rand_ndarray,
-    rand_sparse_ndarray,
-    shuffle_csr_column_indices,
-)
-from .surroundings import (
-    DummyIter,
-    default_context,
-    discard_stderr,
-    environment,
-    get_im2rec_path,
-    has_tvm_ops,
-    is_aarch64_run,
-    is_cd_run,
-    is_op_runnable,
-    list_gpus,
-    retry,
-    set_default_context,
-)
-from .symbols import (
-    check_speed,
-    check_symbolic_backward,
-    check_symbolic_forward,
-    simple_forward,
-)
-from .tolerance import (
-    default_atols,
-    default_dtype,
-    default_numeric_eps,
-    default_rtols,
-    effective_dtype,
-    get_atol,
-    get_etol,
-    get_rtol,
-    get_tolerance,
-    get_tols,
-)
+from .compare import almost_equal as almost_equal
+from .compare import assert_allclose as assert_allclose
+from .compare import assert_almost_equal as assert_almost_equal
+from .compare import assert_almost_equal_ignore_nan as assert_almost_equal_ignore_nan
+from .compare import assert_almost_equal_with_err as assert_almost_equal_with_err
+from .compare import assert_exception as assert_exception
+from .compare import checkShapes as checkShapes
+from .compare import compare_ndarray_tuple as compare_ndarray_tuple
+from .compare import locationError as locationError
+from .compare import same as same
+from .compare import same_array as same_array
+from .compare import same_symbol_structure as same_symbol_structure
+from .consistency import check_consistency as check_consistency
+from .datasets import download as download
+from .datasets import download_model as download_model
+from .datasets import get_bz2_data as get_bz2_data
+from .datasets import get_cifar10 as get_cifar10
+from .datasets import get_mnist as get_mnist
+from .datasets import get_mnist_iterator as get_mnist_iterator
+from .datasets import get_mnist_pkl as get_mnist_pkl
+from .datasets import get_mnist_ubyte as get_mnist_ubyte
+from .datasets import get_zip_data as get_zip_data
+from .distributions import chi_square_check as chi_square_check
+from .distributions import gen_buckets_probs_with_ppf as gen_buckets_probs_with_ppf
+from .distributions import mean_check as mean_check
+from .distributions import var_check as var_check
+from .distributions import verify_generator as verify_generator
+from .gradients import check_numeric_gradient as check_numeric_gradient
+from .gradients import numeric_grad as numeric_grad
+from .optimizers import compare_optimizer as compare_optimizer
+from .samples import assign_each as assign_each
+from .samples import assign_each2 as assign_each2
+from .samples import collapse_sum_like as collapse_sum_like
+from .samples import create_2d_tensor as create_2d_tensor
+from .samples import create_vector as create_vector
+from .samples import get_identity_mat as get_identity_mat
+from .samples import get_identity_mat_batch as get_identity_mat_batch
+from .samples import new_matrix_with_real_eigvals_2d as new_matrix_with_real_eigvals_2d
+from .samples import new_matrix_with_real_eigvals_nd as new_matrix_with_real_eigvals_nd
+from .samples import new_orthonormal_matrix_2d as new_orthonormal_matrix_2d
+from .samples import new_sym_matrix_with_real_eigvals_2d as new_sym_matrix_with_real_eigvals_2d
+from .samples import new_sym_matrix_with_real_eigvals_nd as new_sym_matrix_with_real_eigvals_nd
+from .samples import np_reduce as np_reduce
+from .samples import rand_coord_2d as rand_coord_2d
+from .samples import rand_shape_2d as rand_shape_2d
+from .samples import rand_shape_3d as rand_shape_3d
+from .samples import rand_shape_nd as rand_shape_nd
+from .samples import random_arrays as random_arrays
+from .samples import random_sample as random_sample
+from .samples import random_uniform_arrays as random_uniform_arrays
+from .sparse import create_sparse_array as create_sparse_array
+from .sparse import create_sparse_array_zd as create_sparse_array_zd
+from .sparse import rand_ndarray as rand_ndarray
+from .sparse import rand_sparse_ndarray as rand_sparse_ndarray
+from .sparse import shuffle_csr_column_indices as shuffle_csr_column_indices
+from .surroundings import DummyIter as DummyIter
+from .surroundings import default_context as default_context
+from .surroundings import discard_stderr as discard_stderr
+from .surroundings import environment as environment
+from .surroundings import get_im2rec_path as get_im2rec_path
+from .surroundings import has_tvm_ops as has_tvm_ops
+from .surroundings import is_aarch64_run as is_aarch64_run
+from .surroundings import is_cd_run as is_cd_run
+from .surroundings import is_op_runnable as is_op_runnable
+from .surroundings import list_gpus as list_gpus
+from .surroundings import retry as retry
+from .surroundings import set_default_context as set_default_context
+from .symbols import check_speed as check_speed
+from .symbols import check_symbolic_backward as check_symbolic_backward
+from .symbols import check_symbolic_forward as check_symbolic_forward
+from .symbols import simple_forward as simple_forward
+from .tolerance import default_atols as default_atols
+from .tolerance import default_dtype as default_dtype
+from .tolerance import default_numeric_eps as default_numeric_eps
+from .tolerance import default_rtols as default_rtols
+from .tolerance import effective_dtype as effective_dtype
+from .tolerance import get_atol as get_atol
+from .tolerance import get_etol as get_etol
+from .tolerance import get_rtol as get_rtol
+from .tolerance import get_tolerance as get_tolerance
+from .tolerance import get_tols as get_tols
 
-__all__ = [
-    "DummyIter",
-    "almost_equal",
-    "assert_allclose",
-    "assert_almost_equal",
-    "assert_almost_equal_ignore_nan",
-    "assert_almost_equal_with_err",
-    "assert_exception",
-    "assign_each",
-    "assign_each2",
-    "checkShapes",
-    "check_consistency",
-    "check_numeric_gradient",
-    "check_speed",
-    "check_symbolic_backward",
-    "check_symbolic_forward",
-    "chi_square_check",
-    "collapse_sum_like",
-    "compare_ndarray_tuple",
-    "compare_optimizer",
-    "create_2d_tensor",
-    "create_sparse_array",
-    "create_sparse_array_zd",
-    "create_vector",
-    "default_atols",
-    "default_context",
-    "default_dtype",
-    "default_numeric_eps",
-    "default_rtols",
-    "discard_stderr",
-    "download",
-    "download_model",
-    "effective_dtype",
-    "environment",
-    "gen_buckets_probs_with_ppf",
-    "get_atol",
-    "get_bz2_data",
-    "get_cifar10",
-    "get_etol",
-    "get_identity_mat",
-    "get_identity_mat_batch",
-    "get_im2rec_path",
-    "get_mnist",
-    "get_mnist_iterator",
-    "get_mnist_pkl",
-    "get_mnist_ubyte",
-    "get_rtol",
-    "get_tolerance",
-    "get_tols",
-    "get_zip_data",
-    "has_tvm_ops",
-    "is_aarch64_run",
-    "is_cd_run",
-    "is_op_runnable",
-    "list_gpus",
-    "locationError",
-    "mean_check",
-    "new_matrix_with_real_eigvals_2d",
-    "new_matrix_with_real_eigvals_nd",
-    "new_orthonormal_matrix_2d",
-    "new_sym_matrix_with_real_eigvals_2d",
-    "new_sym_matrix_with_real_eigvals_nd",
-    "np_reduce",
-    "numeric_grad",
-    "rand_coord_2d",
-    "rand_ndarray",
-    "rand_shape_2d",
-    "rand_shape_3d",
-    "rand_shape_nd",
-    "rand_sparse_ndarray",
-    "random_arrays",
-    "random_sample",
-    "random_uniform_arrays",
-    "retry",
-    "same",
-    "same_array",
-    "same_symbol_structure",
-    "set_default_context",
-    "shuffle_csr_column_indices",
-    "simple_forward",
-    "var_check",
-    "verify_generator",
-]
+__all__ = lazy.handed_on(vars())
 
 lazy.publish(__name__, __all__)

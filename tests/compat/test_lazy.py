@@ -51,6 +51,12 @@ def test_a_star_import_brings_what_waits(package):
     assert package.__all__ == ["One", "Two", "second"]
 
 
+def test_a_module_hands_on_what_it_imports_but_no_modules():
+    found = types.ModuleType("outer")
+    exec("import types\nfrom types import ModuleType as ModuleType\n_hidden = shown = 1", vars(found))
+    assert lazy.handed_on(vars(found)) == ["ModuleType", "shown"]
+
+
 def test_other_names_are_errors(package):
     with pytest.raises(AttributeError, match="module 'waiting' has no attribute 'Three'"):
         package.Three  # noqa: B018

@@ -16,21 +16,6 @@ from .scaling import init_trainer as init_trainer
 from .scaling import scale_loss as scale_loss
 from .scaling import unscale as unscale
 
-__all__ = [
-    "amp",
-    "convert_bucketing_module",
-    "convert_model",
-    "convert_symbol",
-    "init",
-    "init_trainer",
-    "list_conditional_fp32_ops",
-    "list_fp32_ops",
-    "list_loss_output_functions",
-    "list_lp16_ops",
-    "list_widest_type_cast",
-    "lists",
-    "scale_loss",
-    "unscale",
-]
+__all__ = [*lazy.handed_on(vars()), "amp", "lists"]
 
 lazy.publish(__name__, __all__)

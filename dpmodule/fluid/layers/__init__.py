@@ -1,111 +1,56 @@
 """Layers: functions that write operators and parameters into the present program."""
 
-from __future__ import annotations
-
 from ...compat import lazy
-from .elementwise import (
-    abs,
-    cast,
-    clip,
-    concat,
-    dropout,
-    elementwise_add,
-    elementwise_div,
-    elementwise_max,
-    elementwise_min,
-    elementwise_mul,
-    elementwise_pow,
-    elementwise_sub,
-    exp,
-    log,
-    matmul,
-    mean,
-    reduce_max,
-    reduce_mean,
-    reduce_min,
-    reduce_sum,
-    relu,
-    reshape,
-    scale,
-    sigmoid,
-    softmax,
-    softsign,
-    sqrt,
-    square,
-    sum,
-    sums,
-    tanh,
-)
-from .inputs import create_parameter, data, embedding, fc
-from .losses import (
-    accuracy,
-    cross_entropy,
-    sigmoid_cross_entropy_with_logits,
-    softmax_with_cross_entropy,
-    square_error_cost,
-)
-from .sequence import (
-    dynamic_lstm,
-    sequence_conv,
-    sequence_conv_pool,
-    sequence_expand,
-    sequence_first_step,
-    sequence_last_step,
-    sequence_pool,
-    sequence_reverse,
-    sequence_softmax,
-)
+from .elementwise import abs as abs
+from .elementwise import cast as cast
+from .elementwise import clip as clip
+from .elementwise import concat as concat
+from .elementwise import dropout as dropout
+from .elementwise import elementwise_add as elementwise_add
+from .elementwise import elementwise_div as elementwise_div
+from .elementwise import elementwise_max as elementwise_max
+from .elementwise import elementwise_min as elementwise_min
+from .elementwise import elementwise_mul as elementwise_mul
+from .elementwise import elementwise_pow as elementwise_pow
+from .elementwise import elementwise_sub as elementwise_sub
+from .elementwise import exp as exp
+from .elementwise import log as log
+from .elementwise import matmul as matmul
+from .elementwise import mean as mean
+from .elementwise import reduce_max as reduce_max
+from .elementwise import reduce_mean as reduce_mean
+from .elementwise import reduce_min as reduce_min
+from .elementwise import reduce_sum as reduce_sum
+from .elementwise import relu as relu
+from .elementwise import reshape as reshape
+from .elementwise import scale as scale
+from .elementwise import sigmoid as sigmoid
+from .elementwise import softmax as softmax
+from .elementwise import softsign as softsign
+from .elementwise import sqrt as sqrt
+from .elementwise import square as square
+from .elementwise import sum as sum
+from .elementwise import sums as sums
+from .elementwise import tanh as tanh
+from .inputs import create_parameter as create_parameter
+from .inputs import data as data
+from .inputs import embedding as embedding
+from .inputs import fc as fc
+from .losses import accuracy as accuracy
+from .losses import cross_entropy as cross_entropy
+from .losses import sigmoid_cross_entropy_with_logits as sigmoid_cross_entropy_with_logits
+from .losses import softmax_with_cross_entropy as softmax_with_cross_entropy
+from .losses import square_error_cost as square_error_cost
+from .sequence import dynamic_lstm as dynamic_lstm
+from .sequence import sequence_conv as sequence_conv
+from .sequence import sequence_conv_pool as sequence_conv_pool
+from .sequence import sequence_expand as sequence_expand
+from .sequence import sequence_first_step as sequence_first_step
+from .sequence import sequence_last_step as sequence_last_step
+from .sequence import sequence_pool as sequence_pool
+from .sequence import sequence_reverse as sequence_reverse
+from .sequence import sequence_softmax as sequence_softmax
 
-__all__ = [
-    "abs",
-    "accuracy",
-    "cast",
-    "clip",
-    "concat",
-    "create_parameter",
-    "cross_entropy",
-    "data",
-    "dropout",
-    "dynamic_lstm",
-    "elementwise_add",
-    "elementwise_div",
-    "elementwise_max",
-    "elementwise_min",
-    "elementwise_mul",
-    "elementwise_pow",
-    "elementwise_sub",
-    "embedding",
-    "exp",
-    "fc",
-    "log",
-    "matmul",
-    "mean",
-    "reduce_max",
-    "reduce_mean",
-    "reduce_min",
-    "reduce_sum",
-    "relu",
-    "reshape",
-    "scale",
-    "sequence_conv",
-    "sequence_conv_pool",
-    "sequence_expand",
-    "sequence_first_step",
-    "sequence_last_step",
-    "sequence_pool",
-    "sequence_reverse",
-    "sequence_softmax",
-    "sigmoid",
-    "sigmoid_cross_entropy_with_logits",
-    "softmax",
-    "softmax_with_cross_entropy",
-    "softsign",
-    "sqrt",
-    "square",
-    "square_error_cost",
-    "sum",
-    "sums",
-    "tanh",
-]
+__all__ = lazy.handed_on(vars())
 
 lazy.publish(__name__, __all__)

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import inspect
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 from typing_extensions import override
 
-from ... import optimizer as opt
 from ...autobatch.arguments import flag
 from ...autobatch.collection import ParameterCollection
 from ...autobatch.explain import explain
@@ -23,6 +22,7 @@ from ...slicing import split_batch
 from .. import scoring as loops
 from ..arguments import BindArguments, OptimizerArguments, ParamArguments
 from ..base_module import BaseModule
+from ..checkpointed_module import CheckpointedModule
 from ..finite import RowWatch
 from ..fit import pad_of
 from ..group.contexts import contexts_of, distinct
@@ -62,7 +62,7 @@ if TYPE_CHECKING:
 __all__ = ["AutobatchModule"]
 
 
-class AutobatchModule(BaseModule):
+class AutobatchModule(CheckpointedModule):
     """Trains and runs a function that is written for one example.
 
     For every batch, `function` is called once for each example, in one graph, which `dpmodule.autobatch` computes in
@@ -139,7 +139,7 @@ class AutobatchModule(BaseModule):
         stack: bool | None = None,
         compression_params: CompressionLike = None,
     ) -> None:
-        super().__init__(logger)
+        super().__init__(logger, symbol)
         check_compression(compression_params)
         collection = getattr(params, "collection", params)
         if not isinstance(collection, ParameterCollection):
@@ -162,14 +162,10 @@ class AutobatchModule(BaseModule):
         self._context = distinct(contexts_of(context))
         self._workload = list(work_load_list or [1.0] * len(self._context))
         self._fixed = names_of(fixed_param_names, "fixed_param_names")
-        self._symbol = symbol
         self._compression_params = compression_params
         self._shapes: tuple[Any, Any] = (None, None)
         self._grad_req = "write"
         self._held: CollectionStore | None = None
-        self._updates: Updates | None = None
-        self._preloaded: tuple[Mapping[str, NDArray], Mapping[str, NDArray]] | None = None
-        self._preloaded_states: str | None = None
 
     @staticmethod
     def load(
@@ -232,22 +228,6 @@ class AutobatchModule(BaseModule):
         if self._held is None:
             raise StateError("AutobatchModule: call bind(data_shapes=..., label_shapes=...) first")
         return self._held
-
-    @property
-    def optimizer(self) -> opt.Optimizer | None:
-        """The optimizer, None before `init_optimizer`."""
-        return None if self._updates is None else self._updates.optimizer
-
-    @property
-    def updates(self) -> Updates:
-        """How gradients become new parameters.
-
-        Raises:
-            StateError: `init_optimizer` has not been called.
-        """
-        if self._updates is None:
-            raise StateError(f"{type(self).__name__}: call init_optimizer() first")
-        return self._updates
 
     @property
     def output_names(self) -> list[str]:
@@ -357,9 +337,9 @@ class AutobatchModule(BaseModule):
         if self.params_initialized and not given.force_init:
             return
         arg_params, aux_params = given.arg_params, given.aux_params
-        if arg_params is None and aux_params is None and self._preloaded is not None:
-            arg_params, aux_params = self._preloaded
-        self._preloaded = None
+        if arg_params is None and aux_params is None and self.preloaded is not None:
+            arg_params, aux_params = self.preloaded
+        self.preloaded = None
         held = self.held
         drawn = (
             None if any(given.initializer is each for each in _default_initializers()) else given.initializer
@@ -393,11 +373,11 @@ class AutobatchModule(BaseModule):
     def _init_optimizer(self, wanted: OptimizerArguments) -> None:
         if self._keeps_optimizer(wanted):
             return
-        self._updates = Updates.install(wanted, self.updated_group(), self._compression_params)
+        self._update_by(Updates.install(wanted, self.updated_group(), self._compression_params))
         self._mark(Stage.READY, True)
-        if self._preloaded_states is not None:
-            self.load_optimizer_states(self._preloaded_states)
-            self._preloaded_states = None
+        if self.preloaded_states is not None:
+            self.load_optimizer_states(self.preloaded_states)
+            self.preloaded_states = None
 
     @needs(Stage.INITIALIZED)
     def borrow_optimizer(self, shared_module: AutobatchModule) -> None:
@@ -411,7 +391,7 @@ class AutobatchModule(BaseModule):
         """
         if shared_module.stage < Stage.READY:
             raise StateError("borrow_optimizer: call init_optimizer() of the other module first")
-        self._updates = Updates.borrow(shared_module.updates, self.updated_group())
+        self._update_by(Updates.borrow(shared_module.updates, self.updated_group()))
         self._mark(Stage.READY, True)
 
     @override
@@ -420,16 +400,8 @@ class AutobatchModule(BaseModule):
         self.updates.apply()
 
     @override
-    def all_updates(self) -> list[Updates]:
-        return [self.updates]
-
-    @override
     def stores(self) -> list[Any]:
         return [self.held.store]
-
-    @override
-    def bad_gradient(self) -> str | None:
-        return None if self._updates is None else self._updates.bad_gradient()
 
     # computing
 
@@ -617,90 +589,6 @@ class AutobatchModule(BaseModule):
             ArgumentError: always; `autobatch.explain()` shows what has been run.
         """
         raise ArgumentError("install_monitor: an AutobatchModule has no executors; see autobatch.explain()")
-
-    # files
-
-    def preload(
-        self, arg_params: Mapping[str, NDArray], aux_params: Mapping[str, NDArray], states: str | None = None
-    ) -> None:
-        """Keep values for the time when the module is bound.
-
-        Args:
-            arg_params: parameters by name.
-            aux_params: auxiliary states by name.
-            states: file with the optimizer's states, read once the optimizer is installed.
-
-        Shape:
-            arg_params[name], aux_params[name]: that of the parameter or state.
-        """
-        self._preloaded = arg_params, aux_params
-        self._preloaded_states = states
-
-    @needs(Stage.INITIALIZED)
-    def save_checkpoint(
-        self,
-        prefix: str,
-        epoch: int,
-        save_optimizer_states: bool = False,
-        remove_amp_cast: bool = True,
-        format: str = "params",
-    ) -> None:
-        """Write ``prefix-symbol.json``, ``prefix-NNNN.params`` and, if asked, ``prefix-NNNN.states``.
-
-        The files switch together: a process killed at any moment leaves either the old set or the new one. A module
-        without a symbol writes none.
-
-        Args:
-            prefix: path and first part of the file names.
-            epoch: number of the epoch.
-            save_optimizer_states: whether to write the optimizer's states.
-            remove_amp_cast: leave `amp_cast` operators out of the graph.
-            format: "params" is MXNet's; "safetensors" writes ``prefix-NNNN.safetensors`` in place of the first two.
-
-        Raises:
-            ArgumentError: the format is another.
-            StateError: states are asked for, but there is no optimizer.
-        """
-        from ...checkpoint import params_file, save_checkpoint
-
-        states = self._optimizer_states() if save_optimizer_states else None
-        arg_params, aux_params = self.get_params()
-        save_checkpoint(
-            prefix, epoch, self._symbol, arg_params, aux_params, remove_amp_cast, states=states, format=format
-        )
-        self.logger.info('Saved checkpoint to "%s"', params_file(prefix, epoch, format))
-
-    def _optimizer_states(self) -> bytes:
-        if self._stage < Stage.READY:
-            raise StateError(f"{type(self).__name__}.save_optimizer_states: call init_optimizer() first")
-        return self.updates.saved_states()
-
-    @needs(Stage.READY)
-    def save_optimizer_states(self, fname: str) -> None:
-        """Write the optimizer's states to a file, atomically.
-
-        Args:
-            fname: path of the file.
-
-        Raises:
-            StateError: there is no optimizer.
-        """
-        from ...files.atomic import write_atomically
-
-        write_atomically(fname, self._optimizer_states())
-
-    @needs(Stage.READY)
-    def load_optimizer_states(self, fname: str) -> None:
-        """Read the optimizer's states from a file of this package or of MXNet; no code in it is run.
-
-        Args:
-            fname: path of the file.
-
-        Raises:
-            FileError: the file cannot be read.
-            FileFormatError: it is damaged or foreign.
-        """
-        self.updates.active_updater().load_states(fname)
 
 
 def _columns(parts: Sequence[Ran]) -> list[list[Any]]:

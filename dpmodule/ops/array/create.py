@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 from typing import Any
 
 import torch
@@ -17,8 +18,10 @@ from ..spec import NEVER, Attr, Env, Onnx, Shapes
 
 __all__: list[str] = []
 
-_CTX = Attr(string, "device of the result, such as 'cpu(0)'; only for calls on arrays", "")
-_DTYPE = Attr(dtype, "dtype of the result", "float32")
+_PLACE = {
+    "ctx": Attr(string, "device of the result, such as 'cpu(0)'; only for calls on arrays", ""),
+    "dtype": Attr(dtype, "dtype of the result", "float32"),
+}
 _SHAPE = Attr(shape, "shape of the result; 0 stands for a dimension that follows from elsewhere", ())
 
 
@@ -37,18 +40,12 @@ def _full(a: Any, env: Env, value: float) -> torch.Tensor:
 
 
 _TYPE = typed(lambda a: a.dtype)
-
-
-@op(
-    "_zeros",
-    (),
-    {"shape": _SHAPE, "ctx": _CTX, "dtype": _DTYPE},
-    infer=_infer_filled,
-    infer_type=_TYPE,
-    needs_shapes=True,
-    batch=NEVER,
-    onnx=Onnx(builder="filled"),
+_filled = partial(
+    op, infer=_infer_filled, infer_type=_TYPE, needs_shapes=True, batch=NEVER, onnx=Onnx(builder="filled")
 )
+
+
+@_filled("_zeros", (), {"shape": _SHAPE, **_PLACE})
 def zeros(a: Any, env: Env) -> torch.Tensor:
     """Make an array of zeros.
 
@@ -60,16 +57,7 @@ def zeros(a: Any, env: Env) -> torch.Tensor:
     return _full(a, env, 0)
 
 
-@op(
-    "_ones",
-    (),
-    {"shape": _SHAPE, "ctx": _CTX, "dtype": _DTYPE},
-    infer=_infer_filled,
-    infer_type=_TYPE,
-    needs_shapes=True,
-    batch=NEVER,
-    onnx=Onnx(builder="filled"),
-)
+@_filled("_ones", (), {"shape": _SHAPE, **_PLACE})
 def ones(a: Any, env: Env) -> torch.Tensor:
     """Make an array of ones.
 
@@ -81,20 +69,14 @@ def ones(a: Any, env: Env) -> torch.Tensor:
     return _full(a, env, 1)
 
 
-@op(
+@_filled(
     "_full",
     (),
     {
         "shape": Attr(optional(shape), "shape of the result; 0 or None: it follows from elsewhere", None),
-        "ctx": _CTX,
-        "dtype": _DTYPE,
+        **_PLACE,
         "value": Attr(real, "what every element is set to"),
     },
-    infer=_infer_filled,
-    infer_type=_TYPE,
-    needs_shapes=True,
-    batch=NEVER,
-    onnx=Onnx(builder="filled"),
 )
 def full(a: Any, env: Env) -> torch.Tensor:
     """Make an array of one number.
@@ -140,8 +122,7 @@ def _infer_arange(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
         "infer_range": Attr(
             boolean, "begin at `start` and take the length from where the array is used", False
         ),
-        "ctx": _CTX,
-        "dtype": _DTYPE,
+        **_PLACE,
     },
     infer=_infer_arange,
     infer_type=_TYPE,
@@ -183,8 +164,7 @@ def arange(a: Any, env: Env) -> torch.Tensor:
         "stop": Attr(real, "last value"),
         "num": Attr(integer(low=1), "how many values"),
         "endpoint": Attr(boolean, "let `stop` be the last value; if not, it would be the next one", True),
-        "ctx": _CTX,
-        "dtype": _DTYPE,
+        **_PLACE,
     },
     infer=lambda a, ins, outs: ([], [unify(outs[0], (a.num,), "a linspace and the required shape")]),
     infer_type=_TYPE,
@@ -212,8 +192,7 @@ def linspace(a: Any, env: Env) -> torch.Tensor:
         "N": Attr(integer(low=1), "number of rows"),
         "M": Attr(integer(low=0), "number of columns; 0 means N", 0),
         "k": Attr(integer(), "which diagonal: above the main one if positive", 0),
-        "ctx": _CTX,
-        "dtype": _DTYPE,
+        **_PLACE,
     },
     infer=lambda a, ins, outs: ([], [unify(outs[0], (a.N, a.M or a.N), "an eye and the required shape")]),
     infer_type=_TYPE,

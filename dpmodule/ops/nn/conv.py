@@ -8,41 +8,35 @@ from typing import Any
 
 import torch
 
-from ...base import Shape, ShapeError
+from ...base import Shape
 from ..attrs import boolean, choice, integer, optional, shape
 from ..bound import bound
 from ..spec import ROWS, Attr, Onnx, Shapes, arg, param
-from .rules import channels_last, layer, per_axis, through_first, to_first, to_last, window_size
+from .rules import (
+    channels_last,
+    grouped_channels,
+    kernel_rank,
+    layer,
+    per_axis,
+    through_first,
+    to_first,
+    to_last,
+    window_size,
+)
 
 __all__ = ["convolution"]
 
 _CALLS: dict[int, Callable[..., torch.Tensor]] = {1: torch.conv1d, 2: torch.conv2d, 3: torch.conv3d}
 
 
-def _rank(a: Any, data: tuple[int, ...]) -> int:
-    rank = len(a.kernel)
-    if rank not in _CALLS:
-        raise ShapeError(f"kernel is {a.kernel}, expected 1, 2 or 3 values")
-    if len(data) != rank + 2:
-        raise ShapeError(f"data has shape {data}, expected {rank + 2} axes for kernel {a.kernel}")
-    return rank
-
-
 def _params(a: Any, data: tuple[int, ...]) -> list[tuple[int, ...]]:
     """Return the shapes of weight and bias."""
-    _rank(a, data)
-    last = channels_last(a.layout)
-    channels = to_first(data, last)[1]
-    if a.num_filter % a.num_group or channels % a.num_group:
-        raise ShapeError(
-            f"num_group is {a.num_group}, expected a divisor of num_filter {a.num_filter} and of the"
-            f" {channels} channels of data {data}"
-        )
+    channels, last = grouped_channels(a, data), channels_last(a.layout)
     return [to_last((a.num_filter, channels // a.num_group, *a.kernel), last), (a.num_filter,)]
 
 
 def _output(a: Any, data: tuple[int, ...]) -> tuple[int, ...]:
-    rank, last = _rank(a, data), channels_last(a.layout)
+    rank, last = kernel_rank(a, data), channels_last(a.layout)
     steps = per_axis(a.stride, rank, 1, "stride")
     dilate = per_axis(a.dilate, rank, 1, "dilate")
     pads = per_axis(a.pad, rank, 0, "pad")
@@ -63,7 +57,7 @@ def _infer(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
     """Infer as a layer does, and unknown spatial axes of the data from the output where the stride is 1."""
     data, out = ins[0], outs[0]
     if data and out and 0 in data and len(out) == len(data):
-        rank, last = _rank(a, data), channels_last(a.layout)
+        rank, last = kernel_rank(a, data), channels_last(a.layout)
         windows = [
             d * (k - 1) + 1 for k, d in zip(a.kernel, per_axis(a.dilate, rank, 1, "dilate"), strict=True)
         ]

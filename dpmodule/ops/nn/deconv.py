@@ -12,7 +12,7 @@ from ...base import ShapeError
 from ..attrs import boolean, choice, integer, optional, shape
 from ..bound import bound
 from ..spec import ROWS, Attr, Onnx, arg, param
-from .rules import channels_last, layer, per_axis, through_first, to_first, to_last
+from .rules import channels_last, grouped_channels, layer, per_axis, through_first, to_first, to_last
 
 __all__ = ["deconvolution", "margins"]
 
@@ -23,25 +23,9 @@ _CALLS: dict[int, Callable[..., torch.Tensor]] = {
 }
 
 
-def _rank(a: Any, data: tuple[int, ...]) -> int:
-    rank = len(a.kernel)
-    if rank not in _CALLS:
-        raise ShapeError(f"kernel is {a.kernel}, expected 1, 2 or 3 values")
-    if len(data) != rank + 2:
-        raise ShapeError(f"data has shape {data}, expected {rank + 2} axes for kernel {a.kernel}")
-    return rank
-
-
 def _params(a: Any, data: tuple[int, ...]) -> list[tuple[int, ...]]:
     """Return the shapes of weight and bias."""
-    _rank(a, data)
-    last = channels_last(a.layout)
-    channels = to_first(data, last)[1]
-    if a.num_filter % a.num_group or channels % a.num_group:
-        raise ShapeError(
-            f"num_group is {a.num_group}, expected a divisor of num_filter {a.num_filter} and of the"
-            f" {channels} channels of data {data}"
-        )
+    channels, last = grouped_channels(a, data), channels_last(a.layout)
     return [to_last((channels, a.num_filter // a.num_group, *a.kernel), last), (a.num_filter,)]
 
 

@@ -15,6 +15,8 @@ __all__ = [
     "agree",
     "channels_last",
     "flat_from",
+    "grouped_channels",
+    "kernel_rank",
     "layer",
     "per_axis",
     "through_first",
@@ -50,6 +52,36 @@ def agree(name: str, have: Shape, want: Shape, data: Shape) -> Shape:
         return unify(have, want)
     except ShapeError:
         raise ShapeError(f"{name} has shape {have}, expected {want} from data {data}") from None
+
+
+def kernel_rank(a: Any, data: tuple[int, ...]) -> int:
+    """Return over how many axes of the data a layer's kernel goes.
+
+    Raises:
+        ShapeError: none that there are kernels for, or the data has not as many.
+    """
+    rank = len(a.kernel)
+    if not 1 <= rank <= 3:
+        raise ShapeError(f"kernel is {a.kernel}, expected 1, 2 or 3 values")
+    if len(data) != rank + 2:
+        raise ShapeError(f"data has shape {data}, expected {rank + 2} axes for kernel {a.kernel}")
+    return rank
+
+
+def grouped_channels(a: Any, data: tuple[int, ...]) -> int:
+    """Return how many channels the data of a convolution has, either way round.
+
+    Raises:
+        ShapeError: these or the filters cannot be split into groups of one size, or the kernel does not fit.
+    """
+    kernel_rank(a, data)
+    channels = to_first(data, channels_last(a.layout))[1]
+    if a.num_filter % a.num_group or channels % a.num_group:
+        raise ShapeError(
+            f"num_group is {a.num_group}, expected a divisor of num_filter {a.num_filter} and of the"
+            f" {channels} channels of data {data}"
+        )
+    return channels
 
 
 def layer(

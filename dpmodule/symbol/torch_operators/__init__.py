@@ -1,41 +1,20 @@
 """Translations of torch's operators into symbols, one file a subject."""
 
-from __future__ import annotations
-
-from . import (
-    activations,
-    arithmetic,
-    array,
-    attention,
-    creation,
-    indexing,
-    layers,
-    losses,
-    recurrent,
-    reductions,
-)
-from .builder import SymbolBuilder
-from .sizes import as_size, dims_of, is_number
-from .table import find, known_overloads
-from .value import NoCounterpart, TorchValue
-
-__all__ = [
-    "SymbolBuilder",
-    "NoCounterpart",
-    "TorchValue",
-    "activations",
-    "arithmetic",
-    "array",
-    "as_size",
-    "attention",
-    "creation",
-    "dims_of",
-    "find",
-    "indexing",
-    "is_number",
-    "known_overloads",
-    "layers",
-    "losses",
-    "recurrent",
-    "reductions",
-]
+from . import activations as activations
+from . import arithmetic as arithmetic
+from . import array as array
+from . import attention as attention
+from . import creation as creation
+from . import indexing as indexing
+from . import layers as layers
+from . import losses as losses
+from . import recurrent as recurrent
+from . import reductions as reductions
+from .builder import SymbolBuilder as SymbolBuilder
+from .sizes import as_size as as_size
+from .sizes import dims_of as dims_of
+from .sizes import is_number as is_number
+from .table import find as find
+from .table import known_overloads as known_overloads
+from .value import NoCounterpart as NoCounterpart
+from .value import TorchValue as TorchValue

@@ -155,15 +155,8 @@ def _var(
 
 
 @translates("std")
-def _std(
-    b: SymbolBuilder,
-    value: TorchValue,
-    dim: Axes = None,
-    unbiased: bool | None = None,
-    keepdim: bool = False,
-    **rest: Any,
-) -> Symbol:
-    return b.op("sqrt", _var(b, value, dim, unbiased, keepdim, **rest))
+def _std(b: SymbolBuilder, *of_var: Any, **options: Any) -> Symbol:
+    return b.op("sqrt", _var(b, *of_var, **options))
 
 
 @translates("var_mean")
