@@ -64,10 +64,6 @@ class CheckpointedModule(BaseModule):
     def all_updates(self) -> list[Updates]:
         return [self.updates]
 
-    @override
-    def bad_gradient(self) -> str | None:
-        return None if self._updates is None else self._updates.bad_gradient()
-
     def preload(
         self, arg_params: Mapping[str, NDArray], aux_params: Mapping[str, NDArray], states: str | None = None
     ) -> None:

@@ -795,6 +795,10 @@ class Module(CheckpointedModule):
         return [self.store]
 
     @override
+    def bad_gradient(self) -> str | None:
+        return None if self._updates is None else self._updates.bad_gradient()
+
+    @override
     def bad_node(self) -> str | None:
         return next(filter(None, map(first_bad_node, self.group.execs)), None)
 

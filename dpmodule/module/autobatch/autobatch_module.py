@@ -403,6 +403,10 @@ class AutobatchModule(CheckpointedModule):
     def stores(self) -> list[Any]:
         return [self.held.store]
 
+    @override
+    def bad_gradient(self) -> str | None:
+        return None if self._updates is None else self._updates.bad_gradient()
+
     # computing
 
     @needs(Stage.INITIALIZED)
