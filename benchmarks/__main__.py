@@ -120,7 +120,7 @@ def main(given: Sequence[str] | None = None) -> int:
         line.error(f"no part is called {', '.join(sorted(unknown))}; there are {', '.join(PARTS)}")
     output = args.output or (RESULTS if args.write or not (args.parts or args.quick) else None)
     setting, aside = Setting(args.isa, args.threads or "1"), bool(args.isa or args.threads)
-    parts = args.parts or (_settled(setting) if aside else PARTS)
+    parts = args.parts or (_knowing(setting) if aside else PARTS)
     problem = _problem(setting, parts if aside else (), output)
     if problem:
         print(f"python -m benchmarks: {problem}", file=sys.stderr)
@@ -141,16 +141,16 @@ def main(given: Sequence[str] | None = None) -> int:
     return status(session, missed)
 
 
-def _settled(setting: Setting) -> list[str]:
+def _knowing(setting: Setting) -> list[str]:
     """Return the parts that know a setting."""
     return [name for name in machines.PARTS if setting.threads == "1" or name != "autobatch"]
 
 
 def _problem(setting: Setting, parts: Sequence[str], output: Path | None) -> str:
     """Return in one line why nothing can be measured or written so, "" if all can be."""
-    others = [name for name in parts if name not in _settled(setting)]
+    others = [name for name in parts if name not in _knowing(setting)]
     if others:
-        return f"{', '.join(others)} with {setting}: expected parts among {', '.join(_settled(setting))}"
+        return f"{', '.join(others)} with {setting}: expected parts among {', '.join(_knowing(setting))}"
     if output is not None:
         try:
             machines.known(output.with_name("machines"))

@@ -194,7 +194,9 @@ class Session:
             python = self.python(package)
             self.versions[package] = found = python and _version(python, package)
             if found is None:
-                print(f"--against {package}={python}: no Python with {package} is there; its rows are left out")
+                print(
+                    f"--against {package}={python}: no Python with {package} is there; its rows are left out"
+                )
         return self.versions[package]
 
     @property

@@ -36,7 +36,7 @@ out where it takes instructions away. PyTorch is the fastest plain loop of each 
 
 
 def _name(about: Mapping[str, Any]) -> str:
-    return f"{about['processor']}, {Setting(about['isa'], about['threads'])}"
+    return f"{about['processor']}, {about['cores']} cores, {Setting(about['isa'], about['threads'])}"
 
 
 def known(folder: Path) -> list[dict[str, Any]]:
@@ -119,11 +119,16 @@ def columns(folder: Path) -> str:
     by_file = [dict(_ratios(each)) for each in found]
     names = [_name(each) for each in found]
     lines = ["| " + " | ".join(("what", "against", *names)) + " |", "|---" * (2 + len(names)) + "|"]
-    for key in dict.fromkeys(key for each in by_file for key in each):
-        lines.append("| " + " | ".join((*key, *(each.get(key, "") for each in by_file))) + " |")
-    notes = []
-    for name, each in zip(names, found):
-        libraries = ", ".join(f"{library} {version}" for library, version in each["libraries"].items())
-        has = ", ".join(ISAS[isa].title for isa in each["instructions"])
-        notes.append(f"- {name}: {each['cores']} cores with {has or 'other instructions'}; {libraries}.")
-    return "\n".join(["", _ABOUT, *lines, "", *notes]) + "\n"
+    lines += [
+        "| " + " | ".join((*key, *(each.get(key, "") for each in by_file))) + " |"
+        for key in dict.fromkeys(key for each in by_file for key in each)
+    ]
+    return "\n".join(["", _ABOUT, *lines, "", *map(_note, found)]) + "\n"
+
+
+def _note(about: Mapping[str, Any]) -> str:
+    """Return what a column was measured with."""
+    has = ", ".join(ISAS[isa].title for isa in about["instructions"]) or "other instructions"
+    libraries = ", ".join(f"{library} {version}" for library, version in about["libraries"].items())
+    lines = [f"- {_name(about)}. The processor has {has}; {libraries}."]
+    return "\n".join(lines + [f"  - {part}: {each['where']}" for part, each in about["parts"].items()])

@@ -100,9 +100,7 @@ _ALL = (
         Targets((1.5, 2.0), (1.4, 1.8), _PLAIN),
     ),
     Workload("mlp-256", "MLP, batch 256", (784,), 256, 80, 4, 3e-2, Targets(_MXNET, None, _PLAIN)),
-    Workload(
-        "lenet", "LeNet, batch 64", (1, 28, 28), 64, 12, 6, 1e-3, Targets(_MXNET, (1.05, 1.3), _PLAIN)
-    ),
+    Workload("lenet", "LeNet, batch 64", (1, 28, 28), 64, 12, 6, 1e-3, Targets(_MXNET, (1.05, 1.3), _PLAIN)),
     Workload(
         "resnet20",
         "ResNet-20, 32x32, batch 64",
