@@ -1,4 +1,4 @@
-"""Remove outputs and execution counts from notebooks; exits 1 when there was something to remove.
+"""Remove outputs, execution counts and metadata of cells from notebooks; exits 1 when there was something to remove.
 
 Usage: python .ci/strip_notebooks.py [--check] [NOTEBOOK ...]     (default: all in notebooks/)
 """
@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+from itertools import zip_longest
 from pathlib import Path
 
 import nbformat
@@ -24,6 +25,12 @@ def stripped(path: Path) -> str:
     return nbformat.writes(book) + "\n"
 
 
+def first_difference(found: str, wanted: str) -> int:
+    """Return the number of the first line in which two texts differ."""
+    pairs = zip_longest(found.splitlines(), wanted.splitlines())
+    return next((number for number, (one, other) in enumerate(pairs, 1) if one != other), 1)
+
+
 def main() -> int:
     """Strip or check; return the exit code."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
@@ -32,10 +39,11 @@ def main() -> int:
     args = parser.parse_args()
     changed = False
     for path in args.notebooks or sorted((ROOT / "notebooks").glob("*.ipynb")):
-        text = stripped(path)
-        if text != path.read_text(encoding="utf-8"):
+        text, found = stripped(path), path.read_text(encoding="utf-8")
+        if text != found:
             changed = True
-            print(f"{path}: holds outputs or cell metadata")
+            what = "run python .ci/strip_notebooks.py" if args.check else "removed"
+            print(f"{path}:{first_difference(found, text)}: outputs, counts or metadata of a cell; {what}")
             if not args.check:
                 path.write_text(text, encoding="utf-8")
     return int(changed)

@@ -23,14 +23,15 @@ Parts:
   way        what a steady batch calls of dpmodule's functions, and in how many files
   cuda       training on a GPU, where there is one
 
-Without names, all of them run, in about 20 minutes, and RESULTS.md is written; with names only if --write says so, and
-the other parts' figures stay. Other systems run under the interpreters given with --against: "mxnet=PYTHON" has MXNet
-1.9.1, "lightning=PYTHON" Lightning, "accelerate=PYTHON" Accelerate, "dynet=PYTHON" DyNet 2.1, "paddle=PYTHON"
-PaddlePaddle 3; what has none is left out. "before=PYTHON" has another revision of dpmodule, or is a folder that holds
-one with its extension built: fit, bucketing, startup, streams, autobatch and way then measure both in turns, and the
-upper quartile of no ratio of its time over ours may be below 1. Between equal revisions one row in eight misses that by
-chance with 7 rounds, one in 200 with 30: give --rounds 30. Before anything is timed, all sides must compute the same.
-Exit status 1: they do not, or a figure misses what it must reach (with --quick figures are not held to that).
+Without names, all of them run, in about 20 minutes, and RESULTS.md is written, as are the figures on pages that bear
+a mark (see figures.py); with names only if --write says so, and the other parts' figures stay. Other systems run
+under the interpreters given with --against: "mxnet=PYTHON" has MXNet 1.9.1, "lightning=PYTHON" Lightning,
+"accelerate=PYTHON" Accelerate, "dynet=PYTHON" DyNet 2.1, "paddle=PYTHON" PaddlePaddle 3; what has none is left out.
+"before=PYTHON" has another revision of dpmodule, or is a folder that holds one with its extension built: fit,
+bucketing, startup, streams, autobatch and way then measure both in turns, and the upper quartile of no ratio of its
+time over ours may be below 1. Between equal revisions one row in eight misses that by chance with 7 rounds, one in
+200 with 30: give --rounds 30. Before anything is timed, all sides must compute the same. Exit status 1: they do not,
+or a figure misses what it must reach or what a page says of it (with --quick, figures are not held to that).
 
 ONNX Runtime predicts under "onnxruntime=PYTHON", or under this interpreter if it has it. Figures of fit, bucketing and
 autobatch are also kept in machines/, a file for each processor and setting, each a column in RESULTS.md. With --isa
@@ -50,8 +51,9 @@ from dataclasses import asdict
 from pathlib import Path
 
 from . import machines
+from .figures import renew
 from .harness import PACKAGES, Session, check_before
-from .report import Section, machine, update
+from .report import Section, data_of, machine, update
 from .settings import ISAS, THREADS, Setting
 
 __all__ = ["PARTS", "main"]
@@ -103,7 +105,7 @@ def parser() -> argparse.ArgumentParser:
     found.add_argument("--list", action="store_true", help="print the names of the parts")
     found.add_argument("--quick", action="store_true", help="short rounds, to see that it runs")
     found.add_argument("--rounds", type=int, default=7, help="measurements of each side (default: 7)")
-    found.add_argument("--write", action="store_true", help=f"put the figures into {RESULTS.name}")
+    found.add_argument("--write", action="store_true", help=f"put the figures into {RESULTS.name} and pages")
     found.add_argument("--output", type=Path, metavar="FILE", help="put the figures into another file")
     return found
 
@@ -138,6 +140,8 @@ def main(given: Sequence[str] | None = None) -> int:
         ]
         if output is not None:
             write(output, name, section, session, aside)
+    if output == RESULTS and not (session.quick or aside):
+        missed += renew(RESULTS.parents[1], data_of(RESULTS))
     return status(session, missed)
 
 

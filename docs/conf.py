@@ -1,10 +1,12 @@
 """How the site is made: `python -m sphinx -W --keep-going docs build/docs`, without the network; warnings are errors.
 
-Notebooks are shown as they are stored, without outputs; `-D nb_execution_mode=force` runs them first.
+Notebooks are shown as they are stored, without outputs; `-D nb_execution_mode=force` runs them first, which needs the
+extra `[test]` besides.
 """
 
 from __future__ import annotations
 
+import os
 import re
 import sys
 from pathlib import Path
@@ -22,16 +24,20 @@ extensions = [
     "sphinx.ext.autodoc",
     "sphinx.ext.napoleon",
     "sphinx.ext.viewcode",
+    "addresses",
     "docstrings",
     "generated",
+    "held",
     "links",
     "public",
     "redirects",
+    "since",
 ]
 exclude_patterns = ["notebooks/models"]
 html_theme = "furo"
 html_title = "dpmodule"
 html_copy_source = False
+html_show_copyright = False
 
 default_role = "public"
 nitpicky = True
@@ -50,8 +56,9 @@ napoleon_custom_sections = [("Shape", "params_style")]
 
 myst_heading_anchors = 4
 nb_execution_mode = "off"
-nb_execution_timeout = 600
+nb_execution_timeout = 180
 nb_execution_raise_on_error = True
+os.environ.pop("MPLBACKEND", None)  # another one than that of notebooks would leave pictures out
 
 
 PLAIN = re.compile(r'<span class="(?:n|w|p)">([^<]*)</span>')

@@ -30,7 +30,10 @@ from dpmodule.ops.lazy_operators import LATER
 from dpmodule.ops.spec import AUX, LABEL, NEVER, PARAM, REQUIRED, SHARE, Env, Input, Op
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
-from helpers.op_tables import arrays_of, recorded_calls, table_rows  # found by the line above
+sys.path.insert(0, str(Path(__file__).with_name("extensions")))
+from since import since  # found by the lines above
+
+from helpers.op_tables import arrays_of, recorded_calls, table_rows
 
 FAMILIES = {
     "elementwise": ("Functions of each element", r"math\.unary$|math\.relu|math\.pointwise"),
@@ -555,6 +558,7 @@ def entry(op: Op) -> str:
         ("Automatic batching", batch_rule(op)),
         ("ONNX", onnx(op)),
         ("Stored forms", storages(op)),
+        ("Since", since(f"operators.{first}")),
     ]
     lines = [f"({anchor(op)})=", f"## {prose(op.name)}", "", prose(parts[""]), ""]
     lines += [

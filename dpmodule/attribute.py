@@ -19,7 +19,11 @@ BARE_KEYS = frozenset({"ctx_group", "lr_mult", "wd_mult", "force_mirroring", "mi
 
 
 def stored_key(key: str) -> str:
-    """Return the form under which an attribute is stored (``lr_mult`` becomes ``__lr_mult__``)."""
+    """Return the form under which an attribute is stored (``lr_mult`` becomes ``__lr_mult__``).
+
+    Args:
+        key: name of the attribute as a program writes it.
+    """
     return f"__{key}__" if key in BARE_KEYS else key
 
 
@@ -57,7 +61,11 @@ class AttrScope(metaclass=_CurrentScope):
         self._outer: list[tuple[AttrScope, dict[str, str]]] = []
 
     def get(self, attr: dict[str, str] | None) -> dict[str, str]:
-        """Return the scope's attributes overridden by `attr`."""
+        """Return the scope's attributes overridden by `attr`.
+
+        Args:
+            attr: attributes given to a node itself; None for none.
+        """
         return {**self._attr, **attr} if attr else dict(self._attr)
 
     def __enter__(self) -> AttrScope:

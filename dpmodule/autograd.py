@@ -81,7 +81,11 @@ def record(train_mode: bool = True) -> AbstractContextManager[None]:
 
 
 def pause(train_mode: bool = False) -> AbstractContextManager[None]:
-    """Record nothing inside a ``with`` block; `train_mode` as in `record`."""
+    """Record nothing inside a ``with`` block; `train_mode` as in `record`.
+
+    Args:
+        train_mode: whether operators such as Dropout act as in training.
+    """
     return _FlagScope(False, train_mode)
 
 
@@ -219,6 +223,9 @@ def grad(
 def get_symbol(x: NDArray) -> Symbol:
     """Return how a recorded array was computed, as a Symbol whose arguments are the arrays it started from.
 
+    Args:
+        x: a result computed inside `record`.
+
     Raises:
         StateError: the array is in no graph.
     """
@@ -305,7 +312,11 @@ class Function:
     saved_tensors: tuple[Any, ...] = ()
 
     def save_for_backward(self, *args: Any) -> None:
-        """Keep arrays for `backward`, which finds them in `saved_tensors`."""
+        """Keep arrays for `backward`, which finds them in `saved_tensors`.
+
+        Args:
+            *args: the arrays, in the order in which `saved_tensors` gives them.
+        """
         self.saved_tensors = args
 
     def __call__(self, *inputs: NDArray) -> Any:
@@ -347,9 +358,17 @@ class Function:
         return [found] if found is None or isinstance(found, NDArray) else list(found)
 
     def forward(self, *inputs: NDArray) -> Any:
-        """Compute one array, or several in a tuple, from the inputs; nothing is recorded meanwhile."""
+        """Compute one array, or several in a tuple, from the inputs; nothing is recorded meanwhile.
+
+        Args:
+            *inputs: arrays as the call got them.
+        """
         raise NotImplementedError
 
     def backward(self, *output_grads: NDArray) -> Any:
-        """Return the gradient of each input (None for zeros), given that of each output."""
+        """Return the gradient of each input (None for zeros), given that of each output.
+
+        Args:
+            *output_grads: one array for each output, of its shape and dtype.
+        """
         raise NotImplementedError

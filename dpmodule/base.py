@@ -133,7 +133,13 @@ class NonFiniteError(MXNetError, ArithmeticError):
 
 
 class NotImplementedForSymbol(MXNetError):
-    """A call that needs values, made on a Symbol, which has none before it is bound."""
+    """A call that needs values, made on a Symbol, which has none before it is bound.
+
+    Args:
+        function: what was called, or its name.
+        alias: what to call instead; None if there is nothing.
+        *args: what it was called with; taken as in MXNet, not shown.
+    """
 
     def __init__(self, function: Any, alias: str | None = None, *args: Any) -> None:
         name = function if isinstance(function, str) else function.__name__
@@ -142,7 +148,13 @@ class NotImplementedForSymbol(MXNetError):
 
 
 class NotSupportedForSparseNDArray(MXNetError):
-    """A call on a sparse array that needs the memory of a dense one."""
+    """A call on a sparse array that needs the memory of a dense one.
+
+    Args:
+        function: what was called, or its name.
+        alias: the name to show instead of the function's own.
+        *args: what it was called with; taken as in MXNet, not shown.
+    """
 
     def __init__(self, function: Any, alias: str | None = None, *args: Any) -> None:
         name = function if isinstance(function, str) else function.__name__
@@ -183,6 +195,9 @@ _CODES = {name: code for code, name in enumerate(_DTYPES)}
 def dtype_name(dtype: Any) -> str:
     """Return the plain name ("float32") of a dtype given as NumPy type, torch dtype, name or None.
 
+    Args:
+        dtype: what stands for the type; None means ``"float32"``.
+
     Raises:
         DTypeError: `dtype` is none of these.
     """
@@ -203,17 +218,28 @@ def dtype_name(dtype: Any) -> str:
 
 
 def np_dtype(name: str) -> Any:
-    """Return the NumPy scalar type of a dtype name; "bfloat16", which NumPy lacks, stays a name."""
+    """Return the NumPy scalar type of a dtype name; "bfloat16", which NumPy lacks, stays a name.
+
+    Args:
+        name: such as ``"float32"``.
+    """
     return name if name == "bfloat16" else np.dtype(name).type
 
 
 def dtype_code(name: str) -> int:
-    """Return MXNet's type number of a dtype name."""
+    """Return MXNet's type number of a dtype name.
+
+    Args:
+        name: such as ``"float32"``.
+    """
     return _CODES[name]
 
 
 def dtype_from_code(code: int) -> str:
     """Return the dtype name of MXNet's type number.
+
+    Args:
+        code: as files and MXNet's C interface have it; 0 is ``"float32"``.
 
     Raises:
         DTypeError: the number stands for no type.
@@ -229,7 +255,7 @@ def did_you_mean(
     """Return the end of a message about unknown names, which offers what may have been meant; "" where nothing may.
 
     Args:
-        name: the name.
+        name: what was asked for.
         known: names that there are.
         more: further unknown names.
         synonyms: what names of other systems are called here.
@@ -254,6 +280,9 @@ def plain(value: Any) -> Any:
     """Return `value` with NumPy numbers, types and arrays turned into plain Python ones, recursively.
 
     NumPy 2 prints ``np.int64(4)`` where attribute text needs ``4``.
+
+    Args:
+        value: what to convert; tuples and lists are walked through, everything else stays as it is.
     """
     if isinstance(value, np.generic):
         return value.item()
@@ -281,7 +310,11 @@ def data_dir() -> str:
 
 
 def py_str(value: bytes | str) -> str:
-    """Decode bytes as UTF-8 (kept for code that imports it from MXNet)."""
+    """Decode bytes as UTF-8 (kept for code that imports it from MXNet).
+
+    Args:
+        value: encoded text; a str is returned as it is.
+    """
     return value.decode("utf-8") if isinstance(value, bytes) else value
 
 

@@ -67,24 +67,44 @@ SYMBOL = "symbol"
 
 
 def symbol_file(prefix: str) -> str:
-    """Return the name of the file that holds the graph."""
+    """Return the name of the file that holds the graph.
+
+    Args:
+        prefix: path and beginning of the name of every file, such as ``"runs/digits"``.
+    """
     return f"{os.fspath(prefix)}-symbol.json"
 
 
 def params_file(prefix: str, epoch: Epoch, format: str = "params") -> str:
-    """Return the name of the file that holds an epoch's parameters in one of `FORMATS`."""
+    """Return the name of the file that holds an epoch's parameters in one of `FORMATS`.
+
+    Args:
+        prefix: path and beginning of the name of every file, such as ``"runs/digits"``.
+        epoch: its number from 0, ``"interrupted"`` or ``"last"``.
+        format: ``"params"`` or ``"safetensors"``.
+    """
     if format not in FORMATS:
         raise ArgumentError(f"format is {format!r}, expected one of {', '.join(FORMATS)}")
     return f"{os.fspath(prefix)}-{_tag(epoch)}.{format}"
 
 
 def states_file(prefix: str, epoch: Epoch) -> str:
-    """Return the name of the file that holds an epoch's optimizer states."""
+    """Return the name of the file that holds an epoch's optimizer states.
+
+    Args:
+        prefix: path and beginning of the name of every file, such as ``"runs/digits"``.
+        epoch: its number from 0, ``"interrupted"`` or ``"last"``.
+    """
     return f"{os.fspath(prefix)}-{_tag(epoch)}.states"
 
 
 def run_file(prefix: str, epoch: Epoch) -> str:
-    """Return the name of the file that holds the state of a run after an epoch."""
+    """Return the name of the file that holds the state of a run after an epoch.
+
+    Args:
+        prefix: path and beginning of the name of every file, such as ``"runs/digits"``.
+        epoch: its number from 0, ``"interrupted"`` or ``"last"``.
+    """
     return f"{os.fspath(prefix)}-{_tag(epoch)}.run"
 
 
@@ -226,7 +246,12 @@ def load_params(prefix: str, epoch: Epoch) -> tuple[Params, Params]:
 
 
 def params_files(prefix: str, epoch: Epoch) -> list[str]:
-    """Return the files that hold an epoch's parameters: none, one, or one of each format."""
+    """Return the files that hold an epoch's parameters: none, one, or one of each format.
+
+    Args:
+        prefix: path and beginning of the name of every file, such as ``"runs/digits"``.
+        epoch: its number from 0, ``"interrupted"`` or ``"last"``.
+    """
     paths = [params_file(prefix, epoch, each) for each in FORMATS]
     for path in paths:
         file_transaction.settle(path)
@@ -272,7 +297,11 @@ def load_states(prefix: str, epoch: Epoch) -> bytes:
 
 
 def epochs(prefix: str) -> list[int]:
-    """Return the epochs whose parameters are saved under `prefix`, in ascending order."""
+    """Return the epochs whose parameters are saved under `prefix`, in ascending order.
+
+    Args:
+        prefix: path and beginning of the name of every file, such as ``"runs/digits"``.
+    """
     folder, name = os.path.split(os.fspath(prefix))
     pattern = re.compile(rf"{re.escape(name)}-(\d{{4,}})\.({'|'.join(FORMATS)})", re.DOTALL)
     try:
@@ -283,7 +312,11 @@ def epochs(prefix: str) -> list[int]:
 
 
 def files(prefix: str) -> list[str]:
-    """Return the paths of all files that are saved under `prefix`, sorted."""
+    """Return the paths of all files that are saved under `prefix`, sorted.
+
+    Args:
+        prefix: path and beginning of the name of every file, such as ``"runs/digits"``.
+    """
     folder = os.path.dirname(os.fspath(prefix))
     is_one = _family(prefix)
     try:

@@ -132,17 +132,29 @@ class Context(metaclass=_Default):
 
 
 def cpu(device_id: int = 0) -> Context:
-    """Return the CPU context `device_id`."""
+    """Return the CPU context `device_id`.
+
+    Args:
+        device_id: number of the context; all of them share the machine's cores.
+    """
     return Context("cpu", device_id)
 
 
 def gpu(device_id: int = 0) -> Context:
-    """Return the context of GPU `device_id`."""
+    """Return the context of GPU `device_id`.
+
+    Args:
+        device_id: number of the GPU, counted from 0.
+    """
     return Context("gpu", device_id)
 
 
 def cpu_pinned(device_id: int = 0) -> Context:
-    """Return a CPU context whose memory is page-locked, for faster copies to a GPU."""
+    """Return a CPU context whose memory is page-locked, for faster copies to a GPU.
+
+    Args:
+        device_id: number of the context; all of them share the machine's cores.
+    """
     return Context("cpu_pinned", device_id)
 
 
@@ -153,6 +165,9 @@ def num_gpus() -> int:
 
 def gpu_memory_info(device_id: int = 0) -> tuple[int, int]:
     """Return (free, total) memory of a GPU in bytes.
+
+    Args:
+        device_id: number of the GPU, counted from 0.
 
     Raises:
         DeviceError: there is no such GPU.
@@ -169,6 +184,9 @@ _DEFAULT = Context("cpu", 0)
 
 def context_of(ctx: Any) -> Context:
     """Return a Context, or the one that a torch device means, which need not exist here.
+
+    Args:
+        ctx: such as ``mx.cpu(0)`` or ``torch.device("cpu")``.
 
     Raises:
         ArgumentError: it is neither.
@@ -189,5 +207,8 @@ def set_current_context(ctx: Context) -> None:
     """Make `ctx` the context that `current_context` returns in this thread.
 
     Inside a ``with`` block of a Context this lasts until the block ends.
+
+    Args:
+        ctx: the new default of everything that takes a context.
     """
     Context._scope.current = ctx

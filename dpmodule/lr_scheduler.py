@@ -79,6 +79,9 @@ class LRScheduler:
     def get_warmup_lr(self, num_update: int) -> float:
         """Return the rate inside the warm-up.
 
+        Args:
+            num_update: how many updates have been made, below `warmup_steps`.
+
         Raises:
             ArgumentError: the warm-up is over at `num_update`.
         """
@@ -447,6 +450,9 @@ class ReduceOnPlateau(LRScheduler):
     def on_fit_begin(self, run: Any) -> None:
         """Look, before a `fit`, whether the metric will be measured.
 
+        Args:
+            run: the training, which knows what it will measure.
+
         Raises:
             ArgumentError: nothing of that name will be.
         """
@@ -454,6 +460,9 @@ class ReduceOnPlateau(LRScheduler):
 
     def on_epoch_end(self, run: Any) -> None:
         """Look at the metric of an epoch of `fit`.
+
+        Args:
+            run: the training whose `history` has the metric.
 
         Raises:
             ArgumentError: nothing of that name is measured.

@@ -44,7 +44,8 @@ def table(head: Sequence[object], rows: Sequence[Sequence[object]]) -> str:
 
     lines = [line(head, "th")] if head else []
     lines += [line(cells, "td") for cells in rows]
-    return f'<table style="border-collapse:collapse;color:inherit">{"".join(lines)}</table>'
+    cells = f'<table style="border-collapse:collapse;color:inherit">{"".join(lines)}</table>'
+    return f'<div style="overflow-x:auto">{cells}</div>'
 
 
 def section(title: object, body: str, is_open: bool = False) -> str:

@@ -47,13 +47,21 @@ def is_training() -> bool:
 
 
 def set_recording(on: bool) -> bool:
-    """Set the recording flag and return its former value."""
+    """Set the recording flag and return its former value.
+
+    Args:
+        on: whether operators are recorded from now on, in this thread.
+    """
     before, _flags.recording = _flags.recording, bool(on)
     return before
 
 
 def set_training(on: bool) -> bool:
-    """Set the training flag and return its former value."""
+    """Set the training flag and return its former value.
+
+    Args:
+        on: whether operators act as in training from now on, in this thread.
+    """
     before, _flags.training = _flags.training, bool(on)
     return before
 

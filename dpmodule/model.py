@@ -225,7 +225,7 @@ class FeedForward:
             kvstore: as in `Module.fit`.
             logger: where progress goes; None = the logging module.
             work_load_list: share of each context.
-            monitor: a `Monitor`.
+            monitor: an `mx.mon.Monitor` that looks at arrays while it trains; None for none.
             eval_end_callback: called after each measurement.
             eval_batch_end_callback: called after each batch of a measurement.
 
@@ -427,7 +427,29 @@ class FeedForward:
         eval_batch_end_callback: Any = None,
         **kwargs: Any,
     ) -> FeedForward:
-        """Make a model and train it: the arguments are those of `FeedForward` and of `fit`."""
+        """Make a model and train it: the arguments are those of `FeedForward` and of `fit`.
+
+        Args:
+            symbol: the network.
+            X: (N, ...) inputs, or an iterator that has labels, too.
+            y: (N,) labels; None if `X` is an iterator or the network takes none.
+            ctx: a Context or a list of them.
+            num_epoch: how many epochs to train.
+            epoch_size: batches of an epoch; None for all that the iterator has.
+            optimizer: an `Optimizer`, or a name that `optimizer.create` knows.
+            initializer: what draws the first values of parameters.
+            eval_data: an iterator, or (inputs, labels), that is scored after each epoch.
+            eval_metric: a metric, its name, or a function of labels and predictions.
+            epoch_end_callback: called after each epoch with its number, the symbol, parameters and states;
+                may be a list.
+            batch_end_callback: called after each batch with a `BatchEndParam`; may be a list.
+            kvstore: name of a store, or a store, that adds up gradients of several contexts.
+            logger: where progress goes; None for `logging`.
+            work_load_list: share of the batch for each context; None for equal ones.
+            eval_end_callback: called after `eval_data` has been scored.
+            eval_batch_end_callback: called after each batch of `eval_data`.
+            **kwargs: further arguments of `FeedForward`; what it does not know goes to the optimizer.
+        """
         model = FeedForward(
             symbol,
             ctx=ctx,

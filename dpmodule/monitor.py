@@ -99,7 +99,7 @@ class Monitor:
 
         Args:
             name: name of the array, such as "fc1_output".
-            array: its value.
+            array: what it holds now.
         """
         if self.activated and self.re_prog.match(name):
             self.queue.append((self.step, name, self.stat_func(array)))

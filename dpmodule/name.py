@@ -39,7 +39,12 @@ class NameManager(metaclass=_CurrentManager):
         self._outer: list[NameManager] = []
 
     def get(self, name: str | None, hint: str) -> str:
-        """Return `name`, or the next automatic name made from `hint`."""
+        """Return `name`, or the next automatic name made from `hint`.
+
+        Args:
+            name: the name that a program gave; None to make one.
+            hint: kind of the node, such as ``"convolution"``; a number is put behind it.
+        """
         if name:
             return name
         number = self._counter.get(hint, 0)
@@ -69,7 +74,12 @@ class Prefix(NameManager):
         self._prefix = prefix
 
     def get(self, name: str | None, hint: str) -> str:
-        """Return the prefixed name."""
+        """Return the prefixed name.
+
+        Args:
+            name: the name that a program gave; None to make one.
+            hint: kind of the node, such as ``"convolution"``; a number is put behind it.
+        """
         return self._prefix + super().get(name, hint)
 
 

@@ -15,6 +15,7 @@ from weakref import WeakKeyDictionary
 import torch
 
 from .base import ArgumentError, DTypeError, ShapeError, StateError, dtype_name
+from .compat import lazy
 from .context import Context, cpu
 from .devices.shared_memory import Segment
 from .executor.sparse_arrays import allocate_as
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
 
 __all__ = ["ParamStore"]
 
+lazy.publish(__name__, __all__)
+
 _Slot = tuple[str, int, str]
 """What tells the arrays of a store apart: table, position of the context, name."""
 
@@ -37,7 +40,7 @@ class ParamStore:
     """Owner of parameters, gradients and auxiliary states on some contexts.
 
     Args:
-        contexts: one copy of everything is kept on each.
+        contexts: devices; one copy of everything is kept on each.
 
     A store can be pickled. After `share_memory()`, one that is sent through `torch.multiprocessing`, as an argument of
     a process for example, or inherited by a fork, is a store over the same memory there, to which modules `bind`; else
@@ -100,8 +103,8 @@ class ParamStore:
         """Allocate a parameter, and its gradient if needed, on every context; an existing one must fit.
 
         Args:
-            name: its name.
-            shape: its shape.
+            name: under which everyone finds it.
+            shape: length of each axis.
             dtype: dtype name.
             needs_grad: whether it has a gradient.
             contexts: where the copies lie instead, one for each of the store's contexts (model parallelism).
@@ -119,7 +122,14 @@ class ParamStore:
     def declare_aux(
         self, name: str, shape: tuple[int, ...], dtype: str, contexts: Sequence[Context] | None = None
     ) -> None:
-        """Allocate an auxiliary state on every context; see `declare`."""
+        """Allocate an auxiliary state on every context; see `declare`.
+
+        Args:
+            name: under which everyone finds it.
+            shape: length of each axis.
+            dtype: dtype name.
+            contexts: where the copies lie instead, one for each of the store's contexts (model parallelism).
+        """
         self._declare(self._aux, name, shape, dtype, contexts)
 
     def place(self, name: str, memory: torch.Tensor, keep: bool) -> None:
@@ -158,15 +168,30 @@ class ParamStore:
                 other[name].raw.copy_(memory)
 
     def array(self, name: str, i: int) -> NDArray:
-        """Return a parameter on context `i`."""
+        """Return a parameter on context `i`.
+
+        Args:
+            name: under which it was declared.
+            i: position of the context in `contexts`.
+        """
         return self._arrays[i][name]
 
     def grad(self, name: str, i: int) -> NDArray | None:
-        """Return a parameter's gradient on context `i`, None if none is kept."""
+        """Return a parameter's gradient on context `i`, None if none is kept.
+
+        Args:
+            name: under which it was declared.
+            i: position of the context in `contexts`.
+        """
         return self._grads[i].get(name)
 
     def aux(self, name: str, i: int) -> NDArray:
-        """Return an auxiliary state on context `i`."""
+        """Return an auxiliary state on context `i`.
+
+        Args:
+            name: under which it was declared.
+            i: position of the context in `contexts`.
+        """
         return self._aux[i][name]
 
     @property

@@ -163,7 +163,12 @@ def set_config(**kwargs: Any) -> None:
 
 
 def profiler_set_config(mode: str = "symbolic", filename: str = "profile.json") -> None:
-    """Configure the profiler, as programs before MXNet 1.2 do; `mode` changes nothing."""
+    """Configure the profiler, as programs before MXNet 1.2 do; `mode` changes nothing.
+
+    Args:
+        mode: not read.
+        filename: where the trace goes.
+    """
     set_config(filename=filename)
 
 
@@ -186,17 +191,29 @@ def set_state(state: str = "stop", profile_process: str = "worker") -> None:
 
 
 def profiler_set_state(state: str = "stop") -> None:
-    """Start or stop recording, as programs before MXNet 1.2 do."""
+    """Start or stop recording, as programs before MXNet 1.2 do.
+
+    Args:
+        state: ``"run"`` or ``"stop"``.
+    """
     set_state(state)
 
 
 def pause(profile_process: str = "worker") -> None:
-    """Stop recording for a while."""
+    """Stop recording for a while.
+
+    Args:
+        profile_process: taken as in MXNet; there are no servers to record.
+    """
     _recording.stop()
 
 
 def resume(profile_process: str = "worker") -> None:
-    """Go on recording."""
+    """Go on recording.
+
+    Args:
+        profile_process: taken as in MXNet; there are no servers to record.
+    """
     _recording.start()
 
 
@@ -288,19 +305,36 @@ class Domain:
         return self.name
 
     def new_task(self, name: str) -> Task:
-        """Return a range of work."""
+        """Return a range of work.
+
+        Args:
+            name: what the trace shows.
+        """
         return Task(self, name)
 
     def new_frame(self, name: str) -> Frame:
-        """Return a range such as a batch."""
+        """Return a range such as a batch.
+
+        Args:
+            name: what the trace shows.
+        """
         return Frame(self, name)
 
     def new_counter(self, name: str, value: float | None = None) -> Counter:
-        """Return a number that is followed."""
+        """Return a number that is followed.
+
+        Args:
+            name: what the trace shows.
+            value: first value; None for none yet.
+        """
         return Counter(self, name, value)
 
     def new_marker(self, name: str) -> Marker:
-        """Return a name for single moments."""
+        """Return a name for single moments.
+
+        Args:
+            name: what the trace shows.
+        """
         return Marker(self, name)
 
 
@@ -336,8 +370,8 @@ class Task(_TimeRange):
     """A range of work in a domain.
 
     Args:
-        domain: the domain.
-        name: its name.
+        domain: what it belongs to.
+        name: what the trace shows.
     """
 
     def __init__(self, domain: Domain, name: str) -> None:
@@ -348,8 +382,8 @@ class Frame(_TimeRange):
     """A range such as one batch, in a domain.
 
     Args:
-        domain: the domain.
-        name: its name.
+        domain: what it belongs to.
+        name: what the trace shows.
     """
 
     def __init__(self, domain: Domain, name: str) -> None:
@@ -360,7 +394,7 @@ class Event(_TimeRange):
     """A range of work without a domain.
 
     Args:
-        name: its name.
+        name: what the trace shows.
     """
 
     def __init__(self, name: str) -> None:
@@ -371,8 +405,8 @@ class Counter:
     """A number that is followed; `dumps` shows its last value.
 
     Args:
-        domain: the domain.
-        name: its name.
+        domain: what it belongs to.
+        name: what the trace shows.
         value: its first value.
     """
 
@@ -385,15 +419,27 @@ class Counter:
         return self.name
 
     def set_value(self, value: float) -> None:
-        """Set the number."""
+        """Set the number.
+
+        Args:
+            value: what it is from now on.
+        """
         _recording.counters[self._label] = value
 
     def increment(self, delta: float = 1) -> None:
-        """Add to the number."""
+        """Add to the number.
+
+        Args:
+            delta: how much.
+        """
         _recording.counters[self._label] += delta
 
     def decrement(self, delta: float = 1) -> None:
-        """Subtract from the number."""
+        """Subtract from the number.
+
+        Args:
+            delta: how much.
+        """
         _recording.counters[self._label] -= delta
 
     def __iadd__(self, delta: float) -> Counter:
@@ -409,8 +455,8 @@ class Marker:
     """A name for single moments.
 
     Args:
-        domain: the domain.
-        name: its name.
+        domain: what it belongs to.
+        name: what the trace shows.
     """
 
     def __init__(self, domain: Domain, name: str) -> None:

@@ -41,6 +41,10 @@ class Registry(Generic[T]):
     def register(self, klass: type[T], *aliases: str) -> type[T]:
         """Register a class under its own name and further names; a later class replaces an earlier one.
 
+        Args:
+            klass: a subclass of the registry's base.
+            *aliases: further names, in any case of letters.
+
         Raises:
             ArgumentError: `klass` does not derive from the registry's base.
         """
@@ -64,7 +68,11 @@ class Registry(Generic[T]):
             self._later.update(dict.fromkeys(names.lower().split(), f"{package}.{module}"))
 
     def alias(self, *aliases: str) -> Callable[[type[T]], type[T]]:
-        """Return a class decorator that registers under further names."""
+        """Return a class decorator that registers under further names.
+
+        Args:
+            *aliases: the names, in any case of letters.
+        """
         return lambda klass: self.register(klass, *aliases)
 
     def names(self) -> Iterable[str]:
@@ -81,13 +89,20 @@ class Registry(Generic[T]):
         return _Classes(self)
 
     def get(self, name: str) -> type[T] | None:
-        """Return the class of a name in lower case, None if nothing has this name."""
+        """Return the class of a name in lower case, None if nothing has this name.
+
+        Args:
+            name: lower-case name.
+        """
         if name not in self._classes and name in self._later:
             import_module(self._later[name])
         return self._classes.get(name)
 
     def find(self, name: str) -> type[T]:
         """Return the class of a name.
+
+        Args:
+            name: a name in any case of letters.
 
         Raises:
             ArgumentError: nothing has this name.
@@ -210,7 +225,12 @@ def get_register_func(base_class: type[T], nickname: str) -> Callable[..., type[
 
 
 def get_alias_func(base_class: type[T], nickname: str) -> Callable[..., Callable[[type[T]], type[T]]]:
-    """Return a function ``alias(*names)`` that makes class decorators; arguments as in `get_register_func`."""
+    """Return a function ``alias(*names)`` that makes class decorators; arguments as in `get_register_func`.
+
+    Args:
+        base_class: the class that every registered one derives from.
+        nickname: what the entries are called in messages.
+    """
     return _registry_of(base_class, nickname).alias
 
 
@@ -218,6 +238,10 @@ def get_create_func(base_class: type[T], nickname: str) -> Callable[..., T]:
     """Return a function that makes an instance by name; arguments as in `get_register_func`.
 
     The function takes what `Registry.create` takes; the name may also be given by keyword, under `nickname`.
+
+    Args:
+        base_class: the class that every registered one derives from.
+        nickname: what the entries are called in messages.
     """
     registry = _registry_of(base_class, nickname)
 

@@ -93,6 +93,9 @@ class Features(OrderedDict[str, Feature]):
     def is_enabled(self, feature_name: str) -> bool:
         """Say whether a feature is there; upper and lower case are the same.
 
+        Args:
+            feature_name: such as ``"CUDA"`` or ``"OPENCV"``.
+
         Raises:
             ArgumentError: MXNet knows no such feature.
         """

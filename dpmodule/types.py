@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, SupportsIndex, TypeAlias
 
+from .compat import lazy
+
 if TYPE_CHECKING:
     from types import EllipsisType
 
@@ -29,6 +31,8 @@ __all__ = [
     "Number",
     "ShapeLike",
 ]
+
+lazy.publish(__name__, __all__)
 
 
 class HasArray(Protocol):

@@ -52,7 +52,11 @@ def is_np_shape() -> bool:
 
 
 def set_np_shape(active: bool) -> bool:
-    """Set the flag of `np_shape` and return its former value."""
+    """Set the flag of `np_shape` and return its former value.
+
+    Args:
+        active: whether () is the shape of a scalar, and -1 an unknown length.
+    """
     return mode.set_np_shape(active)
 
 
@@ -87,6 +91,9 @@ class np_shape:
 
 def use_np_shape(func: F) -> F:
     """Decorate a function, or all methods and properties of a class, so that they run inside `np_shape`.
+
+    Args:
+        func: a function or a class.
 
     Raises:
         ArgumentError: `func` can not be called.
@@ -159,6 +166,9 @@ class np_array:
 def use_np_array(func: F) -> F:
     """Decorate a function or class that needs `mx.np` arrays: calling it, or a method, raises, see `np_array`.
 
+    Args:
+        func: a function or a class.
+
     Raises:
         ArgumentError: `func` can not be called.
     """
@@ -168,6 +178,9 @@ def use_np_array(func: F) -> F:
 def use_np(func: F) -> F:
     """Decorate a function or class that needs `mx.np` arrays and shapes: calling it, or a method, raises.
 
+    Args:
+        func: a function or a class.
+
     Raises:
         ArgumentError: `func` can not be called.
     """
@@ -176,6 +189,10 @@ def use_np(func: F) -> F:
 
 def set_np(shape: bool = True, array: bool = True) -> None:
     """Set the flag of `np_shape`; `array` can only be False.
+
+    Args:
+        shape: whether () is the shape of a scalar from now on.
+        array: False.
 
     Raises:
         MXNetError: `array` is set, see `np_array`.
@@ -190,7 +207,11 @@ def reset_np() -> None:
 
 
 def set_module(module: str | None) -> Callable[[F], F]:
-    """Return a decorator that writes `module` into ``__module__``; None leaves it."""
+    """Return a decorator that writes `module` into ``__module__``; None leaves it.
+
+    Args:
+        module: such as ``"dpmodule"``.
+    """
 
     def decorate(func: F) -> F:
         if module is not None:
@@ -222,17 +243,30 @@ def get_gpu_count() -> int:
 
 
 def get_gpu_memory(gpu_dev_id: int) -> tuple[int, int]:
-    """Return (free, total) memory of a GPU in bytes."""
+    """Return (free, total) memory of a GPU in bytes.
+
+    Args:
+        gpu_dev_id: number of the GPU, counted from 0.
+    """
     return gpu_memory_info(gpu_dev_id)
 
 
 def getenv(name: str) -> str | None:
-    """Return an environment variable, None if it is not set."""
+    """Return an environment variable, None if it is not set.
+
+    Args:
+        name: what the variable is called.
+    """
     return os.environ.get(name)
 
 
 def setenv(name: str, value: str | None) -> None:
-    """Set an environment variable; None removes it."""
+    """Set an environment variable; None removes it.
+
+    Args:
+        name: what the variable is called.
+        value: its text.
+    """
     if value is None:
         os.environ.pop(name, None)
     else:

@@ -1,9 +1,11 @@
 """Train an LSTM language model in buckets of sentence lengths, on the text of Python's own documentation.
 
+Each bucket has a graph of its own over the same parameters. On one device, on two, and loaded again it is the same.
+
+Figure: perplexity, as a share of a unigram model's, at most 0.5; 1 with --smoke.
+Time: 18 s; 4 s with --smoke.
 Run: python examples/bucketing_lm.py [--smoke] [--resume PREFIX]
 """
-
-from __future__ import annotations
 
 import argparse
 import math
@@ -114,7 +116,7 @@ def main() -> int:
     parser.add_argument("--smoke", action="store_true", help="a short run on a part of the text")
     parser.add_argument("--resume", metavar="PREFIX", help="prefix of runs to save and to go on from")
     args = parser.parse_args()
-    hidden, epochs, share = (64, 2, 3) if args.smoke else (128, 2, 1)
+    hidden, epochs, share, target = (64, 2, 3, 1) if args.smoke else (128, 2, 1, 0.5)
 
     train, validation, vocabulary = encode(sentences()[::share])
     unigram = unigram_perplexity(train, validation, vocabulary)
@@ -136,13 +138,12 @@ def main() -> int:
         again = mx.mod.BucketingModule.load(prefix, epochs)
         again.bind(data.provide_data, data.provide_label, for_training=False)
         loaded = perplexity(again, data)
-    target = unigram if args.smoke else unigram / 2
     print(
-        f"validation perplexity {one:.3f} (two devices {two:.3f}, loaded {loaded:.3f}), "
-        f"unigram model {unigram:.1f}, target {target:.1f}"
+        f"validation perplexity {one:.3f} (two devices {two:.3f}, loaded {loaded:.3f}), unigram model {unigram:.1f}"
     )
+    print(f"perplexity, as a share of a unigram model's: {one / unigram:.3f}, target at most {target}")
     same = abs(one - two) <= 1e-4 * one and abs(one - loaded) <= 1e-5 * one
-    return 0 if one <= target and same else 1
+    return 0 if one <= target * unigram and same else 1
 
 
 if __name__ == "__main__":

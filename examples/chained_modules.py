@@ -1,5 +1,10 @@
 """Train a PyTorch module between two symbolic ones on handwritten digits, and go on with it in plain PyTorch.
 
+`SequentialModule` hands outputs on and gradients back: a convolution as a symbol, residual dense layers as a
+`torch.nn.Module`, a classifier as a symbol. The trained PyTorch module then does the same in plain PyTorch.
+
+Figure: accuracy on images not trained on, at least 0.97; 0.88 with --smoke.
+Time: 7 s; 6 s with --smoke.
 Run: python examples/chained_modules.py [--smoke]
 """
 
@@ -94,9 +99,8 @@ def main() -> int:
 
     accuracy = dict(modules.score(validation, "acc"))["accuracy"]
     same = abs(accuracy - in_pytorch(modules, body, validation)) < 1e-6
-    print(
-        f"validation accuracy {accuracy:.4f} after {num_epoch} epochs, the same in PyTorch: {same}, target {target}"
-    )
+    print(f"the same accuracy in PyTorch: {same}")
+    print(f"accuracy on images not trained on: {accuracy:.4f}, target at least {target}")
     return 0 if same and accuracy >= target else 1
 
 

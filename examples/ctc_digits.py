@@ -7,10 +7,9 @@ and "none" left out.
 
 Source: Graves et al., "Connectionist temporal classification", 2006.
 
-Figure: share of strips with unseen digits of which every digit is right, at least 0.8. Time: 7 seconds; 4 with
---smoke, whose figure is the share of digits, at least 0.6.
-
-Run: python examples/ctc_digits.py [--smoke]
+Figure: strips of which every digit is right, at least 0.8; 0.5 with --smoke.
+Time: 7 s; 4 s with --smoke.
+Run: python examples/ctc_digits.py [--smoke] [--picture FILE]
 """
 
 from __future__ import annotations
@@ -74,12 +73,25 @@ def distance(one: list[int], two: list[int]) -> int:
     return row[-1]
 
 
+def draw(path: str, strips: np.ndarray, said: list[list[int]]) -> None:
+    """Draw ten strips, (10, 8, WIDTH), each below what was read in it."""
+    import matplotlib.pyplot as plt
+
+    _, axes = plt.subplots(5, 2, figsize=(6, 5), layout="constrained")
+    for axis, strip, classes in zip(axes.flat, strips, said):
+        axis.imshow(strip, cmap="gray_r")
+        axis.set_title(" ".join(str(each - 1) for each in classes))
+        axis.set_axis_off()
+    plt.savefig(path)
+
+
 def main() -> int:
     """Train and check; return the exit code."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--smoke", action="store_true", help="fewer strips, and a lower target")
+    parser.add_argument("--picture", metavar="FILE", help="draw some strips and what was read into a file")
     args = parser.parse_args()
-    count, epochs, target = (1280, 4, 0.6) if args.smoke else (3200, 6, 0.8)
+    count, epochs, target = (1280, 4, 0.5) if args.smoke else (3200, 6, 0.8)
 
     mx.random.seed(0)
     images, digits = load_digits().images / 16, load_digits().target
@@ -102,10 +114,11 @@ def main() -> int:
     wanted = [row[row != NONE].astype(int).tolist() for row in label]
     wrong = sum(map(distance, said, wanted)) / sum(map(len, wanted))
     whole = float(np.mean([a == b for a, b in zip(said, wanted)]))
-    figure = 1 - wrong if args.smoke else whole
-    print(f"digits right {1 - wrong:.3f}, strips {whole:.3f}")
-    print(f"right {figure:.3f} of the {'digits' if args.smoke else 'strips'}, target {target}")
-    return 0 if figure >= target else 1
+    print(f"digits right {1 - wrong:.3f}")
+    if args.picture:
+        draw(args.picture, data[:10, 0], said)
+    print(f"strips of which every digit is right: {whole:.3f}, target at least {target}")
+    return 0 if whole >= target else 1
 
 
 if __name__ == "__main__":

@@ -3,6 +3,8 @@
 The task is a one-sided one: find the digit 8 among all digits, where plain accuracy says little, as always
 answering "no" is right in 90 % of the cases.
 
+Figure: balanced accuracy on images not trained on, at least 0.9; 0.7 with --smoke.
+Time: 4 s; 3 s with --smoke.
 Run: python examples/custom_metric.py [--smoke]
 """
 
@@ -89,7 +91,9 @@ def main() -> int:
     scores = dict(module.score(validation, metric))
     for name, value in scores.items():
         print(f"{name:20} {value:.4f}")
-    print(f"validation balanced accuracy {scores['balanced-accuracy']:.4f}, target {target}")
+    print(
+        f"balanced accuracy on images not trained on: {scores['balanced-accuracy']:.4f}, target at least {target}"
+    )
     return 0 if scores["balanced-accuracy"] >= target else 1
 
 

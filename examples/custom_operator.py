@@ -3,6 +3,8 @@
 `focal` is a loss: softmax and cross-entropy weighted by (1 - p)^gamma, which turns to the examples that are still
 wrong. `swish` is a layer with a trained slope and a state that counts batches. Both stand in the saved file by name.
 
+Figure: accuracy on images not trained on, at least 0.95; 0.9 with --smoke.
+Time: 4 s; 3 s with --smoke.
 Run: python examples/custom_operator.py [--smoke]
 """
 
@@ -139,7 +141,7 @@ def main() -> int:
     accuracy = dict(loaded.score(test, "acc"))["accuracy"]
     batches = loaded.get_params()[1]["swish_seen"].asscalar()
     print(f"the layer saw {batches:.0f} batches on each context")
-    print(f"accuracy {accuracy:.4f} with the loss 'focal', target {target}")
+    print(f"accuracy on images not trained on: {accuracy:.4f}, target at least {target}")
     return 0 if accuracy >= target and batches == num_epoch * 14 else 1
 
 

@@ -1,12 +1,11 @@
 """Find squares and discs in pictures with a single-shot detector, trained from nothing.
 
-`MultiBoxPrior` lays anchors, `MultiBoxTarget` tells each what to predict, `MultiBoxDetection` turns predictions into
-boxes; a metric of the example's own counts the shapes that are found.
+`MultiBoxPrior` lays anchors, `MultiBoxTarget` tells each what to predict, `MultiBoxDetection` makes boxes of that.
 
-Run: python examples/detection_ssd.py [--smoke]
+Figure: unseen shapes found with kind and place, at least 0.97; 0.8 with --smoke.
+Time: 9 s; 4 s with --smoke.
+Run: python examples/detection_ssd.py [--smoke] [--picture FILE]
 """
-
-from __future__ import annotations
 
 import argparse
 import sys
@@ -69,13 +68,7 @@ def network() -> mx.sym.Symbol:
         anchors, label, scores, overlap_threshold=0.5, negative_mining_ratio=3, negative_mining_thresh=0.5
     )
     prob = mx.sym.SoftmaxOutput(
-        scores,
-        target[2],
-        multi_output=True,
-        use_ignore=True,
-        ignore_label=-1,
-        normalization="valid",
-        name="cls_prob",
+        scores, target[2], multi_output=True, use_ignore=True, ignore_label=-1, normalization="valid"
     )
     loss = mx.sym.smooth_l1(target[1] * (offsets - target[0]), scalar=1.0)
     loss = mx.sym.MakeLoss(loss, normalization="valid", name="loc_loss")
@@ -115,26 +108,41 @@ def data_of(seed: int, count: int) -> mx.io.NDArrayIter:
     return mx.io.NDArrayIter({"data": images}, {"label": rows}, batch_size=32, shuffle=True)
 
 
+def draw(path: str, module: mx.mod.Module) -> None:
+    """Draw pictures with what is found in them: squares in red boxes, discs in cyan ones."""
+    import matplotlib.pyplot as plt
+
+    batch = next(data_of(3, 32))
+    module.forward(batch, is_train=False)
+    _, axes = plt.subplots(2, 5, figsize=(6, 2.6), layout="constrained")
+    for axis, image, rows in zip(axes.flat, batch.data[0].asnumpy(), module.get_outputs()[3].asnumpy()):
+        axis.imshow(image.transpose(1, 2, 0).clip(0, 1))
+        axis.set_axis_off()
+        for kind, _, *box in rows[(rows[:, 0] >= 0) & (rows[:, 1] > 0.5)]:
+            x0, y0, x1, y1 = (edge * SIZE - 0.5 for edge in box)
+            axis.plot([x0, x1, x1, x0, x0], [y0, y0, y1, y1, y0], color=("red", "cyan")[int(kind)])
+    plt.savefig(path)
+
+
 def main() -> int:
     """Train and score; return the exit code."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--smoke", action="store_true", help="a short run with a lower target")
+    parser.add_argument("--picture", metavar="FILE", help="draw what is found in some pictures into a file")
     args = parser.parse_args()
     count, num_epoch, target = (512, 6, 0.8) if args.smoke else (1024, 15, 0.97)
 
     mx.random.seed(0)
     np.random.seed(0)
     module = mx.mod.Module(network(), label_names=["label"])
+    options = {"optimizer": "adam", "optimizer_params": {"learning_rate": 0.005}}
     module.fit(
-        data_of(1, count),
-        eval_metric=Found(),
-        num_epoch=num_epoch,
-        optimizer="adam",
-        optimizer_params={"learning_rate": 0.005},
-        initializer=mx.init.Xavier(),
+        data_of(1, count), eval_metric=Found(), num_epoch=num_epoch, initializer=mx.init.Xavier(), **options
     )
     found = dict(module.score(data_of(2, 256), Found()))["found"]
-    print(f"{found:.3f} of unseen shapes found with kind and place, target {target}")
+    if args.picture:
+        draw(args.picture, module)
+    print(f"unseen shapes found with kind and place: {found:.3f}, target at least {target}")
     return 0 if found >= target else 1
 
 

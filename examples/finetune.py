@@ -4,7 +4,9 @@ A small convolutional network learns to read handwritten digits. Then the camera
 and noisy, and there are five of each digit. The network is trained on with frozen convolutions first, then as a whole,
 the lower layers at a tenth of the rate. One that begins anew on the same few samples is trained for comparison.
 
-Run: python examples/finetune.py [--smoke]
+Figure: accuracy on images of the other camera, at least 0.72.
+Time: 4 s; 4 s with --smoke.
+Run: python examples/finetune.py [--smoke] [--picture FILE]
 """
 
 from __future__ import annotations
@@ -68,10 +70,19 @@ def fine_tuned(base: mx.mod.Module, few: mx.io.NDArrayIter, epochs: int) -> mx.m
     return again
 
 
+def draw(path: str, *cameras: np.ndarray) -> None:
+    """Draw the first digits, (N, 1, 8, 8), as each camera sees them, one row each."""
+    from matplotlib.image import imsave
+
+    rows = np.block([[*images[:12, 0]] for images in cameras])
+    imsave(path, np.kron(rows, np.ones((8, 8))), cmap="gray_r", vmin=0, vmax=1)
+
+
 def main() -> int:
     """Train, fine-tune, compare, and return the exit code."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--smoke", action="store_true", help="fewer epochs")
+    parser.add_argument("--picture", metavar="FILE", help="draw digits as both cameras see them into a file")
     args = parser.parse_args()
     mx.random.seed_all(1)
     epochs = 5 if args.smoke else 20
@@ -87,10 +98,10 @@ def main() -> int:
     fit(anew, few, 2 * epochs)
     before, found, compared = (dict(each.score(test, "acc"))["accuracy"] for each in (base, tuned, anew))
     target = 0.72
-    print(
-        f"accuracy {before:.3f} before, {found:.3f} fine-tuned on five samples of each digit, {compared:.3f} anew; "
-        f"target {target}, and above the latter"
-    )
+    print(f"accuracy {before:.3f} before, {compared:.3f} of the network that began anew")
+    if args.picture:
+        draw(args.picture, digits()[0], images)
+    print(f"accuracy on images of the other camera: {found:.3f}, target at least {target}")
     return 0 if found >= target and found > compared else 1
 
 

@@ -1,5 +1,9 @@
 """Train a multilayer perceptron on handwritten digits, save it, load it again and predict.
 
+A net, two iterators, `Module.fit`, a checkpoint, and `score` on what comes back from it: the way of most programs.
+
+Figure: accuracy on images not trained on, at least 0.96; 0.85 with --smoke.
+Time: 4 s; 3 s with --smoke.
 Run: python examples/fit_digits.py [--smoke]
 """
 
@@ -60,7 +64,7 @@ def main() -> int:
         again = mx.mod.Module.load(prefix, num_epoch)
         again.bind(validation.provide_data, validation.provide_label, for_training=False)
         accuracy = dict(again.score(validation, "acc"))["accuracy"]
-    print(f"validation accuracy {accuracy:.4f} after {num_epoch} epochs, target {target}")
+    print(f"accuracy on images not trained on: {accuracy:.4f}, target at least {target}")
     return 0 if accuracy >= target else 1
 
 

@@ -3,7 +3,9 @@
 The maker turns noise into numbers; the judge sees eight numbers at once, made or drawn from a normal
 distribution, and says which they are. In the end the maker's numbers are compared with the density.
 
-Run: python examples/gan.py [--smoke]
+Figure: Wasserstein distance between made and drawn numbers, at most 0.15; 0.25 with --smoke.
+Time: 5 s; 3 s with --smoke.
+Run: python examples/gan.py [--smoke] [--picture FILE]
 """
 
 from __future__ import annotations
@@ -61,10 +63,21 @@ def step_against(judge: mx.mod.Module):
     return step
 
 
+def histogram(path: str, made: np.ndarray, drawn: np.ndarray) -> None:
+    """Draw how numbers are distributed that were made, and that were drawn from the density."""
+    import matplotlib.pyplot as plt
+
+    _, axes = plt.subplots(figsize=(6, 2.5), layout="constrained")
+    axes.hist([made, drawn], bins=60, histtype="step", label=["made", "drawn"], density=True)
+    axes.legend()
+    plt.savefig(path)
+
+
 def main() -> int:
     """Train, compare quantiles, and return the exit code."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--smoke", action="store_true", help="a third of the batches")
+    parser.add_argument("--picture", metavar="FILE", help="draw the distribution of both into a file")
     args = parser.parse_args()
     mx.random.seed_all(1)
     source = np.random.RandomState(0)
@@ -81,10 +94,10 @@ def main() -> int:
     made, drawn = np.sort(maker.predict(noise).asnumpy()[:, 0]), np.sort(draw(SIZE * 100, source)[:, 0])
     distance = np.abs(made - drawn).mean()
     target = 0.25 if args.smoke else 0.15
-    print(
-        f"after {len(history)} epochs: mean {made.mean():.3f}, deviation {made.std():.3f}; "
-        f"Wasserstein distance {distance:.3f}, target {target}"
-    )
+    print(f"after {len(history)} epochs: mean {made.mean():.3f}, deviation {made.std():.3f}")
+    if args.picture:
+        histogram(args.picture, made, drawn)
+    print(f"Wasserstein distance between made and drawn numbers: {distance:.3f}, target at most {target}")
     return 0 if distance <= target else 1
 
 

@@ -4,9 +4,9 @@ Handwritten digits, enlarged, are packed into `.rec` files as PNG, each with its
 threads, shuffles, and cuts a piece out of each: at random in training, the middle in testing. A file of millions of
 photographs is read in the same way.
 
-Figure: accuracy on images not trained on, at least 0.93. Time: 9 seconds; 4 with --smoke, whose target is 0.7.
-
-Run: python examples/image_records.py [--smoke]
+Figure: accuracy on images not trained on, at least 0.93; 0.7 with --smoke.
+Time: 12 s; 4 s with --smoke.
+Run: python examples/image_records.py [--smoke] [--picture FILE]
 """
 
 from __future__ import annotations
@@ -57,10 +57,19 @@ def network() -> mx.sym.Symbol:
     return mx.sym.SoftmaxOutput(mx.sym.FullyConnected(net, num_hidden=10, name="scores"), name="softmax")
 
 
+def draw(path: str, images: np.ndarray) -> None:
+    """Draw twelve images, (N, 1, CUT, CUT), side by side."""
+    from matplotlib.image import imsave
+
+    framed = np.pad(images[:12, 0], ((0, 0), (2, 2), (2, 2)), constant_values=images.min())
+    imsave(path, np.kron(np.hstack([*framed]), np.ones((2, 2))), cmap="gray_r")
+
+
 def main() -> int:
     """Write, train and check; return the exit code."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--smoke", action="store_true", help="fewer epochs and a lower target")
+    parser.add_argument("--picture", metavar="FILE", help="draw what is cut out of some images into a file")
     args = parser.parse_args()
     count, epochs, target = (900, 3, 0.7) if args.smoke else (1797, 16, 0.93)
 
@@ -82,9 +91,11 @@ def main() -> int:
             optimizer_params={"learning_rate": 0.005},
             initializer=mx.init.Xavier(),
         )
+        if args.picture:
+            draw(args.picture, next(read(train, train=True)).data[0].asnumpy())
         [(_, accuracy)] = module.score(read(test, train=False), "acc")
     print(f"accuracy in training {', '.join(f'{each:.3f}' for each in history['train-accuracy'])}")
-    print(f"accuracy {accuracy:.3f} on images not trained on, target {target}")
+    print(f"accuracy on images not trained on: {accuracy:.3f}, target at least {target}")
     return 0 if accuracy >= target else 1
 
 

@@ -3,6 +3,8 @@
 Each layer belongs to a context group, and `group2ctxs` tells where a group lives. The network itself does not change,
 nor do its results. It reads words letter by letter and guesses the next letter, in buckets of word lengths.
 
+Figure: perplexity, as a share of that of letters alone, at most 0.5; 0.85 with --smoke.
+Time: 16 s; 4 s with --smoke.
 Run: python examples/model_parallel_lstm.py [--smoke]
 """
 
@@ -113,7 +115,7 @@ def main() -> int:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--smoke", action="store_true", help="a short run of a small network")
-    hidden, epochs, share = (32, 2, 0.85) if parser.parse_args().smoke else (128, 8, 0.5)
+    hidden, epochs, target = (32, 2, 0.85) if parser.parse_args().smoke else (128, 8, 0.5)
 
     train, validation, _ = words()
     unigram = unigram_perplexity(train, validation)
@@ -121,12 +123,11 @@ def main() -> int:
     whole, one = train_on(None, start, hidden, epochs)
     spread, two = train_on(DEVICES, start, hidden, epochs)
     apart = difference(whole, spread)
-    target = unigram * share
     print(
-        f"validation perplexity {one:.3f} on one device, {two:.3f} on two, parameters differ by {apart:.1g}; "
-        f"letters alone {unigram:.2f}, target {target:.2f}"
+        f"perplexity {one:.3f} on one device, {two:.3f} on two, parameters differ by {apart:.1g}; letters {unigram:.2f}"
     )
-    return 0 if one <= target and abs(one - two) <= 1e-4 * one and apart <= 1e-4 else 1
+    print(f"perplexity, as a share of that of letters alone: {one / unigram:.3f}, target at most {target}")
+    return 0 if one <= target * unigram and abs(one - two) <= 1e-4 * one and apart <= 1e-4 else 1
 
 
 if __name__ == "__main__":

@@ -4,6 +4,8 @@ A run with Adam, a schedule, dropout and shuffled batches saves its state every 
 of its own, which kills itself (SIGKILL) after some batches; the next process takes up what was saved. In the end all
 parameters have the same bits as those of a run without interruption.
 
+Figure: parameters that differ, at most 0.
+Time: 22 s; 8 s with --smoke.
 Run: python examples/resume.py [--smoke]
 """
 
@@ -89,9 +91,10 @@ def main() -> int:
             starts += 1
         first, second = parameters(whole), parameters(killed)
     different = sum(first[name] != second[name] for name in first)
-    told = f"{different} of {len(first)} parameters differ, target 0"
-    print(f"killed {starts - 1} times, saved every {EVERY} batches: {told}")
-    return 0 if not different else 1
+    target = 0
+    print(f"killed {starts - 1} times, saved every {EVERY} batches; {len(first)} parameters")
+    print(f"parameters that differ: {different}, target at most {target}")
+    return 0 if different <= target else 1
 
 
 if __name__ == "__main__":

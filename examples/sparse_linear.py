@@ -4,6 +4,8 @@ Each text is a bag of hashed words and word pairs: some thirty of 2**16 features
 rows of features that occur in a batch have a gradient and are updated. The same data then train a factorization
 machine, which weighs pairs of features as well.
 
+Figure: accuracy of the worse model on texts not trained on, at least 0.95; 0.9 with --smoke.
+Time: 3 s; 3 s with --smoke.
 Run: python examples/sparse_linear.py [--smoke]
 """
 
@@ -119,10 +121,8 @@ def main() -> int:
         test = mx.io.NDArrayIter(others, answers.reshape(shape), 50)
         scores.append(train(net, batches, test, epochs, rate=0.04))
     seconds = time.perf_counter() - started
-    print(
-        f"accuracy {scores[0]:.3f} (linear), {scores[1]:.3f} (factorization machine) in {seconds:.1f} s, "
-        f"target {target} for both"
-    )
+    print(f"accuracy {scores[0]:.3f} (linear), {scores[1]:.3f} (factorization machine) in {seconds:.1f} s")
+    print(f"accuracy of the worse model on texts not trained on: {min(scores):.3f}, target at least {target}")
     return 0 if min(scores) >= target else 1
 
 

@@ -3,6 +3,8 @@
 The text of Python's own documentation is cut into streams that are read side by side, some characters at a time.
 What the LSTM remembers at the end of a batch is where it starts the next one; gradients stop there.
 
+Figure: perplexity of a character of unseen text, at most 4.5; 10.5 with --smoke.
+Time: 15 s; 3 s with --smoke.
 Run: python examples/stateful_lstm.py [--smoke]
 """
 
@@ -96,10 +98,8 @@ def main() -> int:
         train(module, training)
 
     carried, forgotten = (perplexity(module, validation, carry) for carry in (True, False))
-    print(
-        f"validation perplexity per character {carried:.3f}, {forgotten:.3f} if the state is forgotten every "
-        f"{STEPS} characters, target {target}"
-    )
+    print(f"perplexity {forgotten:.3f} if the state is forgotten every {STEPS} characters")
+    print(f"perplexity of a character of unseen text: {carried:.3f}, target at most {target}")
     return 0 if carried <= target and carried < forgotten else 1
 
 

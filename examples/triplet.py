@@ -2,12 +2,12 @@
 
 One network makes vectors of all three images: it is applied three times, with the same parameters. The loss asks that
 the anchor is nearer to the one of its kind than to the other, by a margin; it says nothing of classes. The digits 8
-and 9 are shown in no triplet: that they fall apart, too, shows that the space is about shapes.
+and 9 are shown in no triplet: that they fall apart, too, shows that the space is about shapes. Distances of pixels are
+what to beat.
 
-Figure: share of triplets of unseen images, 8 and 9 among them, whose anchor is nearer to the one of its kind: at least
-0.9, and above that by distances of pixels. Time: 6 seconds; 3 with --smoke, whose target is 0.88.
-
-Run: python examples/triplet.py [--smoke]
+Figure: unseen triplets whose anchor is nearer to the one of its kind, at least 0.9; 0.88 with --smoke.
+Time: 6 s; 4 s with --smoke.
+Run: python examples/triplet.py [--smoke] [--picture FILE]
 """
 
 from __future__ import annotations
@@ -61,10 +61,23 @@ def right(vectors: np.ndarray, chosen: np.ndarray) -> float:
     return float((((anchor - same) ** 2).sum(1) < ((anchor - other) ** 2).sum(1)).mean())
 
 
+def draw(path: str, vectors: np.ndarray, digits: np.ndarray) -> None:
+    """Draw vectors, (N, size), by their two directions of most variance, coloured by digit."""
+    import matplotlib.pyplot as plt
+
+    centred = vectors - vectors.mean(0)
+    x, y = (centred @ np.linalg.svd(centred, full_matrices=False)[2][:2].T).T
+    _, axes = plt.subplots(figsize=(6, 4), layout="constrained")
+    points = axes.scatter(x, y, c=digits, s=12, cmap="tab10")
+    axes.legend(*points.legend_elements(), title="digit", loc="center left", bbox_to_anchor=(1, 0.5))
+    plt.savefig(path)
+
+
 def main() -> int:
     """Train and check; return the exit code."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--smoke", action="store_true", help="fewer triplets and a lower target")
+    parser.add_argument("--picture", metavar="FILE", help="draw the vectors into a file")
     args = parser.parse_args()
     count, epochs, target = (2560, 3, 0.88) if args.smoke else (10_000, 6, 0.9)
 
@@ -95,7 +108,11 @@ def main() -> int:
     is_new = labels[~seen] >= 8
     new = right(vectors[is_new], triplets(labels[~seen][is_new], 1000))
     print(f"right of 8 and 9 alone {new:.3f}; of all digits, by distances of pixels {raw:.3f}")
-    print(f"right of triplets not trained on {found:.3f}, target {target}, and above {raw:.3f}")
+    if args.picture:
+        draw(args.picture, vectors, labels[~seen])
+    print(
+        f"unseen triplets whose anchor is nearer to the one of its kind: {found:.3f}, target at least {target}"
+    )
     return 0 if found >= target and found > raw else 1
 
 

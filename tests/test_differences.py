@@ -7,8 +7,17 @@ from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-PAGE = (ROOT / "docs" / "differences.md").read_text(encoding="utf-8")
-STATEMENTS = [" ".join(found.split()) for found in re.findall(r"^- (.+(?:\n  .+)*)", PAGE, re.MULTILINE)]
+FOLDER = ROOT / "docs" / "differences"
+PAGES = re.findall(
+    r"^differences/(\w+)$", FOLDER.with_suffix(".md").read_text(encoding="utf-8"), re.MULTILINE
+)
+STATEMENTS = [
+    " ".join(found.split())
+    for page in PAGES
+    for found in re.findall(
+        r"^- (.+(?:\n  .+)*)", (FOLDER / f"{page}.md").read_text(encoding="utf-8"), re.MULTILINE
+    )
+]
 ROWS = json.loads((ROOT / "tests" / "data" / "differences.json").read_text(encoding="utf-8"))
 
 
@@ -21,7 +30,7 @@ def defined_in(file):
     return {node.name for node in every if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)}
 
 
-def test_every_statement_has_a_row_in_the_order_of_the_page():
+def test_every_statement_has_a_row_in_the_order_of_the_pages():
     found = {statement: [row for row in ROWS if statement.startswith(row)] for statement in STATEMENTS}
     assert {statement: rows for statement, rows in found.items() if len(rows) != 1} == {}
     assert [row for (row,) in found.values()] == list(ROWS)

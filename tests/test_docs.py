@@ -51,7 +51,7 @@ def run_as_program(code, folder):
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-ALONE = ("__main__", ".register", "fluid")
+ALONE = ("__main__", ".regist", "fluid")
 """What a block has in it that begins processes, or leaves behind what other tests would find."""
 
 

@@ -1,6 +1,7 @@
 """The parts of the site that Sphinx itself does not check; they are imported without it."""
 
 import importlib
+import pkgutil
 import re
 import sys
 import types
@@ -12,12 +13,15 @@ import dpmodule as mx
 from helpers.walk import walks
 
 DOCS = Path(__file__).parents[1] / "docs"
-sys.path.insert(0, str(DOCS / "extensions"))
-import docstrings  # noqa: E402 (found by the line above)
+sys.path[:0] = [str(DOCS / "extensions"), str(DOCS)]
+import addresses  # noqa: E402 (found by the line above)
+import docstrings  # noqa: E402
+import held  # noqa: E402
+import pictures  # noqa: E402
 import public  # noqa: E402
 import redirects  # noqa: E402
 
-sys.path.remove(str(DOCS / "extensions"))
+del sys.path[:2]
 
 BESIDE = ("dpmodule.agents", "dpmodule.autobatch", "dpmodule.params", "dpmodule.types")
 """Public modules that are not attributes of the package until they are imported."""
@@ -41,7 +45,8 @@ def test_no_module_is_listed_twice():
 @walks(public.listed_modules(), family=lambda name: name[len("dpmodule.")])
 def test_every_public_name_has_one_entry(module):
     lines = list(public.entries(module))
-    entries = [line.split()[2] for line in lines if line.startswith((".. auto", ".. py:data"))]
+    entries = [line.split()[2] for line in lines if line.startswith(".. auto")]
+    entries += [f"{module}.{line.split()[2]}" for line in lines if line.startswith(".. py:data")]
     names = public.public_names(importlib.import_module(module))
     assert sorted(entries) == sorted([module, *(f"{module}.{name}" for name in names)])
 
@@ -62,6 +67,31 @@ def test_stars_and_bars_are_text_but_in_code():
     assert [*docstrings.escaped(lines)] == ["(\\*d), \\|x\\|, `*args`", ">>> 2 * 3", "6 * 1", "", "(\\*d)"]
 
 
+def test_addresses_that_are_out_are_looked_for_with_their_anchors(tmp_path):
+    pages = {
+        "page.html": '<section id="part"><section id="id1"><script>({"#moved": "b.html#moved"})</script>',
+        "old.html": '<meta http-equiv="refresh" content="0; url=new/page.html">',
+        "new/page.html": '<section id="kept">',
+        "search.html": '<section id="search">',
+    }
+    for name, text in pages.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(text, encoding="utf-8")
+    assert addresses.on_site(tmp_path) == {"page.html": ["part"], "new/page.html": ["kept"]}
+    known = {"page.html": ["part", "moved", "lost"], "old.html": ["kept", "dropped"], "none.html": ["part"]}
+    assert [*addresses.gone(tmp_path, known)] == ["page.html#lost", "old.html#dropped", "none.html"]
+
+
+def test_addresses_are_added_and_none_is_taken_away(tmp_path):
+    file = tmp_path / "addresses.txt"
+    file.write_text("# remark\na.html x\n", encoding="utf-8")
+    file.write_text(
+        addresses.written(addresses.read(file), {"a.html": ["y"], "b.html": []}), encoding="utf-8"
+    )
+    assert addresses.read(file) == {"a.html": ["x", "y"], "b.html": []}
+    assert addresses.read(addresses.FILE)["index.html"] == ["dpmodule"]
+
+
 def test_redirects_are_read():
     redirects.read(DOCS / "redirects.txt")
 
@@ -76,39 +106,146 @@ def test_a_bad_redirect_is_an_error_with_its_line(tmp_path, line):
 
 def test_redirects_are_pairs(tmp_path):
     file = tmp_path / "redirects.txt"
-    file.write_text("# moved\n\nold.html new.html  # why\n", encoding="utf-8")
-    assert redirects.read(file) == {"old.html": "new.html"}
+    file.write_text("# moved\n\nold.html new.html  # why\na.html#x b.html#x\n", encoding="utf-8")
+    assert redirects.read(file) == {"old.html": "new.html", "a.html#x": "b.html#x"}
+
+
+def test_anchors_that_have_moved_lead_on_from_their_page():
+    addresses = {"a/old.html#part": "b.html#part", "a/old.html#end": "c.html#last", "old.html#x": "x.html#x"}
+    assert redirects.moved_anchors(addresses, "a/old.html") == {
+        "#part": "../b.html#part",
+        "#end": "../c.html#last",
+    }
+
+
+def test_an_address_is_there_with_its_anchor(tmp_path):
+    (tmp_path / "page.html").write_text('<h2 id="part">', encoding="utf-8")
+    there = ("page.html", "page.html#part", "page.html#other", "other.html", "other.html#part")
+    assert [redirects.is_there(tmp_path, each) for each in there] == [True, True, False, False, False]
+
+
+def test_tests_are_shown_below_each_difference():
+    text = "# Title\n\n- One\n  thing.\n- Another.\n\nThe end.\n"
+    assert held.with_tests(text, {"One thing": ["a.py::test_<b>", "c.py::d"], "Another": ["e"]}) == (
+        "# Title\n\n- One\n  thing.\n"
+        "  <details><summary>tests</summary><code>a.py::test_&lt;b&gt;</code><br><code>c.py::d</code></details>\n"
+        "- Another.\n  <details><summary>tests</summary><code>e</code></details>\n\nThe end.\n"
+    )
 
 
 INSTALLED = {"dpmodule/functor.h"}
 """What pages name as a compiler finds it."""
 
 TERMS = re.findall(r"^## (.*)$", (DOCS / "glossary.md").read_text(encoding="utf-8"), re.MULTILINE)
+START = sorted((DOCS / "start").glob("*.md"))
+OF_ART = """
+    activation, adagrad, agent, annealing, attention, augmentation, automatic batching, autograd, backend,
+    backpropagation, backward, bag of words, batch, batch norm, beam, bias, bucket, callback, checkpoint,
+    clipping, context, convolution, coroutine, cross-entropy, dataloader, decoder, descriptor, device, dialogue,
+    distillation, dropout, embedding, encoder, engine, entropy, episode, epoch, event loop, executor, feature,
+    fine-tuning, forward, freezing, functor, gradient, graph, hidden state, hogwild, hyperparameter, inference,
+    initializer, iterator, kernel, key-value store, kvstore, label, language model, layer, learning rate, logit,
+    loss, lstm, mask, metric, mini-batch, minibatch, mixed precision, module, momentum, monitor, multislot,
+    node, normalization, one-hot, onnx runtime, operator, optimizer, overfitting, padding, parameter, parley,
+    perplexity, pipeline, pooling, prefetching, quantization, ragged value, record file, recordio,
+    regularization, reward, rollout, safetensors, schedule, seed, shard, slot, softmax, sparse, storage type,
+    symbol, teacher, tensor, token, trainer, transducer, trie, unrolling, validation set, vocabulary, weight,
+    weight decay, worker, world, zero-copy
+"""
+"""What newcomers may not know, whether a page has it yet or not; a page that uses a word has it explained."""
 
 
-@pytest.mark.parametrize("page", ["agents", "feeding", "files", "mxnet", "sequences"])
+def blank(text, pattern):
+    """Return a text with what fits replaced by blanks, so that lines and places stay."""
+    return re.sub(
+        pattern, lambda found: re.sub(r"[^\n]", " ", found[0]), text, flags=re.DOTALL | re.MULTILINE
+    )
+
+
+def prose_of(page):
+    return blank(page.read_text(encoding="utf-8"), r"```.*?```|`[^`]*`|^#[^\n]*$")
+
+
+def first_use(term, prose):
+    spaced = re.escape(term).replace(r"\ ", r"\s+")
+    return re.search(rf"\b{spaced}(?:s|es)?\b", prose, re.IGNORECASE)
+
+
+def asked_for(page, term, prose, place, what):
+    return f"docs/start/{page.name}:{prose.count(chr(10), 0, place) + 1}: {term!r}: {what}"
+
+
+@pytest.mark.parametrize("page", START, ids=lambda page: page.stem)
 def test_start_pages_link_each_term_where_they_first_use_it(page):
-    text = (DOCS / "start" / f"{page}.md").read_text(encoding="utf-8")
-    text = re.sub(r"```.*?```|`[^`]*`|^#[^\n]*$", "", text, flags=re.DOTALL | re.MULTILINE)
-    unlinked = []
+    unlinked, prose = [], prose_of(page)
     for term in TERMS:
         link = f"](../glossary.md#{term.lower().replace(' ', '-')})"
-        prose = re.sub(
-            r"\[[^\]]*\]\([^)]*\)", lambda found, link=link: found[0] if found[0].endswith(link) else "", text
-        )
-        first = re.search(rf"\b{term}(?:s|es)?\b", prose, re.IGNORECASE)
-        if first and not prose[first.end() :].startswith(link):
-            unlinked.append(term)
-    assert unlinked == []
+        own = blank(prose, rf"\[[^\]]*\]\((?!{re.escape(link[2:])})[^)]*\)")
+        first = first_use(term, own)
+        if first and not own[first.end() :].startswith((link, f"*{link}")):
+            unlinked.append(asked_for(page, term, own, first.start(), f"link its first use by [...{link}"))
+    assert not unlinked, "\n".join(unlinked)
+
+
+@pytest.mark.parametrize("page", START, ids=lambda page: page.stem)
+def test_terms_of_art_of_start_pages_are_in_the_glossary(page):
+    prose, known = blank(prose_of(page), r"\]\([^)]*\)"), {term.lower() for term in TERMS}
+    unknown = [
+        asked_for(page, term, prose, found.start(), "enter it in docs/glossary.md, or use a plain word")
+        for term in (" ".join(each.split()) for each in OF_ART.split(","))
+        if term not in known and (found := first_use(term, prose))
+    ]
+    assert not unknown, "\n".join(unknown)
+
+
+def test_the_glossary_has_what_start_pages_use_and_nothing_else():
+    text = (DOCS / "glossary.md").read_text(encoding="utf-8")
+    entries = dict(re.findall(r"^## (.*)\n\n((?:(?!## ).*\n?)+)", text, re.MULTILINE))
+    links = set(re.findall(r"\]\((?:\.\./glossary\.md)?#([\w-]+)\)", text + "".join(map(prose_of, START))))
+    assert sorted(entries, key=str.lower) == [*entries] == TERMS
+    assert {term.lower().replace(" ", "-") for term in entries} == links
+    assert [term for term, text in entries.items() if len(text.split()) < 5] == []
+
+
+MADE = (DOCS / "gallery.md", DOCS / "notebooks", DOCS / "reference" / "operators")
+"""Pages that a build makes, and folders of such."""
+
+PAGES = [
+    *(DOCS.parent / f"{name}.md" for name in ("README", "CONTRIBUTING", "CHANGELOG")),
+    *(page for page in sorted(DOCS.rglob("*.md")) if not any(page.is_relative_to(each) for each in MADE)),
+]
+
+
+def test_no_page_has_more_than_300_lines():
+    lines = {str(page): page.read_text(encoding="utf-8").count("\n") for page in PAGES}
+    assert {page: count for page, count in lines.items() if count > 300} == {}
+
+
+NAVIGATION = re.compile(r"^```\{toctree\}\n(.*?)^```", re.DOTALL | re.MULTILINE)
+
+
+def pages_in_navigation(page):
+    """Yield the pages that the lists of contents of a page name."""
+    for block in NAVIGATION.findall(page.read_text(encoding="utf-8")):
+        for line in filter(None, block.splitlines()):
+            if not line.startswith(":"):
+                yield from page.parent.glob(f"{line}.md")
+
+
+def test_every_page_is_in_the_navigation():
+    pages = [page for page in PAGES if page.is_relative_to(DOCS)]
+    listed = {DOCS / "index.md"}.union(*map(pages_in_navigation, pages))
+    assert len(listed) > 50
+    lost = [f"{page.relative_to(DOCS.parent)}:1" for page in pages if page not in listed]
+    assert not lost, "put these into a toctree, such as those of docs/index.md: " + ", ".join(lost)
 
 
 def test_files_that_pages_name_exist():
     root = DOCS.parent
-    pages = [root / "README.md", root / "CONTRIBUTING.md", *DOCS.glob("*.md"), *DOCS.glob("[gims]*/*.md")]
     start = r"(?:\.ci|benchmarks|docs|dpmodule|examples|notebooks|tests)/"
     missing = [
         f"{page.relative_to(root)}: {name}"
-        for page in pages
+        for page in (*PAGES, *(root / "notebooks").glob("*.ipynb"))
         for name in re.findall(rf"`({start}[\w./-]+)`", page.read_text(encoding="utf-8"))
         if name not in INSTALLED and not (root / name).exists()
     ]
@@ -120,3 +257,20 @@ def test_files_that_the_architecture_names_exist():
     named = set(re.findall(r"`([\w/]+\.(?:py|cfg|cpp|hpp))`", text))
     places = (DOCS.parent, DOCS.parent / "dpmodule")
     assert {name for name in named if not any((place / name).exists() for place in places)} == set()
+
+
+def test_pictures_are_what_the_script_draws():
+    kept = {path.name: path.read_text(encoding="utf-8") for path in (DOCS / "inside").glob("*.svg")}
+    assert kept == pictures.pictures(), "run python docs/pictures.py docs/inside"
+
+
+def test_the_picture_of_layers_has_every_package_once():
+    shown = re.findall(r">([^<>]+)</text>", pictures.layers("all"))
+    assert sorted(shown) == sorted({found.name for found in pkgutil.iter_modules(mx.__path__)} - {"_native"})
+
+
+def test_a_diagram_has_an_arrow_for_each_pair_and_a_text_without_a_box():
+    picture = pictures.diagram("three", 'a > "of" > c\na > b, c')
+    assert re.findall(r">([^<>]+)</text>", picture) == ["a", "of", "b", "c"]
+    assert picture.count("<rect") == 3
+    assert picture.count("l-3.5-7h7z") == 3  # into b, and into c by two ways

@@ -1,6 +1,7 @@
-"""Pages that are made before a build, and that git ignores.
+"""Pages and pictures that are made before a build.
 
-They are those of `docs/operators.py` and `docs/tables.py`, and copies of the notebooks: Sphinx reads one folder alone.
+They are those of `docs/operators.py`, `docs/tables.py` and `docs/gallery.py`, and copies of the notebooks: Sphinx reads
+one folder alone. Git ignores them, but for the pictures of `docs/pictures.py`.
 """
 
 from __future__ import annotations
@@ -15,8 +16,8 @@ if TYPE_CHECKING:
 
 __all__ = ["FOLDERS", "setup"]
 
-FOLDERS = {"operators": "reference/operators", "tables": "reference"}
-"""Where the pages of a script belong: its function `write` takes the folder."""
+FOLDERS = {"operators": "reference/operators", "pictures": "inside", "tables": "reference", "gallery": "."}
+"""Where what a script makes belongs: its function `write` takes the folder."""
 
 
 def write(app: Sphinx) -> None:

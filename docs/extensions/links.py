@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 from docutils import nodes
-from pygments.lexers.special import TextLexer
 from sphinx.addnodes import pending_xref
 from sphinx.application import Sphinx
 from sphinx.environment import BuildEnvironment
@@ -40,6 +39,9 @@ SHORT = {
 
 KINDS = ("public", "obj", "class", "exc", "func", "meth", "attr", "data", "mod", "type")
 """Roles of references to names."""
+
+STRANGE = re.compile(r"moving/.*(?<!-names)")
+"""Pages on which a name without a module is rather another system's."""
 
 PLACES = (nodes.paragraph, nodes.term, nodes.emphasis, nodes.strong)
 """In what code of a page may become a link: not in titles, nor in what is a link already."""
@@ -127,10 +129,12 @@ class Links(SphinxPostTransform):
                 found = self.found(node["reftarget"], node[0], module, owner)
                 if found is not None or is_text(node):
                     node.replace_self(found or node[0])
+        strange = STRANGE.fullmatch(self.env.docname)
         for node in list(self.document.findall(nodes.literal)):
             word = node.astext().removesuffix("()")
             if NAME.fullmatch(word) and not hasattr(builtins, word) and isinstance(node.parent, PLACES):
-                found = self.found(word, node) if "." in word or word[0].isupper() else None
+                ours = "." in word or (word[0].isupper() and not strange)
+                found = self.found(word, node) if ours else None
                 if found is not None:
                     node.replace_self(found)
 
@@ -168,6 +172,8 @@ def point_inside(app: Sphinx, docname: str, source: list[str]) -> None:
     for page, file in SHOWN.items():
         source[0] = source[0].replace(f"](../{up}{file}", f"]({up}{page}.md")
     source[0] = source[0].replace(f"](../{up}notebooks/", f"]({up}notebooks/")  # copied by `generated`
+    if docname.startswith("notebooks/"):
+        source[0] = source[0].replace("](../docs/", "](../")
 
 
 def public_role(
@@ -192,6 +198,5 @@ def setup(app: Sphinx) -> dict[str, bool]:
     """Connect this to Sphinx."""
     app.add_role("public", public_role)
     app.add_post_transform(Links)
-    app.add_lexer("mermaid", TextLexer)  # shown as it is written: drawing it would need a program
     app.connect("source-read", point_inside)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -22,6 +22,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
+from since import since
+
 if TYPE_CHECKING:
     from sphinx.application import Sphinx
 
@@ -97,10 +99,13 @@ def entry(name: str, value: object, names: dict[str, Any], module: str) -> Itera
     if callable(value):
         first = first_name(value, names if home == module else public_names(importlib.import_module(home)))
     if (home, first) != (module, name):
-        yield f".. py:data:: {module}.{name}"
+        yield f".. py:data:: {name}"
+        yield f"   :module: {module}"
         yield "   :no-index-entry:"
         yield ""
         yield f"   The same as :py:obj:`{home}.{first}`."
+        yield ""
+        yield f"   .. versionadded:: {since(f'{module}.{name}')}"
     elif inspect.isclass(value):
         yield f".. autoclass:: {module}.{name}"
         yield "   :members:"

@@ -1,14 +1,16 @@
-"""Addresses that were out once stay: `docs/redirects.txt` says where a page has gone."""
+"""Addresses that were out once stay: `docs/redirects.txt` says where a page, or an anchor of one, has gone."""
 
 from __future__ import annotations
 
+import json
+import re
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from sphinx.application import Sphinx
 
-__all__ = ["read", "setup"]
+__all__ = ["moved_anchors", "read", "setup"]
 
 PAGE = """<!doctype html>
 <meta charset="utf-8">
@@ -20,16 +22,19 @@ PAGE = """<!doctype html>
 """
 """The script keeps the anchor, which a refresh loses; without scripts the top of the page opens."""
 
+JUMP = "<script>((moved) => moved && location.replace(moved))({anchors}[location.hash])</script>\n"
+"""Stands in a page that some anchors have left; without scripts the top of the page opens, with links to the others."""
+
 
 def read(file: Path) -> dict[str, str]:
-    """Return new addresses by old ones. A line has both, and a blank between; "#" begins a remark.
+    """Return new addresses by old ones. A line has both, and a blank between; "#" behind a blank begins a remark.
 
     Raises:
         ValueError: a line is no such pair, or an old address comes twice; names file and line.
     """
     found: dict[str, str] = {}
     for number, line in enumerate(file.read_text(encoding="utf-8").splitlines(), 1):
-        words = line.partition("#")[0].split()
+        words = re.split(r"(?:^|\s)#", line)[0].split()
         if words and (len(words) != 2 or words[0] in found):
             raise ValueError(
                 f"{file}:{number}: expected an old and a new page, each old one once; got {line!r}"
@@ -39,20 +44,47 @@ def read(file: Path) -> dict[str, str]:
     return found
 
 
+def moved_anchors(addresses: dict[str, str], page: str) -> dict[str, str]:
+    """Return where the anchors of a page have gone, "#part" -> its address from that page."""
+    up = "../" * page.count("/")
+    return {old.removeprefix(page): up + new for old, new in addresses.items() if old.startswith(f"{page}#")}
+
+
+def lead_on(app: Sphinx, page: str, template: str, context: dict[str, Any], doctree: object) -> None:
+    """Put the script into a page that some anchors have left."""
+    del template, doctree
+    if app.builder.format == "html" and "body" in context:
+        addresses = read(Path(app.srcdir) / "redirects.txt")
+        if anchors := moved_anchors(addresses, app.builder.get_target_uri(page)):
+            context["body"] = JUMP.format(anchors=json.dumps(anchors)) + context["body"]
+
+
+def is_there(folder: Path, address: str) -> bool:
+    """Tell whether the site has a page, and the anchor of it that stands behind "#"."""
+    page, _, anchor = address.partition("#")
+    file = folder / page
+    return file.is_file() and (not anchor or f'id="{anchor}"' in file.read_text(encoding="utf-8"))
+
+
 def write(app: Sphinx, failure: Exception | None) -> None:
-    """Write a page for every old address; warn of those that are pages still, and of targets that are none."""
+    """Write a page for every old one; warn of old addresses that are there still, and of new ones that are not."""
     from sphinx.util import logging  # whose warnings are errors under -W; `read` does without Sphinx
 
     logger = logging.getLogger(__name__)
     if failure is not None or app.builder.format != "html":
         return
     known = {app.builder.get_target_uri(name) for name in app.env.found_docs}
+    folder = Path(app.outdir)
     for old, new in read(Path(app.srcdir) / "redirects.txt").items():
-        if old in known or new not in known:
-            what = f"{old} is a page still" if old in known else f"there is no page {new}"
+        page, _, anchor = old.partition("#")
+        stays = is_there(folder, old) if anchor else old in known
+        if stays or (anchor and page not in known) or not is_there(folder, new):
+            what = f"{old} is there still" if stays else f"there is no {new}, or no page {page} to lead there"
             logger.warning("redirects.txt: %s", what, location="redirects.txt")
             continue
-        file = Path(app.outdir) / old
+        if anchor:
+            continue  # `lead_on` has put it into the page
+        file = folder / old
         file.parent.mkdir(parents=True, exist_ok=True)
         up = "../" * old.count("/")
         file.write_text(PAGE.format(new=up + new), encoding="utf-8")
@@ -60,5 +92,6 @@ def write(app: Sphinx, failure: Exception | None) -> None:
 
 def setup(app: Sphinx) -> dict[str, bool]:
     """Connect this to Sphinx."""
+    app.connect("html-page-context", lead_on)
     app.connect("build-finished", write)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

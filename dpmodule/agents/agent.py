@@ -53,7 +53,12 @@ class Agent:
         self.observation: Any = None
 
     def observe(self, observation: Any) -> Any:
-        """Take what another agent said; return it, changed or not: that is what `batch_act` gets."""
+        """Take what another agent said; return it, changed or not: that is what `batch_act` gets.
+
+        Args:
+            observation: the message of the other agent, a mapping with keys such as ``text`` and
+                ``episode_done``.
+        """
         self.observation = observation
         return observation
 
@@ -77,7 +82,11 @@ class Agent:
         """Begin to count anew; there is nothing to count here."""
 
     def save(self, path: str | None = None) -> None:
-        """Write what has been learned to a file; there is nothing to write here."""
+        """Write what has been learned to a file; there is nothing to write here.
+
+        Args:
+            path: where to write; None for the place that the options name.
+        """
 
     def share(self) -> dict[str, Any]:
         """Return what a copy of this agent is made of; a subclass adds to what ``super().share()`` returns.
@@ -127,10 +136,18 @@ def create_agent(opt: Mapping[str, Any], requireModelExists: bool = False) -> An
 
 
 def create_agent_from_shared(shared: Mapping[str, Any]) -> Any:
-    """Return a copy of an agent from what its `share` returned: of its class, with a deep copy of its options."""
+    """Return a copy of an agent from what its `share` returned: of its class, with a deep copy of its options.
+
+    Args:
+        shared: what `share` of the agent returned, with ``class`` and ``opt``.
+    """
     return shared["class"](deepcopy(shared["opt"]), shared)
 
 
 def create_agents_from_shared(shared: Iterable[Mapping[str, Any]]) -> list[Any]:
-    """Return a copy of every agent; see `create_agent_from_shared`."""
+    """Return a copy of every agent; see `create_agent_from_shared`.
+
+    Args:
+        shared: one such mapping for each agent.
+    """
     return [create_agent_from_shared(each) for each in shared]

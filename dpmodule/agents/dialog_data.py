@@ -175,7 +175,11 @@ class StreamDialogData:
         return self._reader
 
     def ends_before(self, number: int) -> bool:
-        """Say whether there is known to be no episode of a number, when nothing goes round."""
+        """Say whether there is known to be no episode of a number, when nothing goes round.
+
+        Args:
+            number: position of the episode, counted from 0.
+        """
         if self._size is not None:
             return number >= self._size[0]
         if self._reader is None:

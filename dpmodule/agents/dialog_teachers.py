@@ -118,7 +118,11 @@ class DialogTeacher(FixedDialogTeacher):
         super().shutdown()
 
     def file(self, path: Any) -> DialogFile:
-        """Return a file of dialogues to read, which knows what to do about malformed lines (``on_bad_line``)."""
+        """Return a file of dialogues to read, which knows what to do about malformed lines (``on_bad_line``).
+
+        Args:
+            path: where the dialogues lie; the file stays open for further calls with the same path.
+        """
         if self._file is None or self._file.path != str(path):
             self._file = DialogFile(path, self._on_bad_line, warns=not self._is_copy)
         return self._file
@@ -178,7 +182,11 @@ class ConversationTeacher(DialogTeacher):
 
     @staticmethod
     def add_cmdline_args(parser: Any) -> None:
-        """Add the options of conversations to a parser."""
+        """Add the options of conversations to a parser.
+
+        Args:
+            parser: the `ParlaiParser` that gets a group of options more.
+        """
         group = parser.add_argument_group("conversations")
         group.add_argument(
             "--label-turns",

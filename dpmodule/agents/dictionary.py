@@ -113,7 +113,11 @@ class DictionaryAgent(Agent):
 
     @staticmethod
     def add_cmdline_args(argparser: Any) -> None:
-        """Add the options of a dictionary to a parser."""
+        """Add the options of a dictionary to a parser.
+
+        Args:
+            argparser: the `ParlaiParser` that gets a group of options more.
+        """
         group = argparser.add_argument_group("dictionary")
         group.add_argument("--dict-file", metavar="PATH", help="file of the dictionary")
         group.add_argument(
@@ -173,7 +177,11 @@ class DictionaryAgent(Agent):
         return max((count for token, count in self.freq.items() if token not in special), default=0)
 
     def add_token(self, word: str) -> None:
-        """Give a token a number, if it has none."""
+        """Give a token a number, if it has none.
+
+        Args:
+            word: the token; its count stays as it is.
+        """
         if word not in self.tok2ind:
             number = len(self.tok2ind)
             self.tok2ind[word], self.ind2tok[number] = number, word
@@ -181,7 +189,11 @@ class DictionaryAgent(Agent):
             self._has_changed = True
 
     def add_to_dict(self, tokens: Iterable[str]) -> None:
-        """Add tokens, and count each."""
+        """Add tokens, and count each.
+
+        Args:
+            tokens: what to count, each as often as it comes.
+        """
         freq = self.freq
         for token in tokens:
             self.add_token(token)
@@ -189,7 +201,11 @@ class DictionaryAgent(Agent):
             self._has_changed = True
 
     def copy_dict(self, dictionary: DictionaryAgent) -> None:
-        """Take over what is in another dictionary, in place of what is in this one."""
+        """Take over what is in another dictionary, in place of what is in this one.
+
+        Args:
+            dictionary: whose tokens, numbers and counts are taken.
+        """
         for name in ("freq", "tok2ind", "ind2tok"):
             _replace(getattr(self, name), dict(getattr(dictionary, name)))
         self._has_changed = True
@@ -197,11 +213,19 @@ class DictionaryAgent(Agent):
     # texts
 
     def tokenize(self, text: str) -> list[str]:
-        """Return the tokens of a text."""
+        """Return the tokens of a text.
+
+        Args:
+            text: what to cut up; put in lower case first if the options say so.
+        """
         return self._tokenize(text.lower() if self.lower else text)
 
     def txt2vec(self, text: str) -> list[int]:
-        """Return the numbers of the tokens of a text; unknown ones are left out if there is no token for them."""
+        """Return the numbers of the tokens of a text; unknown ones are left out if there is no token for them.
+
+        Args:
+            text: what to cut into tokens.
+        """
         find, unknown = self.tok2ind.get, self.tok2ind.get(self.unk_token)
         numbers = (find(token, unknown) for token in self.tokenize(text))
         return [number for number in numbers if number is not None]
@@ -217,13 +241,21 @@ class DictionaryAgent(Agent):
         return delimiter.join(self.ind2tok.get(int(number), self.unk_token) for number in numbers)
 
     def parse(self, txt_or_vec: Any) -> Any:
-        """Return the numbers of a text, or the text of numbers."""
+        """Return the numbers of a text, or the text of numbers.
+
+        Args:
+            txt_or_vec: a string, or integers, one for each token.
+        """
         return self.txt2vec(txt_or_vec) if isinstance(txt_or_vec, str) else self.vec2txt(txt_or_vec)
 
     # as an agent
 
     def observe(self, observation: Any) -> Any:
-        """Add the texts of a message, as `dict_textfields` names them."""
+        """Add the texts of a message, as `dict_textfields` names them.
+
+        Args:
+            observation: the message whose texts are counted.
+        """
         self.observation = observation
         for field in self.textfields:
             found = observation.get(field)
@@ -302,6 +334,9 @@ class DictionaryAgent(Agent):
 
     def load(self, filename: str) -> None:
         """Add the tokens of a file, in its order, with their counts.
+
+        Args:
+            filename: a file of lines with a token, a tab and its count, as `save` writes it.
 
         Raises:
             FileError: the file cannot be read.

@@ -113,7 +113,11 @@ class IrBaselineAgent(Agent):
 
     @staticmethod
     def add_cmdline_args(argparser: Any) -> None:
-        """Add its options to a parser."""
+        """Add its options to a parser.
+
+        Args:
+            argparser: the `ParlaiParser` that gets a group of options more.
+        """
         group = argparser.add_argument_group("ranking by common words")
         group.add_argument(
             "--label-candidates-file",
@@ -129,7 +133,11 @@ class IrBaselineAgent(Agent):
         return sum(count for token, count in words.freqs().items() if token not in special)
 
     def observe(self, observation: Any) -> Any:
-        """Take a question, and in training count its words and those of its labels."""
+        """Take a question, and in training count its words and those of its labels.
+
+        Args:
+            observation: the message with the question as ``text``, in training with ``labels``.
+        """
         self.observation = observation
         if text := observation.get("text"):
             self._history.append(text)

@@ -145,7 +145,11 @@ class Metrics:
         self._column = self._tally.column(0)
 
     def expect_workers(self, workers: int) -> None:
-        """Make room for workers that are more than the options said; those of before go on in vain."""
+        """Make room for workers that are more than the options said; those of before go on in vain.
+
+        Args:
+            workers: how many there will be.
+        """
         if self._tally.columns <= workers:
             self._tally = self._tally.widened(workers + 1)
             self._column = self._tally.column(self._index)

@@ -85,7 +85,11 @@ class ModuleAgent(Agent):
 
     @staticmethod
     def add_cmdline_args(parser: Any) -> None:
-        """Add the options of modules to a parser; those that are not given are left to the agent."""
+        """Add the options of modules to a parser; those that are not given are left to the agent.
+
+        Args:
+            parser: the `ParlaiParser` that gets a group of options more.
+        """
         group = parser.add_argument_group("training of modules", argument_default=argparse.SUPPRESS)
         group.add_argument(
             "-lr", "--learningrate", type=float, help="default: the agent's, or the optimizer's"
@@ -122,11 +126,20 @@ class ModuleAgent(Agent):
     # what a subclass defines
 
     def sym_gen(self, opt: Mapping[str, Any], dict: Any) -> Symbol | Callable[[Any], Any]:
-        """Return the network: a symbol, or a function from a bucket's key to (symbol, data names, label names)."""
+        """Return the network: a symbol, or a function from a bucket's key to (symbol, data names, label names).
+
+        Args:
+            opt: the options of the agent.
+            dict: the `DictionaryAgent` with the tokens' numbers.
+        """
         raise NotImplementedError(f"{type(self).__name__} has to define sym_gen(opt, dict)")
 
     def vectorize(self, observations: Observations) -> Any:
-        """Return a `DataBatch` of observations, all of which have a text."""
+        """Return a `DataBatch` of observations, all of which have a text.
+
+        Args:
+            observations: messages, one for each row.
+        """
         raise NotImplementedError(f"{type(self).__name__} has to define vectorize(observations)")
 
     def reply(self, observations: Observations, batch: Any, outputs: Sequence[NDArray]) -> list[Message]:
@@ -173,7 +186,11 @@ class ModuleAgent(Agent):
     # acting
 
     def observe(self, observation: Any) -> Any:
-        """Take what another agent said; return it with what was said before in the episode in front of its text."""
+        """Take what another agent said; return it with what was said before in the episode in front of its text.
+
+        Args:
+            observation: the message; its ``episode_done`` ends what is remembered.
+        """
         self.observation = self._history.extended(observation)
         return self.observation
 
@@ -188,6 +205,9 @@ class ModuleAgent(Agent):
 
     def batch_act(self, observations: Sequence[Any]) -> list[Message]:
         """Learn from the observations that have labels, answer the others, and return a message for each.
+
+        Args:
+            observations: messages, one for each row; those without ``text`` get an empty reply.
 
         Raises:
             ArgumentError: the network does not fit what `vectorize` returned.
@@ -215,12 +235,20 @@ class ModuleAgent(Agent):
             replies[row].update(said)
 
     def learn(self, observations: Observations) -> Sequence[Message]:
-        """Train on observations with labels, and return what the network said to each before it learned of them."""
+        """Train on observations with labels, and return what the network said to each before it learned of them.
+
+        Args:
+            observations: messages with ``text`` and ``labels``, one for each row.
+        """
         batch = self.vectorize(observations)
         return self.reply(observations, batch, self.network.train(batch))
 
     def answer(self, observations: Observations) -> Sequence[Message]:
-        """Return what the network says to observations."""
+        """Return what the network says to observations.
+
+        Args:
+            observations: messages with ``text``, one for each row.
+        """
         batch = self.vectorize(observations)
         return self.reply(observations, batch, self.network.predict(batch))
 

@@ -78,7 +78,11 @@ class MultiTaskTeacher(Teacher):
         return action
 
     def observe(self, observation: Any) -> Any:
-        """Have the task that asked count the reply."""
+        """Have the task that asked count the reply.
+
+        Args:
+            observation: the reply to the question of the last `act`.
+        """
         self.observation = observation
         return observation if self.task_idx < 0 else self.tasks[self.task_idx].observe(observation)
 
@@ -111,7 +115,11 @@ class MultiTaskTeacher(Teacher):
             task.reset_metrics()
 
     def save(self, path: str | None = None) -> None:
-        """Have all tasks write what they have to."""
+        """Have all tasks write what they have to.
+
+        Args:
+            path: handed to each task.
+        """
         for task in self.tasks:
             task.save(path)
 

@@ -213,12 +213,20 @@ class ParlaiParser(argparse.ArgumentParser):
                 )
 
     def print_args(self, opt: dict[str, Any]) -> None:
-        """Write options to the standard output, a line for each."""
+        """Write options to the standard output, a line for each.
+
+        Args:
+            opt: the options by name; ``override`` is left out.
+        """
         lines = [f"[ {name}: {value} ]" for name, value in sorted(opt.items()) if name != "override"]
         sys.stdout.write("\n".join(lines) + "\n")
 
     def error(self, message: str) -> NoReturn:
-        """Raise what argparse would print and end the program for."""
+        """Raise what argparse would print and end the program for.
+
+        Args:
+            message: what is wrong with the command line.
+        """
         raise ArgumentError(f"{message} (--help lists all flags)")
 
 

@@ -53,7 +53,11 @@ class Seq2seqAgent(ModuleAgent):
 
     @staticmethod
     def add_cmdline_args(parser: Any) -> None:
-        """Add the options of this agent to a parser; those that are not given are left to it."""
+        """Add the options of this agent to a parser; those that are not given are left to it.
+
+        Args:
+            parser: the `ParlaiParser` that gets a group of options more.
+        """
         ModuleAgent.add_cmdline_args(parser)
         group = parser.add_argument_group("seq2seq", argument_default=argparse.SUPPRESS)
         group.add_argument("-hs", "--hiddensize", type=int, help="units of an LSTM (default: 128)")
@@ -97,7 +101,12 @@ class Seq2seqAgent(ModuleAgent):
     # the network
 
     def sym_gen(self, opt: Mapping[str, Any], dict: Any) -> Callable[[Any], Any]:
-        """Return the function of buckets: ``(kind, lengths)``, kind one of "train", "encode" and "decode"."""
+        """Return the function of buckets: ``(kind, lengths)``, kind one of "train", "encode" and "decode".
+
+        Args:
+            opt: sizes and kinds, as the command line names them.
+            dict: the `DictionaryAgent`; its length is the size of the vocabulary.
+        """
         shape = seq2seq_net.Shape(
             len(dict),
             whole(opt, "embeddingsize", 64),
@@ -111,7 +120,11 @@ class Seq2seqAgent(ModuleAgent):
         return lambda key: kinds[key[0]](shape)
 
     def vectorize(self, observations: Observations) -> Any:
-        """Return padded texts with their lengths, and labels, as they are told and one token later."""
+        """Return padded texts with their lengths, and labels, as they are told and one token later.
+
+        Args:
+            observations: messages with a ``text``, one for each row, with labels where they are known.
+        """
         return self._taught(
             [self._read(each["text"]) for each in observations], list(map(self._label, observations))
         )
@@ -168,7 +181,11 @@ class Seq2seqAgent(ModuleAgent):
     # answering
 
     def answer(self, observations: Observations) -> Sequence[Message]:
-        """Return what is likeliest, or the candidates by how likely they are; and the loss where labels are known."""
+        """Return what is likeliest, or the candidates by how likely they are; and the loss where labels are known.
+
+        Args:
+            observations: messages with ``text``, one for each row.
+        """
         replies = self._ranked(observations) if self._ranks else self._said(observations)
         known = [row for row, each in enumerate(observations) if each.get("eval_labels")]
         if known:

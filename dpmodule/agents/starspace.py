@@ -91,7 +91,11 @@ class StarspaceAgent(ModuleAgent):
 
     @staticmethod
     def add_cmdline_args(parser: Any) -> None:
-        """Add the options of this agent to a parser; those that are not given are left to it."""
+        """Add the options of this agent to a parser; those that are not given are left to it.
+
+        Args:
+            parser: the `ParlaiParser` that gets a group of options more.
+        """
         ModuleAgent.add_cmdline_args(parser)
         group = parser.add_argument_group("starspace", argument_default=argparse.SUPPRESS)
         group.add_argument("-esz", "--embeddingsize", type=int, help="numbers of a word (default: 64)")
@@ -127,7 +131,12 @@ class StarspaceAgent(ModuleAgent):
         return [{"text": "", "labels": [""]}]
 
     def sym_gen(self, opt: Mapping[str, Any], dict: Any) -> Any:
-        """Return the network: similarities of every row's text to every candidate."""
+        """Return the network: similarities of every row's text to every candidate.
+
+        Args:
+            opt: sizes and kinds, as the command line names them.
+            dict: the `DictionaryAgent`; its length is the size of the vocabulary.
+        """
         similarity = _choice(opt, "similarity", _SIMILARITIES)
         pool = _choice(opt, "pool", _POOLS)
         first = sym.Variable("text_weight")
@@ -151,7 +160,11 @@ class StarspaceAgent(ModuleAgent):
         return sym.SoftmaxOutput(scores, sym.Variable("label"), name="softmax")
 
     def vectorize(self, observations: Observations) -> Any:
-        """Return the words of texts and of answers, which of the latter count, and each row's right one."""
+        """Return the words of texts and of answers, which of the latter count, and each row's right one.
+
+        Args:
+            observations: messages with a ``text``, one for each row, with labels where they are known.
+        """
         labels = [_label(each) for each in observations]
         return self._batch(observations, labels, self._wrong(observations, labels))
 
@@ -212,7 +225,11 @@ class StarspaceAgent(ModuleAgent):
         ]
 
     def answer(self, observations: Observations) -> Sequence[Message]:
-        """Return the candidates of each observation, the nearest first, which is the text."""
+        """Return the candidates of each observation, the nearest first, which is the text.
+
+        Args:
+            observations: messages with ``text``, one for each row.
+        """
         own = [self._candidates(each) for each in observations]
         places: dict[str, int] = {}
         for text in (text for texts in own for text in texts):

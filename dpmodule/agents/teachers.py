@@ -407,7 +407,12 @@ class FixedDialogTeacher(Teacher):
         return action
 
     def batch_act(self, observations: Any) -> list[Message]:
-        """Return the next sorted batch, one message for each row; rows without an example are not counted."""
+        """Return the next sorted batch, one message for each row; rows without an example are not counted.
+
+        Args:
+            observations: the replies to the last batch, one for each row; they have been counted already and
+                are not read.
+        """
         self._is_alone = False
         name = self.getID()
         batch = [{**example, "id": name} for example in self.next_batch()]
@@ -433,7 +438,11 @@ class FixedDialogTeacher(Teacher):
         return labels
 
     def observe(self, observation: Any) -> Any:
-        """Count a reply to the last example."""
+        """Count a reply to the last example.
+
+        Args:
+            observation: the reply, a mapping with ``text``.
+        """
         labels = self._taken(observation)
         if labels is not None:
             self.metrics.update(observation, labels)
@@ -450,7 +459,11 @@ class FixedDialogTeacher(Teacher):
 
     @staticmethod
     def observes_rows(rows: Sequence[Any]) -> bool:
-        """Say whether the copies of an agent may observe by `observe_rows`: each counts replies as this class does."""
+        """Say whether the copies of an agent may observe by `observe_rows`: each counts replies as this class does.
+
+        Args:
+            rows: the copies, one for each row of a batch.
+        """
         return all(
             isinstance(row, FixedDialogTeacher)
             and type(row).observe is FixedDialogTeacher.observe

@@ -59,7 +59,7 @@ class World:
 
     Args:
         opt: options; a deep copy is kept as `opt`.
-        agents: the agents, in the order of their turns.
+        agents: who takes turns in it, in this order; None for none of its own.
         shared: what `share` of another world returned, for a copy of it, whose agents are copies, too.
 
     Attributes:
@@ -276,10 +276,20 @@ class ExecutableWorld(MultiAgentDialogWorld):
     """
 
     def execute(self, agent: Any, act: Any) -> None:
-        """Let what an agent said change the world; nothing here."""
+        """Let what an agent said change the world; nothing here.
+
+        Args:
+            agent: who said it.
+            act: the message.
+        """
 
     def observe(self, agent: Any, act: Any) -> Any:
-        """Return what an agent sees of a message, its own ones too; None: nothing."""
+        """Return what an agent sees of a message, its own ones too; None: nothing.
+
+        Args:
+            agent: who is to see it.
+            act: the message of any of the agents.
+        """
         return act
 
     def parley(self) -> None:

@@ -38,11 +38,24 @@ class Cell(Batched):
     Call it with its inputs by position, in the order of `input_names`, or by name. It returns the expression of its
     output, or a tuple of several.
 
+    Args:
+        params: where parameters live. A collection: those that it has under the names of the symbol's
+            arguments are used, others are made in it. A dict of NDArrays, tensors or Parameters by name: this
+            memory is used, and gradients are added to the arrays' own (``array.grad``); arguments that are
+            not in it are inputs. None: a new collection.
+        inputs: which arguments are inputs; by default those that no operator declares as a parameter.
+        shapes: shape of one example of every input, so that parameters are made at once, not at the first
+            call.
+        rows: True or False if the symbol does or does not work row by row, against what its operators
+            declare.
+        initializer: gives new parameters their first values; `Xavier` if not given.
+        allow_extra: pass over arrays of the dict that are no parameters of the symbol.
+
     Shape:
         inputs, outputs: without the axis for examples that the symbol has in front.
 
     Attributes:
-        symbol: the symbol.
+        symbol: what is computed of each example; a group has several outputs.
         input_names: the arguments that are inputs.
         collection: the parameters and states, for trainers and files.
         is_train: whether calls are in training mode; None follows `training` and mx.autograd.
@@ -153,7 +166,12 @@ class Cell(Batched):
         return f"by torch.vmap: {reason}" if stacks else f"one by one: {reason}"
 
     def way(self, is_train: bool, shapes: Sequence[Shape]) -> str:
-        """Return how a batch is computed; see `Batched.way`."""
+        """Return how a batch is computed; see `Batched.way`.
+
+        Args:
+            is_train: whether the calls are in training mode.
+            shapes: of the inputs, one example each.
+        """
         return self._ways.get((is_train, tuple(shapes)), "")
 
     # calls
@@ -321,7 +339,7 @@ def cell(
         inputs, outputs of the function: without the axis for examples that the symbol has in front.
 
     Args:
-        symbol: the symbol; a group has several outputs.
+        symbol: what is computed of each example; a group has several outputs.
         params: where parameters live. A collection: those that it has under the names of the symbol's arguments are
             used, others are made in it. A dict of NDArrays, tensors or Parameters by name: this memory is used, and
             gradients are added to the arrays' own (``array.grad``); arguments that are not in it are inputs. None: a

@@ -178,6 +178,11 @@ class ParameterCollection:
     ) -> LookupParameters:
         """Make a table with the shape and values of an array; see `parameters_from_numpy`.
 
+        Args:
+            array: numbers of any type; copied into the graph's element type.
+            name: its name inside this collection.
+            device: see `add_parameters`.
+
         Shape:
             array, returns: (rows, *d).
 
@@ -207,6 +212,10 @@ class ParameterCollection:
 
     def lookup_parameter_from_tensor(self, tensor: torch.Tensor, name: str = "") -> LookupParameters:
         """Make a table of memory that exists; see `parameter_from_tensor`.
+
+        Args:
+            tensor: dense, row-major, of the element type of the graph; a single number is a vector of one.
+            name: its name inside this collection.
 
         Shape:
             tensor, returns: (rows, *d).
@@ -309,11 +318,22 @@ class ParameterCollection:
         text_format.populate_collection(self, fname, key)
 
     def write_to_textfile(self, fname: str, key: str = "", append: bool = False) -> None:
-        """Do what `save` does."""
+        """Do what `save` does.
+
+        Args:
+            fname: the file.
+            key: put before all names, such as "/encoder".
+            append: write behind what is in the file; else the file is replaced in one step.
+        """
         self.save(fname, key, append)
 
     def populate_from_textfile(self, fname: str, key: str = "") -> None:
-        """Do what `populate` does."""
+        """Do what `populate` does.
+
+        Args:
+            fname: the file.
+            key: read only what stands below this name.
+        """
         self.populate(fname, key)
 
     def load_param(self, fname: str, key: str) -> Parameters:
@@ -339,6 +359,10 @@ class ParameterCollection:
 
     def load_lookup_param(self, fname: str, key: str) -> LookupParameters:
         """Make a table of what stands in a file under a name; see `load_param`.
+
+        Args:
+            fname: the file.
+            key: the full name there, such as "/encoder/W".
 
         Shape:
             returns: (rows, *d), as the file says.

@@ -157,8 +157,9 @@ class _Picture:
         height = self.TOP + self.HEIGHT + 26 + 16 * legend_rows
         parts = [
             f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {self.WIDTH + self.LEFT + 10} {height}" '
-            f'width="{self.WIDTH + self.LEFT + 10}" height="{height}" font-family="sans-serif" font-size="11" '
-            'role="img"><title>Batches in order of computation, with their sizes</title>',
+            f'width="{self.WIDTH + self.LEFT + 10}" height="{height}" style="max-width:100%;height:auto" '
+            'font-family="sans-serif" font-size="11" role="img">',
+            "<title>Batches in order of computation, with their sizes</title>",
             *self._grid(),
             *self._bars(),
             *self._legend(),

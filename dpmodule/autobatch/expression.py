@@ -710,7 +710,7 @@ def forward(exps: Iterable[Expression], recalculate: bool = False) -> None:
         exps: any.
 
     Args:
-        exps: the expressions.
+        exps: what to compute, all of one graph.
         recalculate: throw cached values away first.
 
     Raises:
@@ -729,6 +729,10 @@ def forward(exps: Iterable[Expression], recalculate: bool = False) -> None:
 def values(exps: Iterable[Expression], recalculate: bool = False) -> list[Any]:
     """Compute several expressions in one go and return the `value` of each; see `forward`.
 
+    Args:
+        exps: what to compute, all of one graph.
+        recalculate: throw cached values away first.
+
     Shape:
         returns: for each what `Operators.value` returns.
 
@@ -742,6 +746,10 @@ def values(exps: Iterable[Expression], recalculate: bool = False) -> list[Any]:
 
 def npvalues(exps: Iterable[Expression], recalculate: bool = False) -> list[Array]:
     """Compute several expressions in one go and return the array of each; see `forward`.
+
+    Args:
+        exps: what to compute, all of one graph.
+        recalculate: throw cached values away first.
 
     Shape:
         returns: for each (*d), or (*d, batch) of a minibatch of several elements.

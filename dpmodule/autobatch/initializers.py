@@ -58,7 +58,7 @@ class ConstInitializer(PyInitializer):
     """Make every element the same.
 
     Args:
-        c: the value.
+        c: what every element becomes.
 
     Raises:
         ForeignValueError: `c` is no number.
@@ -80,7 +80,7 @@ class NormalInitializer(PyInitializer):
     """Draw from a normal distribution.
 
     Args:
-        mean: its mean.
+        mean: centre of the distribution.
         var: its variance.
 
     Raises:

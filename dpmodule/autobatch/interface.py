@@ -133,7 +133,7 @@ class EngineGraph(Protocol):
         An operation with k results takes k numbers in a row.
 
         Args:
-            op: the operation.
+            op: record of what the node computes.
             attrs: hashable; belong to the signature.
             args: numbers of earlier nodes.
             aux: the node's own argument, such as a label or a row, which nodes of a batch do not share; see
@@ -169,7 +169,7 @@ class EngineGraph(Protocol):
         """Prepare for a table whose rows are looked up from now on.
 
         Args:
-            table: the table.
+            table: what holds the rows and their gradients.
             is_updated: whether gradients flow into the rows.
 
         Raises:

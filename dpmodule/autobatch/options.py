@@ -159,6 +159,9 @@ def settings() -> dict[str, Any]:
 def set_random_seed(seed: int) -> None:
     """Seed first values, dropout, noise and random inputs: all generators of `dpmodule.random`.
 
+    Args:
+        seed: any integer.
+
     Raises:
         ForeignValueError: `seed` is no integer.
     """

@@ -279,6 +279,9 @@ class _GraphParameter(Expression):
 class Parameters(_GraphParameter):
     """A parameter of a collection; made by `ParameterCollection.add_parameters`.
 
+    Args:
+        storage: where the values, gradients and name are; `ParameterCollection` makes it.
+
     Shape:
         value: (*d), what `add_parameters` was given.
 
@@ -306,6 +309,9 @@ class Parameters(_GraphParameter):
 
 class LookupParameters(_GraphParameter):
     """A table of vectors (or larger parameters), picked by row; made by `ParameterCollection.add_lookup_parameters`.
+
+    Args:
+        storage: where the values, gradients and name are; `ParameterCollection` makes it.
 
     Shape:
         value: (rows, *d).
@@ -447,6 +453,9 @@ class LookupParameters(_GraphParameter):
     def row_as_array(self, row: int) -> Array:
         """Return a copy of one row, in float64.
 
+        Args:
+            row: its number, from 0.
+
         Shape:
             returns: (*d).
 
@@ -460,6 +469,9 @@ class LookupParameters(_GraphParameter):
     def rows_as_array(self, rows: Sequence[int]) -> Array:
         """Return a copy of several rows, in float64.
 
+        Args:
+            rows: their numbers, in any order.
+
         Shape:
             returns: (len(rows), *d).
 
@@ -471,6 +483,9 @@ class LookupParameters(_GraphParameter):
 
     def row_grad_as_array(self, row: int) -> Array:
         """Return a copy of the gradient of one row, added up since the last update; see `row_as_array`.
+
+        Args:
+            row: its number, from 0.
 
         Shape:
             returns: (*d).
@@ -484,6 +499,9 @@ class LookupParameters(_GraphParameter):
 
     def rows_grad_as_array(self, rows: Sequence[int]) -> Array:
         """Return a copy of the gradient of several rows; see `row_grad_as_array`.
+
+        Args:
+            rows: their numbers, in any order.
 
         Shape:
             returns: (len(rows), *d).

@@ -35,5 +35,9 @@ def print_text_graphviz() -> None:
 
 
 def print_graphviz(**kwargs: Any) -> None:
-    """Do what `print_text_graphviz` does; options of DyNet's drawing are taken and do nothing."""
+    """Do what `print_text_graphviz` does; options of DyNet's drawing are taken and do nothing.
+
+    Args:
+        **kwargs: not read.
+    """
     print_text_graphviz()

@@ -158,6 +158,10 @@ def _loaded(entry: Any, basename: str, params: ParameterCollection) -> Any:
 def load(basename: str, params: ParameterCollection) -> list[Any]:
     """Load what `save` wrote; see `load_generator`.
 
+    Args:
+        basename: the files' name without its end.
+        params: where new parameters go.
+
     Raises:
         FileError: a file cannot be read.
         FileFormatError: a file is damaged.

@@ -22,7 +22,7 @@ class Tensor:
         values: (batch, *d).
 
     Args:
-        values: the value.
+        values: what an expression was computed to be.
 
     Source: DyNet's `Tensor`.
     """

@@ -31,6 +31,13 @@ Shape = tuple[int, ...]
 class Wrapped(Batched):
     """A torch module or function as a function of expressions; made by `wrap`.
 
+    Args:
+        rows: how many examples become one call. None: by `torch.vmap`. True: the function takes the examples
+            along the first axis of every input, as most modules do, and treats each row alike (or wants
+            statistics of a batch, as BatchNorm does). False: not at all, it is called once for every example.
+        params: the leaf tensors that a function reads from around it and that gradients are to reach.
+        dtypes: type of each input, such as "int64" for an embedding.
+
     Shape:
         inputs, outputs: without an axis for examples.
 
@@ -116,6 +123,10 @@ class Wrapped(Batched):
 
     def leaves_of(self, parameters: Sequence[Tensor], is_recorded: bool) -> list[Tensor]:
         """Return torch's parameters themselves, which the function reads; see `Batched.leaves_of`.
+
+        Args:
+            parameters: values of the parameters, which are not read.
+            is_recorded: whether gradients are wanted; torch knows that itself.
 
         Shape:
             returns: each as the module's parameter.
@@ -238,7 +249,12 @@ class Wrapped(Batched):
         return True
 
     def way(self, is_train: bool, shapes: Sequence[Shape]) -> str:
-        """Return how a batch is computed; see `Batched.way`."""
+        """Return how a batch is computed; see `Batched.way`.
+
+        Args:
+            is_train: whether the calls are in training mode.
+            shapes: of the inputs, one example each.
+        """
         return {True: "", None: "by torch.vmap", False: "one by one: rows=False"}[self._rows]
 
 

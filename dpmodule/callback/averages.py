@@ -52,7 +52,11 @@ class EMA(Callback):
 
     @torch.no_grad()
     def on_batch_end(self, run: RunLike) -> None:
-        """Move the average towards the parameters."""
+        """Move the average towards the parameters.
+
+        Args:
+            run: the training whose parameters are averaged.
+        """
         if run.num_batches % self._every or run.num_updates == self._updates:
             return
         self._updates = run.num_updates
@@ -70,7 +74,11 @@ class EMA(Callback):
         return {name: NDArray(value.clone(), cpu()) for name, value in self._averages.items()}
 
     def on_fit_end(self, run: RunLike) -> None:
-        """Give the module the average, if that is wanted."""
+        """Give the module the average, if that is wanted.
+
+        Args:
+            run: the training whose module gets them.
+        """
         if self._use and self._averages:
             params, states = run.module.get_params()
             run.module.set_params({**params, **self.arg_params}, states)
@@ -80,6 +88,10 @@ class EMA(Callback):
         return {"averages": self.arg_params, "updates": self._updates}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on from what `state_dict` returned."""
+        """Go on from what `state_dict` returned.
+
+        Args:
+            state: what `state_dict` of another one returned, which may have been in another process.
+        """
         self._averages = {name: array.raw.clone() for name, array in state["averages"].items()}
         self._updates = state["updates"]

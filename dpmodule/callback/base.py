@@ -15,17 +15,19 @@ CallbackLike: TypeAlias = "Callback | Callable[..., Any] | Sequence[Callback | C
 class BatchEndParam(NamedTuple):
     """What a batch callback gets.
 
+    Attributes:
+        epoch: number of the epoch, from 0.
+        nbatch: number of the batch in the epoch, from 0.
+        eval_metric: the EvalMetric being kept, or None.
+        locals: local variables of the loop that calls.
+
     Source: MXNet 1.9.1 `model.BatchEndParam`.
     """
 
     epoch: int
-    """Number of the epoch, from 0."""
     nbatch: int
-    """Number of the batch in the epoch, from 0."""
     eval_metric: Any
-    """The EvalMetric being kept, or None."""
     locals: Any
-    """Local variables of the loop that calls."""
 
 
 class RunLike(Protocol):
@@ -85,20 +87,37 @@ class Callback:
     """Whether this is a `Checkpoint`, which `fit` asks when to save."""
 
     def on_fit_begin(self, run: RunLike) -> None:
-        """Hear that training begins; what was saved with a run is loaded afterwards."""
+        """Hear that training begins; what was saved with a run is loaded afterwards.
+
+        Args:
+            run: the training, with `module`, `history` and the counts of batches and updates.
+        """
 
     def on_batch_end(self, run: RunLike) -> bool | None:
-        """Hear that a batch has been trained on; True ends training."""
+        """Hear that a batch has been trained on; True ends training.
+
+        Args:
+            run: the training, with `module`, `history` and the counts of batches and updates; `run.nbatch` is
+                that of this epoch.
+        """
 
     def on_epoch_end(self, run: RunLike) -> bool | None:
-        """Hear that an epoch is over and evaluated; True ends training."""
+        """Hear that an epoch is over and evaluated; True ends training.
+
+        Args:
+            run: the training; the last row of `run.history` is that of this epoch.
+        """
 
     def has_ended(self) -> bool:
         """Say, of a run that goes on, whether this had ended it already; then nothing more is trained."""
         return False
 
     def on_fit_end(self, run: RunLike) -> None:
-        """Hear that training is over, but for errors."""
+        """Hear that training is over, but for errors.
+
+        Args:
+            run: the training, with `module`, `history` and the counts of batches and updates.
+        """
 
 
 def as_list(callbacks: CallbackLike) -> list[Callable[..., Any]]:

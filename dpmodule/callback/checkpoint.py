@@ -72,21 +72,35 @@ class Checkpoint(Callback):
     def on_fit_begin(self, run: RunLike) -> None:
         """Look whether the metric will be measured.
 
+        Args:
+            run: the training, which knows what it will measure.
+
         Raises:
             ArgumentError: nothing of that name will be.
         """
         self._rules.check(run)
 
     def wants_epoch(self, epoch: int) -> bool:
-        """Say whether an epoch is to be saved."""
+        """Say whether an epoch is to be saved.
+
+        Args:
+            epoch: its number, counted from 0.
+        """
         return (epoch + 1) % self.every_n_epochs == 0
 
     def wants_batch(self, nbatch: int) -> bool:
-        """Say whether to save after so many batches of an epoch."""
+        """Say whether to save after so many batches of an epoch.
+
+        Args:
+            nbatch: how many batches of the epoch are done.
+        """
         return self.every_n_batches is not None and nbatch % self.every_n_batches == 0
 
     def note(self, run: RunLike) -> None:
         """Keep the metric of an epoch that is to be saved.
+
+        Args:
+            run: the training whose last epoch it is.
 
         Raises:
             ArgumentError: nothing of that name is measured.
@@ -94,7 +108,11 @@ class Checkpoint(Callback):
         self._rules.note(run)
 
     def tidy(self, now: int) -> None:
-        """Remove the sets of epochs that are not to be kept; `now` is the number of the last one."""
+        """Remove the sets of epochs that are not to be kept; `now` is the number of the last one.
+
+        Args:
+            now: number of the last epoch, counted from 1 as in names of files.
+        """
         self._rules.tidy(self.prefix, self.epochs(), now)
 
     def epochs(self) -> list[int]:
@@ -111,5 +129,9 @@ class Checkpoint(Callback):
         return {"values": dict(self._rules.values)}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on from what `state_dict` returned."""
+        """Go on from what `state_dict` returned.
+
+        Args:
+            state: what `state_dict` of another one returned, which may have been in another process.
+        """
         self._rules.values = dict(state["values"])

@@ -106,13 +106,20 @@ class EarlyStopping(Callback):
     def on_fit_begin(self, run: RunLike) -> None:
         """Look whether the metric will be measured.
 
+        Args:
+            run: the training, which knows what it will measure.
+
         Raises:
             ArgumentError: nothing of that name will be.
         """
         run.check_measured(self._best.metric)
 
     def on_epoch_end(self, run: RunLike) -> bool:
-        """Look at the metric; True ends training."""
+        """Look at the metric; True ends training.
+
+        Args:
+            run: the training whose `history` has the metric.
+        """
         value = run.history[self._best.metric][-1]
         if self._best.beaten_by(value):
             self.best_epoch, self._waited = run.epoch, 0
@@ -127,7 +134,11 @@ class EarlyStopping(Callback):
         return self._waited > self._patience
 
     def on_fit_end(self, run: RunLike) -> None:
-        """Give the module the best epoch's parameters, if that is wanted."""
+        """Give the module the best epoch's parameters, if that is wanted.
+
+        Args:
+            run: the training whose module gets them.
+        """
         if self._params is not None:
             run.module.set_params(*self._params)
             logging.info(
@@ -148,6 +159,10 @@ class EarlyStopping(Callback):
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on from what `state_dict` returned."""
+        """Go on from what `state_dict` returned.
+
+        Args:
+            state: what `state_dict` of another one returned, which may have been in another process.
+        """
         self._best.value, self.best_epoch, self._waited = state["best"], state["best_epoch"], state["waited"]
         self._params = state["params"] if self._restore else None

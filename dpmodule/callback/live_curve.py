@@ -30,6 +30,9 @@ class LiveCurve(Callback):
     def on_fit_begin(self, run: RunLike) -> None:
         """Begin another picture; look whether the metrics will be measured.
 
+        Args:
+            run: the training, which knows what it will measure.
+
         Raises:
             ArgumentError: one of them will not be.
         """
@@ -39,6 +42,9 @@ class LiveCurve(Callback):
 
     def on_epoch_end(self, run: RunLike) -> None:
         """Draw the curves.
+
+        Args:
+            run: the training whose `history` has the metric.
 
         Raises:
             MissingPackageError: Matplotlib is not installed.

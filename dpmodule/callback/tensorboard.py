@@ -45,11 +45,19 @@ class TensorBoard(Callback):
         self._written = 0
 
     def on_fit_begin(self, run: RunLike) -> None:
-        """Begin with the first row of a history."""
+        """Begin with the first row of a history.
+
+        Args:
+            run: the training whose `history` is written.
+        """
         self._written = 0
 
     def on_epoch_end(self, run: RunLike) -> None:
-        """Write the rows that are new."""
+        """Write the rows that are new.
+
+        Args:
+            run: the training whose `history` is written.
+        """
         before = run.num_batches - run.nbatch  # batches of former epochs: new rows are of this one
         for row in run.history.rows[self._written :]:
             for name, value in row.items():
@@ -59,7 +67,11 @@ class TensorBoard(Callback):
         self._writer.flush()
 
     def on_fit_end(self, run: RunLike) -> None:
-        """Write the rest, and close the file; a further `fit` begins another one in the folder."""
+        """Write the rest, and close the file; a further `fit` begins another one in the folder.
+
+        Args:
+            run: the training whose `history` is written.
+        """
         self.on_epoch_end(run)
         self._writer.close()
 
@@ -68,7 +80,11 @@ class TensorBoard(Callback):
         return {"written": self._written}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on behind the rows that were written."""
+        """Go on behind the rows that were written.
+
+        Args:
+            state: what `state_dict` of another one returned, which may have been in another process.
+        """
         self._written = state["written"]
 
 

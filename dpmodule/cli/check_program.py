@@ -13,7 +13,8 @@ from . import moving
 
 __all__ = ["check_program"]
 
-_LARGEST = 10 * 2**20
+_LARGEST = 2**20
+"""Bytes: what is read takes up to a thousand times as much memory."""
 
 
 def check_program(path: str) -> int:
@@ -26,7 +27,7 @@ def check_program(path: str) -> int:
         The exit status: 0 if nothing needs work, 1 if something does.
 
     Raises:
-        ArgumentError: it is no usual file, is above 10 MiB, or imports none of the systems whose programs move here.
+        ArgumentError: it is no usual file, is above 1 MiB, or imports none of the systems whose programs move here.
         FileError: it cannot be read.
         FileFormatError: it is no Python.
     """

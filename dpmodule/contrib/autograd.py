@@ -29,7 +29,11 @@ lazy.publish(__name__, __all__)
 
 
 def set_is_training(is_train: bool) -> bool:
-    """Start or stop recording in training mode, and return whether it was training before."""
+    """Start or stop recording in training mode, and return whether it was training before.
+
+    Args:
+        is_train: whether to record, as in training.
+    """
     mode.set_recording(is_train)
     return mode.set_training(is_train)
 
@@ -48,7 +52,11 @@ test_section.__test__ = False  # type: ignore[attr-defined]  # not one of pytest
 
 
 def compute_gradient(outputs: Sequence[NDArray]) -> None:
-    """Write the gradients of recorded arrays into those of the marked variables."""
+    """Write the gradients of recorded arrays into those of the marked variables.
+
+    Args:
+        outputs: results of recorded operators; the gradient at each is 1.
+    """
     backward(outputs)
 
 

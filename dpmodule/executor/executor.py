@@ -217,6 +217,9 @@ class Executor:
     def input_array(self, name: str) -> NDArray:
         """Return an argument's own array without bringing it up to date; for loading the next batch.
 
+        Args:
+            name: an argument of the symbol.
+
         Shape:
             returns: as bound.
         """
@@ -304,7 +307,11 @@ class Executor:
         return found
 
     def program(self, is_train: bool) -> Program:
-        """Return the program that runs in training mode, or for prediction."""
+        """Return the program that runs in training mode, or for prediction.
+
+        Args:
+            is_train: True for the one of training.
+        """
         return self._prepare(is_train, is_train).program
 
     def way_to_run(self, is_train: bool) -> str:
@@ -338,7 +345,11 @@ class Executor:
                 self._prepared[key] = found._replace(forward=self._way.forward(found.program))
 
     def watch_as(self, other: Executor) -> None:
-        """Take over another executor's monitor callback."""
+        """Take over another executor's monitor callback.
+
+        Args:
+            other: whose callback is taken; without one, none is installed here.
+        """
         self.set_monitor_callback(*other.monitor)
 
     @property

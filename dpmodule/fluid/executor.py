@@ -233,7 +233,20 @@ class Executor:
         debug: bool = False,
         **more: Any,
     ) -> Any:
-        """Train a program on files; see `AsyncExecutor.run_from_files`."""
+        """Train a program on files; see `AsyncExecutor.run_from_files`.
+
+        Args:
+            program: what to train; it, and all other arguments, may be others in the next call.
+            data_feed: description of the lines. A slot feeds the variable of its name as that is declared:
+                ragged, or dense, (N, values a line); one value a line feeds (N,) where the graph wants that,
+                else (N, 1).
+            filelist: paths.
+            thread_num: how many workers; no more than there are files, unless `split_files` is set.
+            fetch: names of outputs or slots, or symbols, or one of these alone: what is averaged. Each has
+                one number a line, or is one number.
+            debug: whether the result has each worker's seconds by stage.
+            **more: further arguments of `AsyncExecutor.run_from_files`.
+        """
         if self._files is None:
             self._files = AsyncExecutor(self._place)
         return self._files.run_from_files(program, data_feed, filelist, thread_num, fetch, debug, **more)

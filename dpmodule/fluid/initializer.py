@@ -32,22 +32,38 @@ lazy.publish(__name__, __all__)
 
 
 def Constant(value: float = 0.0) -> Initializer:
-    """Return what fills with a number."""
+    """Return what fills with a number.
+
+    Args:
+        value: the number.
+    """
     return FillConstant(value)
 
 
 def NumpyArrayInitializer(value: Any) -> Initializer:
-    """Return what fills with an array of the parameter's shape."""
+    """Return what fills with an array of the parameter's shape.
+
+    Args:
+        value: the array, of the parameter's shape.
+    """
     return FillConstant(np.asarray(value))
 
 
 def Xavier(uniform: bool = True) -> Initializer:
-    """Return what draws by the mean of a parameter's inputs and outputs; the default of weights."""
+    """Return what draws by the mean of a parameter's inputs and outputs; the default of weights.
+
+    Args:
+        uniform: whether numbers are drawn evenly from an interval; else from a normal distribution.
+    """
     return XavierByShape("uniform" if uniform else "gaussian", "avg", 3)
 
 
 def MSRA(uniform: bool = True) -> Initializer:
-    """Return what draws by the number of a parameter's inputs, for layers before a rectifier."""
+    """Return what draws by the number of a parameter's inputs, for layers before a rectifier.
+
+    Args:
+        uniform: whether numbers are drawn evenly from an interval; else from a normal distribution.
+    """
     return XavierByShape("uniform", "in", 6) if uniform else MSRAPrelu("in", 0.0)
 
 

@@ -45,7 +45,7 @@ class Update:
 
     Args:
         type: name of the rule, such as "adagrad".
-        parameter: the parameter.
+        parameter: which one is trained.
     """
 
     type: str
@@ -159,7 +159,7 @@ def SGD(learning_rate: Any, regularization: Any = None, name: str | None = None)
     """Return gradient descent: ``w -= lr * (g + decay * w)``.
 
     Args:
-        learning_rate: the rate.
+        learning_rate: step size, a number.
         regularization: weight decay.
         name: accepted.
     """
@@ -176,7 +176,7 @@ def Momentum(
     """Return gradient descent with momentum: ``v = momentum * v + g``, ``w -= lr * v`` under a steady rate.
 
     Args:
-        learning_rate: the rate.
+        learning_rate: step size, a number.
         momentum: share of the last step that is repeated.
         use_nesterov: whether it is Nesterov's momentum.
         regularization: weight decay.
@@ -198,7 +198,7 @@ def Adagrad(
     far from that square, and else one up to 1.41 times as large.
 
     Args:
-        learning_rate: the rate.
+        learning_rate: step size, a number.
         epsilon: keeps the quotient finite.
         regularization: weight decay.
         name: accepted.
@@ -226,7 +226,7 @@ def Adam(
     """Return Adam.
 
     Args:
-        learning_rate: the rate.
+        learning_rate: step size, a number.
         beta1: how slowly the mean forgets.
         beta2: how slowly the mean square forgets.
         epsilon: keeps the quotient finite.
@@ -249,7 +249,7 @@ def Ftrl(
     """Return FTRL-proximal.
 
     Args:
-        learning_rate: the rate.
+        learning_rate: step size, a number.
         l1: strength that makes parameters zero.
         l2: strength that makes them small.
         lr_power: accepted as -0.5.
@@ -281,7 +281,7 @@ def RMSProp(
     """Return RMSProp, plain or centered.
 
     Args:
-        learning_rate: the rate.
+        learning_rate: step size, a number.
         rho: how slowly the means forget.
         epsilon: keeps the quotient finite.
         momentum: share of the last step that is repeated; only when centered.

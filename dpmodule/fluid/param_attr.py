@@ -52,6 +52,10 @@ class ParamAttr:
     def of(cls, given: Any) -> ParamAttr:
         """Return what a layer's argument stands for: None, a name, an initializer, or a `ParamAttr` itself.
 
+        Args:
+            given: a name, an initializer, a regularizer, or a `ParamAttr`; None and True stand for the
+                defaults.
+
         Raises:
             ArgumentError: it is something else.
         """

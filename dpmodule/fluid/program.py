@@ -108,7 +108,7 @@ class Program:
 
         Args:
             loss: a variable of one number.
-            make: makes the optimizer.
+            make: called when the program runs for the first time; returns what follows the gradients.
 
         Raises:
             StateError: the program has an optimizer.
@@ -171,13 +171,20 @@ class Program:
         return Group([make_loss(self.loss.symbol, name=f"{self.loss.name}_loss"), *kept])
 
     def data_names(self, symbol: Symbol) -> list[str]:
-        """Return which arguments of a symbol are fed."""
+        """Return which arguments of a symbol are fed.
+
+        Args:
+            symbol: one whose arguments are variables of this program.
+        """
         return [name for name in symbol.list_arguments() if self.var(name).is_data]
 
     # variables
 
     def join(self, startup: Program) -> None:
         """Keep parameters where a startup program's are, unless that is decided.
+
+        Args:
+            startup: the program whose scope holds the parameters.
 
         Raises:
             StateError: it is decided otherwise.
@@ -191,6 +198,9 @@ class Program:
 
     def add(self, variable: V) -> V:
         """Enter a variable under its name and return it.
+
+        Args:
+            variable: what to enter.
 
         Raises:
             ArgumentError: there is one of this name.
@@ -225,7 +235,11 @@ class Program:
         return self.add(Variable(self, make(name), name, shape, dtype, lod_level))
 
     def unique(self, hint: str) -> str:
-        """Return the next free name of a kind."""
+        """Return the next free name of a kind.
+
+        Args:
+            hint: the kind, such as ``"fc"``; a number is put behind it.
+        """
         names = self.scope.names
         while True:
             name = names.generate(hint)
@@ -240,7 +254,7 @@ class Program:
         Args:
             startup: what initializes it.
             name: its name, if `attr` has none.
-            shape: its shape.
+            shape: length of each axis.
             dtype: its element type.
             attr: what the layer was told about it.
             initializer: its first values, if `attr` has none.
@@ -268,11 +282,18 @@ class Program:
         return self.add(Parameter(self, symbol, name, shape, dtype, attr))
 
     def find(self, name: str) -> Variable | None:
-        """Return a variable by name, None if there is none."""
+        """Return a variable by name, None if there is none.
+
+        Args:
+            name: as the layer or `fluid.layers.data` named it.
+        """
         return self._variables.get(name)
 
     def var(self, name: str) -> Variable:
         """Return a variable by name.
+
+        Args:
+            name: as the layer or `fluid.layers.data` named it.
 
         Raises:
             ArgumentError: there is none.

@@ -15,7 +15,11 @@ lazy.publish(__name__, __all__)
 
 
 def generate(key: str) -> str:
-    """Return the next name of a kind, such as ``fc_0``."""
+    """Return the next name of a kind, such as ``fc_0``.
+
+    Args:
+        key: the kind, such as ``"fc"``.
+    """
     return default_startup_program().started_scope.names.generate(key)
 
 

@@ -101,7 +101,16 @@ class Variable:
         lod_level: int = 0,
         name: str | None = None,
     ) -> Variable:
-        """Enter what is computed from this variable into its program; see `Program.derive`."""
+        """Enter what is computed from this variable into its program; see `Program.derive`.
+
+        Args:
+            hint: first part of its name.
+            make: returns its symbol, whose node has the name given.
+            shape: its shape, if known.
+            dtype: its element type, if known.
+            lod_level: 1 if it is ragged.
+            name: its name; None: one made from `hint`.
+        """
         found: Variable = self.program.derive(hint, make, shape, dtype, lod_level, name)
         return found
 
@@ -124,8 +133,8 @@ class Parameter(Variable):
     Args:
         program: whose it is.
         symbol: the symbol, a variable.
-        name: its name.
-        shape: its shape.
+        name: under which scope and program know it.
+        shape: length of each axis.
         dtype: element type.
         attr: what the layer was told about it.
     """

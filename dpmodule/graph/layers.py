@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from itertools import pairwise
 
-__all__ = ["Layers", "Line"]
+__all__ = ["Layers", "Line", "way"]
 
 _ACROSS, _DOWN = 18.0, 26.0
 """Least distance between boxes of a layer, and between layers, in pixels."""
@@ -192,6 +192,16 @@ class Layers:
                 stop = below if end < self._boxes else self._ends[layer + 1]
                 found.append(((self._x[cell], bottom, border, self._x[end], below, stop), end))
         return found
+
+
+def way(line: Line, x: float = 0.0, y: float = 0.0) -> str:
+    """Return a line between two layers as commands of a path."""
+    start, bottom, border, end, below, stop = line
+    start, end = start + x, end + x
+    half = y + (border + below) / 2
+    path = f"M{start:.1f} {y + bottom:.1f}" + (f"V{y + border:.1f}" if border != bottom else "")
+    path += f"C{start:.1f} {half:.1f} {end:.1f} {half:.1f} {end:.1f} {y + below:.1f}"
+    return path + (f"V{y + stop:.1f}" if stop != below else "")
 
 
 def _layer_numbers(count: int, edges: Sequence[tuple[int, int]]) -> list[int]:

@@ -9,7 +9,7 @@ from unicodedata import east_asian_width
 from ..base import Shape
 from ..markup import LINE, text
 from ..ops.spec import AUX, PARAM
-from .layers import Layers, Line
+from .layers import Layers, way
 from .node import Graph, Node
 from .repeats import find_repeats
 
@@ -259,7 +259,7 @@ class _Frame:
         across, down = x + _MARGIN, y + _MARGIN
         places, end = self._layers.places, len(self._items)
         ways = self._layers.lines()
-        strokes = [_way(line, across, down) for line, _ in ways]
+        strokes = [way(line, across, down) for line, _ in ways]
         if self._count > 1:
             strokes += self._write_frame(parts, x, y)
             places, end = places[1:-1], end + 1
@@ -284,16 +284,6 @@ class _Frame:
         middle, bottom = x + self.width / 2, y + self.height
         first, last = (place[0] + x + _MARGIN for place in (self._layers.places[0], self._layers.places[-1]))
         return [
-            _way((middle, y, y, first, y + _MARGIN, y + _MARGIN), 0.0, 0.0),
-            _way((last, bottom - _MARGIN, bottom - _MARGIN, middle, bottom, bottom), 0.0, 0.0),
+            way((middle, y, y, first, y + _MARGIN, y + _MARGIN), 0.0, 0.0),
+            way((last, bottom - _MARGIN, bottom - _MARGIN, middle, bottom, bottom), 0.0, 0.0),
         ]
-
-
-def _way(line: Line, x: float, y: float) -> str:
-    """Return a line between two layers as commands of a path."""
-    start, bottom, border, end, below, stop = line
-    start, end = start + x, end + x
-    half = y + (border + below) / 2
-    way = f"M{start:.1f} {y + bottom:.1f}" + (f"V{y + border:.1f}" if border != bottom else "")
-    way += f"C{start:.1f} {half:.1f} {end:.1f} {half:.1f} {end:.1f} {y + below:.1f}"
-    return way + (f"V{y + stop:.1f}" if stop != below else "")

@@ -73,7 +73,7 @@ class AsyncExecutor:
         >>> result[0], result.examples, result.batches
         (0.5, 100, 10)
 
-    Source: the description of Paddle's AsyncExecutor; `docs/differences.md` says where this departs from it.
+    Source: the description of Paddle's AsyncExecutor; `docs/differences/systems.md` says where this departs from it.
     """
 
     def __init__(
@@ -325,6 +325,14 @@ class AsyncExecutor:
     ) -> Iterator[Inferred]:
         """Return an iterator over what a program says of the lines of a dataset; as `infer_from_files`.
 
+        Args:
+            program: as in `run_from_files`; it must have parameters.
+            dataset: a `QueueDataset` or `InMemoryDataset`.
+            thread_num: how many workers.
+            fetch: names of outputs or slots, or symbols, or one of these alone; of any shape.
+            mode: "process", "serial", or "auto": processes if there are several workers.
+            on_bad_line: as in `run_from_files`; lines passed over are not counted here.
+
         Raises:
             StateError: the dataset has no files, or has not been loaded; or the program has no parameters.
             MXNetError: as `infer_from_files` does.
@@ -348,6 +356,9 @@ class AsyncExecutor:
     def module(self, program: Any) -> Module:
         """Return a Module over the parameters of a program that has been run.
 
+        Args:
+            program: what was given to `run_from_files`: a Module, a Symbol, or a program of `fluid`.
+
         Raises:
             StateError: it has not.
         """
@@ -355,6 +366,9 @@ class AsyncExecutor:
 
     def get_params(self, program: Any) -> tuple[dict[str, NDArray], dict[str, NDArray]]:
         """Return copies of a program's parameters and auxiliary states.
+
+        Args:
+            program: what was given to `run_from_files`: a Module, a Symbol, or a program of `fluid`.
 
         Raises:
             StateError: it has not been run.

@@ -117,6 +117,9 @@ class DataFeedDesc:
     def set_batch_size(self, batch_size: int) -> None:
         """Set how many lines make a batch.
 
+        Args:
+            batch_size: lines, from 1.
+
         Raises:
             ArgumentError: it is no integer from 1.
         """
@@ -129,6 +132,9 @@ class DataFeedDesc:
     def set_dense_slots(self, dense_slots_name: Iterable[str]) -> None:
         """Say of slots that every line has as many values of them; the others stay as they are.
 
+        Args:
+            dense_slots_name: names, as the description has them.
+
         Raises:
             ArgumentError: a string was given for the list of names.
             UnknownSlotError: there is no slot of a name; then none is changed.
@@ -138,6 +144,9 @@ class DataFeedDesc:
 
     def set_use_slots(self, use_slots_name: Iterable[str]) -> None:
         """Say of slots that their values are wanted; the others stay as they are.
+
+        Args:
+            use_slots_name: names, as the description has them.
 
         Raises:
             ArgumentError: a string was given for the list of names.

@@ -57,6 +57,9 @@ class ByteSource(Protocol):
 def check_files(filelist: Any) -> list[str]:
     """Return the paths of a list of files, all of which are there.
 
+    Args:
+        filelist: paths of text files, in the order in which they are read.
+
     Raises:
         ArgumentError: the list is empty, one string, or has something else than paths in it.
         FileError: a file is missing, is a folder, or may not be read.

@@ -60,6 +60,9 @@ class Dataset:
     def set_filelist(self, filelist: list[str]) -> None:
         """Set the files.
 
+        Args:
+            filelist: paths of text files, in the order in which they are read.
+
         Raises:
             ArgumentError: the list is empty, one string, or has something else than paths in it.
             FileError: a file is missing.
@@ -157,6 +160,9 @@ class InMemoryDataset(Dataset):
 
     def set_filelist(self, filelist: list[str]) -> None:
         """Set the files, and release what was loaded of others.
+
+        Args:
+            filelist: paths of text files, in the order in which they are read.
 
         Raises:
             ArgumentError: the list is empty, one string, or has something else than paths in it.

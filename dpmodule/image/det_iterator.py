@@ -42,8 +42,8 @@ class ImageDetIter(ImageIter):
         num_parts: number of parts that the images are split into.
         aug_list: changes to make; None for those that `CreateDetAugmenter` makes of the further arguments.
         imglist: a list of ``[label, ..., file]`` in place of `path_imglist`.
-        data_name: name of the data.
-        label_name: name of the labels.
+        data_name: under which the network takes images.
+        label_name: under which it takes labels.
         last_batch_handle: as for `ImageIter`.
         **kwargs: arguments of `CreateDetAugmenter`.
 
@@ -158,7 +158,12 @@ class ImageDetIter(ImageIter):
         super()._put(batch_data, batch_label, at, data, array(filled))
 
     def augmentation_transform(self, data: Any, label: Any = None) -> Any:
-        """Make all changes to an image and its objects."""
+        """Make all changes to an image and its objects.
+
+        Args:
+            data: the image, (height, width, 3).
+            label: its objects, (objects, width of an object).
+        """
         for change in self.auglist:
             data, label = change(data, label)
         return data, label
@@ -186,6 +191,9 @@ class ImageDetIter(ImageIter):
 
     def check_label_shape(self, label_shape: tuple[int, ...]) -> None:
         """Refuse a shape of labels that does not hold all objects.
+
+        Args:
+            label_shape: (objects, width of an object).
 
         Raises:
             ArgumentError: it has other axes, fewer objects, or objects of another width.

@@ -50,8 +50,8 @@ class ImageIter(DataIter):
         num_parts: number of parts that the images are split into.
         aug_list: changes to make; None for those that `CreateAugmenter` makes of the further arguments.
         imglist: a list of ``[label, file]`` or ``[label, ..., file]`` in place of `path_imglist`.
-        data_name: name of the data.
-        label_name: name of the labels.
+        data_name: under which the network takes images.
+        label_name: under which it takes labels.
         dtype: element type of the labels in a list.
         last_batch_handle: what happens to images too few for a batch: "pad" fills the batch up from the start,
             "discard" leaves them out, "roll_over" puts them at the start of the next epoch.
@@ -340,6 +340,9 @@ class ImageIter(DataIter):
     def check_data_shape(self, data_shape: tuple[int, ...]) -> None:
         """Refuse a shape of images that cannot be made.
 
+        Args:
+            data_shape: (channels, height, width).
+
         Raises:
             ArgumentError: it is not (3, height, width).
         """
@@ -349,6 +352,9 @@ class ImageIter(DataIter):
     def check_valid_image(self, data: Sequence[NDArray]) -> None:
         """Refuse an image without pixels.
 
+        Args:
+            data: a list whose first element is the image.
+
         Raises:
             MXNetError: it has none; the image is left out.
         """
@@ -357,6 +363,9 @@ class ImageIter(DataIter):
 
     def imdecode(self, s: bytes) -> NDArray:
         """Decode an image file.
+
+        Args:
+            s: what stands in the file, such as JPEG or PNG.
 
         Raises:
             FileFormatError: it is damaged; the text says which image it is.
@@ -378,20 +387,31 @@ class ImageIter(DataIter):
     def read_image(self, fname: str) -> bytes:
         """Return the bytes of an image file below `path_root`.
 
+        Args:
+            fname: its path below `path_root`.
+
         Raises:
             FileError: it cannot be read.
         """
         return read_file(self.path_root, fname)
 
     def augmentation_transform(self, data: Any) -> Any:
-        """Make all changes to an image."""
+        """Make all changes to an image.
+
+        Args:
+            data: the image, (height, width, 3).
+        """
         change: Augmenter
         for change in self.auglist:
             data = change(data)
         return data
 
     def postprocess_data(self, datum: NDArray) -> NDArray:
-        """Return an image as it goes into a batch: (C, H, W)."""
+        """Return an image as it goes into a batch: (C, H, W).
+
+        Args:
+            datum: (H, W, C).
+        """
         return NDArray(datum.raw.permute(2, 0, 1), datum.context)
 
 

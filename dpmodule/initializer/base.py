@@ -25,7 +25,7 @@ class InitDesc(str):
     """Name a parameter and carry what its initialization may depend on.
 
     Args:
-        name: name of the parameter.
+        name: of the parameter, by whose ending `Initializer` chooses.
         attrs: attributes of its variable; ``__init__`` chooses an initializer.
         global_init: the initializer of the whole network, for initializers that hand parts on to it.
     """
@@ -250,6 +250,9 @@ registry: Registry[Initializer] = Registry(Initializer, "initializer", unlisted=
 def register(klass: type[Initializer]) -> type[Initializer]:
     """Register an initializer under its lower-case name; usable as a decorator.
 
+    Args:
+        klass: a subclass of Initializer.
+
     Raises:
         ArgumentError: `klass` is no subclass of Initializer.
     """
@@ -257,7 +260,11 @@ def register(klass: type[Initializer]) -> type[Initializer]:
 
 
 def alias(*names: str) -> Callable[[type[Initializer]], type[Initializer]]:
-    """Return a class decorator that registers under further names as well."""
+    """Return a class decorator that registers under further names as well.
+
+    Args:
+        *names: under which `create` finds the class, in any case of letters.
+    """
     return registry.alias(*names)
 
 

@@ -54,16 +54,23 @@ _PREPROCESSING = ("labels", "mean", "scale", "size")
 
 
 class Pretrained(NamedTuple):
-    """What a folder holds."""
+    """What a folder holds.
+
+    Attributes:
+        symbol: the network.
+        arg_params: its parameters by name.
+        aux_params: its auxiliary states by name.
+        config: what ``config.json`` says: "data" is a list of dicts with "name", "shape" and "dtype"; "label_names"
+            and "state_names" are lists of names.
+        preprocessor: what is done to the data before: "mean", "scale", "size", "labels"; empty if the folder does
+            not tell.
+    """
 
     symbol: Symbol
     arg_params: dict[str, NDArray]
     aux_params: dict[str, NDArray]
     config: dict[str, Any]
-    """What ``config.json`` says: "data" is a list of dicts with "name", "shape" and "dtype"; "label_names" and
-    "state_names" are lists of names."""
     preprocessor: dict[str, Any]
-    """What is done to the data before: "mean", "scale", "size", "labels"; empty if the folder does not tell."""
 
     @property
     def data_shapes(self) -> list[DataDesc]:
@@ -86,7 +93,7 @@ def save_pretrained(
     """Save a network as a folder, which is made if it is missing; files of an earlier save are replaced together.
 
     Args:
-        folder: the folder.
+        folder: path of what is made or written to.
         symbol: the graph.
         arg_params: parameters by name.
         aux_params: auxiliary states by name.

@@ -70,7 +70,11 @@ class DataDesc(NamedTuple("DataDesc", [("name", str), ("shape", tuple[int, ...])
 
     @staticmethod
     def get_batch_axis(layout: str | None) -> int:
-        """Return the position of the batch axis: 0 without a layout, -1 for a layout without "N"."""
+        """Return the position of the batch axis: 0 without a layout, -1 for a layout without "N".
+
+        Args:
+            layout: such as ``"NCHW"``, a letter an axis.
+        """
         return 0 if layout is None else layout.find("N")
 
     @staticmethod

@@ -35,7 +35,11 @@ _OPTIONS = ("timeout_s", "average_every", "bucket_mb")
 
 
 def is_local(name: str) -> bool:
-    """Say whether a name stands for a store in one process, which a single device does not need."""
+    """Say whether a name stands for a store in one process, which a single device does not need.
+
+    Args:
+        name: such as ``"local"`` or ``"dist_sync"``.
+    """
     return name.lower() in _KINDS
 
 

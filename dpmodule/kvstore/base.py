@@ -54,6 +54,9 @@ class KVStoreBase:
     def register(klass: StoreT) -> StoreT:
         """Register a class under its lower-case name; use as a decorator.
 
+        Args:
+            klass: a subclass of `KVStoreBase`.
+
         Raises:
             ArgumentError: it is no subclass of `KVStoreBase`.
         """
@@ -94,11 +97,20 @@ class KVStoreBase:
         raise NotImplementedError(f"{type(self).__name__} has no pushpull")
 
     def set_optimizer(self, optimizer: Optimizer) -> None:
-        """Apply an optimizer to what is pushed from now on."""
+        """Apply an optimizer to what is pushed from now on.
+
+        Args:
+            optimizer: applied to each key with states of its own.
+        """
         raise NotImplementedError(f"{type(self).__name__} runs no optimizer")
 
     def set_gradient_compression(self, compression_params: Mapping[str, Any]) -> None:
-        """Compress what is sent between devices or workers from now on."""
+        """Compress what is sent between devices or workers from now on.
+
+        Args:
+            compression_params: ``type`` and what belongs to it, such as ``{"type": "2bit", "threshold":
+                0.5}``.
+        """
         raise NotImplementedError(f"{type(self).__name__} compresses no gradients")
 
     def save_optimizer_states(self, fname: str, dump_optimizer: bool = False) -> None:
@@ -111,12 +123,19 @@ class KVStoreBase:
         raise NotImplementedError(f"{type(self).__name__} keeps no optimizer states")
 
     def load_optimizer_states(self, fname: str) -> None:
-        """Read the optimizer's states from a file."""
+        """Read the optimizer's states from a file.
+
+        Args:
+            fname: path of what `save_optimizer_states` wrote.
+        """
         raise NotImplementedError(f"{type(self).__name__} keeps no optimizer states")
 
     @staticmethod
     def is_capable(capability: str) -> bool:
         """Say whether the store has a capability, such as `OPTIMIZER`.
+
+        Args:
+            capability: `KVStoreBase.OPTIMIZER`, which is the only one.
 
         Raises:
             ArgumentError: there is no such capability.

@@ -120,7 +120,11 @@ class Compression:
         }
 
     def load_state_dict(self, state: Mapping[str, list[Any]]) -> None:
-        """Owe what `state_dict` returned."""
+        """Owe what `state_dict` returned.
+
+        Args:
+            state: residuals, each with its key and the number of its device.
+        """
         self._residuals = {(key, position): owed.raw.clone() for key, position, owed in state.values()}
 
     def _residual(self, key: Key, position: int, array: NDArray) -> torch.Tensor:

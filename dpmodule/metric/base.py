@@ -257,7 +257,11 @@ class EvalMetric:
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on from sums and counts that `state_dict` returned."""
+        """Go on from sums and counts that `state_dict` returned.
+
+        Args:
+            state: from a metric of the same class and options.
+        """
         self._tally.clear()
         vars(self).update(state)
 
@@ -297,6 +301,9 @@ class EvalMetric:
 
     def check_merge(self, other: Self) -> None:
         """Check that `merge` can add another metric to this one.
+
+        Args:
+            other: the metric of another worker.
 
         Raises:
             ArgumentError: it cannot; the text names both.
@@ -343,7 +350,12 @@ class EvalMetric:
     # reading
 
     def value_of(self, total: Any, count: Any) -> Any:
-        """Return the metric of a sum and a count that is not 0."""
+        """Return the metric of a sum and a count that is not 0.
+
+        Args:
+            total: the sum over what was counted.
+            count: how much was counted.
+        """
         return total / count
 
     def get(self) -> tuple[Any, Any]:
@@ -471,7 +483,11 @@ def register(klass: type[MetricT], name: str | None = None) -> type[MetricT]:
 
 
 def alias(*names: str) -> Callable[[type[MetricT]], type[MetricT]]:
-    """Return a class decorator that registers a metric under its own and further names."""
+    """Return a class decorator that registers a metric under its own and further names.
+
+    Args:
+        *names: under which `create` finds the class, in any case of letters.
+    """
 
     def decorate(klass: type[MetricT]) -> type[MetricT]:
         registry.register(klass, *names)

@@ -131,7 +131,12 @@ class AUC(EvalMetric):
         self._global_sum, self._global_num = _area(self._global), int(self._global.sum())
 
     def value_of(self, total: Any, count: Any) -> Any:
-        """Return the area, which is not a mean."""
+        """Return the area, which is not a mean.
+
+        Args:
+            total: the area.
+            count: not read.
+        """
         return total
 
     def merge(self, other: Self) -> None:

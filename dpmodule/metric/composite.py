@@ -93,11 +93,18 @@ class CompositeEvalMetric(EvalMetric):
         super().__init__(name, output_names, label_names, has_global_stats=True)
 
     def add(self, metric: MetricLike) -> None:
-        """Add a metric, or what `create` makes one of."""
+        """Add a metric, or what `create` makes one of.
+
+        Args:
+            metric: a metric, its name, a function, or a list of these.
+        """
         self.metrics.append(create(metric))
 
     def get_metric(self, index: int) -> EvalMetric:
         """Return a metric by position.
+
+        Args:
+            index: from 0; negative ones count from the end.
 
         Raises:
             ArgumentError: there is no such position.
@@ -108,6 +115,10 @@ class CompositeEvalMetric(EvalMetric):
 
     def update_dict(self, labels: Mapping[str, Any], preds: Mapping[str, Any]) -> None:
         """Add a batch given by names; each metric takes what its own names say.
+
+        Args:
+            labels: arrays of (N, ...) by name.
+            preds: outputs of (N, ...) by name.
 
         Raises:
             KeyError: a metric wants a name that is not there.
@@ -137,6 +148,9 @@ class CompositeEvalMetric(EvalMetric):
     def check_merge(self, other: Self) -> None:
         """Check that every metric can be merged.
 
+        Args:
+            other: the metric of another worker.
+
         Raises:
             ArgumentError: one cannot, or there are not as many.
         """
@@ -154,7 +168,11 @@ class CompositeEvalMetric(EvalMetric):
         return {"metrics": [metric.state_dict() for metric in self.metrics]}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on from what `state_dict` returned."""
+        """Go on from what `state_dict` returned.
+
+        Args:
+            state: from a metric of the same class and options.
+        """
         for metric, saved in zip(self.metrics, state["metrics"], strict=True):
             metric.load_state_dict(saved)
 

@@ -160,7 +160,11 @@ class F1(_Binary):
         super().__init__(name, output_names, label_names, average)
 
     def score(self, counts: np.ndarray[Any, Any]) -> float:
-        """Return the F1 score of four counts."""
+        """Return the F1 score of four counts.
+
+        Args:
+            counts: (4,) hits, false alarms, misses and rejections, float64.
+        """
         return f1_score(*map(float, counts))
 
 
@@ -186,7 +190,11 @@ class MCC(_Binary):
         super().__init__(name, output_names, label_names, average)
 
     def score(self, counts: np.ndarray[Any, Any]) -> float:
-        """Return the coefficient of four counts."""
+        """Return the coefficient of four counts.
+
+        Args:
+            counts: (4,) hits, false alarms, misses and rejections, float64.
+        """
         return matthews(*map(float, counts))
 
 

@@ -70,7 +70,11 @@ class MAE(_MeanError):
         super().__init__(name, output_names, label_names)
 
     def error(self, difference: torch.Tensor) -> torch.Tensor:
-        """Return the mean absolute difference."""
+        """Return the mean absolute difference.
+
+        Args:
+            difference: label minus prediction, of any shape.
+        """
         return difference.abs().mean(dtype=torch.float64)
 
 
@@ -90,7 +94,11 @@ class MSE(_MeanError):
         super().__init__(name, output_names, label_names)
 
     def error(self, difference: torch.Tensor) -> torch.Tensor:
-        """Return the mean squared difference."""
+        """Return the mean squared difference.
+
+        Args:
+            difference: label minus prediction, of any shape.
+        """
         return difference.square().mean(dtype=torch.float64)
 
 
@@ -110,7 +118,11 @@ class RMSE(_MeanError):
         super().__init__(name, output_names, label_names)
 
     def error(self, difference: torch.Tensor) -> torch.Tensor:
-        """Return the root of the mean squared difference."""
+        """Return the root of the mean squared difference.
+
+        Args:
+            difference: label minus prediction, of any shape.
+        """
         return difference.square().mean(dtype=torch.float64).sqrt()
 
 

@@ -74,6 +74,11 @@ class Perplexity(EvalMetric):
                 )
 
     def value_of(self, total: Any, count: Any) -> Any:
-        """Return exp of the mean loss."""
+        """Return exp of the mean loss.
+
+        Args:
+            total: the sum of the losses.
+            count: of how many labels.
+        """
         mean = total / count
         return math.exp(mean) if mean < 700.0 else math.inf

@@ -284,7 +284,11 @@ class BaseModule:
         self.init_params(None, arg_params, aux_params, allow_missing, force_init, allow_extra)
 
     def save_params(self, fname: str) -> None:
-        """Write parameters and states to a file, atomically, with the keys ``arg:name`` and ``aux:name``."""
+        """Write parameters and states to a file, atomically, with the keys ``arg:name`` and ``aux:name``.
+
+        Args:
+            fname: path of the file.
+        """
         from ..ndarray import save
 
         arg_params, aux_params = self.get_params()
@@ -297,6 +301,13 @@ class BaseModule:
     ) -> Any:
         """Write the network as an ONNX file; see `Module.to_onnx`.
 
+        Args:
+            path: where to write.
+            opset: version of ONNX's operators, 13 to 21.
+            dynamic: which lengths may differ from call to call, as ``{"data": {0: "batch"}}``; None = the
+                batch axis of every input, False = none.
+            fold_batchnorm: multiply BatchNorm into the layer before it.
+
         Raises:
             ArgumentError: a module of this kind is no network of one graph.
         """
@@ -307,6 +318,9 @@ class BaseModule:
 
     def load_params(self, fname: str) -> None:
         """Read parameters and states from a file that `save_params` or MXNet wrote.
+
+        Args:
+            fname: path of the file.
 
         Raises:
             ArgumentError: the file holds an array that is neither.
@@ -363,6 +377,10 @@ class BaseModule:
     def forward(self, data_batch: BatchLike, is_train: bool | None = None) -> None:
         """Run forward on a batch.
 
+        Args:
+            data_batch: has `data` and `label`, lists of arrays in the order bound.
+            is_train: whether to keep what backward needs; None for what `bind` was told.
+
         Shape:
             data_batch.data[i], data_batch.label[i]: those bound for inputs and labels, N samples each; N may be
                 another.
@@ -372,6 +390,9 @@ class BaseModule:
     def backward(self, out_grads: OutGrads = None) -> None:
         """Run backward.
 
+        Args:
+            out_grads: a gradient for each output; None where the outputs are losses.
+
         Shape:
             out_grads[i]: that of the output.
         """
@@ -379,6 +400,9 @@ class BaseModule:
 
     def forward_backward(self, data_batch: BatchLike) -> None:
         """Run forward and backward on a batch.
+
+        Args:
+            data_batch: has `data` and `label`, lists of arrays in the order bound.
 
         Shape:
             data_batch.data[i], data_batch.label[i]: those bound for inputs and labels, N samples each; N may be
@@ -389,6 +413,9 @@ class BaseModule:
 
     def evaluate(self, data_batch: BatchLike) -> None:
         """Run forward in prediction mode, reading the batch where it lies; used by `score` and `predict`.
+
+        Args:
+            data_batch: has `data` and `label`, lists of arrays in the order bound.
 
         Shape:
             data_batch.data[i], data_batch.label[i]: those bound for inputs and labels, N samples each; N may be
@@ -421,7 +448,11 @@ class BaseModule:
             each.keep()
 
     def scale_gradients(self, factor: float) -> None:
-        """Multiply the gradients of the next `update` by a number."""
+        """Multiply the gradients of the next `update` by a number.
+
+        Args:
+            factor: multiplies what earlier calls have set.
+        """
         for each in self.all_updates():
             each.scale *= factor
 
@@ -454,6 +485,12 @@ class BaseModule:
     ) -> None:
         """Show a metric the outputs of the last forward.
 
+        Args:
+            eval_metric: what counts.
+            labels: arrays in the order bound.
+            pre_sliced: whether `labels` holds a list for each context already.
+            pad: how many rows at the end of the batch only fill it up, and do not count.
+
         Shape:
             labels[i]: (N, ...), as bound; for each context a list of them, with its part of N, if `pre_sliced`.
         """
@@ -462,6 +499,9 @@ class BaseModule:
     def get_outputs(self, merge_multi_context: bool = True) -> list[Any]:
         """Return the outputs of the last forward.
 
+        Args:
+            merge_multi_context: whether the contexts' parts are put together, one array each.
+
         Shape:
             returns[i]: that of `output_shapes[i]`; a list of the contexts' parts of it if they are not merged.
         """
@@ -469,6 +509,9 @@ class BaseModule:
 
     def get_input_grads(self, merge_multi_context: bool = True) -> list[Any]:
         """Return the gradients of the inputs.
+
+        Args:
+            merge_multi_context: whether the contexts' parts are put together, one array each.
 
         Shape:
             returns[i]: that of the input; a list of the contexts' parts of it if they are not merged.
@@ -524,6 +567,9 @@ class BaseModule:
     def get_states(self, merge_multi_context: bool = True) -> list[Any]:
         """Return the states; none here.
 
+        Args:
+            merge_multi_context: whether the contexts' parts are put together, one array each.
+
         Shape:
             returns[i][k]: that of the state on context k.
         """
@@ -531,6 +577,10 @@ class BaseModule:
 
     def set_states(self, states: StatesLike = None, value: float | None = None) -> None:
         """Set the states; there are none to set.
+
+        Args:
+            states: a list over contexts for each state, as `get_states(False)` gives them.
+            value: the number to fill all states with, instead of `states`.
 
         Shape:
             states[i][k]: that of the state on context k.
@@ -542,14 +592,18 @@ class BaseModule:
             raise ArgumentError(f"set_states: {type(self).__name__} has no states")
 
     def install_monitor(self, mon: MonitorLike) -> None:
-        """Install a monitor on every executor."""
+        """Install a monitor on every executor.
+
+        Args:
+            mon: an `mx.mon.Monitor`.
+        """
         raise self._not_here()
 
     def prepare(self, data_batch: BatchLike, sparse_row_id_fn: RowIdFunction = None) -> None:
         """Get ready for the batch that comes next.
 
         Args:
-            data_batch: the batch.
+            data_batch: the one that comes next, with `data` and `label`.
             sparse_row_id_fn: ``(batch) -> {parameter: row numbers}``, which rows of row-sparse parameters it needs.
 
         Shape:

@@ -228,6 +228,12 @@ class BucketingModule(BaseModule):
     ) -> None:
         """Bind for training over other devices, keeping parameters and the optimizer's states; see `Module.rebind`.
 
+        Args:
+            contexts: the devices; None = as before.
+            workload: share of each device; None = equal if devices are given, else as before.
+            data_shapes: as in `bind`.
+            label_shapes: as in `bind`.
+
         Shape:
             data_shapes[i], label_shapes[i]: (N, ...), N samples on the axis that the layout calls "N", the first by
                 default.
@@ -287,7 +293,7 @@ class BucketingModule(BaseModule):
         """Make a bucket the current one.
 
         Args:
-            bucket_key: its key.
+            bucket_key: what `sym_gen` makes its symbol of.
             data_shapes: (name, shape) or `DataDesc` of its inputs; used when it is new.
             label_shapes: the same for labels.
 
@@ -365,11 +371,19 @@ class BucketingModule(BaseModule):
         return [self.store]
 
     def freeze(self, *patterns: str) -> list[str]:
-        """Train some parameters no more, in any bucket; see `Module.freeze`."""
+        """Train some parameters no more, in any bucket; see `Module.freeze`.
+
+        Args:
+            *patterns: names of parameters, in which "*" stands for any text.
+        """
         return self._apply_fixed_params(self._default.freeze(*patterns))
 
     def unfreeze(self, *patterns: str) -> list[str]:
-        """Train parameters again, in every bucket; see `Module.unfreeze`."""
+        """Train parameters again, in every bucket; see `Module.unfreeze`.
+
+        Args:
+            *patterns: as for `freeze`.
+        """
         return self._apply_fixed_params(self._default.unfreeze(*patterns))
 
     def _apply_fixed_params(self, changed: list[str]) -> list[str]:
@@ -504,7 +518,13 @@ class BucketingModule(BaseModule):
     def explain(
         self, is_train: bool | None = None, times: bool = False, measure_memory: bool = False
     ) -> ExecutorExplanation:
-        """Return what the current bucket runs, and what it costs; see `Module.explain`."""
+        """Return what the current bucket runs, and what it costs; see `Module.explain`.
+
+        Args:
+            is_train: whether the steps are those of training; None = if the module is bound for it.
+            times: also measure the time of every step, on the last batch; changes nothing.
+            measure_memory: measure the memory of a run instead of estimating it.
+        """
         return self._curr_module.explain(is_train, times, measure_memory)
 
     def start_epoch(self, epoch: int, train_data: DataIter | None) -> None:
@@ -656,6 +676,14 @@ class BucketingModule(BaseModule):
         **kwargs: Any,
     ) -> BucketingModule:
         """Make a module from symbols by bucket key and parameters; `sym_gen` names their inputs.
+
+        Args:
+            sym_dict: symbols by bucket's key, in place of those that `sym_gen` makes; None for none.
+            sym_gen: makes the symbols of all other buckets.
+            default_bucket_key: the bucket to bind first.
+            arg_params: parameters by name.
+            aux_params: auxiliary states by name; None for none.
+            **kwargs: further arguments of the constructor.
 
         Shape:
             arg_params[name], aux_params[name]: that of the parameter or state.

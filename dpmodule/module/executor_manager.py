@@ -62,9 +62,9 @@ class DataParallelExecutorGroup:
 
     Args:
         sym: the network.
-        arg_names: names of its arguments.
+        arg_names: what the symbol lists as arguments.
         param_names: those of them that are trained.
-        ctx: the contexts.
+        ctx: devices, each of which gets a part of the batch.
         slices: each context's part of a batch.
         train_data: iterator whose `provide_data` and `provide_label` tell shapes.
         shared_group: group whose parameters and memory this one uses.
@@ -151,6 +151,9 @@ class DataParallelExecutorGroup:
     def load_data_batch(self, data_batch: Any) -> None:
         """Copy a batch's inputs and labels into the executors.
 
+        Args:
+            data_batch: has `data` and `label`, arrays of (N, ...), and `bucket_key` where there are buckets.
+
         Raises:
             ShapeError: the batch has another size than the slices.
         """
@@ -158,7 +161,11 @@ class DataParallelExecutorGroup:
         _load_label(data_batch, self.label_arrays)
 
     def forward(self, is_train: bool = False) -> None:
-        """Run every executor on what was loaded."""
+        """Run every executor on what was loaded.
+
+        Args:
+            is_train: True for training mode, which keeps what backward needs.
+        """
         for each in self.train_execs:
             each.forward(is_train=is_train)
 
@@ -184,7 +191,7 @@ class DataParallelExecutorManager:
 
     Args:
         symbol: the network; with `sym_gen`, that of the default bucket.
-        ctx: the contexts.
+        ctx: devices, each of which gets a part of the batch.
         train_data: iterator that tells shapes and the batch size.
         arg_names: names of the network's arguments; None = as listed.
         param_names: names of what is trained; None = all but inputs and labels.
@@ -247,6 +254,9 @@ class DataParallelExecutorManager:
     def install_monitor(self, monitor: Any) -> None:
         """Install a monitor on every executor.
 
+        Args:
+            monitor: an `mx.mon.Monitor`.
+
         Raises:
             ArgumentError: there are buckets; MXNet's manager cannot watch them either.
         """
@@ -256,7 +266,12 @@ class DataParallelExecutorManager:
             monitor.install(each)
 
     def set_params(self, arg_params: Mapping[str, NDArray], aux_params: Mapping[str, NDArray]) -> None:
-        """Copy parameters and auxiliary states to every context; names the network has not are passed over."""
+        """Copy parameters and auxiliary states to every context; names the network has not are passed over.
+
+        Args:
+            arg_params: parameters by name, each of the shape bound.
+            aux_params: auxiliary states by name, each of the shape bound.
+        """
         for each in self.execgrp.train_execs:
             each.copy_params_from(arg_params, aux_params, allow_extra_params=True)
 
@@ -282,7 +297,11 @@ class DataParallelExecutorManager:
                     into[name] = mean
 
     def load_data_batch(self, data_batch: Any) -> None:
-        """Copy a batch into the executors, those of its bucket where there are buckets."""
+        """Copy a batch into the executors, those of its bucket where there are buckets.
+
+        Args:
+            data_batch: has `data` and `label`, arrays of (N, ...), and `bucket_key` where there are buckets.
+        """
         self.curr_execgrp = self.execgrp
         if self.sym_gen is not None:
             key = data_batch.bucket_key
@@ -296,7 +315,11 @@ class DataParallelExecutorManager:
         self.curr_execgrp.load_data_batch(data_batch)
 
     def forward(self, is_train: bool = False) -> None:
-        """Run every executor on what was loaded."""
+        """Run every executor on what was loaded.
+
+        Args:
+            is_train: True for training mode, which keeps what backward needs.
+        """
         self.curr_execgrp.forward(is_train=is_train)
 
     def backward(self) -> None:
@@ -304,5 +327,11 @@ class DataParallelExecutorManager:
         self.curr_execgrp.backward()
 
     def update_metric(self, metric: Any, labels: Sequence[NDArray], pre_sliced: bool = False) -> None:
-        """Show a metric each context's labels and outputs."""
+        """Show a metric each context's labels and outputs.
+
+        Args:
+            metric: what counts, an `EvalMetric`.
+            labels: arrays of (N, ...), N the samples of the batch.
+            pre_sliced: whether `labels` is a list for each context already.
+        """
         self.curr_execgrp.update_metric(metric, labels, pre_sliced)

@@ -248,7 +248,7 @@ def fit(
     """Train, and return what was measured.
 
     Args:
-        module: the module.
+        module: what is trained; bound, initialized or neither.
         train_data: a DataIter, a torch DataLoader, or anything that yields (x, y), dicts or DataBatches and
             can be iterated once per epoch.
         eval_data: the same, for validation after every epoch, or several by name; None = no validation.

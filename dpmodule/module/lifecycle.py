@@ -86,7 +86,7 @@ def alone(method: F) -> F:
             name = type(self).__name__
             raise StateError(
                 f"{name}.{method.__name__}: another thread is running this {name}, and results would be mixed up; make "
-                "one for each thread, which may share parameters (store=, shared_module=), or take turns with a lock"
+                "one for each thread, which may share parameters by bind(shared_module=), or take turns with a lock"
             )
         try:
             return method(self, *args, **kwargs)

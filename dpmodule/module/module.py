@@ -98,7 +98,7 @@ class Module(BaseModule):
     Args:
         symbol: the network, usually ending in a loss such as SoftmaxOutput.
         data_names: its inputs.
-        label_names: its labels.
+        label_names: which inputs are labels; None for none.
         logger: where progress is logged.
         context: a device or a list of them.
         work_load_list: share of the batch for each device; None = equal.
@@ -324,7 +324,7 @@ class Module(BaseModule):
         least of a few usual ones that the network takes; `forward` binds anew for batches of other sizes.
 
         Args:
-            file: the file.
+            file: path of the ONNX file.
             context: a device or a list of them.
             shapes: shapes of inputs, where they are to be others than the file says or it does not say them.
             kwargs: further arguments of the constructor.
@@ -745,6 +745,9 @@ class Module(BaseModule):
     def borrow_optimizer(self, shared_module: Module) -> None:
         """Use the optimizer, its states and the store of another module.
 
+        Args:
+            shared_module: the other module, which goes on with them, too.
+
         Raises:
             StateError: the other module has no optimizer.
         """
@@ -955,7 +958,7 @@ class Module(BaseModule):
         function returns is checked only.
 
         Args:
-            data_batch: the batch.
+            data_batch: the one that comes next, with `data` and `label`.
             sparse_row_id_fn: ``(batch) -> {parameter: row numbers}``, which rows of row-sparse parameters it needs.
 
         Shape:
@@ -1327,6 +1330,9 @@ class Module(BaseModule):
     def save_optimizer_states(self, fname: str) -> None:
         """Write the optimizer's states to a file, atomically.
 
+        Args:
+            fname: path of the file.
+
         Raises:
             StateError: there is no optimizer.
             FileError: the file cannot be written.
@@ -1338,6 +1344,9 @@ class Module(BaseModule):
     @needs(Stage.READY)
     def load_optimizer_states(self, fname: str) -> None:
         """Read the optimizer's states from a file of this package or of MXNet; no code in it is run.
+
+        Args:
+            fname: path of the file.
 
         Raises:
             FileError: the file cannot be read.

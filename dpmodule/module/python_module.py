@@ -35,7 +35,7 @@ class PythonModule(BaseModule):
     Args:
         data_names: names of the inputs.
         label_names: names of the labels; None if the module takes none.
-        output_names: names of the outputs.
+        output_names: what to call the outputs.
         logger: where progress is logged.
 
     Example:
@@ -171,7 +171,7 @@ class PythonModule(BaseModule):
         """Show a metric the outputs, taken for scores; nothing if the module was bound without labels.
 
         Args:
-            eval_metric: the metric.
+            eval_metric: what counts the outputs.
             labels: the batch's labels.
             pre_sliced: refused; the module does not know contexts.
             pad: how many samples at the end are padding that must not count.

@@ -52,7 +52,7 @@ def score(
     """Measure metrics on data; where processes that train together read a part each, on all of them.
 
     Args:
-        module: the module.
+        module: what is scored; bound and initialized.
         eval_data: as `train_data` of `fit`.
         eval_metric: name, list of names, function or `EvalMetric`.
         num_batch: how many batches; None = all.
@@ -140,6 +140,15 @@ def iter_predict(
 ) -> Iterator[tuple[list[NDArray], int, Any]]:
     """Yield (outputs, number of the batch, batch) for data, padding rows cut off; see `predict`.
 
+    Args:
+        module: what predicts.
+        eval_data: as `train_data` of `fit`, or one array.
+        num_batch: how many batches; None = all.
+        reset: start `eval_data` from its beginning.
+        sparse_row_id_fn: handed to `prepare`.
+        on_nonfinite: what to do about rows whose outputs are NaN: "warn" of all of them at the end, "raise"
+            at the first, or "ignore".
+
     Shape:
         returns[0][i]: (n, ...), that of the output without the rows of padding.
 
@@ -170,7 +179,7 @@ def predict(
     the examples; without `merge_batches` those for its own.
 
     Args:
-        module: the module.
+        module: what predicts; bound and initialized.
         eval_data: as `train_data` of `fit`, or one array.
         num_batch: how many batches; None = all.
         merge_batches: join the batches' outputs; else a list of lists.

@@ -64,7 +64,7 @@ class SequentialModule(BaseModule):
         """Put a module at the end of the chain, which has to be bound and initialized again.
 
         Args:
-            module: the module.
+            module: what gets the outputs of the last one.
             kwargs: ``take_labels=True`` if it gets the batch's labels and is measured by metrics (several modules
                 may); ``auto_wiring=True`` to feed it by position, whatever the names of the outputs before it.
 

@@ -35,7 +35,7 @@ class TorchModule(Module):
     Its outputs are no losses: follow it with a module that ends in one, or hand gradients to `backward`.
 
     Args:
-        module: the torch module.
+        module: a network in torch, whose parameters are used as they are.
         data_names: names of its inputs, in the order of its forward.
         logger: where progress is logged.
         context: a device or a list of them; the first must be the module's own.

@@ -178,7 +178,15 @@ def ones(
     out: NDArray | None = None,
     **kwargs: Any,
 ) -> NDArray:
-    """Return an array of ones; arguments as in `zeros`."""
+    """Return an array of ones; arguments as in `zeros`.
+
+    Args:
+        shape: lengths of the axes.
+        ctx: where to put it; None = the current context.
+        dtype: element type; None = float32.
+        out: array to fill instead of making one.
+        **kwargs: `name`, ignored.
+    """
     if out is None:
         _check_known("ones", shape)
     return _filled(shape, 1, ctx, dtype, out, kwargs)
@@ -187,7 +195,14 @@ def ones(
 def empty(
     shape: ShapeLike, ctx: ContextLike | None = None, dtype: DTypeLike = None, stype: str | None = None
 ) -> NDArray:
-    """Return an array with whatever values its memory holds; arguments as in `zeros`."""
+    """Return an array with whatever values its memory holds; arguments as in `zeros`.
+
+    Args:
+        shape: lengths of the axes.
+        ctx: where to put it; None = the current context.
+        dtype: element type; None = float32.
+        stype: storage type, "default", "row_sparse" or "csr"; None = "default".
+    """
     return _filled(shape, None, ctx, dtype, None, {"stype": stype})
 
 
@@ -199,6 +214,13 @@ def full(
     out: NDArray | None = None,
 ) -> NDArray:
     """Return an array of one number, or of values that broadcast to `shape`; arguments as in `zeros`.
+
+    Args:
+        shape: lengths of the axes.
+        val: the number, or an array that is stretched to the shape.
+        ctx: where to put it; None = the current context.
+        dtype: element type; None = float32.
+        out: array to fill instead of making one.
 
     Raises:
         ShapeError: `out` has another shape, or the values do not broadcast to it.
@@ -245,7 +267,16 @@ def linspace(
     ctx: ContextLike | None = None,
     dtype: DTypeLike = np.float32,
 ) -> NDArray:
-    """Return `num` evenly spaced numbers from `start` to `stop`, which is left out if `endpoint` is False."""
+    """Return `num` evenly spaced numbers from `start` to `stop`, which is left out if `endpoint` is False.
+
+    Args:
+        start: the first number.
+        stop: the last number, or with `endpoint` off the one that would follow.
+        num: how many.
+        endpoint: whether `stop` is one of them.
+        ctx: where to put it; None = the current context.
+        dtype: element type.
+    """
     if num == 0:
         return empty((0,), ctx, dtype)
     given = {"start": start, "stop": stop, "num": num, "endpoint": endpoint, "dtype": dtype, "ctx": ctx}
@@ -255,7 +286,16 @@ def linspace(
 def eye(
     N: int, M: int = 0, k: int = 0, ctx: ContextLike | None = None, dtype: DTypeLike = None, **kwargs: Any
 ) -> NDArray:
-    """Return an N x M matrix (M = 0: square) with ones on diagonal `k`, zeros elsewhere."""
+    """Return an N x M matrix (M = 0: square) with ones on diagonal `k`, zeros elsewhere.
+
+    Args:
+        N: rows.
+        M: columns; 0 for as many as rows.
+        k: which diagonal: 0 for the main one, above it if positive, below it if negative.
+        ctx: where to put it; None = the current context.
+        dtype: element type; None = float32.
+        **kwargs: `name`, ignored, and `out`.
+    """
     if N == 0:
         return empty((0, M), ctx, dtype)
     given = {"N": N, "M": M, "k": k, "ctx": ctx, "dtype": dtype or "float32", **kwargs}
@@ -348,17 +388,28 @@ def from_dlpack(dlpack: object) -> NDArray:
     """Return an array over the memory of a DLPack capsule, or of an object that offers one.
 
     Source: the DLPack standard.
+
+    Args:
+        dlpack: what has ``__dlpack__``, or a capsule that nobody has taken yet.
     """
     return from_torch(torch.utils.dlpack.from_dlpack(dlpack))
 
 
 def to_dlpack_for_read(data: NDArray) -> Any:
-    """Return a DLPack capsule over an array's memory, for reading."""
+    """Return a DLPack capsule over an array's memory, for reading.
+
+    Args:
+        data: a dense array.
+    """
     return data.to_dlpack_for_read()
 
 
 def to_dlpack_for_write(data: NDArray) -> Any:
-    """Return a DLPack capsule over an array's memory, for writing."""
+    """Return a DLPack capsule over an array's memory, for writing.
+
+    Args:
+        data: a dense array.
+    """
     return data.to_dlpack_for_write()
 
 
@@ -402,6 +453,11 @@ def concatenate(arrays: Sequence[NDArray], axis: int = 0, always_copy: bool = Tr
 def moveaxis(tensor: NDArray, source: int | Sequence[int], destination: int | Sequence[int]) -> NDArray:
     """Return a copy with axes moved to other places; the others keep their order.
 
+    Args:
+        tensor: the array, of any shape.
+        source: where the axes are; one or several.
+        destination: where they go, as many; negative numbers count from the end.
+
     Raises:
         ShapeError: an axis does not exist or is named twice, or the counts differ.
     """
@@ -425,6 +481,10 @@ def _axes(given: int | Sequence[int]) -> tuple[int, ...]:
 def onehot_encode(indices: NDArray, out: NDArray) -> NDArray:
     """Write one-hot rows into `out`: 1 in the column that `indices` names, 0 elsewhere.
 
+    Args:
+        indices: numbers of columns.
+        out: what is written to and returned.
+
     Shape:
         indices: (N,).
         out: (N, K).
@@ -445,7 +505,14 @@ def onehot_encode(indices: NDArray, out: NDArray) -> NDArray:
 def split_v2(
     ary: NDArray, indices_or_sections: int | tuple[int, ...], axis: int = 0, squeeze_axis: bool = False
 ) -> NDArray | list[NDArray]:
-    """Cut an array into equal parts, or before the given indices (see `NDArray.split_v2`)."""
+    """Cut an array into equal parts, or before the given indices (see `NDArray.split_v2`).
+
+    Args:
+        ary: the array.
+        indices_or_sections: number of equal parts, or a tuple of positions to cut at.
+        axis: the axis to cut.
+        squeeze_axis: drop the axis where a part has length 1 along it.
+    """
     return ary.split_v2(indices_or_sections, axis, squeeze_axis)
 
 

@@ -36,7 +36,7 @@ class CSRNDArray(BaseSparseNDArray):
         columns: their columns, (E,) int64 on the same device; shared.
         starts: where each row begins among them, (rows + 1,) int64 on the same device; shared.
         shape: (rows, columns).
-        ctx: the context.
+        ctx: where the parts lie.
 
     Raises:
         ShapeError: these do not fit each other.
@@ -70,6 +70,9 @@ class CSRNDArray(BaseSparseNDArray):
     def from_dense(cls, array: Handle) -> CSRNDArray:
         """Return the matrix with those elements stored that are not zero.
 
+        Args:
+            array: (rows, columns), dense.
+
         Raises:
             ShapeError: the array has not two axes.
         """
@@ -84,7 +87,13 @@ class CSRNDArray(BaseSparseNDArray):
 
     @classmethod
     def zeros(cls, shape: Sequence[int], ctx: Context, dtype: torch.dtype) -> CSRNDArray:
-        """Return a matrix that stores nothing."""
+        """Return a matrix that stores nothing.
+
+        Args:
+            shape: (rows, columns).
+            ctx: where to put it.
+            dtype: element type.
+        """
         device = ctx.torch_device
         columns = torch.empty(0, dtype=torch.int64, device=device)
         starts = torch.zeros(shape[0] + 1, dtype=torch.int64, device=device)
@@ -116,7 +125,12 @@ class CSRNDArray(BaseSparseNDArray):
 
     @classmethod
     def of_record(cls, record: Csr, ctx: Context) -> CSRNDArray:
-        """Return a matrix of what an operator made; parts are shared."""
+        """Return a matrix of what an operator made; parts are shared.
+
+        Args:
+            record: the parts as torch tensors.
+            ctx: on which they are.
+        """
         found = cls(record.values, record.columns, record.starts, record.shape, ctx)
         found._checked = True
         return found
@@ -128,7 +142,11 @@ class CSRNDArray(BaseSparseNDArray):
         return found
 
     def take_over(self, record: Csr) -> None:
-        """Take over what an operator made, of this matrix's shape; parts are shared."""
+        """Take over what an operator made, of this matrix's shape; parts are shared.
+
+        Args:
+            record: the parts as torch tensors, on this array's device.
+        """
         self.values, self._columns, self._starts = record.values, record.columns, record.starts
         self._checked = True
 
@@ -173,7 +191,11 @@ class CSRNDArray(BaseSparseNDArray):
         return found.index_put_((rows, columns), values, accumulate=True)
 
     def assign(self, other: Handle) -> None:
-        """Take over another array's elements, converted to this one's type and device; shapes agree."""
+        """Take over another array's elements, converted to this one's type and device; shapes agree.
+
+        Args:
+            other: an array of any storage type.
+        """
         found = other if isinstance(other, CSRNDArray) else CSRNDArray.from_dense(other)
         starts, columns, values = found.parts()
         like = self.values

@@ -317,12 +317,26 @@ class NDArray(Handle, OpMethods):
         return bool(np.empty(shape, np.bool_)[slc_key].flags.c_contiguous)
 
     def slice_assign(self, rhs: Handle, begin: Bounds, end: Bounds, step: Bounds | None) -> NDArray:
-        """Write an array to ``self[begin:end:step]``, given axis by axis, and return self."""
+        """Write an array to ``self[begin:end:step]``, given axis by axis, and return self.
+
+        Args:
+            rhs: what to write, of the shape of that part.
+            begin: where the part begins on each axis; None on an axis stands for its beginning.
+            end: where it ends on each axis, exclusive; None stands for the axis' end.
+            step: distance of the places on each axis; None for 1.
+        """
         self[_slices(begin, end, step)] = rhs
         return self
 
     def slice_assign_scalar(self, value: float, begin: Bounds, end: Bounds, step: Bounds | None) -> NDArray:
-        """Write a number to ``self[begin:end:step]``, given axis by axis, and return self."""
+        """Write a number to ``self[begin:end:step]``, given axis by axis, and return self.
+
+        Args:
+            value: the number.
+            begin: where the part begins on each axis; None on an axis stands for its beginning.
+            end: where it ends on each axis, exclusive; None stands for the axis' end.
+            step: distance of the places on each axis; None for 1.
+        """
         self[_slices(begin, end, step)] = value
         return self
 
@@ -369,6 +383,9 @@ class NDArray(Handle, OpMethods):
     def head_view(self, shape: Sequence[int]) -> NDArray:
         """Return a view of the first elements in another, not greater shape (the data pool of executors).
 
+        Args:
+            shape: the shape of the view.
+
         Raises:
             ShapeError: `shape` holds more elements than this array, or its memory is not one run.
         """
@@ -387,6 +404,9 @@ class NDArray(Handle, OpMethods):
     def broadcast_to(self, shape: Sequence[int]) -> NDArray:
         """Return a copy stretched to `shape`.
 
+        Args:
+            shape: the lengths; axes of length 1 are repeated.
+
         Raises:
             ShapeError: the shapes do not fit.
         """
@@ -394,11 +414,19 @@ class NDArray(Handle, OpMethods):
         return self._derive("broadcast_to", lambda t: t.expand(dims), False)
 
     def broadcast_like(self, other: Handle) -> NDArray:
-        """Return a copy stretched to the shape of `other`."""
+        """Return a copy stretched to the shape of `other`.
+
+        Args:
+            other: an array whose shape counts.
+        """
         return self.broadcast_to(other.shape)
 
     def expand_dims(self, axis: int, inplace: bool = False) -> NDArray:
         """Insert an axis of length 1; a view if `inplace`, else a copy.
+
+        Args:
+            axis: before which axis it comes; negative ones count from the end.
+            inplace: whether the result shares this array's memory.
 
         Raises:
             ShapeError: there is no such place.
@@ -408,13 +436,21 @@ class NDArray(Handle, OpMethods):
         return self._derive("expand_dims", lambda t: t.unsqueeze(axis), inplace)
 
     def flatten(self, inplace: bool = False) -> NDArray:
-        """Merge all axes but the first; a view if `inplace`, else a copy."""
+        """Merge all axes but the first; a view if `inplace`, else a copy.
+
+        Args:
+            inplace: whether the result shares this array's memory.
+        """
         rows = self.shape[0] if self.ndim else 1
         dims = rows, prod(self.shape[1:])
         return self._derive("flatten", lambda t: t.reshape(dims), inplace)
 
     def squeeze(self, axis: int | tuple[int, ...] | None = None, inplace: bool = False) -> NDArray:
         """Remove axes of length 1, all of them if `axis` is None; a view if `inplace`, else a copy.
+
+        Args:
+            axis: one axis or several.
+            inplace: whether the result shares this array's memory.
 
         Raises:
             ShapeError: an axis is longer than 1 or does not exist.
@@ -449,7 +485,12 @@ class NDArray(Handle, OpMethods):
         return parts[0] if len(parts) == 1 else parts
 
     def diag(self, k: int = 0, **kwargs: Any) -> Any:
-        """Return a diagonal of a matrix, or make a matrix of a diagonal (operator `diag`)."""
+        """Return a diagonal of a matrix, or make a matrix of a diagonal (operator `diag`).
+
+        Args:
+            k: which diagonal: 0 for the main one, above it if positive, below it if negative.
+            **kwargs: further attributes of the operator, such as `axis1` and `axis2`.
+        """
         return face("diag")(self, k=k, **kwargs)
 
     # --- copies and places
@@ -509,14 +550,23 @@ class NDArray(Handle, OpMethods):
         return other
 
     def as_in_context(self, context: Context) -> NDArray:
-        """Return this array if it is in `context`, else a copy there; cpu(0) and cpu(1) are two places."""
+        """Return this array if it is in `context`, else a copy there; cpu(0) and cpu(1) are two places.
+
+        Args:
+            context: such as ``mx.gpu(0)``.
+        """
         where = as_context(context)
         return self if where == self.context else self.copyto(where)
 
     as_in_ctx = as_in_context
 
     def astype(self, dtype: DTypeLike, copy: bool = True) -> NDArray:
-        """Return a copy of another type; this array itself if `copy` is False and the type is the same."""
+        """Return a copy of another type; this array itself if `copy` is False and the type is the same.
+
+        Args:
+            dtype: the element type, as NumPy type, torch dtype or name.
+            copy: whether to copy even where nothing changes.
+        """
         _, wanted = dtype_pair(dtype)
         if not copy and wanted == self.raw.dtype:
             return self
@@ -530,6 +580,9 @@ class NDArray(Handle, OpMethods):
         """Return the array in another storage type: "default", "row_sparse" or "csr" (two axes).
 
         A row or element that is all zeros is not stored. The array itself is returned if it has that type.
+
+        Args:
+            stype: name of the storage type.
 
         Raises:
             ArgumentError: there is no such storage type.

@@ -197,22 +197,42 @@ XOR = Binary("broadcast_logical_xor", "_logical_xor_scalar", lambda x, y: int(bo
 
 
 def add(lhs: Operand, rhs: Operand) -> Any:
-    """Return lhs + rhs; either may be an array or a number."""
+    """Return lhs + rhs; either may be an array or a number.
+
+    Args:
+        lhs: left operand; its shape and that of `rhs` are stretched to each other where an axis is 1 long.
+        rhs: right operand.
+    """
     return ADD.function(lhs, rhs)
 
 
 def subtract(lhs: Operand, rhs: Operand) -> Any:
-    """Return lhs - rhs; either may be an array or a number."""
+    """Return lhs - rhs; either may be an array or a number.
+
+    Args:
+        lhs: left operand; its shape and that of `rhs` are stretched to each other where an axis is 1 long.
+        rhs: right operand.
+    """
     return SUB.function(lhs, rhs)
 
 
 def multiply(lhs: Operand, rhs: Operand) -> Any:
-    """Return lhs * rhs; either may be an array or a number."""
+    """Return lhs * rhs; either may be an array or a number.
+
+    Args:
+        lhs: left operand; its shape and that of `rhs` are stretched to each other where an axis is 1 long.
+        rhs: right operand.
+    """
     return MUL.function(lhs, rhs)
 
 
 def divide(lhs: Operand, rhs: Operand) -> Any:
-    """Return lhs / rhs, cut towards 0 for integer arrays; either may be an array or a number."""
+    """Return lhs / rhs, cut towards 0 for integer arrays; either may be an array or a number.
+
+    Args:
+        lhs: left operand; its shape and that of `rhs` are stretched to each other where an axis is 1 long.
+        rhs: right operand.
+    """
     return DIV.function(lhs, rhs)
 
 
@@ -220,65 +240,130 @@ true_divide = divide
 
 
 def modulo(lhs: Operand, rhs: Operand) -> Any:
-    """Return the remainder of lhs / rhs, with the sign of rhs; either may be an array or a number."""
+    """Return the remainder of lhs / rhs, with the sign of rhs; either may be an array or a number.
+
+    Args:
+        lhs: left operand; its shape and that of `rhs` are stretched to each other where an axis is 1 long.
+        rhs: right operand.
+    """
     return MOD.function(lhs, rhs)
 
 
 def power(base: Operand, exp: Operand) -> Any:
-    """Return base to the power of exp; either may be an array or a number."""
+    """Return base to the power of exp; either may be an array or a number.
+
+    Args:
+        base: what is multiplied by itself.
+        exp: how often; of the shape of `base`, or one that is stretched to it.
+    """
     return POW.function(base, exp)
 
 
 def maximum(lhs: Operand, rhs: Operand) -> Any:
-    """Return the greater of lhs and rhs, element by element; either may be an array or a number."""
+    """Return the greater of lhs and rhs, element by element; either may be an array or a number.
+
+    Args:
+        lhs: left operand; its shape and that of `rhs` are stretched to each other where an axis is 1 long.
+        rhs: right operand.
+    """
     return MAX.function(lhs, rhs)
 
 
 def minimum(lhs: Operand, rhs: Operand) -> Any:
-    """Return the smaller of lhs and rhs, element by element; either may be an array or a number."""
+    """Return the smaller of lhs and rhs, element by element; either may be an array or a number.
+
+    Args:
+        lhs: left operand; its shape and that of `rhs` are stretched to each other where an axis is 1 long.
+        rhs: right operand.
+    """
     return MIN.function(lhs, rhs)
 
 
 def equal(lhs: Operand, rhs: Operand) -> Any:
-    """Return 1 where lhs == rhs, else 0, in the arrays' type."""
+    """Return 1 where lhs == rhs, else 0, in the arrays' type.
+
+    Args:
+        lhs: left operand; its shape and that of `rhs` are stretched to each other where an axis is 1 long.
+        rhs: right operand.
+    """
     return EQ.function(lhs, rhs)
 
 
 def not_equal(lhs: Operand, rhs: Operand) -> Any:
-    """Return 1 where lhs != rhs, else 0, in the arrays' type."""
+    """Return 1 where lhs != rhs, else 0, in the arrays' type.
+
+    Args:
+        lhs: left operand; its shape and that of `rhs` are stretched to each other where an axis is 1 long.
+        rhs: right operand.
+    """
     return NE.function(lhs, rhs)
 
 
 def greater(lhs: Operand, rhs: Operand) -> Any:
-    """Return 1 where lhs > rhs, else 0, in the arrays' type."""
+    """Return 1 where lhs > rhs, else 0, in the arrays' type.
+
+    Args:
+        lhs: left operand; its shape and that of `rhs` are stretched to each other where an axis is 1 long.
+        rhs: right operand.
+    """
     return GT.function(lhs, rhs)
 
 
 def greater_equal(lhs: Operand, rhs: Operand) -> Any:
-    """Return 1 where lhs >= rhs, else 0, in the arrays' type."""
+    """Return 1 where lhs >= rhs, else 0, in the arrays' type.
+
+    Args:
+        lhs: left operand; its shape and that of `rhs` are stretched to each other where an axis is 1 long.
+        rhs: right operand.
+    """
     return GE.function(lhs, rhs)
 
 
 def lesser(lhs: Operand, rhs: Operand) -> Any:
-    """Return 1 where lhs < rhs, else 0, in the arrays' type."""
+    """Return 1 where lhs < rhs, else 0, in the arrays' type.
+
+    Args:
+        lhs: left operand; its shape and that of `rhs` are stretched to each other where an axis is 1 long.
+        rhs: right operand.
+    """
     return LT.function(lhs, rhs)
 
 
 def lesser_equal(lhs: Operand, rhs: Operand) -> Any:
-    """Return 1 where lhs <= rhs, else 0, in the arrays' type."""
+    """Return 1 where lhs <= rhs, else 0, in the arrays' type.
+
+    Args:
+        lhs: left operand; its shape and that of `rhs` are stretched to each other where an axis is 1 long.
+        rhs: right operand.
+    """
     return LE.function(lhs, rhs)
 
 
 def logical_and(lhs: Operand, rhs: Operand) -> Any:
-    """Return 1 where neither lhs nor rhs is 0, else 0, in the arrays' type."""
+    """Return 1 where neither lhs nor rhs is 0, else 0, in the arrays' type.
+
+    Args:
+        lhs: left operand; its shape and that of `rhs` are stretched to each other where an axis is 1 long.
+        rhs: right operand.
+    """
     return AND.function(lhs, rhs)
 
 
 def logical_or(lhs: Operand, rhs: Operand) -> Any:
-    """Return 1 where lhs or rhs is not 0, else 0, in the arrays' type."""
+    """Return 1 where lhs or rhs is not 0, else 0, in the arrays' type.
+
+    Args:
+        lhs: left operand; its shape and that of `rhs` are stretched to each other where an axis is 1 long.
+        rhs: right operand.
+    """
     return OR.function(lhs, rhs)
 
 
 def logical_xor(lhs: Operand, rhs: Operand) -> Any:
-    """Return 1 where exactly one of lhs and rhs is not 0, else 0, in the arrays' type."""
+    """Return 1 where exactly one of lhs and rhs is not 0, else 0, in the arrays' type.
+
+    Args:
+        lhs: left operand; its shape and that of `rhs` are stretched to each other where an axis is 1 long.
+        rhs: right operand.
+    """
     return XOR.function(lhs, rhs)

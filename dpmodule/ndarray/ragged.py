@@ -41,7 +41,7 @@ class RaggedNDArray(NDArray):
     Args:
         values: the elements of all rows, (T, ...); shared.
         offsets: where each row begins among them, (N + 1,) int64 on the same device; shared.
-        ctx: the context.
+        ctx: where the parts lie.
 
     Raises:
         ShapeError: these do not fit each other.
@@ -69,7 +69,12 @@ class RaggedNDArray(NDArray):
 
     @classmethod
     def of_record(cls, record: Ragged, ctx: Context) -> RaggedNDArray:
-        """Return an array of what an operator made; parts are shared."""
+        """Return an array of what an operator made; parts are shared.
+
+        Args:
+            record: the parts as torch tensors.
+            ctx: on which they are.
+        """
         found = cls.__new__(cls)
         found._record = record
         found.context, found.pinned, found.trace = ctx, False, None
@@ -77,7 +82,13 @@ class RaggedNDArray(NDArray):
 
     @classmethod
     def zeros(cls, shape: Sequence[int], ctx: Context, dtype: torch.dtype) -> RaggedNDArray:
-        """Return as many rows without elements."""
+        """Return as many rows without elements.
+
+        Args:
+            shape: (rows, ...); behind the first axis the shape of one element.
+            ctx: where to put it.
+            dtype: element type.
+        """
         device = ctx.torch_device
         values = torch.zeros((0, *shape[1:]), dtype=dtype, device=device)
         return cls(values, torch.zeros(shape[0] + 1, dtype=torch.int64, device=device), ctx)
@@ -89,7 +100,11 @@ class RaggedNDArray(NDArray):
         return found
 
     def take_over(self, record: Ragged) -> None:
-        """Take over what an operator made, of this array's shape; parts are shared."""
+        """Take over what an operator made, of this array's shape; parts are shared.
+
+        Args:
+            record: the parts as torch tensors, on this array's device.
+        """
         self._record = record.detach()
         variable = tape.variable_of(self)
         if variable is not None:  # other rows have another gradient
@@ -109,7 +124,11 @@ class RaggedNDArray(NDArray):
         self._refuse("dense form")
 
     def overwrite(self, values: Tensor) -> NoReturn:
-        """Refuse: rows of different lengths are no dense tensor."""
+        """Refuse: rows of different lengths are no dense tensor.
+
+        Args:
+            values: the elements, of the array's shape.
+        """
         self._refuse("dense form")
 
     def _refuse(self, name: str) -> NoReturn:
@@ -298,12 +317,21 @@ class RaggedNDArray(NDArray):
         return other
 
     def as_in_context(self, context: ContextLike) -> RaggedNDArray:
-        """Return this array itself if it is in a context, else a copy there."""
+        """Return this array itself if it is in a context, else a copy there.
+
+        Args:
+            context: such as ``mx.gpu(0)``.
+        """
         where = as_context(context)
         return self if where == self.context else self.copyto(where)
 
     def astype(self, dtype: DTypeLike, copy: bool = True) -> RaggedNDArray:
-        """Return a copy of another type; this array itself if `copy` is False and the type is the same."""
+        """Return a copy of another type; this array itself if `copy` is False and the type is the same.
+
+        Args:
+            dtype: the element type, as NumPy type, torch dtype or name.
+            copy: whether to copy even where nothing changes.
+        """
         wanted = dtype_pair(dtype)[1]
         if not copy and wanted == self._record.dtype:
             return self
@@ -312,6 +340,9 @@ class RaggedNDArray(NDArray):
 
     def tostype(self, stype: str) -> NDArray:
         """Return this array itself for "ragged".
+
+        Args:
+            stype: name of the storage type.
 
         Raises:
             ArgumentError: any other storage type.

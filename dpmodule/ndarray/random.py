@@ -103,7 +103,17 @@ def normal(
     out: Out = None,
     **kwargs: Any,
 ) -> Any:
-    """Draw from the normal distribution of mean `loc` and deviation `scale`; the rest as in `uniform`."""
+    """Draw from the normal distribution of mean `loc` and deviation `scale`; the rest as in `uniform`.
+
+    Args:
+        loc: mean, a number or an array.
+        scale: standard deviation, of the same kind; from 0.
+        shape: shape of the result, (1,) if None; with array parameters what each element draws.
+        dtype: element type, float32 if None.
+        ctx: where to put the result; with array parameters it goes where they are.
+        out: array to write the result into.
+        **kwargs: `name`, ignored.
+    """
     return _draw(
         "normal", {"loc": loc, "scale": scale}, ("mu", "sigma"), _options(shape, dtype, ctx, out, kwargs)
     )
@@ -118,7 +128,17 @@ def randn(
     out: Out = None,
     **kwargs: Any,
 ) -> Any:
-    """Draw from the normal distribution, the shape given length by length; the rest as in `normal`."""
+    """Draw from the normal distribution, the shape given length by length; the rest as in `normal`.
+
+    Args:
+        *shape: lengths of the axes; none for the shape (1,).
+        loc: mean, a number or an array.
+        scale: standard deviation, of the same kind; from 0.
+        dtype: element type, float32 if None.
+        ctx: where to put the result; with array parameters it goes where they are.
+        out: array to write the result into.
+        **kwargs: `name`, ignored.
+    """
     return normal(loc, scale, shape or None, dtype, ctx, out, **kwargs)
 
 
@@ -130,7 +150,16 @@ def poisson(
     out: Out = None,
     **kwargs: Any,
 ) -> Any:
-    """Draw from the Poisson distribution of mean `lam`; the rest as in `uniform`."""
+    """Draw from the Poisson distribution of mean `lam`; the rest as in `uniform`.
+
+    Args:
+        lam: mean, a number or an array; from 0.
+        shape: shape of the result, (1,) if None; with array parameters what each element draws.
+        dtype: element type, float32 if None.
+        ctx: where to put the result; with array parameters it goes where they are.
+        out: array to write the result into.
+        **kwargs: `name`, ignored.
+    """
     return _draw("poisson", {"lam": lam}, ("lam",), _options(shape, dtype, ctx, out, kwargs))
 
 
@@ -143,6 +172,14 @@ def exponential(
     **kwargs: Any,
 ) -> Any:
     """Draw from the exponential distribution of mean `scale`; the rest as in `uniform`.
+
+    Args:
+        scale: mean, a number or an array; above 0.
+        shape: shape of the result, (1,) if None; with array parameters what each element draws.
+        dtype: element type, float32 if None.
+        ctx: where to put the result; with array parameters it goes where they are.
+        out: array to write the result into.
+        **kwargs: `name`, ignored.
 
     Raises:
         ArgumentError: `scale` is 0 or less, or neither a number nor an array.
@@ -161,7 +198,17 @@ def gamma(
     out: Out = None,
     **kwargs: Any,
 ) -> Any:
-    """Draw from the gamma distribution of shape `alpha` and scale `beta`; the rest as in `uniform`."""
+    """Draw from the gamma distribution of shape `alpha` and scale `beta`; the rest as in `uniform`.
+
+    Args:
+        alpha: shape of the distribution, a number or an array; above 0.
+        beta: its scale, of the same kind; above 0.
+        shape: shape of the result, (1,) if None; with array parameters what each element draws.
+        dtype: element type, float32 if None.
+        ctx: where to put the result; with array parameters it goes where they are.
+        out: array to write the result into.
+        **kwargs: `name`, ignored.
+    """
     return _draw(
         "gamma", {"alpha": alpha, "beta": beta}, ("alpha", "beta"), _options(shape, dtype, ctx, out, kwargs)
     )
@@ -176,7 +223,17 @@ def negative_binomial(
     out: Out = None,
     **kwargs: Any,
 ) -> Any:
-    """Draw how many successes come before the `k`-th failure of chance `p`; the rest as in `uniform`."""
+    """Draw how many successes come before the `k`-th failure of chance `p`; the rest as in `uniform`.
+
+    Args:
+        k: number of failures that end a trial, a number or an array.
+        p: chance of a failure, of the same kind; from 0 to 1.
+        shape: shape of the result, (1,) if None; with array parameters what each element draws.
+        dtype: element type, float32 if None.
+        ctx: where to put the result; with array parameters it goes where they are.
+        out: array to write the result into.
+        **kwargs: `name`, ignored.
+    """
     return _draw("negative_binomial", {"k": k, "p": p}, ("k", "p"), _options(shape, dtype, ctx, out, kwargs))
 
 
@@ -189,7 +246,17 @@ def generalized_negative_binomial(
     out: Out = None,
     **kwargs: Any,
 ) -> Any:
-    """Draw from the negative binomial distribution by mean and dispersion; the rest as in `uniform`."""
+    """Draw from the negative binomial distribution by mean and dispersion; the rest as in `uniform`.
+
+    Args:
+        mu: mean, a number or an array.
+        alpha: dispersion, of the same kind; 0 gives the Poisson distribution.
+        shape: shape of the result, (1,) if None; with array parameters what each element draws.
+        dtype: element type, float32 if None.
+        ctx: where to put the result; with array parameters it goes where they are.
+        out: array to write the result into.
+        **kwargs: `name`, ignored.
+    """
     options = _options(shape, dtype, ctx, out, kwargs)
     return _draw("generalized_negative_binomial", {"mu": mu, "alpha": alpha}, ("mu", "alpha"), options)
 
@@ -203,7 +270,17 @@ def randint(
     out: Out = None,
     **kwargs: Any,
 ) -> Any:
-    """Draw integers from [low, high); int32 unless `dtype` is "int64"; the rest as in `uniform`."""
+    """Draw integers from [low, high); int32 unless `dtype` is "int64"; the rest as in `uniform`.
+
+    Args:
+        low: the smallest integer.
+        high: the integer after the greatest.
+        shape: shape of the result, (1,) if None; with array parameters what each element draws.
+        dtype: int32 (None) or int64.
+        ctx: where to put the result; with array parameters it goes where they are.
+        out: array to write the result into.
+        **kwargs: `name`, ignored.
+    """
     return _draw("randint", {"low": low, "high": high}, (), _options(shape, dtype, ctx, out, kwargs))
 
 
@@ -231,7 +308,12 @@ def multinomial(
 
 
 def shuffle(data: NDArray, **kwargs: Any) -> Any:
-    """Return a copy with the rows in random order."""
+    """Return a copy with the rows in random order.
+
+    Args:
+        data: (N, ...); stays as it is.
+        **kwargs: `out`, an array to write the result into, and `name`, ignored.
+    """
     return face("_shuffle")(data, **kwargs)
 
 

@@ -35,7 +35,7 @@ class RowSparseNDArray(BaseSparseNDArray):
         values: the stored rows, (R, ...); shared.
         rows: their numbers, (R,) int64 on the same device; shared.
         shape: lengths of all axes.
-        ctx: the context.
+        ctx: where the parts lie.
         tidy: `rows` is known to be ascending, without repetition and within `shape`.
 
     Raises:
@@ -75,6 +75,9 @@ class RowSparseNDArray(BaseSparseNDArray):
     def from_dense(cls, array: Handle) -> RowSparseNDArray:
         """Return the array with those rows stored that are not all zero.
 
+        Args:
+            array: (rows, ...), dense.
+
         Raises:
             ShapeError: the array has no axes.
         """
@@ -86,7 +89,13 @@ class RowSparseNDArray(BaseSparseNDArray):
 
     @classmethod
     def zeros(cls, shape: Sequence[int], ctx: Context, dtype: torch.dtype) -> RowSparseNDArray:
-        """Return an array that stores no row."""
+        """Return an array that stores no row.
+
+        Args:
+            shape: (rows, ...).
+            ctx: where to put it.
+            dtype: element type.
+        """
         device = ctx.torch_device
         values = torch.empty((0, *shape[1:]), dtype=dtype, device=device)
         return cls(values, torch.empty(0, dtype=torch.int64, device=device), shape, ctx, True)
@@ -116,7 +125,12 @@ class RowSparseNDArray(BaseSparseNDArray):
 
     @classmethod
     def of_record(cls, record: Rows, ctx: Context) -> RowSparseNDArray:
-        """Return an array of what an operator made; parts are shared."""
+        """Return an array of what an operator made; parts are shared.
+
+        Args:
+            record: the parts as torch tensors.
+            ctx: on which they are.
+        """
         return cls(record.values, record.rows, record.shape, ctx, True)
 
     def record(self) -> Rows:
@@ -126,7 +140,11 @@ class RowSparseNDArray(BaseSparseNDArray):
         return found
 
     def take_over(self, record: Rows) -> None:
-        """Take over what an operator made, of this array's shape; parts are shared."""
+        """Take over what an operator made, of this array's shape; parts are shared.
+
+        Args:
+            record: the parts as torch tensors, on this array's device.
+        """
         self.values, self._rows, self._tidy = record.values, record.rows, True
 
     def check_format(self, full_check: bool = True) -> None:
@@ -169,7 +187,11 @@ class RowSparseNDArray(BaseSparseNDArray):
         return self._zeros().index_copy_(0, rows, values)
 
     def assign(self, other: Handle) -> None:
-        """Take over another array's elements, converted to this one's type and device; shapes agree."""
+        """Take over another array's elements, converted to this one's type and device; shapes agree.
+
+        Args:
+            other: an array of any storage type.
+        """
         found = other if isinstance(other, RowSparseNDArray) else RowSparseNDArray.from_dense(other)
         rows, values = found.parts()
         like = self.values
@@ -182,7 +204,11 @@ class RowSparseNDArray(BaseSparseNDArray):
         return RowSparseNDArray(values, rows, self._shape, ctx or self.context, self._tidy)
 
     def fill(self, number: float) -> None:
-        """Store one number in all places; afterwards all rows are stored, whatever the number."""
+        """Store one number in all places; afterwards all rows are stored, whatever the number.
+
+        Args:
+            number: what every element becomes.
+        """
         like = self.values
         self.values = torch.full(self._shape, number, dtype=like.dtype, device=like.device)
         self._rows, self._tidy = torch.arange(self._shape[0], device=like.device), True
@@ -204,6 +230,9 @@ class RowSparseNDArray(BaseSparseNDArray):
 
     def row_numbers(self, indices: ArrayLike) -> Tensor:
         """Return row numbers given by a user as ascending int64 without repetition, on this array's device.
+
+        Args:
+            indices: numbers of rows, in any order.
 
         Raises:
             BoundsError: a row is outside the array.

@@ -210,6 +210,9 @@ def load(fname: str | os.PathLike[str]) -> Arrays:
     Which format it is, its content tells. The arrays come on cpu(0), wherever they were saved. Nothing in the file is
     executed. A safetensors file of 16 MB or more is mapped into memory, see `safetensors.read`.
 
+    Args:
+        fname: path of the file.
+
     Returns:
         A dict if the file holds names, else a list.
 
@@ -245,6 +248,9 @@ def _is_safetensors(head: bytes, path: str) -> bool:
 
 def load_frombuffer(buf: bytes | bytearray | memoryview) -> Arrays:
     """Load arrays from the bytes of a file; otherwise like `load`.
+
+    Args:
+        buf: the whole content.
 
     Raises:
         DTypeError: `buf` is not bytes.

@@ -36,6 +36,9 @@ class BaseSparseNDArray(NDArray):
     Operators without a sparse form read a dense copy, made for the call, and return dense arrays. Nothing views a
     sparse array: `data` and the index arrays are copies, reading takes ``[:]`` only, and so does writing.
 
+    Args:
+        shape: that of the array, stored or not.
+
     Attributes:
         values: the stored elements; library code only, others take `data`.
 
@@ -55,7 +58,11 @@ class BaseSparseNDArray(NDArray):
         raise NotImplementedError
 
     def assign(self, other: Handle) -> None:
-        """Take over another array's elements, converted to this one's type and device; shapes agree."""
+        """Take over another array's elements, converted to this one's type and device; shapes agree.
+
+        Args:
+            other: an array of any storage type.
+        """
         raise NotImplementedError
 
     def replaced(self, values: torch.Tensor, ctx: Context | None = None) -> BaseSparseNDArray:
@@ -72,7 +79,11 @@ class BaseSparseNDArray(NDArray):
         raise NotImplementedError
 
     def take_over(self, record: Any) -> None:
-        """Take over the parts of what an operator made; shapes agree."""
+        """Take over the parts of what an operator made; shapes agree.
+
+        Args:
+            record: the parts as torch tensors, on this array's device.
+        """
         raise NotImplementedError
 
     def check_format(self, full_check: bool = True) -> None:
@@ -120,7 +131,11 @@ class BaseSparseNDArray(NDArray):
         self.overwrite(tensor)
 
     def overwrite(self, values: torch.Tensor) -> None:
-        """Take over the elements of a dense tensor of the same shape, converted to this array's type."""
+        """Take over the elements of a dense tensor of the same shape, converted to this array's type.
+
+        Args:
+            values: the elements, of the array's shape.
+        """
         self.assign(NDArray(values, self.context))
 
     @property
@@ -198,7 +213,12 @@ class BaseSparseNDArray(NDArray):
         return other
 
     def astype(self, dtype: DTypeLike, copy: bool = True) -> BaseSparseNDArray:
-        """Return a copy of another type; this array itself if `copy` is False and the type is the same."""
+        """Return a copy of another type; this array itself if `copy` is False and the type is the same.
+
+        Args:
+            dtype: the element type, as NumPy type, torch dtype or name.
+            copy: whether to copy even where nothing changes.
+        """
         wanted = dtype_pair(dtype)[1]
         if not copy and wanted == self.values.dtype:
             return self
@@ -206,6 +226,9 @@ class BaseSparseNDArray(NDArray):
 
     def tostype(self, stype: str) -> NDArray:
         """Return a copy with this storage type, or a dense one.
+
+        Args:
+            stype: name of the storage type.
 
         Raises:
             ArgumentError: `stype` is the other sparse storage type, or there is no such type.
@@ -291,6 +314,9 @@ class BaseSparseNDArray(NDArray):
 
     def fill(self, number: float) -> None:
         """Store one number in all places.
+
+        Args:
+            number: what every element becomes.
 
         Raises:
             ArgumentError: the storage type has no use for it.

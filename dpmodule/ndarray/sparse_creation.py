@@ -273,6 +273,12 @@ def zeros(
 def empty(stype: str, shape: ShapeLike, ctx: ContextLike | None = None, dtype: DTypeLike = None) -> NDArray:
     """Return a sparse array that stores nothing; arguments as in `zeros`, but for "default".
 
+    Args:
+        stype: "row_sparse" or "csr".
+        shape: lengths of the axes.
+        ctx: where to put it; None = the current context.
+        dtype: element type; None = float32.
+
     Raises:
         ArgumentError: there is no such sparse storage type.
     """

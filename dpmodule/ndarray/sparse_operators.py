@@ -28,20 +28,40 @@ def alike(name: str, otherwise: Callable[[Any, Any], Any], lhs: Operand, rhs: Op
 
 
 def add(lhs: Operand, rhs: Operand) -> Any:
-    """Return lhs + rhs; either may be an array or a number. Two arrays stored alike give one stored alike."""
+    """Return lhs + rhs; either may be an array or a number. Two arrays stored alike give one stored alike.
+
+    Args:
+        lhs: left operand, sparse or dense.
+        rhs: right operand; if it is an array, of the same shape.
+    """
     return alike("elemwise_add", operators.add, lhs, rhs)
 
 
 def subtract(lhs: Operand, rhs: Operand) -> Any:
-    """Return lhs - rhs; either may be an array or a number. Two arrays stored alike give one stored alike."""
+    """Return lhs - rhs; either may be an array or a number. Two arrays stored alike give one stored alike.
+
+    Args:
+        lhs: left operand, sparse or dense.
+        rhs: right operand; if it is an array, of the same shape.
+    """
     return alike("elemwise_sub", operators.subtract, lhs, rhs)
 
 
 def multiply(lhs: Operand, rhs: Operand) -> Any:
-    """Return lhs * rhs; either may be an array or a number. A sparse array gives a sparse product."""
+    """Return lhs * rhs; either may be an array or a number. A sparse array gives a sparse product.
+
+    Args:
+        lhs: left operand, sparse or dense.
+        rhs: right operand; if it is an array, of the same shape.
+    """
     return alike("elemwise_mul", operators.multiply, lhs, rhs)
 
 
 def divide(lhs: Operand, rhs: Operand) -> Any:
-    """Return lhs / rhs; either may be an array or a number. By a number, a sparse array stays sparse."""
+    """Return lhs / rhs; either may be an array or a number. By a number, a sparse array stays sparse.
+
+    Args:
+        lhs: left operand, sparse or dense.
+        rhs: right operand; if it is an array, of the same shape.
+    """
     return alike("elemwise_div", operators.divide, lhs, rhs)

@@ -211,7 +211,7 @@ def get_model_metadata(model_file: Path) -> dict[str, list[tuple[str, tuple[int,
     """Return names and shapes of the inputs and outputs of an ONNX file.
 
     Args:
-        model_file: the file.
+        model_file: path of the ONNX file.
 
     Returns:
         Under "input_tensor_data" the inputs that are no parameters and under "output_tensor_data" the outputs, each a

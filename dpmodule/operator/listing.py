@@ -2,16 +2,27 @@
 
 from __future__ import annotations
 
-from collections import namedtuple
-from typing import Any
+from typing import Any, NamedTuple
 
 from ..ops import get, names
 from ..ops.spec import REQUIRED, Attr
 
 __all__ = ["OperatorArguments", "get_all_registered_operators", "get_operator_arguments"]
 
-OperatorArguments = namedtuple("OperatorArguments", ["narg", "names", "types"])
-"""Number, names and types of an operator's arguments: inputs first, then attributes."""
+
+class OperatorArguments(NamedTuple):
+    """Arguments of an operator: inputs first, then attributes.
+
+    Attributes:
+        narg: how many.
+        names: as calls give them.
+        types: as text, such as "int, required".
+    """
+
+    narg: int
+    names: list[str]
+    types: list[str]
+
 
 _WORDS = {
     "int": "int",

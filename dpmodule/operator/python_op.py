@@ -67,17 +67,33 @@ class PythonOp:
         return made
 
     def forward(self, in_data: list[Any], out_data: list[Any]) -> None:
-        """Write the outputs into `out_data`."""
+        """Write the outputs into `out_data`.
+
+        Args:
+            in_data: the inputs, in the order of `list_arguments`.
+            out_data: the outputs, in the order of `list_outputs`, to be written to.
+        """
         out_data[0][:] = in_data[0]
 
     def backward(
         self, out_grad: list[Any], in_data: list[Any], out_data: list[Any], in_grad: list[Any]
     ) -> None:
-        """Write the gradients into `in_grad`."""
+        """Write the gradients into `in_grad`.
+
+        Args:
+            out_grad: gradients of the outputs, of their shapes.
+            in_data: the inputs, in the order of `list_arguments`.
+            out_data: the outputs as `forward` wrote them.
+            in_grad: gradients of the inputs, to be written to.
+        """
         in_grad[0][:] = 1.0
 
     def infer_shape(self, in_shape: list[list[int]]) -> tuple[Any, Any]:
-        """Return the shapes of inputs and outputs."""
+        """Return the shapes of inputs and outputs.
+
+        Args:
+            in_shape: shapes of the inputs, as far as they are known.
+        """
         return in_shape, [in_shape[0]]
 
     def list_outputs(self) -> list[str]:
@@ -107,7 +123,13 @@ class NDArrayOp(PythonOp):
     def declare_backward_dependency(
         self, out_grad: list[int], in_data: list[int], out_data: list[int]
     ) -> list[int]:
-        """Return the numbers of the arrays that `backward` reads; see `CustomOpProp`."""
+        """Return the numbers of the arrays that `backward` reads; see `CustomOpProp`.
+
+        Args:
+            out_grad: numbers of the arrays with the outputs' gradients.
+            in_data: numbers of the inputs.
+            out_data: numbers of the outputs.
+        """
         return [*(out_grad if self.need_top_grad() else ()), *in_data, *out_data]
 
 

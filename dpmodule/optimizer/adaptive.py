@@ -37,7 +37,7 @@ class Adam(GroupedOptimizer):
         w = w - lr * sqrt(1 - beta2 ** t) / (1 - beta1 ** t) * m / (sqrt(v) + epsilon)
 
     Args:
-        learning_rate: the rate.
+        learning_rate: step size.
         beta1: how slowly the mean m forgets.
         beta2: how slowly the mean square v forgets.
         epsilon: keeps the quotient finite.
@@ -66,7 +66,11 @@ class Adam(GroupedOptimizer):
         self.lazy_update = lazy_update
 
     def is_lazy(self, weight: NDArray) -> bool:
-        """Say whether a row-sparse gradient updates its own rows only."""
+        """Say whether a row-sparse gradient updates its own rows only.
+
+        Args:
+            weight: a parameter, by whose storage type it may depend.
+        """
         return self.lazy_update
 
     def create_state(self, index: Key, weight: NDArray) -> tuple[NDArray, NDArray]:
@@ -139,7 +143,11 @@ class AdaGrad(GroupedOptimizer):
         self.float_stable_eps = eps
 
     def is_lazy(self, weight: NDArray) -> bool:
-        """Yes: without a gradient, rows stay as they are, whatever `wd` is."""
+        """Yes: without a gradient, rows stay as they are, whatever `wd` is.
+
+        Args:
+            weight: a parameter, by whose storage type it may depend.
+        """
         return True
 
     def create_state(self, index: Key, weight: NDArray) -> NDArray:
@@ -179,7 +187,7 @@ class RMSProp(GroupedOptimizer):
         w = w + d
 
     Args:
-        learning_rate: the rate.
+        learning_rate: step size.
         gamma1: how slowly the means forget.
         gamma2: share of the last step that is repeated when centered.
         epsilon: keeps the quotient finite.

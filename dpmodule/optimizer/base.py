@@ -46,6 +46,7 @@ class Optimizer:
         begin_num_update: count of updates to start from, when training is taken up again.
         multi_precision: keep float32 copies of 16-bit parameters and update those.
         param_dict: objects with `lr_mult` and `wd_mult` by index, which go before the multipliers by name.
+        **unknown: nothing else is taken; what is given raises, with the names there are.
 
     Attributes:
         num_update: the largest number of updates that any parameter has received; on a shared store from all
@@ -107,12 +108,20 @@ class Optimizer:
 
     @staticmethod
     def register(klass: type[OptimizerT]) -> type[OptimizerT]:
-        """Register an optimizer under its lower-case class name; see `register`."""
+        """Register an optimizer under its lower-case class name; see `register`.
+
+        Args:
+            klass: a subclass of `Optimizer`.
+        """
         return register(klass)
 
     @staticmethod
     def create_optimizer(name: str | Optimizer | Callable[..., Any], **kwargs: Any) -> Optimizer:
         """Make an optimizer by name; see `create`.
+
+        Args:
+            name: name of a registered class, in any case of letters, or an optimizer, which is returned.
+            **kwargs: arguments of the class.
 
         Raises:
             ArgumentError: nothing has this name.
@@ -126,7 +135,7 @@ class Optimizer:
 
         Args:
             index: the parameter's key.
-            weight: the parameter.
+            weight: the parameter, by whose shape, dtype and context the state is made.
         """
         return None
 
@@ -135,14 +144,19 @@ class Optimizer:
 
         Args:
             index: the parameter's key.
-            weight: the parameter.
+            weight: the parameter, or several, written to.
             grad: its gradient, of the same shape and type.
             state: what `create_state` returned.
         """
         raise NotImplementedError(f"{type(self).__name__} gives no update rule")
 
     def create_state_multi_precision(self, index: Key, weight: NDArray) -> Any:
-        """Return the state, with a float32 copy of a 16-bit parameter in front under `multi_precision`."""
+        """Return the state, with a float32 copy of a 16-bit parameter in front under `multi_precision`.
+
+        Args:
+            index: the parameter's key.
+            weight: the parameter, by whose shape, dtype and context the state is made.
+        """
         if is_half(weight):
             if self.multi_precision:
                 master = self.master_copy(weight)
@@ -155,7 +169,14 @@ class Optimizer:
         return self.create_state(index, weight)
 
     def update_multi_precision(self, index: Key, weight: NDArray, grad: NDArray, state: Any) -> None:
-        """Update a parameter in place, through its float32 copy where `create_state_multi_precision` made one."""
+        """Update a parameter in place, through its float32 copy where `create_state_multi_precision` made one.
+
+        Args:
+            index: the parameter's key.
+            weight: the parameter, written to.
+            grad: its gradient, of the same shape and type.
+            state: what `create_state_multi_precision` returned.
+        """
         if not (self.multi_precision and is_half(weight)):
             self.update(index, weight, grad, state)
             return
@@ -175,6 +196,9 @@ class Optimizer:
     def set_learning_rate(self, lr: float) -> None:
         """Set the learning rate.
 
+        Args:
+            lr: the rate of updates from now on.
+
         Raises:
             StateError: a scheduler decides.
         """
@@ -187,6 +211,9 @@ class Optimizer:
 
     def set_lr_scale(self, args_lrscale: object) -> None:
         """Refuse: MXNet dropped this in favour of `set_lr_mult`.
+
+        Args:
+            args_lrscale: not read.
 
         Raises:
             DeprecationWarning: always.
@@ -210,6 +237,9 @@ class Optimizer:
         ``_gamma`` (see `decayed`), else 1.
 
         Source: MXNet 1.9.1 `Optimizer.set_wd_mult`.
+
+        Args:
+            args_wd_mult: what `wd` is multiplied by, for each parameter that is named.
         """
         bare = {name: 0.0 for name in self.idx2name.values() if not name.endswith(self.decayed)}
         self.wd_mult = {**bare, **self._symbol_multipliers("__wd_mult__"), **self._spread(args_wd_mult)}
@@ -230,7 +260,11 @@ class Optimizer:
         return {name: float(attrs[name][key]) for name in names if key in attrs.get(name, {})}
 
     def multipliers(self, index: Key) -> tuple[float, float]:
-        """Return the multipliers of a parameter's learning rate and weight decay."""
+        """Return the multipliers of a parameter's learning rate and weight decay.
+
+        Args:
+            index: number or name of the parameter.
+        """
         if index in self.param_dict:
             found = self.param_dict[index]
             return found.lr_mult, found.wd_mult
@@ -278,7 +312,11 @@ class Optimizer:
         self.__dict__["num_update"] = count
 
     def count_of(self, index: Key) -> int:
-        """Return how many updates a parameter has received."""
+        """Return how many updates a parameter has received.
+
+        Args:
+            index: number or name of the parameter.
+        """
         tables = self._all_index_update_counts.values()
         return next((table[index] for table in tables if index in table), self.begin_num_update)
 
@@ -286,7 +324,7 @@ class Optimizer:
         """Count the following updates in a table that other processes count in, too.
 
         Args:
-            table: the table.
+            table: counts in memory that processes share.
             devices: numbers of the devices whose updates it counts.
         """
         self._all_index_update_counts = dict.fromkeys(devices, table)
@@ -297,7 +335,11 @@ class Optimizer:
         return None
 
     def use_device(self, device_id: int) -> None:
-        """Count the following updates for a device."""
+        """Count the following updates for a device.
+
+        Args:
+            device_id: position of the device among the contexts.
+        """
         self._index_update_count = self._all_index_update_counts.setdefault(device_id, {})
 
     def _set_current_context(self, device_id: int) -> None:
@@ -309,7 +351,11 @@ class Optimizer:
         self.advance(index if isinstance(index, (list, tuple)) else [index])
 
     def advance(self, indices: Sequence[Key]) -> list[int]:
-        """Count an update of each parameter and return the new counts."""
+        """Count an update of each parameter and return the new counts.
+
+        Args:
+            indices: numbers or names of parameters.
+        """
         table = self._index_update_count
         if isinstance(table, CommonCounts):
             counts = table.advance(indices)
@@ -348,11 +394,19 @@ class Optimizer:
         self.num_update = other.num_update
 
     def master_copy(self, weight: NDArray) -> NDArray:
-        """Return a float32 copy of a parameter, on its context."""
+        """Return a float32 copy of a parameter, on its context.
+
+        Args:
+            weight: a parameter of 16 bits.
+        """
         return NDArray(weight.raw.to(torch.float32, copy=True), weight.context)
 
     def master_of(self, state: Any) -> tuple[NDArray, Any]:
-        """Take a `multi_precision` state apart into the float32 copy and the state proper."""
+        """Take a `multi_precision` state apart into the float32 copy and the state proper.
+
+        Args:
+            state: what `create_state_multi_precision` returned.
+        """
         master, inner = state
         return master, inner
 
@@ -380,6 +434,9 @@ Optimizer.opt_registry = registry.classes
 
 def register(klass: type[OptimizerT]) -> type[OptimizerT]:
     """Register an optimizer under its lower-case class name; usable as a decorator.
+
+    Args:
+        klass: a subclass of `Optimizer`.
 
     Raises:
         ArgumentError: `klass` does not derive from `Optimizer`.

@@ -38,7 +38,7 @@ class Signum(GroupedOptimizer):
         w = (1 - lr * wd) * w - lr * sign(gradient)
 
     Args:
-        learning_rate: the rate.
+        learning_rate: step size.
         momentum: share of the last momentum that is kept; 0 gives SignSGD, which keeps no state.
         wd_lh: weight decay apart from the gradient, as Loshchilov and Hutter do it; without momentum it has no effect,
             where MXNet refuses it.
@@ -88,6 +88,7 @@ class SGLD(GroupedOptimizer):
     the numbers being those of ``mx.nd.random.normal(0, sqrt(lr), shape, dtype, ctx)``.
 
     Args:
+        **unknown: nothing else is taken; what is given raises, with the names there are.
         **kwargs: see `Optimizer`.
 
     Source: Welling and Teh, "Bayesian Learning via Stochastic Gradient Langevin Dynamics", 2011, in the form of MXNet

@@ -41,6 +41,9 @@ class GroupedOptimizer(Optimizer):
     """Base of the optimizers of this package: a subclass gives `create_state` and `step`.
 
     A further subclass that overrides `update`, or how rates are found, is called parameter by parameter instead.
+
+    Args:
+        **unknown: nothing else is taken; what is given raises, with the names there are.
     """
 
     uses_count: ClassVar[bool] = False
@@ -67,7 +70,11 @@ class GroupedOptimizer(Optimizer):
         cls.is_grouped = all(getattr(cls, hook) is getattr(GroupedOptimizer, hook) for hook in _HOOKS)
 
     def is_lazy(self, weight: NDArray) -> bool:
-        """Say whether a row-sparse gradient updates its own rows only; else the rows it lacks count as zeros."""
+        """Say whether a row-sparse gradient updates its own rows only; else the rows it lacks count as zeros.
+
+        Args:
+            weight: a parameter, by whose storage type it may depend.
+        """
         return False
 
     def step(self, group: Group, grads: list[Tensor], lr: float, wd: float, count: int) -> None:
@@ -95,7 +102,13 @@ class GroupedOptimizer(Optimizer):
         return {"lr": lr, "wd": wd, "rescale_grad": self.rescale_grad, "clip_gradient": self.limit or 0.0}
 
     def gradients(self, group: Group, grads: list[Tensor], wd: float = 0.0) -> Scratch:
-        """Return clip(rescale_grad * gradient + wd * w) in a buffer that the rule may write."""
+        """Return clip(rescale_grad * gradient + wd * w) in a buffer that the rule may write.
+
+        Args:
+            group: parameters of one type, device, rate and weight decay.
+            grads: their gradients, of the same shapes.
+            wd: weight decay that is added; 0 where the rule adds it itself.
+        """
         buffer = group.scaled(grads, float(self.rescale_grad))
         if wd != 0.0:
             group.add(buffer.views, group.weights, wd)
@@ -116,6 +129,12 @@ class GroupedOptimizer(Optimizer):
         self, index: KeyOrList, weight: ArrayOrList, grad: ArrayOrList, state: Any
     ) -> None:
         """Update one parameter, or lists of them, in place, 16-bit ones through their float32 copies.
+
+        Args:
+            index: the parameter's key.
+            weight: the parameter, or several, written to.
+            grad: its gradient, of the same shape and type.
+            state: what `create_state_multi_precision` returned.
 
         Raises:
             ShapeError: a gradient has not its parameter's shape.

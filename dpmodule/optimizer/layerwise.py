@@ -143,7 +143,7 @@ class LAMB(GroupedOptimizer):
     r is 1 where one of the norms is 0; without `bias_correction`, m' and v' are m and v.
 
     Args:
-        learning_rate: the rate.
+        learning_rate: step size.
         beta1: how slowly the mean m forgets.
         beta2: how slowly the mean square v forgets.
         epsilon: keeps the quotient finite.

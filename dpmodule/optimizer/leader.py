@@ -50,7 +50,11 @@ class Ftrl(GroupedOptimizer):
         self.beta = beta
 
     def is_lazy(self, weight: NDArray) -> bool:
-        """Say whether rows without a gradient stay as they are: those of a row-sparse parameter do, as in MXNet."""
+        """Say whether rows without a gradient stay as they are: those of a row-sparse parameter do, as in MXNet.
+
+        Args:
+            weight: a parameter, by whose storage type it may depend.
+        """
         return weight.stype == "row_sparse"
 
     def create_state(self, index: Key, weight: NDArray) -> tuple[NDArray, NDArray]:

@@ -77,7 +77,7 @@ class Adamax(_TwoSlots):
         w = w - lr / (1 - beta1 ** t) * m / (u + 1e-8)
 
     Args:
-        learning_rate: the rate.
+        learning_rate: step size.
         beta1: how slowly the mean m forgets.
         beta2: how slowly the maximum u shrinks.
         **kwargs: see `Optimizer`.
@@ -120,7 +120,7 @@ class Nadam(_TwoSlots):
         w = w - lr * b / (sqrt(v / (1 - beta2 ** t)) + epsilon)
 
     Args:
-        learning_rate: the rate.
+        learning_rate: step size.
         beta1: how slowly the mean m forgets.
         beta2: how slowly the mean square v forgets.
         epsilon: keeps the quotient finite.

@@ -90,7 +90,11 @@ class SGD(Momentum):
         self.aggregate_num = 4
 
     def is_lazy(self, weight: NDArray) -> bool:
-        """Say whether a row-sparse gradient updates its own rows only."""
+        """Say whether a row-sparse gradient updates its own rows only.
+
+        Args:
+            weight: a parameter, by whose storage type it may depend.
+        """
         return self.lazy_update
 
     def step(self, group: Group, grads: list[Tensor], lr: float, wd: float, count: int) -> None:
@@ -124,7 +128,11 @@ class NAG(Momentum):
     """
 
     def is_lazy(self, weight: NDArray) -> bool:
-        """Say whether a row-sparse gradient updates its own rows only: without momentum, as there this is SGD."""
+        """Say whether a row-sparse gradient updates its own rows only: without momentum, as there this is SGD.
+
+        Args:
+            weight: a parameter, by whose storage type it may depend.
+        """
         return self.momentum == 0.0
 
     def step(self, group: Group, grads: list[Tensor], lr: float, wd: float, count: int) -> None:
@@ -147,7 +155,11 @@ class ccSGD(SGD):
 
 @register
 class Test(GroupedOptimizer):
-    """Add the rescaled gradient to the parameter and keep a copy of it; for tests of what surrounds optimizers."""
+    """Add the rescaled gradient to the parameter and keep a copy of it; for tests of what surrounds optimizers.
+
+    Args:
+        **unknown: nothing else is taken; what is given raises, with the names there are.
+    """
 
     __test__ = False  # not a test class, whatever pytest makes of the name
 

@@ -174,6 +174,10 @@ class Updater:
     def state_of(self, index: Key, weight: NDArray) -> Any:
         """Return a parameter's state, made on first use, and brought to its context after loading.
 
+        Args:
+            index: number or name of the parameter.
+            weight: the parameter itself, by whose shape, type and context the state is made.
+
         Raises:
             StateError: there is no state in the shared store, or the loaded one is another optimizer's.
         """
@@ -283,6 +287,9 @@ class Updater:
     def load_states(self, fname: str | os.PathLike[str]) -> None:
         """Replace the states by those of a file; otherwise like `set_states`.
 
+        Args:
+            fname: path of the file.
+
         Raises:
             FileError: the file cannot be read.
             FileFormatError: it is damaged, or another kind of file; the text names it.
@@ -304,6 +311,9 @@ def get_updater(optimizer: Optimizer) -> Updater:
     """Return an `Updater` of an optimizer.
 
     Source: MXNet 1.9.1 `optimizer.get_updater`.
+
+    Args:
+        optimizer: whose rule it follows.
     """
     return Updater(optimizer)
 

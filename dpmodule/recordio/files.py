@@ -270,6 +270,9 @@ class MXIndexedRecordIO(MXRecordIO):
     def seek(self, idx: Any) -> None:
         """Make the record of a key the next one.
 
+        Args:
+            idx: a key of `keys`.
+
         Raises:
             StateError: the file is open for writing, or closed.
             UnknownKeyError: the index has no such key; a KeyError.
@@ -292,6 +295,9 @@ class MXIndexedRecordIO(MXRecordIO):
     def read_idx(self, idx: Any) -> bytes | None:
         """Return the record of a key.
 
+        Args:
+            idx: a key of `keys`.
+
         Raises:
             StateError: the file is open for writing, or closed.
             UnknownKeyError: the index has no such key; a KeyError.
@@ -302,6 +308,10 @@ class MXIndexedRecordIO(MXRecordIO):
 
     def write_idx(self, idx: Any, buf: bytes) -> None:
         """Write one record under a key.
+
+        Args:
+            idx: the key, which `key_type` converts.
+            buf: what the record holds.
 
         Raises:
             StateError: the file is open for reading, closed, or was opened in another process.

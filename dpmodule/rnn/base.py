@@ -46,7 +46,11 @@ class RNNParams:
         return list(self._params)
 
     def adopt(self, other: RNNParams) -> None:
-        """Take in the variables of another container."""
+        """Take in the variables of another container.
+
+        Args:
+            other: the container; it goes on holding them.
+        """
         self._params.update(other._params)
 
 
@@ -146,7 +150,13 @@ class BaseRNNCell:
         return self.make_begin_state(func, **kwargs)
 
     def make_begin_state(self, func: Callable[..., Symbol], **kwargs: Any) -> list[Symbol]:
-        """Make the begin states without asking who calls; for cells that wrap this one."""
+        """Make the begin states without asking who calls; for cells that wrap this one.
+
+        Args:
+            func: makes each state, such as ``mx.sym.zeros``; called with `name`, `shape` and what else a
+                state's info has.
+            **kwargs: further arguments of `func`.
+        """
         states = []
         for info in self.state_info:
             self._init_counter += 1
@@ -222,6 +232,9 @@ class BaseRNNCell:
 
     def check_states(self, states: Sequence[Symbol]) -> Sequence[Symbol]:
         """Return the states if their number is right.
+
+        Args:
+            states: one symbol for each entry of `state_info`.
 
         Raises:
             ArgumentError: it is not.

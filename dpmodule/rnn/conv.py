@@ -119,7 +119,12 @@ class BaseConvRNNCell(GatedCell):
         return found
 
     def both(self, inputs: Symbol, states: Sequence[Symbol]) -> tuple[str, Symbol, Symbol]:
-        """Return the next step's name and the convolutions of input and state."""
+        """Return the next step's name and the convolutions of input and state.
+
+        Args:
+            inputs: the input of the step, such as (N, C, H, W) in the layout "NCHW".
+            states: states before it, of the same layout with `num_hidden` channels.
+        """
         self.check_states(states)
         name = self.next_name()
         return name, self.project("i2h", inputs, f"{name}i2h"), self.project("h2h", states[0], f"{name}h2h")

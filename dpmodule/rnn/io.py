@@ -92,8 +92,8 @@ class BucketSentenceIter(DataIter):
         batch_size: sentences in a batch.
         buckets: lengths to pad to; None takes every length that fills a batch.
         invalid_label: number of padding, in data and labels.
-        data_name: name of the data.
-        label_name: name of the labels.
+        data_name: under which the network takes sentences.
+        label_name: under which it takes the words that follow.
         dtype: element type of both.
         layout: "NT" for batch first, "TN" for time first; axes after these two are taken as MXNet takes them, unused.
         num_parts: number of parts that the sentences are split into, one for each of several processes.

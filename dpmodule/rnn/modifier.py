@@ -119,7 +119,13 @@ class ModifierCell(BaseRNNCell):
         return super().begin_state(init_sym or func, **kwargs)
 
     def make_begin_state(self, func: Callable[..., Symbol], **kwargs: Any) -> list[Symbol]:
-        """Make the begin states of the wrapped cell."""
+        """Make the begin states of the wrapped cell.
+
+        Args:
+            func: makes each state, such as ``mx.sym.zeros``; called with `name`, `shape` and what else a
+                state's info has.
+            **kwargs: further arguments of `func`.
+        """
         return self.base_cell.make_begin_state(func, **kwargs)
 
     def unpack_weights(self, args: Mapping[str, NDArray]) -> Arrays:

@@ -103,6 +103,9 @@ class SequentialRNNCell(_Compound):
     def add(self, cell: BaseRNNCell) -> None:
         """Put a cell on top.
 
+        Args:
+            cell: gets the outputs of the cell below.
+
         Raises:
             ArgumentError: it is no cell, or this stack was given params.
         """

@@ -25,7 +25,7 @@ def rnn_unroll(
     """Unroll a cell; deprecated, call `cell.unroll`.
 
     Args:
-        cell: the cell.
+        cell: makes each step.
         length: number of steps.
         inputs: as for `BaseRNNCell.unroll`; None makes a variable for each step.
         begin_state: as for `BaseRNNCell.unroll`.

@@ -24,6 +24,9 @@ class Stream(Protocol[T]):
     def put(self, data: T) -> None:
         """Add an item.
 
+        Args:
+            data: the item.
+
         Raises:
             StreamStopped: after `stop` or `throw`.
         """
@@ -32,7 +35,11 @@ class Stream(Protocol[T]):
         """End the consumer's loop after the items there are."""
 
     def throw(self, error: BaseException | type[BaseException]) -> None:
-        """Raise an error in the consumer's loop, before the items there are."""
+        """Raise an error in the consumer's loop, before the items there are.
+
+        Args:
+            error: the exception, or its class.
+        """
 
     def cancel(self) -> None:
         """Throw `asyncio.CancelledError`."""
@@ -72,6 +79,10 @@ class WorkerPool(Protocol):
 
     async def assign_job(self, *args: Any, **kwargs: Any) -> asyncio.Future[Any]:
         """Return the future of a job as soon as a free worker has taken it.
+
+        Args:
+            *args: what the pool's function is called with.
+            **kwargs: the same by name.
 
         Raises:
             PoolClosedError: outside ``async with``.

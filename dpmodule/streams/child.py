@@ -103,6 +103,10 @@ def importing_main() -> bool:
 class Channel:
     """A child's connection to its parent.
 
+    Args:
+        frames: the socket to the parent.
+        note: memory shared with the parent, in which the worker leaves what it is doing.
+
     Attributes:
         name: of this worker.
         index: of this worker, from 0.
@@ -140,7 +144,11 @@ class Channel:
         self.send_message(pack(MESSAGE, value))
 
     def send_message(self, message: Message) -> None:
-        """Send a message that is packed already."""
+        """Send a message that is packed already.
+
+        Args:
+            message: what `pack` made.
+        """
         try:
             self._frames.send(message, self._until_writable)
         except OSError:
@@ -150,7 +158,11 @@ class Channel:
         select.select([], [self._frames], [])
 
     def poll(self, timeout_s: float | None = 0.0) -> bool:
-        """Say whether `recv` would return or raise at once, after waiting up to `timeout_s` seconds for that."""
+        """Say whether `recv` would return or raise at once, after waiting up to `timeout_s` seconds for that.
+
+        Args:
+            timeout_s: seconds; None for no limit.
+        """
         deadline = None if timeout_s is None else time.monotonic() + timeout_s
         while not self._waiting and not self._frames.ended:
             left = None if deadline is None else max(deadline - time.monotonic(), 0.0)
@@ -173,7 +185,11 @@ class Channel:
         return self.recv_message(timeout_s).value()
 
     def recv_message(self, timeout_s: float | None = None) -> Received:
-        """Return the next message, not yet unpickled."""
+        """Return the next message, not yet unpickled.
+
+        Args:
+            timeout_s: seconds to wait; None for no limit.
+        """
         if not self.poll(timeout_s):
             raise WorkerStuck(f"worker {self.index} {self.name!r} got no message within {timeout_s:g} s")
         if not self._waiting:

@@ -112,7 +112,11 @@ class UnpicklableError(MXNetError, pickle.PicklingError):
 
 
 class RemoteTraceback(Exception):
-    """Carries, as the cause of an exception that came from another process, the traceback it had there."""
+    """Carries, as the cause of an exception that came from another process, the traceback it had there.
+
+    Args:
+        text: the traceback as Python prints it.
+    """
 
     def __init__(self, text: str) -> None:
         super().__init__(text)

@@ -42,6 +42,10 @@ class BaseAsyncExtendableStream(ABC, Generic[T]):
     threads call `put_threadsafe`, `stop_threadsafe` and `throw_threadsafe`; the calls of all threads take effect
     in the order in which they were made.
 
+    Args:
+        *args: fields of the subclass, a dataclass.
+        **kwargs: the same by name.
+
     Example:
         >>> @dataclasses.dataclass
         ... class LastFirst(BaseAsyncExtendableStream):
@@ -113,6 +117,9 @@ class BaseAsyncExtendableStream(ABC, Generic[T]):
     def put(self, data: T) -> None:
         """Add an item and wake the consumer.
 
+        Args:
+            data: the item.
+
         Raises:
             StreamStopped: the stream has been stopped, or thrown an error, which is the cause.
             StateError: the consumer waits in the event loop of another thread; the item was not added.
@@ -164,6 +171,9 @@ class BaseAsyncExtendableStream(ABC, Generic[T]):
 
         Many calls wake the loop once. If the subclass refuses the item, its error is thrown into the stream.
 
+        Args:
+            data: the item.
+
         Raises:
             StreamStopped: the stream has been stopped, or thrown an error.
             LoopClosedError: the consumer's event loop is closed; the item was not added.
@@ -187,6 +197,9 @@ class BaseAsyncExtendableStream(ABC, Generic[T]):
 
     def throw_threadsafe(self, error: BaseException | type[BaseException]) -> None:
         """Do as `throw` does, from any thread.
+
+        Args:
+            error: the exception, or its class.
 
         Raises:
             LoopClosedError: the consumer's event loop is closed.

@@ -59,6 +59,7 @@ class ReadyFunctor(Generic[_Result]):
     Args:
         job: does it in C++; None where that cannot.
         run: does it in Python then, called with `args`.
+        *args: what is worked on, such as bytes.
     """
 
     __slots__ = ("__weakref__", "_job")

@@ -147,6 +147,9 @@ class ChildProcess:
         """Return the Python stacks of the child's threads as they are now; empty if it does not give them in time.
 
         A child that is stopped is let go on, since it could not answer otherwise.
+
+        Args:
+            timeout_s: seconds the child has for it.
         """
         ends = self._ends
         if self._closed or ends.dead() or not ends.note.begun():
@@ -208,7 +211,11 @@ class ChildProcess:
         raise self._returned()
 
     def poll(self, timeout_s: float | None = 0.0) -> bool:
-        """Say whether `recv` would return or raise at once, after waiting up to `timeout_s` seconds for that."""
+        """Say whether `recv` would return or raise at once, after waiting up to `timeout_s` seconds for that.
+
+        Args:
+            timeout_s: seconds; None for no limit.
+        """
         self._check_open()
         deadline = _deadline(timeout_s)
         while not (self._pump() or self._ended()):
@@ -220,6 +227,9 @@ class ChildProcess:
 
     def result(self, timeout_s: float | None = None) -> Any:
         """Wait until the child's function returns, and return what it returned; messages stay to be received.
+
+        Args:
+            timeout_s: seconds to wait; None for no limit.
 
         Raises:
             WorkerDied, WorkerStuck, BaseException: as `recv` does.
@@ -360,7 +370,11 @@ class ChildProcess:
         self._ends.signal(signal.SIGCONT)
 
     def wait(self, timeout_s: float) -> bool:
-        """Wait for the process to end, up to `timeout_s` seconds; say whether it has."""
+        """Wait for the process to end, up to `timeout_s` seconds; say whether it has.
+
+        Args:
+            timeout_s: seconds, from 0.
+        """
         return self._closed or self._ends.dead(timeout_s)
 
     def close(self, grace_s: float = GRACE_S) -> None:

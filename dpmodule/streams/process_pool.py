@@ -37,7 +37,7 @@ class ProcessWorkerPool(BaseAsyncWorkerPool):
         function: what they call; it is pickled once for each of them, unless `start_method` is "fork", so an object
             with a method ``__call__`` keeps its state there between jobs.
         initializer: called once in each process before the first job.
-        initargs: its arguments.
+        initargs: what `initializer` is called with.
         start_method: "spawn", "fork" or "forkserver"; see `Supervisor`.
         timeout_s: how long a job may take, in seconds; a worker that takes longer is killed, and the pool fails with
             `WorkerStuck`, which shows the worker's stack. None: as long as it takes.
@@ -95,7 +95,11 @@ class ProcessWorkerPool(BaseAsyncWorkerPool):
         return self._count - 1
 
     def fail(self, error: BaseException) -> None:
-        """Enter die mode because of a worker that had no job."""
+        """Enter die mode because of a worker that had no job.
+
+        Args:
+            error: what happened to it.
+        """
         self._die(error)
 
     @property

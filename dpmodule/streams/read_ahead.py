@@ -81,6 +81,9 @@ class ReadAhead(Generic[T]):
     def peek(self, end: E | None = None) -> T | E | None:
         """Return the next item without taking it, `end` after the last; wait for it if need be.
 
+        Args:
+            end: what stands for the end of the source.
+
         Raises:
             StateError: this is closed, or in a forked child, which has no thread.
             BaseException: whatever the source raised, with the traceback it had there.

@@ -74,6 +74,9 @@ class SignalSocketBus(SignalBus):
     def of(cls, loop: asyncio.AbstractEventLoop | None = None) -> SignalSocketBus:
         """Return the bus of an event loop, by default the one that is running; make it if there is none.
 
+        Args:
+            loop: the event loop; None for the one that is running.
+
         Raises:
             LoopClosedError: the loop is closed.
             RuntimeError: no loop was given and none is running.

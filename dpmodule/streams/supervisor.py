@@ -109,7 +109,11 @@ class Supervisor:
         return child
 
     def drop(self, child: ChildProcess) -> None:
-        """End one child and forget it."""
+        """End one child and forget it.
+
+        Args:
+            child: one that this supervisor started.
+        """
         child.close(self.grace_s)
         self._children.remove(child)
 

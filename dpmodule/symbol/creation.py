@@ -50,12 +50,25 @@ def zeros(shape: ShapeLike, dtype: DTypeLike = None, **kwargs: Any) -> Symbol:
 
 
 def ones(shape: ShapeLike, dtype: DTypeLike = None, **kwargs: Any) -> Symbol:
-    """Return a symbol of ones; see `zeros`."""
+    """Return a symbol of ones; see `zeros`.
+
+    Args:
+        shape: an integer or a tuple.
+        dtype: element type, default float32.
+        **kwargs: name and attributes.
+    """
     return call("_ones", shape=shape, dtype=dtype_name(dtype), **kwargs)
 
 
 def full(shape: ShapeLike, val: float, dtype: DTypeLike = None, **kwargs: Any) -> Symbol:
-    """Return a symbol filled with `val`; see `zeros`."""
+    """Return a symbol filled with `val`; see `zeros`.
+
+    Args:
+        shape: an integer or a tuple.
+        val: the number.
+        dtype: element type, default float32.
+        **kwargs: name and attributes.
+    """
     return call("_full", shape=shape, dtype=dtype_name(dtype), value=float(val), **kwargs)
 
 
@@ -94,6 +107,14 @@ def linspace(
 ) -> Symbol:
     """Return a symbol of `num` evenly spaced numbers from `start` to `stop`.
 
+    Args:
+        start: the first number.
+        stop: the last number, or with `endpoint` off the one that would follow.
+        num: how many.
+        endpoint: whether `stop` is one of them.
+        name: name of the node; None for one that is made.
+        dtype: element type, default float32.
+
     Raises:
         ArgumentError: `num` is less than 1.
     """
@@ -106,7 +127,15 @@ def linspace(
 
 
 def eye(N: int, M: int = 0, k: int = 0, dtype: DTypeLike = None, **kwargs: Any) -> Symbol:
-    """Return a symbol of an N x M matrix (N x N if M is 0) with ones on the `k`-th diagonal."""
+    """Return a symbol of an N x M matrix (N x N if M is 0) with ones on the `k`-th diagonal.
+
+    Args:
+        N: rows.
+        M: columns; 0 for as many as rows.
+        k: which diagonal: 0 for the main one, above it if positive, below it if negative.
+        dtype: element type, default float32.
+        **kwargs: name and attributes.
+    """
     return call("_eye", N=N, M=M, k=k, dtype=dtype_name(dtype), **kwargs)
 
 
@@ -156,17 +185,32 @@ def _either(
 
 
 def maximum(left: Operand, right: Operand) -> Any:
-    """Return the elementwise maximum of two symbols or numbers."""
+    """Return the elementwise maximum of two symbols or numbers.
+
+    Args:
+        left: a symbol or a number.
+        right: a symbol of the same shape, or a number.
+    """
     return _either("_Maximum", "_MaximumScalar", "_MaximumScalar", max, left, right)
 
 
 def minimum(left: Operand, right: Operand) -> Any:
-    """Return the elementwise minimum of two symbols or numbers."""
+    """Return the elementwise minimum of two symbols or numbers.
+
+    Args:
+        left: a symbol or a number.
+        right: a symbol of the same shape, or a number.
+    """
     return _either("_Minimum", "_MinimumScalar", "_MinimumScalar", min, left, right)
 
 
 def power(base: Operand, exp: Operand) -> Any:
-    """Return `base` to the power of `exp`; either may be a number."""
+    """Return `base` to the power of `exp`; either may be a number.
+
+    Args:
+        base: a symbol or a number.
+        exp: a symbol of the same shape, or a number.
+    """
     return _either("_Power", "_PowerScalar", "_RPowerScalar", operator.pow, base, exp)
 
 
@@ -174,5 +218,10 @@ pow = power
 
 
 def hypot(left: Operand, right: Operand) -> Any:
-    """Return sqrt(left^2 + right^2); either may be a number."""
+    """Return sqrt(left^2 + right^2); either may be a number.
+
+    Args:
+        left: a symbol or a number.
+        right: a symbol of the same shape, or a number.
+    """
     return _either("_Hypot", "_HypotScalar", "_HypotScalar", math.hypot, left, right)

@@ -79,19 +79,42 @@ def uniform(
 def normal(
     loc: Param = 0, scale: Param = 1, shape: ShapeLike | None = None, dtype: DTypeLike = None, **kwargs: Any
 ) -> Symbol:
-    """Draw from the normal distribution of mean `loc` and deviation `scale`; the rest as in `uniform`."""
+    """Draw from the normal distribution of mean `loc` and deviation `scale`; the rest as in `uniform`.
+
+    Args:
+        loc: mean, a number or a Symbol.
+        scale: standard deviation, of the same kind; from 0.
+        shape: shape of the result, inferred if None; with symbols as parameters what each element draws.
+        dtype: element type, float32 if None.
+        **kwargs: name and attributes.
+    """
     return _draw(
         "normal", {"loc": loc, "scale": scale}, ("mu", "sigma"), {"shape": shape, "dtype": dtype, **kwargs}
     )
 
 
 def randn(*shape: int, loc: Param = 0, scale: Param = 1, dtype: DTypeLike = None, **kwargs: Any) -> Symbol:
-    """Draw from the normal distribution, the shape given length by length; the rest as in `normal`."""
+    """Draw from the normal distribution, the shape given length by length; the rest as in `normal`.
+
+    Args:
+        *shape: lengths of the axes; none for a shape that is inferred.
+        loc: mean, a number or a Symbol.
+        scale: standard deviation, of the same kind; from 0.
+        dtype: element type, float32 if None.
+        **kwargs: name and attributes.
+    """
     return normal(loc, scale, shape or None, dtype, **kwargs)
 
 
 def poisson(lam: Param = 1, shape: ShapeLike | None = None, dtype: DTypeLike = None, **kwargs: Any) -> Symbol:
-    """Draw from the Poisson distribution of mean `lam`; the rest as in `uniform`."""
+    """Draw from the Poisson distribution of mean `lam`; the rest as in `uniform`.
+
+    Args:
+        lam: mean, a number or a Symbol; from 0.
+        shape: shape of the result, inferred if None; with symbols as parameters what each element draws.
+        dtype: element type, float32 if None.
+        **kwargs: name and attributes.
+    """
     return _draw("poisson", {"lam": lam}, ("lam",), {"shape": shape, "dtype": dtype, **kwargs})
 
 
@@ -99,6 +122,12 @@ def exponential(
     scale: Param = 1, shape: ShapeLike | None = None, dtype: DTypeLike = None, **kwargs: Any
 ) -> Symbol:
     """Draw from the exponential distribution of mean `scale`; the rest as in `uniform`.
+
+    Args:
+        scale: mean, a number or a Symbol; above 0.
+        shape: shape of the result, inferred if None; with symbols as parameters what each element draws.
+        dtype: element type, float32 if None.
+        **kwargs: name and attributes.
 
     Raises:
         ArgumentError: `scale` is 0 or less, or neither a number nor a symbol.
@@ -111,7 +140,15 @@ def exponential(
 def gamma(
     alpha: Param = 1, beta: Param = 1, shape: ShapeLike | None = None, dtype: DTypeLike = None, **kwargs: Any
 ) -> Symbol:
-    """Draw from the gamma distribution of shape `alpha` and scale `beta`; the rest as in `uniform`."""
+    """Draw from the gamma distribution of shape `alpha` and scale `beta`; the rest as in `uniform`.
+
+    Args:
+        alpha: shape of the distribution, a number or a Symbol; above 0.
+        beta: its scale, of the same kind; above 0.
+        shape: shape of the result, inferred if None; with symbols as parameters what each element draws.
+        dtype: element type, float32 if None.
+        **kwargs: name and attributes.
+    """
     options = {"shape": shape, "dtype": dtype, **kwargs}
     return _draw("gamma", {"alpha": alpha, "beta": beta}, ("alpha", "beta"), options)
 
@@ -119,7 +156,15 @@ def gamma(
 def negative_binomial(
     k: Param = 1, p: Param = 1, shape: ShapeLike | None = None, dtype: DTypeLike = None, **kwargs: Any
 ) -> Symbol:
-    """Draw how many successes come before the `k`-th failure of chance `p`; the rest as in `uniform`."""
+    """Draw how many successes come before the `k`-th failure of chance `p`; the rest as in `uniform`.
+
+    Args:
+        k: number of failures that end a trial, a number or a Symbol.
+        p: chance of a failure, of the same kind; from 0 to 1.
+        shape: shape of the result, inferred if None; with symbols as parameters what each element draws.
+        dtype: element type, float32 if None.
+        **kwargs: name and attributes.
+    """
     return _draw(
         "negative_binomial", {"k": k, "p": p}, ("k", "p"), {"shape": shape, "dtype": dtype, **kwargs}
     )
@@ -128,7 +173,15 @@ def negative_binomial(
 def generalized_negative_binomial(
     mu: Param = 1, alpha: Param = 1, shape: ShapeLike | None = None, dtype: DTypeLike = None, **kwargs: Any
 ) -> Symbol:
-    """Draw from the negative binomial distribution by mean and dispersion; the rest as in `uniform`."""
+    """Draw from the negative binomial distribution by mean and dispersion; the rest as in `uniform`.
+
+    Args:
+        mu: mean, a number or a Symbol.
+        alpha: dispersion, of the same kind; 0 gives the Poisson distribution.
+        shape: shape of the result, inferred if None; with symbols as parameters what each element draws.
+        dtype: element type, float32 if None.
+        **kwargs: name and attributes.
+    """
     options = {"shape": shape, "dtype": dtype, **kwargs}
     return _draw("generalized_negative_binomial", {"mu": mu, "alpha": alpha}, ("mu", "alpha"), options)
 
@@ -136,7 +189,15 @@ def generalized_negative_binomial(
 def randint(
     low: int, high: int, shape: ShapeLike | None = None, dtype: DTypeLike = None, **kwargs: Any
 ) -> Symbol:
-    """Draw integers from [low, high); int32 unless `dtype` is "int64"; the rest as in `uniform`."""
+    """Draw integers from [low, high); int32 unless `dtype` is "int64"; the rest as in `uniform`.
+
+    Args:
+        low: the smallest integer.
+        high: the integer after the greatest.
+        shape: shape of the result, inferred if None; with symbols as parameters what each element draws.
+        dtype: int32 (None) or int64.
+        **kwargs: name and attributes.
+    """
     return _draw("randint", {"low": low, "high": high}, (), {"shape": shape, "dtype": dtype, **kwargs})
 
 
@@ -161,7 +222,12 @@ def multinomial(
 
 
 def shuffle(data: Symbol, **kwargs: Any) -> Symbol:
-    """Return the rows in random order."""
+    """Return the rows in random order.
+
+    Args:
+        data: (N, ...).
+        **kwargs: name and attributes.
+    """
     return call("_shuffle", data, **kwargs)
 
 

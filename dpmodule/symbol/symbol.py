@@ -96,7 +96,8 @@ def _refused(name: str, instead: str | None) -> Callable[..., Any]:
 
     method.__name__ = name
     method.__doc__ = (
-        f"Raise NotImplementedForSymbol: a symbol has no values{f'; use {instead}' if instead else ''}."
+        f"Raise NotImplementedForSymbol: a symbol has no values{f'; use {instead}' if instead else ''}.\n\n"
+        "Args:\n    *args: not read.\n    **kwargs: not read."
     )
     return method
 
@@ -172,11 +173,18 @@ class Symbol:
     # attributes
 
     def attr(self, key: str) -> str | None:
-        """Return an attribute of this symbol's node; None if it has none of this name, or for a group."""
+        """Return an attribute of this symbol's node; None if it has none of this name, or for a group.
+
+        Args:
+            key: name of the attribute.
+        """
         return None if self.name is None else self.entries[0][0].all_attrs.get(stored_key(key))
 
     def list_attr(self, recursive: bool = False) -> dict[str, str]:
         """Return all attributes of this symbol's node; none for a group.
+
+        Args:
+            recursive: False; see Raises.
 
         Raises:
             ArgumentError: `recursive` is set; MXNet dropped it in favour of `attr_dict`.
@@ -228,6 +236,10 @@ class Symbol:
         """Infer what follows from the given shapes; like `infer_shape`, with () for unknown ones.
 
         Inside `util.np_shape` unknown shapes are None, and () is the shape of a scalar.
+
+        Args:
+            *args: shapes in the order of `list_arguments`, None or () for unknown ones.
+            **kwargs: shapes by argument name; 0 = unknown dimension (inside `util.np_shape`: -1).
         """
         return partial_shapes(self.graph, args, kwargs)
 
@@ -248,7 +260,12 @@ class Symbol:
         return check_types(self.graph, self.infer_type_partial(*args, **kwargs))
 
     def infer_type_partial(self, *args: Any, **kwargs: Any) -> Found:
-        """Infer what follows from the given types; like `infer_type`, with None for unknown ones."""
+        """Infer what follows from the given types; like `infer_type`, with None for unknown ones.
+
+        Args:
+            *args: types in the order of `list_arguments`, None for unknown ones.
+            **kwargs: types by argument name.
+        """
         return partial_types(self.graph, args, kwargs)
 
     # arithmetic: the names under which operators are called here decide the automatic names of their nodes
@@ -282,17 +299,33 @@ class Symbol:
     # operators with arguments of their own, and what needs values
 
     def reshape(self, *shape: Any, **kwargs: Any) -> Symbol:
-        """Return this symbol in another shape; takes numbers, or one tuple."""
+        """Return this symbol in another shape; takes numbers, or one tuple.
+
+        Args:
+            *shape: lengths; 0 keeps an axis' length, -1 takes what is left over, see operator `Reshape`.
+            **kwargs: further attributes of the operator, and `name`.
+        """
         if shape:
             kwargs["shape"] = shape[0] if len(shape) == 1 and isinstance(shape[0], (tuple, list)) else shape
         return call("Reshape", self, **kwargs)
 
     def astype(self, dtype: DTypeLike, **kwargs: Any) -> Symbol:
-        """Return this symbol with another element type."""
+        """Return this symbol with another element type.
+
+        Args:
+            dtype: the element type, as NumPy type, torch dtype or name.
+            **kwargs: `name` and attributes.
+        """
         return call("Cast", self, dtype=dtype, **kwargs)
 
     def split_v2(self, indices_or_sections: Ints, axis: int = 0, squeeze_axis: bool = False) -> Symbol:
-        """Split along an axis; see the function `split_v2`."""
+        """Split along an axis; see the function `split_v2`.
+
+        Args:
+            indices_or_sections: number of equal parts, or a tuple of positions to cut at.
+            axis: along which axis.
+            squeeze_axis: drop the axis; only where every part has one element on it.
+        """
         return split_v2(self, indices_or_sections, axis, squeeze_axis)
 
     asnumpy = _refused("asnumpy", "eval() or bind()")
@@ -330,6 +363,9 @@ class Symbol:
     def gradient(self, wrt: object) -> Symbol:
         """Refuse, as MXNet does: gradients are no symbols.
 
+        Args:
+            wrt: not read.
+
         Raises:
             MXNetError: always.
         """
@@ -337,6 +373,9 @@ class Symbol:
 
     def get_backend_symbol(self, backend: str) -> Symbol:
         """Refuse: no backend partitions graphs here.
+
+        Args:
+            backend: shown in the error.
 
         Raises:
             MXNetError: always.
@@ -422,14 +461,23 @@ class Symbol:
     # files
 
     def tojson(self, remove_amp_cast: bool = True) -> str:
-        """Return the graph as JSON text in MXNet's 1.9 dialect."""
+        """Return the graph as JSON text in MXNet's 1.9 dialect.
+
+        Args:
+            remove_amp_cast: whether to leave out the casts that `contrib.amp` put in.
+        """
         graph = without_casts(self.graph) if remove_amp_cast else self.graph
         from ..graph import to_json
 
         return to_json(graph)
 
     def save(self, fname: str, remove_amp_cast: bool = True) -> None:
-        """Write the graph to a JSON file, atomically."""
+        """Write the graph to a JSON file, atomically.
+
+        Args:
+            fname: path of the file.
+            remove_amp_cast: whether to leave out the casts that `contrib.amp` put in.
+        """
         from ..files.atomic import write_atomically
 
         write_atomically(fname, self.tojson(remove_amp_cast).encode("utf-8"))
@@ -531,7 +579,7 @@ def Variable(
     """Make a variable: an input, label, parameter or state that gets its array when the graph is bound.
 
     Args:
-        name: its name.
+        name: by which it is fed, initialized and saved.
         attr: further attributes, string to string.
         shape: its shape, 0 for unknown dimensions.
         lr_mult: multiplier of the learning rate for it.
@@ -563,6 +611,9 @@ var = Variable
 def Group(symbols: Iterable[Symbol]) -> Symbol:
     """Return one symbol with the outputs of several.
 
+    Args:
+        symbols: whose outputs come one behind the other.
+
     Raises:
         ArgumentError: the group is empty, or holds something else.
     """
@@ -574,6 +625,9 @@ def Group(symbols: Iterable[Symbol]) -> Symbol:
 
 def load_json(json_str: str) -> Symbol:
     """Read a symbol from JSON text of any MXNet version since 0.8.
+
+    Args:
+        json_str: what stands in such a file.
 
     Raises:
         ArgumentError: `json_str` is no string.
@@ -588,6 +642,9 @@ def load_json(json_str: str) -> Symbol:
 
 def load(fname: str) -> Symbol:
     """Read a symbol from a JSON file of any MXNet version since 0.8.
+
+    Args:
+        fname: path of the file.
 
     Raises:
         FileFormatError: the file is not a symbol; the text names the file.

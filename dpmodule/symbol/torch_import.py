@@ -61,7 +61,7 @@ def from_torch(
     ``self.training``, the module's present mode counts; attention keeps its dropout only in training mode.
 
     Args:
-        module: the module.
+        module: a network in torch, whose operators are followed.
         example: a tensor for each parameter of forward; other values are fixed as they are.
         dynamic: which sizes may vary, such as ``{"x": {0: "batch"}}``; None means the first axis of every input,
             where the module allows it.

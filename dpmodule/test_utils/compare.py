@@ -36,7 +36,12 @@ def _host(value: Any) -> Array:
 
 
 def same(a: Any, b: Any) -> bool:
-    """Say whether two NumPy arrays have the same shape and equal elements."""
+    """Say whether two NumPy arrays have the same shape and equal elements.
+
+    Args:
+        a: an array.
+        b: another one.
+    """
     return np.array_equal(a, b)
 
 
@@ -44,6 +49,10 @@ def same_array(array1: NDArray, array2: NDArray) -> bool:
     """Say whether two NDArrays share memory, by writing to the first and looking at the second.
 
     The values are put back, up to rounding.
+
+    Args:
+        array1: what is written to.
+        array2: what is looked at.
     """
     array1[:] += 1
     shared = same(array1.asnumpy(), array2.asnumpy())
@@ -53,6 +62,10 @@ def same_array(array1: NDArray, array2: NDArray) -> bool:
 
 def checkShapes(a: Any, b: Any) -> None:
     """Refuse two arrays of different shape.
+
+    Args:
+        a: an array.
+        b: another one.
 
     Raises:
         AssertionError: the shapes differ.
@@ -76,7 +89,7 @@ def almost_equal(
         b: NumPy array with the values that are right.
         rtol: relative tolerance; the default is that of float64, 1e-5.
         atol: absolute tolerance; the default is that of float64, 1e-20.
-        equal_nan: NaN equals NaN.
+        equal_nan: whether NaN equals NaN at the same place.
         use_broadcast: one array may be stretched to the other's shape.
 
     Raises:
@@ -88,7 +101,15 @@ def almost_equal(
 
 
 def locationError(a: Any, b: Any, index: Any, names: Names, maxError: bool = False) -> str:
-    """Describe the two elements at `index`."""
+    """Describe the two elements at `index`.
+
+    Args:
+        a: an array.
+        b: another one, of the same shape.
+        index: a number for each axis.
+        names: what to call the two.
+        maxError: whether it is the place where they differ most.
+    """
     label = "worst element" if maxError else "element"
     place = tuple(int(i) for i in index)
     return f"{label} at {place}: {names[0]}={a[index]:.8g}, {names[1]}={b[index]:.8g}"
@@ -143,7 +164,7 @@ def assert_almost_equal(
         rtol: relative tolerance, as a number or by dtype; None takes the default of the coarser dtype.
         atol: absolute tolerance, likewise.
         names: what to call the two in the error's text.
-        equal_nan: NaN equals NaN.
+        equal_nan: whether NaN equals NaN at the same place.
         use_broadcast: one array may be stretched to the other's shape.
         mismatches: how many elements the error lists; the second number is not used, all are counted.
 
@@ -170,7 +191,15 @@ def assert_almost_equal(
 def assert_allclose(
     a: Any, b: Any, rtol: Tolerance = 1e-07, atol: Tolerance = 0, equal_nan: bool = True
 ) -> None:
-    """Call `assert_almost_equal` with NumPy's tolerances: 1e-7 relative, nothing absolute, NaN equals NaN."""
+    """Call `assert_almost_equal` with NumPy's tolerances: 1e-7 relative, nothing absolute, NaN equals NaN.
+
+    Args:
+        a: NDArray, NumPy array, list or number.
+        b: the values that are right, in one of the same forms.
+        rtol: relative tolerance, as a number or by dtype; None takes the default of the coarser dtype.
+        atol: absolute tolerance, likewise.
+        equal_nan: whether NaN equals NaN at the same place.
+    """
     assert_almost_equal(a, b, rtol=rtol, atol=atol, equal_nan=equal_nan)
 
 
@@ -185,6 +214,16 @@ def assert_almost_equal_with_err(
     mismatches: tuple[int, int] = (10, 10),
 ) -> None:
     """Check like `assert_almost_equal`, but let a share `etol` (0 to 1) of the elements be wrong.
+
+    Args:
+        a: NDArray, NumPy array, list or number.
+        b: the values that are right, in one of the same forms.
+        rtol: relative tolerance, as a number or by dtype; None takes the default of the coarser dtype.
+        atol: absolute tolerance, likewise.
+        etol: share of the elements that may differ, 0 to 1; None for 0.
+        names: what to call the two in the error's text.
+        equal_nan: whether NaN equals NaN at the same place.
+        mismatches: how many elements the error lists; the second number is not used, all are counted.
 
     Raises:
         AssertionError: more elements are wrong.
@@ -203,7 +242,15 @@ def assert_almost_equal_with_err(
 def assert_almost_equal_ignore_nan(
     a: Any, b: Any, rtol: Tolerance = None, atol: Tolerance = None, names: Names = ("a", "b")
 ) -> None:
-    """Check like `assert_almost_equal`, leaving out elements where either array has NaN."""
+    """Check like `assert_almost_equal`, leaving out elements where either array has NaN.
+
+    Args:
+        a: NDArray, NumPy array, list or number.
+        b: the values that are right, in one of the same forms.
+        rtol: relative tolerance, as a number or by dtype; None takes the default of the coarser dtype.
+        atol: absolute tolerance, likewise.
+        names: what to call the two in the error's text.
+    """
     left, right = _host(a).copy(), _host(b).copy()
     unknown = np.isnan(left) | np.isnan(right)
     left[unknown] = 0
@@ -213,6 +260,12 @@ def assert_almost_equal_ignore_nan(
 
 def assert_exception(f: Callable[..., Any], exception_type: Any, *args: Any, **kwargs: Any) -> None:
     """Check that ``f(*args, **kwargs)`` raises `exception_type`.
+
+    Args:
+        f: what is called.
+        exception_type: a class of exceptions, or a tuple of them.
+        *args: arguments of `f`.
+        **kwargs: arguments of `f` by name.
 
     Raises:
         AssertionError: it returned. Any other exception passes through.
@@ -228,6 +281,12 @@ def compare_ndarray_tuple(t1: Any, t2: Any, rtol: Tolerance = None, atol: Tolera
     """Check that two arrays, or two nests of tuples or lists of arrays, are almost equal.
 
     A None on either side is not compared.
+
+    Args:
+        t1: an array, or a nest of them.
+        t2: the same, with the values that are right.
+        rtol: relative tolerance, see `assert_almost_equal`.
+        atol: absolute tolerance, likewise.
     """
     if t1 is None or t2 is None:
         return
@@ -239,6 +298,11 @@ def compare_ndarray_tuple(t1: Any, t2: Any, rtol: Tolerance = None, atol: Tolera
 
 
 def same_symbol_structure(sym1: Symbol, sym2: Symbol) -> bool:
-    """Say whether two symbols have the same operators in the same order, whatever their names."""
+    """Say whether two symbols have the same operators in the same order, whatever their names.
+
+    Args:
+        sym1: one of the two.
+        sym2: the other one.
+    """
     operators = [[node["op"] for node in json.loads(sym.tojson())["nodes"]] for sym in (sym1, sym2)]
     return operators[0] == operators[1]

@@ -199,7 +199,13 @@ def get_mnist_iterator(
 
 
 def get_zip_data(data_dir: str, url: str, data_origin_name: str) -> None:
-    """Download a zip file to `data_dir` under the name `data_origin_name` and unpack it, unless it is there."""
+    """Download a zip file to `data_dir` under the name `data_origin_name` and unpack it, unless it is there.
+
+    Args:
+        data_dir: a folder; made where it is missing.
+        url: where the packed file is.
+        data_origin_name: name of the packed file.
+    """
     path = os.path.join(data_dir, data_origin_name)
     if os.path.exists(path):
         return
@@ -208,7 +214,14 @@ def get_zip_data(data_dir: str, url: str, data_origin_name: str) -> None:
 
 
 def get_bz2_data(data_dir: str, data_name: str, url: str, data_origin_name: str) -> None:
-    """Download a bz2 file, unpack it to `data_name` in `data_dir` and remove it, unless `data_name` is there."""
+    """Download a bz2 file, unpack it to `data_name` in `data_dir` and remove it, unless `data_name` is there.
+
+    Args:
+        data_dir: a folder; made where it is missing.
+        data_name: name of the file when it is unpacked.
+        url: where the packed file is.
+        data_origin_name: name of the packed file.
+    """
     target = os.path.join(data_dir, data_name)
     if os.path.exists(target):
         return

@@ -47,7 +47,13 @@ def mean_check(generator: Generator, mu: float, sigma: float, nsamples: int = 10
 
 
 def var_check(generator: Generator, sigma: float, nsamples: int = 1000000) -> bool:
-    """Say whether the variance of normal samples lies within three standard errors of ``sigma ** 2``."""
+    """Say whether the variance of normal samples lies within three standard errors of ``sigma ** 2``.
+
+    Args:
+        generator: draws as many numbers as it is told.
+        sigma: the standard deviation that is right.
+        nsamples: how many numbers are drawn.
+    """
     variance = np.var(np.array(generator(nsamples)), ddof=1)
     return bool(abs(variance - sigma**2) < 3 * np.sqrt(2 * sigma**4 / (nsamples - 1)))
 

@@ -39,7 +39,11 @@ Array = np.ndarray[Any, Any]
 
 
 def random_arrays(*shapes: tuple[int, ...]) -> Any:
-    """Return a standard normal float32 array of each shape: the array itself for one shape, else a list."""
+    """Return a standard normal float32 array of each shape: the array itself for one shape, else a list.
+
+    Args:
+        *shapes: one for each array.
+    """
     arrays = [np.asarray(rnd.randn(*shape), dtype=default_dtype()) for shape in shapes]
     return arrays[0] if len(arrays) == 1 else arrays
 
@@ -47,12 +51,23 @@ def random_arrays(*shapes: tuple[int, ...]) -> Any:
 def random_uniform_arrays(
     *shapes: tuple[int, ...], low: float = 0.0, high: float = 1.0, dtype: Any = np.float32
 ) -> list[Array]:
-    """Return a list of arrays of the given shapes, uniform in [low, high)."""
+    """Return a list of arrays of the given shapes, uniform in [low, high).
+
+    Args:
+        *shapes: one for each array.
+        low: the lower bound.
+        high: the upper bound.
+        dtype: element type.
+    """
     return [rnd.uniform(low, high, size=shape).astype(dtype) for shape in shapes]
 
 
 def random_sample(population: Sequence[Any], k: int) -> Any:
     """Return `k` different members of a list, in random order.
+
+    Args:
+        population: a list, which stays as it is.
+        k: how many.
 
     Raises:
         ArgumentError: there are fewer than `k`.
@@ -65,7 +80,13 @@ def random_sample(population: Sequence[Any], k: int) -> Any:
 
 
 def rand_shape_nd(num_dim: int, dim: int = 10, allow_zero_size: bool = False) -> tuple[int, ...]:
-    """Return a shape of `num_dim` axes of 1 to `dim` elements each (from 0 with `allow_zero_size`)."""
+    """Return a shape of `num_dim` axes of 1 to `dim` elements each (from 0 with `allow_zero_size`).
+
+    Args:
+        num_dim: how many axes.
+        dim: greatest length of each.
+        allow_zero_size: whether lengths begin at 0, else at 1.
+    """
     return tuple(rnd.randint(0 if allow_zero_size else 1, dim + 1, size=num_dim).tolist())
 
 
@@ -74,19 +95,39 @@ def _rand_shape(dims: Sequence[int], allow_zero_size: bool) -> tuple[int, ...]:
 
 
 def rand_shape_2d(dim0: int = 10, dim1: int = 10, allow_zero_size: bool = False) -> tuple[int, ...]:
-    """Return a shape of two axes with at most `dim0` and `dim1` elements."""
+    """Return a shape of two axes with at most `dim0` and `dim1` elements.
+
+    Args:
+        dim0: greatest length of the first axis.
+        dim1: greatest length of the second axis.
+        allow_zero_size: whether lengths begin at 0, else at 1.
+    """
     return _rand_shape((dim0, dim1), allow_zero_size)
 
 
 def rand_shape_3d(
     dim0: int = 10, dim1: int = 10, dim2: int = 10, allow_zero_size: bool = False
 ) -> tuple[int, ...]:
-    """Return a shape of three axes with at most `dim0`, `dim1` and `dim2` elements."""
+    """Return a shape of three axes with at most `dim0`, `dim1` and `dim2` elements.
+
+    Args:
+        dim0: greatest length of the first axis.
+        dim1: greatest length of the second axis.
+        dim2: greatest length of the third axis.
+        allow_zero_size: whether lengths begin at 0, else at 1.
+    """
     return _rand_shape((dim0, dim1, dim2), allow_zero_size)
 
 
 def rand_coord_2d(x_low: int, x_high: int, y_low: int, y_high: int) -> tuple[Any, Any]:
-    """Return whole numbers x in [x_low, x_high) and y in [y_low, y_high), as int64."""
+    """Return whole numbers x in [x_low, x_high) and y in [y_low, y_high), as int64.
+
+    Args:
+        x_low: the smallest x.
+        x_high: the integer after the greatest x.
+        y_low: the smallest y.
+        y_high: the integer after the greatest y.
+    """
     return rnd.randint(x_low, x_high, dtype=np.int64), rnd.randint(y_low, y_high, dtype=np.int64)
 
 
@@ -94,7 +135,7 @@ def np_reduce(dat: Array, axis: Any, keepdims: bool, numpy_reduce_func: Callable
     """Reduce over several axes with a function that takes one, such as ``np.sum`` or ``np.argmax``.
 
     Args:
-        dat: the array.
+        dat: what to reduce, of any shape.
         axis: an axis, several, or None for all.
         keepdims: leave the reduced axes with one element.
         numpy_reduce_func: called as ``f(array, axis=i)``, the last axis first.
@@ -114,6 +155,10 @@ def np_reduce(dat: Array, axis: Any, keepdims: bool, numpy_reduce_func: Callable
 def collapse_sum_like(a: Array, shape: Sequence[int]) -> Array:
     """Sum `a` down to `shape`: the gradient of broadcasting from `shape` to ``a.shape``.
 
+    Args:
+        a: what is summed.
+        shape: the shape of the result.
+
     Raises:
         ArgumentError: `shape` does not broadcast to ``a.shape``.
     """
@@ -127,7 +172,12 @@ def collapse_sum_like(a: Array, shape: Sequence[int]) -> Array:
 
 
 def assign_each(the_input: Any, function: Callable[[Any], Any] | None) -> Array:
-    """Return a float64 array of `function` of each element; a copy of the input if it is None."""
+    """Return a float64 array of `function` of each element; a copy of the input if it is None.
+
+    Args:
+        the_input: numbers, of any shape.
+        function: from a number to a number.
+    """
     values = np.array(the_input)
     if function is None:
         return values
@@ -136,6 +186,11 @@ def assign_each(the_input: Any, function: Callable[[Any], Any] | None) -> Array:
 
 def assign_each2(input1: Any, input2: Any, function: Callable[[Any, Any], Any] | None) -> Array:
     """Return a float64 array of `function` of each pair of elements; a copy of `input1` if it is None.
+
+    Args:
+        input1: numbers, of any shape.
+        input2: numbers, of the same shape.
+        function: from two numbers to one.
 
     Raises:
         ArgumentError: the shapes differ.
@@ -150,39 +205,70 @@ def assign_each2(input1: Any, input2: Any, function: Callable[[Any, Any], Any] |
 
 
 def create_vector(size: int, dtype: Any = np.int64) -> NDArray:
-    """Return the NDArray 0, 1, ... size - 1."""
+    """Return the NDArray 0, 1, ... size - 1.
+
+    Args:
+        size: how many numbers.
+        dtype: element type.
+    """
     return arange(0, size, dtype=dtype)
 
 
 def create_2d_tensor(rows: int, columns: int, dtype: Any = np.int64) -> NDArray:
-    """Return an NDArray whose row i is filled with i."""
+    """Return an NDArray whose row i is filled with i.
+
+    Args:
+        rows: how many.
+        columns: how many.
+        dtype: element type.
+    """
     column = arange(0, rows, dtype=dtype).reshape((rows, 1))
     return column.broadcast_to((rows, columns))
 
 
 def get_identity_mat(size: int) -> NDArray:
-    """Return the identity matrix as a float32 NDArray."""
+    """Return the identity matrix as a float32 NDArray.
+
+    Args:
+        size: rows, and columns.
+    """
     return eye(size)
 
 
 def get_identity_mat_batch(size: int) -> NDArray:
-    """Return two identity matrices in an NDArray of shape (2, size, size)."""
+    """Return two identity matrices in an NDArray of shape (2, size, size).
+
+    Args:
+        size: rows, and columns.
+    """
     return array(np.stack([np.eye(size, dtype=np.float32)] * 2))
 
 
 def new_orthonormal_matrix_2d(n: int) -> Array:
-    """Return a random (n, n) matrix with orthonormal columns."""
+    """Return a random (n, n) matrix with orthonormal columns.
+
+    Args:
+        n: rows, and columns.
+    """
     return np.linalg.qr(rnd.randn(n, n))[0]
 
 
 def new_matrix_with_real_eigvals_2d(n: int) -> Array:
-    """Return a random (n, n) matrix with real eigenvalues in (-10, 10) and well-conditioned eigenvectors."""
+    """Return a random (n, n) matrix with real eigenvalues in (-10, 10) and well-conditioned eigenvectors.
+
+    Args:
+        n: rows, and columns.
+    """
     scaled = new_orthonormal_matrix_2d(n) * rnd.uniform(0.5, 1.0, n)  # condition number at most 2
     return np.linalg.inv(scaled) @ np.diag(rnd.uniform(-10.0, 10.0, n)) @ scaled
 
 
 def new_sym_matrix_with_real_eigvals_2d(n: int) -> Array:
-    """Return a random symmetric (n, n) matrix with eigenvalues in (-10, 10)."""
+    """Return a random symmetric (n, n) matrix with eigenvalues in (-10, 10).
+
+    Args:
+        n: rows, and columns.
+    """
     vectors = new_orthonormal_matrix_2d(n)
     return np.asarray((vectors.T * rnd.uniform(-10.0, 10.0, n)) @ vectors)
 
@@ -193,10 +279,18 @@ def _batch(make: Callable[[int], Array], shape: Sequence[int]) -> Array:
 
 
 def new_matrix_with_real_eigvals_nd(shape: Sequence[int]) -> Array:
-    """Return an array of `shape` (..., n, n) of matrices of `new_matrix_with_real_eigvals_2d`."""
+    """Return an array of `shape` (..., n, n) of matrices of `new_matrix_with_real_eigvals_2d`.
+
+    Args:
+        shape: the last two lengths are equal.
+    """
     return _batch(new_matrix_with_real_eigvals_2d, shape)
 
 
 def new_sym_matrix_with_real_eigvals_nd(shape: Sequence[int]) -> Array:
-    """Return an array of `shape` (..., n, n) of matrices of `new_sym_matrix_with_real_eigvals_2d`."""
+    """Return an array of `shape` (..., n, n) of matrices of `new_sym_matrix_with_real_eigvals_2d`.
+
+    Args:
+        shape: the last two lengths are equal.
+    """
     return _batch(new_sym_matrix_with_real_eigvals_2d, shape)

@@ -182,7 +182,18 @@ def rand_ndarray(
     distribution: str | None = None,
     ctx: Context | None = None,
 ) -> NDArray:
-    """Return a random array: standard normal if dense, see `rand_sparse_ndarray` if not."""
+    """Return a random array: standard normal if dense, see `rand_sparse_ndarray` if not.
+
+    Args:
+        shape: shape of the array; two axes for "csr".
+        stype: "default", "row_sparse" or "csr".
+        density: share of rows or elements that are present, 0 to 1; random by default.
+        dtype: element type, float32 by default.
+        modifier_func: called on each value of a "row_sparse" array.
+        shuffle_csr_indices: leave the columns within a row out of order.
+        distribution: "uniform", or for "csr" also "powerlaw": each row twice as full as the one before.
+        ctx: where to put the array.
+    """
     if stype == "default":
         return array(random_arrays(tuple(shape)), ctx=ctx or current_context(), dtype=dtype)
     made: NDArray = rand_sparse_ndarray(
@@ -208,7 +219,18 @@ def create_sparse_array(
     density: float = 0.5,
     shuffle_csr_indices: bool = False,
 ) -> Any:
-    """Return a random sparse array like `rand_sparse_ndarray`, with row numbers in order."""
+    """Return a random sparse array like `rand_sparse_ndarray`, with row numbers in order.
+
+    Args:
+        shape: shape of the array; two axes for "csr".
+        stype: "row_sparse" or "csr".
+        data_init: value of every element present, instead of random ones in [0, 1).
+        rsp_indices: the rows that are present, for "row_sparse".
+        dtype: element type, float32 by default.
+        modifier_func: called on each value of a "row_sparse" array.
+        density: share of rows or elements that are present, 0 to 1.
+        shuffle_csr_indices: leave the columns within a row out of order.
+    """
     rows = np.sort(np.asarray(rsp_indices)) if stype == "row_sparse" and rsp_indices is not None else None
     return rand_sparse_ndarray(
         shape,
@@ -232,7 +254,18 @@ def create_sparse_array_zd(
     modifier_func: Modifier | None = None,
     shuffle_csr_indices: bool = False,
 ) -> Any:
-    """Return a random sparse array; a "row_sparse" one has only the rows of `rsp_indices`."""
+    """Return a random sparse array; a "row_sparse" one has only the rows of `rsp_indices`.
+
+    Args:
+        shape: shape of the array; two axes for "csr".
+        stype: "row_sparse" or "csr".
+        density: share of rows or elements that are present, 0 to 1.
+        data_init: value of every element present, instead of random ones in [0, 1).
+        rsp_indices: the rows that are present, for "row_sparse".
+        dtype: element type, float32 by default.
+        modifier_func: called on each value of a "row_sparse" array.
+        shuffle_csr_indices: leave the columns within a row out of order.
+    """
     return create_sparse_array(
         shape,
         stype,

@@ -38,7 +38,11 @@ def default_context() -> Context:
 
 
 def set_default_context(ctx: Context) -> None:
-    """Make `ctx` the current context of this thread from now on."""
+    """Make `ctx` the current context of this thread from now on.
+
+    Args:
+        ctx: such as ``mx.gpu(0)``.
+    """
     set_current_context(ctx)
 
 
@@ -86,6 +90,9 @@ def get_im2rec_path(home_env: str = "MXNET_HOME") -> str:
 
 def retry(n: int) -> Callable[[Callable[..., Any]], Callable[..., None]]:
     """Return a decorator that runs a random test again after an AssertionError, `n` times in all.
+
+    Args:
+        n: how often it runs at most.
 
     Raises:
         ArgumentError: `n` is not positive.

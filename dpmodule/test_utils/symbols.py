@@ -23,6 +23,12 @@ __all__ = ["check_speed", "check_symbolic_backward", "check_symbolic_forward", "
 def simple_forward(sym: Symbol, ctx: Context | None = None, is_train: bool = False, **inputs: Any) -> Any:
     """Run a symbol on NumPy arrays given by name and return NumPy arrays: one, or a list of several.
 
+    Args:
+        sym: what to run.
+        ctx: where to run; None = the current context.
+        is_train: whether to run in training mode.
+        **inputs: an array for each argument.
+
     Example:
         >>> simple_forward(mx.sym.Variable("x") * 2, x=np.array([1.0, 2.0]))
         array([2., 4.], dtype=float32)
@@ -47,14 +53,14 @@ def check_symbolic_forward(
     """Check a symbol's outputs.
 
     Args:
-        sym: the symbol.
+        sym: what to run.
         location: the arguments' values, in order or by name.
         expected: the outputs, in order or by name.
         rtol: relative tolerance, see `assert_almost_equal`.
         atol: absolute tolerance, likewise.
         aux_states: the auxiliary states' values, in order or by name.
         ctx: where to run.
-        equal_nan: NaN equals NaN.
+        equal_nan: whether NaN equals NaN at the same place.
         dtype: element type of the arguments; "asnumpy" keeps that of the values given.
 
     Returns:
@@ -153,7 +159,7 @@ def check_symbolic_backward(
     """Check the gradients of a symbol's arguments.
 
     Args:
-        sym: the symbol.
+        sym: what to run.
         location: the arguments' values, in order or by name.
         out_grads: the gradients of the outputs, in order or by name; None for losses.
         expected: the gradients of the arguments, in order or by name; those left out are not checked.
@@ -164,7 +170,7 @@ def check_symbolic_backward(
             values: under "add" what has been added is checked, under "null" that nothing was written.
         ctx: where to run.
         grad_stypes: storage types of gradients, in order or by name.
-        equal_nan: NaN equals NaN.
+        equal_nan: whether NaN equals NaN at the same place.
         dtype: element type of the arguments; "asnumpy" keeps that of the values given.
 
     Returns:
@@ -218,7 +224,7 @@ def check_speed(
     """Return the mean time of a run in seconds, after one run to warm up.
 
     Args:
-        sym: the symbol.
+        sym: what to run.
         location: the arguments' values by name; random by default, of the shapes in `kwargs`.
         ctx: where to run.
         N: number of timed runs.

@@ -99,7 +99,14 @@ def get_tolerance(dat: Any, tol: Tolerance, default_tol: Mapping[DType, float]) 
 
 
 def get_tols(x: Any, y: Any, rtol: Tolerance, atol: Tolerance) -> tuple[float, float]:
-    """Return the (relative, absolute) tolerance for comparing two arrays or numbers: the wider of the two."""
+    """Return the (relative, absolute) tolerance for comparing two arrays or numbers: the wider of the two.
+
+    Args:
+        x: one of the two, by whose type None is replaced.
+        y: the other one.
+        rtol: relative tolerance, as a number or by dtype; None for that of the type.
+        atol: absolute tolerance, likewise.
+    """
     both = [value if hasattr(value, "dtype") else np.asarray(value) for value in (x, y)]
     relative = max(get_tolerance(value, rtol, default_rtols()) for value in both)
     absolute = max(get_tolerance(value, atol, default_atols()) for value in both)
@@ -107,15 +114,29 @@ def get_tols(x: Any, y: Any, rtol: Tolerance, atol: Tolerance) -> tuple[float, f
 
 
 def get_atol(atol: float | None = None, dtype: DType = _DOUBLE) -> float:
-    """Return `atol`, or the default absolute tolerance of `dtype` if it is None."""
+    """Return `atol`, or the default absolute tolerance of `dtype` if it is None.
+
+    Args:
+        atol: a tolerance, or None.
+        dtype: a NumPy type.
+    """
     return default_atols()[dtype] if atol is None else atol
 
 
 def get_rtol(rtol: float | None = None, dtype: DType = _DOUBLE) -> float:
-    """Return `rtol`, or the default relative tolerance of `dtype` if it is None."""
+    """Return `rtol`, or the default relative tolerance of `dtype` if it is None.
+
+    Args:
+        rtol: a tolerance, or None.
+        dtype: a NumPy type.
+    """
     return default_rtols()[dtype] if rtol is None else rtol
 
 
 def get_etol(etol: float | None = None) -> float:
-    """Return the share of elements that may be wrong: `etol`, or 0 if it is None."""
+    """Return the share of elements that may be wrong: `etol`, or 0 if it is None.
+
+    Args:
+        etol: a share from 0 to 1, or None.
+    """
     return 0 if etol is None else etol

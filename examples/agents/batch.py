@@ -4,6 +4,8 @@
 then learns from all rows in one forward and backward. The teacher sorts by length, so that rows of a batch are about as
 long as each other. The same agent answers in a batch of one afterwards.
 
+Figure: accuracy on texts not trained on, at least 0.95; 0.8 with --smoke.
+Time: 15 s; 5 s with --smoke.
 Run: python examples/agents/batch.py [--smoke]
 """
 
@@ -55,7 +57,7 @@ def main() -> int:
 
     agent.observe({"text": "b a d", "episode_done": True})
     print(f"b a d: {agent.act()['text']}")
-    print(f"accuracy {accuracy:.3f} on texts that it has not seen, target {target}")
+    print(f"accuracy on texts not trained on: {accuracy:.3f}, target at least {target}")
     return 0 if accuracy >= target else 1
 
 

@@ -3,6 +3,8 @@
 With `numthreads` and `batchsize` above 1 the workers of the `HogwildWorld` make a `BatchWorld` each. Nothing else
 changes: the teacher hands out sorted batches, each to one of the workers, and one network is trained.
 
+Figure: accuracy on texts not trained on, at least 0.95; 0.6 with --smoke.
+Time: 11 s; 5 s with --smoke.
 Run: python examples/agents/both.py [--smoke]
 """
 
@@ -22,7 +24,7 @@ def main() -> int:
     parser.add_argument("--workers", type=int, default=2, help="how many train at once")
     args = parser.parse_args()
     task, epochs, target = (
-        ("reverse:length=4:letters=5:size=2000", 3, 0.6) if args.smoke else ("reverse", 3, 0.95)
+        ("reverse:length=4:letters=5:size=2000", 2, 0.6) if args.smoke else ("reverse", 3, 0.95)
     )
 
     mx.random.seed(0)
@@ -47,7 +49,7 @@ def main() -> int:
             reports.append(world.report())
     print(f"one worker reports the same as {args.workers}: {reports[0] == reports[1]}")
     accuracy = reports[1]["accuracy"]
-    print(f"accuracy {accuracy:.3f} on texts that they have not seen, target {target}")
+    print(f"accuracy on texts not trained on: {accuracy:.3f}, target at least {target}")
     return 0 if accuracy >= target and reports[0] == reports[1] else 1
 
 

@@ -4,6 +4,8 @@ The agent learns which function of a module of Python a sentence of its document
 `HogwildWorld`, whose workers have copies of the world; `share()` gives them the parameters in shared memory, and
 each `parley()` releases one worker for one example. The report adds up what all of them have counted.
 
+Figure: right of up to 20 candidates, at least 0.65; 0.25 with --smoke.
+Time: 22 s; 7 s with --smoke.
 Run: python examples/agents/hogwild.py [--smoke]
 """
 
@@ -47,7 +49,8 @@ def main() -> int:
     chance = score(RandomCandidateAgent({}), "train")
     seen, unseen = score(agent, "train"), score(agent, "valid")
     print(f"sentences that it has not seen: {unseen:.3f}, which says little about functions of that name")
-    print(f"right of up to 20 candidates: {seen:.3f}, by chance {chance:.3f}, target {target}")
+    print(f"by chance: {chance:.3f}")
+    print(f"right of up to 20 candidates: {seen:.3f}, target at least {target}")
     return 0 if seen >= target else 1
 
 

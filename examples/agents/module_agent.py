@@ -3,6 +3,8 @@
 A subclass says what the network is (`sym_gen`) and what it gets (`vectorize`); batches, Hogwild, saving, loading come
 with `ModuleAgent`. The task: which of five moods a text is in. Each mood has words of its own, between others.
 
+Figure: accuracy of the loaded agent on texts not trained on, at least 0.95; 0.8 with --smoke.
+Time: 5 s; 3 s with --smoke.
 Run: python examples/agents/module_agent.py [--smoke]
 """
 
@@ -98,7 +100,7 @@ def main() -> int:
         while not world.epoch_done():
             world.parley()
         accuracy = world.report()["accuracy"]
-    print(f"accuracy of the loaded agent {accuracy:.3f}, target {target}")
+    print(f"accuracy of the loaded agent on texts not trained on: {accuracy:.3f}, target at least {target}")
     return 0 if accuracy >= target else 1
 
 

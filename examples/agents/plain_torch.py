@@ -4,6 +4,8 @@ What it takes: the original calls `model.share_memory()`, `share()` hands the mo
 and sets nothing up again. `batch_act` is there for batches, and `act` is a batch of one. The task: the last of a few
 numbers.
 
+Figure: lowest accuracy of the four on texts not trained on, at least 0.95; 0.8 with --smoke.
+Time: 11 s; 7 s with --smoke.
 Run: python examples/agents/plain_torch.py [--smoke]
 """
 
@@ -109,7 +111,9 @@ def main() -> int:
                 world.parley()
             reached.append(world.report()["accuracy"])
         print(f"{name}: {type(world).__name__}, accuracy {reached[-1]:.3f}")
-    print(f"lowest accuracy {min(reached):.3f}, target {target}")
+    print(
+        f"lowest accuracy of the four on texts not trained on: {min(reached):.3f}, target at least {target}"
+    )
     return 0 if min(reached) >= target else 1
 
 

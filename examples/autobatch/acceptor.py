@@ -4,6 +4,8 @@ The class knows nothing of batches. Trained on one sequence at a time, it runs a
 sequences are added up before anything is computed, what they have in common runs together, and the result is the same.
 Every sequence is a row of letters, and its label counts the different vowels in it, up to three.
 
+Figure: accuracy on sequences not trained on, at least 0.97; 0.65 with --smoke.
+Time: 3 s; 3 s with --smoke.
 Run: python examples/autobatch/acceptor.py [--smoke]
 """
 
@@ -110,9 +112,8 @@ def main() -> int:
     program.train(data[500:], epochs)
     test = data[:500]
     right = sum(label == found for (_, label), found in zip(test, program.predict(test))) / len(test)
-    print(
-        f"accuracy {right:.3f}, target {target}; gradients batched and one by one agree to {difference:.0e}"
-    )
+    print(f"gradients batched and one by one agree to {difference:.0e}")
+    print(f"accuracy on sequences not trained on: {right:.3f}, target at least {target}")
     return 0 if right >= target and difference <= 1e-5 else 1
 
 

@@ -4,10 +4,10 @@ The parser looks at three words of the stack and the next one, and chooses to sh
 depend on the next word (left) or on the one below it (right). It learns from 32 sentences of a small grammar at a time.
 When it parses by itself, all sentences make a step side by side, and only what is new in the graph is computed.
 
+Figure: words that depend on the right one, at least 0.98; 0.85 with --smoke.
+Time: 4 s; 3 s with --smoke.
 Run: python examples/autobatch/parser.py [--smoke]
 """
-
-from __future__ import annotations
 
 import argparse
 import random
@@ -127,7 +127,7 @@ def main() -> int:
     """Train and check; return the exit code."""
     line = argparse.ArgumentParser(description=__doc__)
     line.add_argument("--smoke", action="store_true", help="a short run with a lower target")
-    count, epochs, target = (600, 3, 0.85) if line.parse_args().smoke else (3000, 5, 0.98)
+    count, epochs, target = (600, 2, 0.85) if line.parse_args().smoke else (3000, 5, 0.98)
 
     dy.configure(autobatch=True, random_seed=1)
     draw = random.Random(0)
@@ -142,7 +142,7 @@ def main() -> int:
     rows = zip(test, parser.parse([words for words, _ in test]))
     hits = [head == found for (_, heads), row in rows for head, found in zip(heads[:-1], row)]
     right = sum(hits) / len(hits)
-    print(f"words that depend on the right one {right:.3f}, target {target}")
+    print(f"words that depend on the right one: {right:.3f}, target at least {target}")
     return 0 if right >= target else 1
 
 

@@ -2,9 +2,11 @@
 
 The text is Python's own documentation. Its capital letters are taken away, and the tagger puts them back: it marks
 every word as small, capitalized or all capitals. Sentences have all lengths; none is padded. Rare words share one
-vector. With --characters each rare word gets a vector of its own, which an LSTM in each direction makes of its
+vector. With `--characters` each rare word gets a vector of its own, which an LSTM in each direction makes of its
 letters: words of all lengths lie in sentences of all lengths, and all of a batch run together.
 
+Figure: words with capitals found in unseen sentences, at least 0.8; 0.6 with --smoke.
+Time: 5 s; 2 s with --smoke.
 Run: python examples/autobatch/tagger.py [--characters] [--smoke]
 """
 
@@ -135,7 +137,7 @@ def main() -> int:
     tagger = (SpellingTagger if args.characters else Tagger)(train, 32, hidden)
     tagger.train(train, epochs)
     right = recall([tags for _, tags in test], tagger.predict([words for words, _ in test]))
-    print(f"{right:.3f} of the words with capitals found, target {target}")
+    print(f"words with capitals found in unseen sentences: {right:.3f}, target at least {target}")
     return 0 if right >= target else 1
 
 

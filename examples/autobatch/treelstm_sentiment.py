@@ -4,6 +4,8 @@ A small grammar writes the phrases, such as "the plot was hardly boring but the 
 follows from its children's: "not" turns them round, "very" strengthens, and only what follows "but" counts. Every tree
 has a shape of its own; nodes of equal height run together, whichever trees they belong to.
 
+Figure: accuracy on whole phrases not trained on, at least 0.97; 0.8 with --smoke.
+Time: 5 s; 3 s with --smoke.
 Run: python examples/autobatch/treelstm_sentiment.py [--smoke]
 """
 
@@ -138,7 +140,7 @@ def main() -> int:
     net = TreeLSTM(width)
     net.train(trees[300:], epochs)
     right = net.accuracy(trees[:300])
-    print(f"sentiment of whole phrases: accuracy {right:.3f}, target {target}")
+    print(f"accuracy on whole phrases not trained on: {right:.3f}, target at least {target}")
     return 0 if right >= target else 1
 
 

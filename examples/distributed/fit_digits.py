@@ -1,5 +1,9 @@
 """Train a multilayer perceptron on handwritten digits in several processes, each of which reads its part of them.
 
+The same program as `fit_digits`, with the store "dist_sync" and `shard=True`: gradients are added up over processes.
+
+Figure: accuracy on images not trained on, at least 0.96; 0.85 with --smoke.
+Time: 10 s; 8 s with --smoke.
 Run: torchrun --standalone --nproc-per-node 2 examples/distributed/fit_digits.py [--smoke] [--prefix PREFIX]
 Alone: python examples/distributed/fit_digits.py
 With a prefix, a process that is lost costs little: with torchrun --max-restarts 3 all start anew and go on.
@@ -62,10 +66,8 @@ def main() -> int:
     )
     accuracy = history["validation-accuracy"][-1]
     if store.rank == 0:
-        print(
-            f"validation accuracy {accuracy:.4f} after {num_epoch} epochs in {store.num_workers} processes, "
-            f"target {target}"
-        )
+        print(f"{num_epoch} epochs in {store.num_workers} processes")
+        print(f"accuracy on images not trained on: {accuracy:.4f}, target at least {target}")
     return 0 if accuracy >= target else 1
 
 

@@ -5,6 +5,8 @@ classes and functions. A paragraph becomes a line of a file, its words numbers; 
 other and write to the same weights without locks. A word that only one of the texts knows, of many that both have, is
 enough for the network to tell them apart.
 
+Figure: accuracy on paragraphs not trained on, at least 0.85; 0.83 with --smoke.
+Time: 5 s; 4 s with --smoke.
 Run: python examples/hogwild/bag_of_words.py [--smoke]
 """
 
@@ -78,11 +80,11 @@ def main() -> int:
     parser.add_argument("--smoke", action="store_true", help="a short run with a lower target")
     parser.add_argument("--workers", type=int, default=2, help="how many train at once")
     args = parser.parse_args()
-    count, epochs, target = (1500, 4, 0.83) if args.smoke else (2000, 4, 0.85)
+    count, modules, target = (1500, 100, 0.83) if args.smoke else (2000, 200, 0.85)
 
     random.seed(0)
     mx.random.seed(0)
-    manual, library = paragraphs(list(topics.values()), count), paragraphs(docstrings(200), count)
+    manual, library = paragraphs(list(topics.values()), count), paragraphs(docstrings(modules), count)
     examples = [(words, 1) for words in manual] + [(words, 0) for words in library]
     random.shuffle(examples)
     counted = Counter(word for words, _ in examples for word in words)
@@ -92,13 +94,13 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as folder, mx.AsyncExecutor() as run:
         *files, held_out = write_files(Path(folder), examples, numbers)
         optimizer = {"optimizer": "adagrad", "optimizer_params": {"learning_rate": 0.05}}
-        for epoch in range(epochs):
+        for epoch in range(4):
             result = run.run_from_files(net, feed, files, args.workers, ["acc"], **optimizer)
             print(f"epoch {epoch}: {result.examples} paragraphs, accuracy {result[0]:.3f}")
         right = [acc for _, _, [acc] in run.infer_from_files(net, feed, [held_out], 1, ["acc"])]
         print(run.explain(net))
     accuracy = float(mx.nd.concat(*right, dim=0).mean().asscalar())
-    print(f"accuracy {accuracy:.3f} on paragraphs not trained on, target {target}")
+    print(f"accuracy on paragraphs not trained on: {accuracy:.3f}, target at least {target}")
     return 0 if accuracy >= target else 1
 
 

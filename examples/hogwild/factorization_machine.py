@@ -5,9 +5,11 @@ features' vectors, pair by pair, with some noise. The machine gives each feature
 over all pairs from two pooled lookups: half of (the square of the sum - the sum of the squares). A linear model cannot
 do it. In the end the products of what it has found are compared with those of the hidden vectors.
 
-Run: python examples/hogwild/factorization_machine.py [--smoke]
-
 Source: Rendle, "Factorization Machines", 2010.
+
+Figure: correlation of found and hidden products of pairs, at least 0.99; 0.95 with --smoke.
+Time: 3 s; 2 s with --smoke.
+Run: python examples/hogwild/factorization_machine.py [--smoke] [--picture FILE]
 """
 
 from __future__ import annotations
@@ -90,10 +92,21 @@ def train(run: mx.AsyncExecutor, net: mx.sym.Symbol, files: list[Path], workers:
     return float(np.mean([error.asscalar() for error in errors]))
 
 
+def draw(path: str, hidden: np.ndarray, found: np.ndarray) -> None:
+    """Draw the product of every pair as it was found over what it is."""
+    import matplotlib.pyplot as plt
+
+    _, axes = plt.subplots(figsize=(4, 4), layout="constrained")
+    axes.scatter(hidden, found, s=4)
+    axes.set(xlabel="hidden product of a pair", ylabel="found", aspect="equal")
+    plt.savefig(path)
+
+
 def main() -> int:
     """Train with pairs and without, and compare with the hidden vectors; return the exit code."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--smoke", action="store_true", help="a short run with a lower target")
+    parser.add_argument("--picture", metavar="FILE", help="draw found and hidden products into a file")
     parser.add_argument("--workers", type=int, default=2, help="how many train at once")
     args = parser.parse_args()
     count, epochs, target = (500, 15, 0.95) if args.smoke else (2000, 30, 0.99)
@@ -113,7 +126,9 @@ def main() -> int:
     print(
         f"error {both:.3f}, without pairs {linear:.2f}, of a variance of {variance:.2f}; noise {NOISE**2:g}"
     )
-    print(f"correlation {alike:.4f} of found and hidden products of pairs, target {target}")
+    if args.picture:
+        draw(args.picture, (hidden() @ hidden().T)[pairs], (found @ found.T)[pairs])
+    print(f"correlation of found and hidden products of pairs: {alike:.4f}, target at least {target}")
     return 0 if alike >= target and both < linear / 5 else 1
 
 

@@ -5,7 +5,9 @@ rows. Whether it was clicked on is drawn from the probability that true weights 
 can reach is known: the area under the curve of the true probabilities. FTRL leaves weights of features that say nothing
 at exactly 0.
 
-Run: python examples/hogwild/logistic_regression.py [--smoke]
+Figure: area under the curve, below the best there is by, at most 0.005; 0.02 with --smoke.
+Time: 10 s; 4 s with --smoke.
+Run: python examples/hogwild/logistic_regression.py [--smoke] [--picture FILE]
 """
 
 from __future__ import annotations
@@ -38,12 +40,16 @@ def network() -> mx.sym.Symbol:
     return mx.sym.LogisticRegressionOutput(score, mx.sym.Variable("click"), name="p")
 
 
+def word_rows() -> np.ndarray:
+    """Return the row of each word."""
+    return np.array([crc32(f"word {word}".encode()) % ROWS for word in range(WORDS)])
+
+
 def views(count: int, seed: int) -> tuple[list[list[int]], np.ndarray, np.ndarray]:
     """Return the hashed features of views, the true scores, and whether there was a click."""
     truth = np.zeros(WORDS)
     truth[:LOUD] = np.random.RandomState(0).choice([-1.0, 1.0], LOUD)  # the other words say nothing
-    rng = np.random.RandomState(seed)
-    rows = np.array([crc32(f"word {word}".encode()) % ROWS for word in range(WORDS)])
+    rows, rng = word_rows(), np.random.RandomState(seed)
     words = [rng.randint(0, WORDS, rng.randint(5, 40)) for _ in range(count)]
     scores = np.array([truth[each].sum() for each in words])
     clicks = rng.rand(count) < 1 / (1 + np.exp(-scores))
@@ -66,10 +72,21 @@ def area(scores: np.ndarray, clicks: np.ndarray) -> float:
     return float(metric.get()[1])
 
 
+def draw(path: str, weights: np.ndarray) -> None:
+    """Draw the weight of each word, with what decides over clicks first."""
+    import matplotlib.pyplot as plt
+
+    _, axes = plt.subplots(figsize=(6, 2.5), layout="constrained")
+    axes.scatter(range(WORDS), weights[word_rows()], s=4)
+    axes.set(xlabel=f"word; the first {LOUD} decide, by 1 or -1", ylabel="weight")
+    plt.savefig(path)
+
+
 def main() -> int:
     """Train, and compare with the true probabilities; return the exit code."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--smoke", action="store_true", help="a short run with a lower target")
+    parser.add_argument("--picture", metavar="FILE", help="draw the weights into a file")
     parser.add_argument("--workers", type=int, default=2, help="how many train at once")
     args = parser.parse_args()
     count, epochs, target = (16_000, 5, 0.02) if args.smoke else (100_000, 3, 0.005)
@@ -101,7 +118,10 @@ def main() -> int:
     p = np.concatenate(found)
     reached = area(np.log(p / (1 - p)), clicks)
     print(f"{int((weights != 0).sum())} weights are not 0; {LOUD} of {WORDS} words have one that matters")
-    print(f"area {reached:.3f}, {best - reached:.3f} below the best there is, target {target}")
+    print(f"area {reached:.3f} of at best {best:.3f}")
+    if args.picture:
+        draw(args.picture, weights[:, 0])
+    print(f"area under the curve, below the best there is by: {best - reached:.4f}, target at most {target}")
     return 0 if best - reached <= target else 1
 
 

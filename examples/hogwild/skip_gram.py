@@ -5,9 +5,11 @@ line of a file is a word, a word near it and 1, or a word drawn from all text an
 regression of the product of two vectors. Nobody tells the network of topics; in the end nearly every word's nearest
 neighbour must be of its own.
 
-Run: python examples/hogwild/skip_gram.py [--smoke]
-
 Source: Mikolov et al., "Distributed Representations of Words and Phrases and their Compositionality", 2013.
+
+Figure: words whose nearest neighbour is of their own topic, at least 0.98; 0.9 with --smoke.
+Time: 4 s; 3 s with --smoke.
+Run: python examples/hogwild/skip_gram.py [--smoke] [--picture FILE]
 """
 
 from __future__ import annotations
@@ -84,10 +86,23 @@ def neighbours(vectors: np.ndarray) -> np.ndarray:
     return cosines[: TOPICS * WORDS].argmax(1)
 
 
+def draw(path: str, vectors: np.ndarray, topics: np.ndarray) -> None:
+    """Draw vectors, (N, size), by their two directions of most variance, coloured by topic."""
+    import matplotlib.pyplot as plt
+
+    centred = vectors - vectors.mean(0)
+    x, y = (centred @ np.linalg.svd(centred, full_matrices=False)[2][:2].T).T
+    _, axes = plt.subplots(figsize=(6, 4), layout="constrained")
+    points = axes.scatter(x, y, c=topics, s=12, cmap="tab10")
+    axes.legend(*points.legend_elements(), title="topic", loc="center left", bbox_to_anchor=(1, 0.5))
+    plt.savefig(path)
+
+
 def main() -> int:
     """Train, and look at nearest neighbours; return the exit code."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--smoke", action="store_true", help="a short run with a lower target")
+    parser.add_argument("--picture", metavar="FILE", help="draw the vectors into a file")
     parser.add_argument("--workers", type=int, default=2, help="how many train at once")
     args = parser.parse_args()
     count, epochs, target = (200, 4, 0.9) if args.smoke else (800, 5, 0.98)
@@ -114,7 +129,9 @@ def main() -> int:
         vectors = run.get_params(net)[0]["word_vectors_weight"].asnumpy()
     own = np.arange(TOPICS * WORDS) // WORDS
     share = float((neighbours(vectors) // WORDS == own).mean())
-    print(f"{share:.3f} of the words have a nearest neighbour of their own topic, target {target}")
+    if args.picture:
+        draw(args.picture, vectors[: TOPICS * WORDS], own)
+    print(f"words whose nearest neighbour is of their own topic: {share:.3f}, target at least {target}")
     return 0 if share >= target else 1
 
 

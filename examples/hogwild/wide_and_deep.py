@@ -5,9 +5,11 @@ remember; whether the customer's taste is the kind of the article, a product tha
 the deep part has to find it in the vectors of both; and the price. The best that can be reached is the area under the
 curve of the true probabilities.
 
-Run: python examples/hogwild/wide_and_deep.py [--smoke]
-
 Source: Cheng et al., "Wide & Deep Learning for Recommender Systems", 2016.
+
+Figure: area under the curve, below the best there is by, at most 0.02; 0.03 with --smoke.
+Time: 5 s; 3 s with --smoke.
+Run: python examples/hogwild/wide_and_deep.py [--smoke]
 """
 
 from __future__ import annotations
@@ -117,9 +119,8 @@ def main() -> int:
                 train(run, net, files, args.workers, epochs)
                 areas.append(area(run, net, test))
     wide, both = areas
-    print(
-        f"area {both:.3f}, without the deep part {wide:.3f}; {best - both:.3f} below the best there is, target {target}"
-    )
+    print(f"area {both:.3f}, without the deep part {wide:.3f}")
+    print(f"area under the curve, below the best there is by: {best - both:.4f}, target at most {target}")
     return 0 if best - both <= target and wide < both else 1
 
 

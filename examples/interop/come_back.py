@@ -4,6 +4,8 @@ A small convolutional network learns to tell the digits 0 to 4 in PyTorch. Its l
 one is made anew for all ten digits, and `Module.from_torch` turns the whole into a module of ordinary operators, which
 is trained, saved, and read back into the torch network by the names of its parameters.
 
+Figure: accuracy of the torch network on images not trained on, at least 0.97; 0.85 with --smoke.
+Time: 7 s; 6 s with --smoke.
 Run: python examples/interop/come_back.py [--smoke]
 """
 
@@ -95,7 +97,7 @@ def main() -> int:
     with torch.no_grad():
         apart = float(np.abs(net(torch.from_numpy(images[test])).softmax(1).numpy() - mine).max())
     print(f"{len(values)} arrays went back by name; the networks differ by {apart:.1e} at most")
-    print(f"accuracy of the torch network {share:.4f}, target {target}")
+    print(f"accuracy of the torch network on images not trained on: {share:.4f}, target at least {target}")
     return 0 if share >= target and apart < 1e-5 else 1
 
 

@@ -1,8 +1,12 @@
 """Train on handwritten digits, leave by ONNX, and predict with ONNX Runtime.
 
-Run: python examples/interop/leave_by_onnx.py [--smoke]
+`Module.to_onnx` writes a file with a dynamic batch. What ONNX Runtime predicts from it is compared with the module's
+predictions. Without ONNX Runtime (`pip install onnxruntime`) the reference evaluator of the package onnx predicts,
+slowly.
 
-Without ONNX Runtime (`pip install onnxruntime`) the reference evaluator of the package onnx predicts, slowly.
+Figure: largest difference between both predictions, at most 0.0001.
+Time: 5 s; 4 s with --smoke.
+Run: python examples/interop/leave_by_onnx.py [--smoke]
 """
 
 from __future__ import annotations
@@ -76,9 +80,11 @@ def main() -> int:
 
     accuracy = float((theirs.argmax(1) == labels[:360]).mean())
     difference = float(np.abs(theirs - ours).max())
-    same = bool((theirs.argmax(1) == ours.argmax(1)).all()) and difference < 1e-4
-    print(f"360 images: accuracy {accuracy:.4f} outside, largest difference {difference:.1e}, target 1e-4")
-    return 0 if same else 1
+    same = bool((theirs.argmax(1) == ours.argmax(1)).all())
+    target = 1e-4
+    print(f"accuracy outside on 360 images not trained on: {accuracy:.4f}")
+    print(f"largest difference between both predictions: {difference:.1e}, target at most {target}")
+    return 0 if same and difference <= target else 1
 
 
 if __name__ == "__main__":

@@ -3,6 +3,8 @@
 `Module.to_torch` returns a `torch.nn.Module`: here it loses the loss that MXNet's networks end in, gets new images, is
 fine-tuned with one of torch's optimizers and exported for any batch. What it has learned comes back by `set_params`.
 
+Figure: accuracy on the worse camera, at least 0.87; 0.85 with --smoke.
+Time: 6 s; 7 s with --smoke.
 Run: python examples/interop/leave_by_torch.py [--smoke]
 """
 
@@ -89,10 +91,8 @@ def main() -> int:
     module.set_params(values, states)
     after = accuracy(module, new[:360], labels[:360])
     agree = (exported == labels[:360]).mean()
-    print(
-        f"outputs {apart:.1g} apart; accuracy on the worse camera {before:.3f}, after fine-tuning {after:.3f} here and "
-        f"{agree:.3f} in the exported program, target {target}"
-    )
+    print(f"outputs {apart:.1g} apart; accuracy {before:.3f} before, {agree:.3f} in the exported program")
+    print(f"accuracy on the worse camera: {after:.3f}, target at least {target}")
     return 0 if apart < 1e-5 and after >= target and abs(after - agree) < 1e-3 else 1
 
 

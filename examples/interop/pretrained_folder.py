@@ -3,6 +3,8 @@
 The folder has the graph, the weights as safetensors, what is done to the images before, and a model card. The process
 that loads it knows nothing but its name.
 
+Figure: accuracy of the loaded network on images not trained on, at least 0.97; 0.85 with --smoke.
+Time: 7 s; 8 s with --smoke.
 Run: python examples/interop/pretrained_folder.py [--smoke]
 """
 
@@ -89,7 +91,7 @@ def main() -> int:
         )
     again = float(done.stdout)
     print(f"trained here: {accuracy:.4f}, loaded in another process: {again:.4f}")
-    print(f"validation accuracy {again:.4f}, target {target}")
+    print(f"accuracy of the loaded network on images not trained on: {again:.4f}, target at least {target}")
     return 0 if again >= target and again == accuracy else 1
 
 

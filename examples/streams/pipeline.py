@@ -1,11 +1,11 @@
 """Train on compressed files of clicks: decompressed and parsed by threads of C++, batched in a process of its own.
 
-::
-
     feeding process                                                    training process
     files -> DecompressFunctor -> MultiSlotFunctor -> batches   =>     PipeIter -> Module.fit
              (threads of C++, no GIL)            (in shared memory)
 
+Figure: area under the curve on views not trained on, at least 0.93; 0.85 with --smoke.
+Time: 8 s; 4 s with --smoke.
 Run: python examples/streams/pipeline.py [--smoke]
 """
 
@@ -140,7 +140,7 @@ def main() -> int:
         options = {"optimizer": "adam", "optimizer_params": {"learning_rate": 0.01}}
         module.fit(batches, num_epoch=epochs, eval_metric="mse", **options)
         [(_, area)] = module.score(batches, mx.metric.AUC())
-    print(f"area under the curve {area:.3f} on views not trained on, target {target}")
+    print(f"area under the curve on views not trained on: {area:.3f}, target at least {target}")
     return 0 if area >= target else 1
 
 

@@ -1,5 +1,9 @@
 """Decode images in worker processes while the network trains; batches arrive through shared memory.
 
+`ProcessPrefetchingIter` gives each worker a part of a record file; the training process decodes nothing.
+
+Figure: accuracy on images not trained on, at least 0.95; 0.8 with --smoke.
+Time: 11 s; 7 s with --smoke.
 Run: python examples/streams/process_prefetch.py [--smoke]
 """
 
@@ -70,7 +74,7 @@ def main() -> int:
             module.fit(batches, num_epoch=epochs, initializer=mx.init.Xavier(), **options)
         there = mx.io.ImageRecordIter(path_imgrec=str(test), data_shape=(3, SIZE, SIZE), batch_size=BATCH)
         accuracy = dict(module.score(there, "acc"))["accuracy"]
-    print(f"accuracy {accuracy:.3f} on images not trained on, target {target}")
+    print(f"accuracy on images not trained on: {accuracy:.3f}, target at least {target}")
     return 0 if accuracy >= target else 1
 
 

@@ -3,6 +3,8 @@
 A worker is entered, does one job at a time and is left. The first job that fails puts the pool into die mode: the same
 exception comes out of everything that waits for the pool, and out of the pool's own context; nothing is printed.
 
+Figure: accuracy of the answers, at least 0.95; 0.85 with --smoke.
+Time: 4 s; 3 s with --smoke.
 Run: python examples/streams/worker_pool.py [--smoke]
 """
 
@@ -24,12 +26,16 @@ from dpmodule.streams import BaseAsyncWorker, BaseAsyncWorkerPool
 WORKERS, ROWS = 2, 20
 
 
-def train(prefix: str, images: np.ndarray, labels: np.ndarray, epochs: int) -> None:
-    """Train a small network on digits and save it."""
+def network() -> mx.sym.Symbol:
+    """Return a perceptron with one hidden layer."""
     net = mx.sym.FullyConnected(mx.sym.Variable("data"), num_hidden=64, name="fc1")
     net = mx.sym.Activation(net, act_type="relu", name="relu1")
-    net = mx.sym.SoftmaxOutput(mx.sym.FullyConnected(net, num_hidden=10, name="fc2"), name="softmax")
-    module = mx.mod.Module(net)
+    return mx.sym.SoftmaxOutput(mx.sym.FullyConnected(net, num_hidden=10, name="fc2"), name="softmax")
+
+
+def train(prefix: str, images: np.ndarray, labels: np.ndarray, epochs: int) -> None:
+    """Train a small network on digits and save it."""
+    module = mx.mod.Module(network())
     batches = mx.io.NDArrayIter(images, labels, batch_size=50, shuffle=True)
     module.fit(
         batches, num_epoch=epochs, initializer=mx.init.Xavier(), optimizer_params={"learning_rate": 0.2}
@@ -109,7 +115,8 @@ def main() -> int:
         share = asyncio.run(accuracy(ScorerPool(WORKERS, prefix, epochs), images[:360], labels[:360]))
         met = asyncio.run(failures(ScorerPool(WORKERS, prefix, epochs), images))
     same = sum(error is met[0] for error in met)
-    print(f"accuracy {share:.3f}, target {target}; {met[0]!r} came out in {same} places, expected 3")
+    print(f"{met[0]!r} came out in {same} places, expected 3")
+    print(f"accuracy of the answers: {share:.3f}, target at least {target}")
     return 0 if share >= target and same == 3 else 1
 
 

@@ -109,7 +109,7 @@ def test_the_same_without_the_extension(count):
     assert [each for each in zip(calls, found, wanted) if each[1] != each[2]] == []
 
 
-# documented in docs/differences.md: taken here, refused by DyNet
+# documented in docs/differences/systems.md: taken here, refused by DyNet
 TAKEN = {
     "dy.pickneglogsoftmax(X(3, n=2), 1)",
     "dy.hinge(X(3, n=2), 1)",

@@ -119,7 +119,7 @@ def test_lines_come_in_order_and_once(check):
         (b"x = \x00\n", "this is no Python 3: "),
         (b"import numpy\n", "imports none of mxnet, dynet, paddle, parlai and dpmodule"),
         (b"", "imports none of "),
-        (b"import mxnet\n" + b"#" * 11_000_000, "11,000,013 bytes, expected a program of at most 10,485,760"),
+        (b"import mxnet\n" + b"#" * 1_100_000, "1,100,013 bytes, expected a program of at most 1,048,576"),
         (b"x = " + b"(" * 10_000, "this is no Python 3: "),
         (b"x = " + b"-" * 100_000 + b"1", "this is no Python 3: "),
     ],

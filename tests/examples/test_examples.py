@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from dpmodule import native
+from helpers.gallery import gallery
 from helpers.programs import run_file, run_program
 
 FOLDER = Path(__file__).parents[2] / "examples"
@@ -15,20 +16,25 @@ AGENTS = sorted((FOLDER / "agents").glob("*.py"))
 INTEROP = sorted((FOLDER / "interop").glob("*.py"))
 DISTRIBUTED = sorted((FOLDER / "distributed").glob("*.py"))
 EXAMPLES = [*sorted(FOLDER.glob("*.py")), *STREAMS, *AUTOBATCH, *HOGWILD, *AGENTS, *INTEROP, *DISTRIBUTED]
+BESIDE = ["sklearn.datasets", "matplotlib.pyplot"]
 
 
 def run_short_form(path, tmp_path, *options, **changes):
-    changes |= {"PYTHONWARNINGS": "error", "beside": ["sklearn.datasets"]}
+    changes |= {"PYTHONWARNINGS": "error", "MPLBACKEND": "Agg", "beside": BESIDE}
     done = run_file(path, "--smoke", *options, seconds=110, cwd=tmp_path, **changes)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "target" in done.stdout.splitlines()[-1]
+    assert gallery.read(path).missed(done.stdout.splitlines()[-1], short=True) is None
     assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.timeout(120)
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
-def test_example_reaches_its_short_target(path, tmp_path):
-    run_short_form(path, tmp_path)
+def test_example_reaches_its_short_target(path, tmp_path, tmp_path_factory):
+    picture = tmp_path_factory.mktemp("picture") / "picture.png"
+    draws = gallery.read(path).draws
+    run_short_form(path, tmp_path, *(["--picture", picture] if draws else []))
+    assert picture.exists() == draws
 
 
 @pytest.mark.slow

@@ -7,6 +7,7 @@ import pytest
 
 from dpmodule import native
 from helpers.compiled import compiler
+from helpers.gallery import gallery
 from helpers.programs import run_file, run_program
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "streams" / "functor_extension"
@@ -59,5 +60,7 @@ def test_it_builds_and_counts_words(tmp_path):
     folder = tmp_path / "extension"
     shutil.copytree(EXAMPLE, folder)
     told(run_file(folder / "setup.py", "-q", "build_ext", "--inplace", cwd=folder))
-    assert told(run_file(folder / "count_words.py", "--smoke", cwd=folder)).startswith("20000 words in ")
+    printed = told(run_file(folder / "count_words.py", "--smoke", cwd=folder))
+    assert printed.startswith("20000 words in ")
+    assert gallery.read(EXAMPLE / "count_words.py").missed(printed.splitlines()[-1], short=True) is None
     assert told(run_program(CHECKS, cwd=folder)) == "as expected\n"

@@ -1,13 +1,20 @@
-"""Every notebook is stored without outputs and runs from top to bottom."""
+"""Every notebook is stored without outputs, says what it shows, names what there is, and runs from top to bottom."""
 
+import ast
+import pkgutil
+import re
 import shutil
+import sys
 from pathlib import Path
 
 import nbclient
 import nbformat
 import pytest
+import strip_notebooks
 
-NOTEBOOKS = sorted((Path(__file__).parents[2] / "notebooks").glob("*.ipynb"))
+ROOT = Path(__file__).parents[2]
+NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
+PACKAGES = {"mx": "dpmodule", "dy": "dpmodule.autobatch", "streams": "dpmodule.streams"}
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
@@ -20,21 +27,85 @@ def test_notebook_is_stored_without_outputs(path):
             assert cell.execution_count is None
 
 
+def test_outputs_are_told_with_file_and_line_and_removed(tmp_path, monkeypatch, capsys):
+    path = tmp_path / "ran.ipynb"
+    cell = nbformat.v4.new_code_cell("print(1)", id="one")
+    path.write_text(nbformat.writes(nbformat.v4.new_notebook(cells=[cell])) + "\n", encoding="utf-8")
+    monkeypatch.setattr(sys, "argv", ["strip_notebooks.py", "--check", str(path)])
+    assert strip_notebooks.main() == 0
+    plain = path.read_text(encoding="utf-8")
+    path.write_text(plain.replace('"execution_count": null', '"execution_count": 7'), encoding="utf-8")
+    line = 1 + path.read_text(encoding="utf-8").splitlines().index('   "execution_count": 7,')
+    assert strip_notebooks.main() == 1
+    told = capsys.readouterr().out
+    assert told.startswith(f"{path}:{line}: ")
+    assert told.endswith("; run python .ci/strip_notebooks.py\n")
+    monkeypatch.setattr(sys, "argv", ["strip_notebooks.py", str(path)])
+    assert strip_notebooks.main() == 1
+    assert path.read_text(encoding="utf-8") == plain
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+def test_notebook_opens_with_a_paragraph_of_what_will_be_seen(path):
+    first, second, *_ = nbformat.read(path, as_version=4).cells
+    title, opening = first.source.split("\n\n")  # and no more than these
+    assert (first.cell_type, second.cell_type) == ("markdown", "code")
+    assert re.fullmatch("# .+", title)
+    assert 40 <= len(opening.split()) <= 110
+    assert re.search(r"\bshows?\b", opening), "the opening says what the pictures show"
+
+
+def test_the_page_of_the_series_has_every_notebook_in_order():
+    page = (ROOT / "docs" / "notebooks.md").read_text(encoding="utf-8")
+    assert re.findall(r"\]\(\.\./notebooks/(\S+)\)", page) == [path.name for path in NOTEBOOKS]
+
+
+def parsed(path):
+    for cell in nbformat.read(path, as_version=4).cells:
+        if cell.cell_type == "code":
+            source = re.sub(r"^%%.*\n", "", cell.source)
+            yield compile(source, path.name, "exec", ast.PyCF_ONLY_AST | ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+
+
+def named(path):
+    """Yield the names of this package that a notebook uses, in full."""
+    for node in (node for tree in parsed(path) for node in ast.walk(tree)):
+        if isinstance(node, ast.ImportFrom) and node.module.startswith("dpmodule"):
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+        elif isinstance(node, ast.Attribute):
+            first, _, rest = ast.unparse(node).partition(".")
+            if first in PACKAGES and re.fullmatch(r"[\w.]+", rest):
+                yield f"{PACKAGES[first]}.{rest}"
+
+
+def is_there(name):
+    try:
+        pkgutil.resolve_name(name)
+    except (AttributeError, ImportError):
+        return False
+    return True
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+def test_what_a_notebook_names_is_there(path):
+    names = set(named(path))
+    assert len(names) > 3
+    assert {name for name in names if not is_there(name)} == set()
+
+
+def is_picture(data):
+    return "image/png" in data or "image/svg+xml" in data or "<svg" in data.get("text/html", "")
+
+
 @pytest.mark.slow
-@pytest.mark.timeout(240)
+@pytest.mark.timeout(180)
 @pytest.mark.filterwarnings("ignore::DeprecationWarning:jupyter_client")
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
-def test_notebook_runs(path, tmp_path, monkeypatch):
+def test_notebook_runs_and_shows_pictures(path, tmp_path, monkeypatch):
     monkeypatch.setenv("MPLBACKEND", "module://matplotlib_inline.backend_inline")
     shutil.copytree(path.parent / "models", tmp_path / "models")
     book = nbformat.read(path, as_version=4)
-    client = nbclient.NotebookClient(book, timeout=200, resources={"metadata": {"path": str(tmp_path)}})
+    client = nbclient.NotebookClient(book, timeout=170, resources={"metadata": {"path": str(tmp_path)}})
     client.execute()
-    pictures = [
-        output
-        for cell in book.cells
-        if cell.cell_type == "code"
-        for output in cell.outputs
-        if "image/png" in output.get("data", {})
-    ]
-    assert len(pictures) >= 2
+    outputs = [cell.outputs for cell in book.cells if cell.cell_type == "code"]
+    assert sum(any(is_picture(each.get("data", {})) for each in cell) for cell in outputs) >= 3

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from dpmodule import ops
 
-PAGE = (Path(__file__).parents[2] / "docs" / "interop.md").read_text(encoding="utf-8")
+PAGE = (Path(__file__).parents[2] / "docs" / "interop" / "to_onnx.md").read_text(encoding="utf-8")
 OPTIMIZER = "an optimizer's step is no part of an exported network"
 
 

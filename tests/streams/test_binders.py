@@ -12,7 +12,7 @@ from dpmodule.streams import ThreadPool, cpp_threaded_worker
 from helpers import compiled
 from helpers.loops import run
 
-PAGE = Path(__file__).parents[2] / "docs" / "streams.md"
+PAGE = Path(__file__).parents[2] / "docs" / "streams" / "threads.md"
 NAMES = ["sum_pybind11", "sum_nanobind"]
 pytestmark = [
     pytest.mark.timeout(120),

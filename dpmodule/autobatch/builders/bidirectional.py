@@ -82,6 +82,10 @@ class BiRNNBuilder:
     def from_spec(cls, spec: Sequence[Any], model: ParameterCollection) -> BiRNNBuilder:
         """Make a network as `spec` of another one describes it.
 
+        Args:
+            spec: what the other one's `spec` is.
+            model: the collection that gets the parameters.
+
         Raises:
             ArgumentError: `spec` describes no network of this class.
             ForeignValueError: it is no list.
@@ -98,6 +102,9 @@ class BiRNNBuilder:
 
     def set_dropout(self, p: float) -> None:
         """Set the dropout rate of all networks; see `RNNBuilder.set_dropout`.
+
+        Args:
+            p: chance that a number is dropped, from 0 to less than 1.
 
         Raises:
             ArgumentError: `p` is below 0, or 1 or more.

@@ -48,6 +48,11 @@ class CoupledLSTMBuilder(RNNBuilder):
     def peep(self, gate: Expression, weight: Expression, c: Expression) -> Expression:
         """Add what a peephole sees of a memory to a gate.
 
+        Args:
+            gate: what the gate has of input and output so far.
+            weight: weights of the peephole.
+            c: the memory.
+
         Shape:
             gate, c, returns: (hidden_dim,).
             weight: (hidden_dim, hidden_dim).
@@ -115,6 +120,11 @@ class FastLSTMBuilder(CoupledLSTMBuilder):
 
     def peep(self, gate: Expression, weight: Expression, c: Expression) -> Expression:
         """Leave the gate as it is.
+
+        Args:
+            gate: what the gate has of input and output so far.
+            weight: weights of the peephole.
+            c: the memory.
 
         Shape:
             gate, c, returns: (hidden_dim,).

@@ -99,6 +99,10 @@ class SoftmaxBuilder:
     def full_log_distribution(self, x: Expression, update: bool = True) -> Expression:
         """Return the logarithms of the probabilities of all classes; see `full_logits`.
 
+        Args:
+            x: the vector.
+            update: False makes the parameters constants.
+
         Shape:
             x: (rep_dim,).
             returns: (classes,).
@@ -263,6 +267,10 @@ class ClassFactoredSoftmaxBuilder(_OwnCollection, SoftmaxBuilder):
     def class_logits(self, x: Expression, update: bool = True) -> Expression:
         """Return the scores of groups.
 
+        Args:
+            x: the vector.
+            update: False makes the parameters constants.
+
         Shape:
             x: (rep_dim,).
             returns: (groups,).
@@ -272,6 +280,10 @@ class ClassFactoredSoftmaxBuilder(_OwnCollection, SoftmaxBuilder):
     def class_log_distribution(self, x: Expression, update: bool = True) -> Expression:
         """Return the logarithms of the probabilities of groups.
 
+        Args:
+            x: the vector.
+            update: False makes the parameters constants.
+
         Shape:
             x: (rep_dim,).
             returns: (groups,).
@@ -280,6 +292,11 @@ class ClassFactoredSoftmaxBuilder(_OwnCollection, SoftmaxBuilder):
 
     def subclass_logits(self, x: Expression, classid: int, update: bool = True) -> Expression:
         """Return the scores of the words of a group.
+
+        Args:
+            x: the vector.
+            classid: number of the group.
+            update: False makes the parameters constants.
 
         Shape:
             x: (rep_dim,).
@@ -293,6 +310,11 @@ class ClassFactoredSoftmaxBuilder(_OwnCollection, SoftmaxBuilder):
 
     def subclass_log_distribution(self, x: Expression, classid: int, update: bool = True) -> Expression:
         """Return the logarithms of the probabilities of the words of a group.
+
+        Args:
+            x: the vector.
+            classid: number of the group.
+            update: False makes the parameters constants.
 
         Shape:
             x: (rep_dim,).
@@ -325,6 +347,10 @@ class ClassFactoredSoftmaxBuilder(_OwnCollection, SoftmaxBuilder):
 
     def full_log_distribution(self, x: Expression, update: bool = True) -> Expression:
         """Return the logarithms of the probabilities of all words, in the order of their numbers.
+
+        Args:
+            x: the vector.
+            update: False makes the parameters constants.
 
         Shape:
             x: (rep_dim,).
@@ -405,6 +431,10 @@ class HierarchicalSoftmaxBuilder(_OwnCollection, SoftmaxBuilder):
 
     def full_log_distribution(self, x: Expression, update: bool = True) -> Expression:
         """Return the logarithms of the probabilities of all words, in the order of their numbers.
+
+        Args:
+            x: the vector.
+            update: False makes the parameters constants.
 
         Shape:
             x: (rep_dim,).

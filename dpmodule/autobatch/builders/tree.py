@@ -69,6 +69,10 @@ class TreeLSTMBuilder:
     def from_spec(cls, spec: Sequence[Any], model: ParameterCollection) -> TreeLSTMBuilder:
         """Make a network as `spec` of another one describes it.
 
+        Args:
+            spec: what the other one's `spec` is.
+            model: the collection that gets the parameters.
+
         Raises:
             ArgumentError: `spec` describes no network of this class.
             ForeignValueError: it is no list.

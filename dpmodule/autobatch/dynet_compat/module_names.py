@@ -33,6 +33,9 @@ class DynetParams:
     def from_args(self, shared_parameters: Any = None) -> None:
         """Take the ``--dynet-...`` arguments out of `sys.argv`.
 
+        Args:
+            shared_parameters: taken as in DyNet, without effect.
+
         Raises:
             ArgumentError: an argument cannot be followed; then all of them stay.
         """
@@ -59,6 +62,9 @@ class DynetParams:
     def set_autobatch(self, autobatch: bool) -> None:
         """Choose whether graphs are batched.
 
+        Args:
+            autobatch: True or False.
+
         Raises:
             ForeignValueError: it is neither True nor False.
         """
@@ -66,6 +72,9 @@ class DynetParams:
 
     def set_random_seed(self, random_seed: int) -> None:
         """Choose the seed of random numbers.
+
+        Args:
+            random_seed: an integer; 0 leaves generators as they are, as in DyNet.
 
         Raises:
             ForeignValueError: it is no integer.
@@ -75,6 +84,9 @@ class DynetParams:
     def set_weight_decay(self, weight_decay: float) -> None:
         """Choose the weight decay of new collections.
 
+        Args:
+            weight_decay: share of a parameter that each update takes away, before the learning rate.
+
         Raises:
             ArgumentError: it is negative or NaN.
             ForeignValueError: it is no number.
@@ -83,6 +95,9 @@ class DynetParams:
 
     def set_requested_gpus(self, requested_gpus: int) -> None:
         """Choose whether graphs are on a GPU.
+
+        Args:
+            requested_gpus: 0 for the CPU, 1 for the first GPU.
 
         Raises:
             ArgumentError: there are fewer GPUs here.
@@ -96,16 +111,31 @@ class DynetParams:
         self._settings["device"] = "CPU"
 
     def set_mem(self, mem: int) -> None:
-        """Do nothing: memory grows as it is needed."""
+        """Do nothing: memory grows as it is needed.
+
+        Args:
+            mem: megabytes in DyNet; not read.
+        """
 
     def set_profiling(self, profiling: int) -> None:
-        """Do nothing; see `explain`."""
+        """Do nothing; see `explain`.
+
+        Args:
+            profiling: a level in DyNet; not read.
+        """
 
     def set_shared_parameters(self, shared_parameters: bool) -> None:
-        """Do nothing: use `mx.hogwild` to train with several processes."""
+        """Do nothing: use `mx.hogwild` to train with several processes.
+
+        Args:
+            shared_parameters: not read.
+        """
 
     def set_gpu_mask(self, gpu_mask: list[int]) -> None:
         """Choose a GPU by ones and zeros.
+
+        Args:
+            gpu_mask: a number for each GPU; 1 for the one that is meant, 0 for others.
 
         Raises:
             ArgumentError: there is anything else in the list.
@@ -129,6 +159,9 @@ class DynetParams:
 def init(shared_parameters: Any = None) -> None:
     """Take the ``--dynet-...`` arguments out of `sys.argv` and follow them, as importing the package has done.
 
+    Args:
+        shared_parameters: taken as in DyNet, without effect.
+
     Raises:
         ArgumentError: an argument cannot be followed, such as a device that is not here; then all of them stay.
     """
@@ -137,6 +170,9 @@ def init(shared_parameters: Any = None) -> None:
 
 def init_from_params(params: DynetParams) -> None:
     """Put settings into force.
+
+    Args:
+        params: the settings.
 
     Raises:
         ForeignValueError: `params` is none of `DynetParams`.

@@ -266,7 +266,13 @@ def contract3d_1d(x: Expression, y: Expression) -> Expression:
 
 
 def contract3d_1d_bias(x: Expression, y: Expression, b: Expression) -> Expression:
-    """Do what `contract3d_1d` does and add a matrix `b`."""
+    """Do what `contract3d_1d` does and add a matrix `b`.
+
+    Args:
+        x: the tensor (i, j, k).
+        y: the vector (k).
+        b: the matrix (i, j).
+    """
     return apply(CONTRACT, (x, y, b), (1, True))
 
 
@@ -282,5 +288,12 @@ def contract3d_1d_1d(x: Expression, y: Expression, z: Expression) -> Expression:
 
 
 def contract3d_1d_1d_bias(x: Expression, y: Expression, z: Expression, b: Expression) -> Expression:
-    """Do what `contract3d_1d_1d` does and add a vector `b`."""
+    """Do what `contract3d_1d_1d` does and add a vector `b`.
+
+    Args:
+        x: the tensor (i, j, k).
+        y: the vector (k).
+        z: the vector (j).
+        b: the vector (i).
+    """
     return apply(CONTRACT, (x, y, z, b), (2, True))

@@ -84,12 +84,22 @@ def round(x: Expression, gradient_mode: str) -> Expression:
 
 
 def ceil(x: Expression, gradient_mode: str) -> Expression:
-    """Round every element up; see `round`."""
+    """Round every element up; see `round`.
+
+    Args:
+        x: the operand.
+        gradient_mode: "zero_gradient", or "straight_through_gradient" to pass the gradient on as it is.
+    """
     return apply(CEIL, (x,), (_straight("ceil", gradient_mode),))
 
 
 def floor(x: Expression, gradient_mode: str) -> Expression:
-    """Round every element down; see `round`."""
+    """Round every element down; see `round`.
+
+    Args:
+        x: the operand.
+        gradient_mode: "zero_gradient", or "straight_through_gradient" to pass the gradient on as it is.
+    """
     return apply(FLOOR, (x,), (_straight("floor", gradient_mode),))
 
 

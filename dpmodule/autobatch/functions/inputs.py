@@ -274,7 +274,7 @@ def sparse_inputTensor(
 
     Args:
         idxs: for every dimension, the places of all values.
-        values: the values.
+        values: what stands at those places.
         shape: the shape, with the minibatch last if `batched`.
         batched: see `inputTensor`.
         defval: what all other elements are.
@@ -321,13 +321,23 @@ def constant(dim: int | Sequence[int], val: float, batch_size: int = 1) -> Expre
 
 @fast_form
 def zeros(dim: int | Sequence[int], batch_size: int = 1) -> Expression:
-    """Make a tensor of zeros; see `constant`."""
+    """Make a tensor of zeros; see `constant`.
+
+    Args:
+        dim: a size, or a tuple of them.
+        batch_size: the size of the minibatch.
+    """
     return constant(dim, 0.0, batch_size)
 
 
 @fast_form
 def ones(dim: int | Sequence[int], batch_size: int = 1) -> Expression:
-    """Make a tensor of ones; see `constant`."""
+    """Make a tensor of ones; see `constant`.
+
+    Args:
+        dim: a size, or a tuple of them.
+        batch_size: the size of the minibatch.
+    """
     return constant(dim, 1.0, batch_size)
 
 
@@ -366,7 +376,7 @@ def random_normal(
 
     Args:
         dim: a size, or a tuple of them.
-        mean: its mean.
+        mean: centre of the distribution.
         stddev: its standard deviation.
         batch_size: the size of the minibatch.
 
@@ -397,7 +407,14 @@ def random_bernoulli(
 
 @fast_form
 def random_uniform(dim: int | Sequence[int], left: float, right: float, batch_size: int = 1) -> Expression:
-    """Draw evenly from `left` to `right`; see `random_normal`."""
+    """Draw evenly from `left` to `right`; see `random_normal`.
+
+    Args:
+        dim: a size, or a tuple of them.
+        left: the lower bound.
+        right: the upper bound.
+        batch_size: the size of the minibatch.
+    """
     return _random(dim, batch_size, "uniform", left, right)
 
 
@@ -405,7 +422,14 @@ def random_uniform(dim: int | Sequence[int], left: float, right: float, batch_si
 def random_gumbel(
     dim: int | Sequence[int], mu: float = 0.0, beta: float = 1.0, batch_size: int = 1
 ) -> Expression:
-    """Draw from a Gumbel distribution with location `mu` and scale `beta`; see `random_normal`."""
+    """Draw from a Gumbel distribution with location `mu` and scale `beta`; see `random_normal`.
+
+    Args:
+        dim: a size, or a tuple of them.
+        mu: the most likely value.
+        beta: how wide the distribution is; the standard deviation is about 1.28 times as much.
+        batch_size: the size of the minibatch.
+    """
     return _random(dim, batch_size, "gumbel", mu, beta)
 
 

@@ -47,7 +47,15 @@ def conv2d(x: Expression, f: Expression, stride: Sequence[int], is_valid: bool =
 def conv2d_bias(
     x: Expression, f: Expression, b: Expression, stride: Sequence[int], is_valid: bool = True
 ) -> Expression:
-    """Convolve an image with filters and add a bias (F) to each filter's result; see `conv2d`."""
+    """Convolve an image with filters and add a bias (F) to each filter's result; see `conv2d`.
+
+    Args:
+        x: the image (H, W, C).
+        f: the filters (h, w, C, F).
+        b: the biases (F).
+        stride: steps of the window, in pixels: down, right.
+        is_valid: False adds zeros around, so that every stride has its window.
+    """
     return apply(convolution.CONV2D, (x, f, b), (_pair("stride", stride), flag(is_valid, "is_valid")))
 
 
@@ -273,7 +281,17 @@ def vanilla_lstm_gates_concat(
     b: Expression,
     weightnoise_std: float = 0.0,
 ) -> Expression:
-    """Do what `vanilla_lstm_gates` does with several inputs, joined."""
+    """Do what `vanilla_lstm_gates` does with several inputs, joined.
+
+    Args:
+        x_t: parts of the input, which are put one behind the other (I in all).
+        h_tm1: the output before (H).
+        Wx: weights of the input (4H, I).
+        Wh: weights of the output before (4H, H).
+        b: biases (4H).
+        weightnoise_std: standard deviation of noise added to weights and biases, drawn once for every batch
+            of such steps.
+    """
     return _gates(listed("x_t", x_t), (h_tm1, Wx, Wh, b), (), weightnoise_std)
 
 
@@ -287,7 +305,19 @@ def vanilla_lstm_gates_dropout(
     dropout_mask_h: Expression,
     weightnoise_std: float = 0.0,
 ) -> Expression:
-    """Do what `vanilla_lstm_gates` does, with input and output multiplied with masks first."""
+    """Do what `vanilla_lstm_gates` does, with input and output multiplied with masks first.
+
+    Args:
+        x_t: the input (I).
+        h_tm1: the output before (H).
+        Wx: weights of the input (4H, I).
+        Wh: weights of the output before (4H, H).
+        b: biases (4H).
+        dropout_mask_x: factors of the input (I).
+        dropout_mask_h: factors of the output before (H).
+        weightnoise_std: standard deviation of noise added to weights and biases, drawn once for every batch
+            of such steps.
+    """
     return _gates(x_t, (h_tm1, Wx, Wh, b), (dropout_mask_x, dropout_mask_h), weightnoise_std)
 
 
@@ -301,7 +331,19 @@ def vanilla_lstm_gates_dropout_concat(
     dropout_mask_h: Expression,
     weightnoise_std: float = 0.0,
 ) -> Expression:
-    """Do what `vanilla_lstm_gates_dropout` does with several inputs, joined."""
+    """Do what `vanilla_lstm_gates_dropout` does with several inputs, joined.
+
+    Args:
+        x_t: parts of the input, which are put one behind the other (I in all).
+        h_tm1: the output before (H).
+        Wx: weights of the input (4H, I).
+        Wh: weights of the output before (4H, H).
+        b: biases (4H).
+        dropout_mask_x: factors of the input (I).
+        dropout_mask_h: factors of the output before (H).
+        weightnoise_std: standard deviation of noise added to weights and biases, drawn once for every batch
+            of such steps.
+    """
     return _gates(listed("x_t", x_t), (h_tm1, Wx, Wh, b), (dropout_mask_x, dropout_mask_h), weightnoise_std)
 
 

@@ -75,13 +75,27 @@ def moment_dim(x: Expression, d: int | Sequence[int], r: int, b: bool, n: int = 
 
 @fast_form
 def mean_dim(x: Expression, d: int | Sequence[int], b: bool, n: int = 0) -> Expression:
-    """Compute the mean over dimensions; see `moment_dim`."""
+    """Compute the mean over dimensions; see `moment_dim`.
+
+    Args:
+        x: the operand.
+        d: the dimensions.
+        b: over the minibatch, too.
+        n: what to divide by, if positive, in place of the number of elements.
+    """
     return moment_dim(x, d, 1, b, n)
 
 
 @fast_form
 def std_dim(x: Expression, d: int | Sequence[int], b: bool, n: int = 0) -> Expression:
-    """Compute the standard deviation (divided by n, not n - 1) over dimensions; see `moment_dim`."""
+    """Compute the standard deviation (divided by n, not n - 1) over dimensions; see `moment_dim`.
+
+    Args:
+        x: the operand.
+        d: the dimensions.
+        b: over the minibatch, too.
+        n: what to divide by, if positive, in place of the number of elements.
+    """
     return apply(reduce.STD, (x,), (_axes(d), flag(b, "b"), _unsigned(n, 0, "n")))
 
 

@@ -171,7 +171,13 @@ def pick_range(x: Expression, s: int, e: int, d: int = 0) -> Expression:
 
 
 def pickrange(x: Expression, s: int, e: int) -> Expression:
-    """Pick elements from `s` to before `e` of the first dimension; DyNet's old name."""
+    """Pick elements from `s` to before `e` of the first dimension; DyNet's old name.
+
+    Args:
+        x: the operand.
+        s: the first one.
+        e: one more than the last.
+    """
     return pick_range(x, s, e)
 
 

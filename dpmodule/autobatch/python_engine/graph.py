@@ -119,7 +119,12 @@ class PythonGraph(BaseGraph):
         return number
 
     def learn(self, op: Operation, node: int) -> None:
-        """Put the signature of a node without attributes into `plain_trie`."""
+        """Put the signature of a node without attributes into `plain_trie`.
+
+        Args:
+            op: record of what the node computes.
+            node: number of a node that is an instance of it.
+        """
         signature = self.signature(node)
         if self.is_immediate or signature.extras:
             return
@@ -132,6 +137,11 @@ class PythonGraph(BaseGraph):
 
     def append_many(self, op: Operation, attrs: tuple[Any, ...], args: tuple[int, ...]) -> int:
         """Add a node that takes many operands of one shape.
+
+        Args:
+            op: record of what the node computes.
+            attrs: hashable; belong to the signature.
+            args: numbers of earlier nodes, all of one shape.
 
         Raises:
             ShapeError: the operation does not take this shape.
@@ -164,17 +174,29 @@ class PythonGraph(BaseGraph):
         return node
 
     def signature(self, node: int) -> Signature:
-        """Return what a node is."""
+        """Return what a node is.
+
+        Args:
+            node: its number, as `append` returned it.
+        """
         return self.table.signatures[self.numbers[node]]
 
     def are_alike(self, nodes: list[int]) -> bool:
-        """Say whether all nodes have one shape, and none is a parameter."""
+        """Say whether all nodes have one shape, and none is a parameter.
+
+        Args:
+            nodes: their numbers; at least one.
+        """
         signatures = [self.table.signatures[number] for number in {self.numbers[node] for node in nodes}]
         first = signatures[0].dim
         return all(each.dim == first and each.kind.op is not PARAMETER for each in signatures)
 
     def operands(self, node: int) -> tuple[int, ...]:
-        """Return the operands of a node."""
+        """Return the operands of a node.
+
+        Args:
+            node: its number, as `append` returned it.
+        """
         return tuple(self.columns(node, node + 1)[2].tolist())
 
     def columns(self, first: int, end: int) -> tuple[Ints, Ints, Ints]:
@@ -212,7 +234,11 @@ class PythonGraph(BaseGraph):
         self._column_count = end
 
     def dim(self, node: int) -> Dim:
-        """Return the shape of a node."""
+        """Return the shape of a node.
+
+        Args:
+            node: its number, as `append` returned it.
+        """
         try:
             return self.table.signatures[self.numbers[node]].dim
         except IndexError:
@@ -220,11 +246,18 @@ class PythonGraph(BaseGraph):
             raise
 
     def forward(self, node: int) -> None:
-        """Compute what is missing up to a node."""
+        """Compute what is missing up to a node.
+
+        Args:
+            node: its number, as `append` returned it.
+        """
         self.engine.forward(self, node)
 
     def value(self, node: int) -> torch.Tensor:
         """Return the value of a node.
+
+        Args:
+            node: its number, as `append` returned it.
 
         Shape:
             returns: (batch, *d).
@@ -249,6 +282,9 @@ class PythonGraph(BaseGraph):
     def gradient(self, node: int) -> torch.Tensor:
         """Return the gradient of the last `backward` with respect to a node.
 
+        Args:
+            node: its number, as `append` returned it.
+
         Shape:
             returns: (batch, *d).
 
@@ -266,7 +302,11 @@ class PythonGraph(BaseGraph):
         return {each: storage.mark() for each in references if (storage := each()) is not None}
 
     def is_given(self, node: int) -> bool:
-        """Say whether a node is an input, see `EngineGraph.is_given`."""
+        """Say whether a node is an input, see `EngineGraph.is_given`.
+
+        Args:
+            node: its number, as `append` returned it.
+        """
         return self.signature(node).kind.op in (INPUT, CONSTANT)
 
     def _start(self, is_batched: bool) -> None:

@@ -43,31 +43,51 @@ def checked(target_dtype: str) -> str:
 
 
 def list_lp16_ops(target_dtype: str = "float16") -> list[str]:
-    """Return the operators that run in 16 bits."""
+    """Return the operators that run in 16 bits.
+
+    Args:
+        target_dtype: ``"float16"`` or ``"bfloat16"``; the list is the same for both.
+    """
     checked(target_dtype)
     return list(lists.LP16)
 
 
 def list_fp32_ops(target_dtype: str = "float16") -> list[str]:
-    """Return the operators that always run in float32."""
+    """Return the operators that always run in float32.
+
+    Args:
+        target_dtype: ``"float16"`` or ``"bfloat16"``; the list is the same for both.
+    """
     checked(target_dtype)
     return list(lists.FP32)
 
 
 def list_conditional_fp32_ops(target_dtype: str = "float16") -> list[tuple[str, str, list[str]]]:
-    """Return (operator, attribute, values) of what runs in float32 under some attributes."""
+    """Return (operator, attribute, values) of what runs in float32 under some attributes.
+
+    Args:
+        target_dtype: ``"float16"`` or ``"bfloat16"``; the list is the same for both.
+    """
     checked(target_dtype)
     return [(op, key, list(values)) for op, key, values in lists.CONDITIONAL_FP32]
 
 
 def list_widest_type_cast(target_dtype: str = "float16") -> list[str]:
-    """Return the operators that run in the widest type among their inputs."""
+    """Return the operators that run in the widest type among their inputs.
+
+    Args:
+        target_dtype: ``"float16"`` or ``"bfloat16"``; the list is the same for both.
+    """
     checked(target_dtype)
     return list(lists.WIDEST)
 
 
 def list_loss_output_functions(target_dtype: str = "float16") -> list[str]:
-    """Return the operators that are losses."""
+    """Return the operators that are losses.
+
+    Args:
+        target_dtype: ``"float16"`` or ``"bfloat16"``; the list is the same for both.
+    """
     checked(target_dtype)
     return list(lists.LOSSES)
 

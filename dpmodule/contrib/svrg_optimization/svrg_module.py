@@ -35,7 +35,7 @@ class SVRGModule(Module):
     Args:
         symbol: see `Module`, as all the others but the last.
         data_names: names of the inputs.
-        label_names: names of the labels.
+        label_names: inputs that are labels; None for none.
         logger: where progress is logged.
         context: a device or a list of them.
         work_load_list: share of the batch for each device; None = equal.

@@ -255,7 +255,7 @@ def create_parameter(
     """Make a parameter of one's own; `layers.create_parameter`.
 
     Args:
-        shape: its shape.
+        shape: length of each axis.
         dtype: its element type.
         name: its name; None: one of its own.
         attr: further attributes.

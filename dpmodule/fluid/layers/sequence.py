@@ -253,12 +253,12 @@ def dynamic_lstm(
         h_0: accepted as None.
         c_0: accepted as None.
         param_attr: of the weight.
-        bias_attr: of the bias.
+        bias_attr: how the bias is named, begun and trained, a `ParamAttr`; False only without peepholes.
         use_peepholes: whether the gates see the state of the cell.
         is_reverse: whether sequences are run from their ends.
         gate_activation: of the three gates.
         cell_activation: of the state of the cell.
-        candidate_activation: of the candidate.
+        candidate_activation: of what is offered to the cell's state, such as "tanh".
         dtype: "float32".
         name: first part of the names.
 

@@ -92,7 +92,7 @@ class AutobatchModule(BaseModule):
         function: the program for one example.
         params: the parameters, a `ParameterCollection`, or what has one as ``collection``, such as a cell.
         data_names: names of the inputs.
-        label_names: names of the labels; None for none.
+        label_names: which inputs are labels; None for none.
         logger: where progress is logged.
         context: a device or a list of them.
         work_load_list: share of the batch for each device; None = equal.
@@ -403,6 +403,9 @@ class AutobatchModule(BaseModule):
     def borrow_optimizer(self, shared_module: AutobatchModule) -> None:
         """Use the optimizer, its states and the store of another module.
 
+        Args:
+            shared_module: the other module, which goes on with them, too.
+
         Raises:
             StateError: the other module has no optimizer.
         """
@@ -575,7 +578,7 @@ class AutobatchModule(BaseModule):
         """Show a metric the outputs of the last forward.
 
         Args:
-            eval_metric: the metric.
+            eval_metric: what counts the outputs.
             labels: the batch's labels.
             pre_sliced: must be False.
             pad: how many examples at the end are padding that must not count.
@@ -676,6 +679,9 @@ class AutobatchModule(BaseModule):
     def save_optimizer_states(self, fname: str) -> None:
         """Write the optimizer's states to a file, atomically.
 
+        Args:
+            fname: path of the file.
+
         Raises:
             StateError: there is no optimizer.
         """
@@ -686,6 +692,9 @@ class AutobatchModule(BaseModule):
     @needs(Stage.READY)
     def load_optimizer_states(self, fname: str) -> None:
         """Read the optimizer's states from a file of this package or of MXNet; no code in it is run.
+
+        Args:
+            fname: path of the file.
 
         Raises:
             FileError: the file cannot be read.

@@ -64,6 +64,10 @@ class Slot:
 class SlotValues(NamedTuple):
     """What was read for one slot; the values of line i are ``values[offsets[i]:offsets[i + 1]]``.
 
+    Args:
+        values: of all lines, one line's behind the other's.
+        offsets: where each line begins, and behind the last one the end.
+
     Shape:
         values: (sum of the counts,), int64 or float32; (N lines, count) for a dense slot.
         offsets: (N + 1,), int64, of values, also where they have two axes.

@@ -24,6 +24,9 @@ class TensorPipeReader(PipeEnd):
 
     What is received stays valid, and its slot unused, as long as any of its tensors or of their views exists.
     Iteration, ``for`` and ``async for``, ends when the writer has closed the pipe.
+
+    Args:
+        parts: memory and sockets of the pipe.
     """
 
     def __init__(self, parts: Parts) -> None:

@@ -43,6 +43,10 @@ class TensorPipeWriter(PipeEnd):
     """The sending end of a pipe; made by `tensor_pipe`.
 
     As a context manager it closes the pipe; an exception that leaves the block is raised in the reader.
+
+    Args:
+        parts: memory and sockets of the pipe.
+        slack: by how much a slot that is too small grows beyond what is needed, as a factor.
     """
 
     def __init__(self, parts: Parts, slack: float = 1.5) -> None:

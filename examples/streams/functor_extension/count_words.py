@@ -1,12 +1,18 @@
 """Count the words of many texts in threads of C++, by a functor of one's own, while Python does something else.
 
-Build it first: ``python setup.py build_ext --inplace``.
+The extension makes an awaitable functor of a loop in C++; a pool of threads runs it on each text, without
+Python's lock. What it counted is compared with what Python counts.
+
+Figure: words that Python counts differently, at most 0.
+Time: 6 s; 2 s with --smoke.
+Run: python setup.py build_ext --inplace && python count_words.py [--smoke] [--picture FILE]
 """
 
 import argparse
 import asyncio
 import collections
 import random
+import sys
 import time
 
 import word_count
@@ -32,20 +38,33 @@ async def count_all(texts):
     return total
 
 
-def main():
-    """Count, compare with a count in Python, and print how long it took."""
+def draw(path, counts):
+    """Draw how often each word was found."""
+    import matplotlib.pyplot as plt
+
+    _, axes = plt.subplots(figsize=(6, 2.5), layout="constrained")
+    axes.barh([word.decode() for word in counts], list(counts.values()))
+    plt.savefig(path)
+
+
+def main() -> int:
+    """Count, and compare with a count in Python; return the exit code."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--smoke", action="store_true", help="only a little, in seconds")
+    parser.add_argument("--picture", metavar="FILE", help="draw the counts into a file")
     args = parser.parse_args()
     texts = make_texts(20, 1_000) if args.smoke else make_texts(200, 100_000)
     start = time.perf_counter()
     total = asyncio.run(count_all(texts))
-    seconds = time.perf_counter() - start
+    print(f"{sum(total.values())} words in {time.perf_counter() - start:.3f} s")
     expected = collections.Counter(word for text in texts for word in text.split())
-    if total != expected:
-        raise SystemExit(f"counted {total}, expected {expected}")
-    print(f"{sum(total.values())} words in {seconds:.3f} s")
+    apart = sum(total[word] != expected[word] for word in {*total, *expected})
+    target = 0
+    if args.picture:
+        draw(args.picture, total)
+    print(f"words that Python counts differently: {apart}, target at most {target}")
+    return 0 if apart <= target else 1
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

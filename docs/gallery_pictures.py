@@ -1,0 +1,107 @@
+"""What the gallery shows of examples that draw no picture themselves: a network, or how work was put into batches."""
+
+from __future__ import annotations
+
+import importlib.util
+import random
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import torch
+
+import dpmodule as mx
+import dpmodule.autobatch as dy
+
+
+def _explained(losses: Callable[[ModuleType], list[dy.Expression]]) -> Callable[[ModuleType], Any]:
+    """Return what shows how the losses of some examples were computed together."""
+
+    def explain(example: ModuleType) -> Any:
+        dy.configure(autobatch=True, random_seed=1)
+        dy.renew_cg()
+        dy.esum(losses(example)).value()
+        return dy.explain()
+
+    return explain
+
+
+def _acceptor(example: ModuleType) -> list[dy.Expression]:
+    return [example.Program().batch_loss(example.examples(example.BATCH_SIZE))]
+
+
+def _parser(example: ModuleType) -> list[dy.Expression]:
+    parser, draw = example.Parser(24, 24), random.Random(0)
+    return [loss for _ in range(example.BATCH_SIZE) for loss in parser.losses(*example.sentence(draw))]
+
+
+def _tagger(example: ModuleType) -> list[dy.Expression]:
+    data = example.sentences()[:32]
+    tagger = example.Tagger(data, 32, 24)
+    return [
+        dy.pickneglogsoftmax(scores, tag)
+        for words, tags in data
+        for scores, tag in zip(tagger.scores(words), tags)
+    ]
+
+
+def _treelstm(example: ModuleType) -> list[dy.Expression]:
+    net, draw = example.TreeLSTM(32), random.Random(0)
+    return [dy.sum_elems(net.run(example.statement(draw, 3))[0]) for _ in range(32)]
+
+
+def _dialogue(example: ModuleType) -> mx.sym.Symbol:
+    agent = example.Seq2seqAgent({"task": "reverse"})
+    return agent.sym_gen(agent.opt, agent.dict)(("train", 8, 8))
+
+
+def _starspace(example: ModuleType) -> mx.sym.Symbol:
+    agent = example.StarspaceAgent({"task": "docs"})
+    return agent.sym_gen(agent.opt, agent.dict)
+
+
+DRAWN: dict[str, Callable[[ModuleType], Any]] = {
+    "bucketing_lm": lambda example: example.generator(5000, 128)(20),
+    "chained_modules": lambda example: mx.sym.from_torch(example.Residual(32), torch.zeros(1, 32)),
+    "distillation": lambda example: example.by_teacher(example.small()),
+    "matrix_factorization": lambda example: example.network(3000, 2000),
+    "model_parallel_lstm": lambda example: example.generator(27, 128)(1),
+    "sparse_linear": lambda example: example.factorization_machine(4),
+    "stateful_lstm": lambda example: example.network(60, 128),
+    "stochastic_depth": lambda example: example.network(1, 16, 0.5),
+    "svm": lambda example: example.network("svm L2"),
+    "text_cnn": lambda example: example.network(5000, 50),
+    "autobatch/acceptor": _explained(_acceptor),
+    "autobatch/parser": _explained(_parser),
+    "autobatch/tagger": _explained(_tagger),
+    "autobatch/treelstm_sentiment": _explained(_treelstm),
+    "hogwild/bag_of_words": lambda example: example.network(5000),
+    "agents/batch": _dialogue,
+    "agents/both": _dialogue,
+    "agents/hogwild": _starspace,
+    "agents/module_agent": lambda example: example.MoodAgent.sym_gen(None, {}, example.MOODS),
+    "agents/plain_torch": lambda example: mx.sym.from_torch(
+        example.LastAgent({}).model, torch.zeros(1, example.LENGTH, dtype=torch.int64)
+    ),
+    "interop/come_back": lambda example: mx.sym.from_torch(example.network().eval(), torch.zeros(1, 1, 8, 8)),
+}
+"""What is shown, by the example's name; where there is no entry, what its function `network` returns."""
+
+
+def drawn(name: str, path: Path) -> str:
+    """Return the picture of an example in SVG, on white paper.
+
+    Args:
+        name: of the example, as in `DRAWN`.
+        path: its file.
+    """
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    if spec is None or spec.loader is None:
+        raise ImportError(f"{path}: not a file of Python code")
+    example = sys.modules[spec.name] = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(example)
+    thing = DRAWN[name](example) if name in DRAWN else example.network()
+    symbol = thing[0] if isinstance(thing, tuple) else thing  # with names of its inputs, or states
+    return str(symbol._repr_svg_()).replace("<svg ", '<svg style="background: #ffffff" ', 1) + "\n"

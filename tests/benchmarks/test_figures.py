@@ -1,0 +1,128 @@
+"""Figures on pages are those of results.json, and none is typed by hand."""
+
+import json
+import re
+
+import pytest
+
+from benchmarks import figures
+from benchmarks.report import data_of, read, render
+
+RESULTS = json.loads(figures.RESULTS.read_text(encoding="utf-8"))
+TABLE = [
+    "| what | against | ratio CPU |",
+    "|---|---|---|",
+    "| net: fit | MXNet | 1.96 (1.9-2.0) |",
+    "| net: fit | PyTorch | 1,234 |",
+    "| net: predict | MXNet | 0.5 |",
+    "| other | MXNet | never |",
+    "| empty | MXNet |  |",
+]
+FOUND = {"fit": {"tables": {"": TABLE, "Before and now": []}}}
+
+
+def test_figures_on_pages_are_those_of_the_benchmarks():
+    wrong = [each for page in figures.pages(figures.ROOT) for each in figures.check(page, RESULTS)]
+    assert not wrong, "\n".join(wrong)
+
+
+def test_pages_that_people_write_are_read():
+    names = {page.relative_to(figures.ROOT).as_posix() for page in figures.pages(figures.ROOT)}
+    assert {
+        "README.md",
+        "CHANGELOG.md",
+        "docs/index.md",
+        "docs/guides/memory.md",
+        "docs/start/files.md",
+    } <= names
+    assert not any(name.startswith("docs/reference/operators") for name in names)
+    text = (figures.ROOT / "docs" / "performance.md").read_text(encoding="utf-8")
+    assert len(re.findall("<!-- figure: ", text)) > 10
+
+
+def test_the_report_is_what_the_figures_give():
+    report = figures.ROOT / "benchmarks" / "RESULTS.md"
+    assert data_of(report) == figures.RESULTS
+    lines = report.read_text(encoding="utf-8").splitlines()
+    pairs = enumerate(zip(lines, render(read(figures.RESULTS)).splitlines(), strict=True), 1)
+    typed = [f"benchmarks/RESULTS.md:{number}" for number, (found, given) in pairs if found != given]
+    assert not typed, f"{typed[0]}: typed by hand; run python -m benchmarks PART --write"
+
+
+def problems(tmp_path, text):
+    page = tmp_path / "README.md"
+    page.write_text(text, encoding="utf-8")
+    return figures.check(page, FOUND, tmp_path)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "It is 2.0<!-- figure: fit; net: fit; MXNet; ratio CPU --> times as fast as MXNet.",
+        "It is 2<!-- figure: fit; net: fit; MXNet; ratio CPU --> times faster than MXNet.",
+        "| 1,234<!-- figure: fit; net: fit; PyTorch; ratio CPU --> |",
+        "It is twice as fast<!-- figure: fit; net: fit; ratio CPU from 1.9 -->.",
+        "It is slower<!-- figure: fit; net: pred*; ratio CPU to 1 --> than it was.",
+        "Files of 16 MB<!-- not measured: a limit --> are mapped.",
+        "```\n3 times as fast\n```\nand `16 MB`",
+        "It took two tries, and 3 steps of 4 files.",
+    ],
+)
+def test_a_page_may_say_so(tmp_path, text):
+    assert problems(tmp_path, text) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (
+            "is 1.9<!-- figure: fit; net: fit; MXNet; ratio CPU --> times",
+            "1.9 is 2.0 in results.json; run python -m",
+        ),
+        (
+            "faster<!-- figure: fit; net: *; MXNet; ratio CPU from 1 -->",
+            "0.5 in results.json: the statement holds no",
+        ),
+        ("2.0<!-- figure: fit; net: fit; ratio CPU -->", "2 rows of 'fit' fit, which differ"),
+        ("2.0<!-- figure: fit; none; ratio CPU -->", "no row of 'fit' fits 'none'"),
+        ("2.0<!-- figure: fit; net: fit; ratio wall -->", "has a column 'ratio wall'"),
+        (
+            "2.0<!-- figure: fats; net: fit; ratio CPU -->",
+            "expected PART; ROW; COLUMN with one of fit as PART",
+        ),
+        ("2.0<!-- figure: fit; other; ratio CPU -->", "could not convert"),
+        ("2.0<!-- figure: fit; empty; ratio CPU -->", "could not convert"),
+        ("fast<!-- figure: fit; net: fit; MXNet; ratio CPU -->", "needs bounds"),
+        ("It is twice as fast.", "'twice as' is typed by hand: put a mark behind it"),
+        ("It is three times as fast.", "'three times as' is typed by hand"),
+        ("It is 30 % faster.", "'30 % faster' is typed by hand"),
+        ("It is 3x faster.", "'3x faster' is typed by hand"),
+        ("It takes 3.5 ms.", "'3.5 ms' is typed by hand"),
+        ("It takes half the memory.", "'half the' is typed by hand"),
+        ("It is faster than MXNet.", "'faster than' is typed by hand"),
+        ("It takes 3 s. Files of 1<!-- not measured: x -->", "'3 s' is typed by hand"),
+        ("It takes 3 s, or 4 ms<!-- not measured: x -->", "'4 ms' is typed by hand"),
+        (
+            "3 times as fast, and 2.0<!-- figure: fit; net: fit; MXNet; ratio CPU --> here",
+            "'3 times as' is typed",
+        ),
+    ],
+)
+def test_ci_says_where_it_is_and_what_to_do(tmp_path, text, said):
+    (found,) = problems(tmp_path, f"# Title\n\n{text}\n")
+    assert found.startswith("README.md:3: ")
+    assert said in found
+
+
+def test_figures_are_renewed_and_what_no_longer_holds_is_told(tmp_path):
+    page, data = tmp_path / "README.md", tmp_path / "results.json"
+    mark = "<!-- figure: fit; net: fit; MXNet; ratio CPU -->"
+    lost = "<!-- figure: fit; gone; ratio CPU -->"
+    page.write_text(
+        f"9.99{mark} and 1,000{mark}: 7{lost}, fast{mark[:-4]} from 3 -->, `1{mark}`", encoding="utf-8"
+    )
+    data.write_text(json.dumps(FOUND), encoding="utf-8")
+    left = figures.renew(tmp_path, data)
+    text = f"1.96{mark} and 2{mark}: 7{lost}, fast{mark[:-4]} from 3 -->, `1{mark}`"
+    assert page.read_text(encoding="utf-8") == text
+    assert [each.split(": ")[0] for each in left] == ["README.md:1"] * 2
