@@ -132,6 +132,11 @@ def main(given: Sequence[str] | None = None) -> int:
     )
     if "before" in session.against:
         check_before(session.against["before"])
+    return status(session, _run(parts, session, output, aside))
+
+
+def _run(parts: Sequence[str], session: Session, output: Path | None, aside: bool) -> list[str]:
+    """Measure parts, write their figures, and return what was missed; see `write`."""
     missed = []
     for name in parts:
         section = measure(name, session)
@@ -142,7 +147,7 @@ def main(given: Sequence[str] | None = None) -> int:
             write(output, name, section, session, aside)
     if output == RESULTS and not (session.quick or aside):
         missed += renew(RESULTS.parents[1], data_of(RESULTS))
-    return status(session, missed)
+    return missed
 
 
 def _knowing(setting: Setting) -> list[str]:
@@ -151,7 +156,16 @@ def _knowing(setting: Setting) -> list[str]:
 
 
 def _problem(setting: Setting, parts: Sequence[str], output: Path | None) -> str:
-    """Return in one line why nothing can be measured or written so, "" if all can be."""
+    """Return in one line why nothing can be measured or written so, "" if all can be.
+
+    Args:
+        setting: instructions and threads.
+        parts: those that must know it.
+        output: the report.
+    """
+    problem = setting.problem()
+    if problem:
+        return problem
     others = [name for name in parts if name not in _knowing(setting)]
     if others:
         return f"{', '.join(others)} with {setting}: expected parts among {', '.join(_knowing(setting))}"
@@ -160,7 +174,7 @@ def _problem(setting: Setting, parts: Sequence[str], output: Path | None) -> str
             machines.known(output.with_name("machines"))
         except ValueError as error:
             return str(error)
-    return setting.problem()
+    return ""
 
 
 def write(output: Path, name: str, section: Section, session: Session, aside: bool) -> None:
@@ -174,7 +188,9 @@ def write(output: Path, name: str, section: Section, session: Session, aside: bo
         aside: whether they only make a column of this processor and setting.
     """
     if name in machines.PARTS:
-        versions = {package: found for package, found in session.versions.items() if found}
+        versions = {
+            package: found for package, found in session.versions.items() if found and session.has(package)
+        }
         machines.keep(output.with_name("machines"), session.setting, versions, {name: asdict(section)})
     update(output, PARTS, {} if aside else {name: section})
 
@@ -192,6 +208,7 @@ def status(session: Session, missed: Sequence[str]) -> int:
 def measure(name: str, session: Session) -> Section:
     """Run one part."""
     print(f"\n== {name}", flush=True)
+    session.look()
     begin, where = time.monotonic(), machine(session.rounds)
     section: Section = importlib.import_module(f".parts.{PARTS[name]}", __package__).run(session)
     section.where = f"{where} It took {time.monotonic() - begin:.0f} s."

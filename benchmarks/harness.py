@@ -178,9 +178,9 @@ class Session:
         package = name.partition("_")[0]
         if package not in PACKAGES or package == "before":
             return package not in PACKAGES or package in self.against
-        if self.python(package) is None or (self.setting.limits and package in UNLIMITED):
+        if self.setting.limits and package in UNLIMITED:
             return False
-        return self.version(package) is not None
+        return self.python(package) is not None and self.versions.get(package, "") is not None
 
     def python(self, package: str) -> str | None:
         """Return the interpreter that has a package, None where none is given."""
@@ -188,16 +188,18 @@ class Session:
             return self.against.get(package, sys.executable)
         return self.against.get(package)
 
-    def version(self, package: str) -> str | None:
-        """Return the version of a package that its interpreter has, and say so once if it has none."""
-        if package not in self.versions:
+    def look(self) -> None:
+        """Find out the versions of all packages, and say of which there is none: those sides are left out."""
+        for package in PACKAGES:
             python = self.python(package)
-            self.versions[package] = found = python and _version(python, package)
-            if found is None:
-                print(
+            if python is None or package == "before" or package in self.versions:
+                continue
+            self.versions[package] = _version(python, package)
+            if self.versions[package] is None:
+                text = (
                     f"--against {package}={python}: no Python with {package} is there; its rows are left out"
                 )
-        return self.versions[package]
+                print(text, file=sys.stderr)
 
     @property
     def clock(self) -> str:

@@ -170,7 +170,7 @@ def measure(
         section.row(HEATS, workload=title, loop=name, **{_CLOCKS[clock]: Spread.of(heat[name][clock])})
     best = sorted(names, key=lambda name: Spread.of(heat[name][clock]).median)[: 1 if session.quick else 2]
     askers = {name: partial(side.ask, what, **options) for name, side in sides.items() if name != "plain"}
-    if what == "predict":
+    if what == "predict" and not session.setting.limits:
         askers["compiled"] = _compiled(session, plain, best[0])
     found = in_turns({**askers, **{name: heats[name] for name in best}}, session.rounds)
     fastest = min(best, key=lambda name: Spread.of(found[name][clock]).median)
