@@ -176,9 +176,9 @@ class Session:
     def has(self, name: str) -> bool:
         """Return whether a side of this name can be run."""
         package = name.partition("_")[0]
-        if package not in PACKAGES or package == "before":
-            return package not in PACKAGES or package in self.against
-        if self.setting.limits and package in UNLIMITED:
+        if package not in PACKAGES:
+            return True
+        if package in UNLIMITED and self.setting.limits:
             return False
         return self.python(package) is not None and self.versions.get(package, "") is not None
 

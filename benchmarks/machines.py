@@ -30,9 +30,9 @@ _ABOUT = """\
 One column for each file of `machines/`. A figure is the other's time over ours, the median of the rounds: CPU time with
 one thread, wall time with default threads, of which each library chooses the number. "AVX2" means that all sides do
 without what the processor has beyond it: `--isa` sets ONEDNN_MAX_CPU_ISA, ATEN_CPU_CAPABILITY,
-MKL_ENABLE_INSTRUCTIONS, OPENBLAS_CORETYPE and DPMODULE_ISA. ONNX Runtime, DyNet and the compiler behind `torch.compile`
-know no such setting and are left out where it takes instructions away. PyTorch is the plain loop that was fastest with
-the column's setting.
+MKL_ENABLE_INSTRUCTIONS, OPENBLAS_CORETYPE and DPMODULE_ISA; on AMD's processors MKL does not heed its one, and computes
+as it does without. ONNX Runtime, DyNet and the compiler behind `torch.compile` know no such setting and are left out
+where it takes instructions away. PyTorch is the plain loop that was fastest with the column's setting.
 """
 
 
