@@ -211,7 +211,7 @@ def test_quick_form_of_the_part_about_automatic_batching(with_dynet, tmp_path, m
     rows = {title: len(lines) - 2 for title, lines in found["tables"].items()}
     assert rows["Sentences a second of CPU time"] == 5
     assert rows["Programs of other kinds"] == (6 if with_dynet else 3)
-    assert rows["Batches of 1 to 256 sentences"] == (20 if with_dynet else 12)
+    assert rows["Batches of 1 to 256 sentences"] == (10 if with_dynet else 6)
     assert rows["Nodes of minibatches"] == (3 if with_dynet else 2)
     assert rows["What batching gains on the Python engine"] == 5
     assert rows["What batching gains with wider hidden states"] == 6
