@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from types import TracebackType
 from typing import Any, ClassVar
@@ -24,6 +25,9 @@ __all__ = [
 ]
 
 lazy.publish(__name__, __all__)
+
+_GPU_TYPE = os.environ.get("DPMODULE_GPU_TYPE") or "cuda"
+"""torch's word for the devices that contexts of type "gpu" mean."""
 
 
 class _Default(type):
@@ -52,6 +56,7 @@ class Context(metaclass=_Default):
 
     Raises:
         ArgumentError: unknown device type or negative number.
+        DeviceError: it is a GPU, and DPMODULE_GPU_TYPE names no devices that torch knows.
     """
 
     __slots__ = ("_outer", "device_id", "device_typeid", "torch_device")
@@ -77,9 +82,7 @@ class Context(metaclass=_Default):
             raise ArgumentError(f"device_id is {device_id}, expected a number from 0")
         self.device_typeid = self.devstr2type[device_type]
         self.device_id = int(device_id)
-        self.torch_device = (
-            torch.device("cuda", self.device_id) if device_type == "gpu" else torch.device("cpu")
-        )
+        self.torch_device = _gpu(self.device_id) if device_type == "gpu" else torch.device("cpu")
         self._outer: list[Context] = []
 
     @property
@@ -102,7 +105,7 @@ class Context(metaclass=_Default):
     def empty_cache(self) -> None:
         """Give cached but unused GPU memory back to the driver."""
         if self.device_type == "gpu":
-            torch.cuda.empty_cache()
+            gpu_module().empty_cache()
 
     def __hash__(self) -> int:
         return hash((self.device_typeid, self.device_id))
@@ -160,7 +163,42 @@ def cpu_pinned(device_id: int = 0) -> Context:
 
 def num_gpus() -> int:
     """Return how many GPUs torch sees."""
-    return torch.cuda.device_count() if torch.cuda.is_available() else 0
+    module = gpu_module()
+    return int(module.device_count()) if module.is_available() else 0
+
+
+def _gpu(device_id: int) -> torch.device:
+    try:
+        return torch.device(_GPU_TYPE, device_id)
+    except RuntimeError as error:
+        raise _unknown_type() from error
+
+
+def gpu_module() -> Any:
+    """Return torch's module for GPUs, such as `torch.cuda`, with their streams, events and random states.
+
+    Raises:
+        DeviceError: torch knows no such devices as DPMODULE_GPU_TYPE says.
+    """
+    try:
+        return torch.get_device_module(_GPU_TYPE)
+    except RuntimeError as error:
+        raise _unknown_type() from error
+
+
+def _unknown_type() -> DeviceError:
+    return DeviceError(
+        f"DPMODULE_GPU_TYPE is {_GPU_TYPE!r}, which torch knows no devices of; unset it, or import what adds them first"
+    )
+
+
+def is_gpu(device: torch.device) -> bool:
+    """Say whether a torch device is one that a context of type "gpu" means.
+
+    Args:
+        device: the device.
+    """
+    return device.type == _GPU_TYPE
 
 
 def gpu_memory_info(device_id: int = 0) -> tuple[int, int]:
@@ -173,10 +211,11 @@ def gpu_memory_info(device_id: int = 0) -> tuple[int, int]:
         DeviceError: there is no such GPU.
     """
     gpu(device_id).check()
-    return torch.cuda.mem_get_info(device_id)
+    free, total = gpu_module().mem_get_info(device_id)
+    return free, total
 
 
-_TORCH = {"cuda": "gpu"}
+_TORCH = {_GPU_TYPE: "gpu"}
 """MXNet's words for torch's types of devices, where they differ."""
 
 _DEFAULT = Context("cpu", 0)

@@ -58,6 +58,7 @@ _CONVERT = "1 lets GPUs round the factors of float32 products to TensorFloat-32.
 _MERGE = "0 keeps equal operators with equal inputs apart, which are otherwise computed once."
 _GRAPHS = "Records runs on GPUs that repeat in CUDA graphs, for modules that do not say `cuda_graphs`."
 _MIRROR = "Computes cheap operators again in backward instead of keeping their results, unless a module says `mirror`."
+_GPU = "torch's word for the devices that `mx.gpu` means: another one for GPUs of another maker, such as xpu."
 _HOME = "The folder of downloaded data, and of an MXNet whose `im2rec.py` `mx.test_utils` looks for."
 _FALLBACK = "0 keeps quiet about operators that work on dense copies of sparse arrays."
 _ON_STORE = "0 has each device update its own copy of the weights instead of the store."
@@ -79,6 +80,7 @@ _APPDATA = "On Windows, where the default of MXNET_HOME lies."
 
 VARIABLES = (
     EnvironmentVariable("DPMODULE_DISABLE_PASSES", "names of passes", "none", IMPORT, _PASSES),
+    EnvironmentVariable("DPMODULE_GPU_TYPE", "a type of torch's devices", "cuda", IMPORT, _GPU),
     EnvironmentVariable("DPMODULE_ISA", "plain, avx2 or avx512", "the best there is", FIRST_USE, _ISA),
     EnvironmentVariable("DPMODULE_MALLOC", "keep", "freed memory goes back", IMPORT, _MALLOC),
     EnvironmentVariable("DPMODULE_NATIVE", "0 or 1", "1", IMPORT, _NATIVE),

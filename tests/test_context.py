@@ -7,6 +7,7 @@ import torch
 import dpmodule as mx
 from dpmodule.base import ArgumentError, DeviceError
 from helpers.nets import mlp
+from helpers.programs import run_program
 
 CPU = torch.device("cpu")
 
@@ -42,3 +43,23 @@ def test_devices_that_are_none_or_not_here():
     for wrong in (3, "cpu", [CPU, 0]):
         with pytest.raises(ArgumentError, match="expected a Context or a list such as"):
             mx.mod.Module(mlp(), context=wrong)
+
+
+def test_gpus_that_torch_does_not_know():
+    program = """
+import dpmodule as mx
+
+for ask in (mx.num_gpus, mx.gpu):
+    try:
+        ask()
+    except mx.base.DeviceError as error:
+        print(error)
+"""
+    done = run_program(program, DPMODULE_GPU_TYPE="nosuch")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("DPMODULE_GPU_TYPE is 'nosuch', which torch knows no devices of") == 2
+
+
+def test_gpus_of_another_maker():
+    program = "import dpmodule as mx\nprint(mx.gpu(1).torch_device, mx.context.gpu_module().__name__)"
+    assert run_program(program, DPMODULE_GPU_TYPE="xpu").stdout.split() == ["xpu:1", "torch.xpu"]

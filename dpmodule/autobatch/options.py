@@ -9,7 +9,7 @@ import torch
 
 from ..base import dtype_name
 from ..compat.log import get_logger
-from ..context import Context, cpu, gpu
+from ..context import Context, cpu, gpu, is_gpu, num_gpus
 from ..devices.generators import generator
 from ..devices.generators import seed as seed_all
 from .arguments import flag, number_from, whole
@@ -51,7 +51,7 @@ def _device(given: Any) -> torch.device:
         return given.torch_device
     text = str(given)
     if text.upper().startswith("GPU"):
-        text = "cuda" + text[3:]
+        text = gpu().torch_device.type + text[3:]
     elif text.upper() == "CPU":
         text = "cpu"
     try:
@@ -62,12 +62,12 @@ def _device(given: Any) -> torch.device:
         ) from None
     if found.type == "cpu":
         return torch.device("cpu")
-    if found.type != "cuda":
+    if not is_gpu(found):
         raise ArgumentError(f"device is {given!r}, expected the CPU or a GPU")
-    index, count = found.index or 0, torch.cuda.device_count()
+    index, count = found.index or 0, num_gpus()
     if index >= count:
         raise ArgumentError(f"device is {given!r}, but torch finds {count or 'no'} GPU on this machine")
-    return torch.device("cuda", index)
+    return gpu(index).torch_device
 
 
 def configure(
@@ -141,7 +141,7 @@ def _dtype(given: Any) -> torch.dtype:
 
 
 def _context(device: torch.device) -> Context:
-    return gpu(device.index or 0) if device.type == "cuda" else cpu()
+    return gpu(device.index or 0) if is_gpu(device) else cpu()
 
 
 def settings() -> dict[str, Any]:

@@ -91,5 +91,5 @@ def version() -> str:
 
 
 def _gpus() -> str:
-    names = [torch.cuda.get_device_name(i) for i in range(context.num_gpus())]
+    names = [context.gpu_module().get_device_name(i) for i in range(context.num_gpus())]
     return ", ".join(f"gpu({i}) {name}" for i, name in enumerate(names)) or "none"

@@ -8,9 +8,13 @@ MXNet's engine promises. torch lends the page-locked block out again only when t
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 
-__all__ = ["on_device", "send"]
+from ..context import is_gpu
+
+__all__ = ["beside", "extremes", "on_device", "send"]
 
 
 def _locked(source: torch.Tensor) -> torch.Tensor:
@@ -19,7 +23,7 @@ def _locked(source: torch.Tensor) -> torch.Tensor:
 
 
 def _crosses(source: torch.Tensor, device: torch.device) -> bool:
-    return device.type == "cuda" and source.device.type == "cpu"
+    return is_gpu(device) and source.is_cpu
 
 
 def on_device(source: torch.Tensor, device: torch.device) -> torch.Tensor:
@@ -46,3 +50,31 @@ def send(target: torch.Tensor, source: torch.Tensor) -> None:
         target.copy_(_locked(source), non_blocking=True)
     else:
         target.copy_(on_device(source, target.device))
+
+
+def beside(like: torch.Tensor, values: Any, dtype: torch.dtype | None = None) -> torch.Tensor:
+    """Return numbers of the host as a tensor on the device of another one, without waiting for that device.
+
+    Shape:
+        returns: (), or as long as there are numbers.
+
+    Args:
+        like: says where, and of which type.
+        values: a number or a sequence of them.
+        dtype: another type.
+    """
+    made = torch.tensor(values, dtype=dtype or like.dtype)
+    return made if like.is_cpu else on_device(made, like.device)
+
+
+def extremes(tensor: torch.Tensor) -> tuple[int, int]:
+    """Return the least and the greatest of some integers, reading from their device once.
+
+    Shape:
+        tensor: any, but not empty.
+    """
+    least, greatest = torch.aminmax(tensor)
+    if tensor.is_cpu:
+        return int(least), int(greatest)
+    found = torch.stack((least, greatest)).tolist()
+    return found[0], found[1]

@@ -15,7 +15,7 @@ import numpy as np
 import torch
 
 from ..base import ArgumentError
-from ..context import Context, num_gpus
+from ..context import Context, gpu_module, num_gpus
 
 __all__ = [
     "child_seed",
@@ -180,7 +180,7 @@ def state_dict() -> dict[str, Any]:
         "python": _listed(random.getstate()),
         "numpy": list(np.random.get_state()),
         "torch": torch.get_rng_state(),
-        "cuda": torch.cuda.get_rng_state_all() if num_gpus() else [],
+        "cuda": gpu_module().get_rng_state_all() if num_gpus() else [],
     }
 
 
@@ -198,7 +198,7 @@ def load_state_dict(state: Mapping[str, Any]) -> None:
     np.random.set_state(tuple(state["numpy"]))
     torch.set_rng_state(state["torch"])
     if state["cuda"]:
-        torch.cuda.set_rng_state_all(list(state["cuda"]))
+        gpu_module().set_rng_state_all(list(state["cuda"]))
 
 
 def _listed(state: tuple[Any, ...]) -> list[Any]:

@@ -22,6 +22,7 @@ from typing import Any, NamedTuple
 
 import torch
 
+from ..context import gpu_module, is_gpu
 from .program import Program
 
 __all__ = ["Recorder", "RecordedOutputs", "apart", "driver_of", "reason_against"]
@@ -126,10 +127,10 @@ class Driver:
     """
 
     def __init__(self, device: torch.device) -> None:
-        cuda: Any = torch.cuda  # its classes have no types
+        self._gpu = gpu_module()
         self._device = device
-        self._stream = cuda.Stream(device)  # recordings that share a pool are to be made on one stream
-        self._pool = torch.cuda.graph_pool_handle()
+        self._stream = self._gpu.Stream(device)  # recordings that share a pool are to be made on one stream
+        self._pool = self._gpu.graph_pool_handle()
 
     def rehearse(self, work: Work) -> tuple[RecordedOutputs, str]:
         """Do some work on the stream on which it will be recorded, so that libraries set up what they need there.
@@ -137,17 +138,17 @@ class Driver:
         Returns:
             The results, and what speaks against a recording, "" for nothing: Python waited for the GPU.
         """
-        here = torch.cuda.current_stream(self._device)
+        gpu, here = self._gpu, self._gpu.current_stream(self._device)
         self._stream.wait_stream(here)
-        before = torch.cuda.get_sync_debug_mode()
+        before = gpu.get_sync_debug_mode()
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
-            torch.cuda.set_sync_debug_mode("warn")
+            gpu.set_sync_debug_mode("warn")
             try:
-                with torch.cuda.stream(self._stream):
+                with gpu.stream(self._stream):
                     results = work()
             finally:
-                torch.cuda.set_sync_debug_mode(before)
+                gpu.set_sync_debug_mode(before)
         here.wait_stream(self._stream)
         for tensor in (*results.outputs, *results.grads):
             if tensor is not None:
@@ -167,21 +168,19 @@ class Driver:
         Returns:
             The function that does it, and the tensors in which it leaves its results each time.
         """
-        graph = torch.cuda.CUDAGraph()
+        gpu, here = self._gpu, self._gpu.current_stream(self._device)
+        graph = gpu.CUDAGraph()
         for generator in generators:
-            graph.register_generator_state(generator)  # type: ignore[no-untyped-call, unused-ignore]
-        here = torch.cuda.current_stream(self._device)
+            graph.register_generator_state(generator)
         try:
             # other threads, such as those that read ahead, may go on using the GPU
             with (
-                torch.cuda.device(self._device),
-                torch.cuda.graph(
-                    graph, pool=self._pool, stream=self._stream, capture_error_mode="thread_local"
-                ),
+                gpu.device(self._device),
+                gpu.graph(graph, pool=self._pool, stream=self._stream, capture_error_mode="thread_local"),
             ):
                 results = work()
         finally:
-            torch.cuda.set_stream(here)  # torch leaves its own on when a recording fails
+            gpu.set_stream(here)  # torch leaves its own on when a recording fails
         return graph.replay, results
 
 
@@ -192,7 +191,7 @@ def driver_of(device: torch.device) -> Driver | None:
     Args:
         device: the device.
     """
-    return Driver(device) if device.type == "cuda" else None
+    return Driver(device) if is_gpu(device) and hasattr(gpu_module(), "CUDAGraph") else None
 
 
 class Recorder:

@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 
+from ..context import gpu_module
 from ..ops.sparse import leaf_of
 from ..ops.spec import Env
 from .dense_chain import run_backward
@@ -66,7 +67,7 @@ class Rehearsal:
     def wait(self) -> None:
         """Wait until GPUs have done what they were told."""
         for gpu in self.gpus:
-            torch.cuda.synchronize(gpu)
+            gpu_module().synchronize(gpu)
 
     def clock(self) -> float:
         """Return the time in seconds at which everything told so far is done."""

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from ..base import ArgumentError, SignatureError, StateError, dtype_name
-from ..context import Context
+from ..context import Context, is_gpu
 from ..devices.generators import generator
 from ..graph import Node
 from ..graph.merge import merge_equal
@@ -769,7 +769,7 @@ class Executor:
         try:
             with self._repeating(program):
                 values, aliases = self._inputs(is_train)
-                gpus = tuple({c.torch_device: c for c in self._contexts if c.torch_device.type == "cuda"})
+                gpus = tuple({c.torch_device: c for c in self._contexts if is_gpu(c.torch_device)})
                 yield Rehearsal(program, env, shaped, values, aliases, forward, starts, gpus)
         finally:
             torch.set_grad_enabled(before)

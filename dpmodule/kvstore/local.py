@@ -10,6 +10,8 @@ import torch
 from ..base import ArgumentError, ShapeError, StateError
 from ..compat import torch_private
 from ..context import Context, cpu
+from ..devices.device_transfer import send
+from ..devices.host_copy import fetched
 from ..files.atomic import write_atomically
 from ..ndarray import NDArray
 from ..ndarray.row_sparse import RowSparseNDArray
@@ -23,6 +25,32 @@ if TYPE_CHECKING:
     from .keys import ArraysLike, KeysLike
 
 __all__ = ["KVStore"]
+
+
+def _fetched(groups: list[list[NDArray]], places: Sequence[Context]) -> list[list[NDArray]]:
+    """Return arrays of which those that are to be added up on the host are there, having waited for each GPU once."""
+    far = [
+        array
+        for arrays, place in zip(groups, places)
+        if place.torch_device.type == "cpu"
+        for array in arrays
+        if type(array) is NDArray and not array.raw.is_cpu
+    ]
+    if not far:
+        return groups
+    here = {
+        id(array): NDArray(tensor, cpu()) for array, tensor in zip(far, fetched([array.raw for array in far]))
+    }
+    return [[here.get(id(array), array) for array in arrays] for arrays in groups]
+
+
+def _copy(targets: list[torch.Tensor], sources: list[torch.Tensor]) -> None:
+    """Copy tensors; nobody waits for a GPU that gets some from the host."""
+    if any(source.is_cpu and not target.is_cpu for target, source in zip(targets, sources)):
+        for target, source in zip(targets, sources):
+            send(target, source)
+    else:
+        torch_private.foreach_copy(targets, sources)
 
 
 def _dims(array: NDArray) -> Sequence[int]:
@@ -151,7 +179,10 @@ class KVStore(KVStoreBase):
         compression = self._compression
         if compression is not None:
             groups = {key: compression.compressed(key, arrays) for key, arrays in groups.items()}
-        return [total(arrays, self._place(key, arrays)) for key, arrays in groups.items()]
+        places = [self._place(key, arrays) for key, arrays in groups.items()]
+        return [
+            total(arrays, place) for arrays, place in zip(_fetched(list(groups.values()), places), places)
+        ]
 
     def _place(self, key: Key, arrays: Sequence[NDArray]) -> Context:
         """Return where a key's arrays are added up; a stored value on the CPU follows them to a GPU."""
@@ -255,7 +286,7 @@ class KVStore(KVStoreBase):
                     targets.append(array.raw)
         if targets:
             with torch.no_grad():
-                torch_private.foreach_copy(targets, sources)
+                _copy(targets, sources)
 
     def row_sparse_pull(
         self,

@@ -103,7 +103,7 @@ class AUC(EvalMetric):
             index = bucket.where(fits, 2 * buckets)
             counts = torch.zeros(2 * buckets + 1, dtype=torch.int64, device=index.device)
             counts.scatter_add_(0, index, torch.ones_like(index))
-            if not counts.is_cuda:
+            if counts.is_cpu:
                 self._check(int(counts[-1]))
             self.record(counts)
 
@@ -212,7 +212,7 @@ class LogLoss(EvalMetric):
             target, score = (each.double() for each in _column(self.name, label, pred))
             fits = (score >= 0) & (score <= 1) & (target >= 0) & (target <= 1)
             odd = (~fits).sum()
-            if not odd.is_cuda:
+            if odd.is_cpu:
                 self._check(int(odd))
             chance = score.clamp(self.eps, 1 - self.eps)
             losses = -(torch.xlogy(target, chance) + torch.xlogy(1 - target, 1 - chance))

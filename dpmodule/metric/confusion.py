@@ -82,7 +82,7 @@ class _Binary(EvalMetric):
             target = label.long().reshape(-1)
             said, true = guess.reshape(-1) == 1, target == 1
             odd = ((target != target.amin()) & (target != target.amax())).sum()
-            if not odd.is_cuda:
+            if odd.is_cpu:
                 self._check_two(int(odd))
             found.append(torch.stack([(said & true).sum(), said.sum(), true.sum(), (~true).sum(), odd]))
         if found:
@@ -241,7 +241,7 @@ class PCC(EvalMetric):
         for label, pred in pairs(labels, preds):
             guess = pred if pred.shape == label.shape else pred.argmax(1)
             aligned(self.name, label, guess)
-            said, true = guess.long().reshape(-1).cpu().numpy(), label.long().reshape(-1).cpu().numpy()
+            said, true = torch.stack([each.long().reshape(-1) for each in (guess, label)]).cpu().numpy()
             least, most = min(said.min(), true.min()), int(max(said.max(), true.max()))
             if least < 0:
                 raise ArgumentError(f"{self.name}: got class number {least}, expected numbers from 0")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -14,6 +14,7 @@ from ..devices import generators
 from ..executor import Executor
 from ..executor.sparse_arrays import is_sparse
 from ..ndarray import NDArray
+from .looks import Findings, Look
 from .protocol import Trainable
 
 if TYPE_CHECKING:
@@ -79,14 +80,47 @@ def names_of_nonfinite(arrays: Mapping[str, NDArray]) -> list[str]:
     return [name for name, array in arrays.items() if not are_finite(_stored(array))]
 
 
-def first_nonfinite(module: Trainable) -> str | None:
-    """Return what is NaN or infinite after a backward: an output, the loss or a gradient; None if nothing is."""
-    for number, parts in enumerate(module.output_probes()):
-        if not all(map(are_finite, parts)):
-            names = module.output_names
-            return f"output {names[number]!r}" if number < len(names) else "the loss"
+def first_nonfinite(module: Trainable, later: Callable[[list[Look]], None] | None = None) -> str | None:
+    """Return what is NaN or infinite after a backward: an output, the loss or a gradient; None if nothing is.
+
+    Args:
+        module: what has been run.
+        later: gets what there is to look at, instead, where that takes copies from devices.
+    """
+    probes = module.output_probes()
+    for number, parts in enumerate(probes):
+        for part in parts:
+            if not part.is_cpu:
+                return _first_on_devices(module, probes, later)
+            if not are_finite(part):
+                return _output(module, number)
+    return _bad_gradient(module)
+
+
+def _bad_gradient(module: Trainable) -> str | None:
     name = module.bad_gradient()
     return None if name is None else f"the gradient of {name!r}"
+
+
+def _output(module: Trainable, number: int) -> str:
+    names = module.output_names
+    return f"output {names[number]!r}" if number < len(names) else "the loss"
+
+
+def _first_on_devices(
+    module: Trainable, probes: Sequence[Sequence[torch.Tensor]], later: Callable[[list[Look]], None] | None
+) -> str | None:
+    """Do what `first_nonfinite` does with one copy from each device, for outputs and gradients together."""
+    looks = [Look(_output(module, number), part) for number, parts in enumerate(probes) for part in parts]
+    known: Any = getattr(module, "all_updates", list)
+    try:
+        looks += [look for updates in known() for look in updates.looks()]
+    except NotImplementedError:  # it has updates of its own
+        return Findings(looks).first() or _bad_gradient(module)
+    if later is None:
+        return Findings(looks).first()
+    later(looks)
+    return None
 
 
 def first_bad_node(executor: Executor) -> str | None:
@@ -148,7 +182,7 @@ class GradientCheck:
         grads[i][k]: that of the parameter.
     """
 
-    __slots__ = ("_float32", "_float32_names", "_others", "_sizes")
+    __slots__ = ("_float32", "_float32_names", "_on_host", "_others", "_sizes")
 
     def __init__(self, names: Sequence[str], grads: Sequence[Sequence[NDArray]]) -> None:
         pairs = [(name, array) for name, arrays in zip(names, grads) for array in arrays]
@@ -158,6 +192,7 @@ class GradientCheck:
         self._float32 = [array for _, array in plain]
         self._sizes = [array.size for array in self._float32]
         self._others = [pair for pair in pairs if not (can_look and _is_float32(pair[1]))]
+        self._on_host = all(_stored(array).is_cpu for _, array in self._others)
 
     def first(self, may_be_infinite: bool) -> str | None:
         """Return the name of the first parameter whose gradient is not finite, None if there is none.
@@ -174,10 +209,22 @@ class GradientCheck:
                 return next(
                     (n for n, array in zip(self._float32_names, self._float32) if _has_nan(array)), None
                 )
+        if not self._on_host:
+            looks = [Look(name, _stored(array), may_be_infinite) for name, array in self._others]
+            return Findings(looks).first()
         for name, array in self._others:
             if not are_finite(_stored(array)) and (not may_be_infinite or _has_nan(array)):
                 return name
         return None
+
+    def looks(self, may_be_infinite: bool) -> list[Look]:
+        """Return all gradients, to be looked at together with other tensors.
+
+        Args:
+            may_be_infinite: see `first`.
+        """
+        pairs = [*zip(self._float32_names, self._float32), *self._others]
+        return [Look(f"the gradient of {name!r}", _stored(array), may_be_infinite) for name, array in pairs]
 
 
 def _is_float32(array: NDArray) -> bool:
@@ -216,7 +263,7 @@ class RowWatch:
         Raises:
             NonFiniteError: a row is NaN, and the choice is "raise".
         """
-        if self._on_nonfinite == "ignore" or not any(map(_may_be_nan, self._module.output_probes())):
+        if self._on_nonfinite == "ignore" or not _may_be_nan(self._module.output_probes()):
             return
         found, rows = self._module.nan_rows()
         found = [row for row in found if row < rows - pad]
@@ -236,6 +283,9 @@ class RowWatch:
         return f"{self._what}: {rows} NaN, the first at index {self._first}"
 
 
-def _may_be_nan(parts: Sequence[torch.Tensor]) -> bool:
+def _may_be_nan(probes: Sequence[Sequence[torch.Tensor]]) -> bool:
     """Say whether some element may be NaN: a sum is, too, if infinite numbers of both signs are among them."""
-    return any(not are_finite(part) and math.isnan(part.sum()) for part in parts)
+    parts = [part for parts in probes for part in parts if part.is_floating_point()]
+    if all(part.is_cpu for part in parts):
+        return any(not are_finite(part) and math.isnan(part.sum()) for part in parts)
+    return Findings([Look("", part, may_be_infinite=True) for part in parts]).first() is not None

@@ -24,6 +24,7 @@ from .boundary import BatchBoundary
 from .finite import check_choice, first_nonfinite, names_of_nonfinite, samples_in
 from .history import History
 from .lockstep import Lockstep, shard
+from .looks import LateFindings
 from .metric_names import check_measured
 from .protocol import Trainable
 from .step_clock import StepClock, repeatable
@@ -95,17 +96,37 @@ class FitOptions:
     deterministic: bool
 
 
-def _nonfinite(module: Trainable, options: FitOptions, batch: BatchLike, run: TrainingRun) -> str | None:
-    """Say what is NaN or infinite in outputs and gradients and forbids to apply them; None if nothing is."""
-    what = None if options.on_nonfinite == "ignore" else first_nonfinite(module)
+def _nonfinite(
+    module: Trainable, options: FitOptions, batch: BatchLike, run: TrainingRun, late: LateFindings
+) -> str | None:
+    """Say what is NaN or infinite in outputs and gradients and forbids to apply them; None if nothing is.
+
+    A warning forbids nothing, so where it takes a copy from a device, it comes some batches later.
+    """
+    if options.on_nonfinite == "ignore":
+        return None
+    if options.on_nonfinite == "warn":
+        what = first_nonfinite(module, partial(late.add, tell=partial(_warn, module, _place(run))))
+        late.hear()
+        if what is not None:
+            _warn(module, _place(run) + run.samples_in(batch), what)
+        return None
+    what = first_nonfinite(module)
     if what is None:
         return None
-    text = f"{what} is not finite in batch {run.nbatch} of epoch {run.epoch}{run.samples_in(batch)}"
-    if options.on_nonfinite == "warn":
-        module.logger.warning("%s; training goes on, and may spoil the parameters", text)
-        return None
+    text = f"{what} is not finite in {_place(run)}{run.samples_in(batch)}"
     node = module.bad_node()
     return text if node is None or repr(node) in what else f"{text}, from {node!r} on"
+
+
+def _place(run: TrainingRun) -> str:
+    return f"batch {run.nbatch} of epoch {run.epoch}"
+
+
+def _warn(module: Trainable, where: str, what: str) -> None:
+    module.logger.warning(
+        "%s is not finite in %s; training goes on, and may spoil the parameters", what, where
+    )
 
 
 def _leave_out(module: Trainable, options: FitOptions, text: str) -> None:
@@ -887,6 +908,7 @@ class _TrainingSteps:
         self._pending_samples = self._pending_batches = 0
         self._samples_per_batch = module.all_updates()[0].group.num_samples if self._accumulates else 1
         self._sums: dict[str, tuple[float, int]] = {}
+        self._late = LateFindings()
         self.updates = 0
 
     def train(self, batch: Any, run: TrainingRun) -> None:
@@ -914,7 +936,7 @@ class _TrainingSteps:
         else:
             if module.overflowed():
                 return
-            nonfinite = _nonfinite(module, options, batch, run)
+            nonfinite = _nonfinite(module, options, batch, run, self._late)
             if nonfinite is not None:
                 _leave_out(module, options, nonfinite)
                 return
@@ -930,7 +952,7 @@ class _TrainingSteps:
         if not lockstep.adds_up and module.overflowed():  # "dist_async": processes update on their own
             return False
         overflows = module.overflows()
-        bad = None if overflows else _nonfinite(module, options, batch, run)
+        bad = None if overflows else _nonfinite(module, options, batch, run, self._late)
         if bad is not None and self._accumulates and options.on_nonfinite == "skip":
             _leave_out(module, options, bad)  # the other processes keep their batches
             return False
@@ -1064,7 +1086,8 @@ class _TrainingSteps:
             self._sums[name] = total + float(value), count + 1
 
     def values(self, metric: EvalMetric) -> list[tuple[str, float]]:
-        """Return the metrics of the epoch, and begin anew."""
+        """Return the metrics of the epoch, and begin anew; what is not known yet of its batches is told before."""
+        self._late.hear(wait=True)
         if not self._sums:
             self._lockstep.merge(metric)
             found: list[tuple[str, float]] = metric.get_global_name_value()

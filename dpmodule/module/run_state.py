@@ -11,7 +11,7 @@ import torch
 
 from .. import native
 from ..base import ArgumentError
-from ..context import num_gpus
+from ..context import gpu_module, num_gpus
 from ..graph import Graph
 from ..ndarray import NDArray
 from ..ops.nn.linear import onednn_pays
@@ -214,7 +214,7 @@ def kernels() -> dict[str, str]:
         "extension": "none" if native.core is None else "native",
         "large products": "oneDNN" if onednn_pays() else "torch",
         "instructions": torch.backends.cpu.get_cpu_capability(),
-        "GPUs": ", ".join(torch.cuda.get_device_name(i) for i in range(num_gpus())) or "none",
+        "GPUs": ", ".join(gpu_module().get_device_name(i) for i in range(num_gpus())) or "none",
     }
 
 

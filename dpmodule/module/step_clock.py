@@ -12,6 +12,7 @@ import torch
 import torch.utils.deterministic
 
 from ..base import MXNetError
+from ..context import gpu_module, is_gpu
 
 if TYPE_CHECKING:
     from .protocol import Trainable
@@ -42,7 +43,7 @@ class ClockPart:
 
     def __exit__(self, *error: object) -> None:
         for device in self._devices:
-            torch.cuda.synchronize(device)
+            gpu_module().synchronize(device)
         self.seconds += time.perf_counter() - self._begun
         self.times += 1
 
@@ -91,7 +92,7 @@ def _gpus(module: Any) -> list[torch.device]:
     except (MXNetError, AttributeError, NotImplementedError):  # a module of the user's own
         return []
     devices = dict.fromkeys(context.torch_device for context in contexts)
-    return [device for device in devices if device.type == "cuda"]
+    return [device for device in devices if is_gpu(device)]
 
 
 @contextmanager

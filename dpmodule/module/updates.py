@@ -17,6 +17,7 @@ from ..ndarray import NDArray
 from .accumulation import GradientSum, squared_norm
 from .arguments import OptimizerArguments
 from .finite import GradientCheck
+from .looks import Look
 from .mxnet_helpers import create_kvstore
 
 if TYPE_CHECKING:
@@ -402,11 +403,19 @@ class Updates:
 
         An optimizer that clips gradients takes infinite ones.
         """
+        return self._looked_at().first(self._may_be_infinite())
+
+    def looks(self) -> list[Look]:
+        """Return the gradients that would spoil a parameter if they were not finite, see `bad_gradient`."""
+        return self._looked_at().looks(self._may_be_infinite())
+
+    def _looked_at(self) -> GradientCheck:
         if self._gradient_check is None:
             self._gradient_check = GradientCheck(self.names, self._grads)
-        return self._gradient_check.first(
-            may_be_infinite=(getattr(self.optimizer, "clip_gradient", None) or 0) > 0
-        )
+        return self._gradient_check
+
+    def _may_be_infinite(self) -> bool:
+        return (getattr(self.optimizer, "clip_gradient", None) or 0) > 0
 
     def active_updater(self) -> opt.Updater:
         """Return the updater that holds the optimizer's states, in the store or outside.

@@ -14,7 +14,7 @@ import torch.utils.dlpack
 
 from .. import mode
 from ..base import ArgumentError, DTypeError, MXNetError, ShapeError
-from ..context import Context
+from ..context import Context, gpu_module, is_gpu, num_gpus
 from ..ops import get
 from ..ops.dtypes import name_of
 from ..ops.exposure import expose, mark_own
@@ -320,11 +320,11 @@ def from_torch(tensor: torch.Tensor, ctx: ContextLike | None = None) -> NDArray:
     if not isinstance(tensor, torch.Tensor):
         raise DTypeError(f"from_torch takes a torch.Tensor, got {type(tensor).__name__}")
     name_of(tensor.dtype)
-    if tensor.layout != torch.strided or tensor.device.type not in ("cpu", "cuda"):
+    if tensor.layout != torch.strided or not (tensor.is_cpu or is_gpu(tensor.device)):
         raise ArgumentError(
             f"from_torch takes a dense tensor on a CPU or GPU, got {tensor.layout} on {tensor.device}"
         )
-    if ctx is None and tensor.device.type == "cuda":
+    if ctx is None and is_gpu(tensor.device):
         where = Context("gpu", tensor.device.index or 0)
     else:
         where = as_context(ctx)
@@ -541,5 +541,5 @@ def histogram(
 
 def waitall() -> None:
     """Wait until all queued work is done."""
-    if torch.cuda.is_available():
-        torch.cuda.synchronize()
+    if num_gpus():
+        gpu_module().synchronize()

@@ -14,7 +14,7 @@ from ..base import ArgumentError, DTypeError, ShapeError, StateError
 from ..base import integer_types as integer_types
 from ..base import numeric_types as numeric_types
 from ..compat import lazy
-from ..context import Context
+from ..context import Context, gpu_module, is_gpu
 from ..ops import get
 from ..ops.dtypes import name_of
 from ..ops.exposure import expose
@@ -663,8 +663,8 @@ class NDArray(Handle, OpMethods):
 
     def wait_to_read(self) -> None:
         """Wait until the values are there."""
-        if self.raw.device.type == "cuda":
-            torch.cuda.synchronize(self.raw.device)
+        if is_gpu(self.raw.device):
+            gpu_module().synchronize(self.raw.device)
 
     wait_to_write = wait_to_read
 

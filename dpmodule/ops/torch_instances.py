@@ -9,6 +9,8 @@ from contextlib import contextmanager
 
 import torch
 
+from ..context import gpu_module, is_gpu
+
 __all__ = ["Instances", "drawing_from", "in_mode"]
 
 _random_lock = threading.RLock()
@@ -98,11 +100,11 @@ def drawing_from(generator: torch.Generator | None, device: torch.device) -> Ite
 
 
 def _global_state(device: torch.device) -> torch.Tensor:
-    return torch.cuda.get_rng_state(device) if device.type == "cuda" else torch.get_rng_state()
+    return gpu_module().get_rng_state(device) if is_gpu(device) else torch.get_rng_state()
 
 
 def _set_global_state(state: torch.Tensor, device: torch.device) -> None:
-    if device.type == "cuda":
-        torch.cuda.set_rng_state(state, device)
+    if is_gpu(device):
+        gpu_module().set_rng_state(state, device)
     else:
         torch.set_rng_state(state)

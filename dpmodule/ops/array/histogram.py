@@ -45,7 +45,10 @@ def _count(data: torch.Tensor, edges: torch.Tensor) -> torch.Tensor:
     places = torch.searchsorted(edges, values, right=True) - 1
     places = torch.where(values == edges[-1], bins - 1, places)
     inside = (places >= 0) & (places < bins)
-    return torch.bincount(places[inside], minlength=bins)
+    if data.is_cpu:
+        return torch.bincount(places[inside], minlength=bins)
+    places = torch.where(inside, places, bins)  # a last bin for what is in none: no device is waited for
+    return places.new_zeros(bins + 1).scatter_add_(0, places, torch.ones_like(places))[:bins]
 
 
 @bound(

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 
 from ...base import OpError, Shape, ShapeError
+from ...devices.device_transfer import beside
 from ..attrs import optional, shape
 from ..bound import bound
 from ..shapes import output_shape
@@ -77,7 +78,7 @@ def ravel_multi_index(a: Any) -> Unary:
             raise ShapeError(
                 f"_ravel_multi_index: data has shape {tuple(data.shape)}, expected ({len(sides)}, N)"
             )
-        weights = torch.tensor(strides, device=data.device).unsqueeze(1)
+        weights = beside(data, strides, torch.int64).unsqueeze(1)
         return (data.long() * weights).sum(0).to(data.dtype)
 
     return ravel_multi_index

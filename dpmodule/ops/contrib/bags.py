@@ -94,11 +94,11 @@ def _sum(
 def _maps(
     table: torch.Tensor, weight: torch.Tensor, index: torch.Tensor, starts: torch.Tensor, bins: int
 ) -> torch.Tensor:
-    """Sum bags, and turn each run of `bins` bags into (C, bins), a few runs at a time while they are in the cache."""
+    """Sum bags, and turn each run of `bins` bags into (C, bins), on the CPU a few at a time, in the cache."""
     runs, depth = starts.numel() // bins, table.shape[1]
     out = table.new_empty((runs, depth, bins))
-    step = max(_CHUNK // max(bins * depth, 1), 1)
-    ends = [*starts[:: step * bins].tolist(), index.numel()]
+    step = max(_CHUNK // max(bins * depth, 1), 1) if starts.is_cpu else max(runs, 1)
+    ends = [0, *(starts[step * bins :: step * bins].tolist() if step < runs else ()), index.numel()]
     for number, start in enumerate(range(0, runs, step)):
         part = slice(ends[number], ends[number + 1])
         own = starts[start * bins : (start + step) * bins] - ends[number]
@@ -151,7 +151,8 @@ def _transposed(
     """Return for each table row the weighted sum of the gradients of the bags that hold it."""
     order, places = index.sort()
     sizes = torch.diff(starts, append=starts.new_full((1,), index.numel()))
-    bag = torch.repeat_interleave(torch.arange(starts.numel(), dtype=torch.int32, device=index.device), sizes)
+    runs = torch.arange(starts.numel(), dtype=torch.int32, device=index.device)
+    bag = torch.repeat_interleave(runs, sizes, output_size=index.numel())
     first = torch.searchsorted(
         order, torch.arange(rows, dtype=order.dtype, device=order.device), out_int32=True
     )

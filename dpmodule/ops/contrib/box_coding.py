@@ -8,6 +8,7 @@ from typing import Any
 import torch
 
 from ...base import Shape, ShapeError
+from ...devices.device_transfer import beside
 from ..attrs import choice, real
 from ..bound import bound
 from ..dtypes import single
@@ -121,7 +122,7 @@ def box_decode(a: Any) -> Callable[[torch.Tensor, torch.Tensor], torch.Tensor]:
     def box_decode(data: torch.Tensor, anchors: torch.Tensor) -> torch.Tensor:
         data, anchors = data.detach(), anchors.detach()
         at, size = _centred(anchors) if a.format == "corner" else (anchors[..., :2], anchors[..., 2:])
-        scaled = data * data.new_tensor(factors)
+        scaled = data * beside(data, factors)
         centre = scaled[..., :2] * size + at
         growth = scaled[..., 2:]
         if a.clip > 0:

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 
 from ...base import OpError, Shape
+from ...devices.device_transfer import extremes
 from ..bound import bound
 from ..shapes import output_shape, unify
 from ..spec import ROWS, SHARE, Onnx, Shapes, Types, arg
@@ -116,10 +117,10 @@ def hawkesll(a: Any) -> Callable[..., Pair]:
     def hawkesll(lda: torch.Tensor, alpha: torch.Tensor, beta: torch.Tensor, *rest: torch.Tensor) -> Pair:
         state, lags, marks, lengths, end = (t.detach() for t in rest)
         kinds = marks.long()
-        if kinds.numel() and (int(kinds.min()) < 0 or int(kinds.max()) >= lda.shape[1]):
+        least, most = extremes(kinds) if kinds.numel() else (0, -1)
+        if least < 0 or most >= lda.shape[1]:
             raise OpError(
-                f"_contrib_hawkesll: marks run from {int(kinds.min())} to {int(kinds.max())}, "
-                f"expected 0 to {lda.shape[1] - 1}"
+                f"_contrib_hawkesll: marks run from {least} to {most}, expected 0 to {lda.shape[1] - 1}"
             )
         return _log_likelihood(lda, alpha, beta, state, lags, kinds, lengths, end)
 

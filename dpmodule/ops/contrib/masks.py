@@ -8,6 +8,7 @@ from typing import Any
 import torch
 
 from ...base import BoundsError, OpError, Shape, ShapeError
+from ...devices.device_transfer import extremes
 from ..attrs import integer, optional
 from ..axes import normal_axis
 from ..bound import bound
@@ -59,9 +60,10 @@ def index_copy(a: Any) -> Tensors:
                 f"_contrib_index_copy: index_vector is {tuple(index.shape)} and new_tensor {tuple(new.shape)}, "
                 f"expected (K,) and (K, *{tuple(old.shape[1:])})"
             )
-        if rows.numel() and (int(rows.min()) < 0 or int(rows.max()) >= old.shape[0]):
+        least, most = extremes(rows) if rows.numel() else (0, -1)
+        if least < 0 or most >= old.shape[0]:
             raise BoundsError(
-                f"_contrib_index_copy: index_vector runs from {int(rows.min())} to {int(rows.max())}, "
+                f"_contrib_index_copy: index_vector runs from {least} to {most}, "
                 f"expected 0 to {old.shape[0] - 1}"
             )
         return old.index_copy(0, rows, new)

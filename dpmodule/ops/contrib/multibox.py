@@ -9,6 +9,7 @@ import numpy as np
 import torch
 
 from ...base import OpError, Shape, ShapeError
+from ...devices.device_transfer import beside, on_device
 from ..attrs import AttrType, boolean, integer, real, reals
 from ..bound import bound
 from ..dtypes import single
@@ -109,7 +110,7 @@ def multibox_prior(a: Any, env: Env, data: torch.Tensor) -> torch.Tensor:
     out[..., 1], out[..., 3] = y[:, None, None] - half[:, 1], y[:, None, None] + half[:, 1]
     if a.clip:
         out.clip(0, 1, out=out)
-    return torch.from_numpy(out).view(1, -1, 4).to(data.device, data.dtype)
+    return on_device(torch.from_numpy(out).view(1, -1, 4).to(data.dtype), data.device)
 
 
 def _target_shape(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
@@ -235,7 +236,7 @@ def multibox_target(a: Any) -> Callable[..., tuple[torch.Tensor, ...]]:
 
 def _encoded(a: Any, anchors: torch.Tensor, boxes: torch.Tensor) -> torch.Tensor:
     """Return the targets (N, A, 4) of anchors (A, 4) matched with boxes (N, A, 4)."""
-    factors = anchors.new_tensor(a.variances)
+    factors = beside(anchors, a.variances)
     size, new = anchors[:, 2:] - anchors[:, :2], boxes[..., 2:] - boxes[..., :2]
     at, to = (anchors[:, :2] + anchors[:, 2:]) * 0.5, (boxes[..., :2] + boxes[..., 2:]) * 0.5
     return torch.cat([(to - at) / size / factors[:2], (new / size).log() / factors[2:]], -1)
@@ -257,7 +258,7 @@ def _detection_shape(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
 
 def _decoded(a: Any, moves: torch.Tensor, anchors: torch.Tensor) -> torch.Tensor:
     """Return the boxes (N, A, 4) that predictions (N, A, 4) about anchors (1, A, 4) mean."""
-    factors = moves.new_tensor(a.variances)
+    factors = beside(moves, a.variances)
     size = anchors[..., 2:] - anchors[..., :2]
     centre = moves[..., :2] * factors[:2] * size + (anchors[..., :2] + anchors[..., 2:]) / 2.0
     half = (moves[..., 2:] * factors[2:]).exp() * size / 2

@@ -9,6 +9,7 @@ import numpy as np
 import torch
 
 from ...base import OpError, Shape, ShapeError
+from ...devices.device_transfer import beside, on_device
 from ..attrs import boolean, integer, real, reals
 from ..bound import bound
 from ..dtypes import single
@@ -36,7 +37,7 @@ def _base_anchors(a: Any) -> np.ndarray:
 
 def anchors_of(a: Any, height: int, width: int, like: torch.Tensor) -> torch.Tensor:
     """Return the anchors (height * width * base anchors, 4) in image pixels."""
-    base = torch.from_numpy(_base_anchors(a)).to(like.device, like.dtype)
+    base = on_device(torch.from_numpy(_base_anchors(a)).to(like.dtype), like.device)
     y = torch.arange(height, dtype=like.dtype, device=like.device) * a.feature_stride
     x = torch.arange(width, dtype=like.dtype, device=like.device) * a.feature_stride
     moves = torch.stack(torch.meshgrid(y, x, indexing="ij")[::-1] * 2, -1)
@@ -62,7 +63,7 @@ def _boxes(a: Any, scores: torch.Tensor, moves: torch.Tensor, info: torch.Tensor
     anchors = anchors_of(a, height, width, moves)
     moves = moves.reshape(images, count, 4, height, width).permute(0, 3, 4, 1, 2).reshape(images, -1, 4)
     boxes = anchors + moves if a.iou_loss else _moved(anchors, moves)
-    border = info[:, [1, 0, 1, 0]][:, None] - 1.0
+    border = info[:, :2].flip(1).repeat(1, 2)[:, None] - 1.0
     boxes = torch.minimum(boxes, border).clamp_(min=0.0)
     real_size = (info[:, :2] / a.feature_stride).int()
     rows = torch.arange(height, device=moves.device) >= real_size[:, :1]
@@ -138,7 +139,7 @@ def _check(name: str, a: Any, scores: torch.Tensor, info: torch.Tensor) -> None:
             f"{name}: cls_prob has {scores.shape[1]} channels, expected {2 * anchors}, two for each of the"
             f" {len(a.ratios)} ratios times {len(a.scales)} scales"
         )
-    if bool(((info[:, :2] / a.feature_stride).int() > info.new_tensor(scores.shape[2:])).any()):
+    if bool(((info[:, :2] / a.feature_stride).int() > beside(info, scores.shape[2:])).any()):
         raise OpError(
             f"{name}: im_info says {info[:, :2].tolist()} pixels, expected at most feature_stride"
             f" {a.feature_stride} times the maps' {tuple(scores.shape[2:])}"

@@ -32,15 +32,24 @@ def bins_of_group(parts: int, groups: int, device: torch.device) -> torch.Tensor
     return torch.div(torch.arange(parts, device=device) * groups, parts, rounding_mode="floor").int()
 
 
-def _points(start: torch.Tensor, step: torch.Tensor, parts: int, grid: torch.Tensor) -> torch.Tensor:
+def _points(
+    start: torch.Tensor, step: torch.Tensor, parts: int, grid: torch.Tensor, ratio: int
+) -> torch.Tensor:
     """Return where the samples of each part of each region are along one axis.
 
     Shape:
         start, step: (R,), first edge and part length.
         grid: (R,), samples per part.
         returns: (R, parts, most samples); those beyond a region's own number mean nothing.
+
+    Args:
+        start: where each region begins.
+        step: how long its parts are.
+        parts: how many parts there are.
+        grid: how many samples each part has.
+        ratio: what every region's `grid` is, where it is above 0.
     """
-    most = int(grid.max()) if grid.numel() else 1
+    most = ratio if ratio > 0 else int(grid.max()) if grid.numel() else 1
     part = torch.arange(parts, dtype=start.dtype, device=start.device)[:, None]
     sample = torch.arange(most, dtype=start.dtype, device=start.device) + 0.5
     start, step = start[:, None, None], step[:, None, None]
@@ -155,8 +164,8 @@ def roi_align(a: Any) -> RoiCall:
         image = image_of("_contrib_ROIAlign", rois, data.shape[0], _NO_NEGATIVE)
         left, top, width, height = _region_sides(a, rois[:, 1:], scale)
         grid_y, grid_x = _grid(ratio, height, high), _grid(ratio, width, wide)
-        rows = _RegionAxis(_points(top, height / high, high, grid_y), grid_y, data.shape[2])
-        columns = _RegionAxis(_points(left, width / wide, wide, grid_x), grid_x, data.shape[3])
+        rows = _RegionAxis(_points(top, height / high, high, grid_y, ratio), grid_y, data.shape[2])
+        columns = _RegionAxis(_points(left, width / wide, wide, grid_x, ratio), grid_x, data.shape[3])
         rows.weight = rows.weight * ((image >= 0) / (grid_y * grid_x))[:, None, None].to(rows.weight.dtype)
         size = data.shape[2] * data.shape[3]
         base = (image.clamp(min=0) * (groups * size))[:, None, None]
@@ -164,7 +173,9 @@ def roi_align(a: Any) -> RoiCall:
             own = torch.arange(groups, dtype=torch.int32, device=data.device) * size
             index, weight, starts = _own_pairs(base, rows, columns, data.shape[3])
             bag = torch.repeat_interleave(
-                own.repeat(rois.shape[0]), torch.diff(starts, append=starts.new_full((1,), index.numel()))
+                own.repeat(rois.shape[0]),
+                torch.diff(starts, append=starts.new_full((1,), index.numel())),
+                output_size=index.numel(),
             )
             index = index + bag
         else:
@@ -212,8 +223,8 @@ def rroi_align(a: Any) -> RoiCall:
         centre_x, centre_y, width, height = (rois[:, 1:5] * scale).unbind(1)
         width, height = width.clamp(min=1.0), height.clamp(min=1.0)
         grid_y, grid_x = _grid(ratio, height, high), _grid(ratio, width, wide)
-        ys = _points(-height / 2.0, height / high, high, grid_y)[:, :, None, :, None]
-        xs = _points(-width / 2.0, width / wide, wide, grid_x)[:, None, :, None, :]
+        ys = _points(-height / 2.0, height / high, high, grid_y, ratio)[:, :, None, :, None]
+        xs = _points(-width / 2.0, width / wide, wide, grid_x, ratio)[:, None, :, None, :]
         angle = (rois[:, 5].double() * math.pi / 180.0).to(rois.dtype)
         cosine, sine, right, down = (
             v[:, None, None, None, None] for v in (angle.cos(), angle.sin(), centre_x, centre_y)

@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 
+from ...devices.device_transfer import beside
 from ..attrs import boolean, real
 from ..bound import bound
 from ..shapes import same
@@ -18,11 +19,6 @@ from .pointwise import in_type_of, whole, with_gradient
 __all__: list[str] = []
 
 Scalar = Callable[[torch.Tensor, Any], torch.Tensor]
-
-
-def _like(x: torch.Tensor, number: float) -> torch.Tensor:
-    """Return a number as a tensor of no dimensions beside `x`, for functions that want two tensors."""
-    return torch.tensor(number, dtype=x.dtype, device=x.device)
 
 
 def _power(x: torch.Tensor, number: float) -> torch.Tensor:
@@ -39,7 +35,7 @@ def _rpower(x: torch.Tensor, number: float) -> torch.Tensor:
 
 def _logic(test: Callable[..., torch.Tensor]) -> Scalar:
     written = in_operand_type(test)
-    return lambda x, number: written(x, _like(x, number))
+    return lambda x, number: written(x, beside(x, number))
 
 
 def _limit(name: str, inside: Callable[..., torch.Tensor]) -> Scalar:
@@ -72,13 +68,13 @@ _SCALAR: dict[str, tuple[Scalar, str, str, Onnx]] = {
     ),
     "mul": (torch.mul, "Mul", "Multiply each element by a number", Onnx("Mul", scalar="last", drop=_DROP)),
     "div": (
-        lambda x, s: x / s if x.is_floating_point() else divide(x, _like(x, s)),
+        lambda x, s: x / s if x.is_floating_point() else divide(x, beside(x, s)),
         "Div",
         "Divide each element by a number (integers are cut towards 0, and give 0 where the number is 0)",
         Onnx("Div", scalar="last", builder="divide"),
     ),
     "rdiv": (
-        lambda x, s: divide(_like(x, s), x),
+        lambda x, s: divide(beside(x, s), x),
         "RDiv",
         "Divide a number by each element (integers are cut towards 0)",
         Onnx("Div", scalar="first", builder="divide"),
@@ -90,7 +86,7 @@ _SCALAR: dict[str, tuple[Scalar, str, str, Onnx]] = {
         Onnx("Mod", scalar="last", builder="mod"),
     ),
     "rmod": (
-        lambda x, s: modulo(_like(x, s), x),
+        lambda x, s: modulo(beside(x, s), x),
         "RMod",
         "Return the remainder of a number by each element, with the element's sign, and 0 by 0",
         Onnx("Mod", scalar="first", builder="mod"),
@@ -115,7 +111,7 @@ _SCALAR: dict[str, tuple[Scalar, str, str, Onnx]] = {
         Onnx("Min", scalar="last", drop=_DROP),
     ),
     "hypot": (
-        lambda x, s: hypot(x, _like(x, s)),
+        lambda x, s: hypot(x, beside(x, s)),
         "Hypot",
         "Return sqrt(data^2 + scalar^2)",
         Onnx(scalar="last", builder="hypot"),

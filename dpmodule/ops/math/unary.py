@@ -9,6 +9,7 @@ import torch
 import torch.nn.functional as F
 
 from ...base import Shape
+from ...devices.device_transfer import beside
 from ..attrs import boolean, optional, real
 from ..bound import bound
 from ..registry import declare
@@ -292,7 +293,7 @@ def _rank(a: Any, shape: Shape) -> Shape:
 
 declare(
     "shape_array",
-    lambda x: torch.tensor(x.shape, dtype=torch.int64, device=x.device),
+    lambda x: beside(x, x.shape, torch.int64),
     [arg("data")],
     doc="""Return the shape of `data` as an array.
 
@@ -309,7 +310,7 @@ Source: MXNet 1.9.1 `shape_array`.
 )
 declare(
     "size_array",
-    lambda x: torch.tensor([x.numel()], dtype=torch.int64, device=x.device),
+    lambda x: beside(x, [x.numel()], torch.int64),
     [arg("data")],
     doc="""Return the number of elements of `data` as an array.
 

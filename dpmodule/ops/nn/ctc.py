@@ -8,6 +8,7 @@ import torch
 from torch.nn import functional as F
 
 from ...base import OpError, Shape, ShapeError
+from ...devices.device_transfer import extremes
 from ..attrs import boolean, choice
 from ..dtypes import HALF
 from ..registry import op
@@ -60,7 +61,7 @@ def _counts(labels: torch.Tensor, padding: int) -> torch.Tensor:
 
 def _check_lengths(name: str, found: torch.Tensor, low: int, high: int) -> None:
     if found.numel():
-        least, most = (int(x) for x in torch.aminmax(found))
+        least, most = extremes(found)
         if least < low or most > high:
             raise OpError(f"CTCLoss: {name} holds numbers from {least} to {most}, expected {low} to {high}")
 
@@ -123,7 +124,8 @@ def ctc_loss(
     _check_lengths("data_lengths", input_lengths, 0, steps)
     _check_lengths("label_lengths", target_lengths, 0, targets.shape[1])
     inside = torch.arange(targets.shape[1], device=data.device) < target_lengths[:, None]
-    _check_lengths("label", targets[inside], 0, classes - 1)
+    targets = targets.masked_fill(~inside, 0)
+    _check_lengths("label", targets, 0, classes - 1)
     x = data.float() if data.dtype in HALF else data
     if a.use_data_lengths:
         # what lies beyond may be anything, also NaN, and gets no gradient
@@ -131,7 +133,7 @@ def ctc_loss(
         x = x.masked_fill(beyond[:, :, None], 0.0)
     loss = F.ctc_loss(
         torch.log_softmax(x, 2),
-        targets.masked_fill(~inside, 0),
+        targets,
         input_lengths,
         target_lengths,
         0 if first else classes - 1,

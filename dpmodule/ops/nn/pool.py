@@ -10,6 +10,7 @@ import torch
 from torch.nn import functional as F
 
 from ...base import OpError, Shape, ShapeError
+from ...devices.device_transfer import beside
 from ..attrs import boolean, choice, integer, optional, shape
 from ..bound import bound
 from ..dtypes import HALF
@@ -173,7 +174,7 @@ class Window:
                 lengths = [min(b + k, x + p) - b for b in starts]
             else:
                 lengths = [min(b + k, x) - max(b, 0) for b in starts]
-            total = total.unsqueeze(-1) * like.new_tensor([max(n, 0) for n in lengths])
+            total = total.unsqueeze(-1) * beside(like, [max(n, 0) for n in lengths])
         return total.clamp_(min=1)
 
 

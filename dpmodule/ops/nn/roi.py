@@ -8,6 +8,7 @@ from typing import Any
 import torch
 
 from ...base import BoundsError, Shape, ShapeError
+from ...devices.device_transfer import extremes
 from ..attrs import AttrType, real, shape
 from ..bound import bound
 from ..dtypes import single
@@ -37,7 +38,7 @@ def image_of(name: str, rois: torch.Tensor, count: int, low: int = 0) -> torch.T
     """
     image = rois[:, 0].int()
     if image.numel():
-        least, most = (int(x) for x in torch.aminmax(image))
+        least, most = extremes(image)
         if least < low or most >= count:
             wrong = least if least < low else most
             raise BoundsError(

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 
 from ...base import OpError, Shape
+from ...devices.device_transfer import beside
 from ..attrs import integer
 from ..bound import bound
 from ..spec import NEVER, Attr, Onnx, Shapes, arg
@@ -98,7 +99,7 @@ def calibrate_entropy(a: Any) -> Callable[..., Pair]:
             raise OpError(
                 f"_contrib_calibrate_entropy: hist has {bins} bins, expected an odd number of at least {quantized}"
             )
-        counts = hist.detach().double()
+        counts = hist.detach().cpu().double()  # every divergence is read
         found = []
         for reach in range(half, middle + 1):
             start, stop = middle - reach, middle + reach + 1
@@ -107,6 +108,6 @@ def calibrate_entropy(a: Any) -> Callable[..., Pair]:
             found.append(_divergence(kept, counts[: start + 1].sum(), counts[stop:].sum(), quantized))
         best = min(range(len(found)), key=found.__getitem__)
         threshold = edges.detach()[middle + half + best + 1].reshape(1).float()
-        return threshold, torch.tensor([found[best]], dtype=torch.float32, device=hist.device)
+        return threshold, beside(hist, [found[best]], torch.float32)
 
     return calibrate_entropy

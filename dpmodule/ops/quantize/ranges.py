@@ -11,6 +11,7 @@ from typing import Any
 import torch
 
 from ...base import DTypeError, OpError, Shape
+from ...devices.device_transfer import beside
 from ..attrs import optional, real
 from ..dtypes import name_of, torch_dtype
 from ..spec import Attr
@@ -55,7 +56,7 @@ def calibrated(a: Any) -> bool:
 
 def number(like: torch.Tensor, value: float) -> torch.Tensor:
     """Return a number as a float32 array of one element beside another array."""
-    return torch.tensor([value], dtype=torch.float32, device=like.device)
+    return beside(like, [value], torch.float32)
 
 
 def magnitude(low: torch.Tensor, high: torch.Tensor) -> torch.Tensor:

@@ -1,0 +1,156 @@
+"""Every operator's recorded calls on the simulated device: MXNet's values, one device, no waiting but for reasons."""
+
+import json
+
+import numpy as np
+import pytest
+import torch
+from torch._subclasses.fake_tensor import DataDependentOutputException
+
+from dpmodule import native
+from helpers import accelerator
+from helpers.op_tables import TESTS, arrays_of, recorded_calls
+
+mx = accelerator.install()
+WAITS = accelerator.WAITS
+ALLOWED = json.loads((TESTS / "data" / "waiting_operators.json").read_text())
+
+
+def operators_of(case):
+    symbol = mx.sym.load_json(case["symbol_json"])
+    return symbol, {node.op.name for node in symbol.graph.nodes if node.op is not None}
+
+
+def on_device(value):
+    return mx.nd.array(value, ctx=mx.gpu(), dtype=value.dtype)
+
+
+def check(found, expected, what):
+    found = accelerator.on_host(found.raw).numpy()
+    assert (found.shape, found.dtype) == (expected.shape, expected.dtype), what
+    tolerance = (1e-2, 1e-2) if expected.dtype == np.float16 else (1e-4, 1e-5)
+    exact = expected.dtype.kind != "f"
+    (np.testing.assert_array_equal if exact else np.testing.assert_allclose)(
+        found, expected, *(() if exact else tolerance), err_msg=what
+    )
+
+
+def bound(group, case, symbol):
+    name, data = case["name"], arrays_of(group)
+    args = {key: on_device(data[f"{name}/in/{key}"]) for key in case["arguments"]}
+    grads = {key: on_device(np.zeros_like(data[f"{name}/in/{key}"])) for key in case["grads"]}
+    aux = {key: on_device(data[f"{name}/aux_in/{key}"]) for key in case["aux"]}
+    requests = {key: "write" if key in grads else "null" for key in args}
+    heads = [on_device(data[key]) for key in sorted(data) if key.startswith(f"{name}/head/")]
+    executor = symbol.bind(mx.gpu(), args, args_grad=grads or None, grad_req=requests, aux_states=aux or None)
+    return executor, heads if case["head_gradient"] else None
+
+
+def run(group, case, executor, heads):
+    """Run a recorded call as it was run."""
+    if case["eval_too"]:
+        executor.forward(is_train=False)
+    executor.forward(is_train=case["is_train"])
+    if case["backward"]:
+        executor.backward(heads)
+
+
+def compare(group, case, executor):
+    name, data = case["name"], arrays_of(group)
+    for number, output in enumerate(executor.outputs):
+        if f"{name}/out/{number}" in data:
+            check(output, data[f"{name}/out/{number}"], f"output {number}")
+    for key in case["grads"] if case["backward"] else ():
+        check(executor.grad_dict[key], data[f"{name}/grad/{key}"], f"gradient of {key}")
+    for key, state in executor.aux_dict.items():
+        check(state, data[f"{name}/aux_out/{key}"], f"state {key}")
+
+
+def failures(chosen):
+    """Return what is wrong by recorded call, and the operators that waited."""
+    wrong, waited = {}, set()
+    for group, case in chosen:
+        symbol, names = operators_of(case)
+        may_wait = names & ALLOWED.keys()
+        try:
+            executor, heads = bound(group, case, symbol)
+            before = len(WAITS.found)
+            if may_wait:
+                run(group, case, executor, heads)
+            else:
+                with WAITS.refused():
+                    run(group, case, executor, heads)
+            if len(WAITS.found) > before:
+                waited |= may_wait
+            compare(group, case, executor)
+        except Exception as error:
+            wrong[case["name"]] = f"{type(error).__name__}: {error}".splitlines()[0][:200]
+    return wrong, waited
+
+
+def quick():
+    """Yield the first call of every operator."""
+    seen = set()
+    for group, case in recorded_calls():
+        names = operators_of(case)[1]
+        if names - seen:
+            yield group, case
+        seen |= names
+
+
+@pytest.mark.filterwarnings("ignore:.*lstm_state_clip")
+def test_operators_wait_for_nothing_without_need():
+    chosen = list(quick())
+    assert len(chosen) >= 200
+    assert failures(chosen)[0] == {}
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:.*lstm_state_clip")
+def test_all_recorded_calls_and_every_row_of_the_table():
+    wrong, waited = failures(recorded_calls())
+    assert wrong == {}
+    assert waited == ALLOWED.keys(), "operators that no longer wait are still in the table"
+
+
+def test_the_table_has_reasons():
+    assert all(len(reason.split()) > 3 for reason in ALLOWED.values())
+    assert set(ALLOWED) <= set(mx.ops.names())
+
+
+def test_devices_are_not_mixed():
+    data, weight = mx.sym.Variable("data"), mx.sym.Variable("w")
+    arrays = {"data": mx.nd.ones((2, 3), ctx=mx.gpu()), "w": mx.nd.ones((2, 3))}
+    with pytest.raises(mx.MXNetError):
+        mx.sym.elemwise_add(data, weight).bind(mx.gpu(), arrays).forward()
+    with pytest.raises(RuntimeError, match="same device"):
+        arrays["data"].raw + arrays["w"].raw
+
+
+@pytest.mark.skipif(native.core is None, reason="there is no extension")
+def test_the_extension_is_kept_off_the_device():
+    here, there = torch.ones(3), torch.ones(3, device=mx.gpu().torch_device)
+    assert native.core.first_nonfinite([here.data_ptr()], [3]) < 0
+    with pytest.raises(RuntimeError, match="address of the device's memory"):
+        native.core.first_nonfinite([there.data_ptr()], [3])
+
+
+def test_what_reads_the_device_is_refused():
+    tensor = mx.nd.array([0, 1, 2], ctx=mx.gpu()).raw
+    reads = (
+        lambda: tensor[0].item(),
+        tensor.tolist,
+        tensor.nonzero,
+        lambda: tensor[tensor > 0],
+        lambda: float(tensor.sum()),
+        lambda: bool((tensor > 0).all()),
+        tensor.cpu,
+        lambda: torch.tensor([1.0], device=tensor.device),
+        tensor.unique,
+        mx.context.gpu_module().synchronize,
+    )
+    for read in reads:
+        with WAITS.refused(), pytest.raises(DataDependentOutputException):
+            read()
+    with WAITS.refused():
+        (tensor * 2).sum()
