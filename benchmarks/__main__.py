@@ -1,6 +1,7 @@
 """Measure dpmodule against MXNet, plain PyTorch and trainers above it, and write RESULTS.md.
 
-Run: python -m benchmarks [PART ...] [--against mxnet=PYTHON ...] [--quick] [--rounds N] [--write | --output FILE]
+Run: python -m benchmarks [PART ...] [--against mxnet=PYTHON ...] [--isa ISA] [--threads N] [--quick] [--rounds N]
+    [--write | --output FILE]
 
 Parts:
   fit        training and prediction by Module, against MXNet and plain PyTorch
@@ -31,6 +32,12 @@ bucketing, startup, streams, autobatch and way then measure both in turns, and t
 time over ours may be below 1. Between equal revisions one row in eight misses that by chance with 7 rounds, one in
 200 with 30: give --rounds 30. Before anything is timed, all sides must compute the same. Exit status 1: they do not,
 or a figure misses what it must reach or what a page says of it (with --quick, figures are not held to that).
+
+ONNX Runtime predicts under "onnxruntime=PYTHON", or under this interpreter if it has it. Figures of fit, bucketing and
+autobatch are also kept in machines/, a file for each processor and setting, each a column in RESULTS.md. With --isa
+(sse41, avx2 or avx512: instructions that no side goes beyond) or --threads (1 or default: each library's own number;
+wall time counts, not for autobatch) that column is all that is written. Exit status 2: this processor cannot do that, a
+file in machines/ has another form, or an interpreter lacks its package, in which case the other rows are measured.
 """
 
 from __future__ import annotations
@@ -40,11 +47,14 @@ import importlib
 import sys
 import time
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 
+from . import machines
 from .figures import renew
 from .harness import PACKAGES, Session, check_before
 from .report import Section, data_of, machine, update
+from .settings import ISAS, THREADS, Setting
 
 __all__ = ["PARTS", "main"]
 
@@ -90,6 +100,8 @@ def parser() -> argparse.ArgumentParser:
     found.add_argument(
         "--against", action="append", default=[], type=_against, metavar="NAME=PYTHON", help="compare with"
     )
+    found.add_argument("--isa", default="", metavar="ISA", help=f"use no more than {', '.join(ISAS)}")
+    found.add_argument("--threads", choices=THREADS, help="of every side (default: 1)")
     found.add_argument("--list", action="store_true", help="print the names of the parts")
     found.add_argument("--quick", action="store_true", help="short rounds, to see that it runs")
     found.add_argument("--rounds", type=int, default=7, help="measurements of each side (default: 7)")
@@ -109,29 +121,94 @@ def main(given: Sequence[str] | None = None) -> int:
     if unknown:
         line.error(f"no part is called {', '.join(sorted(unknown))}; there are {', '.join(PARTS)}")
     output = args.output or (RESULTS if args.write or not (args.parts or args.quick) else None)
-    session = Session(min(args.rounds, 2) if args.quick else args.rounds, args.quick, dict(args.against))
+    setting, aside = Setting(args.isa, args.threads or "1"), bool(args.isa or args.threads)
+    parts = args.parts or (_knowing(setting) if aside else PARTS)
+    problem = _problem(setting, parts if aside else (), output)
+    if problem:
+        print(f"python -m benchmarks: {problem}", file=sys.stderr)
+        return 2
+    session = Session(
+        min(args.rounds, 2) if args.quick else args.rounds, args.quick, dict(args.against), setting
+    )
     if "before" in session.against:
         check_before(session.against["before"])
+    return status(session, _run(parts, session, output, aside))
+
+
+def _run(parts: Sequence[str], session: Session, output: Path | None, aside: bool) -> list[str]:
+    """Measure parts, write their figures, and return what was missed; see `write`."""
     missed = []
-    for name in args.parts or PARTS:
+    for name in parts:
         section = measure(name, session)
         missed += [
             f"{each.what}: {each.value:.3g}, {each}" for each in section.targets if not each.meets(each.must)
         ]
         if output is not None:
-            update(output, PARTS, {name: section})
-    if session.quick:
-        return 0
-    if output == RESULTS:
+            write(output, name, section, session, aside)
+    if output == RESULTS and not (session.quick or aside):
         missed += renew(RESULTS.parents[1], data_of(RESULTS))
-    for text in missed:
+    return missed
+
+
+def _knowing(setting: Setting) -> list[str]:
+    """Return the parts that know a setting."""
+    return [name for name in machines.PARTS if setting.threads == "1" or name != "autobatch"]
+
+
+def _problem(setting: Setting, parts: Sequence[str], output: Path | None) -> str:
+    """Return in one line why nothing can be measured or written so, "" if all can be.
+
+    Args:
+        setting: instructions and threads.
+        parts: those that must know it.
+        output: the report.
+    """
+    problem = setting.problem()
+    if problem:
+        return problem
+    others = [name for name in parts if name not in _knowing(setting)]
+    if others:
+        return f"{', '.join(others)} with {setting}: expected parts among {', '.join(_knowing(setting))}"
+    if output is not None:
+        try:
+            machines.known(output.with_name("machines"))
+        except ValueError as error:
+            return str(error)
+    return ""
+
+
+def write(output: Path, name: str, section: Section, session: Session, aside: bool) -> None:
+    """Put a part's figures into the report.
+
+    Args:
+        output: the report.
+        name: of the part.
+        section: its figures.
+        session: how they were taken.
+        aside: whether they only make a column of this processor and setting.
+    """
+    if name in machines.PARTS:
+        versions = {
+            package: found for package, found in session.versions.items() if found and session.has(package)
+        }
+        machines.keep(output.with_name("machines"), session.setting, versions, {name: asdict(section)})
+    update(output, PARTS, {} if aside else {name: section})
+
+
+def status(session: Session, missed: Sequence[str]) -> int:
+    """Print what was missed, and return the exit status."""
+    held = [] if session.quick else missed
+    for text in held:
         print(f"missed: {text}")
-    return 1 if missed else 0
+    if None in session.versions.values():
+        return 2
+    return 1 if held else 0
 
 
 def measure(name: str, session: Session) -> Section:
     """Run one part."""
     print(f"\n== {name}", flush=True)
+    session.look()
     begin, where = time.monotonic(), machine(session.rounds)
     section: Section = importlib.import_module(f".parts.{PARTS[name]}", __package__).run(session)
     section.where = f"{where} It took {time.monotonic() - begin:.0f} s."

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from .treebank import CHARACTERS, LABELS, LEFT, SHIFT, TAGS, VOCABULARY, spelling
+from .treebank import BATCH_SIZE, CHARACTERS, LABELS, LEFT, SHIFT, TAGS, TOGETHER, VOCABULARY, spelling
 
 __all__ = [
     "EXAMPLES",
@@ -20,7 +20,9 @@ __all__ = [
     "GruTagger",
     "Parser",
     "Tagger",
+    "Together",
     "TreeLSTM",
+    "batch_size",
     "first_value",
 ]
 
@@ -30,11 +32,17 @@ EXAMPLES = {
     "tree": "trees",
     "parser": "parses",
     "equal": "equal",
+    "together": "together",
     "gru": "sentences",
     "attention": "sentences",
     "biaffine": "sentences",
 }
 """What the tasks are trained on, see `treebank.examples`."""
+
+
+def batch_size(task: str) -> int:
+    """Return how many examples of a task hold BATCH_SIZE sentences."""
+    return BATCH_SIZE // TOGETHER if EXAMPLES[task] == "together" else BATCH_SIZE
 
 
 def first_value(name: str, shape: tuple[int, ...]) -> np.ndarray:
@@ -242,6 +250,20 @@ class Parser(Task):
         return losses
 
 
+class Together(Tagger):
+    """The tagger on some sentences of one length at once: each node holds a vector of each of them."""
+
+    def word(self, word: Any) -> Any:
+        """Return the vectors of words."""
+        return self.dy.lookup_batch(self.embeddings, word)
+
+    def losses(self, words: list[Any], tags: list[Any]) -> list[Any]:
+        """Return the mean loss of the words of every place."""
+        dy = self.dy
+        scores = [self.output * dy.tanh(self.hidden * vector) for vector in self.read(words)]
+        return [dy.mean_batches(dy.pickneglogsoftmax_batch(each, tag)) for each, tag in zip(scores, tags)]
+
+
 class GruTagger(Tagger):
     """The tagger with gated recurrent units."""
 
@@ -317,6 +339,7 @@ TASKS = {
     "tree": TreeLSTM,
     "parser": Parser,
     "equal": Tagger,
+    "together": Together,
     "gru": GruTagger,
     "attention": Attention,
     "biaffine": Biaffine,

@@ -6,6 +6,7 @@ The parent holds a `Worker` per side and asks it for one round after the other w
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import os
 import statistics
@@ -19,6 +20,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+
+from .settings import USUAL, Setting
 
 __all__ = [
     "PACKAGES",
@@ -46,6 +49,7 @@ class Worker:
         python: interpreter; None = this one.
         before: what has another revision of dpmodule, which the side is to run: an interpreter, or a folder for this
             interpreter; None = it runs what is here.
+        setting: instructions and threads.
     """
 
     def __init__(
@@ -54,6 +58,7 @@ class Worker:
         arguments: Sequence[Any] = (),
         python: str | None = None,
         before: str | None = None,
+        setting: Setting = USUAL,
     ) -> None:
         self.side = side
         self._apart = tempfile.TemporaryDirectory()
@@ -63,9 +68,9 @@ class Worker:
             Path(self._apart.name, "benchmarks").symlink_to(_ROOT / "benchmarks")
             python, path = (sys.executable, [before]) if os.path.isdir(before) else (before, [])
             path = [self._apart.name, *map(os.path.abspath, path)]
-        settings = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
-        settings["TORCHINDUCTOR_FORCE_DISABLE_CACHES"] = "1"  # compiling takes as long as the first time
-        environment = {**os.environ, **settings, "PYTHONPATH": os.pathsep.join(filter(None, path))}
+        environment = setting.environment(os.environ)
+        environment["TORCHINDUCTOR_FORCE_DISABLE_CACHES"] = "1"  # compiling takes as long as the first time
+        environment["PYTHONPATH"] = os.pathsep.join(filter(None, path))
         # sides start from bytecode, as installed packages do
         environment.pop("PYTHONDONTWRITEBYTECODE", None)
         # what a side prints is of interest only when it dies
@@ -137,11 +142,15 @@ class Session:
         rounds: measurements of each side.
         quick: whether only to see that everything runs, on short epochs; targets are then not held.
         against: interpreters by the package that they have, one of `PACKAGES`; see `Worker` for "before".
+        setting: instructions and threads of all sides.
+        versions: of the packages that were looked for; None = their interpreter has none.
     """
 
     rounds: int = 7
     quick: bool = False
     against: Mapping[str, str] = field(default_factory=dict)
+    setting: Setting = USUAL
+    versions: dict[str, str | None] = field(default_factory=dict)
 
     @contextmanager
     def sides(self, **wanted: Sequence[Any]) -> Iterator[dict[str, Worker]]:
@@ -157,7 +166,8 @@ class Session:
                 package = name.partition("_")[0]
                 if self.has(name):
                     kind = "before" if package == "before" else "python"
-                    started[name] = Worker(side, arguments, **{kind: self.against.get(package)})
+                    where = {kind: self.python(package)}
+                    started[name] = Worker(side, arguments, setting=self.setting, **where)
             yield dict(started)
         finally:
             for worker in started.values():
@@ -166,7 +176,35 @@ class Session:
     def has(self, name: str) -> bool:
         """Return whether a side of this name can be run."""
         package = name.partition("_")[0]
-        return package not in PACKAGES or package in self.against
+        if package not in PACKAGES:
+            return True
+        if package in UNLIMITED and self.setting.limits:
+            return False
+        return self.python(package) is not None and self.versions.get(package, "") is not None
+
+    def python(self, package: str) -> str | None:
+        """Return the interpreter that has a package, None where none is given."""
+        if package == "onnxruntime" and importlib.util.find_spec(package):  # this one may have it, too
+            return self.against.get(package, sys.executable)
+        return self.against.get(package)
+
+    def look(self) -> None:
+        """Find out the versions of all packages, and say of which there is none: those sides are left out."""
+        for package in PACKAGES:
+            python = self.python(package)
+            if python is None or package == "before" or package in self.versions:
+                continue
+            self.versions[package] = _version(python, package)
+            if self.versions[package] is None:
+                text = (
+                    f"--against {package}={python}: no Python with {package} is there; its rows are left out"
+                )
+                print(text, file=sys.stderr)
+
+    @property
+    def clock(self) -> str:
+        """The clock that counts."""
+        return self.setting.clock
 
     def short(self, count: int, least: int = 1) -> int:
         """Return a count, or a tenth of it in quick sessions."""
@@ -177,10 +215,36 @@ class Session:
         return max(count, self.rounds) if "before" in self.against else count
 
 
-PACKAGES = ("mxnet", "lightning", "accelerate", "dynet", "paddle", "before")
+PACKAGES = ("mxnet", "lightning", "accelerate", "dynet", "paddle", "onnxruntime", "before")
 """What one may compare against with an interpreter of its own; "before" is another revision of dpmodule."""
+UNLIMITED = ("dynet", "onnxruntime")
+"""Those that no setting keeps from using all of the processor's instructions."""
+_DISTRIBUTIONS = {"dynet": "dyNET", "paddle": "paddlepaddle"}
+"""Names under which packages are installed, where they are others."""
+_PROBE = """
+import importlib.util, sys
+from importlib import metadata
+if importlib.util.find_spec(sys.argv[1]) is None:
+    sys.exit(1)
+try:
+    print(metadata.version(sys.argv[2]))
+except metadata.PackageNotFoundError:
+    print("of unknown version")
+"""
 
 _ROOT = Path(__file__).parents[1]
+
+
+def _version(python: str, package: str) -> str | None:
+    """Return the version of a package of an interpreter, None if either is missing; nothing is imported."""
+    name = _DISTRIBUTIONS.get(package, package)
+    try:
+        done = subprocess.run(
+            [python, "-c", _PROBE, package, name], capture_output=True, text=True, check=False
+        )
+    except OSError:
+        return None
+    return done.stdout.strip() if done.returncode == 0 else None
 
 
 def with_before(wanted: Mapping[str, Sequence[Any]], *names: str) -> dict[str, Sequence[Any]]:

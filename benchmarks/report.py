@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from .harness import Spread, Times, ratio
+from .machines import columns
 
 __all__ = ["BEFORE", "Section", "Target", "data_of", "machine", "read", "render", "update"]
 
@@ -32,6 +33,7 @@ Written by `python -m benchmarks`; nothing here is typed by hand. How figures ar
   row's ratio is its time over ours; its upper quartile must not be below 1, or ours has become slower.
 - MXNet is release 1.9.1 under its own interpreter, running the same files as ours; only the import differs. It uses a
   second thread for its engine, so its wall time is below its CPU time.
+- Other processors, instruction sets and numbers of threads have columns in the last part, where there are any.
 """
 
 
@@ -219,7 +221,8 @@ def update(path: Path, order: Mapping[str, Any], new: Mapping[str, Section]) -> 
     """Put sections into a report, keeping the other parts' from earlier runs.
 
     Args:
-        path: the Markdown file; the figures lie beside it in a JSON file of the same stem, in small letters.
+        path: the Markdown file; the figures lie beside it in a JSON file of the same stem, in small letters, and those
+            of other processors and settings in a folder "machines".
         order: names of all parts.
         new: sections by part.
     """
@@ -228,4 +231,4 @@ def update(path: Path, order: Mapping[str, Any], new: Mapping[str, Section]) -> 
     sections = {name: sections[name] for name in order if name in sections}
     known = {name: asdict(section) for name, section in sections.items()}
     data.write_text(json.dumps(known, indent=1) + "\n", encoding="utf-8")
-    path.write_text(render(sections), encoding="utf-8")
+    path.write_text(render(sections) + columns(path.with_name("machines")), encoding="utf-8")

@@ -17,13 +17,17 @@ __all__ = [
     "EQUAL_LENGTH",
     "LABELS",
     "TAGS",
+    "TOGETHER",
     "VOCABULARY",
+    "cut",
     "examples",
     "spelling",
 ]
 
 VOCABULARY, CHARACTERS, TAGS, LABELS = 10_000, 60, 9, 5
 BATCH_SIZE, EQUAL_LENGTH = 64, 40
+TOGETHER = 16
+"""Sentences whose vectors one node holds."""
 ACTIONS = SHIFT, LEFT, RIGHT = range(3)
 RARE = 300
 """Words from this one on are spelled out: about a third of a text."""
@@ -77,6 +81,16 @@ def _actions(source: np.random.RandomState, count: int) -> list[int]:
     return found
 
 
+def cut(found: list[Any], size: int) -> list[list[Any]]:
+    """Return examples in batches of a size."""
+    return [found[start : start + size] for start in range(0, len(found), size)]
+
+
+def _by_place(sentences: list[Any]) -> tuple[Any, ...]:
+    """Return for each place the words of all sentences, and their tags."""
+    return tuple(np.array([each[of] for each in sentences]).T.tolist() for of in (0, 1))
+
+
 def spelling() -> list[list[int]]:
     """Return the characters of every word; none for frequent ones, which are not spelled out."""
     source = np.random.RandomState(1)
@@ -89,8 +103,9 @@ def examples(kind: str, batches: int) -> list[tuple[Any, ...]]:
     """Return batches * BATCH_SIZE examples.
 
     Args:
-        kind: "sentences": (words, tags); "equal": the same, of EQUAL_LENGTH words each; "trees": (words, left, right,
-            labels), see `_tree`; "parses": (words, actions).
+        kind: "sentences": (words, tags); "equal": the same, of EQUAL_LENGTH words each; "together": the same sentences,
+            TOGETHER of them in an example: (words by place, tags by place); "trees": (words, left, right, labels), see
+            `_tree`; "parses": (words, actions).
         batches: how many batches.
 
     Raises:
@@ -100,6 +115,8 @@ def examples(kind: str, batches: int) -> list[tuple[Any, ...]]:
     source = np.random.RandomState(2017)
     if kind == "equal":
         return list(_sentences(source, [EQUAL_LENGTH] * count))
+    if kind == "together":
+        return [_by_place(group) for group in cut(examples("equal", batches), TOGETHER)]
     if kind == "trees":
         found = []
         for n in _lengths(source, count, 19, 9, 56):

@@ -30,7 +30,7 @@ ORDERS = {
     "ascending": BUCKETS,
     "shuffled": tuple(BUCKETS[i] for i in (2, 0, 5, 1, 4, 3)),
 }
-STEP, FIT, STORE = (1.2, 1.8), (1.2, 1.6), (0.85, 0.75)
+MXNET, PLAIN, STORE = (1.25, 2.0), (1.1, 1.3), (0.85, 0.75)
 MEMORY = "Memory, MB"
 
 
@@ -61,29 +61,32 @@ def _times(session: Session, section: Section) -> None:
     with session.sides(**with_before(_sides(2), "ours", "fused")) as sides:
         section.note(_alike(sides))
         for title, what, options, bounds, rounds in (
-            ("step, bucket 60", "step", {"bucket": 60, "count": 2}, STEP, session.rounds),
+            ("step, bucket 60", "step", {"bucket": 60, "count": 2}, MXNET, session.rounds),
             ("step, bucket 20", "step", {"bucket": 20, "count": 3}, None, session.rounds),
-            ("fit, perplexity", "fit", {}, FIT, session.repeated(min(session.rounds, 4))),
+            ("fit, perplexity", "fit", {}, MXNET, session.repeated(min(session.rounds, 4))),
         ):
             found = in_turns(
                 {name: partial(each.ask, what, **options) for name, each in sides.items()}, rounds
             )
             loops = [name for name in found if name.startswith("plain")]
-            plain = min(loops, key=lambda name: Spread.of(found[name]["cpu"]).median)
+            plain = min(loops, key=lambda name: Spread.of(found[name][session.clock]).median)
             for slower in set(loops) - {plain}:
                 del sides[slower]
-            _compare(title, found, plain, bounds, section)
+            _compare(title, found, plain, bounds, section, session.clock)
 
 
-def _compare(title: str, found: dict[str, Times], plain: str, bounds: Any, section: Section) -> None:
+def _compare(
+    title: str, found: dict[str, Times], plain: str, bounds: Any, section: Section, clock: str
+) -> None:
     label = f"PyTorch {plain.partition('_')[2]}"
     for kind, name in (("unrolled", "ours"), ("fused", "fused")):
         ours = found[name]
-        section.before(f"{title}, {kind}", found, name)
+        section.before(f"{title}, {kind}", found, name, clock)
         counts = bounds if kind == "unrolled" else None
         if "mxnet" in found:
-            section.compare(f"{title}, {kind}", ours, "MXNet unrolled", found["mxnet"], counts)
-        section.compare(f"{title}, {kind}", ours, label, found[plain], (1.0, 1.3) if counts else None)
+            section.compare(f"{title}, {kind}", ours, "MXNet unrolled", found["mxnet"], counts, clock)
+        plain_counts = PLAIN if counts else None
+        section.compare(f"{title}, {kind}", ours, label, found[plain], plain_counts, clock)
 
 
 def _alike(sides: Mapping[str, Worker]) -> str:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import itertools
+import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 from ..harness import Session, Spread, Times, Worker, agreement, in_turns, with_before
@@ -21,9 +23,15 @@ channels_last (data and weights brought to it beforehand), foreach or fused `tor
 `DataLoader`, with `zero_grad(set_to_none=True)`, `F.cross_entropy` and `nn.LSTM`. All of them run in two rounds of
 their own (last table); the two with the least CPU time then take their turns with the others, and the faster of them is
 the one that counts, and is named. Prediction by plain PyTorch is in `inference_mode`, with the probabilities put
-together at the end."""
+together at the end; `torch.compile` is the loop that was fastest in the first two rounds, with its network compiled for
+its shapes, which is not in the time. ONNX Runtime predicts from the file that `dpmodule.onnx.export_model` writes."""
 
-HEATS = "All plain loops, CPU milliseconds per batch"
+HEATS = "All plain loops, milliseconds per batch"
+
+
+PREDICT = (1.05, 1.3)
+"""What the time of plain PyTorch's predictions over ours must and should be."""
+_CLOCKS = {"cpu": "CPU", "wall": "wall"}
 
 
 def run(session: Session) -> Section:
@@ -45,7 +53,8 @@ def guard(session: Session, section: Section) -> None:
         ways = {way: partial(sides["ours"].ask, way) for way in ("fit", "fit_without_look")}
         found = in_turns(ways, session.rounds if session.quick else 30)
     title = f"{workload.title}: fit, accuracy, which looks for NaN in gradients"
-    section.compare(title, found["fit"], "fit that does not", found["fit_without_look"], (0.98, 0.99))
+    others = found["fit_without_look"]
+    section.compare(title, found["fit"], "fit that does not", others, (0.98, 0.99), session.clock)
 
 
 def variants(workload: Workload, trained: bool = True) -> list[str]:
@@ -65,6 +74,7 @@ class Mode:
         options: how.
         mxnet: (must, aim) of MXNet's time over ours.
         plain: those of the plain loop's time.
+        runtime: those of ONNX Runtime's.
     """
 
     title: str
@@ -72,6 +82,7 @@ class Mode:
     options: dict[str, Any] = field(default_factory=dict)
     mxnet: Bounds = None
     plain: Bounds = None
+    runtime: Bounds = None
 
 
 def modes(workload: Workload) -> list[Mode]:
@@ -83,7 +94,7 @@ def modes(workload: Workload) -> list[Mode]:
         found.append(Mode("fit, no metric", "fit", {"metric": False}, None, targets.plain))
     if targets.step:
         found.append(Mode("step", "step", {}, targets.step))
-    return [*found, Mode("predict", "predict", {}, targets.predict)]
+    return [*found, Mode("predict", "predict", {}, targets.predict, PREDICT, targets.runtime)]
 
 
 def compare(session: Session, workload: Workload, section: Section) -> None:
@@ -94,16 +105,45 @@ def compare(session: Session, workload: Workload, section: Section) -> None:
         "ours": ("module", "dpmodule", *common),
         "plain": ("plain", *common),
         "mxnet": ("module", "mxnet", *common),
+        "onnxruntime": ("exported", *common),
     }
     with session.sides(**with_before(wanted, "ours")) as sides:
+        runtime = sides.pop("onnxruntime", None)
         section.note(f"{workload.title}: {_alike(workload, sides)}")
         for mode in modes(workload):
-            title = f"{workload.title}: {mode.title}"
+            if mode.what == "predict" and runtime:
+                section.note(f"{workload.title}: {_exported(workload, sides['ours'], runtime)}")
+                sides["onnxruntime"] = runtime
             found, fastest = measure(session, workload, sides, mode, section)
-            if "mxnet" in found:
-                section.compare(title, found["ours"], "MXNet", found["mxnet"], mode.mxnet)
-            section.compare(title, found["ours"], f"PyTorch {fastest}", found["plain"], mode.plain)
-            section.before(title, found)
+            _rows(f"{workload.title}: {mode.title}", mode, found, fastest, session.clock, section)
+
+
+def _rows(
+    title: str, mode: Mode, found: dict[str, Times], fastest: str, clock: str, section: Section
+) -> None:
+    """Hold our times against those of the others."""
+    for name, label, bounds in (
+        ("mxnet", "MXNet", mode.mxnet),
+        ("plain", f"PyTorch {fastest}", mode.plain),
+        ("compiled", "torch.compile", None),
+        ("onnxruntime", "ONNX Runtime", mode.runtime),
+    ):
+        if name in found:
+            section.compare(title, found["ours"], label, found[name], bounds, clock)
+    section.before(title, found, clock=clock)
+
+
+def _exported(workload: Workload, ours: Worker, runtime: Worker) -> str:
+    """Let ONNX Runtime read what we write, and check that it computes the same."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = str(Path(folder, "net.onnx"))
+        ours.ask("export", path=path)
+        runtime.ask("load", path=path)
+    checks = {
+        "ours": lambda path: ours.ask("check", path=path, train=False),
+        "ONNX Runtime": lambda path: runtime.ask("check", path=path),
+    }
+    return agreement(checks, first_value, workload.tolerance)
 
 
 def _alike(workload: Workload, sides: Mapping[str, Worker]) -> str:
@@ -121,15 +161,31 @@ def measure(
     session: Session, workload: Workload, sides: Mapping[str, Worker], mode: Mode, section: Section
 ) -> tuple[dict[str, Times], str]:
     """Find the fastest plain loop, then measure all sides; return their times and that loop's name."""
-    plain, what, options = sides["plain"], mode.what, mode.options
+    plain, what, options, clock = sides["plain"], mode.what, mode.options, session.clock
     names = variants(workload, what != "predict")
     heats = {name: partial(plain.ask, what, variant=name, **options) for name in names}
     heat = in_turns(heats, 1 if session.quick else 2)
     for name in names:
         title = f"{workload.title}: {mode.title}"
-        section.row(HEATS, workload=title, loop=name, CPU=Spread.of(heat[name]["cpu"]))
-    best = sorted(names, key=lambda name: Spread.of(heat[name]["cpu"]).median)[: 1 if session.quick else 2]
+        section.row(HEATS, workload=title, loop=name, **{_CLOCKS[clock]: Spread.of(heat[name][clock])})
+    best = sorted(names, key=lambda name: Spread.of(heat[name][clock]).median)[: 1 if session.quick else 2]
     askers = {name: partial(side.ask, what, **options) for name, side in sides.items() if name != "plain"}
+    if what == "predict" and not session.setting.limits:
+        askers["compiled"] = _compiled(session, plain, best[0])
     found = in_turns({**askers, **{name: heats[name] for name in best}}, session.rounds)
-    fastest = min(best, key=lambda name: Spread.of(found[name]["cpu"]).median)
+    fastest = min(best, key=lambda name: Spread.of(found[name][clock]).median)
     return {**found, "plain": found[fastest]}, fastest
+
+
+def _compiled(session: Session, plain: Worker, variant: str) -> Callable[[], Any]:
+    """Return what predicts with a compiled network, after a check that it computes the same.
+
+    Raises:
+        SystemExit: it does not.
+    """
+    # "eager" compiles nothing, which is all that a quick look can wait for
+    options = {"variant": variant, "backend": "eager" if session.quick else "inductor"}
+    apart = plain.ask("apart", **options)
+    if not apart <= 1e-4:
+        raise SystemExit(f"torch.compile computes something else: predictions differ by {apart:.1g}")
+    return partial(plain.ask, "predict", **options)

@@ -16,8 +16,8 @@ from typing import Any
 
 import numpy as np
 
-from ..autobatch_tasks import EXAMPLES, TASKS
-from ..treebank import BATCH_SIZE, examples
+from ..autobatch_tasks import EXAMPLES, TASKS, batch_size
+from ..treebank import cut, examples
 from .serve import Clock, serve
 
 __all__ = ["Nodes", "Program", "load", "prepare"]
@@ -48,8 +48,8 @@ class Program:
 
     def __init__(self, dy: Any, task: str, batches: int, **sizes: int) -> None:
         self.dy = dy
-        found = examples(EXAMPLES[task], batches)
-        self.batches = [found[start : start + BATCH_SIZE] for start in range(0, len(found), BATCH_SIZE)]
+        self.examples = examples(EXAMPLES[task], batches)
+        self.batches = cut(self.examples, batch_size(task))
         self.task = TASKS[task](dy, **sizes)
         self.start()
 
@@ -77,6 +77,14 @@ class Program:
         for batch in self.batches[:count]:
             self.step(batch)
         return clock.read(count)
+
+    def sized(self, size: int, count: int) -> dict[str, float]:
+        """Return the time of a batch of some size, on the mean of those that some examples make."""
+        clock = Clock()
+        batches = cut(self.examples[:count], size)
+        for batch in batches:
+            self.step(batch)
+        return clock.read(len(batches))
 
     def check(self, path: str) -> list[float]:
         """Train two batches from the beginning, save the parameters, and return the losses."""
@@ -187,7 +195,7 @@ def prepare() -> dict[str, Any]:
         return {"measure": Nodes(dy).measure}
     sizes = {"hidden": int(hidden[0])} if hidden else {}
     program = Program(dy, task, int(batches), **sizes)
-    return {"check": program.check, "epoch": program.epoch}
+    return {"check": program.check, "epoch": program.epoch, "sized": program.sized}
 
 
 if __name__ == "__main__":

@@ -17,7 +17,7 @@ import torch
 import torch.nn.functional as F
 
 from ..autobatch_tasks import EXAMPLES, first_value
-from ..treebank import BATCH_SIZE, CHARACTERS, LABELS, TAGS, VOCABULARY, examples, spelling
+from ..treebank import BATCH_SIZE, CHARACTERS, LABELS, TAGS, VOCABULARY, cut, examples, spelling
 from .hand_parts import LSTM, Both, Table, inverse
 from .serve import Clock, serve
 
@@ -221,8 +221,8 @@ class Program:
     """A network with its optimizer; see `sides.autobatch.Program`."""
 
     def __init__(self, task: str, batches: int, way: str) -> None:
-        found = examples(EXAMPLES[task], batches)
-        self.batches = [found[start : start + BATCH_SIZE] for start in range(0, len(found), BATCH_SIZE)]
+        self.examples = examples(EXAMPLES[task], batches)
+        self.batches = cut(self.examples, BATCH_SIZE)
         self._make = lambda: NETS[task](way)
         self.start()
 
@@ -252,6 +252,14 @@ class Program:
             self.step(batch)
         return clock.read(count)
 
+    def sized(self, size: int, count: int) -> dict[str, float]:
+        """Return the time of a batch of some size, on the mean of those that some examples make."""
+        clock = Clock()
+        batches = cut(self.examples[:count], size)
+        for batch in batches:
+            self.step(batch)
+        return clock.read(len(batches))
+
     def check(self, path: str) -> list[float]:
         """Train two batches from the beginning, save the parameters, and return the losses."""
         self.start()
@@ -265,7 +273,7 @@ def prepare() -> dict[str, Any]:
     task, batches, way = sys.argv[1:]
     torch.set_num_threads(1)
     program = Program(task, int(batches), way)
-    return {"check": program.check, "epoch": program.epoch}
+    return {"check": program.check, "epoch": program.epoch, "sized": program.sized}
 
 
 if __name__ == "__main__":

@@ -18,7 +18,7 @@ import numpy as np
 
 from ..networks import NETWORKS
 from ..workloads import LEARNING_RATE, MOMENTUM, WORKLOADS, examples, first_value
-from .serve import Clock, serve
+from .serve import Clock, limit_threads, serve
 
 __all__ = ["Trainer", "bind_once", "load", "prepare"]
 
@@ -26,10 +26,10 @@ OPTIONS = {"learning_rate": LEARNING_RATE, "momentum": MOMENTUM}
 
 
 def load(package: str) -> Any:
-    """Import a package under which MXNet's names are found, to run with one thread."""
+    """Import a package under which MXNet's names are found, to run with the session's number of threads."""
     mx = importlib.import_module(package)
     if package == "dpmodule":
-        importlib.import_module("torch").set_num_threads(1)
+        limit_threads(importlib.import_module("torch"))
     return mx
 
 
@@ -110,6 +110,13 @@ class Trainer:
         self.module.predict(self.data).wait_to_read()
         return clock.read(self.count)
 
+    def export(self, path: str) -> None:
+        """Write the network with its parameters as an ONNX file; of dpmodule alone."""
+        args, states = self.module.get_params()
+        shapes = [each.shape for each in self.data.provide_data]
+        export_model = importlib.import_module("dpmodule.onnx").export_model
+        export_model(self.module.symbol, {**args, **states}, shapes, onnx_file_path=path)
+
     def step(self) -> dict[str, float]:
         """Return the time of a step without iterator and metric, over as many as an epoch has."""
         self.data.reset()
@@ -149,7 +156,7 @@ def prepare() -> dict[str, Any]:
     if workload in WORKLOADS:
         trainer = Trainer(mx, workload, int(batches), **options)
         commands.update(check=trainer.check, fit=trainer.fit, predict=trainer.predict, step=trainer.step)
-        commands.update(fit_without_look=trainer.fit_without_look)
+        commands.update(fit_without_look=trainer.fit_without_look, export=trainer.export)
     return commands
 
 

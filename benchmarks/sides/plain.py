@@ -18,7 +18,7 @@ from torch.utils.data import DataLoader, TensorDataset
 
 from ..workloads import LEARNING_RATE, MOMENTUM, WORKLOADS, examples
 from .plain_networks import NETWORKS, fill, named_values
-from .serve import Clock, serve
+from .serve import Clock, limit_threads, serve
 
 __all__ = ["Plain", "prepare"]
 
@@ -45,6 +45,7 @@ class Plain:
         # the symbol's loss adds over steps, cross_entropy takes their mean
         rate = LEARNING_RATE * math.prod(self.workload.labels)
         self.optimizer = torch.optim.SGD(self.net.parameters(), rate, MOMENTUM, **{update: True})
+        self._compiled: Any = None
         self.loader: Any = None
         if feed == "DataLoader":
             self.loader = DataLoader(TensorDataset(self.x, self.y), self.workload.batch_size)
@@ -87,20 +88,36 @@ class Plain:
         self.net.zero_grad()
         return clock.read(self.count)
 
-    def predict(self) -> dict[str, float]:
-        """Predict every batch and put the results together."""
+    def predict(self, backend: str = "") -> dict[str, float]:
+        """Predict every batch and put the results together.
+
+        Args:
+            backend: of `torch.compile`, which makes the network at the first call; "" = it runs as it is.
+        """
         clock = Clock()
-        self.predictions(self.count).sum().item()
+        self.predictions(self.count, backend).sum().item()
         return clock.read(self.count)
 
-    def predictions(self, count: int) -> torch.Tensor:
+    def predictions(self, count: int, backend: str = "") -> torch.Tensor:
         """Return the probabilities for the first batches."""
+        net = self.compiled(backend) if backend else self.net
         self.net.eval()
         with torch.inference_mode():
             few = itertools.islice(self.batches(), count)
-            found = torch.cat([torch.softmax(self.net(x), 1) for x, _ in few])
+            found = torch.cat([torch.softmax(net(x), 1) for x, _ in few])
         self.net.train()
         return found
+
+    def compiled(self, backend: str) -> Any:
+        """Return the network as `torch.compile` runs it."""
+        if self._compiled is None:
+            self._compiled = torch.compile(self.net, backend=backend, dynamic=False)
+        return self._compiled
+
+    def apart(self, backend: str) -> float:
+        """Return how far the compiled network's first predictions are from the network's own."""
+        own, compiled = self.predictions(1), self.predictions(1, backend)
+        return float((own - compiled).abs().max())
 
     def check(self, path: str) -> list[float]:
         """Predict, then train on the first batches; save predictions and parameters, return losses before updates."""
@@ -116,7 +133,7 @@ class Plain:
 
 def prepare() -> dict[str, Any]:
     """Return what the parent may ask for; every request names its variant."""
-    torch.set_num_threads(1)
+    limit_threads(torch)
     workload, batches = sys.argv[1], int(sys.argv[2])
     made: dict[str, Plain] = {}
 
@@ -128,7 +145,7 @@ def prepare() -> dict[str, Any]:
 
         return answer
 
-    return {what: ask(what) for what in ("check", "fit", "predict", "step")}
+    return {what: ask(what) for what in ("check", "fit", "predict", "apart", "step")}
 
 
 if __name__ == "__main__":

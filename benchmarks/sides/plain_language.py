@@ -24,7 +24,7 @@ from ..corpus import (
     first_weights,
     padded,
 )
-from .serve import Clock, rss_mb, serve
+from .serve import Clock, limit_threads, rss_mb, serve
 
 __all__ = ["LanguageModel", "Trainer", "prepare"]
 
@@ -126,7 +126,7 @@ class Trainer:
 
 def prepare() -> dict[str, Any]:
     """Return what the parent may ask for."""
-    torch.set_num_threads(1)
+    limit_threads(torch)
     trainer = Trainer(int(sys.argv[1]), sys.argv[2])
     return {name: getattr(trainer, name) for name in ("start", "check", "step", "fit", "visit")}
 

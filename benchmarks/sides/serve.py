@@ -12,7 +12,9 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-__all__ = ["Clock", "peak_rss_mb", "requests", "rss_mb", "serve"]
+from ..settings import OWN_THREADS
+
+__all__ = ["Clock", "limit_threads", "peak_rss_mb", "requests", "rss_mb", "serve"]
 
 
 def requests() -> Any:
@@ -39,6 +41,12 @@ def serve(prepare: Callable[[], dict[str, Callable[..., Any]]]) -> None:
     for request, send in requests():
         known = known or {"memory": peak_rss_mb, **prepare()}
         send(known[request.pop("what")](**request))
+
+
+def limit_threads(torch: Any) -> None:
+    """Let torch compute with one thread, unless the session leaves the number to it."""
+    if os.environ.get(OWN_THREADS) != "default":
+        torch.set_num_threads(1)
 
 
 class Clock:

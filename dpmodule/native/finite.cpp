@@ -4,6 +4,8 @@
 
 #include <cstring>
 
+#include "vector/instructions.hpp"
+
 // the functions with vectors are always inlined
 #pragma GCC diagnostic ignored "-Wpsabi"
 
@@ -52,9 +54,11 @@ __attribute__((target("avx512f"))) bool avx512(const float *at, std::ptrdiff_t c
 }
 
 Look choose() {
-    __builtin_cpu_init();
-    if (__builtin_cpu_supports("avx512f")) return avx512;
-    return __builtin_cpu_supports("avx2") ? avx2 : plain;
+    switch (vector::best_instructions()) {
+        case vector::Instructions::Avx512: return avx512;
+        case vector::Instructions::Avx2: return avx2;
+        default: return plain;
+    }
 }
 #else
 Look choose() { return plain; }

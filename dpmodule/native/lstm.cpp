@@ -10,6 +10,8 @@
 #include <memory>
 #include <new>
 
+#include "vector/instructions.hpp"
+
 // none of the functions with vectors is called across files, nor left without being inlined
 #pragma GCC diagnostic ignored "-Wpsabi"
 
@@ -265,13 +267,11 @@ DPMODULE_AVX512 void avx512_forward(const LstmForward &run, const float *packed)
 DPMODULE_AVX512 void avx512_backward(const LstmBackward &run, const float *packed) { all_backward<16, 8>(run, packed); }
 
 Kernels choose() {
-    __builtin_cpu_init();
-    const bool has_fma = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
-    const bool has_avx512 =
-        __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq");
-    if (has_fma && has_avx512) return {16, avx512_forward, avx512_backward};
-    if (has_fma) return {8, avx2_forward, avx2_backward};
-    return {4, plain_forward, plain_backward};
+    switch (vector::best_instructions()) {
+        case vector::Instructions::Avx512: return {16, avx512_forward, avx512_backward};
+        case vector::Instructions::Avx2: return {8, avx2_forward, avx2_backward};
+        default: return {4, plain_forward, plain_backward};
+    }
 }
 #else
 Kernels choose() { return {4, plain_forward, plain_backward}; }

@@ -9,6 +9,8 @@
 #include <memory>
 #include <new>
 
+#include "vector/instructions.hpp"
+
 // none of the functions with vectors is called across files, nor left without being inlined
 #pragma GCC diagnostic ignored "-Wpsabi"
 
@@ -170,13 +172,11 @@ DPMODULE_AVX2 void avx2(const Product &product, float *block) { multiply_with<8,
 DPMODULE_AVX512 void avx512(const Product &product, float *block) { multiply_with<16, 8>(product, block); }
 
 Kernel choose() {
-    __builtin_cpu_init();
-    const bool has_fma = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
-    const bool has_avx512 =
-        __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq");
-    if (has_fma && has_avx512) return {16, avx512};
-    if (has_fma) return {8, avx2};
-    return {4, plain};
+    switch (vector::best_instructions()) {
+        case vector::Instructions::Avx512: return {16, avx512};
+        case vector::Instructions::Avx2: return {8, avx2};
+        default: return {4, plain};
+    }
 }
 #else
 Kernel choose() { return {4, plain}; }

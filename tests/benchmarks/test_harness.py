@@ -1,11 +1,16 @@
 """Measuring in turns, summaries, and processes that answer or die."""
 
+import os
 import sys
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
+from benchmarks import harness
 from benchmarks.harness import Session, Spread, Worker, agreement, in_turns, ratio
+from benchmarks.settings import Setting
+from benchmarks.sides.serve import limit_threads
 
 
 def test_spread_is_the_median_with_its_quartiles():
@@ -100,3 +105,43 @@ def test_quick_sessions_are_short():
     assert Session().short(200) == 200
     assert Session(quick=True).short(200) == 20
     assert Session(quick=True).short(4, least=3) == 3
+
+
+def test_sides_stay_within_instructions_and_threads(monkeypatch):
+    monkeypatch.setenv("OMP_NUM_THREADS", "7")
+    found = Setting("avx2").environment(os.environ)
+    assert found["OMP_NUM_THREADS"] == "1"
+    assert {found[name] for name in ("ATEN_CPU_CAPABILITY", "DPMODULE_ISA")} == {"avx2"}
+    assert {found[name] for name in ("ONEDNN_MAX_CPU_ISA", "MKL_ENABLE_INSTRUCTIONS")} == {"AVX2"}
+    usual = Setting(threads="default").environment(os.environ)
+    assert "OMP_NUM_THREADS" not in usual
+    assert usual.get("DPMODULE_ISA") == os.environ.get("DPMODULE_ISA")
+
+
+@pytest.mark.parametrize(("threads", "asked"), [("1", [1]), ("default", [])])
+def test_torch_has_one_thread_unless_it_may_choose(threads, asked, monkeypatch):
+    for name, value in Setting(threads=threads).environment({}).items():
+        monkeypatch.setenv(name, value)
+    numbers = []
+    limit_threads(SimpleNamespace(set_num_threads=numbers.append))
+    assert numbers == asked
+
+
+def test_what_no_setting_limits_is_compared_with_all_instructions_alone(monkeypatch):
+    flags = Setting.__module__ + ".processor"
+    monkeypatch.setattr(flags, lambda: ("New", frozenset(["sse4_1", "avx2", "fma"])))
+    against = {"onnxruntime": sys.executable}
+    versions = {"onnxruntime": "1.0"}
+    assert Session(against=against, versions=versions).has("onnxruntime")
+    assert Session(against=against, versions=versions, setting=Setting("avx2")).has("onnxruntime")
+    assert not Session(against=against, versions=versions, setting=Setting("sse41")).has("onnxruntime")
+
+
+def test_versions_are_those_of_the_interpreter(monkeypatch, capsys):
+    monkeypatch.setattr(harness, "PACKAGES", ("numpy", "dynet", "mxnet"))
+    session = Session(against={"numpy": sys.executable, "dynet": sys.executable})
+    for _ in range(2):
+        session.look()
+    assert session.versions == {"numpy": np.__version__, "dynet": None}
+    assert capsys.readouterr().err.count("no Python with dynet is there") == 1
+    assert [session.has(name) for name in ("numpy", "dynet_on", "mxnet")] == [True, False, False]

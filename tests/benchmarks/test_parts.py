@@ -171,7 +171,9 @@ AUTOBATCH = {
     "making dy.tanh(x), ours over DyNet's": (1, 0.6),
 }
 TASKS = ("BiLSTM tagger", "BiLSTM + characters", "TreeLSTM", "transition parser", "equal lengths")
-AUTOBATCH.update({f"{task}, against ours, batching off": (4, 8) for task in TASKS})
+AUTOBATCH.update({f"{task}, against ours, batching off": (1.5, 2.5) for task in TASKS})
+AUTOBATCH.update({f"{task}, against DyNet, batching off": (4, 8) for task in TASKS})
+AUTOBATCH["sentences together, against ours, batching off"] = (0.95, 1.2)
 AUTOBATCH.update({f"{task}, Python engine, against DyNet autobatch": (0.6, 1) for task in TASKS})
 AUTOBATCH.update({f"{task}, Python engine, against ours, batching off": (4, 8) for task in TASKS})
 
@@ -209,6 +211,8 @@ def test_quick_form_of_the_part_about_automatic_batching(with_dynet, tmp_path, m
     rows = {title: len(lines) - 2 for title, lines in found["tables"].items()}
     assert rows["Sentences a second of CPU time"] == 5
     assert rows["Programs of other kinds"] == (6 if with_dynet else 3)
+    assert rows["Batches of 1 to 256 sentences"] == (10 if with_dynet else 6)
+    assert rows["Nodes of minibatches"] == (3 if with_dynet else 2)
     assert rows["What batching gains on the Python engine"] == 5
     assert rows["What batching gains with wider hidden states"] == 6
     assert rows["Making one node from Python, nanoseconds of CPU time"] == 13

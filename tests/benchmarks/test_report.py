@@ -1,10 +1,13 @@
 """Targets, tables, and reports that keep what other runs have found."""
 
 import json
+from dataclasses import asdict
 
 import pytest
 
+from benchmarks import machines
 from benchmarks.report import Section, Target, render, update
+from benchmarks.settings import Setting
 
 
 @pytest.mark.parametrize(
@@ -66,3 +69,51 @@ def test_an_update_keeps_the_other_parts_and_the_order(tmp_path):
     text = path.read_text(encoding="utf-8")
     assert text == render({"a": section("A", 0.5), "b": section("B", 2.5)})
     assert list(json.loads((tmp_path / "results.json").read_text(encoding="utf-8"))) == ["a", "b"]
+
+
+def compared(**others):
+    """Return a section in which ours took 1 ms of CPU and 2 ms of wall time."""
+    found = Section("Fit", "About it.", where="here")
+    for name, (cpu, wall) in others.items():
+        ours, theirs = {"cpu": [1.0], "wall": [2.0]}, {"cpu": [cpu], "wall": [wall]}
+        found.compare("net: fit", ours, name.replace("_", " "), theirs)
+    found.row("All loops", loop="NCHW", CPU="1.0")
+    return asdict(found)
+
+
+def test_every_file_of_a_processor_and_setting_is_a_column(tmp_path, monkeypatch):
+    folder = tmp_path / "machines"
+    monkeypatch.setattr(machines, "processor", lambda: ("Some (R) CPU", frozenset(["sse4_1", "avx2", "fma"])))
+    monkeypatch.setattr(machines.os, "cpu_count", lambda: 3)
+    fit = compared(MXNet=(4.0, 5.0), PyTorch_NCHW=(3.0, 8.0))
+    machines.keep(folder, Setting("avx2"), {"mxnet": "1.9.1"}, {"fit": fit})
+    machines.keep(folder, Setting("avx2", "default"), {}, {"fit": compared(PyTorch_channels_last=(3.0, 8.0))})
+    machines.keep(folder, Setting("avx2", "default"), {}, {"bucketing": compared()})
+    names = [path.name for path in sorted(folder.iterdir())]
+    assert names == [
+        "some-r-cpu-3-cores-avx2-1-thread.json",
+        "some-r-cpu-3-cores-avx2-default-threads.json",
+    ]
+    one, more = (json.loads((folder / name).read_text(encoding="utf-8")) for name in names)
+    assert one["instructions"] == ["sse41", "avx2"]
+    assert one["libraries"]["mxnet"] == "1.9.1"
+    assert list(more["parts"]) == ["fit", "bucketing"]
+    text = machines.columns(folder)
+    rows = [line for line in text.splitlines() if line.startswith("| ")]
+    cpu = "Some (R) CPU, 3 cores, AVX2"
+    assert rows == [
+        f"| what | against | {cpu}, 1 thread | {cpu}, default threads |",
+        "| net: fit | MXNet | 4.00 |  |",
+        "| net: fit | PyTorch | 3.00 | 4.00 |",
+    ]
+    assert "mxnet 1.9.1" in text
+
+
+def test_the_report_has_the_columns_behind_its_parts(tmp_path):
+    path = tmp_path / "RESULTS.md"
+    update(path, ["a"], {"a": section("A", 0.5)})
+    alone = path.read_text(encoding="utf-8")
+    machines.keep(tmp_path / "machines", Setting(), {}, {"fit": compared(MXNet=(4.0, 5.0))})
+    update(path, ["a"], {})
+    assert path.read_text(encoding="utf-8") == alone + machines.columns(tmp_path / "machines")
+    assert "## Processors and settings" in path.read_text(encoding="utf-8")

@@ -22,6 +22,21 @@ def test_it_is_active_where_there_is_a_compiler():
     assert native.available(), native.error
 
 
+@pytest.mark.skipif(not hasattr(native.core, "vector_width"), reason="there are no kernels")
+@pytest.mark.parametrize(("isa", "width"), [("plain", 4), ("avx2", 8)])
+def test_all_kernels_stay_within_the_instructions_that_are_asked_for(isa, width):
+    code = (
+        "from dpmodule import native\n"
+        "from ops.nn import test_lstm as chains, test_small_matmul as products\n"
+        "chains.test_gradients(chains.SIZES[-1], True)\n"
+        "products.test_nan_and_infinity_stay_in_their_rows_and_columns()\n"
+        "print(native.core.vector_width)"
+    )
+    done = run_program(code, DPMODULE_ISA=isa)
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert int(done.stdout) == min(width, native.core.vector_width)
+
+
 def test_info_says_whether_it_is_active(capsys):
     assert main(["info"]) == 0
     line = next(line for line in capsys.readouterr().out.splitlines() if line.startswith("native"))

@@ -6,9 +6,9 @@
 namespace dpmodule::vector {
 namespace {
 
-Instructions best() {
+Instructions choose() {
     const char *wish = std::getenv("DPMODULE_ISA");
-#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__)
+#if defined(__x86_64__) && defined(__GNUC__)
     __builtin_cpu_init();
     const bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
     const bool avx512 = avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") &&
@@ -22,9 +22,17 @@ Instructions best() {
 
 }  // namespace
 
-Instructions instructions() {
-    static const Instructions chosen = best();
+Instructions best_instructions() {
+    static const Instructions chosen = choose();
     return chosen;
+}
+
+Instructions instructions() {
+#if defined(__clang__)
+    return Instructions::Plain;
+#else
+    return best_instructions();
+#endif
 }
 
 }  // namespace dpmodule::vector

@@ -1,11 +1,14 @@
-// Which lanes_*.hpp this CPU runs best; whoever compiles code for several of them asks here which to call.
+// Which code this CPU runs best; whoever compiles it for several instruction sets asks here which to call.
 #pragma once
 
 namespace dpmodule::vector {
 
 enum class Instructions { Plain, Avx2, Avx512 };
 
-// The best for this CPU that the compiler knew. `DPMODULE_ISA=plain|avx2|avx512` asks for less, for tests and measurements.
+// The best of this CPU. `DPMODULE_ISA=plain|avx2|avx512` asks for less, for tests and measurements.
+Instructions best_instructions();
+
+// The best of this CPU for which the compiler knew one of lanes_*.hpp.
 Instructions instructions();
 
 }  // namespace dpmodule::vector
