@@ -33,7 +33,7 @@ _RAW, _SEED, _WANTS_GRADIENT = attrgetter("raw"), itemgetter(2), attrgetter("req
 Listener = Callable[[str, torch.Tensor | None], None]
 """Called with the name of an argument and its gradient."""
 
-_MUCH = 2**20
+_MUCH = 2**21
 """Bytes of a gradient from which on its memory is given up before the next one is computed."""
 
 _HEAVY = 2**24
@@ -86,7 +86,8 @@ class Backward:
         self.targets = [grad for _, _, grad in wanted]
         self.wanted = frozenset(self.slots)
         self.adds = [arrays.grad_req[name] == "add" for _, name, _ in wanted]
-        self._names = frozenset(name for _, name, _ in wanted)
+        self._wanted_names = [name for _, name, _ in wanted]
+        self._names = frozenset(self._wanted_names)
         self.dense_only = arrays.storage is None and not any(map(is_sparse, self.targets))
         self.integers = self.dense_only and not all(t.raw.is_floating_point() for t in self.targets)
         self._heard = [
@@ -252,6 +253,12 @@ class Backward:
         deliver(
             [grads[i] for i in rest], [self.targets[i] for i in rest], [self.adds[i] for i in rest], taken
         )
+
+    @property
+    def given_up(self) -> frozenset[str]:
+        """The arguments whose gradients the next backward gives up before it computes them anew."""
+        found = (i for i in self._replaced if not self.targets[i].pinned)
+        return frozenset(map(self._wanted_names.__getitem__, found))
 
     def _give_up(self) -> None:
         """Free large gradients that `deliver` put in last time, as it is going to do again.

@@ -766,7 +766,7 @@ class Executor:
     def _inspection(self) -> Inspection:
         from .inspection import Inspection  # only few programs ask
 
-        return Inspection(self, self._arrays)
+        return Inspection(self, self._arrays, self._backward.given_up)
 
     def explain(
         self,
