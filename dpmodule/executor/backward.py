@@ -239,13 +239,15 @@ class Backward:
         Raises:
             NodeError: an operator's gradient failed; names the node.
         """
-        self._give_up()
+        if self._replaced:
+            self._give_up()
         grads = self.gradients(run, starts, listener)
         seeds = map(_SEED, starts)
         if self.dense_only:
             dense = chain(seeds, run.values, map(_RAW, outputs))
             deliver(grads, self.targets, self.adds, dense, self._copied)
-            self._replaced = [i for i in self._large if self.targets[i].raw is grads[i]]
+            if self._large:
+                self._replaced = [i for i in self._large if self.targets[i].raw is grads[i]]
             return
         grads = list(map(self._as_ragged, grads, map(run.values.__getitem__, self.slots)))
         taken = dense_pointers([*seeds, *run.values, *map(value_of, outputs)])
