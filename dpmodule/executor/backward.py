@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from ..base import StateError
+from ..base import StateError, dtype_name
 from ..compat import torch_private
 from ..ndarray import NDArray
 from ..ops.sparse import Ragged, densify, leaf_of
@@ -21,6 +21,7 @@ from .dense_chain import run_backward
 from .error_location import backward_error
 from .head_gradients import asks_gradient, required
 from .lowering import LossHead
+from .memory import allocate
 from .runs import Run, Starts, heads_of
 from .sparse_arrays import deliver_sparse, dense_pointers, is_sparse, value_of
 
@@ -31,6 +32,16 @@ _RAW, _SEED, _WANTS_GRADIENT = attrgetter("raw"), itemgetter(2), attrgetter("req
 
 Listener = Callable[[str, torch.Tensor | None], None]
 """Called with the name of an argument and its gradient."""
+
+_MUCH = 2**21
+"""Bytes of a gradient from which on its memory is given up before the next one is computed."""
+
+_HEAVY = 2**24
+"""Bytes of all results of a network from which on smaller gradients stay where they are.
+
+Were they to move with every backward, they would part the memory that results have left, and the C library would take
+more of it from the system.
+"""
 
 
 class _ListenerGate:
@@ -55,6 +66,7 @@ class Backward:
 
     Args:
         arrays: the graph, and an array for each gradient that is wanted.
+        size: number of elements of what all operators make.
 
     Attributes:
         slots: numbers of the variables whose gradients are wanted.
@@ -65,7 +77,7 @@ class Backward:
         integers: whether gradients of integers are wanted.
     """
 
-    def __init__(self, arrays: BoundArrays) -> None:
+    def __init__(self, arrays: BoundArrays, size: int) -> None:
         graph = arrays.graph
         self._graph = graph
         self._shapes = arrays.shapes
@@ -74,7 +86,8 @@ class Backward:
         self.targets = [grad for _, _, grad in wanted]
         self.wanted = frozenset(self.slots)
         self.adds = [arrays.grad_req[name] == "add" for _, name, _ in wanted]
-        self._names = frozenset(name for _, name, _ in wanted)
+        self._wanted_names = [name for _, name, _ in wanted]
+        self._names = frozenset(self._wanted_names)
         self.dense_only = arrays.storage is None and not any(map(is_sparse, self.targets))
         self.integers = self.dense_only and not all(t.raw.is_floating_point() for t in self.targets)
         self._heard = [
@@ -84,6 +97,14 @@ class Backward:
         ]
         self._gate = _ListenerGate()
         self._hooked: dict[int, tuple[Any, Any]] = {}
+        self._large = [
+            i
+            for i, target in enumerate(self.targets)
+            if not (self.adds[i] or is_sparse(target)) and target.raw.is_cpu and target.raw.nbytes >= _MUCH
+        ]
+        self._replaced: list[int] = []
+        heavy = arrays.context.torch_device.type == "cpu" and 4 * size >= _HEAVY
+        self._copied = _MUCH if heavy else 0
         self._ignores_gradient = [
             node.op is not None and not node.op.wants_head(node.a) for node, _ in graph.heads
         ]
@@ -204,6 +225,8 @@ class Backward:
     ) -> None:
         """Compute the gradients and deliver them into their arrays.
 
+        Large gradients of the last backward are given up first; should an operator fail, their arrays hold zeros.
+
         Shape:
             gradients: each as its argument.
 
@@ -216,10 +239,15 @@ class Backward:
         Raises:
             NodeError: an operator's gradient failed; names the node.
         """
+        if self._replaced:
+            self._give_up()
         grads = self.gradients(run, starts, listener)
         seeds = map(_SEED, starts)
         if self.dense_only:
-            deliver(grads, self.targets, self.adds, chain(seeds, run.values, map(_RAW, outputs)))
+            dense = chain(seeds, run.values, map(_RAW, outputs))
+            deliver(grads, self.targets, self.adds, dense, self._copied)
+            if self._large:
+                self._replaced = [i for i in self._large if self.targets[i].raw is grads[i]]
             return
         grads = list(map(self._as_ragged, grads, map(run.values.__getitem__, self.slots)))
         taken = dense_pointers([*seeds, *run.values, *map(value_of, outputs)])
@@ -227,6 +255,21 @@ class Backward:
         deliver(
             [grads[i] for i in rest], [self.targets[i] for i in rest], [self.adds[i] for i in rest], taken
         )
+
+    @property
+    def given_up(self) -> frozenset[str]:
+        """The arguments whose gradients the next backward gives up before it computes them anew."""
+        found = (i for i in self._replaced if not self.targets[i].pinned)
+        return frozenset(map(self._wanted_names.__getitem__, found))
+
+    def _give_up(self) -> None:
+        """Free large gradients that `deliver` put in last time, as it is going to do again.
+
+        Their arrays get memory that nobody has touched yet, which takes none.
+        """
+        for target in map(self.targets.__getitem__, self._replaced):
+            if not target.pinned:
+                target.raw = allocate(target.shape, target.context, dtype_name(target.dtype)).raw
 
     @staticmethod
     def _as_ragged(grad: Any, value: Any) -> Any:
@@ -283,6 +326,7 @@ def deliver(
     targets: Sequence[NDArray],
     adds: Sequence[bool],
     taken: Iterable[torch.Tensor],
+    copied: int = 0,
 ) -> None:
     """Write, or add, gradients to their arrays.
 
@@ -297,6 +341,7 @@ def deliver(
         targets: the arrays.
         adds: whether to add instead of write, for each.
         taken: tensors whose memory must not end up in an array: head gradients, arguments, outputs.
+        copied: bytes below which a gradient is copied anyway.
     """
     seen = set(map(torch.Tensor.data_ptr, taken))
     sums: list[torch.Tensor] = []
@@ -317,7 +362,8 @@ def deliver(
                 and grad.dtype == tensor.dtype
                 and grad.shape == tensor.shape
                 and grad.is_contiguous()
-                and grad.untyped_storage().nbytes() == grad.nbytes  # fills its memory exactly
+                and (size := grad.nbytes) >= copied
+                and grad.untyped_storage().nbytes() == size  # fills its memory exactly
             ):
                 target.raw = grad
             else:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from ..base import Shape, np_dtype
 from ..graph import Graph, Node, infer_shapes, infer_types
@@ -12,7 +12,7 @@ from ..ops.shapes import known, prod
 from .flops import MOVES
 from .gradients import fed_by, reached_by_gradients
 
-__all__ = ["intermediate_bytes", "item_size", "working_bytes"]
+__all__ = ["WorkingMemory", "intermediate_bytes", "item_size", "working_bytes"]
 
 
 def item_size(dtype: str) -> int:
@@ -92,6 +92,26 @@ _RECURRENT = {"lstm": (18, 4), "gru": (8, 3), "rnn_relu": (2, 2), "rnn_tanh": (2
 Entry = tuple[Node, int]
 
 
+Held = Mapping[tuple[str, str], int]
+"""Bytes, by what is held and the name of its node."""
+
+
+class WorkingMemory(NamedTuple):
+    """The most memory that the tensors made in a run take at a time, in bytes.
+
+    Attributes:
+        forward: in forward.
+        backward: from there to the end of backward; 0 stands for no backward.
+        held_forward: what it is in forward: each "value" of a node, what is "kept" for its gradient beside values.
+        held_backward: the same in backward, and each "gradient"; that of an argument is a "new gradient".
+    """
+
+    forward: int
+    backward: int
+    held_forward: Held
+    held_backward: Held
+
+
 class _Meter:
     """What lives, in bytes, and the most that lived at a time."""
 
@@ -99,16 +119,29 @@ class _Meter:
         self.sizes = sizes
         self.users: Counter[Entry] = Counter()
         self.live = self.peak = 0
+        self._changes: list[tuple[str, str, int]] = []
+        self._at_peak = 0
 
-    def add(self, size: int) -> None:
+    def change(self, what: str, node: Node, size: int) -> None:
+        """Count memory that a node takes, or that gets free where the size is negative."""
         self.live += size
-        self.peak = max(self.peak, self.live)
+        self._changes.append((what, node.name, size))
+        if self.live > self.peak:
+            self.peak, self._at_peak = self.live, len(self._changes)
 
     def leave(self, entry: Entry) -> None:
         """Count one user of a value less; without any, its memory is free."""
         self.users[entry] -= 1
         if not self.users[entry]:
-            self.live -= self.sizes[entry]
+            self.change("value", entry[0], -self.sizes[entry])
+
+    def most(self) -> tuple[int, Held]:
+        """Return the most so far, and what it was; from now on the most is what lives now."""
+        peak, held = self.peak, Counter[tuple[str, str]]()
+        for what, name, size in self._changes[: self._at_peak]:
+            held[what, name] += size
+        self.peak, self._at_peak = self.live, len(self._changes)
+        return peak, held
 
 
 def _owner(entry: Entry) -> Entry:
@@ -152,7 +185,7 @@ def working_bytes(
     types: Mapping[Node, Any],
     training: bool,
     wanted: Collection[str] = (),
-) -> tuple[int, int]:
+) -> WorkingMemory:
     """Estimate the most memory that the tensors made in a run take at a time, in bytes.
 
     Values live as long as somebody reads them, a gradient passes over them, or they are outputs. It is not known here
@@ -164,9 +197,6 @@ def working_bytes(
         types: dtype names of every node's outputs.
         training: whether values are kept for backward.
         wanted: names of the arguments whose gradients are wanted.
-
-    Returns:
-        The most in forward, and in backward, where 0 stands for no backward.
     """
     sizes = {
         (node, i): 0 if shape is None else prod(shape) * item_size(types[node][i] or "float32")
@@ -185,22 +215,28 @@ def working_bytes(
     for node in graph.nodes:
         if node.op is not None:
             _forward(meter, node, node in leads)
-    forward, meter.peak = meter.peak, meter.live
+    forward, held = meter.most()
     if not recorded:
-        return forward, 0
+        return WorkingMemory(forward, 0, held, {})
     _backward(meter, graph, recorded, leads)
-    return forward, meter.peak
+    backward, held_backward = meter.most()
+    return WorkingMemory(forward, backward, held, held_backward)
 
 
 def _forward(meter: _Meter, node: Node, recorded: bool) -> None:
     made = [(node, i) for i in range(node.num_outputs) if _owner((node, i)) == (node, i)]
     meter.users.update(made)  # while the operator runs
     passing = 0 if recorded else _passing(node, meter.sizes)
-    meter.add(sum(meter.sizes[e] for e in made) + (_extra(node, meter.sizes) if recorded else passing))
-    meter.live -= passing
+    meter.change("value", node, sum(meter.sizes[e] for e in made))
+    meter.change("kept", node, _extra(node, meter.sizes) if recorded else passing)
+    meter.change("kept", node, -passing)
     for entry in (*made, *map(_owner, node.inputs)):
         if entry[0].op is not None:
             meter.leave(entry)
+
+
+def _gradient(node: Node) -> str:
+    return "new gradient" if node.op is None else "gradient"
 
 
 def _backward(meter: _Meter, graph: Graph, recorded: list[Node], leads: Collection[Node]) -> None:
@@ -210,7 +246,7 @@ def _backward(meter: _Meter, graph: Graph, recorded: list[Node], leads: Collecti
     def make(entry: Entry) -> None:
         if entry not in grads and entry[0] in leads:
             grads.add(entry)
-            meter.add(meter.sizes[entry])
+            meter.change(_gradient(entry[0]), entry[0], meter.sizes[entry])
 
     for node, i in graph.heads:
         op = node.op
@@ -227,12 +263,15 @@ def _backward(meter: _Meter, graph: Graph, recorded: list[Node], leads: Collecti
             and ins[0][0] in leads
         ):
             grads.add(ins[0])  # takes over the memory of the operator's own gradient
-            grads.discard(own.pop(0))
+            taken = own.pop(0)
+            grads.discard(taken)
+            meter.change("gradient", node, -meter.sizes[taken])
+            meter.change(_gradient(ins[0][0]), ins[0][0], meter.sizes[taken])
         for entry in ins:
             make(entry)
         for entry in own:
             grads.discard(entry)
-            meter.live -= meter.sizes[entry]
+            meter.change(_gradient(entry[0]), entry[0], -meter.sizes[entry])
         for entry in _kept(node):
             meter.leave(entry)
-        meter.live -= _extra(node, meter.sizes)
+        meter.change("kept", node, -_extra(node, meter.sizes))

@@ -94,7 +94,7 @@ class Executor:
         self._outputs = arrays.outputs()
         if self.context.torch_device.type == "cpu":
             settle(4 * self.size)
-        self._backward = Backward(arrays)
+        self._backward = Backward(arrays, self.size)
         self._probes = [_probe_of(node, out) for (node, _), out in zip(self.graph.heads, self._outputs)]
         self._resting = {
             arrays.slots[name]
@@ -777,7 +777,7 @@ class Executor:
     def _inspection(self) -> Inspection:
         from .inspection import Inspection  # only few programs ask
 
-        return Inspection(self, self._arrays)
+        return Inspection(self, self._arrays, self._backward.given_up)
 
     def explain(
         self,

@@ -3,9 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import NamedTuple
 
-__all__ = ["ExecutorExplanation", "MemoryUse", "ProgramSource", "StepRow"]
+__all__ = ["ExecutorExplanation", "MemoryHolder", "MemoryUse", "ProgramSource", "StepRow"]
+
+
+class MemoryHolder(NamedTuple):
+    """What holds memory when most is held.
+
+    Attributes:
+        what: "argument", "gradient array", "state" or "output"; of what a run makes, "value" of a node, "kept" for its
+            gradient beside values, or "gradient" of its value, "new gradient" of an argument; "copy" of an argument,
+            in another layout or place.
+        name: name of the array or node.
+        nbytes: its memory.
+    """
+
+    what: str
+    name: str
+    nbytes: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,6 +37,9 @@ class MemoryUse:
         forward: the most that a run has made, and not yet freed, at a time in forward.
         backward: the same from there to the end of backward; 0 where none follows.
         measured: whether `forward` and `backward` were measured; else they are estimated by the shapes.
+        given_up: the part of `gradients` that goes before backward begins: large ones of the last backward, whose
+            memory the new ones replace.
+        holders: what holds most when most is held, estimated by the shapes, the largest first.
     """
 
     arguments: int
@@ -29,6 +49,8 @@ class MemoryUse:
     forward: int
     backward: int
     measured: bool = False
+    given_up: int = 0
+    holders: tuple[MemoryHolder, ...] = field(default=(), compare=False)
 
     @property
     def bound(self) -> int:
@@ -38,17 +60,31 @@ class MemoryUse:
     @property
     def peak(self) -> int:
         """The most memory at a time."""
-        return self.bound + max(self.outputs + self.forward, self.backward)
+        return self.bound + max(self.outputs + self.forward, self.backward - self.given_up)
+
+    @property
+    def peaks_in_backward(self) -> bool:
+        """Whether that is in backward."""
+        return self.backward - self.given_up > self.outputs + self.forward
 
     def __str__(self) -> str:
         how = "measured" if self.measured else "estimated"
         parts = ("arguments", "gradients", "states", "outputs")
         arrays = ", ".join(f"{part} {_bytes(getattr(self, part))}" for part in parts if getattr(self, part))
         later = f", {_bytes(self.backward)} in backward" if self.backward else ""
-        return (
-            f"memory of arrays: {arrays}\n"
-            f"memory of a run ({how}): {_bytes(self.forward)} in forward{later}; at most {_bytes(self.peak)} in all"
-        )
+        lines = [
+            f"memory of arrays: {arrays}",
+            f"memory of a run ({how}): {_bytes(self.forward)} in forward{later}; at most {_bytes(self.peak)} in all",
+        ]
+        if self.holders:
+            lines.append("what holds most then (estimated):")
+        sizes = [_bytes(each.nbytes) for each in self.holders]
+        width = max(map(len, sizes), default=0)
+        lines += [
+            f"  {size:>{width}}  {each.what} {each.name}"
+            for size, each in zip(sizes, self.holders, strict=True)
+        ]
+        return "\n".join(lines)
 
 
 @dataclass(frozen=True, slots=True)

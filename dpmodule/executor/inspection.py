@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from typing import Any, Protocol
 
 from ..base import dtype_name
@@ -14,14 +15,19 @@ from . import passes
 from .arrays import BoundArrays
 from .cost import intermediate_bytes, item_size, working_bytes
 from .dry_run import Rehearsal
-from .explanation import ExecutorExplanation, MemoryUse, ProgramSource, StepRow
+from .explanation import ExecutorExplanation, MemoryHolder, MemoryUse, ProgramSource, StepRow
 from .flops import backward_flops, forward_flops
 from .lowering import Lowered, Step
 from .measuring import StepTimes, measure_memory, measure_times
 from .program import Program
+from .sparse_arrays import stored_bytes
 from .storage import Storage
 
 __all__ = ["Inspected", "Inspection"]
+
+
+_SHOWN = 8
+"""How many holders of memory are told."""
 
 
 class Inspected(Protocol):
@@ -46,10 +52,11 @@ class Inspection:
     Args:
         executor: the executor.
         arrays: what it is bound to.
+        given_up: names of the arguments whose gradients backward gives up before it computes them anew.
     """
 
-    def __init__(self, executor: Inspected, arrays: BoundArrays) -> None:
-        self._executor, self._arrays = executor, arrays
+    def __init__(self, executor: Inspected, arrays: BoundArrays, given_up: Collection[str]) -> None:
+        self._executor, self._arrays, self._given_up = executor, arrays, given_up
         bound = {**arrays.args, **arrays.aux}
         self._given = {name: dtype_name(array.dtype) for name, array in bound.items()}
         self._wanted = [name for name, grad in arrays.grads.items() if grad is not None]
@@ -96,18 +103,52 @@ class Inspection:
     def memory(self, is_train: bool | None, measure: bool) -> MemoryUse:
         """Return the memory of the arrays, and that of a run; see `Executor.memory`."""
         is_train = bool(self._wanted) if is_train is None else is_train
+        graph, types = self._arrays.graph, self._types()
+        working = working_bytes(graph, self._arrays.shapes, types, is_train, self._wanted)
+        copies = self._copied_bytes(self._executor.program(is_train).low, types)
         if measure:
             with self._executor.rehearsal(is_train) as run:
                 forward, backward = measure_memory(run)
+        elif working.backward:  # it reads them, too
+            copied = sum(size for _, size in copies)
+            forward, backward = working.forward + copied, working.backward + copied
         else:
-            graph, types = self._arrays.graph, self._types()
-            forward, backward = working_bytes(graph, self._arrays.shapes, types, is_train, self._wanted)
-            copies = self._copied_bytes(self._executor.program(is_train).low, types)
-            if backward:  # it reads them, too
-                forward, backward = forward + sum(copies), backward + sum(copies)
-            else:
-                forward += max(copies, default=0)
-        return MemoryUse(**self._executor.held_bytes(), forward=forward, backward=backward, measured=measure)
+            forward, backward = working.forward + max((size for _, size in copies), default=0), 0
+        use = MemoryUse(
+            **self._executor.held_bytes(),
+            forward=forward,
+            backward=backward,
+            measured=measure,
+            given_up=sum(
+                stored_bytes(grad)
+                for name, grad in self._arrays.grads.items()
+                if backward and grad is not None and name in self._given_up
+            ),
+            holders=(),
+        )
+        found = self._arrays_at_peak(use.peaks_in_backward)
+        found += [MemoryHolder("copy", name, size) for name, size in copies]
+        made = working.held_backward if use.peaks_in_backward else working.held_forward
+        found += [MemoryHolder(what, name, size) for (what, name), size in made.items()]
+        largest = sorted((each for each in found if each.nbytes), key=lambda each: -each.nbytes)
+        return replace(use, holders=tuple(largest[:_SHOWN]))
+
+    def _arrays_at_peak(self, in_backward: bool) -> list[MemoryHolder]:
+        """Return the arrays that hold memory in backward, or in forward."""
+        arrays, types = self._arrays, self._types()
+        given_up = self._given_up if in_backward else ()
+        grads = {name: grad for name, grad in arrays.grads.items() if name not in given_up}
+        parts = ("argument", arrays.args), ("gradient array", grads), ("state", arrays.aux)
+        found = [
+            MemoryHolder(what, name, stored_bytes(array))
+            for what, part in parts
+            for name, array in part.items()
+            if array is not None
+        ]
+        for name, (node, i) in () if in_backward else zip(arrays.graph.output_names, arrays.graph.heads):
+            size = prod(arrays.shapes[node][i] or ()) * item_size(types[node][i] or "float32")
+            found.append(MemoryHolder("output", name, size))
+        return found
 
     def debug_str(self) -> str:
         """Return the source of the generated functions, and the memory they work in; see `Executor.debug_str`."""
@@ -120,8 +161,8 @@ class Inspection:
     def _types(self) -> dict[Node, list[str | None]]:
         return infer_types(self._arrays.graph, self._given, default="float32")
 
-    def _copied_bytes(self, low: Lowered, types: Mapping[Node, Any]) -> list[int]:
-        """Return the memory of copies that passes make of variables, in another layout or place."""
+    def _copied_bytes(self, low: Lowered, types: Mapping[Node, Any]) -> list[tuple[str, int]]:
+        """Return the memory of copies that passes make of variables, in another layout or place, with their names."""
         found = []
         for step in low.steps:
             if (
@@ -130,7 +171,8 @@ class Inspection:
                 and step.inputs[0] < low.num_variables
             ):
                 node = self._arrays.graph.nodes[low.entries[step.inputs[0]][0]]
-                found.append(prod(self._arrays.shapes[node][0]) * item_size(types[node][0] or "float32"))
+                size = prod(self._arrays.shapes[node][0]) * item_size(types[node][0] or "float32")
+                found.append((node.name, size))
         return found
 
     def _plan(self, is_train: bool) -> ProgramSource:

@@ -1,8 +1,10 @@
 """Outputs and gradients are memory of their own, whatever torch returns."""
 
+import weakref
 from itertools import product
 
 import numpy as np
+import pytest
 import torch
 
 import dpmodule as mx
@@ -215,7 +217,7 @@ def test_tied_weights_add_up():
         h = x @ m.T
         want = np.array([[1.0, 10.0]]).T @ h + (np.array([[1.0, 10.0]]) @ m).T @ x
         np.testing.assert_allclose(
-            executor.grad_dict["w"].asnumpy(), want + (5 if req == "add" else 0), rtol=1e-6
+            executor.grad_dict["w"].tensor.numpy(), want + (5 if req == "add" else 0), rtol=1e-6
         )
         check_apart(executor, [heads])
 
@@ -245,6 +247,56 @@ def test_a_gradient_is_adopted_without_a_copy_where_nobody_sees_it():
     assert pinned.tolist() == (4 * A).tolist()
 
 
+def step(executor, value, **options):
+    executor.forward(is_train=True, x=mx.nd.full((512, 1024), value))
+    executor.backward(mx.nd.ones((512, 1024)), **options)
+
+
+def test_a_large_gradient_is_given_up_before_the_next_one_is_there():
+    executor = S.square(S.Variable("x")).simple_bind(mx.cpu(), x=(512, 1024))
+    handle, seen = executor.grad_dict["x"], []
+    step(executor, 1)
+    old = weakref.ref(handle.tensor)
+    executor.forward(is_train=True)
+    assert old() is not None
+    step(executor, 2, listener=lambda name, grad: seen.append((name, old())))
+    assert seen == [("x", None)]
+    assert (handle.asnumpy() == 4).all()
+    pinned = handle.torch()
+    step(executor, 3)
+    assert (pinned == 6).all()
+
+
+def test_a_large_gradient_is_zeros_where_the_next_one_cannot_be_computed():
+    class Twice(mx.operator.CustomOp):
+        def forward(self, is_train, req, in_data, out_data, aux):
+            self.assign(out_data[0], req[0], in_data[0] * 2)
+
+        def backward(self, req, out_grad, in_data, out_data, in_grad, aux):
+            if broken:
+                raise ArithmeticError("broken")
+            self.assign(in_grad[0], req[0], out_grad[0] * 2)
+
+    @mx.operator.register("twice_or_broken")
+    class TwiceProp(mx.operator.CustomOpProp):
+        def create_operator(self, ctx, shapes, dtypes):
+            return Twice()
+
+    net = S.square(S.Custom(S.Variable("x"), op_type="twice_or_broken"))
+    executor, broken = net.simple_bind(mx.cpu(), x=(512, 1024)), False
+    handle = executor.grad_dict["x"]
+    for value in (1, 2):
+        step(executor, value)
+        assert (handle.asnumpy() == 8 * value).all()
+    broken = True
+    with pytest.raises(ArithmeticError, match="broken"):
+        step(executor, 3)
+    assert not handle.asnumpy().any()
+    broken = False
+    step(executor, 4)
+    assert (handle.asnumpy() == 32).all()
+
+
 def test_a_gradient_array_may_be_given_as_a_head_gradient():
     for req, want in (("write", {"a": 1, "b": 1}), ("add", {"a": 2, "b": 2})):
         executor = gradients(
@@ -271,3 +323,14 @@ def test_executors_of_one_pool_do_not_see_each_others_outputs():
     one.forward()
     two.forward()
     assert storage(one.outputs[0]) != storage(two.outputs[0])
+
+
+def test_small_gradients_of_heavy_networks_stay_where_they_are():
+    net = S.sum(S.broadcast_mul(S.square(S.Variable("x")), S.Variable("w")))
+    executor, found = net.simple_bind(mx.cpu(), x=(2048, 1024), w=(1, 1024)), set()
+    for value in (1, 2):
+        executor.forward(is_train=True, x=mx.nd.full((2048, 1024), value), w=mx.nd.ones((1, 1024)))
+        executor.backward(mx.nd.ones((1,)))
+        assert (executor.grad_dict["w"].tensor.numpy() == 2048 * value**2).all()
+        found.add(storage(executor.grad_dict["w"]))
+    assert len(found) == 1

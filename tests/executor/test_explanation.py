@@ -328,6 +328,42 @@ def test_estimates_come_near_what_is_measured(name, is_train):
     )
 
 
+def test_what_holds_most_is_told():
+    def held(found):
+        assert sum(each.nbytes for each in found.holders) == found.peak  # where none is left out
+        return {(each.what, each.name): each.nbytes for each in found.holders}
+
+    shape, size = (512, 1024), 2 * MB
+    symbol = S.square(S.tanh(X + 1, name="tanh"), name="square")
+    executor = symbol.simple_bind(mx.cpu(), data=shape)
+    first = ("argument", "data"), ("gradient array", "data")
+    made = ("value", "tanh"), ("value", "square"), ("gradient", "square"), ("gradient", "tanh")
+    assert held(executor.memory()) == dict.fromkeys((*first, *made), size)
+    for _ in range(2):
+        executor.forward(is_train=True)
+        executor.backward(mx.nd.ones(shape))
+    found = executor.memory()  # the gradient's array gives up its memory first, so that forward takes more
+    assert found.given_up == size
+    assert {"output", "value"} < {each.what for each in found.holders}
+    held(found)
+    assert str(found).splitlines()[2:4] == ["what holds most then (estimated):", "  2 MiB  argument data"]
+
+    sizes = [each.nbytes for each in bound().memory().holders]
+    assert len(sizes) == 8
+    assert sizes == sorted(sizes, reverse=True)
+
+
+def test_holders_have_the_names_of_arrays_and_nodes():
+    x = S.Convolution(X, kernel=(3, 3), num_filter=4, name="conv")
+    x = S.Pooling(S.Activation(x, act_type="tanh"), kernel=(2, 2), pool_type="max", name="pool")
+    executor = bound(S.FullyConnected(x, num_hidden=500, name="fc"), ("data",), shape=(2, 3, 10, 10))
+    assert {each[:2] for each in executor.memory().holders} >= {
+        ("argument", "fc_weight"), ("gradient array", "fc_weight"), ("new gradient", "fc_weight"), ("kept", "pool"),
+    }  # fmt: skip
+    copied = bound(S.Convolution(X, kernel=(3, 3), num_filter=4, name="conv"), ("data",)).memory()
+    assert ("copy", "data", 6 * 3 * 10 * 10 * 4) in copied.holders
+
+
 def test_measuring_memory_changes_nothing():
     mx.random.seed(5)
     executor = bound()
