@@ -30,7 +30,17 @@ def pytest_configure(config):
         signal.signal(signal.SIGINT, signal.default_int_handler)  # they inherit what is ignored
 
 
+FORKING = {"agents", "faults", "hogwild", "io", "streams"}
+"""Folders whose tests fork, which takes the longer the more memory the worker has come to hold."""
+
+
 def pytest_collection_modifyitems(config, items):
+    forking = [item for item in items if item.path.parent.name in FORKING]
+    others = [item for item in items if item.path.parent.name not in FORKING]
+    two = [(each[: len(each) // 2], each[len(each) // 2 :]) for each in (forking, others)]
+    items[:] = [
+        item for half in zip(*two) for part in half for item in part
+    ]  # two workers begin with half of all
     if torch.cuda.is_available():
         return
     skip = pytest.mark.skip(reason="there is no CUDA device")

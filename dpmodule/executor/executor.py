@@ -52,13 +52,16 @@ _RAW = attrgetter("raw")
 _SHOWN = 6
 """How many arrays of a kind `repr` names."""
 
+_FEW = 2**13
+"""Numbers that are looked at faster than a part is taken of them."""
+
 
 def _probe_of(node: Node, output: NDArray) -> Callable[[NDArray], torch.Tensor]:
     """Return what takes the part of an output that is finite only if all of it is."""
     take: Callable[[NDArray], torch.Tensor] = numbers_of if isinstance(output, RaggedNDArray) else _RAW
     if node.op is not None and node.op.name == "BlockGrad":
         return lambda out: take(out).new_empty(0)
-    probe = None if node.op is None or node.op.loss is None else node.op.loss.probe
+    probe = None if node.op is None or node.op.loss is None or output.size <= _FEW else node.op.loss.probe
     return take if probe is None else lambda out, a=node.a: probe(a, take(out))  # type: ignore[misc]
 
 

@@ -160,15 +160,9 @@ def _rows_softmax(data: torch.Tensor) -> torch.Tensor:
     return torch.softmax(data.reshape(data.shape[0], -1), 1).view(data.shape)
 
 
-_FEW = 2**13
-"""Numbers that are looked at faster where they lie than picked out of."""
-
-
 def _one_class(a: Any, out: torch.Tensor) -> torch.Tensor:
     """Return the probabilities of one class: a score that is NaN or infinite makes all classes beside it NaN."""
-    if out.dim() < 2 or out.numel() <= _FEW:
-        return out
-    return out.select(-1 if a.preserve_shape else 1, 0)
+    return out.select(-1 if a.preserve_shape else 1, 0) if out.dim() > 1 else out
 
 
 @op(
