@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import random
+import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -104,4 +105,5 @@ def drawn(name: str, path: Path) -> str:
     spec.loader.exec_module(example)
     thing = DRAWN[name](example) if name in DRAWN else example.network()
     symbol = thing[0] if isinstance(thing, tuple) else thing  # with names of its inputs, or states
-    return str(symbol._repr_svg_()).replace("<svg ", '<svg style="background: #ffffff" ', 1) + "\n"
+    drawn = re.sub(r" made at [^<\n]*?:\d+", "", symbol._repr_svg_())  # where the example lay on this machine
+    return drawn.replace("<svg ", '<svg style="background: #ffffff" ', 1) + "\n"

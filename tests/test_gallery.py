@@ -45,6 +45,14 @@ def test_every_example_has_what_the_gallery_shows():
     assert sum(path.stat().st_size for path in gallery.PICTURES.iterdir()) <= 1.5e6
 
 
+def test_pictures_name_no_place_of_the_machine_that_drew_them():
+    assert [
+        path.name
+        for path in gallery.PICTURES.glob("*.svg")
+        if " made at " in path.read_text(encoding="utf-8")
+    ] == []
+
+
 def test_the_page_has_all_of_it(tmp_path):
     [path] = gallery.write(tmp_path)
     text = path.read_text(encoding="utf-8")
