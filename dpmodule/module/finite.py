@@ -112,10 +112,10 @@ def _first_on_devices(
 ) -> str | None:
     """Do what `first_nonfinite` does with one copy from each device, for outputs and gradients together."""
     looks = [Look(_output(module, number), part) for number, parts in enumerate(probes) for part in parts]
-    known: Any = getattr(module, "all_updates", list)
+    known: Any = module  # not every one is resumable
     try:
-        looks += [look for updates in known() for look in updates.looks()]
-    except NotImplementedError:  # it has updates of its own
+        looks += [look for updates in known.all_updates() for look in updates.looks()]
+    except (AttributeError, NotImplementedError):  # it has updates of its own
         return Findings(looks).first() or _bad_gradient(module)
     if later is None:
         return Findings(looks).first()
@@ -285,7 +285,11 @@ class RowWatch:
 
 def _may_be_nan(probes: Sequence[Sequence[torch.Tensor]]) -> bool:
     """Say whether some element may be NaN: a sum is, too, if infinite numbers of both signs are among them."""
-    parts = [part for parts in probes for part in parts if part.is_floating_point()]
-    if all(part.is_cpu for part in parts):
-        return any(not are_finite(part) and math.isnan(part.sum()) for part in parts)
-    return Findings([Look("", part, may_be_infinite=True) for part in parts]).first() is not None
+    for parts in probes:
+        for part in parts:
+            if not part.is_cpu:
+                looks = [Look("", each, may_be_infinite=True) for parts in probes for each in parts]
+                return Findings(looks).first() is not None
+            if not are_finite(part) and math.isnan(part.sum()):
+                return True
+    return False
