@@ -5,6 +5,7 @@ import logging
 import numpy as np
 import pytest
 
+from dpmodule.module.finite import first_nonfinite
 from helpers import accelerator
 from helpers.nets import blobs, lenet, mlp
 
@@ -272,3 +273,16 @@ def test_monitors(caplog):
 def test_dropout_draws_the_same_numbers_again():
     once, again = (parameters(trained(mlp(dropout=0.5), (6,), [GPU])) for _ in range(2))
     assert_equal(once, again, 0)
+
+
+def test_a_module_that_keeps_its_own_updates_is_asked_for_its_gradients():
+    class Own:
+        output_names = ("out",)
+
+        def output_probes(self):
+            return [[mx.nd.ones((2,), ctx=GPU).raw]]
+
+        def bad_gradient(self):
+            return "w"
+
+    assert first_nonfinite(Own()) == "the gradient of 'w'"
