@@ -26,6 +26,7 @@ constexpr Add parts[] = {
     dpmodule::add_lstm,
     dpmodule::add_product,
     dpmodule::add_string_handle,
+    dpmodule::add_windows,
     dpmodule::add_ready,
     dpmodule::add_callback,
     dpmodule::add_deflate,

@@ -20,9 +20,9 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from torch.nn import functional as F
 
 from ...ops.nn.linear import linear
+from ...ops.nn.unfold import WindowGrid, unfold
 from ..lowering import Lowered, Step
 from .channels_last import restride
 
@@ -53,23 +53,15 @@ class UnfoldedConvolution:
 
     def __init__(self, plain: Callable[..., torch.Tensor], a: Any, restrides: bool) -> None:
         self._plain, self._restrides = plain, restrides
-        self._kernel = _pair(a.kernel, 1)
-        self._stride, self._pad, self._dilate = _pair(a.stride, 1), _pair(a.pad, 0), _pair(a.dilate, 1)
+        self._grid = WindowGrid(_pair(a.kernel, 1), _pair(a.stride, 1), _pair(a.pad, 0), _pair(a.dilate, 1))
 
     def __call__(self, x: torch.Tensor, weight: torch.Tensor, *bias: torch.Tensor) -> torch.Tensor:
         """Return the convolution of data (N, C, H, W) with a weight (filters, C, *kernel)."""
-        height, width = self._positions(x)
+        height, width = self._grid.counts(x.shape[2:])
         if self._pays(x, weight, x.shape[0] * height * width):
-            windows = F.unfold(x, self._kernel, self._dilate, self._pad, self._stride)
-            rows = windows.transpose(1, 2).reshape(-1, windows.shape[1])
-            out = linear(rows, weight.reshape(weight.shape[0], -1), *bias)
+            out = linear(unfold(x, self._grid), weight.reshape(weight.shape[0], -1), *bias)
             return out.view(x.shape[0], height, width, -1).permute(0, 3, 1, 2)
         return self._plain(x, restride(weight) if self._restrides else weight, *bias)
-
-    def _positions(self, x: torch.Tensor) -> list[int]:
-        """Return the output's height and width."""
-        axes = zip(x.shape[2:], self._kernel, self._stride, self._pad, self._dilate, strict=True)
-        return [(n + 2 * p - d * (k - 1) - 1) // s + 1 for n, k, s, p, d in axes]
 
     def _pays(self, x: torch.Tensor, weight: torch.Tensor, rows: int) -> bool:
         return (

@@ -2,7 +2,6 @@ import importlib
 
 import numpy as np
 import pytest
-import torch
 
 import dpmodule as mx
 from dpmodule import executor
@@ -11,7 +10,7 @@ from helpers.switched import fired, results, same_with_and_without
 S = mx.sym
 NAME = "unfolded_convolutions"
 MODULE = importlib.import_module("dpmodule.executor.passes.unfolded_convolutions")
-UNFOLD = torch.nn.functional.unfold
+UNFOLD = MODULE.unfold
 
 
 @pytest.fixture(autouse=True)
@@ -23,7 +22,7 @@ def products(monkeypatch):
         calls.append(args[0].shape)
         return UNFOLD(*args)
 
-    monkeypatch.setattr(torch.nn.functional, "unfold", unfold)
+    monkeypatch.setattr(MODULE, "unfold", unfold)
     monkeypatch.setattr(MODULE, "_LEAST_WEIGHT", 1)
     return calls
 

@@ -1,0 +1,88 @@
+"""Windows as rows by the native extension against those of torch, which lays them out as columns."""
+
+import pytest
+import torch
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+from torch.nn import functional as F
+
+from dpmodule import native
+from dpmodule.ops.nn import unfold as unfolding
+from dpmodule.ops.nn.unfold import WindowGrid, unfold
+
+LAYOUTS = {
+    "NCHW": lambda x: x,
+    "channels_last": lambda x: x.contiguous(memory_format=torch.channels_last),
+    "turned": lambda x: x.transpose(2, 3).contiguous().transpose(2, 3),
+    "apart": lambda x: torch.stack([x, x], -1)[..., 0],
+}
+
+
+def by_torch(images, grid):
+    columns = F.unfold(images, grid.kernel, grid.dilate, grid.pad, grid.stride)
+    return columns.transpose(1, 2).reshape(-1, columns.shape[1])
+
+
+def pairs(least, most):
+    return st.tuples(st.integers(least, most), st.integers(least, most))
+
+
+def both(images, grid):
+    """Return rows and the gradient of the images by `unfold` and by torch."""
+    found = []
+    for way in (unfold, by_torch):
+        leaf = images.detach().requires_grad_()
+        rows = way(leaf, grid)
+        weights = torch.linspace(-1, 1, rows.numel()).view_as(rows)
+        found.append((rows.detach(), torch.autograd.grad((rows * weights).sum(), leaf)[0]))
+    return found
+
+
+@settings(max_examples=200, deadline=None, derandomize=True)
+@given(
+    st.tuples(*[st.integers(1, 5)] * 2, *[st.integers(1, 9)] * 2),
+    st.builds(WindowGrid, kernel=pairs(1, 4), stride=pairs(1, 3), pad=pairs(0, 3), dilate=pairs(1, 3)),
+    st.sampled_from(sorted(LAYOUTS)),
+)
+def test_windows_and_gradients_are_those_of_torch(shape, grid, layout):
+    assume(min(grid.counts(shape[2:])) > 0)
+    images = LAYOUTS[layout](torch.arange(torch.Size(shape).numel(), dtype=torch.float32).view(shape))
+    (rows, gradient), (expected, its_gradient) = both(images, grid)
+    assert torch.equal(rows, expected)
+    torch.testing.assert_close(gradient, its_gradient, rtol=1e-5, atol=1e-5)
+
+
+GRID = WindowGrid((3, 3), (1, 2), (1, 1), (1, 1))
+
+
+@pytest.mark.skipif(native.core is None, reason="torch does it without the extension")
+def test_the_extension_does_it(monkeypatch):
+    monkeypatch.setattr(unfolding, "_by_torch", lambda *_: pytest.fail("rows were copied from columns"))
+    assert unfold(torch.ones(2, 3, 4, 5), GRID).shape == (24, 27)
+
+
+def test_without_the_extension_torch_does_it(monkeypatch):
+    images = torch.randn(2, 3, 4, 5)
+    expected = unfold(images, GRID)
+    monkeypatch.setattr(unfolding, "kernels", lambda: None)
+    assert torch.equal(unfold(images, GRID), expected)
+
+
+def test_gradients_of_gradients():
+    found = []
+    for way in (unfold, by_torch):
+        images = torch.linspace(-1, 1, 40).view(1, 2, 4, 5).requires_grad_()
+        (first,) = torch.autograd.grad((way(images, GRID) ** 3).sum(), images, create_graph=True)
+        found += torch.autograd.grad((first**2).sum(), images)
+    torch.testing.assert_close(*found)
+
+
+def test_each_of_a_batch_of_inputs_has_its_own_windows():
+    images = torch.randn(3, 2, 3, 4, 5)
+    found = torch.vmap(lambda each: unfold(each, GRID))(images)
+    assert torch.equal(found, torch.stack([by_torch(each, GRID) for each in images]))
+
+
+def test_other_types_are_left_to_torch():
+    images = torch.randn(2, 3, 4, 5, dtype=torch.float64)
+    assert torch.equal(unfold(images, GRID), by_torch(images, GRID))
