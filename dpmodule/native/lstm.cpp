@@ -9,6 +9,7 @@
 #include <memory>
 #include <new>
 
+#include "product.hpp"
 #include "vector/functions.hpp"
 #include "vector/instructions.hpp"
 
@@ -238,6 +239,18 @@ bool lstm_forward(const LstmForward &run) {
         }
     }
     return true;
+}
+
+bool lstm(const Lstm &run) {
+    const Sequence &s = run.sequence;
+    const std::ptrdiff_t rows = s.steps * s.rows, gates = 4 * s.units;
+    const std::unique_ptr<float[]> memory(new (std::nothrow) float[rows * (gates + s.units)]);
+    if (!memory) return false;
+    const Matrix data{run.data, run.features, 1}, turned{run.data_weight, 1, run.features};
+    if (!multiply({rows, gates, run.features, data, turned, run.data_bias, memory.get()})) return false;
+    float *cells = memory.get() + rows * gates;
+    return lstm_forward({s, run.weight, run.bias, run.hidden_begin, run.cell_begin, memory.get(), run.hidden, cells,
+                         nullptr, run.last_hidden, run.last_cell});
 }
 
 bool lstm_backward(const LstmBackward &run) {
