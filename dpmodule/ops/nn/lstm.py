@@ -191,7 +191,7 @@ def _is_one_call(x: torch.Tensor, weights: Sequence[torch.Tensor]) -> bool:
     return (
         pays(steps * rows, columns, features)
         and weights[0].shape[1] == features
-        and all([weight.is_contiguous() for weight in weights])
+        and all(map(torch.Tensor.is_contiguous, weights))
     )
 
 
