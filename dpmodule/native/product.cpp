@@ -19,6 +19,7 @@
 namespace dpmodule {
 namespace {
 
+constexpr std::ptrdiff_t kLine = 16;    // numbers that memory delivers at once
 constexpr std::ptrdiff_t kDepth = 256;  // of a block: what is copied stays in the first cache
 
 template <int Width>
@@ -60,6 +61,10 @@ struct Tile {
         }
         const float *from = left.at;
         for (std::ptrdiff_t k = 0; k < depth; ++k, from += left.column_gap, block += kColumns) {
+            if (k % kLine == 0) {  // what the next rows' sums begin with comes from memory while these grow
+#pragma GCC unroll 8
+                for (int r = 0; r < Rows; ++r) __builtin_prefetch(from + (Rows + r) * left.row_gap);
+            }
             Floats part[Vectors];
 #pragma GCC unroll 2
             for (int v = 0; v < Vectors; ++v) part[v] = load(block + v * Width, Width);
