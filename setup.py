@@ -17,6 +17,7 @@ UNITS = {
     "finite": ("finite.cpp",),
     "lstm": ("lstm.cpp",),
     "product": ("product.cpp",),
+    "softmax": ("softmax.cpp",),
     "kernels_avx512": ("autobatch/kernels_avx512.cpp",),
     "kernels_avx2": ("autobatch/kernels_avx2.cpp",),
     "kernels_plain": ("autobatch/kernels_plain.cpp",),

@@ -1,7 +1,8 @@
 """Perceptrons: dense layers one after the other below a loss, and nothing else.
 
 It is known beforehand what backward has to do. Recording it and having autograd's engine replay it costs such small
-networks a tenth of their time, as does choosing what multiplies in every run.
+networks a tenth of their time, as does choosing what multiplies in every run. Prediction with weights that stay is a
+single call of the extension, on weights that are laid out for it once.
 
 Needs:
     graph: one loss, whose other inputs are variables; layers that read no variable twice, and nothing else
@@ -21,10 +22,12 @@ import torch
 
 from ..compat import torch_private
 from ..ops.nn.linear import product_of_sizes
+from ..ops.nn.small_matmul import dense, pack, pays_packed
 from ..ops.spec import Env
 from .arrays import BoundArrays
 from .interpreter import StepFailed
 from .lowering import Lowered
+from .packed_weights import packed
 from .program import Forward, Program
 from .run_strategies import Way
 from .sparse_arrays import is_sparse
@@ -92,6 +95,11 @@ class _DenseChain:
             )
             for layer in self._layers
         ]
+        self._is_one_call = (
+            not self._program.low.recorded
+            and all(layer.act in (None, "relu") for layer in self._layers)
+            and pays_packed(self._rows, [(layer.units, layer.features) for layer in self._layers])
+        )
 
     def __call__(self, values: Sequence[torch.Tensor], env: Env, shaped: Sequence[Env]) -> tuple[Any, ...]:
         """Run forward; where backward starts, if any follows, is a `ChainRoot`."""
@@ -102,8 +110,11 @@ class _DenseChain:
             self._choose()
         torch.set_grad_enabled(False)  # the executor puts it back
         made, node = [data if data.dim() == 2 else data.flatten(1)], -1
+        layers, at_once = self._layers, self._at_once(made[0], values) if self._is_one_call else None
+        if at_once is not None:
+            made, layers = [at_once], ()
         try:
-            for layer, (product, _, _) in zip(self._layers, self._products):
+            for layer, (product, _, _) in zip(layers, self._products):
                 node = layer.node
                 out = product(made[-1], *map(values.__getitem__, layer.slots))
                 made.append(out if layer.act is None else _OVER[layer.act](out))
@@ -117,6 +128,24 @@ class _DenseChain:
         if not recorded:
             return (result,), (), (), ()
         return (result,), (ChainRoot(self, values, made),), ((None,) * len(rest),), ()
+
+    def _at_once(self, data: torch.Tensor, values: Sequence[torch.Tensor]) -> torch.Tensor | None:
+        """Return what the last layer makes, by one call; None where weights are new, have changed or are not watched.
+
+        Shape:
+            data: (N, K), K features.
+            values: each as its variable.
+            returns: (N, M), M features of the last layer.
+        """
+        weights = [values[layer.slots[0]] for layer in self._layers]
+        packs = packed("dense", weights, lambda: list(map(pack, weights)))
+        if packs is None or not data.is_contiguous():
+            return None
+        biases = [values[layer.slots[1]].contiguous() if layer.slots[1:] else None for layer in self._layers]
+        layers = zip(self._layers, packs, biases)
+        return dense(
+            data, [(a.units, a.features, weight, bias, a.act is not None) for a, weight, bias in layers]
+        )
 
     def gradients(
         self, grad: torch.Tensor, values: Sequence[torch.Tensor], made: list[torch.Tensor], wanted: set[int]

@@ -5,11 +5,12 @@
 #if defined(__GNUC__)
 
 #include <algorithm>
-#include <cstdint>
 #include <cstring>
 #include <memory>
 #include <new>
 
+#include "product.hpp"
+#include "vector/functions.hpp"
 #include "vector/instructions.hpp"
 
 // none of the functions with vectors is called across files, nor left without being inlined
@@ -17,71 +18,6 @@
 
 namespace dpmodule {
 namespace {
-
-#define DPMODULE_INLINE inline __attribute__((always_inline))
-
-// `Width` numbers that are computed with at once.
-template <int Width>
-struct Vector {
-    typedef float Floats __attribute__((vector_size(4 * Width)));  // `using` drops the size in templates
-    typedef std::int32_t Ints __attribute__((vector_size(4 * Width)));
-
-    // exp(x) - 1 = part * scale + (scale - 1)
-    struct Exponent {
-        Floats part, scale;
-    };
-
-    DPMODULE_INLINE static Floats load(const float *from, std::ptrdiff_t count = Width) {
-        Floats found{};
-        if (count >= Width) {
-            std::memcpy(&found, from, sizeof found);
-        } else {
-            std::memcpy(&found, from, sizeof(float) * count);
-        }
-        return found;
-    }
-
-    DPMODULE_INLINE static void store(float *to, const Floats &value, std::ptrdiff_t count) {
-        if (count >= Width) {
-            std::memcpy(to, &value, sizeof value);
-        } else {
-            std::memcpy(to, &value, sizeof(float) * count);
-        }
-    }
-
-    // Of x from -87 to 88; NaN stays NaN in `part`.
-    DPMODULE_INLINE static Exponent exponent(const Floats &x) {
-        // 1.5 * 2^23: a sum with it has the nearest whole number in its low bits
-        constexpr float kRound = 12582912.0f;
-        const Floats shifted = x * 1.44269504f + kRound;
-        const Floats whole = shifted - kRound;
-        // ln 2 in two parts, the first of which is exact in every product here
-        const Floats r = (x - whole * 0.693359375f) + whole * 2.12194440e-4f;
-        Floats sum = r * (1.0f / 5040) + 1.0f / 720;
-        sum = sum * r + 1.0f / 120;
-        sum = sum * r + 1.0f / 24;
-        sum = sum * r + 1.0f / 6;
-        sum = sum * r + 0.5f;
-        const Ints bits = (reinterpret_cast<Ints>(shifted) - 0x4b400000 + 127) << 23;
-        return {sum * r * r + r, reinterpret_cast<Floats>(bits)};
-    }
-
-    DPMODULE_INLINE static Floats between(const Floats &x, float low, float high) {
-        const Floats lifted = x < low ? Floats{} + low : x;  // NaN stays
-        return lifted > high ? Floats{} + high : lifted;
-    }
-
-    DPMODULE_INLINE static Floats sigmoid(const Floats &x) {
-        const Exponent e = exponent(between(-x, -87.0f, 88.0f));
-        return 1.0f / (e.part * e.scale + e.scale + 1.0f);
-    }
-
-    DPMODULE_INLINE static Floats tanh(const Floats &x) {
-        const Exponent e = exponent(between(x + x, -40.0f, 40.0f));
-        const Floats minus_one = e.part * e.scale + (e.scale - 1.0f);
-        return minus_one / (minus_one + 2.0f);
-    }
-};
 
 // The weight for forward: for each `width` units and each feature of the state, their part of all gates.
 std::unique_ptr<float[]> pack_by_gate(const float *weight, std::ptrdiff_t units, std::ptrdiff_t width) {
@@ -303,6 +239,18 @@ bool lstm_forward(const LstmForward &run) {
         }
     }
     return true;
+}
+
+bool lstm(const Lstm &run) {
+    const Sequence &s = run.sequence;
+    const std::ptrdiff_t rows = s.steps * s.rows, gates = 4 * s.units;
+    const std::unique_ptr<float[]> memory(new (std::nothrow) float[rows * (gates + s.units)]);
+    if (!memory) return false;
+    const Matrix data{run.data, run.features, 1}, turned{run.data_weight, 1, run.features};
+    if (!multiply({rows, gates, run.features, data, turned, run.data_bias, memory.get()})) return false;
+    float *cells = memory.get() + rows * gates;
+    return lstm_forward({s, run.weight, run.bias, run.hidden_begin, run.cell_begin, memory.get(), run.hidden, cells,
+                         nullptr, run.last_hidden, run.last_cell});
 }
 
 bool lstm_backward(const LstmBackward &run) {

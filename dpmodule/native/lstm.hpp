@@ -35,6 +35,22 @@ struct LstmForward {
     float *last_cell;           // (N, H): written
 };
 
+// A whole LSTM of which nothing but its results is wanted.
+struct Lstm {
+    Sequence sequence;
+    std::ptrdiff_t features;    // K of the input
+    const float *data;          // (T * N, K)
+    const float *data_weight;   // (4H, K), of the input's map
+    const float *data_bias;     // (4H), or null
+    const float *weight;        // (4H, H), of the state's map
+    const float *bias;          // (4H), or null
+    const float *hidden_begin;  // (N, H)
+    const float *cell_begin;    // (N, H)
+    float *hidden;              // (T * N, H): written
+    float *last_hidden;         // (N, H): written
+    float *last_cell;           // (N, H): written
+};
+
 struct LstmBackward {
     Sequence sequence;
     const float *weight;      // (4H, H)
@@ -48,7 +64,8 @@ struct LstmBackward {
     float *for_cell;          // (N, H): likewise of the cell
 };
 
-// Both return false where there is no memory for a copy of the weight.
+// All return false where there is no memory for what they work in.
+bool lstm(const Lstm &run);
 bool lstm_forward(const LstmForward &run);
 bool lstm_backward(const LstmBackward &run);
 

@@ -1,4 +1,4 @@
-// `lstm_forward` and `lstm_backward` for Python. Compilers without vector types get no such functions.
+// `lstm`, `lstm_forward` and `lstm_backward` for Python. Compilers without vector types get no such functions.
 #include "addresses.hpp"
 #include "lstm.hpp"
 
@@ -17,6 +17,24 @@ Sequence sequence(Arguments &next) {
         *each = next.size();
     }
     return found;
+}
+
+PyObject *run_lstm(PyObject *, PyObject *const *given, Py_ssize_t count) {
+    Arguments next(given, count, kSizes + 11);
+    Lstm run{};
+    run.sequence = sequence(next);
+    run.features = next.size();
+    run.data = next.floats();
+    run.data_weight = next.floats();
+    run.data_bias = next.floats();
+    run.weight = next.floats();
+    run.bias = next.floats();
+    run.hidden_begin = next.floats();
+    run.cell_begin = next.floats();
+    run.hidden = next.floats();
+    run.last_hidden = next.floats();
+    run.last_cell = next.floats();
+    return next.good() ? without_gil(lstm, run) : nullptr;
 }
 
 PyObject *forward(PyObject *, PyObject *const *given, Py_ssize_t count) {
@@ -54,6 +72,10 @@ PyObject *backward(PyObject *, PyObject *const *given, Py_ssize_t count) {
 
 // Python keeps a pointer to this table
 PyMethodDef lstm_functions[] = {
+    {"lstm", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(run_lstm)), METH_FASTCALL,
+     "lstm(steps, rows, units, step_gap, row_gap, features, data, data_weight, data_bias, weight, bias, "
+     "hidden_begin, cell_begin, hidden, last_hidden, last_cell)\n--\n\n"
+     "Run an LSTM and its input's map; arguments are sizes and addresses, see lstm.hpp."},
     {"lstm_forward", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(forward)), METH_FASTCALL,
      "lstm_forward(steps, rows, units, step_gap, row_gap, weight, bias, hidden_begin, cell_begin, gates, hidden, "
      "cells, before, last_hidden, last_cell)\n--\n\n"

@@ -25,6 +25,7 @@ constexpr Add parts[] = {
     dpmodule::add_io,
     dpmodule::add_lstm,
     dpmodule::add_product,
+    dpmodule::add_softmax,
     dpmodule::add_string_handle,
     dpmodule::add_windows,
     dpmodule::add_ready,

@@ -19,6 +19,7 @@
 namespace dpmodule {
 namespace {
 
+constexpr std::ptrdiff_t kLine = 16;    // numbers that memory delivers at once
 constexpr std::ptrdiff_t kDepth = 256;  // of a block: what is copied stays in the first cache
 
 template <int Width>
@@ -44,32 +45,44 @@ struct Tile {
         }
     }
 
-    // Writes some rows of `result`: those of `begin`, `begin_gap` apart, and the products of `left`, from
-    // where it is given, with a copied block. Columns beyond those that there are lie in the copies alone.
-    template <int Rows>
+    // Writes some rows of `result`, as wide as one vector or two: those of `begin`, `begin_gap` apart, and the products of
+    // `left`, from where it is given, with a copied block. Columns beyond those that there are lie in the copies alone.
+    template <int Rows, int Vectors>
     DPMODULE_INLINE static void write(const Matrix &left, const float *block, std::ptrdiff_t depth, const float *begin,
                                       std::ptrdiff_t begin_gap, float *result, std::ptrdiff_t gap,
-                                      std::ptrdiff_t columns) {
-        Floats sums[Rows][2];
+                                      std::ptrdiff_t columns, bool rectified) {
+        Floats sums[Rows][Vectors];
 #pragma GCC unroll 8
         for (int r = 0; r < Rows; ++r) {
-            sums[r][0] = load(begin + r * begin_gap, columns);
-            sums[r][1] = load(begin + r * begin_gap + Width, columns - Width);
+#pragma GCC unroll 2
+            for (int v = 0; v < Vectors; ++v) {
+                sums[r][v] = load(begin + r * begin_gap + v * Width, columns - v * Width);
+            }
         }
         const float *from = left.at;
         for (std::ptrdiff_t k = 0; k < depth; ++k, from += left.column_gap, block += kColumns) {
-            const Floats low = load(block, Width), high = load(block + Width, Width);
+            if (k % kLine == 0) {  // what the next rows' sums begin with comes from memory while these grow
+#pragma GCC unroll 8
+                for (int r = 0; r < Rows; ++r) __builtin_prefetch(from + (Rows + r) * left.row_gap);
+            }
+            Floats part[Vectors];
+#pragma GCC unroll 2
+            for (int v = 0; v < Vectors; ++v) part[v] = load(block + v * Width, Width);
 #pragma GCC unroll 8
             for (int r = 0; r < Rows; ++r) {
                 const float factor = from[r * left.row_gap];
-                sums[r][0] += low * factor;
-                sums[r][1] += high * factor;
+#pragma GCC unroll 2
+                for (int v = 0; v < Vectors; ++v) sums[r][v] += part[v] * factor;
             }
         }
 #pragma GCC unroll 8
         for (int r = 0; r < Rows; ++r) {
-            store(result + r * gap, sums[r][0], columns);
-            store(result + r * gap + Width, sums[r][1], columns - Width);
+#pragma GCC unroll 2
+            for (int v = 0; v < Vectors; ++v) {
+                Floats &sum = sums[r][v];
+                if (rectified) sum = sum < 0.0f ? Floats{} : sum;  // NaN stays
+                store(result + r * gap + v * Width, sum, columns - v * Width);
+            }
         }
     }
 };
@@ -124,34 +137,52 @@ void copy_block(const Matrix &right, std::ptrdiff_t depth, std::ptrdiff_t column
     }
 }
 
+// The part of a product that one block of the right matrix gives.
+template <int Width, int Rows, int Vectors>
+DPMODULE_INLINE void multiply_block(const Product &p, const float *block, std::ptrdiff_t column, std::ptrdiff_t first,
+                                    std::ptrdiff_t depth) {
+    constexpr float kZeros[Tile<Width>::kColumns] = {};
+    const std::ptrdiff_t columns = p.columns - column, gap = p.columns, begin_gap = first ? gap : 0;
+    const bool rectified = p.rectified && first + depth == p.depth;
+    Matrix left{p.left.at + first * p.left.column_gap, p.left.row_gap, p.left.column_gap};
+    float *result = p.result + column;
+    const float *begin = first ? result : p.bias ? p.bias + column : kZeros;
+    std::ptrdiff_t row = 0;
+    for (; row + Rows <= p.rows; row += Rows) {
+        Tile<Width>::template write<Rows, Vectors>(left, block, depth, begin, begin_gap, result, gap, columns,
+                                                   rectified);
+        left.at += Rows * left.row_gap;
+        begin += Rows * begin_gap;
+        result += Rows * gap;
+    }
+    for (; row < p.rows; ++row) {
+        Tile<Width>::template write<1, Vectors>(left, block, depth, begin, begin_gap, result, gap, columns, rectified);
+        left.at += left.row_gap;
+        begin += begin_gap;
+        result += gap;
+    }
+}
+
+// The right matrix is copied into `block` one block after the other, unless all are there already.
 template <int Width, int Rows>
 DPMODULE_INLINE void multiply_with(const Product &p, float *block) {
     constexpr std::ptrdiff_t kColumns = Tile<Width>::kColumns;
-    constexpr float kZeros[kColumns] = {};
+    const float *packed = p.packed;
     for (std::ptrdiff_t column = 0; column < p.columns; column += kColumns) {
-        const std::ptrdiff_t columns = std::min(kColumns, p.columns - column);
         for (std::ptrdiff_t first = 0; first == 0 || first < p.depth; first += kDepth) {
             const std::ptrdiff_t depth = std::min(kDepth, p.depth - first);
-            const float *from = p.right.at + first * p.right.row_gap + column * p.right.column_gap;
-            const Matrix part{from, p.right.row_gap, p.right.column_gap};
-            copy_block(part, depth, columns, block, kColumns);
-            Matrix left{p.left.at + first * p.left.column_gap, p.left.row_gap, p.left.column_gap};
-            float *result = p.result + column;
-            const float *begin = first ? result : p.bias ? p.bias + column : kZeros;
-            const std::ptrdiff_t gap = p.columns, begin_gap = first ? gap : 0;
-            std::ptrdiff_t row = 0;
-            for (; row + Rows <= p.rows; row += Rows) {
-                Tile<Width>::template write<Rows>(left, block, depth, begin, begin_gap, result, gap, columns);
-                left.at += Rows * left.row_gap;
-                begin += Rows * begin_gap;
-                result += Rows * gap;
+            if (!p.packed) {
+                const float *from = p.right.at + first * p.right.row_gap + column * p.right.column_gap;
+                copy_block({from, p.right.row_gap, p.right.column_gap}, depth, std::min(kColumns, p.columns - column),
+                           block, kColumns);
+                packed = block;
             }
-            for (; row < p.rows; ++row) {
-                Tile<Width>::template write<1>(left, block, depth, begin, begin_gap, result, gap, columns);
-                left.at += left.row_gap;
-                begin += begin_gap;
-                result += gap;
+            if (p.columns - column > Width) {
+                multiply_block<Width, Rows, 2>(p, packed, column, first, depth);
+            } else {
+                multiply_block<Width, Rows, 1>(p, packed, column, first, depth);
             }
+            packed += depth * kColumns;
         }
     }
 }
@@ -196,6 +227,37 @@ bool multiply(const Product &product) {
     const std::unique_ptr<float[]> block(new (std::nothrow) float[size]);
     if (!block) return false;
     kernel().run(product, block.get());
+    return true;
+}
+
+std::ptrdiff_t packed_size(std::ptrdiff_t columns, std::ptrdiff_t depth) {
+    const std::ptrdiff_t width = 2 * kernel().width;
+    return (columns + width - 1) / width * width * depth;
+}
+
+void pack(const Matrix &right, std::ptrdiff_t columns, std::ptrdiff_t depth, float *to) {
+    const std::ptrdiff_t width = 2 * kernel().width;
+    for (std::ptrdiff_t column = 0; column < columns; column += width, to += width * depth) {
+        const Matrix part{right.at + column * right.column_gap, right.row_gap, right.column_gap};
+        copy_block(part, depth, std::min(width, columns - column), to, width);
+    }
+}
+
+bool dense(const Dense &run) {
+    std::ptrdiff_t most = 0;
+    for (std::ptrdiff_t i = 0; i + 1 < run.count; ++i) most = std::max(most, run.layers[i].units);
+    const std::unique_ptr<float[]> memory(new (std::nothrow) float[2 * most * run.rows]);
+    if (!memory) return false;
+    const float *data = run.data;
+    for (std::ptrdiff_t i = 0; i < run.count; ++i) {
+        const DenseLayer &layer = run.layers[i];
+        float *made = i + 1 == run.count ? run.result : memory.get() + i % 2 * most * run.rows;
+        Product product{run.rows, layer.units, layer.features, {data, layer.features, 1}, {}, layer.bias, made};
+        product.packed = layer.packed;
+        product.rectified = layer.rectified;
+        kernel().run(product, nullptr);
+        data = made;
+    }
     return true;
 }
 

@@ -30,6 +30,7 @@ int add_groups(PyObject *module);              // groups.cpp
 int add_io(PyObject *module);                  // io/io_python.cpp
 int add_lstm(PyObject *module);                // lstm_python.cpp
 int add_product(PyObject *module);             // product_python.cpp
+int add_softmax(PyObject *module);             // softmax_python.cpp
 int add_string_handle(PyObject *module);       // string_handle.cpp
 int add_windows(PyObject *module);             // windows.cpp
 int add_ready(PyObject *module);               // functors/ready.cpp

@@ -17,7 +17,7 @@ from torch.autograd.function import once_differentiable
 
 from ...compat import torch_private
 from .linear import linear, product_by_faster
-from .small_matmul import is_plain, kernels
+from .small_matmul import is_plain, kernels, pays
 
 __all__ = ["is_small", "small_lstm"]
 
@@ -44,7 +44,7 @@ def is_small(x: torch.Tensor, begin: Sequence[torch.Tensor], weights: Sequence[t
         and begin[0].shape == begin[1].shape == (rows, units)
         and all(each.shape[0] == 4 * units for each in weights)
         and all(map(is_plain, (x, *begin, *weights)))
-        and not torch_private.is_batched(x)
+        and not (torch_private.is_batched(x) or torch_private.is_batched(begin[0]))
         and hasattr(kernels(), "lstm_forward")
     )
 
@@ -88,8 +88,40 @@ def _address(tensor: Optional) -> int:
 Results = tuple[torch.Tensor, torch.Tensor, torch.Tensor]
 
 
+def _predicted(
+    x: torch.Tensor,
+    hidden: torch.Tensor,
+    cell: torch.Tensor,
+    w_in: torch.Tensor,
+    w_state: torch.Tensor,
+    b_in: Optional,
+    b_state: Optional,
+) -> Results:
+    """Run the steps in one call, which also computes the input's map; the parameters are contiguous."""
+    layout = _SequenceLayout(x, hidden.shape[1])
+    data = layout.flat(x)
+    states, last, last_cell = (
+        data.new_empty(layout.states),
+        x.new_empty(1, *cell.shape),
+        x.new_empty(1, *cell.shape),
+    )
+    given = (
+        data,
+        w_in,
+        b_in,
+        w_state,
+        b_state,
+        hidden.contiguous(),
+        cell.contiguous(),
+        states,
+        last,
+        last_cell,
+    )
+    kernels().lstm(*layout.sizes, x.shape[2], *map(_address, given))
+    return layout.whole(states), last, last_cell
+
+
 def _forward(
-    keeps: bool,
     x: torch.Tensor,
     hidden: torch.Tensor,
     cell: torch.Tensor,
@@ -98,13 +130,13 @@ def _forward(
     b_in: Optional,
     b_state: Optional,
 ) -> tuple[Results, _SequenceLayout, tuple[Optional, ...]]:
-    """Run the steps; return the results, the layout, and what backward needs if it is to be kept."""
+    """Run the steps; return the results, the layout, and what backward needs."""
     layout = _SequenceLayout(x, hidden.shape[1])
     hidden, cell, w_state = hidden.contiguous(), cell.contiguous(), w_state.contiguous()
     data = layout.flat(x)
     gates = linear(data, w_in, b_in)
     states, cells = gates.new_empty(layout.states), gates.new_empty(layout.states)
-    before = gates.new_empty(layout.states) if keeps else None
+    before = gates.new_empty(layout.states)
     last, last_cell = gates.new_empty(1, *cell.shape), gates.new_empty(1, *cell.shape)
     bias = None if b_state is None else b_state.contiguous()
     given = w_state, bias, hidden, cell, gates, states, cells, before, last, last_cell
@@ -123,7 +155,7 @@ class _Lstm(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, *given: Any) -> Results:
         ctx.set_materialize_grads(False)
-        results, ctx.layout, kept = _forward(True, *given)
+        results, ctx.layout, kept = _forward(*given)
         ctx.save_for_backward(*kept)
         return results
 
@@ -152,6 +184,17 @@ class _Lstm(torch.autograd.Function):
 _apply: Callable[..., Results] = _Lstm.apply
 
 
+def _is_one_call(x: torch.Tensor, weights: Sequence[torch.Tensor]) -> bool:
+    """Say whether our own kernel is the best for the input's map, too, and reads the parameters as they are."""
+    steps, rows, features = x.shape
+    columns = weights[0].shape[0]
+    return (
+        pays(steps * rows, columns, features)
+        and weights[0].shape[1] == features
+        and all(map(torch.Tensor.is_contiguous, weights))
+    )
+
+
 def small_lstm(x: torch.Tensor, begin: Sequence[torch.Tensor], weights: Sequence[torch.Tensor]) -> Results:
     """Run an LSTM for which `is_small` holds; everything is float32 on the CPU.
 
@@ -169,5 +212,6 @@ def small_lstm(x: torch.Tensor, begin: Sequence[torch.Tensor], weights: Sequence
     w_in, w_state, *biases = weights
     b_in, b_state = biases or (None, None)
     if not torch.is_grad_enabled():
-        return _forward(False, x, hidden, cell, w_in, w_state, b_in, b_state)[0]
+        given = x, hidden, cell, w_in, w_state, b_in, b_state
+        return _predicted(*given) if _is_one_call(x, weights) else _forward(*given)[0]
     return _apply(x, hidden, cell, w_in, w_state, b_in, b_state)

@@ -7,6 +7,7 @@ much is moderate depends on how many torch may use.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -14,10 +15,13 @@ from torch.nn import functional as F
 
 from ...compat import torch_private
 
-__all__ = ["is_moderate", "is_plain", "kernels", "multiply", "pays"]
+__all__ = ["dense", "is_moderate", "is_plain", "kernels", "multiply", "pack", "pays", "pays_packed"]
 
 _LEAST_WORK, _MOST_WORK = 2**14, 2**23
 """Multiplications between which it is the fastest, with one thread."""
+_MOST_PACKED = 2**25
+"""The most of all layers together whose weights are laid out for the kernel already."""
+_MOST_LAYERS = 16
 _LEAST_ROWS = 8
 """Rows of the left matrix that are computed at once; with fewer, the copy of the right one is not made up for."""
 _LEAST_WIDTH = 8
@@ -42,6 +46,22 @@ def pays(rows: int, columns: int, depth: int) -> bool:
     return (
         _LEAST_WORK <= work <= _MOST_WORK // torch.get_num_threads()
         and rows >= _LEAST_ROWS
+        and getattr(kernels(), "vector_width", 0) >= _LEAST_WIDTH
+    )
+
+
+def pays_packed(rows: int, layers: Sequence[tuple[int, int]]) -> bool:
+    """Say whether `dense` is the fastest for some layers, and there is one.
+
+    Args:
+        rows: samples.
+        layers: how many features each makes, and how many it reads.
+    """
+    return (
+        rows >= _LEAST_ROWS
+        and len(layers) <= _MOST_LAYERS
+        and rows * sum(units * features for units, features in layers)
+        <= _MOST_PACKED // torch.get_num_threads()
         and getattr(kernels(), "vector_width", 0) >= _LEAST_WIDTH
     )
 
@@ -94,4 +114,34 @@ def multiply(left: torch.Tensor, right: torch.Tensor, bias: torch.Tensor | None 
         0 if bias is None else bias.data_ptr(),
         result.data_ptr(),
     )
+    return result
+
+
+def pack(weight: torch.Tensor) -> torch.Tensor:
+    """Return a weight of a dense layer as `dense` reads it.
+
+    Args:
+        weight: (units, features), of any strides; float32 on the CPU.
+    """
+    found = weight.new_empty(kernels().packed_size(*weight.shape))
+    kernels().pack(*weight.shape, weight.data_ptr(), *weight.stride()[::-1], found.data_ptr())
+    return found
+
+
+DenseLayer = tuple[int, int, torch.Tensor, "torch.Tensor | None", bool]
+"""Features that are made and read, the packed weight, the bias, and whether negative results become 0."""
+
+
+def dense(data: torch.Tensor, layers: Sequence[DenseLayer]) -> torch.Tensor:
+    """Run dense layers one after the other; records no gradient.
+
+    Args:
+        data: (rows, features), contiguous; like the others, float32 on the CPU.
+        layers: the layers; biases are contiguous.
+    """
+    result = data.new_empty(len(data), layers[-1][0])
+    given = [len(data), data.data_ptr(), result.data_ptr()]
+    for units, features, packed, bias, rectified in layers:
+        given += units, features, packed.data_ptr(), 0 if bias is None else bias.data_ptr(), rectified
+    kernels().dense(*given)
     return result

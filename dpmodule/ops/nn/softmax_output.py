@@ -12,6 +12,7 @@ from ..registry import op
 from ..shapes import prod, unify
 from ..spec import NEVER, ROWS, Attr, Env, Onnx, Shapes, arg, label
 from .rules import agree
+from .small_softmax import row_softmax
 
 __all__ = ["label_scale", "softmax_cross_entropy", "softmax_output", "softmax_output_grad"]
 
@@ -156,8 +157,8 @@ def label_scale(a: Any, classes: torch.Tensor, p: torch.Tensor) -> float | torch
 def _rows_softmax(data: torch.Tensor) -> torch.Tensor:
     """Apply softmax over all axes but the first together."""
     if data.dim() == 2:
-        return torch.softmax(data, 1)
-    return torch.softmax(data.reshape(data.shape[0], -1), 1).view(data.shape)
+        return row_softmax(data)
+    return row_softmax(data.reshape(data.shape[0], -1)).view(data.shape)
 
 
 def _one_class(a: Any, out: torch.Tensor) -> torch.Tensor:
@@ -208,7 +209,7 @@ def softmax_output(a: Any, env: Env, data: torch.Tensor, label: torch.Tensor) ->
     """
     if a.multi_output:
         return torch.softmax(data, 1)
-    return torch.softmax(data, -1) if a.preserve_shape else _rows_softmax(data)
+    return row_softmax(data) if a.preserve_shape else _rows_softmax(data)
 
 
 class _CrossEntropy(torch.autograd.Function):

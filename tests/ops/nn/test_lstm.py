@@ -8,7 +8,7 @@ import torch
 
 from dpmodule import native
 from dpmodule.ops.nn import small_matmul
-from dpmodule.ops.nn.lstm import is_small, small_lstm
+from dpmodule.ops.nn.lstm import _is_one_call, is_small, small_lstm
 
 pytestmark = pytest.mark.skipif(
     not hasattr(native.core, "lstm_forward"),
@@ -63,6 +63,38 @@ def test_states(sizes, turned):
             assert tuple(one.shape) == other.shape
             np.testing.assert_allclose(one.detach(), other, rtol=1e-5, atol=1e-6)
     assert found[0].stride() == tensors({"x": np.zeros(expected[0].shape)}, turned)["x"].stride()
+
+
+@pytest.mark.skipif(getattr(native.core, "vector_width", 0) < 8, reason="products are a library's")
+@pytest.mark.parametrize("turned", [False, True])
+@pytest.mark.parametrize("biases", [False, True])
+def test_prediction_in_one_call(turned, biases):
+    given = values(35, 4, 16, 17)
+    if not biases:
+        given["b_in"][:] = given["b_state"][:] = 0
+    made = tensors(given, turned)
+    if not biases:
+        made["b_in"] = made["b_state"] = None
+    x, hidden, cell, *weights = made.values()
+    weights = weights if biases else weights[:2]
+    assert _is_one_call(x, weights)
+    apart = [weights[0].t().contiguous().t(), *weights[1:]]
+    assert not _is_one_call(x, apart)
+    with torch.no_grad():
+        found, again = (small_lstm(x, (hidden, cell), each) for each in (weights, apart))
+    for one, other, expected in zip(found, again, written_out(**given), strict=True):
+        np.testing.assert_allclose(one, expected, rtol=1e-5, atol=1e-6)
+        assert one.stride() == other.stride()
+        assert not one.requires_grad
+    assert len({each.untyped_storage().data_ptr() for each in (*found, x, hidden, cell)}) == 6
+
+
+@pytest.mark.skipif(getattr(native.core, "vector_width", 0) < 8, reason="products are a library's")
+def test_an_input_of_other_features_is_refused():
+    made = tensors(values(35, 4, 16, 16))
+    made["x"] = made["x"][:, :, 1:]
+    with torch.no_grad(), pytest.raises(RuntimeError, match="shapes cannot be multiplied"):
+        run(*made.values())
 
 
 @pytest.mark.parametrize("turned", [False, True])
@@ -217,10 +249,10 @@ def test_without_the_extension_nothing_is_small(monkeypatch):
     assert not decided(4, 16)
 
 
-@pytest.mark.parametrize("name", ["lstm_forward", "lstm_backward"])
+@pytest.mark.parametrize("name", ["lstm", "lstm_forward", "lstm_backward"])
 def test_wrong_arguments_are_refused(name):
     call = getattr(native.core, name)
-    count = {"lstm_forward": 15, "lstm_backward": 14}[name]
+    count = {"lstm": 16, "lstm_forward": 15, "lstm_backward": 14}[name]
     with pytest.raises(TypeError, match=f"expected {count} arguments, got 2"):
         call(1, 2)
     for position in itertools.chain(range(2), [count - 1]):

@@ -72,13 +72,13 @@ class Recurrence:
         x = flat_from(x, 2)
         begin = tuple(flat_from(state, 1) for state in rest[:count])
         weights = self.weights(*rest[count:])
+        if self.mode == "lstm" and is_small(x, begin, weights):
+            return small_lstm(x, begin, weights)
         if not _has_kernel(x, begin, weights):
             return self._plain(x, begin, weights)
         if x.is_cuda:
             weights = in_one_piece(weights)
-        elif self._is_better_here(x, begin, weights):
-            if self.mode == "lstm":
-                return small_lstm(x, begin, weights)
+        elif self._is_better_here(x, weights):
             if self.mode == "gru":
                 return gru(x, begin[0], weights)
             return plain(x, begin[0], weights, self.mode == "rnn_relu")
@@ -88,11 +88,9 @@ class Recurrence:
         found: Found = _FUNCTIONS[self.mode](x, hx, weights, *options)
         return found
 
-    def _is_better_here(self, x: torch.Tensor, begin: Found, weights: list[torch.Tensor]) -> bool:
+    def _is_better_here(self, x: torch.Tensor, weights: list[torch.Tensor]) -> bool:
         """Say whether our own functions are faster than torch's, which record or prepare every small step."""
-        if self.mode == "lstm":
-            return is_small(x, begin, weights)
-        if x.dtype not in _OWN_TYPES:
+        if self.mode == "lstm" or x.dtype not in _OWN_TYPES:
             return False
         return torch.is_grad_enabled() or x.numel() * weights[0].shape[0] >= LARGE
 
