@@ -17,6 +17,7 @@ from ..dtypes import HALF
 from ..shapes import prod
 from ..spec import ROWS, Attr, Infer, Onnx, Shapes, arg
 from .rules import channels_last, layer, per_axis, through_first, to_first, to_last, window_size
+from .small_pool import max_pool, pays
 
 __all__ = ["Window", "pooling", "window_of"]
 
@@ -60,10 +61,15 @@ def _max_pool2d(
     ceil_mode: bool = False,
 ) -> torch.Tensor:
     """Run `torch.max_pool2d`, over channels-last memory where its CPU kernel is several times as fast."""
-    if data.device.type != "cpu" or data.dim() != 4 or data.shape[1] == 1 or not data.is_contiguous():
+    if data.device.type != "cpu" or data.dim() != 4:
         return torch.max_pool2d(data, kernel_size, stride, padding, dilation, ceil_mode)
-    if data.requires_grad and torch.is_grad_enabled():
-        pairs = (v if isinstance(v, tuple) else (v, v) for v in (stride, padding, dilation))
+    pairs = [v if isinstance(v, tuple) else (v, v) for v in (stride, padding, dilation)]
+    recorded = data.requires_grad and torch.is_grad_enabled()
+    if not recorded and pairs[2] == (1, 1) and pays(data):
+        return max_pool(data, tuple(kernel_size), pairs[0], pairs[1], ceil_mode)
+    if data.shape[1] == 1 or not data.is_contiguous():
+        return torch.max_pool2d(data, kernel_size, stride, padding, dilation, ceil_mode)
+    if recorded:
         return _apply(data, (tuple(kernel_size), *pairs, ceil_mode))[0]
     data = data.contiguous(memory_format=torch.channels_last)
     return torch.max_pool2d(data, kernel_size, stride, padding, dilation, ceil_mode)
