@@ -22,7 +22,7 @@ import torch
 
 from ..compat import torch_private
 from ..ops.nn.linear import product_of_sizes
-from ..ops.nn.small_matmul import dense, pack, pays_packed
+from ..ops.nn.small_matmul import dense, multiply, pack, pays_packed
 from ..ops.spec import Env
 from .arrays import BoundArrays
 from .interpreter import StepFailed
@@ -87,19 +87,20 @@ class _DenseChain:
     def _choose(self) -> None:
         """Choose what computes the products of each layer: its result, and gradients of its weight and of its data."""
         self._threads = torch.get_num_threads()
-        self._products = [
-            (
-                product_of_sizes(self._rows, layer.units, layer.features),
-                product_of_sizes(layer.units, layer.features, self._rows),
-                product_of_sizes(self._rows, layer.features, layer.units),
-            )
-            for layer in self._layers
-        ]
         self._is_one_call = (
             not self._program.low.recorded
             and all(layer.act in (None, "relu") for layer in self._layers)
             and pays_packed(self._rows, [(layer.units, layer.features) for layer in self._layers])
         )
+        self._products = [
+            (
+                # without packs the same bits
+                multiply if self._is_one_call else product_of_sizes(self._rows, layer.units, layer.features),
+                product_of_sizes(layer.units, layer.features, self._rows),
+                product_of_sizes(self._rows, layer.features, layer.units),
+            )
+            for layer in self._layers
+        ]
 
     def __call__(self, values: Sequence[torch.Tensor], env: Env, shaped: Sequence[Env]) -> tuple[Any, ...]:
         """Run forward; where backward starts, if any follows, is a `ChainRoot`."""

@@ -7,8 +7,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import dpmodule as mx
+from dpmodule import native
 from dpmodule.base import NodeError
+from dpmodule.executor import dense_chain, packed_weights
 from dpmodule.executor.dense_chain import ChainRoot
+from dpmodule.ops import exposure
+from dpmodule.ops.nn import small_matmul
 
 S = mx.sym
 FUNCTIONS = {"relu": torch.relu, "sigmoid": torch.sigmoid, "tanh": torch.tanh}
@@ -144,3 +148,101 @@ def test_other_types_are_left_to_autograd():
     net = perceptron([(6, False, "relu"), (3, False, None)])
     types = dict.fromkeys(net.list_arguments(), "float64")
     assert not is_chain(net.simple_bind(mx.cpu(), data=(4, 7), type_dict=types))
+
+
+at_once = pytest.mark.skipif(
+    getattr(native.core, "vector_width", 0) < 8, reason="there is no kernel for this compiler or processor"
+)
+LAYERS_AT_ONCE = [(40, False, "relu"), (33, True, None), (3, False, "relu")]
+
+
+@pytest.fixture
+def calls(monkeypatch):
+    """Count the predictions of all layers at once; with packs of no other test."""
+    packed_weights.entries.clear()
+    found = []
+
+    def dense(data, layers):
+        found.append(len(layers))
+        return small_matmul.dense(data, layers)
+
+    monkeypatch.setattr(dense_chain, "dense", dense)
+    yield found
+    packed_weights.entries.clear()
+
+
+def predicted(bound):
+    return bound.forward(is_train=False)[0].asnumpy()
+
+
+@at_once
+def test_prediction_with_weights_that_stay_is_one_call(calls):
+    bound = bind(perceptron(LAYERS_AT_ONCE), (21, 3, 100))
+    found = [predicted(bound) for _ in range(3)]
+    assert calls == [3, 3]
+    np.testing.assert_array_equal(found[0], found[1])
+    np.testing.assert_array_equal(found[0], found[2])
+    np.testing.assert_allclose(found[0], by_torch(bound, LAYERS_AT_ONCE)[0], rtol=1e-4, atol=1e-6)
+
+
+CHANGES = {
+    "an array": lambda bound, name: bound.arg_dict[name].__setitem__(slice(None), 0.25),
+    "in place": lambda bound, name: bound.arg_dict[name].raw.mul_(-1),
+    "other parameters": lambda bound, name: bound.copy_params_from({name: bound.arg_dict[name] * 2}),
+}
+
+
+@at_once
+@pytest.mark.parametrize("name", ["fc0_weight", "fc1_weight", "fc0_bias"])
+@pytest.mark.parametrize("change", CHANGES)
+def test_parameters_that_change_are_seen(change, name, calls):
+    bound = bind(perceptron(LAYERS_AT_ONCE), (9, 30))
+    before = [predicted(bound) for _ in range(3)][-1]
+    CHANGES[change](bound, name)
+    for _ in range(3):
+        found = predicted(bound)
+        assert np.abs(found - before).max() > 1e-3
+        np.testing.assert_allclose(found, by_torch(bound, LAYERS_AT_ONCE)[0], rtol=1e-4, atol=1e-6)
+    assert len(calls) == (5 if name.endswith("bias") else 4)
+
+
+@at_once
+def test_updates_are_seen_and_training_frees_the_packs(calls):
+    module = mx.mod.Module(perceptron(LAYERS_AT_ONCE))
+    data = mx.io.NDArrayIter(np.random.RandomState(0).uniform(-1, 1, (40, 30)), np.arange(40) % 3, 10)
+    module.bind(data.provide_data, data.provide_label)
+    module.init_params(mx.init.Xavier(rnd_type="uniform"))
+    before = module.predict(data).asnumpy()
+    assert packed_weights.packed_bytes() > 0
+    module.fit(data, num_epoch=1, optimizer_params={"learning_rate": 0.5})
+    assert packed_weights.packed_bytes() == 0
+    counted = len(calls)
+    after = module.predict(data).asnumpy()
+    assert len(calls) == counted + 3
+    assert np.abs(before - after).max() > 1e-3
+    exec_ = module.group.execs[0]
+    exec_.arg_dict["data"][:] = data.data[0][1][:10]
+    np.testing.assert_allclose(after[:10], by_torch(exec_, LAYERS_AT_ONCE)[0], rtol=1e-4, atol=1e-6)
+
+
+@at_once
+def test_what_is_not_one_call(calls):
+    layers = [(40, False, "tanh"), (3, False, None)]
+    for bound in (bind(perceptron(layers), (9, 30)), bind(perceptron(LAYERS_AT_ONCE), (7, 30))):
+        assert len({predicted(bound).tobytes() for _ in range(3)}) == 1
+    bound = bind(perceptron(LAYERS_AT_ONCE), (9, 30))
+    exposure.expose(bound.arg_dict["fc1_weight"].raw)  # somebody may write it without being counted
+    assert len({predicted(bound).tobytes() for _ in range(3)}) == 1
+    assert calls == []
+
+
+@at_once
+def test_nan_stays_in_its_row(calls):
+    bound = bind(perceptron(LAYERS_AT_ONCE), (12, 30))
+    want = [predicted(bound) for _ in range(2)][-1]
+    bound.arg_dict["data"][3] = np.nan
+    found = predicted(bound)
+    assert np.isnan(found[3]).all()
+    others = np.arange(12) != 3
+    np.testing.assert_array_equal(found[others], want[others])
+    assert len(calls) == 2

@@ -9,7 +9,7 @@ import torch
 from dpmodule import native
 from dpmodule.ops.nn import small_matmul
 from dpmodule.ops.nn.linear import linear, product_by_faster
-from dpmodule.ops.nn.small_matmul import is_moderate, multiply, pays
+from dpmodule.ops.nn.small_matmul import dense, is_moderate, multiply, pack, pays, pays_packed
 from helpers.walk import walks
 
 pytestmark = pytest.mark.skipif(
@@ -61,6 +61,27 @@ def test_products_of_every_layout(sizes, turned, with_bias):
     np.testing.assert_allclose(found, exact(left, right, bias), rtol=1e-5, atol=2e-6 * max(1, depth) ** 0.5)
 
 
+@walks(product(SIZES, [False, True], [True, False]))
+def test_packed_weights_give_the_same_bits(sizes, turned, with_bias):
+    rows, columns, depth = sizes
+    left, right = matrix(rows, depth, 1), matrix(columns, depth, 2, turned)
+    bias = matrix(1, columns, 3)[0] if with_bias else None
+    want = multiply(left, right, bias)
+    for rectified in (False, True):
+        found = dense(left, [(columns, depth, pack(right), bias, rectified)])
+        assert torch.equal(found, want.relu() if rectified else want)
+
+
+def test_layers_read_what_those_before_make():
+    sizes = [(37, 20), (90, 37), (5, 90), (12, 5)]
+    weights = [matrix(*size, seed) for seed, size in enumerate(sizes)]
+    data = want = matrix(13, 20, 9)
+    for weight in weights:
+        want = multiply(want, weight).relu()
+    layers = [(*size, pack(weight), None, True) for size, weight in zip(sizes, weights, strict=True)]
+    assert torch.equal(dense(data, layers), want)
+
+
 def test_strides_of_parts_and_of_repeated_rows():
     left, right = matrix(40, 80, 1)[::2, ::2], matrix(30, 120, 2)[:, ::3]
     np.testing.assert_allclose(multiply(left, right), exact(left, right), atol=1e-5)
@@ -99,6 +120,18 @@ def test_size_and_threads_alone_decide():
     assert pays(64, 64, 128)
 
 
+def test_size_and_threads_decide_about_packed_layers():
+    layers = [(128, 784), (64, 128), (10, 64)]
+    assert pays_packed(256, layers)
+    assert not pays_packed(7, layers)
+    assert not pays_packed(512, layers)
+    assert pays_packed(8, [(8, 8)] * 16)
+    assert not pays_packed(8, [(8, 8)] * 17)
+    torch.set_num_threads(2)
+    assert pays_packed(64, layers)
+    assert not pays_packed(256, layers)
+
+
 def test_what_is_no_product_for_it():
     left, right = matrix(64, 64, 1), matrix(64, 64, 2)
     assert is_moderate(left, right)
@@ -115,6 +148,7 @@ def test_without_the_extension_there_is_none(monkeypatch):
     monkeypatch.setattr(native, "core", None)
     monkeypatch.setattr(small_matmul, "_native", None)
     assert not pays(64, 64, 64)
+    assert not pays_packed(64, [(64, 64)])
 
 
 @pytest.mark.parametrize("function", [linear, product_by_faster])
@@ -138,6 +172,11 @@ def test_a_recorded_product_has_gradients():
 def test_wrong_arguments_are_refused():
     with pytest.raises(TypeError, match="expected 11 arguments, got 1"):
         native.core.multiply(1)
+    for given in ((1,), (0,) * 9, (0,) * 88):
+        with pytest.raises(TypeError, match="expected"):
+            native.core.dense(*given)
+    with pytest.raises(TypeError):
+        native.core.dense(*[0] * 7, "1")
     for position in range(11):
         given = [0] * 11
         given[position] = None

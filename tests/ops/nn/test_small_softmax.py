@@ -13,14 +13,15 @@ pytestmark = pytest.mark.skipif(
 )
 
 
+class Wide:
+    """The extension on a processor for which all rows of the kernel's are short."""
+
+    vector_width = 17
+    softmax = staticmethod(getattr(native.core, "softmax", None))
+
+
 @pytest.fixture(autouse=True)
-def kernel(monkeypatch):
-    """Short rows are the kernel's on every processor."""
-
-    class Wide:
-        vector_width = 17
-        softmax = staticmethod(native.core.softmax)
-
+def wide(monkeypatch):
     monkeypatch.setattr(small_matmul, "_native", Wide)
 
 
