@@ -28,9 +28,11 @@ def test_all_kernels_stay_within_the_instructions_that_are_asked_for(isa, width)
     code = (
         "from dpmodule import native\n"
         "from ops.nn import test_lstm as chains, test_small_matmul as products, test_small_softmax as rows\n"
+        "from ops.nn import test_small_pool as pools\n"
         "chains.test_gradients(chains.SIZES[-1], True)\n"
         "products.test_nan_and_infinity_stay_in_their_rows_and_columns()\n"
         "products.test_layers_read_what_those_before_make()\n"
+        "pools.test_images_of_any_strides(lambda x: x.transpose(2, 3))\n"
         "rows.small_matmul._native = rows.Wide\n"
         "rows.test_a_row_depends_on_no_other()\n"
         "rows.test_nan_and_infinity_are_torchs()\n"
