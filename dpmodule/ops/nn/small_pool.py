@@ -22,7 +22,7 @@ _MOST_THREADS = 3
 
 
 def pays(data: torch.Tensor) -> bool:
-    """Say whether the kernel is the fastest for some images, and there is one; a recorded gradient is not looked for."""
+    """Say whether the kernel is the fastest for some images, of which no gradient is recorded, and there is one."""
     return (
         not torch.compiler.is_compiling()
         and data.shape[1] >= _LEAST_CHANNELS
@@ -43,7 +43,8 @@ def max_pool(data: torch.Tensor, kernel: Pair, stride: Pair, pad: Pair, full: bo
 
     Args:
         data: the images.
-        kernel, stride: sizes and steps of the window.
+        kernel: sizes of the window.
+        stride: its steps.
         pad: numbers around the image, which are never the greatest; at most half of the kernel.
         full: whether a window may stick out at the end, if it begins within the image or the padding before it.
     """
