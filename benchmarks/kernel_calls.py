@@ -8,6 +8,7 @@ what they make is new memory, as it was, and goes after its last reader.
 
 from __future__ import annotations
 
+import ctypes
 import inspect
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -19,7 +20,7 @@ from unittest import mock
 
 import torch
 from torch.multiprocessing.reductions import StorageWeakRef
-from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from dpmodule import native
 
@@ -111,6 +112,14 @@ def _windows(value: Any) -> Iterator[_Window]:
         yield value.window
 
 
+def _copied(storage: torch.UntypedStorage) -> torch.UntypedStorage:
+    """Return a copy of some memory, of which no recording hears."""
+    size = storage.nbytes()
+    made = torch.UntypedStorage(size)
+    ctypes.memmove(made.data_ptr(), storage.data_ptr(), size)
+    return made
+
+
 class _Block:
     """Some memory that calls were seen to use, which this does not keep.
 
@@ -168,8 +177,7 @@ class Recording(TorchDispatchMode):
         number = self._numbers.get(storage._cdata)
         if number is None:
             number = self._numbers[storage._cdata] = len(self.blocks)
-            with _disable_current_modes():
-                self.blocks.append(_Block(storage, None if made else storage.clone()))
+            self.blocks.append(_Block(storage, None if made else _copied(storage)))
         return _Window(number, value.dtype, tuple(value.shape), tuple(value.stride()), value.storage_offset())
 
     def __torch_dispatch__(
@@ -383,7 +391,7 @@ class Replay:
         self._run, self._timed = _compiled(writer, timed=False), _compiled(writer, timed=True)
         self._expected = [copy for _, copy in recording.results]
         found = {n: block.first for n, block in enumerate(recording.blocks) if block.first is not None}
-        own = {number: first.clone() for number, first in found.items()}
+        own = {number: _copied(first) for number, first in found.items()}
         self._given = [window.on(own[window.block]) for window in writer.given]
         self._changed = [(own[number], found[number]) for number in recording.written & found.keys()]
 

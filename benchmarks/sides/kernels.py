@@ -35,7 +35,12 @@ class Kernels:
     Args:
         model: what has the programs; each returns the milliseconds of a batch.
         batches: how many batches a program runs.
+
+    Attributes:
+        alone: calls the kernels of the program that was recorded last.
     """
+
+    alone: Replay
 
     def __init__(self, model: Any, batches: int) -> None:
         self._model, self._batches = model, batches
@@ -56,21 +61,21 @@ class Kernels:
             run()
         with recorded() as recording:
             run()
-        self._replay = Replay(recording)
+        self.alone = Replay(recording)
         costs = self._model.module.explain(is_train=program != "predict")
         return {
-            "apart": self._replay.apart(),
-            "calls": len(self._replay.called) / self._batches,
+            "apart": self.alone.apart(),
+            "calls": len(self.alone.called) / self._batches,
             "flops": costs.flops + costs.backward_flops,
         }
 
     def replay(self) -> dict[str, float]:
         """Return the milliseconds of a batch's kernels, without what as many empty calls take."""
-        self._replay.restore()
+        self.alone.restore()
         clock = Clock()
-        self._replay.run()
+        self.alone.run()
         taken, empty = clock.read(self._batches), empty_calls()
-        calls = len(self._replay.called) / self._batches
+        calls = len(self.alone.called) / self._batches
         return {name: taken[name] - calls * empty[name] for name in taken}
 
     def slowest(self, count: int) -> list[tuple[str, float]]:
@@ -79,11 +84,11 @@ class Kernels:
         Args:
             count: how many.
         """
-        self._replay.restore()
-        least = [min(times) for times in zip(*(self._replay.times() for _ in range(LOOKS)))]
+        self.alone.restore()
+        least = [min(times) for times in zip(*(self.alone.times() for _ in range(LOOKS)))]
         empty = empty_calls()["wall"] / 1e3
         taken: Counter[str] = Counter()
-        for name, seconds in zip(self._replay.called, least):
+        for name, seconds in zip(self.alone.called, least):
             taken[name] += max(seconds - empty, 0.0)
         return [(name, seconds / taken.total()) for name, seconds in taken.most_common(count)]
 
