@@ -1,5 +1,7 @@
 """Kernels called alone: the same calls as the program's, which write the same."""
 
+import math
+
 import pytest
 import torch
 from torch.multiprocessing.reductions import StorageWeakRef
@@ -130,6 +132,8 @@ def test_a_call_that_is_left_out_is_noticed(trainer):
         if recording.blocks[window.block].first is not None
     ]
     assert Replay(recording).apart() > 1e-6
+    recording.results[0][1][0] = math.nan
+    assert math.isnan(Replay(recording).apart())
 
 
 def test_operations_are_those_of_the_layers(trainer):
@@ -194,6 +198,7 @@ def test_a_row_says_what_is_left_and_which_share_of_the_peak_it_is(threads, rati
     assert ratio in found
 
 
-def test_kernels_that_compute_something_else_end_the_program():
-    with pytest.raises(SystemExit, match="something else, by 0.1"):
-        measure(Session(), Section("Kernels", ""), "net", answers(apart=0.1), "fit")
+@pytest.mark.parametrize("apart", [0.1, math.nan])
+def test_kernels_that_compute_something_else_end_the_program(apart):
+    with pytest.raises(SystemExit, match=f"something else, by {apart}"):
+        measure(Session(), Section("Kernels", ""), "net", answers(apart), "fit")
