@@ -6,6 +6,7 @@ Run: python -m benchmarks [PART ...] [--against mxnet=PYTHON ...] [--isa ISA] [-
 Parts:
   fit        training and prediction by Module, against MXNet and plain PyTorch
   bucketing  an LSTM language model in a BucketingModule: steps, fit, memory
+  kernels    where the time of both goes: kernels alone, what is left, share of the peak
   trainers   the MLP's fit against Lightning and Accelerate
   contexts   two CPU contexts against one
   distributed  two processes that train together, against DistributedDataParallel
@@ -33,11 +34,12 @@ time over ours may be below 1. Between equal revisions one row in eight misses t
 200 with 30: give --rounds 30. Before anything is timed, all sides must compute the same. Exit status 1: they do not,
 or a figure misses what it must reach or what a page says of it (with --quick, figures are not held to that).
 
-ONNX Runtime predicts under "onnxruntime=PYTHON", or under this interpreter if it has it. Figures of fit, bucketing and
-autobatch are also kept in machines/, a file for each processor and setting, each a column in RESULTS.md. With --isa
-(sse41, avx2 or avx512: instructions that no side goes beyond) or --threads (1 or default: each library's own number;
-wall time counts, not for autobatch) that column is all that is written. Exit status 2: this processor cannot do that, a
-file in machines/ has another form, or an interpreter lacks its package, in which case the other rows are measured.
+ONNX Runtime predicts under "onnxruntime=PYTHON", or under this interpreter if it has it. Figures of fit, bucketing,
+kernels and autobatch are also kept in machines/, a file for each processor and setting, each a column in RESULTS.md.
+With --isa (sse41, avx2 or avx512: instructions that no side goes beyond) or --threads (1 or default: each library's own
+number; wall time counts, not for autobatch) that column is all that is written. Exit status 2: this processor cannot do
+that, a file in machines/ has another form, or an interpreter lacks its package, in which case the other rows are
+measured.
 """
 
 from __future__ import annotations
@@ -61,6 +63,7 @@ __all__ = ["PARTS", "main"]
 PARTS = {
     "fit": "fit",
     "bucketing": "bucketing",
+    "kernels": "kernels",
     "trainers": "trainers",
     "contexts": "contexts",
     "distributed": "distributed",

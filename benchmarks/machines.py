@@ -19,7 +19,7 @@ from .settings import ISAS, Setting, processor
 
 __all__ = ["PARTS", "columns", "keep", "known"]
 
-PARTS = ("fit", "bucketing", "autobatch")
+PARTS = ("fit", "bucketing", "kernels", "autobatch")
 """Parts whose figures are kept by processor."""
 VERSION = 1
 """Of the files' form."""

@@ -96,10 +96,13 @@ def old_processor(monkeypatch):
             "fit --isa avx512",
             "--isa avx512: this processor, Old, lacks avx512bw, avx512dq, avx512f, avx512vl",
         ),
-        ("ops --isa avx2", "ops with AVX2, 1 thread: expected parts among fit, bucketing, autobatch"),
+        (
+            "ops --isa avx2",
+            "ops with AVX2, 1 thread: expected parts among fit, bucketing, kernels, autobatch",
+        ),
         (
             "autobatch fit --threads default",
-            "autobatch with all instructions, default threads: expected parts among fit, bucketing",
+            "autobatch with all instructions, default threads: expected parts among fit, bucketing, kernels",
         ),
     ],
 )
@@ -115,8 +118,8 @@ def test_a_setting_makes_a_column_alone(measured, old_processor, tmp_path):
     before = (tmp_path / "results.json").read_bytes()
     line = ["--isa", "avx2", "--threads", "default", "--output", str(output)]
     assert command.main(line) == 1
-    assert [name for name, _ in measured] == ["fit", "fit", "bucketing"]
-    assert [session.clock for _, session in measured] == ["cpu", "wall", "wall"]
+    assert [name for name, _ in measured] == ["fit", "fit", "bucketing", "kernels"]
+    assert [session.clock for _, session in measured] == ["cpu", "wall", "wall", "wall"]
     assert (tmp_path / "results.json").read_bytes() == before
     text = output.read_text(encoding="utf-8")
     cores = os.cpu_count()

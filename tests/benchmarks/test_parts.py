@@ -90,8 +90,8 @@ def quick_figures(tmp_path, part):
 
 @pytest.mark.timeout(180)
 def test_quick_forms_of_the_parts_that_are_done_soon(tmp_path):
-    text = quick(tmp_path, "trainers", "passes")
-    for line in ("lightning: not compared", "in none of these networks"):
+    text = quick(tmp_path, "trainers", "passes", "kernels")
+    for line in ("lightning: not compared", "in none of these networks", "predict | its kernels alone |"):
         assert line in text
 
 

@@ -1,0 +1,435 @@
+"""The kernels that a program of dpmodule calls: recorded once, and called again with nothing in between.
+
+A kernel is what torch's dispatcher gets below autograd, or a function of the native extension that gets addresses of
+tensors. A recording is a list of calls and of where their tensors lie. It keeps no tensor alive, so the program runs as
+it does without. Called again, the calls work on memory of their own, with the contents that the recorded ones found;
+what they make is new memory, as it was, and goes after its last reader.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import inspect
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+from unittest import mock
+
+import torch
+from torch.multiprocessing.reductions import StorageWeakRef
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from dpmodule import native
+
+__all__ = ["Recording", "Replay", "recorded"]
+
+_UNWRITTEN = ("empty", "new_empty", "empty_like", "empty_strided", "new_empty_strided")
+"""Operators whose results hold nothing yet."""
+_BINDINGS: Mapping[Any, Callable[..., torch.Tensor]] = {
+    torch.ops.aten.new_empty.default: torch.Tensor.new_empty
+}
+"""What takes sizes in half the time in which operators do."""
+
+
+@dataclass(frozen=True)
+class _Window:
+    """Where a tensor's numbers lie.
+
+    Attributes:
+        block: number of its memory, in the order of first use.
+        dtype: type of the numbers.
+        shape: the tensor's shape.
+        strides: the tensor's strides.
+        offset: how many numbers come before the first one.
+    """
+
+    block: int
+    dtype: torch.dtype
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    offset: int
+
+    @property
+    def place(self) -> tuple[int, torch.dtype, int]:
+        """Where it begins."""
+        return self.block, self.dtype, self.offset
+
+    def on(self, storage: torch.UntypedStorage) -> torch.Tensor:
+        """Return a tensor that lies so in some memory."""
+        return torch.empty(0, dtype=self.dtype).set_(storage, self.offset, self.shape, self.strides)
+
+
+@dataclass(frozen=True)
+class _Address:
+    """Stands for the address of a tensor's first number."""
+
+    window: _Window
+
+
+@dataclass(frozen=True)
+class _Call:
+    """A call of a kernel, with windows and addresses in place of tensors and of numbers.
+
+    Attributes:
+        name: name of the kernel.
+        function: what is called.
+        args: its arguments.
+        kwargs: its arguments by name.
+        result: what it returned.
+        writes: blocks whose contents it may have changed.
+        looks: whether all that it returned are views of memory that was there, which it left as it was.
+        grad: whether gradients were being recorded, by which some kernels choose what they keep.
+    """
+
+    name: str
+    function: Callable[..., Any]
+    args: Sequence[Any]
+    kwargs: Mapping[str, Any]
+    result: Any
+    writes: frozenset[int]
+    looks: bool
+    grad: bool
+
+
+def _mapped(value: Any, change: Callable[[Any], Any]) -> Any:
+    """Return lists and tuples with their elements changed, else what `change` makes of the value."""
+    if isinstance(value, (list, tuple)):
+        return type(value)(_mapped(each, change) for each in value)
+    return change(value)
+
+
+def _windows(value: Any) -> Iterator[_Window]:
+    """Yield the windows in a value, those of addresses, too."""
+    if isinstance(value, (list, tuple)):
+        for each in value:
+            yield from _windows(each)
+    elif isinstance(value, _Window):
+        yield value
+    elif isinstance(value, _Address):
+        yield value.window
+
+
+def _copied(storage: torch.UntypedStorage) -> torch.UntypedStorage:
+    """Return a copy of some memory, of which no recording hears."""
+    size = storage.nbytes()
+    made = torch.UntypedStorage(size)
+    ctypes.memmove(made.data_ptr(), storage.data_ptr(), size)
+    return made
+
+
+class _Block:
+    """Some memory that calls were seen to use, which this does not keep.
+
+    Args:
+        storage: the memory.
+        first: its contents before the first call that used it; None: a call made it.
+
+    Attributes:
+        last: the window by which it was used last.
+    """
+
+    def __init__(self, storage: torch.UntypedStorage, first: torch.UntypedStorage | None) -> None:
+        self._watch = StorageWeakRef(storage)
+        self.first = first
+        self.last: _Window | None = None
+
+    def now(self) -> torch.UntypedStorage | None:
+        """Return the memory, None if it is gone."""
+        found: torch.UntypedStorage | None = torch.UntypedStorage._new_with_weak_ptr(self._watch.cdata)
+        return found
+
+
+class Recording(TorchDispatchMode):
+    """Notes the calls of kernels while it is active.
+
+    Attributes:
+        calls: what was called.
+        blocks: the memory that it used.
+        results: a window on each block that was written and outlives the recording, and what is seen through it.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.calls: list[_Call] = []
+        self.blocks: list[_Block] = []
+        self.results: list[tuple[_Window, torch.Tensor]] = []
+        self._numbers: dict[int, int] = {}
+        self._addresses: dict[int, _Window] = {}
+
+    @property
+    def written(self) -> frozenset[int]:
+        """Blocks whose contents may have changed."""
+        return frozenset[int]().union(*(call.writes for call in self.calls))
+
+    def _window(self, made: bool, value: Any) -> Any:
+        """Return where a tensor lies; other values, and tensors of a layout of the library's own, as they are.
+
+        Args:
+            made: whether memory that is not known yet was made by a call.
+            value: the value.
+        """
+        if not isinstance(value, torch.Tensor) or value.layout is not torch.strided:
+            return value
+        storage = value.untyped_storage()
+        number = self._numbers.get(storage._cdata)
+        if number is None:
+            number = self._numbers[storage._cdata] = len(self.blocks)
+            self.blocks.append(_Block(storage, None if made else _copied(storage)))
+        return _Window(number, value.dtype, tuple(value.shape), tuple(value.stride()), value.storage_offset())
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None
+    ) -> Any:
+        """Call an operator, and note it."""
+        given = _mapped(tuple(args), partial(self._window, False))
+        named = {name: _mapped(value, partial(self._window, False)) for name, value in (kwargs or {}).items()}
+        known = len(self.blocks)
+        found = func(*args, **(kwargs or {}))
+        result = _mapped(found, partial(self._window, True))
+        schema = func._schema
+        name = schema.name.removeprefix("aten::")
+        by_name = {**dict(zip((each.name for each in schema.arguments), given)), **named}
+        changed = [by_name.get(a.name) for a in schema.arguments if a.alias_info and a.alias_info.is_write]
+        new = [window for window in _windows(result) if window.block >= known]
+        looks = not changed and not new and next(_windows(result), None) is not None
+        writes = frozenset(window.block for window in _windows([changed, [] if name in _UNWRITTEN else new]))
+        function, grad = _BINDINGS.get(func, func), torch.is_grad_enabled()
+        self._note(_Call(name, function, given, named, result, writes, looks, grad))
+        return found
+
+    def data_ptr(self, original: Callable[[torch.Tensor], int], tensor: torch.Tensor) -> int:
+        """Return the address of a tensor, and note whose it is."""
+        found = original(tensor)
+        self._addresses[found] = self._window(False, tensor)
+        return found
+
+    def native(self, name: str, function: Callable[..., Any], *args: Any) -> Any:
+        """Call a function of the extension, and note it if it gets addresses of tensors."""
+
+        def placed(value: Any) -> Any:
+            is_address = type(value) is int and value in self._addresses
+            return _Address(self._addresses[value]) if is_address else value
+
+        given = _mapped(args, placed)
+        found = function(*args)
+        writes = frozenset(window.block for window in _windows(given))
+        if writes:
+            self._note(_Call(f"native.{name}", function, given, {}, None, writes, looks=False, grad=False))
+        return found
+
+    def _note(self, call: _Call) -> None:
+        self.calls.append(call)
+        for window in _windows([list(call.args), list(call.kwargs.values()), call.result]):
+            self.blocks[window.block].last = window
+
+    def end(self) -> None:
+        """Keep what was written and is still there."""
+        for number in sorted(self.written):
+            block = self.blocks[number]
+            storage = block.now()
+            if storage is not None and block.last is not None:
+                self.results.append((block.last, block.last.on(storage).clone()))
+
+
+@contextmanager
+def recorded() -> Iterator[Recording]:
+    """Record the kernels that this thread calls in the block."""
+    recording, original = Recording(), torch.Tensor.data_ptr
+    functions = inspect.getmembers(native.core, inspect.isbuiltin) if native.core is not None else []
+    with ExitStack() as stack:
+        for name, function in functions:
+            patched = mock.patch.object(native.core, name, partial(recording.native, name, function))
+            stack.enter_context(patched)
+        asked = lambda tensor: recording.data_ptr(original, tensor)  # noqa: E731  # a partial is no method
+        stack.enter_context(mock.patch.object(torch.Tensor, "data_ptr", asked))
+        stack.enter_context(recording)
+        yield recording
+    recording.end()
+
+
+@dataclass(frozen=True)
+class _Line:
+    """A line of the function that calls again.
+
+    Attributes:
+        call: what is called.
+        text: the line.
+        reads: variables that it reads.
+        made: variables that it assigns.
+    """
+
+    call: _Call
+    text: str
+    reads: frozenset[str]
+    made: Sequence[str]
+
+
+class _Writer:
+    """Writes the calls of a recording as one Python function without a loop.
+
+    Args:
+        recording: what was recorded.
+
+    Attributes:
+        names: what the function finds by name.
+        given: the tensors that it is handed, and their names in it.
+        lines: what it does, without views that nobody reads.
+    """
+
+    def __init__(self, recording: Recording) -> None:
+        self._outside = {number for number, block in enumerate(recording.blocks) if block.first is not None}
+        self.names: dict[str, Any] = {"clock": time.perf_counter, "record_gradients": torch.set_grad_enabled}
+        self.given: dict[_Window, str] = {}
+        self._constants: dict[Any, str] = {}
+        self._current: dict[_Window, str] = {}
+        self._places: dict[tuple[Any, ...], _Window] = {}
+        self._reads: set[str] = set()
+        lines = [
+            self._line(call)
+            for call in recording.calls
+            if not (call.looks and all(map(self._is_there, _windows(call.result))))
+        ]
+        self._results = [self._variable(window) for window, _ in recording.results]
+        self.lines, self._gone = self._used(lines)
+
+    def _is_there(self, window: _Window) -> bool:
+        return window.block in self._outside or window in self._current
+
+    def _constant(self, value: Any) -> str:
+        if value is None or isinstance(value, (bool, int, str)):
+            return repr(value)
+        key = repr(value) if isinstance(value, (float, list, tuple)) else id(value)
+        name = self._constants.setdefault(key, f"c{len(self._constants)}")
+        self.names.setdefault(name, value)
+        return name
+
+    def _variable(self, window: _Window) -> str:
+        """Return the name of a tensor that lies so."""
+        if window.block in self._outside:
+            return self.given.setdefault(window, f"g{len(self.given)}")
+        self._reads.add(self._current[window])
+        return self._current[window]
+
+    def _text(self, value: Any) -> str:
+        if isinstance(value, _Window):
+            return self._variable(value)
+        if isinstance(value, _Address):
+            return f"{self._variable(self._places.get(value.window.place, value.window))}.data_ptr()"
+        if isinstance(value, (list, tuple)) and next(_windows(value), None) is not None:
+            inside = "".join(f"{self._text(each)}, " for each in value)
+            return f"[{inside}]" if isinstance(value, list) else f"({inside})"
+        return self._constant(value)
+
+    def _target(self, result: Any, made: list[str]) -> str:
+        """Return what a result is assigned to."""
+        if isinstance(result, (list, tuple)) and result:
+            return "(" + "".join(f"{self._target(each, made)}, " for each in result) + ")"
+        if isinstance(result, _Window) and not self._is_there(result):
+            made.append(f"v{len(self._current)}")
+            self._current[result] = made[-1]
+            self._places.setdefault(result.place, result)
+            return made[-1]
+        return "_"
+
+    def _line(self, call: _Call) -> _Line:
+        self._reads = set()
+        args = [self._text(each) for each in call.args]
+        args += [f"{name}={self._text(value)}" for name, value in call.kwargs.items()]
+        made: list[str] = []
+        reads, target = frozenset(self._reads), self._target(call.result, made)
+        text = f"{self._constant(call.function)}({', '.join(args)})"
+        return _Line(call, f"{target} = {text}" if made else text, reads, made)
+
+    def _used(self, lines: Sequence[_Line]) -> tuple[list[_Line], list[list[str]]]:
+        """Return the lines that are needed, and the variables that nobody reads after each."""
+        needed, found = set(self._results), []
+        for line in reversed(lines):
+            if not line.call.looks or needed.intersection(line.made):
+                gone = {*line.reads, *line.made} - needed
+                found.append((line, sorted(gone)))
+                needed |= gone
+        found.reverse()
+        return [line for line, _ in found], [gone for _, gone in found]
+
+    def source(self, timed: bool) -> str:
+        """Return the function, `run(given)`, which returns the results.
+
+        Args:
+            timed: whether it is also given `tick`, which it calls with the time after each call.
+        """
+        body, grad = ["(" + "".join(f"{name}, " for name in self.given.values()) + ") = given"], False
+        for line, gone in zip(self.lines, self._gone):
+            if line.call.grad is not grad:
+                grad = line.call.grad
+                body.append(f"record_gradients({grad})")
+            body.append(line.text)
+            if gone:
+                body.append(f"del {', '.join(gone)}")
+            if timed:
+                body.append("tick(clock())")
+        body.append(f"return [{', '.join(self._results)}]")
+        return "\n    ".join(["def run(given, tick=None):", *body]) + "\n"
+
+
+class Replay:
+    """Calls again what was recorded.
+
+    Args:
+        recording: the calls.
+
+    Attributes:
+        called: names of the kernels in their order; views that no kernel reads, or of memory that was there before the
+            recording, are made beforehand.
+    """
+
+    def __init__(self, recording: Recording) -> None:
+        writer = _Writer(recording)
+        self.called = [line.call.name for line in writer.lines]
+        self._run, self._timed = _compiled(writer, timed=False), _compiled(writer, timed=True)
+        self._expected = [copy for _, copy in recording.results]
+        found = {n: block.first for n, block in enumerate(recording.blocks) if block.first is not None}
+        own = {number: _copied(first) for number, first in found.items()}
+        self._given = [window.on(own[window.block]) for window in writer.given]
+        self._changed = [(own[number], found[number]) for number in recording.written & found.keys()]
+
+    def restore(self) -> None:
+        """Give the memory that was there before the recording the contents that it had."""
+        for storage, first in self._changed:
+            storage.copy_(first)
+
+    def run(self) -> list[torch.Tensor]:
+        """Make all calls; return what they have written and is left."""
+        with torch.no_grad():
+            return self._run(self._given)
+
+    def times(self) -> list[float]:
+        """Make all calls; return the seconds of each, which hold a look at the clock."""
+        ticks = [time.perf_counter()]
+        with torch.no_grad():
+            self._timed(self._given, ticks.append)
+        return [after - before for before, after in zip(ticks, ticks[1:])]
+
+    def apart(self) -> float:
+        """Make all calls; return how far what they have written is from what was recorded.
+
+        Returns:
+            The largest difference, as a share of the largest number of its tensor; NaN where one is.
+        """
+        self.restore()
+        found = [
+            (a.double() - b.double()).abs().max() / b.double().abs().max().clamp_min(1e-30)
+            for a, b in zip(self.run(), self._expected, strict=True)
+            if b.numel()
+        ]
+        return float(torch.stack(found).max()) if found else 0.0
+
+
+def _compiled(writer: _Writer, timed: bool) -> Callable[..., list[torch.Tensor]]:
+    """Return the function that a writer has written."""
+    names = dict(writer.names)
+    exec(compile(writer.source(timed), "<kernels>", "exec"), names)
+    run: Callable[..., list[torch.Tensor]] = names["run"]
+    return run
