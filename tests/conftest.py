@@ -4,11 +4,16 @@ import gc
 import os
 import signal
 import sys
+from pathlib import Path
 
 import pytest
 import torch
 
 from helpers import compiled, seeds
+
+ROOT = str(Path(__file__).parents[1])
+if ROOT not in sys.path:  # where the suite of benchmarks lies, which is not installed
+    sys.path.append(ROOT)  # last, so that an installed dpmodule stays the one that is tested
 
 
 def pytest_addoption(parser):

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import IO, Any, Protocol
 
 from ..base import ArgumentError, FileError, FileFormatError
+from ..streams.lifeline import Lifeline
 
 __all__ = ["Part", "ByteSource", "check_files", "count_lines", "open_part", "split_parts"]
 
@@ -271,20 +272,28 @@ class _Compressed:
 
 
 class _Piped:
-    """What a program writes that has the file as its standard input."""
+    """What a program writes that has the file as its standard input; it ends with the process that reads it."""
 
     def __init__(self, path: str, command: str) -> None:
         self._path, self._command = path, command
         self._errors: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - closed by `close`; a pipe could fill up
         with _named(path), open(path, "rb") as file:
+            self._lifeline = Lifeline()
             try:
                 self._process: subprocess.Popen[bytes] = subprocess.Popen(
-                    shlex.split(command), stdin=file, stdout=subprocess.PIPE, stderr=self._errors, bufsize=0
+                    shlex.split(command),
+                    stdin=file,
+                    stdout=subprocess.PIPE,
+                    stderr=self._errors,
+                    bufsize=0,
+                    pass_fds=(self._lifeline.child_fd,),
                 )
             except (OSError, ValueError) as error:
                 self._errors.close()
+                self._lifeline.close()
                 reason = getattr(error, "strerror", None) or str(error)
                 raise FileError(f"{path}: pipe_command {command!r} cannot be run: {reason}") from error
+        self._lifeline.arm(self._process.pid)
 
     def readinto(self, memory: memoryview) -> int:
         output: Any = self._process.stdout
@@ -313,6 +322,7 @@ class _Piped:
             self._process.kill()
         self._process.wait()
         self._errors.close()
+        self._lifeline.close()
 
 
 def _refused(path: str, error: Exception) -> FileError:

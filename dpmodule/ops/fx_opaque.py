@@ -20,8 +20,14 @@ from .spec import Env
 
 __all__ = ["call", "is_exporting", "is_opaque"]
 
-is_exporting = getattr(torch.compiler, "is_exporting", bool)
-"""Say whether `torch.export` is at work; torch 2.6 does not tell."""
+
+def _is_recorded() -> bool:
+    """Say what torch 2.6 tells: that it records, and not by Dynamo, as `torch.export` does with ``strict=False``."""
+    return torch.compiler.is_compiling() and not torch.compiler.is_dynamo_compiling()
+
+
+is_exporting = getattr(torch.compiler, "is_exporting", _is_recorded)
+"""Say whether `torch.export` is at work."""
 
 _WITHOUT_GRADIENT = frozenset(
     {"_contrib_MultiBoxTarget", "_contrib_MultiBoxDetection", "_contrib_Proposal", "_contrib_MultiProposal"}

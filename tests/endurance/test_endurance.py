@@ -1,23 +1,30 @@
-"""Long runs hold no more than short ones; what was short of memory goes on; a module has one thread at a time."""
+"""Long runs hold no more than short ones; what was short of memory goes on; a module has one thread at a time.
+
+Workers end with a parent that is killed.
+"""
 
 import json
+import signal
 import threading
+import time
 
 import numpy as np
 import pytest
 
 import dpmodule as mx
-from helpers.programs import run_module
+from helpers.processes import SOON_S, mostly_within, resources, running, until
+from helpers.programs import Program, run_module
 
 ROUNDS = {
-    "fit": (6, 500),  # epochs of 100 batches, on each of two contexts
+    "fit": (6, 1_000),  # epochs of 100 batches, on each of two contexts
     "predict": (60, 1_000),
     "buckets": (100, 10_000),
     "autobatch": (200, 10_000),
-    "hogwild_files": (20, 1_000),
-    "hogwild_worlds": (4, 200),
+    "hogwild_files": (20, 10_000),
+    "hogwild_worlds": (4, 2_000),
     "pools": (60, 10_000),
-    "process_pools": (4, 40),
+    "process_pools": (4, 10_000),
+    "spawned_pools": (4, 80),  # two interpreters that import torch: three seconds each
     "pipes": (100, 10_000),
 }
 """Of each scenario of `helpers.endurance`: in short, and at length."""
@@ -31,7 +38,7 @@ def check(scenario, rounds, seconds):
     assert after == before
 
 
-@pytest.mark.parametrize("scenario", [name for name in ROUNDS if name != "process_pools"])
+@pytest.mark.parametrize("scenario", [name for name in ROUNDS if name != "spawned_pools"])
 def test_a_short_run_holds_no_more_and_no_more(scenario):
     check(scenario, ROUNDS[scenario][0], 100)
 
@@ -119,3 +126,35 @@ def test_what_a_thread_is_inside_of_refuses_another():
     module.fit(data, num_epoch=1, batch_end_callback=from_another_thread)
     assert len(found) == 6
     module.score(data, "acc")
+
+
+def killed(method, folder):
+    """Kill a process for which others are at work; returns how many seconds these took to end."""
+    folder.mkdir()
+    before = set(resources()["shm"])
+    code = f"from helpers import at_work; at_work.begin({method!r})"
+    with Program("code", code, AT_WORK=str(folder)) as parent:
+        at_work = json.loads(parent.read(1)[0])
+        assert all(map(running, sum(at_work.values(), [])))
+        begin = time.monotonic()
+        parent.send_signal(signal.SIGKILL)
+        parent.wait()
+    left = at_work
+    while left and time.monotonic() - begin < SOON_S:
+        alive = {name: [pid for pid in pids if running(pid)] for name, pids in left.items()}
+        left = {name: pids for name, pids in alive.items() if pids}
+    took = time.monotonic() - begin
+    assert not left
+    until(lambda: set(resources()["shm"]) <= before)
+    return took
+
+
+def test_workers_of_every_system_end_with_a_killed_parent(tmp_path):
+    killed("fork", tmp_path / "fork")
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
+def test_workers_of_every_system_end_within_two_seconds(tmp_path, method):
+    mostly_within(2, [killed(method, tmp_path / str(number)) for number in range(20)])

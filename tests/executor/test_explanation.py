@@ -312,7 +312,17 @@ def test_memory_of_known_networks():
 
 
 @pytest.mark.parametrize("is_train", [True, False])
-@pytest.mark.parametrize("name", ["lenet", "bn", "rnn"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "lenet",
+        "bn",
+        pytest.param(
+            "rnn",
+            marks=pytest.mark.skipif(torch.__version__ < "2.7", reason="more memory inside torch's LSTM"),
+        ),
+    ],
+)
 def test_estimates_come_near_what_is_measured(name, is_train):
     nets = {
         "lenet": (lenet(), (32, 1, 28, 28)),

@@ -390,7 +390,8 @@ def test_foreach_runs_trains_and_exports_with_any_batch():
     net = compare(symbol, shapes, *draw(symbol, shapes)).eval()
     batch = torch.export.Dim("batch")
     given = torch.rand(5, 3, 3).double(), torch.rand(3, 4).double()
-    made = torch.export.export(net, given, dynamic_shapes=({1: batch}, {0: batch})).module()
+    sizes = {1: batch}, {0: batch}
+    made = torch.export.export(net, given, dynamic_shapes=sizes, strict=False).module()
     more = torch.rand(5, 6, 3).double(), torch.rand(6, 4).double()
     for one, two in zip(net(*more), made(*more)):
         torch.testing.assert_close(one, two)
@@ -419,7 +420,7 @@ def test_branches_run_and_train_and_say_why_they_are_not_exported(sign):
     shapes = {"a": (2, 3), "b": (2, 3)}
     net = compare(symbol, shapes, *draw(symbol, shapes, values={"a": np.full((2, 3), sign)}))
     with pytest.raises(StateError, match=r"_cond looks at its data.*mx.onnx.export_model"):
-        torch.export.export(net, (torch.ones(2, 3), torch.ones(2, 3)))
+        torch.export.export(net, (torch.ones(2, 3), torch.ones(2, 3)), strict=False)
 
 
 def test_torch_modules_in_a_symbol_run_and_train():

@@ -180,17 +180,22 @@ def pools():
     return go
 
 
-def process_pools():
+def process_pools(method="fork"):
     """A pool of two processes."""
 
     async def use():
-        async with streams.ProcessWorkerPool(2, len) as pool:
+        async with streams.ProcessWorkerPool(2, len, start_method=method) as pool:
             await (await pool.assign_job("ab"))
 
     def go(number):
         asyncio.run(use())
 
     return go
+
+
+def spawned_pools():
+    """A pool of two processes, each of which starts an interpreter."""
+    return process_pools("spawn")
 
 
 def pipes():
@@ -226,6 +231,7 @@ SCENARIOS = {
         hogwild_worlds,
         pools,
         process_pools,
+        spawned_pools,
         pipes,
         leaks,
     )

@@ -1,13 +1,16 @@
 """Look at processes and at what they leave behind."""
 
+import contextlib
 import gc
 import os
 import threading
 import time
+from pathlib import Path
 
 __all__ = [
     "SOON_S",
     "await_gone",
+    "descendants",
     "is_others",
     "mostly_within",
     "resident_bytes",
@@ -27,6 +30,18 @@ def running(pid):
             return file.read().rpartition(b")")[2].split()[0] != b"Z"
     except OSError:
         return False
+
+
+def descendants():
+    """Return the ids of the processes that this one has started, and these in turn."""
+    found, left = set(), {"self"}
+    while left:
+        threads = Path("/proc", left.pop(), "task").glob("*/children")
+        with contextlib.suppress(OSError):  # one has ended meanwhile
+            children = {child for thread in threads for child in thread.read_text().split()}
+            left |= children
+            found |= set(map(int, children))
+    return found
 
 
 def until(condition, timeout_s=SOON_S):

@@ -302,7 +302,11 @@ def test_assignment_of_numbers_stores_every_row():
         (lambda a: a.torch(), MXNetError),
         (lambda a: torch.utils.dlpack.from_dlpack(a), MXNetError),
         (lambda a: a.expand_dims(0, inplace=True), MXNetError),
-        (lambda a: np.array(a, copy=False), ValueError),
+        pytest.param(
+            lambda a: np.array(a, copy=False),
+            ValueError,
+            marks=pytest.mark.skipif(np.__version__ < "2", reason="NumPy 1 copies where it has to"),
+        ),
         (bool, ValueError),
     ],
 )

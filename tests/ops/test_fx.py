@@ -104,7 +104,7 @@ def test_operators_that_look_at_their_data_are_exported_as_single_calls(name):
     names = [mx.sym.Variable(f"x{i}") for i in range(len(given))]
     symbol = mx.sym.contrib.box_nms(*names, **attributes) if attributes else mx.sym.CTCLoss(*names)
     net = symbol.to_torch().eval()
-    made = torch.export.export(net, given)
+    made = torch.export.export(net, given, strict=False)  # torch 2.6 has another default
     assert re.search(r"dpmodule.opaque", made.graph_module.code)
     found, wanted = made.module()(*given), net(*given)
     for one, two in zip(*((t if isinstance(t, tuple) else (t,)) for t in (found, wanted))):

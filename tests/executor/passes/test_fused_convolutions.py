@@ -252,6 +252,11 @@ def test_summands_of_other_shapes_are_broadcast():
     same_with_pass_off(net, (1, 3, 6, 6), other=(4, 3, 6, 6))
 
 
+def test_a_sum_over_a_single_filter():
+    x = S.Convolution(S.Variable("data"), kernel=(3, 3), pad=(1, 1), num_filter=1, name="c")
+    same_with_pass_off(S.relu(x + S.Variable("other")), other=(2, 1, 6, 6))
+
+
 def test_values_that_others_read_stay():
     conv = S.Convolution(S.Variable("data"), kernel=(1, 1), num_filter=3, name="c")
     norm = S.BatchNorm(conv, name="n")

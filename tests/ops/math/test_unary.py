@@ -30,7 +30,7 @@ TABLE = {
     "ceil": (ANY, np.ceil, True),
     "floor": (ANY, np.floor, True),
     "trunc": (ANY, np.trunc, True),
-    "fix": (ANY, np.fix, True),
+    "fix": (ANY, np.trunc, True),
     "square": (ANY, np.square, True),
     "sqrt": (POSITIVE, np.sqrt, True),
     "rsqrt": (POSITIVE, lambda x: 1 / np.sqrt(x), True),

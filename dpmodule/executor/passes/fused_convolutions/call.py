@@ -155,6 +155,8 @@ class FusedConvolution:
         """Say whether there is something to compute, and a summand has the shape of the result."""
         if 0 in data or len(data) != 4:
             return False
+        if other is not None and self._filters == 1:  # oneDNN "could not create a memory", in torch 2.6
+            return False
         axes = zip(data[2:], self._kernel, self._stride, self._dilate, self._pad, strict=True)
         sizes = [(x + 2 * p - d * (k - 1) - 1) // s + 1 for x, k, s, d, p in axes]
         return min(sizes) > 0 and other in (None, (data[0], self._filters, *sizes))
