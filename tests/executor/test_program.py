@@ -51,6 +51,24 @@ def test_the_source_leaves_linecache_with_the_program():
     assert name not in linecache.cache
 
 
+def test_the_source_is_written_once_and_only_when_somebody_asks():
+    made, known = Program(lower(net().graph, False)), set(linecache.cache)
+    found, start = [], threading.Barrier(8)
+
+    def ask():
+        start.wait()
+        found.append((made.forward, made.filename))
+
+    threads = [threading.Thread(target=ask) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert made.filename not in known
+    assert set(found) == {(made.forward, made.filename)}
+    assert {name for name in linecache.cache if "dpmodule program" in name} - known == {made.filename}
+
+
 def test_equal_graphs_share_a_program():
     one, two = net().graph, net().graph
     assert one is not two
