@@ -1,5 +1,6 @@
 import gc
 import linecache
+import sys
 import threading
 
 import numpy as np
@@ -51,7 +52,15 @@ def test_the_source_leaves_linecache_with_the_program():
     assert name not in linecache.cache
 
 
-def test_the_source_is_written_once_and_only_when_somebody_asks():
+@pytest.fixture
+def hasty_threads():
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    yield
+    sys.setswitchinterval(before)
+
+
+def test_the_source_is_written_once_and_only_when_somebody_asks(hasty_threads):
     made, known = Program(lower(net().graph, False)), set(linecache.cache)
     found, start = [], threading.Barrier(8)
 
