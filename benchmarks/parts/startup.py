@@ -40,7 +40,7 @@ def run(session: Session) -> Section:
     section = Section("Beginning", _ABOUT)
     _imports(session, section)
     _bind(session, section)
-    for name in ("resnet20", "resnet18"):
+    for name in ("resnet20",) if session.quick else ("resnet20", "resnet18"):
         _bind_for_training(session, section, WORKLOADS[name])
     for threads, names in _STEPS.items():
         for name in names:
