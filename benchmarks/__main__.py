@@ -12,7 +12,7 @@ Parts:
   distributed  two processes that train together, against DistributedDataParallel
   runs       saving a run, clipping, looking at gradients, and batches that are added up
   data       pictures and text from files, against torch's DataLoader, NumPy and scikit-learn
-  startup    bind, import, peak memory
+  startup    import, bind, first step, peak memory
   passes     what every pass of the executor gains
   compile    Module(compile=True)
   ops        the 60 most used operators, against PyTorch and MXNet

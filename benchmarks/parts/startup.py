@@ -1,44 +1,63 @@
-"""What it takes to begin: importing, binding, the peak memory of training, and looking at a network."""
+"""What it takes to begin: importing, binding, the first step, the peak memory of training, and a network's picture."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from operator import attrgetter
 from typing import Any
 
-from ..harness import Session, Spread, Times, in_turns, with_before
+from ..harness import Session, Spread, Times, in_turns, ratio, with_before
 from ..report import Section
-from ..workloads import WORKLOADS
+from ..workloads import WORKLOADS, Workload
 from .fit import variants
 
 __all__ = ["run"]
 
 _ABOUT = """\
 - Import: milliseconds that `import dpmodule` takes in a new process that has imported torch, from cached bytecode.
-- Bind: ResNet-50, 445 nodes, for one image. "First" is in a new process, and "again" with a new symbol in the same
-  one, where the generated function is known already; the target is held against the first.
+- Bind: ResNet-50, 445 nodes, for one image, and two networks for training on their usual batches, for which MXNet is
+  waited for at the end. "First" is in a new process, whatever it imports then included, and "again" in the same one:
+  of ResNet-50 with a new symbol, else another module of the same symbol.
+- First step: `forward_backward` and `update` of the first batch in a new process, after the parameters and the
+  optimizer have been made. Plain PyTorch is the loop on slices of a tensor with foreach SGD, images in the layout that
+  takes less; with default threads wall time counts.
 - Peak memory: `VmHWM` of a process that does nothing but train, three epochs of at most 20 batches, with one metric;
   plain PyTorch trains by fused SGD on slices of a tensor, images in the layout, NCHW or channels_last, that takes less.
 - Picture: `Symbol._repr_svg_` of 500 nodes that do not fold, from the second time on."""
 
 
+_STEPS = {"1": ("mlp", "lenet", "resnet20", "resnet18", "lstm"), "default": ("mlp", "lenet")}
+"""Workloads whose first step is taken, by threads."""
+_PACKAGES = {"ours": "dpmodule", "mxnet": "mxnet"}
+_Asked = Sequence[Any]
+"""A side, and what it is asked for."""
+
+
 def run(session: Session) -> Section:
-    """Measure all four."""
+    """Measure all of it."""
     section = Section("Beginning", _ABOUT)
     _imports(session, section)
     _bind(session, section)
+    for name in ("resnet20",) if session.quick else ("resnet20", "resnet18"):
+        _bind_for_training(session, section, WORKLOADS[name])
+    for threads, names in _STEPS.items():
+        for name in names:
+            if not session.quick or name == "mlp":
+                _first_step(session, section, WORKLOADS[name], threads)
     _memory(session, section)
     _picture(session, section)
     return section
 
 
-def _anew(session: Session, what: str, sides: Mapping[str, Sequence[Any]], count: int) -> dict[str, Times]:
+def _anew(session: Session, sides: Mapping[str, _Asked], count: int) -> dict[str, Times]:
     """Return the times that sides take in new processes, one after the other, each round begun by another."""
 
     def measure(name: str) -> dict[str, float]:
-        with session.sides(**{name: sides[name]}) as started:
-            times: dict[str, float] = started[name].ask(what)
+        side, request = sides[name]
+        with session.sides(**{name: side}) as started:
+            times: dict[str, float] = started[name].ask(**request)
             return times
 
     asked = {name: partial(measure, name) for name in sides if session.has(name)}
@@ -46,18 +65,24 @@ def _anew(session: Session, what: str, sides: Mapping[str, Sequence[Any]], count
 
 
 def _imports(session: Session, section: Section) -> None:
-    wanted = with_before({"ours": ("imports",)}, "ours")
-    found = _anew(session, "measure", wanted, session.short(10, 2))  # the first, dropped, may have to compile
+    wanted = with_before({"ours": (("imports",), {"what": "measure"})}, "ours")
+    found = _anew(session, wanted, session.short(10, 2))  # the first, dropped, may have to compile
     cpu, wall = Spread.of(found["ours"]["cpu"]), Spread.of(found["ours"]["wall"])
     verdict = section.hold("import dpmodule over import torch, ms", wall.median, (150.0, 80.0), at_most=True)
     section.row("Import", CPU=cpu, wall=wall, target=verdict)
     section.before("import dpmodule", found)
 
 
+def _packages(*rest: Any) -> dict[str, Sequence[Any]]:
+    """Return both packages' sides, and ours once more for another revision."""
+    return with_before({name: ("module", package, *rest) for name, package in _PACKAGES.items()}, "ours")
+
+
 def _bind(session: Session, section: Section) -> None:
-    packages = {"ours": "dpmodule", "mxnet": "mxnet"}
-    wanted = with_before({name: ("module", package, "none", 0) for name, package in packages.items()}, "ours")
-    firsts = _anew(session, "bind", wanted, session.short(5, 2))
+    wanted = _packages("none", 0)
+    firsts = _anew(
+        session, {name: (side, {"what": "bind"}) for name, side in wanted.items()}, session.short(5, 2)
+    )
     tables = [("Module.bind, first", firsts)]
     with session.sides(**wanted) as sides:
         for title, simple in (("Module.bind, again", False), ("simple_bind, again", True)):
@@ -70,6 +95,77 @@ def _bind(session: Session, section: Section) -> None:
         theirs = Spread.of(found["mxnet"]["cpu"]) if "mxnet" in found else ""
         section.row("Bind", what=title, ours_CPU=spread, MXNet_CPU=theirs, target=verdict)
         section.before(title, found)
+
+
+def _bind_for_training(session: Session, section: Section, workload: Workload) -> None:
+    wanted = _packages(workload.name, 0)
+    asked = {name: (side, {"what": "bind"}) for name, side in wanted.items()}
+    firsts = _anew(session, asked, session.short(5, 2))
+    with session.sides(**wanted) as sides:
+        again = in_turns(
+            {name: partial(side.ask, "bind") for name, side in sides.items()},
+            session.repeated(session.short(20, 3)),
+        )
+    for title, found in (("first", firsts), ("again", again)):
+        title = f"{workload.title}: Module.bind for training, {title}"
+        _hold(section, "Bind for training", title, found, ("mxnet", "MXNet"), (1.2, 0.6), "cpu")
+
+
+def _first_step(session: Session, section: Section, workload: Workload, threads: str) -> None:
+    """Compare the first steps of new processes.
+
+    Args:
+        session: how to measure.
+        section: gets a row and a target.
+        workload: what is trained.
+        threads: of all sides.
+    """
+    session = replace(session, setting=replace(session.setting, threads=threads))
+    step, common = {"what": "step"}, (workload.name, 1)
+    sides = with_before({"ours": (("module", "dpmodule", *common), step)}, "ours")
+    loops = [name for name in variants(workload) if name.endswith("/foreach/slices")]
+    sides.update((name, (("plain", *common), {**step, "variant": name})) for name in loops)
+    found, clock = _anew(session, sides, session.short(5)), session.clock
+    fastest = min(loops, key=lambda name: Spread.of(found[name][clock]).median)
+    title = f"{workload.title}: first step, {threads} thread{'s' * (threads != '1')}"
+    _hold(section, "First step", title, found, (fastest, "PyTorch"), (1.0, 0.7), clock, loop=fastest)
+
+
+def _hold(
+    section: Section,
+    table: str,
+    title: str,
+    found: Mapping[str, Times],
+    other: tuple[str, str],
+    bounds: tuple[float, float],
+    clock: str,
+    **more: Any,
+) -> None:
+    """Hold our time as a share of another side's, if that was measured.
+
+    Args:
+        section: gets a row and a target.
+        table: title of the row's table.
+        title: what was run.
+        found: times by side, of the same rounds.
+        other: name of the other side, and what reports call it.
+        bounds: what the share must and should be at most.
+        clock: which clock counts.
+        more: further cells.
+    """
+    name, label = other
+    cells: dict[str, Any] = {
+        "ours": Spread.of(found["ours"][clock]),
+        label: "",
+        "share": "",
+        "target": "not compared",
+    }
+    if name in found:
+        share = ratio(found["ours"][clock], found[name][clock])
+        verdict = section.hold(f"{title}, ours / {label}", share.median, bounds, at_most=True)
+        cells.update({label: Spread.of(found[name][clock]), "share": share, "target": verdict})
+    section.row(table, what=title, clock=clock, **cells, **more)
+    section.before(title, found, clock=clock)
 
 
 def _memory(session: Session, section: Section) -> None:

@@ -1,6 +1,7 @@
 """A package's Module side, dpmodule's or MXNet's: `fit`, `predict`, steps and bind as a user calls them.
 
-Run as ``python -m benchmarks.sides.module PACKAGE WORKLOAD BATCHES [OPTIONS]``; only the package imported differs.
+Run as ``python -m benchmarks.sides.module PACKAGE WORKLOAD BATCHES [OPTIONS]``; only the package imported differs. With
+no batches it only binds.
 OPTIONS is a JSON object: "contexts" (how many), "disabled" (names of passes that stay off); all else goes to `Module`.
 This file also runs under Python 3.8, where MXNet 1.9.1 lives.
 """
@@ -20,7 +21,7 @@ from ..networks import NETWORKS
 from ..workloads import LEARNING_RATE, MOMENTUM, WORKLOADS, examples, first_value
 from .serve import Clock, limit_threads, serve
 
-__all__ = ["Trainer", "bind_once", "load", "prepare"]
+__all__ = ["Binder", "Trainer", "bind_once", "load", "prepare"]
 
 OPTIONS = {"learning_rate": LEARNING_RATE, "momentum": MOMENTUM}
 
@@ -146,6 +147,29 @@ def bind_once(mx: Any, simple: bool = False) -> dict[str, float]:
     return clock.read()
 
 
+class Binder:
+    """Binds modules of one symbol.
+
+    Args:
+        mx: the package.
+        workload: name of the workload, whose shapes they are bound to.
+    """
+
+    def __init__(self, mx: Any, workload: str) -> None:
+        known = WORKLOADS[workload]
+        self._mx, size = mx, known.batch_size
+        self._net = NETWORKS[known.network](mx, known.classes)
+        self._shapes = [("data", (size, *known.shape))], [("softmax_label", (size, *known.labels))]
+
+    def bind(self) -> dict[str, float]:
+        """Bind a new module for training and return the time, to the end of what goes on behind the call."""
+        module = self._mx.mod.Module(self._net)
+        clock = Clock()
+        module.bind(*self._shapes)
+        self._mx.nd.waitall()
+        return clock.read()
+
+
 def prepare() -> dict[str, Any]:
     """Return what the parent may ask for."""
     package, workload, batches, *rest = sys.argv[1:]
@@ -153,7 +177,9 @@ def prepare() -> dict[str, Any]:
     os.environ["DPMODULE_DISABLE_PASSES"] = ",".join(options.pop("disabled", ()))
     mx = load(package)
     commands: dict[str, Any] = {"bind": lambda simple=False: bind_once(mx, simple)}
-    if workload in WORKLOADS:
+    if workload in WORKLOADS and not int(batches):
+        commands["bind"] = Binder(mx, workload).bind
+    elif workload in WORKLOADS:
         trainer = Trainer(mx, workload, int(batches), **options)
         commands.update(check=trainer.check, fit=trainer.fit, predict=trainer.predict, step=trainer.step)
         commands.update(fit_without_look=trainer.fit_without_look, export=trainer.export)

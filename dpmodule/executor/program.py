@@ -15,7 +15,7 @@ import threading
 import weakref
 from collections import OrderedDict
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 from ..context import Context
 from ..graph import Graph
@@ -31,6 +31,7 @@ Forward = Callable[..., tuple[Any, ...]]
 """What runs a program: ``(values, env, shaped) -> (outputs, roots, rests, mutated)``, see `Program`."""
 
 _numbers = itertools.count()
+_writing = threading.Lock()
 
 
 class _Identifiers:
@@ -53,6 +54,14 @@ class _Identifiers:
         return name
 
 
+class _Code(NamedTuple):
+    """What is generated: the source, the name under which tracebacks find it, and the function."""
+
+    source: str
+    filename: str
+    forward: Forward
+
+
 class Program:
     """The generated function of a graph in one mode.
 
@@ -68,6 +77,7 @@ class Program:
             each head (None for one that is not differentiated); the other inputs of cut losses that are made inside
             the graph; new values of states.
         source: its source text.
+        filename: what its frames have in tracebacks for a file.
         low: the steps.
         cut: position among `low.losses` of each output that is a loss that was cut.
         reused: (output, position in `shaped`) of the steps that may put an output where the last run's lies.
@@ -83,12 +93,36 @@ class Program:
         self.reused = _reused(low, self._shaped_at)
         self._globals: dict[str, Any] = {}
         self._line_steps: dict[int, Step] = {}
-        self.source = self._write()
-        self.filename = f"<dpmodule program {next(_numbers)}>"
-        exec(compile(self.source, self.filename, "exec"), self._globals)
-        self.forward = self.mirrored(self._globals["forward"])
-        linecache.cache[self.filename] = (len(self.source), None, self.source.splitlines(True), self.filename)
-        weakref.finalize(self, linecache.cache.pop, self.filename, None)
+        self._code: _Code | None = None
+
+    @property
+    def forward(self) -> Forward:
+        """The function; see the class."""
+        return self._generated().forward
+
+    @property
+    def source(self) -> str:
+        """Its source text."""
+        return self._generated().source
+
+    @property
+    def filename(self) -> str:
+        """What its frames have in tracebacks for a file."""
+        return self._generated().filename
+
+    def _generated(self) -> _Code:
+        """Return the code, which is written when it is first asked for: not where something else does its work."""
+        if self._code is None:
+            with _writing:  # its lines lead to nodes by the name of one file
+                self._code = self._code or self._generate()
+        return self._code
+
+    def _generate(self) -> _Code:
+        source, filename = self._write(), f"<dpmodule program {next(_numbers)}>"
+        exec(compile(source, filename, "exec"), self._globals)
+        linecache.cache[filename] = (len(source), None, source.splitlines(True), filename)
+        weakref.finalize(self, linecache.cache.pop, filename, None)
+        return _Code(source, filename, self.mirrored(self._globals["forward"]))
 
     def mirrored(self, forward: Forward) -> Forward:
         """Return a function that runs this program so that backward computes again what it is to compute again."""
@@ -104,6 +138,7 @@ class Program:
 
     def nodes_at(self, line: int) -> list[int]:
         """Return the indices of the nodes whose work the call on a line of the source does, in order; often one."""
+        self._generated()
         step = self._line_steps.get(line)
         return [] if step is None else sorted({n for n in (step.node, *step.covers) if n >= 0})
 

@@ -9,6 +9,7 @@ import torch
 from ..base import dtype_name
 from ..executor import allocate
 from ..ndarray import NDArray
+from ..ops.dtypes import torch_dtype
 from .base import is_half, register
 from .group import Group
 from .grouped import GroupedOptimizer
@@ -20,13 +21,25 @@ __all__ = ["NAG", "SGD", "Momentum", "Test", "ccSGD", "zeros_like"]
 
 Tensor = torch.Tensor
 
+_LARGE = 2**25
+"""Bytes of a state beyond which the C library takes memory from the system anyway."""
+
 _SMALLEST_SCALE = 1e-12
 """Below this, `wd / rescale_grad` could leave float32's range, so gradients are rescaled on their own."""
 
 
 def zeros_like(weight: NDArray) -> NDArray:
-    """Return a dense array of zeros with a parameter's shape, type and context."""
-    return allocate(weight.shape, weight.context, dtype_name(weight.dtype))
+    """Return a dense array of zeros with a parameter's shape, type and context.
+
+    They are written now, into memory that the last backward has left if there is some, since all of them are read and
+    written next: pages that the system hands out untouched cost a fault for either. Large tables are left untouched:
+    of those it may be a few rows.
+    """
+    context, dtype = weight.context, dtype_name(weight.dtype)
+    kind = torch_dtype(dtype)
+    if weight.size * kind.itemsize > _LARGE:
+        return allocate(weight.shape, context, dtype)
+    return NDArray(torch.zeros(weight.shape, dtype=kind, device=context.torch_device), context)
 
 
 class Momentum(GroupedOptimizer):

@@ -122,6 +122,20 @@ def test_quick_forms_of_the_other_parts(tmp_path):
         assert line in text
 
 
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_quick_form_of_the_part_about_beginning(tmp_path):
+    text = quick(tmp_path, "startup")
+    for line in (
+        "| Module.bind, first |",
+        "| ResNet-20, 32x32, batch 64: Module.bind for training, again | cpu |",
+        "| MLP 784-128-64-10, batch 64: first step, 1 thread | cpu |",
+        "| MLP 784-128-64-10, batch 64: first step, default threads | wall |",
+        "| not compared |",
+    ):
+        assert line in text
+
+
 STREAMS = {
     "one empty job, asyncio, against run_in_executor": (2, 3),
     "one empty job, asyncio, against threads + call_soon_threadsafe": (2, 3),
@@ -245,8 +259,8 @@ def test_quick_form_of_the_part_about_hogwild_training(tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.timeout(300)
-def test_quick_forms_of_the_slow_parts():
-    line = [sys.executable, "-m", "benchmarks", "startup", "compile", "--quick", "--rounds", "1"]
+def test_quick_form_of_the_part_about_compiling():
+    line = [sys.executable, "-m", "benchmarks", "compile", "--quick", "--rounds", "1"]
     done = subprocess.run(line, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
 

@@ -1,5 +1,6 @@
 import gc
 import linecache
+import sys
 import threading
 
 import numpy as np
@@ -49,6 +50,32 @@ def test_the_source_leaves_linecache_with_the_program():
     del made
     gc.collect()
     assert name not in linecache.cache
+
+
+@pytest.fixture
+def hasty_threads():
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    yield
+    sys.setswitchinterval(before)
+
+
+def test_the_source_is_written_once_and_only_when_somebody_asks(hasty_threads):
+    made, known = Program(lower(net().graph, False)), set(linecache.cache)
+    found, start = [], threading.Barrier(8)
+
+    def ask():
+        start.wait()
+        found.append((made.forward, made.filename))
+
+    threads = [threading.Thread(target=ask) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert made.filename not in known
+    assert set(found) == {(made.forward, made.filename)}
+    assert {name for name in linecache.cache if "dpmodule program" in name} - known == {made.filename}
 
 
 def test_equal_graphs_share_a_program():

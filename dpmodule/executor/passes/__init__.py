@@ -1,7 +1,7 @@
 """Rewrites of the steps before they become a Program; each can be switched off, which changes no result.
 
 `PASSES` lists them in the order in which they run. Each is a function in the module of its name, which is imported when
-the first graph comes that has the operators it looks for. A pass is switched off for a block of code with `disabled`,
+the first graph comes in which it may find something. A pass is switched off for a block of code with `disabled`,
 and for a whole process with the environment variable ``DPMODULE_DISABLE_PASSES``, names with commas between them.
 Passes after which some operator's own output is no longer computed do not run where somebody watches every operator.
 
@@ -21,10 +21,11 @@ from importlib import import_module
 from types import ModuleType
 
 from ...base import ArgumentError
+from ...graph import Graph
 from ..lowering import Lowered
 from .fresh_heads import fresh_heads
 
-__all__ = ["PASSES", "Pass", "apply", "disabled", "settings"]
+__all__ = ["FORGETFUL", "LEAST_CLASSES", "PASSES", "Pass", "apply", "disabled", "settings"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +35,8 @@ class Pass:
     Attributes:
         name: its module and function, and what it is switched off by.
         needs: how many of which operators a graph must have at least, or the pass has nothing to do.
+        worth: what else must be so of a graph.
+        tidies: it has nothing to do where no pass before it had.
         hides: some operator's own output is no longer computed afterwards, so that no monitor can see it.
         training: whether it runs where backward may follow.
         predict: whether it runs where no backward follows.
@@ -44,6 +47,8 @@ class Pass:
 
     name: str
     needs: Mapping[str, int] = field(default_factory=dict)
+    worth: Callable[[Graph], bool] | None = None
+    tidies: bool = False
     hides: bool = False
     training: bool = True
     predict: bool = True
@@ -55,24 +60,59 @@ class Pass:
         """The module that has it."""
         return import_module(f".{self.name}", __package__)
 
+    def has_work(self, low: Lowered) -> bool:
+        """Say whether there may be something to rewrite, without the pass's module."""
+        return (bool(low.fired) or not self.tidies) and (self.worth is None or self.worth(low.graph))
+
     def rewrite(self, low: Lowered) -> int:
         """Change the steps in place and return in how many places."""
         function: Callable[[Lowered], int] = getattr(self.module, self.name)
         return function(low)
 
 
+LEAST_CLASSES = 2048
+"""Classes below which the scores of a usual batch are small; how many rows there are shows at run time only."""
+
+FORGETFUL = frozenset({"BatchNorm", "Convolution", "elemwise_add"})
+"""Operators that may make fresh memory which autograd does not keep."""
+
+
+def _has_equal_inputs(graph: Graph) -> bool:
+    """Say whether two nodes run one operator on the same values; where none do, no two are equal."""
+    seen = [(node.op.name, node.inputs) for node in graph.nodes if node.op is not None]
+    return len(set(seen)) < len(seen)
+
+
+def _may_forget(graph: Graph) -> bool:
+    """Say whether there is an operator whose result may be written over."""
+    return any(node.op is not None and node.op.name in FORGETFUL for node in graph.nodes)
+
+
+def _has_many_classes(graph: Graph) -> bool:
+    """Say whether there is a dense layer of as many outputs as scores have that are worth splitting."""
+    layers = (node for node in graph.nodes if node.op is not None and node.op.name == "FullyConnected")
+    return any(node.a.num_hidden >= LEAST_CLASSES for node in layers)
+
+
 PASSES: tuple[Pass, ...] = (
-    Pass("common_subexpressions", hides=True, moved=False),
+    Pass("common_subexpressions", worth=_has_equal_inputs, hides=True, moved=False),
     Pass("rnn_chains", {"FullyConnected": 6, "elemwise_add": 1}, hides=True, moved=False),
     # before pooling_first: an activation costs least inside the convolution
     Pass("fused_convolutions", {"Convolution": 1}, hides=True, training=False, moved=False, compiled=False),
     Pass("pooling_first", {"Pooling": 1}, hides=True),
     Pass("channels_last", {"Convolution": 1}),
     Pass("unfolded_convolutions", {"Convolution": 1}, predict=False, compiled=False),
-    Pass("score_blocks", {"FullyConnected": 1, "SoftmaxOutput": 1}, hides=True, moved=False, compiled=False),
+    Pass(
+        "score_blocks",
+        {"FullyConnected": 1, "SoftmaxOutput": 1},
+        worth=_has_many_classes,
+        hides=True,
+        moved=False,
+        compiled=False,
+    ),
     Pass("pooled_lookups", {"Embedding": 1, "sequence_pool": 1}, hides=True, moved=False, compiled=False),
-    Pass("dead_steps", hides=True),
-    Pass("inplace_activations", hides=True, compiled=False),
+    Pass("dead_steps", tidies=True, hides=True),
+    Pass("inplace_activations", worth=_may_forget, hides=True, compiled=False),
     Pass("head_seeds", hides=True, predict=False),
     Pass("mirror", predict=False, moved=False, compiled=False),
 )
@@ -147,7 +187,7 @@ def apply(low: Lowered, off: frozenset[str], moved: bool = False) -> None:
     for each in PASSES:
         if each.name in low.off or any(there[name] < least for name, least in each.needs.items()):
             continue
-        if each.training if low.recorded else each.predict:
+        if (each.training if low.recorded else each.predict) and each.has_work(low):
             count = each.rewrite(low)
             if count:
                 low.fired[each.name] = count

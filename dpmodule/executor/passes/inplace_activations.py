@@ -22,6 +22,7 @@ import torch
 
 from ...ops.math.relu import relu_over
 from ..lowering import Lowered, Step
+from . import FORGETFUL
 
 __all__ = ["inplace_activations"]
 
@@ -70,7 +71,7 @@ def _forgets_its_result(low: Lowered, step: Step) -> bool:
         return bool(a.axis == 1) and not a.output_mean_var
     if op.name == "Convolution":
         return len(a.kernel) == 2 and a.layout in (None, "NCHW")
-    return op.name == _SUM
+    return op.name in FORGETFUL
 
 
 def _over_input(low: Lowered, step: Step, free: set[int]) -> Step | None:

@@ -19,11 +19,9 @@ from typing import Any
 
 from ...ops.spec import LossOutput
 from ..lowering import Lowered, Step
+from . import LEAST_CLASSES
 
 __all__ = ["score_blocks"]
-
-_LEAST_CLASSES = 2048
-"""Classes below which the scores of a usual batch are small; how many rows there are shows at run time only."""
 
 
 def _is_scores(low: Lowered, step: Step | None) -> bool:
@@ -31,7 +29,7 @@ def _is_scores(low: Lowered, step: Step | None) -> bool:
     if step is None or step.fixed is not None or step.takes_env or step.covers:
         return False
     op, a = low.operator(step)
-    return op is not None and op.name == "FullyConnected" and a.flatten and a.num_hidden >= _LEAST_CLASSES
+    return op is not None and op.name == "FullyConnected" and a.flatten and a.num_hidden >= LEAST_CLASSES
 
 
 def _is_simple(low: Lowered, step: Step) -> bool:
