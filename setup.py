@@ -16,6 +16,7 @@ REQUIRED = bool(os.environ.get("DPMODULE_REQUIRE_NATIVE"))
 UNITS = {
     "finite": ("finite.cpp",),
     "lstm": ("lstm.cpp",),
+    "norm": ("norm.cpp",),
     "product": ("product.cpp",),
     "kernels_avx512": ("autobatch/kernels_avx512.cpp",),
     "kernels_avx2": ("autobatch/kernels_avx2.cpp",),

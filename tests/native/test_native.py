@@ -27,8 +27,9 @@ def test_it_is_active_where_there_is_a_compiler():
 def test_all_kernels_stay_within_the_instructions_that_are_asked_for(isa, width):
     code = (
         "from dpmodule import native\n"
-        "from ops.nn import test_lstm as chains, test_small_matmul as products\n"
+        "from ops.nn import test_lstm as chains, test_native_norm as norms, test_small_matmul as products\n"
         "chains.test_gradients(chains.SIZES[-1], True)\n"
+        "norms.test_results_and_gradients((2, 132, 5, 5), norms.ENDS[1], True)\n"
         "products.test_nan_and_infinity_stay_in_their_rows_and_columns()\n"
         "print(native.core.vector_width)"
     )
