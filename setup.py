@@ -16,6 +16,7 @@ REQUIRED = bool(os.environ.get("DPMODULE_REQUIRE_NATIVE"))
 UNITS = {
     "finite": ("finite.cpp",),
     "lstm": ("lstm.cpp",),
+    "norm": ("norm.cpp",),
     "pooling": ("pooling.cpp",),
     "product": ("product.cpp",),
     "softmax": ("softmax.cpp",),

@@ -28,7 +28,8 @@ HEAVY = [
 LATER = """
 atomic autograd checkpoint commit contrib executor_manager gluon image model onnx operator profiler random rnn
 executor.compiled executor.cuda_graphs executor.mirroring executor.passes.fused_convolutions
-executor.passes.pooling_first executor.passes.rnn_chains executor.passes.unfolded_convolutions executor.recorded
+executor.passes.fused_norms executor.passes.pooling_first executor.passes.rnn_chains
+executor.passes.unfolded_convolutions executor.recorded
 graph.layers graph.picture graph.repeats graph.serial markup module.notebook ndarray.notebook initializer.rnn
 initializer.structured io.prefetch kvstore.compress kvstore.local metric.confusion metric.custom metric.regression
 module.bucketing_module module.onnx_files module.python_module module.sequential_module module.torch_module

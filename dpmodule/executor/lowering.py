@@ -136,6 +136,15 @@ class Lowered:
             found.update((loss.root, *loss.rest))
         return found
 
+    def held_by_operators(self) -> set[int]:
+        """Return what goes into operators that may write it when they run: the order matters there."""
+        found: set[int] = set()
+        for step in self.steps:
+            op = self.graph.nodes[step.node].op if step.node >= 0 else None
+            if op is not None and (op.stateful or op.owner is not None):
+                found.update(step.inputs)
+        return found
+
     def new_value(self, name: str) -> int:
         """Number a new value."""
         self.names[self.num_values] = name

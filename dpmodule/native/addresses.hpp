@@ -27,6 +27,13 @@ class Arguments {
         return static_cast<float *>(found);
     }
 
+    double number() {
+        if (!good_) return 0;
+        const double found = PyFloat_AsDouble(*given_++);
+        good_ = found != -1.0 || !PyErr_Occurred();
+        return found;
+    }
+
     bool good() const { return good_; }
 
   private:

@@ -24,6 +24,7 @@ constexpr Add parts[] = {
     dpmodule::add_groups,
     dpmodule::add_io,
     dpmodule::add_lstm,
+    dpmodule::add_norm,
     dpmodule::add_pooling,
     dpmodule::add_product,
     dpmodule::add_softmax,

@@ -29,6 +29,7 @@ int add_finite(PyObject *module);              // finite_python.cpp
 int add_groups(PyObject *module);              // groups.cpp
 int add_io(PyObject *module);                  // io/io_python.cpp
 int add_lstm(PyObject *module);                // lstm_python.cpp
+int add_norm(PyObject *module);                // norm_python.cpp
 int add_pooling(PyObject *module);             // pooling_python.cpp
 int add_product(PyObject *module);             // product_python.cpp
 int add_softmax(PyObject *module);             // softmax_python.cpp

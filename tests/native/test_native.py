@@ -27,9 +27,10 @@ def test_it_is_active_where_there_is_a_compiler():
 def test_all_kernels_stay_within_the_instructions_that_are_asked_for(isa, width):
     code = (
         "from dpmodule import native\n"
-        "from ops.nn import test_lstm as chains, test_small_matmul as products, test_small_softmax as rows\n"
-        "from ops.nn import test_small_pool as pools\n"
+        "from ops.nn import test_lstm as chains, test_native_norm as norms, test_small_matmul as products\n"
+        "from ops.nn import test_small_pool as pools, test_small_softmax as rows\n"
         "chains.test_gradients(chains.SIZES[-1], True)\n"
+        "norms.test_results_and_gradients((2, 132, 5, 5), norms.ENDS[1], True)\n"
         "products.test_nan_and_infinity_stay_in_their_rows_and_columns()\n"
         "products.test_layers_read_what_those_before_make()\n"
         "pools.test_images_of_any_strides(lambda x: x.transpose(2, 3))\n"

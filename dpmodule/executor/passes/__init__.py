@@ -113,6 +113,8 @@ PASSES: tuple[Pass, ...] = (
     Pass("pooled_lookups", {"Embedding": 1, "sequence_pool": 1}, hides=True, moved=False, compiled=False),
     Pass("dead_steps", tidies=True, hides=True),
     Pass("inplace_activations", worth=_may_forget, hides=True, compiled=False),
+    # behind inplace_activations, whose steps it runs where the kernels do not take the data
+    Pass("fused_norms", {"BatchNorm": 1}, hides=True, predict=False, moved=False, compiled=False),
     Pass("head_seeds", hides=True, predict=False),
     Pass("mirror", predict=False, moved=False, compiled=False),
 )

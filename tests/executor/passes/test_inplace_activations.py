@@ -171,6 +171,6 @@ def test_a_monitor_sees_what_was_there_before():
 
 def test_networks_that_are_computed_again_keep_what_they_read(monkeypatch):
     monkeypatch.setenv("MXNET_BACKWARD_DO_MIRROR", "1")
-    counts = same_with_and_without(residual(S.tanh), IMAGE, "mirror")
+    counts = same_with_and_without(residual(S.tanh), IMAGE, "mirror", "fused_norms")
     assert counts["mirror"] > 0
     assert NAME not in counts

@@ -156,7 +156,7 @@ def fused_convolutions(low: Lowered) -> int:
         return 0
     kept, readers = low.kept(), _readers(low)
     taken: set[int] = set()
-    held = _held_by_operators(low)
+    held = low.held_by_operators()
     fused: dict[int, Step] = {}
 
     def only_reader(value: int) -> Step | None:
@@ -182,16 +182,6 @@ def _readers(low: Lowered) -> dict[int, list[Step]]:
     for step in low.steps:
         for value in step.inputs:
             found.setdefault(value, []).append(step)
-    return found
-
-
-def _held_by_operators(low: Lowered) -> set[int]:
-    """Return what goes into operators that may write it when they run: the order matters there."""
-    found: set[int] = set()
-    for step in low.steps:
-        op = low.graph.nodes[step.node].op if step.node >= 0 else None
-        if op is not None and (op.stateful or op.owner is not None):
-            found.update(step.inputs)
     return found
 
 

@@ -1,0 +1,157 @@
+"""Train BatchNorm together with the sum and the relu behind it, as one call of the native extension.
+
+Between two convolutions, torch goes over the data a dozen times forward and backward, and over memory more slowly than
+it computes. The extension's kernels go over them five times, or seven with a sum, and share the work among as many
+threads as torch may use, with equal results. Which steps can be one, the graph tells; whether the kernels take the
+data is seen when the step runs.
+
+The result of a BatchNorm that has a sum or relu behind it is not computed by itself. It must be read by these alone.
+
+Needs:
+    storage: dense
+    rank: data (N, C, H, W), C a multiple of 4, with more than one number for each channel
+    type: float32 on the CPU for all operands; with others operators run one by one
+    layout: channels_last, as convolutions leave it; with another one operators run one by one
+    gradients: any but of the moving statistics, and once
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+
+from ...ops.nn.native_norm import Rectifier, is_native, native_norm
+from ...ops.spec import Env
+from ..lowering import Lowered, Step
+
+__all__ = ["FusedNorm", "fused_norms"]
+
+
+class FusedNorm:
+    """A BatchNorm and, as far as wanted, a sum with another tensor and relu.
+
+    Called with data, gamma, beta, both moving statistics and the other summand; returns the result, then what the
+    normalisation writes back.
+
+    Shape:
+        data, other summand, result: (N, C, H, W).
+        vectors: (C,).
+
+    Args:
+        norm: the normalisation; like the others, as it stands in the graph.
+        adds: the sum, None = there is none.
+        position: of the normalised tensor among the summands.
+        activation: relu, None = there is none.
+        end: what relu is to the kernel.
+    """
+
+    def __init__(
+        self,
+        norm: Step,
+        adds: Callable[..., torch.Tensor] | None,
+        position: int,
+        activation: Callable[..., torch.Tensor] | None,
+        end: Rectifier,
+    ) -> None:
+        self._norm, self._a = norm.function, norm.fixed
+        self._adds, self._position = adds, position
+        self._activation, self._end = activation, end
+
+    def __call__(self, a: Any, env: Env, data: torch.Tensor, *rest: torch.Tensor) -> tuple[Any, ...]:
+        """Run it; `a` is nothing."""
+        vectors, other = rest[:4], rest[4] if self._adds is not None else None
+        if not (env.is_train and is_native(data, other, vectors)):
+            return self._one_by_one(env, data, vectors, other)
+        fixed = self._a.fix_gamma
+        given = (None, *vectors[1:]) if fixed else vectors
+        out, *states = native_norm(data, other, given, self._a.eps, self._a.momentum, self._end)
+        return out, torch.ones_like(vectors[0], requires_grad=False) if fixed else None, *states
+
+    def _one_by_one(
+        self, env: Env, data: torch.Tensor, vectors: Sequence[torch.Tensor], other: torch.Tensor | None
+    ) -> tuple[Any, ...]:
+        """Run the operators as they stand in the graph."""
+        out, *states = self._norm(self._a, env, data, *vectors)
+        if other is not None and self._adds is not None:
+            out = self._adds(other, out) if self._position else self._adds(out, other)
+        if self._activation is not None:
+            out = self._activation(out)
+        return out, *states
+
+
+def _rectifier(low: Lowered, step: Step) -> Rectifier | None:
+    """Return what a step is to the kernel if it is relu."""
+    op, a = low.operator(step)
+    if op is None or step.covers or step.takes_env:
+        return None
+    if op.name == "relu":
+        return Rectifier(relu=True, nan_stays=True)
+    return Rectifier(relu=True) if op.name == "Activation" and a.act_type == "relu" else None
+
+
+def _is_norm(low: Lowered, step: Step) -> bool:
+    op, a = low.operator(step)
+    return (
+        op is not None
+        and op.name == "BatchNorm"
+        and a.axis == 1
+        and not (a.output_mean_var or a.use_global_stats or step.covers or step.own_env)
+    )
+
+
+def _is_sum(low: Lowered, step: Step) -> bool:
+    op, _ = low.operator(step)
+    return op is not None and op.name == "elemwise_add" and not (step.covers or step.takes_env)
+
+
+def _fused(low: Lowered, norm: Step, only_reader: Callable[[int], Step | None]) -> tuple[list[Step], Step]:
+    """Return a normalisation with the steps behind it, and the one step that does the work of all."""
+    steps, inputs, adds, position, end = [norm], list(norm.inputs), None, 0, None
+    step = only_reader(norm.outputs[0])
+    if step is not None and _is_sum(low, step):
+        position = step.inputs.index(norm.outputs[0])
+        adds = step.function
+        inputs.append(step.inputs[1 - position])
+        steps.append(step)
+        step = only_reader(step.outputs[0])
+    if step is not None:
+        end = _rectifier(low, step)
+        if end is not None:
+            steps.append(step)
+    activation = steps[-1].function if end is not None else None
+    call = FusedNorm(norm, adds, position, activation, end or Rectifier())
+    outputs = [steps[-1].outputs[0], *norm.outputs[1:]]
+    covers = tuple(step.node for step in steps[1:])
+    name = "_".join(["norm", *(step.name.rstrip("_") for step in steps[1:])])
+    return steps, Step(call, name, None, inputs, outputs, norm.node, covers=covers)
+
+
+def fused_norms(low: Lowered) -> int:
+    """Replace normalisations that train, each with the steps behind it that nobody else reads.
+
+    Returns:
+        How many there are.
+    """
+    if low.is_body or low.mirrored:  # the one may be differentiated twice, the others are run again
+        return 0
+    readers: dict[int, list[Step]] = {}
+    for step in low.steps:
+        for value in step.inputs:
+            readers.setdefault(value, []).append(step)
+    kept, held = low.kept(), low.held_by_operators()
+    taken: set[int] = set()
+    fused: dict[int, Step] = {}
+
+    def only_reader(value: int) -> Step | None:
+        steps = readers.get(value, [])
+        return steps[0] if len(steps) == 1 and value not in kept and id(steps[0]) not in taken else None
+
+    for step in low.steps:
+        if _is_norm(low, step) and held.isdisjoint(step.inputs):
+            steps, one = _fused(low, step, only_reader)
+            taken.update(map(id, steps))
+            fused[id(steps[-1])] = one
+    low.steps = [fused.get(id(s), s) for s in low.steps if id(s) in fused or id(s) not in taken]
+    return len(fused)

@@ -1,0 +1,420 @@
+// Vectors of the compiler become whatever registers the processor has, as in lstm.cpp. A chunk is gone through in
+// panels of as many channels as a few registers hold, so that what belongs to the channels stays in registers.
+#include "norm.hpp"
+
+#if defined(__GNUC__)
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <memory>
+#include <new>
+
+#include "team.hpp"
+#include "vector/instructions.hpp"
+
+// none of the functions with vectors is called across files, nor left without being inlined
+#pragma GCC diagnostic ignored "-Wpsabi"
+
+#define DPMODULE_INLINE inline __attribute__((always_inline))
+
+namespace dpmodule {
+namespace {
+
+constexpr std::ptrdiff_t kPanel = 64;     // channels of a panel, at most
+constexpr std::ptrdiff_t kChunk = 4096;   // numbers of a chunk's panel: they stay in the first cache
+constexpr std::ptrdiff_t kGrain = 32768;  // numbers from which on a second thread pays
+
+struct Chunks {
+    std::ptrdiff_t rows, count;
+
+    explicit Chunks(const NormRows &size)
+        : rows(kChunk / std::min(kPanel, size.channels)), count((size.rows + rows - 1) / rows) {}
+};
+
+// Some rows of a tensor.
+struct Chunk {
+    std::ptrdiff_t first, rows;
+
+    Chunk(const NormRows &size, std::ptrdiff_t number) {
+        const Chunks chunks(size);
+        first = number * chunks.rows;
+        rows = std::min(chunks.rows, size.rows - first);
+    }
+};
+
+template <int Width>
+struct Lane {
+    typedef float Floats __attribute__((vector_size(4 * Width)));
+
+    DPMODULE_INLINE static Floats load(const float *from) {
+        Floats found;
+        std::memcpy(&found, from, sizeof found);
+        return found;
+    }
+
+    DPMODULE_INLINE static void store(float *to, const Floats &value) { std::memcpy(to, &value, sizeof value); }
+
+    DPMODULE_INLINE static Floats rectified(const Floats &x) { return x < 0 ? Floats{} : x; }  // NaN stays
+};
+
+// Calls body.at<Width, Registers>(first channel) for all panels.
+template <int Width, class Body>
+DPMODULE_INLINE void each_panel(std::ptrdiff_t channels, const Body &body) {
+    std::ptrdiff_t first = 0;
+    for (; first + 4 * Width <= channels; first += 4 * Width) body.template at<Width, 4>(first);
+    if (first + 2 * Width <= channels) {
+        body.template at<Width, 2>(first);
+        first += 2 * Width;
+    }
+    if (first + Width <= channels) {
+        body.template at<Width, 1>(first);
+        first += Width;
+    }
+    if (Width > 8 && first + 8 <= channels) {
+        body.template at<8, 1>(first);
+        first += 8;
+    }
+    if (Width > 4 && first + 4 <= channels) body.template at<4, 1>(first);
+}
+
+// A chunk's means, and its sums of squared distances to them, both of which lie one after the other.
+struct Collect {
+    const NormForward &run;
+    Chunk chunk;
+    float *found;
+
+    template <int Width, int Registers>
+    DPMODULE_INLINE void at(std::ptrdiff_t first) const {
+        using L = Lane<Width>;
+        using Floats = typename L::Floats;
+        constexpr int kRows = 8 / Registers;  // sums of fewer rows would wait for each other
+        const std::ptrdiff_t gap = run.size.channels;
+        const float *const begin = run.x + chunk.first * gap + first;
+        Floats sums[kRows][Registers] = {}, squares[kRows][Registers] = {}, means[Registers];
+        const float *x = begin;
+        std::ptrdiff_t row = 0;
+        for (; row + kRows <= chunk.rows; row += kRows, x += kRows * gap) {
+#pragma GCC unroll 8
+            for (int k = 0; k < kRows; ++k) {
+#pragma GCC unroll 4
+                for (int r = 0; r < Registers; ++r) sums[k][r] += L::load(x + k * gap + r * Width);
+            }
+        }
+        for (; row < chunk.rows; ++row, x += gap) {
+#pragma GCC unroll 4
+            for (int r = 0; r < Registers; ++r) sums[0][r] += L::load(x + r * Width);
+        }
+#pragma GCC unroll 4
+        for (int r = 0; r < Registers; ++r) {
+#pragma GCC unroll 8
+            for (int k = 1; k < kRows; ++k) sums[0][r] += sums[k][r];
+            means[r] = sums[0][r] / static_cast<float>(chunk.rows);
+            L::store(found + first + r * Width, means[r]);
+        }
+        for (x = begin, row = 0; row + kRows <= chunk.rows; row += kRows, x += kRows * gap) {
+#pragma GCC unroll 8
+            for (int k = 0; k < kRows; ++k) {
+#pragma GCC unroll 4
+                for (int r = 0; r < Registers; ++r) {
+                    const Floats distance = L::load(x + k * gap + r * Width) - means[r];
+                    squares[k][r] += distance * distance;
+                }
+            }
+        }
+        for (; row < chunk.rows; ++row, x += gap) {
+#pragma GCC unroll 4
+            for (int r = 0; r < Registers; ++r) {
+                const Floats distance = L::load(x + r * Width) - means[r];
+                squares[0][r] += distance * distance;
+            }
+        }
+#pragma GCC unroll 4
+        for (int r = 0; r < Registers; ++r) {
+#pragma GCC unroll 8
+            for (int k = 1; k < kRows; ++k) squares[0][r] += squares[k][r];
+            L::store(found + gap + first + r * Width, squares[0][r]);
+        }
+    }
+};
+
+// A chunk of the result.
+struct Apply {
+    const NormForward &run;
+    Chunk chunk;
+
+    template <int Width, int Registers>
+    DPMODULE_INLINE void at(std::ptrdiff_t first) const {
+        using L = Lane<Width>;
+        using Floats = typename L::Floats;
+        const std::ptrdiff_t gap = run.size.channels, begin = chunk.first * gap + first;
+        Floats means[Registers], scale[Registers], shift[Registers];
+#pragma GCC unroll 4
+        for (int r = 0; r < Registers; ++r) {
+            means[r] = L::load(run.statistics + first + r * Width);
+            scale[r] = L::load(run.statistics + 2 * gap + first + r * Width);
+            shift[r] = L::load(run.statistics + 3 * gap + first + r * Width);
+        }
+        const std::ptrdiff_t end = begin + chunk.rows * gap;
+        for (std::ptrdiff_t i = begin; i < end; i += gap) {
+#pragma GCC unroll 4
+            for (int r = 0; r < Registers; ++r) {
+                Floats value = (L::load(run.x + i + r * Width) - means[r]) * scale[r] + shift[r];
+                if (run.other) value += L::load(run.other + i + r * Width);
+                if (run.relu) value = L::rectified(value);
+                L::store(run.out + i + r * Width, value);
+            }
+        }
+    }
+};
+
+// The gradient before the rectifier, for one register of numbers at index `i` of the tensors.
+template <int Width>
+DPMODULE_INLINE typename Lane<Width>::Floats
+unrectified(const NormBackward &run, std::ptrdiff_t i, const typename Lane<Width>::Floats &distance,
+            const typename Lane<Width>::Floats &scale, const typename Lane<Width>::Floats &shift) {
+    using L = Lane<Width>;
+    using Floats = typename L::Floats;
+    const Floats grad = L::load(run.grad + i);
+    if (!run.relu) return grad;
+    const Floats out = run.out ? L::load(run.out + i) : L::rectified(distance * scale + shift);
+    const Floats found = out == 0 ? Floats{} : grad;
+    return run.nan_stays ? (out == out ? found : out) : found;
+}
+
+// A chunk's sums of gradients, and of gradients times distances to the mean.
+struct Reduce {
+    const NormBackward &run;
+    Chunk chunk;
+    float *found;
+
+    template <int Width, int Registers>
+    DPMODULE_INLINE void at(std::ptrdiff_t first) const {
+        using L = Lane<Width>;
+        using Floats = typename L::Floats;
+        constexpr int kRows = 4 / Registers;
+        const std::ptrdiff_t gap = run.size.channels;
+        Floats means[Registers], scale[Registers], shift[Registers];
+        Floats sums[kRows][Registers] = {}, products[kRows][Registers] = {};
+#pragma GCC unroll 4
+        for (int r = 0; r < Registers; ++r) {
+            means[r] = L::load(run.statistics + first + r * Width);
+            scale[r] = L::load(run.statistics + 2 * gap + first + r * Width);
+            shift[r] = L::load(run.statistics + 3 * gap + first + r * Width);
+        }
+        std::ptrdiff_t i = chunk.first * gap + first, row = 0;
+        for (; row + kRows <= chunk.rows; row += kRows) {
+#pragma GCC unroll 4
+            for (int k = 0; k < kRows; ++k, i += gap) {
+#pragma GCC unroll 4
+                for (int r = 0; r < Registers; ++r) {
+                    const Floats distance = L::load(run.x + i + r * Width) - means[r];
+                    const Floats grad = unrectified<Width>(run, i + r * Width, distance, scale[r], shift[r]);
+                    if (run.for_other) L::store(run.for_other + i + r * Width, grad);
+                    sums[k][r] += grad;
+                    products[k][r] += grad * distance;
+                }
+            }
+        }
+        for (; row < chunk.rows; ++row, i += gap) {
+#pragma GCC unroll 4
+            for (int r = 0; r < Registers; ++r) {
+                const Floats distance = L::load(run.x + i + r * Width) - means[r];
+                const Floats grad = unrectified<Width>(run, i + r * Width, distance, scale[r], shift[r]);
+                if (run.for_other) L::store(run.for_other + i + r * Width, grad);
+                sums[0][r] += grad;
+                products[0][r] += grad * distance;
+            }
+        }
+#pragma GCC unroll 4
+        for (int r = 0; r < Registers; ++r) {
+#pragma GCC unroll 4
+            for (int k = 1; k < kRows; ++k) {
+                sums[0][r] += sums[k][r];
+                products[0][r] += products[k][r];
+            }
+            L::store(found + first + r * Width, sums[0][r]);
+            L::store(found + gap + first + r * Width, products[0][r]);
+        }
+    }
+};
+
+// A chunk of the data's gradient; `factors` are those of the distances to the mean, then summands.
+struct Differentiate {
+    const NormBackward &run;
+    Chunk chunk;
+    const float *factors;
+
+    template <int Width, int Registers>
+    DPMODULE_INLINE void at(std::ptrdiff_t first) const {
+        using L = Lane<Width>;
+        using Floats = typename L::Floats;
+        const std::ptrdiff_t gap = run.size.channels, begin = chunk.first * gap + first;
+        Floats means[Registers], scale[Registers], shift[Registers], factor[Registers], summand[Registers];
+#pragma GCC unroll 4
+        for (int r = 0; r < Registers; ++r) {
+            means[r] = L::load(run.statistics + first + r * Width);
+            scale[r] = L::load(run.statistics + 2 * gap + first + r * Width);
+            shift[r] = L::load(run.statistics + 3 * gap + first + r * Width);
+            factor[r] = L::load(factors + first + r * Width);
+            summand[r] = L::load(factors + gap + first + r * Width);
+        }
+        const std::ptrdiff_t end = begin + chunk.rows * gap;
+        for (std::ptrdiff_t i = begin; i < end; i += gap) {
+#pragma GCC unroll 4
+            for (int r = 0; r < Registers; ++r) {
+                const std::ptrdiff_t at = i + r * Width;
+                const Floats distance = L::load(run.x + at) - means[r];
+                const Floats grad = run.for_other ? L::load(run.for_other + at)
+                                                  : unrectified<Width>(run, at, distance, scale[r], shift[r]);
+                L::store(run.for_x + at, grad * scale[r] + (distance * factor[r] + summand[r]));
+            }
+        }
+    }
+};
+
+// Statistics of all chunks together, and what follows from them for each channel.
+void settle(const NormForward &run, const float *found) {
+    const std::ptrdiff_t channels = run.size.channels;
+    const Chunks chunks(run.size);
+    const double rows = static_cast<double>(run.size.rows);
+    for (std::ptrdiff_t c = 0; c < channels; ++c) {
+        double sum = 0, squares = 0;
+        for (std::ptrdiff_t k = 0; k < chunks.count; ++k) {
+            sum += static_cast<double>(found[2 * k * channels + c]) * Chunk(run.size, k).rows;
+        }
+        const double mean = sum / rows;
+        for (std::ptrdiff_t k = 0; k < chunks.count; ++k) {
+            const double distance = found[2 * k * channels + c] - mean;
+            squares += found[(2 * k + 1) * channels + c] + distance * distance * Chunk(run.size, k).rows;
+        }
+        const double variance = squares / rows, scale = 1 / std::sqrt(variance + run.eps);
+        const double factor = run.gamma ? scale * run.gamma[c] : scale;
+        run.statistics[c] = static_cast<float>(mean);
+        run.statistics[channels + c] = static_cast<float>(scale);
+        run.statistics[2 * channels + c] = static_cast<float>(factor);
+        run.statistics[3 * channels + c] = static_cast<float>(run.beta[c] + (run.statistics[c] - mean) * factor);
+        run.new_mean[c] = static_cast<float>(run.momentum * run.moving_mean[c] + (1 - run.momentum) * mean);
+        run.new_var[c] = static_cast<float>(run.momentum * run.moving_var[c] + (1 - run.momentum) * variance);
+    }
+}
+
+// Gradients of gamma and beta from the sums of all chunks, and the factors that `Differentiate` needs.
+void settle(const NormBackward &run, const float *found, float *factors) {
+    const std::ptrdiff_t channels = run.size.channels, count = Chunks(run.size).count;
+    const double rows = static_cast<double>(run.size.rows);
+    for (std::ptrdiff_t c = 0; c < channels; ++c) {
+        double sum = 0, products = 0;
+        for (std::ptrdiff_t k = 0; k < count; ++k) {
+            sum += found[2 * k * channels + c];
+            products += found[(2 * k + 1) * channels + c];
+        }
+        const double scale = run.statistics[channels + c], factor = run.statistics[2 * channels + c];
+        run.for_gamma[c] = static_cast<float>(products * scale);
+        run.for_beta[c] = static_cast<float>(sum);
+        factors[c] = static_cast<float>(-factor * scale * scale * products / rows);
+        factors[channels + c] = static_cast<float>(-factor * sum / rows);
+    }
+}
+
+// What is compiled for one instruction set.
+struct Kernels {
+    void (*collect)(const Collect &);
+    void (*apply)(const Apply &);
+    void (*reduce)(const Reduce &);
+    void (*differentiate)(const Differentiate &);
+};
+
+#define DPMODULE_KERNELS(Target, Name, Width)                                                                        \
+    Target void Name##_collect(const Collect &body) { each_panel<Width>(body.run.size.channels, body); }             \
+    Target void Name##_apply(const Apply &body) { each_panel<Width>(body.run.size.channels, body); }                 \
+    Target void Name##_reduce(const Reduce &body) { each_panel<Width>(body.run.size.channels, body); }               \
+    Target void Name##_differentiate(const Differentiate &body) { each_panel<Width>(body.run.size.channels, body); } \
+    constexpr Kernels Name##_kernels = {Name##_collect, Name##_apply, Name##_reduce, Name##_differentiate};
+
+DPMODULE_KERNELS(, plain, 4)
+
+#if defined(__x86_64__)
+DPMODULE_KERNELS(__attribute__((target("avx2,fma"))), avx2, 8)
+DPMODULE_KERNELS(__attribute__((target("avx512f,avx512vl,avx512dq,avx2,fma"))), avx512, 16)
+
+const Kernels &choose() {
+    switch (vector::best_instructions()) {
+        case vector::Instructions::Avx512: return avx512_kernels;
+        case vector::Instructions::Avx2: return avx2_kernels;
+        default: return plain_kernels;
+    }
+}
+#else
+const Kernels &choose() { return plain_kernels; }
+#endif
+
+const Kernels &kernels() {
+    static const Kernels &chosen = choose();
+    return chosen;
+}
+
+template <class Run>
+struct Task {
+    const Run &run;
+    float *found;
+};
+
+void collect_part(void *data, std::ptrdiff_t k) {
+    const auto &task = *static_cast<const Task<NormForward> *>(data);
+    kernels().collect({task.run, Chunk(task.run.size, k), task.found + 2 * k * task.run.size.channels});
+}
+
+// What was read last comes first: some of it is still in the cache.
+std::ptrdiff_t from_the_end(const NormRows &size, std::ptrdiff_t k) { return Chunks(size).count - 1 - k; }
+
+void apply_part(void *data, std::ptrdiff_t k) {
+    const auto &task = *static_cast<const Task<NormForward> *>(data);
+    kernels().apply({task.run, Chunk(task.run.size, from_the_end(task.run.size, k))});
+}
+
+void reduce_part(void *data, std::ptrdiff_t k) {
+    const auto &task = *static_cast<const Task<NormBackward> *>(data);
+    kernels().reduce({task.run, Chunk(task.run.size, k), task.found + 2 * k * task.run.size.channels});
+}
+
+void differentiate_part(void *data, std::ptrdiff_t k) {
+    const auto &task = *static_cast<const Task<NormBackward> *>(data);
+    kernels().differentiate({task.run, Chunk(task.run.size, from_the_end(task.run.size, k)), task.found});
+}
+
+int useful_threads(const NormRows &size) {
+    return static_cast<int>(std::min<std::ptrdiff_t>(size.threads, size.rows * size.channels / kGrain));
+}
+
+}  // namespace
+
+bool norm_forward(const NormForward &run) {
+    const std::ptrdiff_t count = Chunks(run.size).count;
+    const int threads = useful_threads(run.size);
+    const std::unique_ptr<float[]> found(new (std::nothrow) float[2 * count * run.size.channels]);
+    if (!found) return false;
+    Task<NormForward> task{run, found.get()};
+    in_parts(count, threads, collect_part, &task);
+    settle(run, found.get());
+    in_parts(count, threads, apply_part, &task);
+    return true;
+}
+
+bool norm_backward(const NormBackward &run) {
+    const std::ptrdiff_t count = Chunks(run.size).count, sums = 2 * count * run.size.channels;
+    const int threads = useful_threads(run.size);
+    const std::unique_ptr<float[]> found(new (std::nothrow) float[sums + 2 * run.size.channels]);
+    if (!found) return false;
+    Task<NormBackward> task{run, found.get()};
+    in_parts(count, threads, reduce_part, &task);
+    float *const factors = found.get() + sums;
+    settle(run, found.get(), factors);
+    task.found = factors;
+    if (run.for_x) in_parts(count, threads, differentiate_part, &task);
+    return true;
+}
+
+}  // namespace dpmodule
+
+#endif
