@@ -10,6 +10,7 @@ import torch
 
 from ....compat import torch_private
 from ....ops.nn.rules import per_axis
+from ....ops.nn.tiled_conv import TiledConvolution
 from ....ops.spec import Env
 from ...packed_weights import packed
 from ..channels_last import restride
@@ -104,6 +105,11 @@ class FusedConvolution:
             self._unary = activation.name, list(activation.numbers), activation.algorithm
         with_sum = None if activation is None or activation.over is not None else activation.name
         self._binary: tuple[Any, ...] = "add", None, with_sum, [], None
+        self._tiled = None
+        if self._groups == 1 and self._unary[0] in ("none", "relu"):
+            self._tiled = TiledConvolution(
+                a.num_filter, a.kernel, self._stride, self._dilate, self._pad, self._unary[0] == "relu"
+            )
         self._known: set[Any] = set()
         self.sums = adds is not None
         self.overwrites = False  # whether the sum may be written over the other summand
@@ -112,12 +118,15 @@ class FusedConvolution:
         """Run it; `a` is nothing."""
         sources = rest[: self._last_vector]
         other = rest[self._last_vector] if self._adds is not None else None
-        parameters = self._weights(sources, data.shape) if self._suits(env, data, sources[0], other) else ()
+        tiled = self._tiled if self._tiled is not None and self._tiled.pays(data.shape[1]) else None
+        parameters = self._weights(sources, data.shape, tiled) if self._suits(env, data, sources[0], other) else ()
         if not parameters:
             return self._one_by_one(env, data, sources, other)
         weight, bias = parameters
         data = restride(data)
-        if other is None:
+        if tiled is not None:
+            result = tiled(data, weight, bias, other, self.overwrites)
+        elif other is None:
             result = torch_private.onednn_convolution(data, weight, bias, *self._geometry, *self._unary)
         elif self.overwrites and other.is_contiguous(memory_format=torch.channels_last):
             result = torch_private.onednn_convolution_add(
@@ -159,7 +168,7 @@ class FusedConvolution:
         sizes = [(x + 2 * p - d * (k - 1) - 1) // s + 1 for x, k, s, d, p in axes]
         return min(sizes) > 0 and other in (None, (data[0], self._filters, *sizes))
 
-    def _weights(self, sources: Tensors, shape: torch.Size) -> _Parameters:
+    def _weights(self, sources: Tensors, shape: torch.Size, tiled: TiledConvolution | None) -> _Parameters:
         """Return weight and bias with the normalisation folded in, packed if they can be kept; () if unsuitable."""
 
         def fold() -> _Parameters:
@@ -167,6 +176,8 @@ class FusedConvolution:
 
         def pack() -> _Parameters:
             found = fold()
+            if found and tiled is not None:
+                return tiled.pack(*found)
             return found and (
                 torch_private.onednn_packed(found[0].contiguous(), *self._geometry, shape),
                 found[1],
@@ -175,11 +186,11 @@ class FusedConvolution:
         # a gamma that counts as 1 is written in every forward, and not read
         read = sources if self._reads_gamma else (*sources[:-4], *sources[-3:])
         # oneDNN's order depends on the size of images, and it takes long over a weight in another one
-        found: _Parameters | None = packed(self._kind, read, pack, shape[2:])
+        found: _Parameters | None = packed(self._kind, read, pack, shape[2:] if tiled is None else None)
         if found is not None:
             return found
         # oneDNN lays groups out in several ways, which round differently: always the packed one, for equal results
-        return fold() if self._groups == 1 else pack()
+        return fold() if self._groups == 1 and tiled is None else pack()
 
     def _folded(self, sources: Tensors) -> tuple[Tensor, Tensor | None]:
         """Return the weight times the normalisation's factors, and the bias with all shifts."""
