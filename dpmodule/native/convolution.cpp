@@ -182,6 +182,12 @@ struct Tiles {
                 if (before) sums[r][v] += load(before + place + r * gap + v * Width, columns - v * Width);
             }
         }
+        const float *soon = (before ? before : c.result) + place + Rows * gap;
+#pragma GCC unroll 16
+        for (int r = 0; r < Rows; ++r) {
+#pragma GCC unroll 4
+            for (int v = 0; v < Vectors; ++v) __builtin_prefetch(soon + r * gap + v * Width, 1);
+        }
         sum<Rows>(plan.windows.data() + pixel, part, weight, ahead, sums);
         const Floats zero{};
 #pragma GCC unroll 16
@@ -198,7 +204,8 @@ struct Tiles {
     DPMODULE_INLINE void all(std::ptrdiff_t pixel, std::ptrdiff_t end, const Part &part, const float *weight,
                              const float *next, std::ptrdiff_t depth) const {
         for (; pixel + Rows <= end; pixel += Rows) {
-            tile<Rows>(pixel, part, weight, next < weight + 2 * depth * kBlock ? next : weight);
+            const float *data = c.data + plan.windows[std::min(pixel + Rows, end - 1)].begin + part.channel;
+            tile<Rows>(pixel, part, weight, next < weight + 2 * depth * kBlock ? next : data);
             next += depth * kLine;
         }
         if constexpr (Rows > 1) all<Rows / 2>(pixel, end, part, weight, next, depth);

@@ -10,7 +10,7 @@ import torch
 
 from ....compat import torch_private
 from ....ops.nn.rules import per_axis
-from ....ops.nn.tiled_conv import TiledConvolution
+from ....ops.nn.tiled_conv import Sizes, TiledConvolution
 from ....ops.spec import Env
 from ...packed_weights import packed
 from ..channels_last import restride
@@ -105,12 +105,11 @@ class FusedConvolution:
             self._unary = activation.name, list(activation.numbers), activation.algorithm
         with_sum = None if activation is None or activation.over is not None else activation.name
         self._binary: tuple[Any, ...] = "add", None, with_sum, [], None
-        self._tiled = None
-        if self._groups == 1 and self._unary[0] in ("none", "relu"):
-            self._tiled = TiledConvolution(
-                a.num_filter, a.kernel, self._stride, self._dilate, self._pad, self._unary[0] == "relu"
-            )
-        self._known: set[Any] = set()
+        self._tiled = TiledConvolution(
+            a.num_filter, a.kernel, self._stride, self._dilate, self._pad, self._unary[0] == "relu"
+        )
+        self._may_tile = self._groups == 1 and self._unary[0] in ("none", "relu")
+        self._known: dict[Any, Sizes] = {}
         self.sums = adds is not None
         self.overwrites = False  # whether the sum may be written over the other summand
 
@@ -118,24 +117,15 @@ class FusedConvolution:
         """Run it; `a` is nothing."""
         sources = rest[: self._last_vector]
         other = rest[self._last_vector] if self._adds is not None else None
-        tiled = self._tiled if self._tiled is not None and self._tiled.pays(data.shape[1]) else None
-        parameters = self._weights(sources, data.shape, tiled) if self._suits(env, data, sources[0], other) else ()
-        if not parameters:
+        sizes = self._sizes(env, data, sources[0], other)
+        tiles = sizes is not None and self._may_tile and self._tiled.pays(sizes)
+        parameters = self._weights(sources, data.shape, tiles) if sizes is not None else ()
+        if sizes is None or not parameters:
             return self._one_by_one(env, data, sources, other)
-        weight, bias = parameters
-        data = restride(data)
-        if tiled is not None:
-            result = tiled(data, weight, bias, other, self.overwrites)
-        elif other is None:
-            result = torch_private.onednn_convolution(data, weight, bias, *self._geometry, *self._unary)
-        elif self.overwrites and other.is_contiguous(memory_format=torch.channels_last):
-            result = torch_private.onednn_convolution_add(
-                other, data, weight, bias, *self._geometry, *self._binary
-            )
+        if tiles:
+            result = self._tiled(sizes, data, *parameters, other, self.overwrites)
         else:
-            result = torch_private.onednn_convolution_sum(
-                data, other, weight, bias, *self._geometry, *self._binary
-            )
+            result = self._by_onednn(restride(data), *parameters, other)
         if self._activation is not None and self._activation.over is not None:
             result = self._activation.over(result)
         if self._norm is None:
@@ -143,57 +133,61 @@ class FusedConvolution:
         ones = torch.ones_like(rest[1 + self._has_bias]) if self._norm.a.fix_gamma else None
         return result, ones, None, None
 
-    def _suits(self, env: Env, data: Tensor, weight: Tensor, other: Tensor | None) -> bool:
-        """Say whether oneDNN can do it all, as far as data tell."""
+    def _sizes(self, env: Env, data: Tensor, weight: Tensor, other: Tensor | None) -> Sizes | None:
+        """Return the sizes of data and result; None where the kernels cannot do it all, as far as data tell."""
         if torch.is_grad_enabled() or torch_private.is_batched(data) or torch_private.is_batched(weight):
-            return False
+            return None
         if env.is_train and self._norm is not None and not self._norm.a.use_global_stats:
-            return False
+            return None
         if not (_is_plain(data) and (other is None or _is_plain(other))):
-            return False
+            return None
         key = data.shape, None if other is None else other.shape
-        if key not in self._known:
-            if not self._shapes_suit(*key):
-                return False
-            if len(self._known) >= _MOST_SHAPES:  # batches of ever new sizes must not fill the memory
-                self._known.clear()
-            self._known.add(key)
-        return True
+        known = self._known.get(key)
+        if known is None and len(data.shape) == 4:
+            sizes = self._tiled.sizes(data.shape)
+            # there is something to compute, and a summand has the shape of the result
+            if min(*data.shape, *sizes.result) > 0 and key[1] in (None, sizes.result):
+                if len(self._known) >= _MOST_SHAPES:  # batches of ever new sizes must not fill the memory
+                    self._known.clear()
+                known = self._known[key] = sizes
+        return known
 
-    def _shapes_suit(self, data: torch.Size, other: torch.Size | None) -> bool:
-        """Say whether there is something to compute, and a summand has the shape of the result."""
-        if 0 in data or len(data) != 4:
-            return False
-        axes = zip(data[2:], self._kernel, self._stride, self._dilate, self._pad, strict=True)
-        sizes = [(x + 2 * p - d * (k - 1) - 1) // s + 1 for x, k, s, d, p in axes]
-        return min(sizes) > 0 and other in (None, (data[0], self._filters, *sizes))
+    def _by_onednn(self, data: Tensor, weight: Tensor, bias: Tensor | None, other: Tensor | None) -> Tensor:
+        if other is None:
+            return torch_private.onednn_convolution(data, weight, bias, *self._geometry, *self._unary)
+        fused = data, weight, bias, *self._geometry, *self._binary
+        if self.overwrites and other.is_contiguous(memory_format=torch.channels_last):
+            return torch_private.onednn_convolution_add(other, *fused)
+        return torch_private.onednn_convolution_sum(data, other, *fused[1:])
 
-    def _weights(self, sources: Tensors, shape: torch.Size, tiled: TiledConvolution | None) -> _Parameters:
+    def _weights(self, sources: Tensors, shape: torch.Size, tiles: bool) -> _Parameters:
         """Return weight and bias with the normalisation folded in, packed if they can be kept; () if unsuitable."""
-
-        def fold() -> _Parameters:
-            return self._folded(sources) if all(map(_is_plain, sources)) else ()
-
-        def pack() -> _Parameters:
-            found = fold()
-            if found and tiled is not None:
-                return tiled.pack(*found)
-            return found and (
-                torch_private.onednn_packed(found[0].contiguous(), *self._geometry, shape),
-                found[1],
-            )
-
         # a gamma that counts as 1 is written in every forward, and not read
         read = sources if self._reads_gamma else (*sources[:-4], *sources[-3:])
         # oneDNN's order depends on the size of images, and it takes long over a weight in another one
-        found: _Parameters | None = packed(self._kind, read, pack, shape[2:] if tiled is None else None)
+        detail = shape[1] if tiles else shape[2:]
+        found: _Parameters | None = packed(
+            self._kind, read, lambda: self._packed(sources, shape, tiles), detail
+        )
         if found is not None:
             return found
         # oneDNN lays groups out in several ways, which round differently: always the packed one, for equal results
-        return fold() if self._groups == 1 and tiled is None else pack()
+        return self._packed(sources, shape, tiles) if tiles or self._groups > 1 else self._folded(sources)
 
-    def _folded(self, sources: Tensors) -> tuple[Tensor, Tensor | None]:
-        """Return the weight times the normalisation's factors, and the bias with all shifts."""
+    def _packed(self, sources: Tensors, shape: torch.Size, tiles: bool) -> _Parameters:
+        """Return weight and bias as the kernel for data of a shape reads them; () if unsuitable."""
+        found = self._folded(sources)
+        if not found:
+            return ()
+        weight, bias = found
+        if tiles:
+            return self._tiled.pack(weight, bias, shape[1])
+        return torch_private.onednn_packed(weight.contiguous(), *self._geometry, shape), bias
+
+    def _folded(self, sources: Tensors) -> _Parameters:
+        """Return the weight times the normalisation's factors, and the bias with all shifts; () if unsuitable."""
+        if not all(map(_is_plain, sources)):
+            return ()
         weight, bias = sources[0], sources[1] if self._has_bias else None
         if self._norm is None:
             return weight, bias
