@@ -70,11 +70,16 @@ class TiledConvolution:
         core = kernels()
         return core.convolution_block(self._filters) if hasattr(core, "convolution_block") else 0
 
+    @property
+    def fills_tiles(self) -> bool:
+        """Whether there are filters enough."""
+        return self._filters >= _LEAST_FILTERS
+
     def pays(self, sizes: Sizes) -> bool:
         """Say whether the kernel is the fastest for some sizes, and there is one."""
         return (
             torch.get_num_threads() == 1
-            and self._filters >= _LEAST_FILTERS
+            and self.fills_tiles
             and sizes.data[1] * self._axes[1][0] >= _LEAST_RUN
             and self._block > 0
         )
@@ -109,8 +114,7 @@ class TiledConvolution:
             for size, (kernel, stride, dilate, pad) in zip(sides, self._axes, strict=True)
         ]
         result = images, self._filters, axes[0][1], axes[1][1]
-        given = images, channels, self._filters, *axes[0], *axes[1], self._block, self._rectifies
-        return Sizes(tuple(shape), result, given)
+        return Sizes(tuple(shape), result, (images, channels, self._filters, *axes[0], *axes[1]))
 
     def __call__(
         self, sizes: Sizes, data: Tensor, weight: Tensor, bias: Tensor, other: Tensor | None, overwrites: bool
@@ -136,9 +140,13 @@ class TiledConvolution:
             result = other
         else:
             result = torch.empty(sizes.result, dtype=torch.float32, memory_format=torch.channels_last)
-        kernels().convolve(
-            *sizes.given,
-            *(data.data_ptr(), weight.data_ptr(), bias.data_ptr()),
-            *(0 if other is None else other.data_ptr(), result.data_ptr()),
-        )
+        place = 0 if other is None else other.data_ptr()
+        self.write(sizes, data.data_ptr(), weight, bias, place, result.data_ptr())
         return result
+
+    def write(self, sizes: Sizes, data: int, weight: Tensor, bias: Tensor, other: int, result: int) -> None:
+        """Do the same with addresses of data, summand (0 = none) and result, all in channels_last."""
+        kernels().convolve(
+            *(*sizes.given, self._block, self._rectifies),
+            *(data, weight.data_ptr(), bias.data_ptr(), other, result),
+        )

@@ -31,8 +31,9 @@ import torch
 
 from ...lowering import Lowered, Step
 from .call import Activation, BatchNorm, FusedConvolution
+from .run import ConvolutionRun, runs
 
-__all__ = ["FusedConvolution", "fused_convolutions"]
+__all__ = ["ConvolutionRun", "FusedConvolution", "fused_convolutions", "runs"]
 
 _BY_NAME = frozenset({"relu", "sigmoid", "tanh"})
 _KEEPS_NAN: dict[str, Callable[[Any], Callable[[torch.Tensor], torch.Tensor]]] = {

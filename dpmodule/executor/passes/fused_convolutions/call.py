@@ -12,10 +12,10 @@ from ....compat import torch_private
 from ....ops.nn.rules import per_axis
 from ....ops.nn.tiled_conv import Sizes, TiledConvolution
 from ....ops.spec import Env
-from ...packed_weights import packed
+from ...packed_weights import kept, packed
 from ..channels_last import restride
 
-__all__ = ["Activation", "BatchNorm", "FusedConvolution"]
+__all__ = ["Activation", "BatchNorm", "FusedConvolution", "is_plain"]
 
 Tensor = torch.Tensor
 Tensors = Sequence[Tensor]
@@ -24,7 +24,8 @@ _Parameters = tuple[Tensor, Tensor | None] | tuple[()]
 _MOST_SHAPES = 64
 
 
-def _is_plain(tensor: Tensor) -> bool:
+def is_plain(tensor: Tensor) -> bool:
+    """Say whether the kernels take a tensor, as far as type, device and storage tell."""
     return tensor.dtype is torch.float32 and tensor.is_cpu and tensor.layout is torch.strided
 
 
@@ -105,7 +106,7 @@ class FusedConvolution:
             self._unary = activation.name, list(activation.numbers), activation.algorithm
         with_sum = None if activation is None or activation.over is not None else activation.name
         self._binary: tuple[Any, ...] = "add", None, with_sum, [], None
-        self._tiled = TiledConvolution(
+        self.tiled = TiledConvolution(
             a.num_filter, a.kernel, self._stride, self._dilate, self._pad, self._unary[0] == "relu"
         )
         self._may_tile = self._groups == 1 and self._unary[0] in ("none", "relu")
@@ -118,39 +119,65 @@ class FusedConvolution:
         sources = rest[: self._last_vector]
         other = rest[self._last_vector] if self._adds is not None else None
         sizes = self._sizes(env, data, sources[0], other)
-        tiles = sizes is not None and self._may_tile and self._tiled.pays(sizes)
+        tiles = sizes is not None and self._may_tile and self.tiled.pays(sizes)
         parameters = self._weights(sources, data.shape, tiles) if sizes is not None else ()
         if sizes is None or not parameters:
             return self._one_by_one(env, data, sources, other)
         if tiles:
-            result = self._tiled(sizes, data, *parameters, other, self.overwrites)
+            result = self.tiled(sizes, data, *parameters, other, self.overwrites)
         else:
             result = self._by_onednn(restride(data), *parameters, other)
         if self._activation is not None and self._activation.over is not None:
             result = self._activation.over(result)
         if self._norm is None:
             return result
-        ones = torch.ones_like(rest[1 + self._has_bias]) if self._norm.a.fix_gamma else None
-        return result, ones, None, None
+        return result, self.gamma(sources), None, None
 
     def _sizes(self, env: Env, data: Tensor, weight: Tensor, other: Tensor | None) -> Sizes | None:
         """Return the sizes of data and result; None where the kernels cannot do it all, as far as data tell."""
         if torch.is_grad_enabled() or torch_private.is_batched(data) or torch_private.is_batched(weight):
             return None
-        if env.is_train and self._norm is not None and not self._norm.a.use_global_stats:
+        if self.trains(env):
             return None
-        if not (_is_plain(data) and (other is None or _is_plain(other))):
+        if not (is_plain(data) and (other is None or is_plain(other))):
             return None
-        key = data.shape, None if other is None else other.shape
-        known = self._known.get(key)
-        if known is None and len(data.shape) == 4:
-            sizes = self._tiled.sizes(data.shape)
+        return self.sizes(data.shape, None if other is None else other.shape)
+
+    def sizes(self, data: tuple[int, ...], other: tuple[int, ...] | None) -> Sizes | None:
+        """Return the sizes for data and other summand of some shapes; None where the kernels cannot do it."""
+        known = self._known.get((data, other))
+        if known is None and len(data) == 4:
+            sizes = self.tiled.sizes(data)
             # there is something to compute, and a summand has the shape of the result
-            if min(*data.shape, *sizes.result) > 0 and key[1] in (None, sizes.result):
+            if min(*data, *sizes.result) > 0 and other in (None, sizes.result):
                 if len(self._known) >= _MOST_SHAPES:  # batches of ever new sizes must not fill the memory
                     self._known.clear()
-                known = self._known[key] = sizes
+                known = self._known[data, other] = sizes
         return known
+
+    @property
+    def tiles(self) -> bool:
+        """Whether the extension's kernel does it all, for data that it pays for."""
+        over = self._activation is not None and self._activation.over is not None
+        return self._may_tile and self.tiled.fills_tiles and not over
+
+    def trains(self, env: Env) -> bool:
+        """Say whether the normalisation goes by the batch."""
+        return env.is_train and self._norm is not None and not self._norm.a.use_global_stats
+
+    def kept(self, sources: Tensors, channels: int) -> _Parameters:
+        """Return weight and bias as the extension's kernel reads them, if they are kept; () if not."""
+        return kept(self._kind, self._read(sources), channels) or ()
+
+    def gamma(self, sources: Tensors) -> Tensor | None:
+        """Return what the normalisation writes over its gamma, None where it leaves it."""
+        if self._norm is None or not self._norm.a.fix_gamma:
+            return None
+        return torch.ones_like(sources[1 + self._has_bias])
+
+    def _read(self, sources: Tensors) -> Tensors:
+        # a gamma that counts as 1 is written in every forward, and not read
+        return sources if self._reads_gamma else (*sources[:-4], *sources[-3:])
 
     def _by_onednn(self, data: Tensor, weight: Tensor, bias: Tensor | None, other: Tensor | None) -> Tensor:
         if other is None:
@@ -162,8 +189,7 @@ class FusedConvolution:
 
     def _weights(self, sources: Tensors, shape: torch.Size, tiles: bool) -> _Parameters:
         """Return weight and bias with the normalisation folded in, packed if they can be kept; () if unsuitable."""
-        # a gamma that counts as 1 is written in every forward, and not read
-        read = sources if self._reads_gamma else (*sources[:-4], *sources[-3:])
+        read = self._read(sources)
         # oneDNN's order depends on the size of images, and it takes long over a weight in another one
         detail = shape[1] if tiles else shape[2:]
         found: _Parameters | None = packed(
@@ -181,12 +207,12 @@ class FusedConvolution:
             return ()
         weight, bias = found
         if tiles:
-            return self._tiled.pack(weight, bias, shape[1])
+            return self.tiled.pack(weight, bias, shape[1])
         return torch_private.onednn_packed(weight.contiguous(), *self._geometry, shape), bias
 
     def _folded(self, sources: Tensors) -> _Parameters:
         """Return the weight times the normalisation's factors, and the bias with all shifts; () if unsuitable."""
-        if not all(map(_is_plain, sources)):
+        if not all(map(is_plain, sources)):
             return ()
         weight, bias = sources[0], sources[1] if self._has_bias else None
         if self._norm is None:
