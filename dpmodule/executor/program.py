@@ -120,7 +120,7 @@ class Program:
         function_names: dict[Any, str] = {}
         fixed_names: dict[Any, str] = {}
         at = 0
-        for steps, run in runs(low.steps, keep):
+        for steps, run in runs(low.steps, low.num_variables, keep):
             margin = "    "
             if run is not None:
                 end = at + len(steps)

@@ -135,12 +135,13 @@ struct Tiles {
 
     template <int Rows>
     DPMODULE_INLINE static void add(const float *const (&from)[Rows], std::ptrdiff_t count, const float *weight,
-                                    const float *ahead, Floats (&sums)[Rows][Vectors]) {
+                                    const float *ahead, std::ptrdiff_t step, Floats (&sums)[Rows][Vectors]) {
         for (std::ptrdiff_t k = 0; k < count; ++k) {
             Floats factors[Vectors];
 #pragma GCC unroll 4
             for (int v = 0; v < Vectors; ++v) factors[v] = load(weight + k * kBlock + v * Width, Width);
-            __builtin_prefetch(ahead + k * kLine);
+            __builtin_prefetch(ahead, 0, 2);  // the first cache is for what is read now
+            ahead += step;
 #pragma GCC unroll 16
             for (int r = 0; r < Rows; ++r) {
                 const float number = from[r][k];
@@ -152,7 +153,7 @@ struct Tiles {
 
     template <int Rows>
     DPMODULE_INLINE void sum(const Window *windows, const Part &part, const float *weight, const float *ahead,
-                             Floats (&sums)[Rows][Vectors]) const {
+                             std::ptrdiff_t pace, Floats (&sums)[Rows][Vectors]) const {
         bool inside = c.x.dilate == 1;
 #pragma GCC unroll 16
         for (int r = 0; r < Rows; ++r) inside &= windows[r].inside;
@@ -161,15 +162,16 @@ struct Tiles {
         for (std::ptrdiff_t row = part.row; row < part.row_end; ++row) {
             for (std::ptrdiff_t column = part.column; column < part.column_end; column += step) {
                 const float *from[Rows];
-                if (at<Rows>(windows, row, column, part.channel, inside, from)) add<Rows>(from, count, weight, ahead, sums);
+                if (at<Rows>(windows, row, column, part.channel, inside, from)) add<Rows>(from, count, weight, ahead, pace, sums);
                 weight += count * kBlock;
-                ahead += count * kLine;
+                ahead += count * pace;
             }
         }
     }
 
     template <int Rows>
-    DPMODULE_INLINE void tile(std::ptrdiff_t pixel, const Part &part, const float *weight, const float *ahead) const {
+    DPMODULE_INLINE void tile(std::ptrdiff_t pixel, const Part &part, const float *weight, const float *ahead,
+                              std::ptrdiff_t pace) const {
         const std::ptrdiff_t columns = c.filters - filter, gap = c.filters;
         const std::ptrdiff_t place = (first_pixel + pixel) * gap + filter;
         Floats sums[Rows][Vectors];
@@ -188,7 +190,7 @@ struct Tiles {
 #pragma GCC unroll 4
             for (int v = 0; v < Vectors; ++v) __builtin_prefetch(soon + r * gap + v * Width, 1);
         }
-        sum<Rows>(plan.windows.data() + pixel, part, weight, ahead, sums);
+        sum<Rows>(plan.windows.data() + pixel, part, weight, ahead, pace, sums);
         const Floats zero{};
 #pragma GCC unroll 16
         for (int r = 0; r < Rows; ++r) {
@@ -205,7 +207,8 @@ struct Tiles {
                              const float *next, std::ptrdiff_t depth) const {
         for (; pixel + Rows <= end; pixel += Rows) {
             const float *data = c.data + plan.windows[std::min(pixel + Rows, end - 1)].begin + part.channel;
-            tile<Rows>(pixel, part, weight, next < weight + 2 * depth * kBlock ? next : data);
+            const bool more = next < weight + 2 * depth * kBlock;
+            tile<Rows>(pixel, part, weight, more ? next : data, more ? kLine : Rows);
             next += depth * kLine;
         }
         if constexpr (Rows > 1) all<Rows / 2>(pixel, end, part, weight, next, depth);

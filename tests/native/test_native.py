@@ -27,9 +27,11 @@ def test_it_is_active_where_there_is_a_compiler():
 def test_all_kernels_stay_within_the_instructions_that_are_asked_for(isa, width):
     code = (
         "from dpmodule import native\n"
-        "from ops.nn import test_lstm as chains, test_small_matmul as products\n"
+        "from ops.nn import test_lstm as chains, test_small_matmul as products, test_tiled_conv as convolutions\n"
         "chains.test_gradients(chains.SIZES[-1], True)\n"
         "products.test_nan_and_infinity_stay_in_their_rows_and_columns()\n"
+        "if native.core.convolution_block(64):\n"
+        "    convolutions.test_a_sum_may_be_written_over_the_other_summand()\n"
         "print(native.core.vector_width)"
     )
     done = run_program(code, DPMODULE_ISA=isa)

@@ -1,10 +1,10 @@
 """Two-dimensional convolutions by the native extension, for prediction.
 
-The extension sums tiles of the result up in registers, from data in channels_last and a weight laid out for it, and
-adds a bias and another tensor and rectifies there. oneDNN's kernels are as fast; but torch looks for them anew in every
-call, which takes 20 to 40 microseconds, and they are slower where images are small. It uses one thread, so it is for
-programs that leave torch one. What computes a convolution follows from the processor, sizes and threads alone, never
-from a measurement.
+The extension sums tiles of the result up in registers, from data in channels_last and a weight laid out for it, adds a
+bias and another tensor, and rectifies. oneDNN's kernels have the same speed where all they read is near; this one
+fetches the numbers that come next meanwhile, and takes nothing but addresses, while torch prepares oneDNN anew in every
+call. It uses one thread, so it is for programs that leave torch one. What computes a convolution follows from the
+processor, sizes and threads alone, never from a measurement.
 """
 
 from __future__ import annotations
@@ -104,7 +104,8 @@ class TiledConvolution:
         bias = weight.new_zeros(self._filters + lacking) if bias is None else F.pad(bias, (0, lacking))
         if lacking:
             weight = F.pad(weight, (0, 0) * 3 + (0, lacking))
-        return weight.unflatten(0, (-1, self._block)).permute(0, 3, 4, 2, 1).contiguous(), bias.contiguous()
+        blocks = weight.reshape(-1, self._block, *shape[1:])
+        return blocks.permute(0, 3, 4, 2, 1).contiguous(), bias.contiguous()
 
     def sizes(self, shape: Sequence[int]) -> Sizes:
         """Return the sizes for data of a shape (N, C, H, W)."""

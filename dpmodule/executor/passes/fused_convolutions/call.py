@@ -123,10 +123,11 @@ class FusedConvolution:
         parameters = self._weights(sources, data.shape, tiles) if sizes is not None else ()
         if sizes is None or not parameters:
             return self._one_by_one(env, data, sources, other)
-        if tiles:
-            result = self.tiled(sizes, data, *parameters, other, self.overwrites)
+        weight, bias = parameters
+        if tiles and bias is not None:  # the kernel's parameters always have one
+            result = self.tiled(sizes, data, weight, bias, other, self.overwrites)
         else:
-            result = self._by_onednn(restride(data), *parameters, other)
+            result = self._by_onednn(restride(data), weight, bias, other)
         if self._activation is not None and self._activation.over is not None:
             result = self._activation.over(result)
         if self._norm is None:
@@ -165,9 +166,10 @@ class FusedConvolution:
         """Say whether the normalisation goes by the batch."""
         return env.is_train and self._norm is not None and not self._norm.a.use_global_stats
 
-    def kept(self, sources: Tensors, channels: int) -> _Parameters:
-        """Return weight and bias as the extension's kernel reads them, if they are kept; () if not."""
-        return kept(self._kind, self._read(sources), channels) or ()
+    def kept(self, sources: Tensors, channels: int) -> tuple[Tensor, Tensor] | None:
+        """Return weight and bias as the extension's kernel reads them, None if they are not kept."""
+        found: tuple[Tensor, Tensor] | None = kept(self._kind, self._read(sources), channels)
+        return found or None
 
     def gamma(self, sources: Tensors) -> Tensor | None:
         """Return what the normalisation writes over its gamma, None where it leaves it."""

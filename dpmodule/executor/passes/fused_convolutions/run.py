@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from itertools import groupby
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 
@@ -55,7 +55,7 @@ class _Plan(NamedTuple):
 
 
 def _layer(step: Step) -> _Layer:
-    call: FusedConvolution = step.function
+    call: Any = step.function
     sources, rest = step.inputs[1:], None
     if call.sums:
         *sources, rest = sources
@@ -105,11 +105,12 @@ class ConvolutionRun:
         if plan is None:
             return None
         values = dict(zip(self.inputs, inputs))
-        weights, found = [], {}
+        weights: list[tuple[Tensor, Tensor]] = []
+        found: dict[int, Tensor | None] = {}
         for layer, (sizes, *_) in zip(self._layers, plan.calls):
             sources = [values[n] for n in layer.sources]
             kept = layer.call.kept(sources, sizes.data[1])
-            if not kept or layer.call.trains(env):
+            if kept is None or layer.call.trains(env):
                 return None
             weights.append(kept)
             if layer.gamma is not None:
@@ -166,25 +167,29 @@ class ConvolutionRun:
         return len(self._images) + len(plan.shapes) - 1
 
 
-def _joins(step: Step) -> bool:
-    return (
-        isinstance(step.function, FusedConvolution)
-        and step.function.tiles
-        and not (step.own_env or step.needs_shapes or step.detach_first)
-    )
-
-
-def runs(steps: Sequence[Step], kept: set[int]) -> Iterator[tuple[list[Step], ConvolutionRun | None]]:
+def runs(
+    steps: Sequence[Step], variables: int, kept: set[int]
+) -> Iterator[tuple[list[Step], ConvolutionRun | None]]:
     """Yield the steps in order, in lists: a run of convolutions, and all that are none.
 
     Args:
         steps: the steps.
+        variables: how many of the values are variables. Their readers stay alone, since data have few channels, and
+            the kernel does not always pay for those.
         kept: numbers of the values that something beside the steps reads.
     """
+
+    def joins(step: Step) -> bool:
+        return (
+            isinstance(step.function, FusedConvolution)
+            and step.function.tiles
+            and step.inputs[0] >= variables
+        )
+
     last = {number: at for at, step in enumerate(steps) for number in step.inputs}
     at = 0
-    for joins, group in groupby(steps, _joins):
+    for joined, group in groupby(steps, joins):
         found = list(group)
         at += len(found)
         outputs = [n for step in found for n in step.outputs if n in kept or last.get(n, -1) >= at]
-        yield found, ConvolutionRun(found, outputs) if joins and len(found) > 1 else None
+        yield found, ConvolutionRun(found, outputs) if joined and len(found) > 1 else None
