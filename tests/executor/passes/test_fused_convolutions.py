@@ -469,6 +469,19 @@ def test_their_results_are_no_memory_that_the_next_ones_write(tried):
 
 
 @needs_kernel
+def test_convolutions_with_computed_parameters_stay_alone(tried):
+    x = S.Convolution(S.Variable("data"), kernel=(1, 1), num_filter=16, name="stem")
+    weight = S.Convolution(x, kernel=(1, 1), num_filter=16, name="w")  # of one image: (1, 16, 1, 16)
+    weight = S.Reshape(weight, shape=(16, 16, 1, 1))
+    for size, found in ((16, weight), (16, S.Variable("other_weight"))):
+        y = S.Convolution(
+            wide_unit(x, "u"), found, kernel=(1, 1), num_filter=size, no_bias=True, name="other"
+        )
+        given = {} if found is weight else {"other_weight": (16, 16, 1, 1)}
+        same_with_pass_off(y, (1, 3, 1, 16), count=4 + (found is weight), **given)
+
+
+@needs_kernel
 def test_an_error_in_them_names_the_node(tried):
     program = bind(wide_net()[1]).program(False)
     lines = program.source.splitlines()

@@ -1,4 +1,4 @@
-"""A convolution together with what follows it, as one call of oneDNN that reads packed weights."""
+"""A convolution together with what follows it, as one call of a kernel that reads packed weights."""
 
 from __future__ import annotations
 
@@ -65,8 +65,8 @@ class FusedConvolution:
     """A convolution, and behind it a normalisation, a sum with another tensor and an activation, as far as wanted.
 
     Called with the data, the weight, the bias if there is one, the four vectors of the normalisation and the other
-    summand. Returns the result, then what the normalisation writes back. Where oneDNN cannot do it (other types than
-    float32, other devices than the CPU, a summand of another shape) the operators run one by one.
+    summand. Returns the result, then what the normalisation writes back. Where the kernels cannot do it (other types
+    than float32, other devices than the CPU, a summand of another shape) the operators run one by one.
 
     Shape:
         data: (N, C, H, W).

@@ -99,7 +99,7 @@ class ConvolutionRun:
         images = inputs[: len(self._images)]
         if torch.is_grad_enabled() or torch.get_num_threads() > 1:
             return None
-        if not all(map(is_plain, images)) or any(map(torch_private.is_batched, inputs)):
+        if not all(map(is_plain, images)) or any(map(torch_private.is_batched, images)):
             return None
         plan = self._plan(tuple([image.shape for image in images]))
         if plan is None:
@@ -132,11 +132,12 @@ class ConvolutionRun:
         return tensors
 
     def _plan(self, shapes: tuple[Shape, ...]) -> _Plan | None:
-        if shapes not in self._plans:
+        try:
+            return self._plans[shapes]
+        except KeyError:
             if len(self._plans) >= _MOST_PLANS:  # batches of ever new sizes must not fill the memory
                 self._plans.clear()
-            self._plans[shapes] = self._planned(dict(zip(self._images, shapes)))
-        return self._plans[shapes]
+            return self._plans.setdefault(shapes, self._planned(dict(zip(self._images, shapes))))
 
     def _planned(self, shapes: dict[int, Shape]) -> _Plan | None:
         """Return the plan for images of some shapes; None if the kernel does not pay for all convolutions."""
@@ -172,24 +173,25 @@ def runs(
 ) -> Iterator[tuple[list[Step], ConvolutionRun | None]]:
     """Yield the steps in order, in lists: a run of convolutions, and all that are none.
 
+    A convolution whose data are a variable stays alone: data have few channels, and the kernel does not always pay for
+    those. So does one of which a parameter is computed.
+
     Args:
         steps: the steps.
-        variables: how many of the values are variables. Their readers stay alone, since data have few channels, and
-            the kernel does not always pay for those.
+        variables: how many of the values are variables.
         kept: numbers of the values that something beside the steps reads.
     """
 
     def joins(step: Step) -> bool:
-        return (
-            isinstance(step.function, FusedConvolution)
-            and step.function.tiles
-            and step.inputs[0] >= variables
-        )
+        call = step.function
+        if not isinstance(call, FusedConvolution) or not call.tiles:
+            return False
+        return step.inputs[0] >= variables and max(_layer(step).sources) < variables
 
     last = {number: at for at, step in enumerate(steps) for number in step.inputs}
-    at = 0
+    end = 0
     for joined, group in groupby(steps, joins):
         found = list(group)
-        at += len(found)
-        outputs = [n for step in found for n in step.outputs if n in kept or last.get(n, -1) >= at]
+        end += len(found)
+        outputs = [n for step in found for n in step.outputs if n in kept or last.get(n, -1) >= end]
         yield found, ConvolutionRun(found, outputs) if joined and len(found) > 1 else None
