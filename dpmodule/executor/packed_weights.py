@@ -17,7 +17,7 @@ import torch
 
 from ..ops import exposure
 
-__all__ = ["drop_changed", "entries", "packed", "packed_bytes"]
+__all__ = ["drop_changed", "entries", "kept", "packed", "packed_bytes"]
 
 Tensors = Sequence[torch.Tensor]
 _Key = tuple[Hashable, ...]
@@ -92,6 +92,12 @@ def packed(kind: Hashable, tensors: Tensors, make: Callable[[], Any], detail: Ha
     if all(map(exposure.is_watched, tensors)):
         entries[key] = _PackedEntry(key, tensors, detail)
     return None
+
+
+def kept(kind: Hashable, tensors: Tensors, detail: Hashable = None) -> Any:
+    """Return what `packed` keeps for some parameters and a use, if there is something; this does not count as a use."""
+    entry = entries.get((kind, *map(id, tensors)))
+    return entry.packs.get(detail) if entry is not None and entry.fits(tensors) else None
 
 
 def drop_changed() -> None:

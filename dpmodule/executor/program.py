@@ -21,6 +21,7 @@ from ..context import Context
 from ..graph import Graph
 from . import passes
 from .lowering import Lowered, Step, lower
+from .passes.fused_convolutions import ConvolutionRun, runs
 from .passes.mirror import Policy, marked, policy
 from .placement import move_between, own_environments
 from .storage import Storage
@@ -153,18 +154,44 @@ class Program:
         last = {number: at for at, step in enumerate(low.steps) for number in (*step.inputs, *step.outputs)}
         function_names: dict[Any, str] = {}
         fixed_names: dict[Any, str] = {}
-        for at, step in enumerate(low.steps):
-            lines.append("    " + self._call(step, value_name, names, function_names, fixed_names, keep))
-            self._line_steps[len(lines)] = step
-            dead = [
-                value_name[n]
-                for n in dict.fromkeys((*step.inputs, *step.outputs))
-                if last[n] == at and n not in keep and n >= low.num_variables
-            ]
-            if dead:
-                lines.append(f"    del {', '.join(dead)}")
+        at = 0
+        for steps, run in runs(low.steps, low.num_variables, keep):
+            margin = "    "
+            if run is not None:
+                end = at + len(steps)
+                dead = [n for n in run.inputs if low.num_variables <= n and last[n] < end and n not in keep]
+                lines += self._run(run, [value_name[n] for n in dead], value_name, names)
+                margin = "        "
+            for step in steps:
+                call = self._call(step, value_name, names, function_names, fixed_names, keep)
+                lines.append(margin + call)
+                self._line_steps[len(lines)] = step
+                dead = [
+                    n
+                    for n in dict.fromkeys((*step.inputs, *step.outputs))
+                    if last[n] == at and n not in keep and n >= low.num_variables
+                ]
+                if dead:
+                    lines.append(f"{margin}del {', '.join(value_name[n] for n in dead)}")
+                at += 1
         lines.append(f"    return {self._results(value_name)}")
         return "\n".join(lines) + "\n"
+
+    def _run(
+        self, run: ConvolutionRun, dead: list[str], value_name: dict[int, str], names: _Identifiers
+    ) -> list[str]:
+        """Return the lines that try to do several steps at once; those of each step go behind them."""
+        function, found = names.make("convolutions"), names.make("found")
+        self._globals[function] = run
+        given = ", ".join(value_name[n] for n in run.inputs)
+        made = ", ".join(value_name[n] for n in run.outputs)
+        return [
+            f"    {found} = {function}(env, {given})",
+            f"    if {found} is not None:",
+            f"        [{made}] = {found}",
+            f"        del {', '.join([found, *dead])}",
+            "    else:",
+        ]
 
     def _call(
         self,

@@ -9,7 +9,9 @@ import dpmodule as mx
 from dpmodule import executor
 from dpmodule.compat import torch_private
 from dpmodule.executor import packed_weights
+from dpmodule.executor.passes.fused_convolutions import ConvolutionRun
 from dpmodule.ops import exposure
+from dpmodule.ops.nn.small_matmul import kernels
 from dpmodule.ops.spec import Env
 from helpers.walk import walks
 
@@ -370,6 +372,135 @@ def test_packs_of_ever_new_image_sizes_do_not_fill_the_memory():
         for _ in range(3):
             assert_close(answer(bound), [formula(bound)])
     assert packed_weights.packed_bytes() == 4 * 4 * (4 * 3 * 3 * 3 + 4)
+
+
+# convolutions one after the other by the extension's kernel
+
+
+@pytest.fixture
+def tried(monkeypatch):
+    """Return a list that says of each try to do several convolutions at once whether it was done."""
+    before, found, run = torch.get_num_threads(), [], ConvolutionRun.__call__
+
+    def call(self, env, *inputs):
+        made = run(self, env, *inputs)
+        found.append(made is not None)
+        return made
+
+    monkeypatch.setattr(ConvolutionRun, "__call__", call)
+    torch.set_num_threads(1)
+    yield found
+    torch.set_num_threads(before)
+
+
+needs_kernel = pytest.mark.skipif(
+    getattr(kernels(), "convolution_block", lambda filters: 0)(16) == 0, reason="there is no such kernel"
+)
+
+
+def wide_unit(x, name, stride=1, filters=16, left=True, fix_gamma=False):
+    """Return a residual unit with filters enough for the kernel."""
+    one = {"kernel": (1, 1), "num_filter": filters, "no_bias": True}
+    y = S.Convolution(x, stride=(stride,) * 2, name=f"{name}a", **one)
+    y = S.Activation(S.BatchNorm(y, fix_gamma=fix_gamma, name=f"{name}an"), act_type="relu")
+    y = S.Convolution(y, kernel=(3, 3), pad=(1, 1), num_filter=filters, name=f"{name}b")
+    if stride != 1:
+        x = S.Convolution(x, stride=(stride,) * 2, name=f"{name}s", **one)
+    return S.Activation(x + y if left else y + x, act_type="relu")
+
+
+def wide_net(**given):
+    x = S.Convolution(S.Variable("data"), kernel=(3, 3), num_filter=16, pad=(1, 1), name="stem")
+    x = wide_unit(wide_unit(x, "u", **given), "v", stride=2, left=False, **given)
+    return x, wide_unit(x, "w", filters=16, **given)
+
+
+@needs_kernel
+@pytest.mark.parametrize("fix_gamma", [False, True])
+def test_convolutions_in_a_row_are_done_at_once_with_the_same_numbers(tried, fix_gamma):
+    inner, net = wide_net(fix_gamma=fix_gamma)
+    for each in (
+        net,
+        S.Group([net, inner]),
+        S.Group([S.Pooling(net, kernel=(2, 2), pool_type="max"), S.sum(inner)]),
+    ):
+        tried.clear()
+        same_with_pass_off(each, count=8)
+        assert tried == [False, False, True]  # once their weights are kept
+
+
+@needs_kernel
+def test_they_run_one_by_one_where_something_does_not_fit(tried):
+    bound, plain = bind(wide_net()[1]), bind(wide_net()[1], off=True)
+    for _ in range(3):
+        answer(bound)
+    assert tried.pop()
+    for each in (bound, plain):  # a weight has changed: its pack is made in its second use
+        each.arg_dict["ua_weight"][:] = 0.25
+    for done in (False, False, True):
+        assert_close(answer(bound), answer(plain))
+        assert tried.pop() == done
+    torch.set_num_threads(2)
+    assert_close(answer(bound), answer(plain))
+    assert not tried.pop()
+    torch.set_num_threads(1)
+    for each in (bound, plain):
+        each.arg_dict["data"][0, 0, 0, 0] = np.nan
+    got = answer(bound)
+    assert tried.pop()
+    assert np.isfinite(got[0]).all()
+    torch.set_num_threads(2)
+    assert_close(got, answer(bound))
+    torch.set_num_threads(1)
+    other = bound.reshape(data=(5, 3, 8, 4), allow_up_sizing=True)
+    other.arg_dict["data"][:] = mx.nd.array(np.random.RandomState(3).uniform(-1, 1, (5, 3, 8, 4)))
+    got = answer(other)
+    assert tried.pop()
+    torch.set_num_threads(2)
+    assert_close(got, answer(other))
+
+
+@needs_kernel
+def test_their_results_are_no_memory_that_the_next_ones_write(tried):
+    bound = bind(S.Group(list(wide_net())))
+    for _ in range(3):
+        outs = [out.tensor for out in bound.forward(is_train=False)]
+    before = [out.clone() for out in outs]
+    bound.arg_dict["data"][:] = 0.5
+    bound.forward(is_train=False)
+    assert tried == [False, False, True, True]
+    for a, b in zip(outs, before):
+        assert torch.equal(a, b)
+
+
+@needs_kernel
+def test_convolutions_with_computed_parameters_stay_alone(tried):
+    x = S.Convolution(S.Variable("data"), kernel=(1, 1), num_filter=16, name="stem")
+    weight = S.Convolution(x, kernel=(1, 1), num_filter=16, name="w")  # of one image: (1, 16, 1, 16)
+    weight = S.Reshape(weight, shape=(16, 16, 1, 1))
+    for size, found in ((16, weight), (16, S.Variable("other_weight"))):
+        y = S.Convolution(
+            wide_unit(x, "u"), found, kernel=(1, 1), num_filter=size, no_bias=True, name="other"
+        )
+        given = {} if found is weight else {"other_weight": (16, 16, 1, 1)}
+        same_with_pass_off(y, (1, 3, 1, 16), count=4 + (found is weight), **given)
+
+
+@needs_kernel
+def test_an_error_in_them_names_the_node(tried):
+    program = bind(wide_net()[1]).program(False)
+    lines = program.source.splitlines()
+    inside = [at for at, line in enumerate(lines, 1) if line.startswith("        ") and "convolution" in line]
+    names = [[program.low.graph.nodes[n].name for n in program.nodes_at(at)][0] for at in inside]
+    assert names == ["ua", "ub", "va", "vs", "vb", "wa", "wb"] or names == [
+        "ua",
+        "ub",
+        "va",
+        "vb",
+        "vs",
+        "wa",
+        "wb",
+    ]
 
 
 CASES = list(

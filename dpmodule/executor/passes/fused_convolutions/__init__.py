@@ -1,17 +1,19 @@
-"""Run convolutions and what follows them as one call of oneDNN, on packed weights.
+"""Run convolutions and what follows them as one call of a kernel, on packed weights.
 
 For prediction only. BatchNorm is folded into weight and bias, a residual sum and an activation are done while the
-results are still in the processor's registers, and weights are kept in the order in which oneDNN reads them (see
+results are still in the processor's registers, and weights are kept in the order in which the kernel reads them (see
 `packed_weights`). torch's own convolutions reorder the weights in every call and leave small batches of 1x1 windows to
-a slower
-library: with a batch of 1, ResNet-50 takes half the time.
+a slower library: with a batch of 1, ResNet-50 takes half the time.
+
+With one thread the kernel is the native extension's where that pays (see `ops/nn/tiled_conv.py`), and several such
+convolutions in a row are run at once (see `run`); else it is oneDNN's.
 
 Results differ by rounding. As in MXNet's predictions, `Activation` by relu makes 0 of NaN; `relu` and `clip` keep NaN,
 and so go over the results once more.
 
-Memory: a copy of the weights of every convolution that is predicted with twice or more, until they change; one for each
-size of images, of which the first four count. The environment variable DPMODULE_ONEDNN=0 leaves all convolutions to
-torch.
+Memory: a copy of the weights of every convolution that is predicted with twice or more, until they change; for oneDNN
+one for each size of images, of which the first four count. The environment variable DPMODULE_ONEDNN=0 leaves all
+convolutions to torch.
 
 Needs:
     storage: dense
@@ -31,8 +33,9 @@ import torch
 
 from ...lowering import Lowered, Step
 from .call import Activation, BatchNorm, FusedConvolution
+from .run import ConvolutionRun, runs
 
-__all__ = ["FusedConvolution", "fused_convolutions"]
+__all__ = ["ConvolutionRun", "FusedConvolution", "fused_convolutions", "runs"]
 
 _BY_NAME = frozenset({"relu", "sigmoid", "tanh"})
 _KEEPS_NAN: dict[str, Callable[[Any], Callable[[torch.Tensor], torch.Tensor]]] = {

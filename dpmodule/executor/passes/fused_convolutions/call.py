@@ -1,4 +1,4 @@
-"""A convolution together with what follows it, as one call of oneDNN that reads packed weights."""
+"""A convolution together with what follows it, as one call of a kernel that reads packed weights."""
 
 from __future__ import annotations
 
@@ -10,11 +10,12 @@ import torch
 
 from ....compat import torch_private
 from ....ops.nn.rules import per_axis
+from ....ops.nn.tiled_conv import Sizes, TiledConvolution
 from ....ops.spec import Env
-from ...packed_weights import packed
+from ...packed_weights import kept, packed
 from ..channels_last import restride
 
-__all__ = ["Activation", "BatchNorm", "FusedConvolution"]
+__all__ = ["Activation", "BatchNorm", "FusedConvolution", "is_plain"]
 
 Tensor = torch.Tensor
 Tensors = Sequence[Tensor]
@@ -23,7 +24,8 @@ _Parameters = tuple[Tensor, Tensor | None] | tuple[()]
 _MOST_SHAPES = 64
 
 
-def _is_plain(tensor: Tensor) -> bool:
+def is_plain(tensor: Tensor) -> bool:
+    """Say whether the kernels take a tensor, as far as type, device and storage tell."""
     return tensor.dtype is torch.float32 and tensor.is_cpu and tensor.layout is torch.strided
 
 
@@ -63,8 +65,8 @@ class FusedConvolution:
     """A convolution, and behind it a normalisation, a sum with another tensor and an activation, as far as wanted.
 
     Called with the data, the weight, the bias if there is one, the four vectors of the normalisation and the other
-    summand. Returns the result, then what the normalisation writes back. Where oneDNN cannot do it (other types than
-    float32, other devices than the CPU, a summand of another shape) the operators run one by one.
+    summand. Returns the result, then what the normalisation writes back. Where the kernels cannot do it (other types
+    than float32, other devices than the CPU, a summand of another shape) the operators run one by one.
 
     Shape:
         data: (N, C, H, W).
@@ -104,7 +106,11 @@ class FusedConvolution:
             self._unary = activation.name, list(activation.numbers), activation.algorithm
         with_sum = None if activation is None or activation.over is not None else activation.name
         self._binary: tuple[Any, ...] = "add", None, with_sum, [], None
-        self._known: set[Any] = set()
+        self.tiled = TiledConvolution(
+            a.num_filter, a.kernel, self._stride, self._dilate, self._pad, self._unary[0] == "relu"
+        )
+        self._may_tile = self._groups == 1 and self._unary[0] in ("none", "relu")
+        self._known: dict[Any, Sizes] = {}
         self.sums = adds is not None
         self.overwrites = False  # whether the sum may be written over the other summand
 
@@ -112,79 +118,105 @@ class FusedConvolution:
         """Run it; `a` is nothing."""
         sources = rest[: self._last_vector]
         other = rest[self._last_vector] if self._adds is not None else None
-        parameters = self._weights(sources, data.shape) if self._suits(env, data, sources[0], other) else ()
-        if not parameters:
+        sizes = self._sizes(env, data, sources[0], other)
+        tiles = sizes is not None and self._may_tile and self.tiled.pays(sizes)
+        parameters = self._weights(sources, data.shape, tiles) if sizes is not None else ()
+        if sizes is None or not parameters:
             return self._one_by_one(env, data, sources, other)
         weight, bias = parameters
-        data = restride(data)
-        if other is None:
-            result = torch_private.onednn_convolution(data, weight, bias, *self._geometry, *self._unary)
-        elif self.overwrites and other.is_contiguous(memory_format=torch.channels_last):
-            result = torch_private.onednn_convolution_add(
-                other, data, weight, bias, *self._geometry, *self._binary
-            )
+        if tiles and bias is not None:  # the kernel's parameters always have one
+            result = self.tiled(sizes, data, weight, bias, other, self.overwrites)
         else:
-            result = torch_private.onednn_convolution_sum(
-                data, other, weight, bias, *self._geometry, *self._binary
-            )
+            result = self._by_onednn(restride(data), weight, bias, other)
         if self._activation is not None and self._activation.over is not None:
             result = self._activation.over(result)
         if self._norm is None:
             return result
-        ones = torch.ones_like(rest[1 + self._has_bias]) if self._norm.a.fix_gamma else None
-        return result, ones, None, None
+        return result, self.gamma(sources), None, None
 
-    def _suits(self, env: Env, data: Tensor, weight: Tensor, other: Tensor | None) -> bool:
-        """Say whether oneDNN can do it all, as far as data tell."""
+    def _sizes(self, env: Env, data: Tensor, weight: Tensor, other: Tensor | None) -> Sizes | None:
+        """Return the sizes of data and result; None where the kernels cannot do it all, as far as data tell."""
         if torch.is_grad_enabled() or torch_private.is_batched(data) or torch_private.is_batched(weight):
-            return False
-        if env.is_train and self._norm is not None and not self._norm.a.use_global_stats:
-            return False
-        if not (_is_plain(data) and (other is None or _is_plain(other))):
-            return False
-        key = data.shape, None if other is None else other.shape
-        if key not in self._known:
-            if not self._shapes_suit(*key):
-                return False
-            if len(self._known) >= _MOST_SHAPES:  # batches of ever new sizes must not fill the memory
-                self._known.clear()
-            self._known.add(key)
-        return True
+            return None
+        if self.trains(env):
+            return None
+        if not (is_plain(data) and (other is None or is_plain(other))):
+            return None
+        return self.sizes(data.shape, None if other is None else other.shape)
 
-    def _shapes_suit(self, data: torch.Size, other: torch.Size | None) -> bool:
-        """Say whether there is something to compute, and a summand has the shape of the result."""
-        if 0 in data or len(data) != 4:
-            return False
-        if other is not None and self._filters == 1:  # oneDNN "could not create a memory", in torch 2.6
-            return False
-        axes = zip(data[2:], self._kernel, self._stride, self._dilate, self._pad, strict=True)
-        sizes = [(x + 2 * p - d * (k - 1) - 1) // s + 1 for x, k, s, d, p in axes]
-        return min(sizes) > 0 and other in (None, (data[0], self._filters, *sizes))
+    def sizes(self, data: tuple[int, ...], other: tuple[int, ...] | None) -> Sizes | None:
+        """Return the sizes for data and other summand of some shapes; None where the kernels cannot do it."""
+        known = self._known.get((data, other))
+        # oneDNN of torch 2.6 "could not create a memory" for a sum over one filter
+        if known is None and len(data) == 4 and not (other is not None and self._filters == 1):
+            sizes = self.tiled.sizes(data)
+            # there is something to compute, and a summand has the shape of the result
+            if min(*data, *sizes.result) > 0 and other in (None, sizes.result):
+                if len(self._known) >= _MOST_SHAPES:  # batches of ever new sizes must not fill the memory
+                    self._known.clear()
+                known = self._known[data, other] = sizes
+        return known
 
-    def _weights(self, sources: Tensors, shape: torch.Size) -> _Parameters:
-        """Return weight and bias with the normalisation folded in, packed if they can be kept; () if unsuitable."""
+    @property
+    def tiles(self) -> bool:
+        """Whether the extension's kernel does it all, for data that it pays for."""
+        over = self._activation is not None and self._activation.over is not None
+        return self._may_tile and self.tiled.fills_tiles and not over
 
-        def fold() -> _Parameters:
-            return self._folded(sources) if all(map(_is_plain, sources)) else ()
+    def trains(self, env: Env) -> bool:
+        """Say whether the normalisation goes by the batch."""
+        return env.is_train and self._norm is not None and not self._norm.a.use_global_stats
 
-        def pack() -> _Parameters:
-            found = fold()
-            return found and (
-                torch_private.onednn_packed(found[0].contiguous(), *self._geometry, shape),
-                found[1],
-            )
+    def kept(self, sources: Tensors, channels: int) -> tuple[Tensor, Tensor] | None:
+        """Return weight and bias as the extension's kernel reads them, None if they are not kept."""
+        found: tuple[Tensor, Tensor] | None = kept(self._kind, self._read(sources), channels)
+        return found or None
 
+    def gamma(self, sources: Tensors) -> Tensor | None:
+        """Return what the normalisation writes over its gamma, None where it leaves it."""
+        if self._norm is None or not self._norm.a.fix_gamma:
+            return None
+        return torch.ones_like(sources[1 + self._has_bias])
+
+    def _read(self, sources: Tensors) -> Tensors:
         # a gamma that counts as 1 is written in every forward, and not read
-        read = sources if self._reads_gamma else (*sources[:-4], *sources[-3:])
+        return sources if self._reads_gamma else (*sources[:-4], *sources[-3:])
+
+    def _by_onednn(self, data: Tensor, weight: Tensor, bias: Tensor | None, other: Tensor | None) -> Tensor:
+        if other is None:
+            return torch_private.onednn_convolution(data, weight, bias, *self._geometry, *self._unary)
+        fused = data, weight, bias, *self._geometry, *self._binary
+        if self.overwrites and other.is_contiguous(memory_format=torch.channels_last):
+            return torch_private.onednn_convolution_add(other, *fused)
+        return torch_private.onednn_convolution_sum(data, other, *fused[1:])
+
+    def _weights(self, sources: Tensors, shape: torch.Size, tiles: bool) -> _Parameters:
+        """Return weight and bias with the normalisation folded in, packed if they can be kept; () if unsuitable."""
+        read = self._read(sources)
         # oneDNN's order depends on the size of images, and it takes long over a weight in another one
-        found: _Parameters | None = packed(self._kind, read, pack, shape[2:])
+        detail = shape[1] if tiles else shape[2:]
+        found: _Parameters | None = packed(
+            self._kind, read, lambda: self._packed(sources, shape, tiles), detail
+        )
         if found is not None:
             return found
         # oneDNN lays groups out in several ways, which round differently: always the packed one, for equal results
-        return fold() if self._groups == 1 else pack()
+        return self._packed(sources, shape, tiles) if tiles or self._groups > 1 else self._folded(sources)
 
-    def _folded(self, sources: Tensors) -> tuple[Tensor, Tensor | None]:
-        """Return the weight times the normalisation's factors, and the bias with all shifts."""
+    def _packed(self, sources: Tensors, shape: torch.Size, tiles: bool) -> _Parameters:
+        """Return weight and bias as the kernel for data of a shape reads them; () if unsuitable."""
+        found = self._folded(sources)
+        if not found:
+            return ()
+        weight, bias = found
+        if tiles:
+            return self.tiled.pack(weight, bias, shape[1])
+        return torch_private.onednn_packed(weight.contiguous(), *self._geometry, shape), bias
+
+    def _folded(self, sources: Tensors) -> _Parameters:
+        """Return the weight times the normalisation's factors, and the bias with all shifts; () if unsuitable."""
+        if not all(map(is_plain, sources)):
+            return ()
         weight, bias = sources[0], sources[1] if self._has_bias else None
         if self._norm is None:
             return weight, bias

@@ -1,0 +1,197 @@
+"""Convolutions one after the other by the extension's kernel, without what torch does around each of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import groupby
+from typing import Any, NamedTuple
+
+import torch
+
+from ....compat import torch_private
+from ....ops.nn.tiled_conv import Sizes
+from ....ops.spec import Env
+from ...lowering import Step
+from .call import FusedConvolution, is_plain
+
+__all__ = ["ConvolutionRun", "runs"]
+
+Tensor = torch.Tensor
+Shape = tuple[int, ...]
+
+_MOST_PLANS = 64
+
+
+class _Layer(NamedTuple):
+    """A convolution of a run.
+
+    Attributes:
+        call: what computes it.
+        data, sources, other, result: the program's numbers of these values; `other` None without a sum.
+        gamma: the number of what the normalisation writes over its gamma, None without one.
+    """
+
+    call: FusedConvolution
+    data: int
+    sources: list[int]
+    other: int | None
+    result: int
+    gamma: int | None
+
+
+class _Plan(NamedTuple):
+    """Where a run puts its results, for images of some sizes.
+
+    Attributes:
+        shapes: of the tensors that it makes, some of them one after the other for several results.
+        calls: sizes of each convolution, and the places of data, other summand and result among the images that are
+            given and these tensors; no summand is -1.
+        places: of all images that are given and results.
+    """
+
+    shapes: list[Shape]
+    calls: list[tuple[Sizes, int, int, int]]
+    places: dict[int, int]
+
+
+def _layer(step: Step) -> _Layer:
+    call: Any = step.function
+    sources, rest = step.inputs[1:], None
+    if call.sums:
+        *sources, rest = sources
+    gamma = step.outputs[1] if len(step.outputs) > 1 else None
+    return _Layer(call, step.inputs[0], sources, rest, step.outputs[0], gamma)
+
+
+def _read(layer: _Layer) -> list[int]:
+    return [layer.data] if layer.other is None else [layer.data, layer.other]
+
+
+class ConvolutionRun:
+    """Some fused convolutions one after the other.
+
+    What each of them needs is looked at before the first one, while the interpreter's code is in the caches; and what
+    only they read takes turns in some memory. Where anything does not fit, they have to run one by one, which they
+    also have to until all of their weights are kept packed.
+
+    Args:
+        steps: the convolutions.
+        outputs: numbers of the values that others read.
+
+    Attributes:
+        inputs: numbers of the values that they read and do not make.
+        outputs: as given.
+    """
+
+    def __init__(self, steps: Sequence[Step], outputs: list[int]) -> None:
+        self.outputs = outputs
+        self._layers = list(map(_layer, steps))
+        made = {layer.result for layer in self._layers}
+        read = [n for layer in self._layers for n in _read(layer)]
+        self._last = {n: at for at, layer in enumerate(self._layers) for n in _read(layer)}
+        self._images = [n for n in dict.fromkeys(read) if n not in made]
+        sources = [n for layer in self._layers for n in layer.sources]
+        self.inputs = list(dict.fromkeys([*self._images, *sources]))
+        self._plans: dict[tuple[Shape, ...], _Plan | None] = {}
+
+    def __call__(self, env: Env, *inputs: Tensor) -> list[Tensor | None] | None:
+        """Return the outputs; None if the convolutions have to run one by one."""
+        images = inputs[: len(self._images)]
+        if torch.is_grad_enabled() or torch.get_num_threads() > 1:
+            return None
+        if not all(map(is_plain, images)) or any(map(torch_private.is_batched, images)):
+            return None
+        plan = self._plan(tuple([image.shape for image in images]))
+        if plan is None:
+            return None
+        values = dict(zip(self.inputs, inputs))
+        weights: list[tuple[Tensor, Tensor]] = []
+        found: dict[int, Tensor | None] = {}
+        for layer, (sizes, *_) in zip(self._layers, plan.calls):
+            sources = [values[n] for n in layer.sources]
+            kept = layer.call.kept(sources, sizes.data[1])
+            if kept is None or layer.call.trains(env):
+                return None
+            weights.append(kept)
+            if layer.gamma is not None:
+                found[layer.gamma] = layer.call.gamma(sources)
+        tensors = self._compute(plan, images, weights)
+        found.update((n, tensors[at]) for n, at in plan.places.items())
+        return [found.get(n) for n in self.outputs]
+
+    def _compute(
+        self, plan: _Plan, images: Sequence[Tensor], weights: list[tuple[Tensor, Tensor]]
+    ) -> list[Tensor]:
+        """Run the kernel for each convolution; return the images and the tensors made."""
+        innermost = torch.channels_last
+        tensors = [image.contiguous(memory_format=innermost) for image in images]
+        tensors += [torch.empty(s, dtype=torch.float32, memory_format=innermost) for s in plan.shapes]
+        places = [*(tensor.data_ptr() for tensor in tensors), 0]  # the last one for no summand
+        for layer, (sizes, data, other, result), (weight, bias) in zip(self._layers, plan.calls, weights):
+            layer.call.tiled.write(sizes, places[data], weight, bias, places[other], places[result])
+        return tensors
+
+    def _plan(self, shapes: tuple[Shape, ...]) -> _Plan | None:
+        try:
+            return self._plans[shapes]
+        except KeyError:
+            if len(self._plans) >= _MOST_PLANS:  # batches of ever new sizes must not fill the memory
+                self._plans.clear()
+            return self._plans.setdefault(shapes, self._planned(dict(zip(self._images, shapes))))
+
+    def _planned(self, shapes: dict[int, Shape]) -> _Plan | None:
+        """Return the plan for images of some shapes; None if the kernel does not pay for all convolutions."""
+        plan = _Plan([], [], {n: at for at, n in enumerate(self._images)})
+        free: dict[Shape, list[int]] = {}
+        for at, layer in enumerate(self._layers):
+            sizes = layer.call.sizes(shapes[layer.data], None if layer.other is None else shapes[layer.other])
+            if sizes is None or not layer.call.tiled.pays(sizes):
+                return None
+            shapes[layer.result] = sizes.result
+            place = plan.places[layer.other] if layer.other is not None else -1
+            result = place
+            if not layer.call.overwrites:
+                result = self._place(plan, free.get(sizes.result, []), sizes.result)
+            plan.calls.append((sizes, plan.places[layer.data], place, result))
+            plan.places[layer.result] = result
+            for number in set(_read(layer)):
+                stays = self._last[number] > at or number in self._images or number in self.outputs
+                if not stays and plan.places[number] != result:
+                    free.setdefault(shapes[number], []).append(plan.places[number])
+        return plan
+
+    def _place(self, plan: _Plan, free: list[int], shape: Shape) -> int:
+        """Return the place of a tensor of a shape: a free one, or a new one."""
+        if free:
+            return free.pop()
+        plan.shapes.append(shape)
+        return len(self._images) + len(plan.shapes) - 1
+
+
+def runs(
+    steps: Sequence[Step], variables: int, kept: set[int]
+) -> Iterator[tuple[list[Step], ConvolutionRun | None]]:
+    """Yield the steps in order, in lists: a run of convolutions, and all that are none.
+
+    A convolution whose data are a variable stays alone: data have few channels, and the kernel does not always pay for
+    those. So does one of which a parameter is computed.
+
+    Args:
+        steps: the steps.
+        variables: how many of the values are variables.
+        kept: numbers of the values that something beside the steps reads.
+    """
+
+    def joins(step: Step) -> bool:
+        call = step.function
+        if not isinstance(call, FusedConvolution) or not call.tiles:
+            return False
+        return step.inputs[0] >= variables and max(_layer(step).sources) < variables
+
+    last = {number: at for at, step in enumerate(steps) for number in step.inputs}
+    end = 0
+    for joined, group in groupby(steps, joins):
+        found = list(group)
+        end += len(found)
+        outputs = [n for step in found for n in step.outputs if n in kept or last.get(n, -1) >= end]
+        yield found, ConvolutionRun(found, outputs) if joined and len(found) > 1 else None

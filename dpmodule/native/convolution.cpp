@@ -1,0 +1,280 @@
+// A tile of the result, some pixels and a block of filters, stays in registers while its sums grow. The weight is gone
+// through part by part, each for all pixels nearby, so that it stays in the first cache; the next one is fetched
+// meanwhile.
+#include "convolution.hpp"
+
+#if defined(__GNUC__) && defined(__x86_64__)
+
+#include <algorithm>
+#include <cstring>
+#include <new>
+#include <vector>
+
+#include "vector/instructions.hpp"
+
+// none of the functions with vectors is called across files, nor left without being inlined
+#pragma GCC diagnostic ignored "-Wpsabi"
+
+#define DPMODULE_INLINE inline __attribute__((always_inline))
+
+namespace dpmodule {
+namespace {
+
+constexpr std::ptrdiff_t kLine = 16;     // numbers that come together from memory
+constexpr std::ptrdiff_t kPart = 65536;  // of the weight that are gone through at a time
+constexpr std::ptrdiff_t kNear = 65536;  // of data and result that are
+
+// A window upon the data.
+struct Window {
+    std::ptrdiff_t y, x;   // where it begins
+    std::ptrdiff_t begin;  // the same as the place of a number, which there need not be
+    bool inside;           // all of it
+};
+
+// A part of windows. Those of several rows or columns have all channels.
+struct Part {
+    std::ptrdiff_t row, row_end, column, column_end, channel, channels;
+};
+
+// Notes on a convolution.
+struct Plan {
+    std::vector<Part> parts;
+    std::vector<Window> windows;
+    std::vector<float> zeros;
+};
+
+std::vector<Part> cut(const Convolution &c) {
+    const std::ptrdiff_t depth = std::max(kLine, kPart / c.block), columns = c.x.kernel, channels = c.channels;
+    const std::ptrdiff_t channel_step = channels > depth ? (channels - 1) / ((channels - 1) / depth + 1) + 1 : channels;
+    const std::ptrdiff_t column_step = std::clamp<std::ptrdiff_t>(depth / channels, 1, columns);
+    const std::ptrdiff_t row_step =
+        column_step < columns ? 1 : std::clamp<std::ptrdiff_t>(depth / (channels * columns), 1, c.y.kernel);
+    std::vector<Part> found;
+    for (std::ptrdiff_t row = 0; row < c.y.kernel; row += row_step) {
+        for (std::ptrdiff_t column = 0; column < columns; column += column_step) {
+            for (std::ptrdiff_t channel = 0; channel < channels; channel += channel_step) {
+                found.push_back({row, std::min(row + row_step, c.y.kernel), column,
+                                 std::min(column + column_step, columns), channel,
+                                 std::min(channel_step, channels - channel)});
+            }
+        }
+    }
+    return found;
+}
+
+bool fits(const Axis &axis, std::ptrdiff_t begin) {
+    return begin >= 0 && begin + (axis.kernel - 1) * axis.dilate < axis.size;
+}
+
+void place(const Convolution &c, std::ptrdiff_t pixel, Window *to, std::ptrdiff_t count) {
+    std::ptrdiff_t x = pixel % c.x.result, y = pixel / c.x.result % c.y.result, image = pixel / c.x.result / c.y.result;
+    for (std::ptrdiff_t i = 0; i < count; ++i) {
+        const std::ptrdiff_t down = y * c.y.stride - c.y.pad, right = x * c.x.stride - c.x.pad;
+        const std::ptrdiff_t begin = ((image * c.y.size + down) * c.x.size + right) * c.channels;
+        to[i] = {down, right, begin, fits(c.y, down) && fits(c.x, right)};
+        if (++x == c.x.result) {
+            x = 0;
+            if (++y == c.y.result) {
+                y = 0;
+                ++image;
+            }
+        }
+    }
+}
+
+template <int Width, int Vectors>
+struct Tiles {
+    typedef float Floats __attribute__((vector_size(4 * Width)));
+    typedef int Whole __attribute__((vector_size(4 * Width)));
+    static constexpr std::ptrdiff_t kBlock = Width * Vectors;
+
+    const Convolution &c;
+    const Plan &plan;
+    std::ptrdiff_t filter, first_pixel;
+    bool begins, ends;
+
+    DPMODULE_INLINE static Floats load(const float *from, std::ptrdiff_t count) {
+        Floats found{};
+        if (count >= Width) {
+            std::memcpy(&found, from, sizeof found);
+        } else if (count > 0) {
+            std::memcpy(&found, from, sizeof(float) * count);
+        }
+        return found;
+    }
+
+    DPMODULE_INLINE static void store(float *to, const Floats &value, std::ptrdiff_t count) {
+        if (count >= Width) {
+            std::memcpy(to, &value, sizeof value);
+        } else if (count > 0) {
+            std::memcpy(to, &value, sizeof(float) * count);
+        }
+    }
+
+    // Where the numbers of some pixels begin that one column of the kernel is for; false if all are outside.
+    template <int Rows>
+    DPMODULE_INLINE bool at(const Window *windows, std::ptrdiff_t row, std::ptrdiff_t column, std::ptrdiff_t channel,
+                            bool all_inside, const float *(&from)[Rows]) const {
+        const std::ptrdiff_t down = row * c.y.dilate, right = column * c.x.dilate;
+        const std::ptrdiff_t shift = (down * c.x.size + right) * c.channels + channel;
+        if (all_inside) {
+#pragma GCC unroll 16
+            for (int r = 0; r < Rows; ++r) from[r] = c.data + windows[r].begin + shift;
+            return true;
+        }
+        bool any = false;
+#pragma GCC unroll 16
+        for (int r = 0; r < Rows; ++r) {
+            const std::ptrdiff_t y = windows[r].y + down, x = windows[r].x + right;
+            const bool inside = y >= 0 && y < c.y.size && x >= 0 && x < c.x.size;
+            from[r] = inside ? c.data + windows[r].begin + shift : plan.zeros.data();
+            any |= inside;
+        }
+        return any;
+    }
+
+    template <int Rows>
+    DPMODULE_INLINE static void add(const float *const (&from)[Rows], std::ptrdiff_t count, const float *weight,
+                                    const float *ahead, std::ptrdiff_t step, Floats (&sums)[Rows][Vectors]) {
+        for (std::ptrdiff_t k = 0; k < count; ++k) {
+            Floats factors[Vectors];
+#pragma GCC unroll 4
+            for (int v = 0; v < Vectors; ++v) factors[v] = load(weight + k * kBlock + v * Width, Width);
+            __builtin_prefetch(ahead, 0, 2);  // the first cache is for what is read now
+            ahead += step;
+#pragma GCC unroll 16
+            for (int r = 0; r < Rows; ++r) {
+                const float number = from[r][k];
+#pragma GCC unroll 4
+                for (int v = 0; v < Vectors; ++v) sums[r][v] += factors[v] * number;
+            }
+        }
+    }
+
+    template <int Rows>
+    DPMODULE_INLINE void sum(const Window *windows, const Part &part, const float *weight, const float *ahead,
+                             std::ptrdiff_t pace, Floats (&sums)[Rows][Vectors]) const {
+        bool inside = c.x.dilate == 1;
+#pragma GCC unroll 16
+        for (int r = 0; r < Rows; ++r) inside &= windows[r].inside;
+        const std::ptrdiff_t columns = part.column_end - part.column, step = inside ? columns : 1;
+        const std::ptrdiff_t count = (step - 1) * c.channels + part.channels;
+        for (std::ptrdiff_t row = part.row; row < part.row_end; ++row) {
+            for (std::ptrdiff_t column = part.column; column < part.column_end; column += step) {
+                const float *from[Rows];
+                if (at<Rows>(windows, row, column, part.channel, inside, from)) add<Rows>(from, count, weight, ahead, pace, sums);
+                weight += count * kBlock;
+                ahead += count * pace;
+            }
+        }
+    }
+
+    template <int Rows>
+    DPMODULE_INLINE void tile(std::ptrdiff_t pixel, const Part &part, const float *weight, const float *ahead,
+                              std::ptrdiff_t pace) const {
+        const std::ptrdiff_t columns = c.filters - filter, gap = c.filters;
+        const std::ptrdiff_t place = (first_pixel + pixel) * gap + filter;
+        Floats sums[Rows][Vectors];
+        const float *before = begins ? c.other : c.result;
+#pragma GCC unroll 16
+        for (int r = 0; r < Rows; ++r) {
+#pragma GCC unroll 4
+            for (int v = 0; v < Vectors; ++v) {
+                sums[r][v] = begins ? load(c.bias + filter + v * Width, Width) : Floats{};
+                if (before) sums[r][v] += load(before + place + r * gap + v * Width, columns - v * Width);
+            }
+        }
+        const float *soon = (before ? before : c.result) + place + Rows * gap;
+#pragma GCC unroll 16
+        for (int r = 0; r < Rows; ++r) {
+#pragma GCC unroll 4
+            for (int v = 0; v < Vectors; ++v) __builtin_prefetch(soon + r * gap + v * Width, 1);
+        }
+        sum<Rows>(plan.windows.data() + pixel, part, weight, ahead, pace, sums);
+        const Floats zero{};
+#pragma GCC unroll 16
+        for (int r = 0; r < Rows; ++r) {
+#pragma GCC unroll 4
+            for (int v = 0; v < Vectors; ++v) {
+                if (ends && c.relu) sums[r][v] = (Floats)((Whole)sums[r][v] & (sums[r][v] > zero));
+                store(c.result + place + r * gap + v * Width, sums[r][v], columns - v * Width);
+            }
+        }
+    }
+
+    template <int Rows>
+    DPMODULE_INLINE void all(std::ptrdiff_t pixel, std::ptrdiff_t end, const Part &part, const float *weight,
+                             const float *next, std::ptrdiff_t depth) const {
+        for (; pixel + Rows <= end; pixel += Rows) {
+            const float *data = c.data + plan.windows[std::min(pixel + Rows, end - 1)].begin + part.channel;
+            const bool more = next < weight + 2 * depth * kBlock;
+            tile<Rows>(pixel, part, weight, more ? next : data, more ? kLine : Rows);
+            next += depth * kLine;
+        }
+        if constexpr (Rows > 1) all<Rows / 2>(pixel, end, part, weight, next, depth);
+    }
+};
+
+template <int Width, int Vectors, int Rows>
+DPMODULE_INLINE void convolve_with(const Convolution &c, Plan &plan) {
+    constexpr std::ptrdiff_t kBlock = Width * Vectors;
+    const std::ptrdiff_t pixels = c.images * c.y.result * c.x.result;
+    const std::ptrdiff_t near = plan.windows.size();
+    for (std::ptrdiff_t first = 0; first < pixels; first += near) {
+        const std::ptrdiff_t count = std::min(near, pixels - first);
+        place(c, first, plan.windows.data(), count);
+        const float *weight = c.weight;
+        for (std::ptrdiff_t filter = 0; filter < c.filters; filter += kBlock) {
+            for (const Part &part : plan.parts) {
+                const bool begins = &part == &plan.parts.front(), ends = &part == &plan.parts.back();
+                const Tiles<Width, Vectors> tiles{c, plan, filter, first, begins, ends};
+                const std::ptrdiff_t depth =
+                    (part.row_end - part.row) * (part.column_end - part.column) * part.channels;
+                const float *next = weight + depth * kBlock;
+                tiles.template all<Rows>(0, count, part, weight, next, depth);
+                weight = next;
+            }
+        }
+    }
+}
+
+#define DPMODULE_AVX2 __attribute__((target("avx2,fma")))
+#define DPMODULE_AVX512 __attribute__((target("avx512f,avx512vl,avx512dq,avx2,fma")))
+
+DPMODULE_AVX2 void avx2(const Convolution &c, Plan &plan) { convolve_with<8, 2, 6>(c, plan); }
+DPMODULE_AVX512 void avx512_16(const Convolution &c, Plan &plan) { convolve_with<16, 1, 8>(c, plan); }
+DPMODULE_AVX512 void avx512_32(const Convolution &c, Plan &plan) { convolve_with<16, 2, 12>(c, plan); }
+DPMODULE_AVX512 void avx512_64(const Convolution &c, Plan &plan) { convolve_with<16, 4, 6>(c, plan); }
+
+using Run = void (*)(const Convolution &, Plan &);
+
+Run kernel(std::ptrdiff_t block) {
+    if (vector::best_instructions() == vector::Instructions::Avx2) return avx2;
+    return block == 16 ? avx512_16 : block == 32 ? avx512_32 : avx512_64;
+}
+
+}  // namespace
+
+std::ptrdiff_t convolution_block(std::ptrdiff_t filters) {
+    switch (vector::best_instructions()) {
+        case vector::Instructions::Avx512: return filters <= 16 ? 16 : (filters - 1) % 64 < 32 ? 32 : 64;
+        case vector::Instructions::Avx2: return 16;
+        default: return 0;
+    }
+}
+
+bool convolve(const Convolution &c) {
+    try {
+        const std::ptrdiff_t pixels = c.images * c.y.result * c.x.result;
+        const std::ptrdiff_t near = std::max<std::ptrdiff_t>(96, kNear / (c.channels + c.filters));
+        Plan plan{cut(c), std::vector<Window>(std::min(near, pixels)), std::vector<float>(c.channels)};
+        kernel(c.block)(c, plan);
+        return true;
+    } catch (const std::bad_alloc &) {
+        return false;
+    }
+}
+
+}  // namespace dpmodule
+
+#endif

@@ -1,0 +1,153 @@
+"""Two-dimensional convolutions by the native extension, for prediction.
+
+The extension sums tiles of the result up in registers, from data in channels_last and a weight laid out for it, adds a
+bias and another tensor, and rectifies. oneDNN's kernels have the same speed where all they read is near; this one
+fetches the numbers that come next meanwhile, and takes nothing but addresses, while torch prepares oneDNN anew in every
+call. It uses one thread, so it is for programs that leave torch one. What computes a convolution follows from the
+processor, sizes and threads alone, never from a measurement.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+from typing import NamedTuple
+
+import torch
+from torch.nn import functional as F
+
+from .small_matmul import kernels
+
+__all__ = ["Sizes", "TiledConvolution"]
+
+Tensor = torch.Tensor
+
+
+class Sizes(NamedTuple):
+    """Sizes of a convolution's data and result.
+
+    Attributes:
+        data: (N, C, H, W).
+        result: (N, F, H', W').
+        given: the kernel's arguments that say so.
+    """
+
+    data: tuple[int, ...]
+    result: tuple[int, ...]
+    given: tuple[int, ...]
+
+
+_LEAST_FILTERS = 8
+"""Filters below which most of a tile would stay empty."""
+_LEAST_RUN = 16
+"""Numbers that a row of a window must have one after the other; with fewer, it takes as long to find them."""
+
+
+class TiledConvolution:
+    """A convolution of sizes that do not change, but for those of images and how many they are.
+
+    Args:
+        filters: how many.
+        kernel, stride, dilate, pad: for height and width.
+        rectifies: whether negative numbers and NaN become 0.
+    """
+
+    def __init__(
+        self,
+        filters: int,
+        kernel: Sequence[int],
+        stride: Sequence[int],
+        dilate: Sequence[int],
+        pad: Sequence[int],
+        rectifies: bool,
+    ) -> None:
+        self._filters, self._axes = filters, list(zip(kernel, stride, dilate, pad, strict=True))
+        self._rectifies = rectifies
+
+    @cached_property
+    def _block(self) -> int:
+        """How many filters lie together in the weight; 0 = there is no kernel."""
+        core = kernels()
+        return core.convolution_block(self._filters) if hasattr(core, "convolution_block") else 0
+
+    @property
+    def fills_tiles(self) -> bool:
+        """Whether there are filters enough."""
+        return self._filters >= _LEAST_FILTERS
+
+    def pays(self, sizes: Sizes) -> bool:
+        """Say whether the kernel is the fastest for some sizes, and there is one."""
+        return (
+            torch.get_num_threads() == 1
+            and self.fills_tiles
+            and sizes.data[1] * self._axes[1][0] >= _LEAST_RUN
+            and self._block > 0
+        )
+
+    def pack(self, weight: Tensor, bias: Tensor | None, channels: int) -> tuple[Tensor, Tensor] | tuple[()]:
+        """Return weight and bias as the kernel reads them; () where they do not fit.
+
+        Shape:
+            weight: (F, C, kernel height, kernel width).
+            bias: (F,), or None.
+            returns: (blocks, kernel height, kernel width, C, filters in a block), and (all filters of the blocks,).
+
+        Args:
+            weight: the weight.
+            bias: the bias.
+            channels: of the data.
+        """
+        shape = (self._filters, channels, *(axis[0] for axis in self._axes))
+        if weight.shape != shape or not (bias is None or bias.shape == shape[:1]):
+            return ()
+        lacking = -self._filters % self._block
+        bias = weight.new_zeros(self._filters + lacking) if bias is None else F.pad(bias, (0, lacking))
+        if lacking:
+            weight = F.pad(weight, (0, 0) * 3 + (0, lacking))
+        blocks = weight.reshape(-1, self._block, *shape[1:])
+        return blocks.permute(0, 3, 4, 2, 1).contiguous(), bias.contiguous()
+
+    def sizes(self, shape: Sequence[int]) -> Sizes:
+        """Return the sizes for data of a shape (N, C, H, W)."""
+        images, channels, *sides = shape
+        axes = [
+            (size, (size + 2 * pad - dilate * (kernel - 1) - 1) // stride + 1, kernel, stride, dilate, pad)
+            for size, (kernel, stride, dilate, pad) in zip(sides, self._axes, strict=True)
+        ]
+        result = images, self._filters, axes[0][1], axes[1][1]
+        return Sizes(tuple(shape), result, (images, channels, self._filters, *axes[0], *axes[1]))
+
+    def __call__(
+        self, sizes: Sizes, data: Tensor, weight: Tensor, bias: Tensor, other: Tensor | None, overwrites: bool
+    ) -> Tensor:
+        """Return the result, in channels_last; all float32 on the CPU.
+
+        Shape:
+            data: (N, C, H, W).
+            weight, bias: as `pack` returns them.
+            other: what is added, of the result's shape (N, F, H', W'), or None.
+
+        Args:
+            sizes: what `sizes` returns for the data.
+            data: the data.
+            weight: the weight.
+            bias: the bias.
+            other: what is added.
+            overwrites: whether the result may be written over it.
+        """
+        data = data.contiguous(memory_format=torch.channels_last)
+        other = None if other is None else other.contiguous(memory_format=torch.channels_last)
+        if overwrites and other is not None:
+            result = other
+        else:
+            result = torch.empty(sizes.result, dtype=torch.float32, memory_format=torch.channels_last)
+        place = 0 if other is None else other.data_ptr()
+        self.write(sizes, data.data_ptr(), weight, bias, place, result.data_ptr())
+        return result
+
+    def write(self, sizes: Sizes, data: int, weight: Tensor, bias: Tensor, other: int, result: int) -> None:
+        """Do the same with addresses of data, summand (0 = none) and result, all in channels_last."""
+        kernels().convolve(
+            *(*sizes.given, self._block, self._rectifies),
+            *(data, weight.data_ptr(), bias.data_ptr(), other, result),
+        )

@@ -1,0 +1,140 @@
+"""Convolutions by the native extension against torch's in double precision."""
+
+from itertools import product
+
+import numpy as np
+import pytest
+import torch
+from torch.nn import functional as F
+
+from dpmodule.ops.nn import small_matmul
+from dpmodule.ops.nn.tiled_conv import TiledConvolution
+from helpers.walk import walks
+
+core = small_matmul.kernels()
+pytestmark = pytest.mark.skipif(
+    not hasattr(core, "convolve") or core.convolution_block(64) == 0,
+    reason="there is no kernel for this compiler or processor",
+)
+
+
+@pytest.fixture(autouse=True)
+def one_thread():
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+def numbers(*shape, seed=0):
+    values = np.random.RandomState(seed).uniform(-1, 1, shape).astype(np.float32)
+    found = torch.from_numpy(values)
+    return found.contiguous(memory_format=torch.channels_last) if len(shape) == 4 else found
+
+
+def made(filters, kernel=(3, 3), stride=(1, 1), dilate=(1, 1), pad=(1, 1), rectifies=False):
+    return TiledConvolution(filters, kernel, stride, dilate, pad, rectifies)
+
+
+def run(convolution, data, weight, bias=None, other=None, overwrites=False):
+    packed = convolution.pack(weight, bias, data.shape[1])
+    return convolution(convolution.sizes(data.shape), data, *packed, other, overwrites)
+
+
+def exact(data, weight, bias=None, other=None, rectifies=False, **geometry):
+    bias = None if bias is None else bias.double()
+    found = F.conv2d(data.double(), weight.double(), bias, **geometry)
+    found = found if other is None else found + other.double()
+    return found.clamp_min(0) if rectifies else found
+
+
+# blocks of 16, 32 and 64 filters with and without a rest; parts of the weight that are rows, columns and channels
+SIZES = [
+    (1, 5, 8, (7, 7)),
+    (2, 16, 16, (9, 6)),
+    (1, 33, 32, (5, 14)),
+    (3, 64, 40, (4, 4)),
+    (1, 400, 64, (5, 5)),
+    (1, 1100, 70, (3, 4)),
+    (9, 24, 100, (12, 12)),
+]
+GEOMETRIES = [
+    ((3, 3), (1, 1), (1, 1), (1, 1)),
+    ((1, 1), (1, 1), (1, 1), (0, 0)),
+    ((1, 1), (2, 2), (1, 1), (0, 0)),
+    ((3, 2), (2, 1), (1, 2), (2, 1)),
+    ((2, 3), (1, 2), (1, 1), (0, 3)),
+]
+
+
+@walks(product(SIZES, GEOMETRIES))
+def test_sizes_and_geometries(sizes, geometry):
+    images, channels, filters, sides = sizes
+    kernel, stride, dilate, pad = geometry
+    data, weight = numbers(images, channels, *sides), numbers(filters, channels, *kernel, seed=1)
+    bias, rectifies = numbers(filters, seed=2), channels % 2 == 0
+    convolution = made(filters, *geometry, rectifies)
+    assert convolution.pays(convolution.sizes(data.shape)) == (channels * kernel[1] >= 16)
+    want = exact(data, weight, bias, rectifies=rectifies, stride=stride, dilation=dilate, padding=pad)
+    depth = channels * kernel[0] * kernel[1]
+    for other in (None, numbers(*want.shape, seed=3)):
+        found = run(convolution, data, weight, bias, other)
+        assert found.is_contiguous(memory_format=torch.channels_last)
+        summed = exact(data, weight, bias, other, rectifies, stride=stride, dilation=dilate, padding=pad)
+        torch.testing.assert_close(found.double(), summed, rtol=1e-5, atol=2e-6 * depth**0.5)
+
+
+def test_a_sum_may_be_written_over_the_other_summand():
+    data, weight, other = numbers(2, 300, 6, 6), numbers(20, 300, 3, 3, seed=1), numbers(2, 20, 6, 6, seed=2)
+    kept = other.clone()
+    want = exact(data, weight, None, other, padding=1)
+    apart = run(made(20), data, weight, other=other)
+    torch.testing.assert_close(apart.double(), want, rtol=1e-5, atol=1e-4)
+    assert torch.equal(other, kept)
+    over = run(made(20), data, weight, other=other, overwrites=True)
+    assert over.data_ptr() == other.data_ptr()
+    assert torch.equal(over, apart)
+    plain = kept.contiguous()  # of another layout: it is copied
+    assert torch.equal(run(made(20), data.contiguous(), weight, other=plain, overwrites=True), apart)
+    assert torch.equal(plain, kept)
+
+
+def test_nan_and_infinity_stay_in_their_windows_and_the_rectifier_makes_0_of_nan():
+    data, weight = numbers(1, 16, 7, 7), numbers(16, 16, 3, 3, seed=1)
+    usual = run(made(16), data, weight)
+    data[0, 5, 0, 0] = np.nan
+    found = run(made(16), data, weight)
+    touched = torch.zeros(7, 7, dtype=torch.bool)
+    touched[:2, :2] = True
+    assert found[0, :, touched].isnan().all()
+    assert torch.equal(found[0, :, ~touched], usual[0, :, ~touched])
+    assert (run(made(16, rectifies=True), data, weight)[0, :, touched] == 0).all()
+    weight[3, 0, 0, 0] = np.inf  # of the row above, which the first row of windows does not have
+    assert not run(made(16), numbers(1, 16, 7, 7), weight)[0, 3, 1:, 1:].isfinite().any()
+
+
+def test_weights_that_do_not_fit_are_refused():
+    assert made(16).pack(numbers(16, 8, 3, 3), None, 8)
+    assert made(16).pack(numbers(16, 8, 3, 3), None, 9) == ()
+    assert made(16).pack(numbers(16, 8, 3, 2), None, 8) == ()
+    assert made(16).pack(numbers(17, 8, 3, 3), None, 8) == ()
+    assert made(16).pack(numbers(16, 8, 3, 3), numbers(1), 8) == ()
+
+
+def test_sizes_and_threads_alone_decide():
+    def pays(filters, channels):
+        convolution = made(filters)
+        return convolution.pays(convolution.sizes((1, channels, 9, 9)))
+
+    assert pays(8, 6)
+    assert not pays(7, 6)
+    assert not pays(8, 5)
+    torch.set_num_threads(2)
+    assert not pays(8, 6)
+
+
+def test_the_number_of_arguments_is_checked():
+    with pytest.raises(TypeError, match="expected 22 arguments"):
+        core.convolve(1, 2)
+    with pytest.raises(TypeError):
+        core.convolution_block("many")
