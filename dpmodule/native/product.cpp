@@ -155,6 +155,12 @@ DPMODULE_INLINE void multiply_block(const Product &p, const float *block, std::p
         begin += Rows * begin_gap;
         result += Rows * gap;
     }
+    for (; Rows > 4 && row + 4 <= p.rows; row += 4) {
+        Tile<Width>::template write<4, Vectors>(left, block, depth, begin, begin_gap, result, gap, columns, rectified);
+        left.at += 4 * left.row_gap;
+        begin += 4 * begin_gap;
+        result += 4 * gap;
+    }
     for (; row < p.rows; ++row) {
         Tile<Width>::template write<1, Vectors>(left, block, depth, begin, begin_gap, result, gap, columns, rectified);
         left.at += left.row_gap;
@@ -199,7 +205,7 @@ void plain(const Product &product, float *block) { multiply_with<4, 4>(product, 
 #define DPMODULE_AVX2 __attribute__((target("avx2,fma")))
 #define DPMODULE_AVX512 __attribute__((target("avx512f,avx512vl,avx512dq,avx2,fma")))
 
-DPMODULE_AVX2 void avx2(const Product &product, float *block) { multiply_with<8, 4>(product, block); }
+DPMODULE_AVX2 void avx2(const Product &product, float *block) { multiply_with<8, 6>(product, block); }
 DPMODULE_AVX512 void avx512(const Product &product, float *block) { multiply_with<16, 8>(product, block); }
 
 Kernel choose() {
