@@ -97,7 +97,7 @@ def _has_many_classes(graph: Graph) -> bool:
 PASSES: tuple[Pass, ...] = (
     Pass("common_subexpressions", worth=_has_equal_inputs, hides=True, moved=False),
     Pass("rnn_chains", {"FullyConnected": 6, "elemwise_add": 1}, hides=True, moved=False),
-    # before pooling_first: an activation costs least inside the convolution
+    # before pooling_first, to which it leaves what costs least behind a pooling
     Pass("fused_convolutions", {"Convolution": 1}, hides=True, training=False, moved=False, compiled=False),
     Pass("pooling_first", {"Pooling": 1}, hides=True),
     Pass("channels_last", {"Convolution": 1}),

@@ -29,7 +29,7 @@ import torch
 from ...ops.dtypes import HALF
 from ..lowering import Lowered, Step
 
-__all__ = ["pooling_first"]
+__all__ = ["may_follow", "pooling_first"]
 
 _NAMED = frozenset({"relu", "sigmoid", "tanh"})
 _RISING = frozenset({"elu", "leaky", "softrelu", *_NAMED})
@@ -63,6 +63,11 @@ def _takes_maximum(low: Lowered, step: Step) -> bool:
     sides = zip(a.kernel, strides, pads, strict=True)
     over = a.pooling_convention == "full"  # the last window may stick out by almost a stride
     return all(2 * p <= k and (p + s <= k or not over) for k, s, p in sides)
+
+
+def may_follow(low: Lowered, activation: Step, pooling: Step) -> bool:
+    """Say whether an activation gives the same behind a step that reads it, as that is a pooling of maxima."""
+    return bool(_kind(low, activation)) and _takes_maximum(low, pooling)
 
 
 class _PoolingFirst:

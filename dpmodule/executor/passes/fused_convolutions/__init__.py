@@ -32,6 +32,7 @@ from typing import Any
 import torch
 
 from ...lowering import Lowered, Step
+from ..pooling_first import may_follow
 from .call import Activation, BatchNorm, FusedConvolution
 from .run import ConvolutionRun, runs
 
@@ -122,9 +123,16 @@ class _Chain:
             self._sum(step)
             step = self._next()
         found = _activation(low, step) if step is not None else None
-        if step is not None and found is not None and (not summed or found.name in ("none", "relu")):
+        may_sum = not summed or (found is not None and found.name in ("none", "relu"))
+        if step is not None and found is not None and may_sum and not self._is_for_pooling(step, found):
             self._activation = found
             self._take(step, step.outputs)
+
+    def _is_for_pooling(self, step: Step, activation: Activation) -> bool:
+        """Say whether `pooling_first` takes an activation that costs more here than behind a max pooling."""
+        pooling = self._reader(step.outputs[0])
+        costs = activation.name not in ("none", "relu", "leaky_relu")
+        return costs and pooling is not None and may_follow(self._low, step, pooling)
 
     def _next(self) -> Step | None:
         return self._reader(self._outputs[0])
