@@ -32,7 +32,6 @@ Forward = Callable[..., tuple[Any, ...]]
 """What runs a program: ``(values, env, shaped) -> (outputs, roots, rests, mutated)``, see `Program`."""
 
 _numbers = itertools.count()
-_writing = threading.Lock()
 
 
 class _Identifiers:
@@ -94,7 +93,6 @@ class Program:
         self.reused = _reused(low, self._shaped_at)
         self._globals: dict[str, Any] = {}
         self._line_steps: dict[int, Step] = {}
-        self._code: _Code | None = None
 
     @property
     def forward(self) -> Forward:
@@ -112,18 +110,25 @@ class Program:
         return self._generated().filename
 
     def _generated(self) -> _Code:
-        """Return the code, which is written when it is first asked for: not where something else does its work."""
-        if self._code is None:
-            with _writing:  # its lines lead to nodes by the name of one file
-                self._code = self._code or self._generate()
-        return self._code
+        """Return the code, which is written when it is first asked for: not where something else does its work.
+
+        Of threads that ask at once each may write it, and all get one; a lock could be held where a process forks.
+        """
+        found: _Code | None = vars(self).get("_code")
+        if found is None:
+            made = self._generate()
+            found = vars(self).setdefault("_code", made)
+            if found is made:
+                lines = made.source.splitlines(True)
+                linecache.cache[made.filename] = (len(made.source), None, lines, made.filename)
+                weakref.finalize(self, linecache.cache.pop, made.filename, None)
+        return found
 
     def _generate(self) -> _Code:
         source, filename = self._write(), f"<dpmodule program {next(_numbers)}>"
-        exec(compile(source, filename, "exec"), self._globals)
-        linecache.cache[filename] = (len(source), None, source.splitlines(True), filename)
-        weakref.finalize(self, linecache.cache.pop, filename, None)
-        return _Code(source, filename, self.mirrored(self._globals["forward"]))
+        defined: dict[str, Any] = {}
+        exec(compile(source, filename, "exec"), self._globals, defined)
+        return _Code(source, filename, self.mirrored(defined["forward"]))
 
     def mirrored(self, forward: Forward) -> Forward:
         """Return a function that runs this program so that backward computes again what it is to compute again."""
