@@ -162,7 +162,8 @@ struct Tiles {
         for (std::ptrdiff_t row = part.row; row < part.row_end; ++row) {
             for (std::ptrdiff_t column = part.column; column < part.column_end; column += step) {
                 const float *from[Rows];
-                if (at<Rows>(windows, row, column, part.channel, inside, from)) add<Rows>(from, count, weight, ahead, pace, sums);
+                if (at<Rows>(windows, row, column, part.channel, inside, from))
+                    add<Rows>(from, count, weight, ahead, pace, sums);
                 weight += count * kBlock;
                 ahead += count * pace;
             }

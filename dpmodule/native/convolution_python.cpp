@@ -11,8 +11,7 @@ namespace {
 
 Axis axis(Arguments &next) {
     Axis found{};
-    for (std::ptrdiff_t *each :
-         {&found.size, &found.result, &found.kernel, &found.stride, &found.dilate, &found.pad}) {
+    for (std::ptrdiff_t *each : {&found.size, &found.result, &found.kernel, &found.stride, &found.dilate, &found.pad}) {
         *each = next.size();
     }
     return found;
