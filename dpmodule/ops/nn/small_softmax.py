@@ -18,7 +18,7 @@ _LEAST_ROWS = 4
 
 
 def _is_small(data: torch.Tensor) -> bool:
-    """Say whether rows are short enough for the kernel, and no gradient is recorded."""
+    """Say whether rows are short enough for the kernel, and of nothing that is learned."""
     if torch.compiler.is_compiling():  # looked at first, since the sizes may be unknown then
         return False
     return (
@@ -27,7 +27,7 @@ def _is_small(data: torch.Tensor) -> bool:
         and 0 < data.size(1) < getattr(kernels(), "vector_width", 0)
         and is_plain(data)
         and data.is_contiguous()
-        and not (data.requires_grad and torch.is_grad_enabled())
+        and not data.requires_grad
         and not torch_private.is_batched(data)
     )
 

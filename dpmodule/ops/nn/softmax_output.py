@@ -157,8 +157,8 @@ def label_scale(a: Any, classes: torch.Tensor, p: torch.Tensor) -> float | torch
 def _rows_softmax(data: torch.Tensor) -> torch.Tensor:
     """Apply softmax over all axes but the first together."""
     if data.dim() == 2:
-        return row_softmax(data)
-    return row_softmax(data.reshape(data.shape[0], -1)).view(data.shape)
+        return torch.softmax(data, 1)
+    return torch.softmax(data.reshape(data.shape[0], -1), 1).view(data.shape)
 
 
 def _one_class(a: Any, out: torch.Tensor) -> torch.Tensor:
@@ -209,7 +209,9 @@ def softmax_output(a: Any, env: Env, data: torch.Tensor, label: torch.Tensor) ->
     """
     if a.multi_output:
         return torch.softmax(data, 1)
-    return row_softmax(data) if a.preserve_shape else _rows_softmax(data)
+    if not env.is_train and data.dim() == 2:
+        return row_softmax(data)
+    return torch.softmax(data, -1) if a.preserve_shape else _rows_softmax(data)
 
 
 class _CrossEntropy(torch.autograd.Function):
