@@ -22,7 +22,7 @@ namespace dpmodule {
 namespace {
 
 constexpr std::ptrdiff_t kPanel = 64;     // channels of a panel, at most
-constexpr std::ptrdiff_t kChunk = 4096;   // numbers of a chunk's panel: they stay in the first cache
+constexpr std::ptrdiff_t kChunk = 16384;  // numbers of a chunk's panel: they stay in the second cache
 constexpr std::ptrdiff_t kGrain = 32768;  // numbers from which on a second thread pays
 
 struct Chunks {
@@ -365,12 +365,9 @@ void collect_part(void *data, std::ptrdiff_t k) {
     kernels().collect({task.run, Chunk(task.run.size, k), task.found + 2 * k * task.run.size.channels});
 }
 
-// What was read last comes first: some of it is still in the cache.
-std::ptrdiff_t from_the_end(const NormRows &size, std::ptrdiff_t k) { return Chunks(size).count - 1 - k; }
-
 void apply_part(void *data, std::ptrdiff_t k) {
     const auto &task = *static_cast<const Task<NormForward> *>(data);
-    kernels().apply({task.run, Chunk(task.run.size, from_the_end(task.run.size, k))});
+    kernels().apply({task.run, Chunk(task.run.size, k)});
 }
 
 void reduce_part(void *data, std::ptrdiff_t k) {
@@ -380,7 +377,7 @@ void reduce_part(void *data, std::ptrdiff_t k) {
 
 void differentiate_part(void *data, std::ptrdiff_t k) {
     const auto &task = *static_cast<const Task<NormBackward> *>(data);
-    kernels().differentiate({task.run, Chunk(task.run.size, from_the_end(task.run.size, k)), task.found});
+    kernels().differentiate({task.run, Chunk(task.run.size, k), task.found});
 }
 
 int useful_threads(const NormRows &size) {
