@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cached_property
+from math import prod
 from typing import NamedTuple
 
 import torch
@@ -39,8 +40,12 @@ class Sizes(NamedTuple):
 
 _LEAST_FILTERS = 8
 """Filters below which most of a tile would stay empty."""
-_LEAST_RUN = 16
+_LEAST_RUN = 48
 """Numbers that a row of a window must have one after the other; with fewer, it takes as long to find them."""
+_FEW_FILTERS = 16
+"""Filters that are one vector: tiles of them load as much as they compute."""
+_SHORT_CALL = 2**22
+"""Multiplications of a convolution of few filters up to which torch's work around its call takes longer than that."""
 
 
 class TiledConvolution:
@@ -81,8 +86,12 @@ class TiledConvolution:
             torch.get_num_threads() == 1
             and self.fills_tiles
             and sizes.data[1] * self._axes[1][0] >= _LEAST_RUN
+            and (self._filters > _FEW_FILTERS or self._multiplications(sizes) <= _SHORT_CALL)
             and self._block > 0
         )
+
+    def _multiplications(self, sizes: Sizes) -> int:
+        return prod(sizes.result) * sizes.data[1] * prod(axis[0] for axis in self._axes)
 
     def pack(self, weight: Tensor, bias: Tensor | None, channels: int) -> tuple[Tensor, Tensor] | tuple[()]:
         """Return weight and bias as the kernel reads them; () where they do not fit.
