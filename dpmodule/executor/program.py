@@ -14,17 +14,20 @@ import re
 import threading
 import weakref
 from collections import OrderedDict
-from collections.abc import Callable
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterator
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..context import Context
 from ..graph import Graph
 from . import passes
 from .lowering import Lowered, Step, lower
-from .passes.fused_convolutions import ConvolutionRun, runs
 from .passes.mirror import Policy, marked, policy
 from .placement import move_between, own_environments
 from .storage import Storage
+
+if TYPE_CHECKING:
+    from .passes.fused_convolutions import ConvolutionRun
 
 __all__ = ["Forward", "Program", "program_of"]
 
@@ -160,7 +163,7 @@ class Program:
         function_names: dict[Any, str] = {}
         fixed_names: dict[Any, str] = {}
         at = 0
-        for steps, run in runs(low.steps, low.num_variables, keep):
+        for steps, run in _runs(low, keep):
             margin = "    "
             if run is not None:
                 end = at + len(steps)
@@ -241,6 +244,15 @@ class Program:
             text(part)
             for part in (outputs, roots if low.recorded else [], rests if low.recorded else [], mutated)
         )
+
+
+def _runs(low: Lowered, kept: set[int]) -> Iterator[tuple[list[Step], ConvolutionRun | None]]:
+    """Return the steps in lists, some with what does them at once; see `passes.fused_convolutions.runs`."""
+    if "fused_convolutions" not in low.fired:  # most programs do not need its module
+        return iter([(low.steps, None)])
+    fused = import_module(".passes.fused_convolutions", __package__)
+    found: Iterator[tuple[list[Step], ConvolutionRun | None]] = fused.runs(low.steps, low.num_variables, kept)
+    return found
 
 
 def _reused(low: Lowered, shaped_at: dict[int, int]) -> list[tuple[int, int]]:

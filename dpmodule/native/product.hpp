@@ -13,10 +13,10 @@ struct Matrix {
 
 struct Product {
     std::ptrdiff_t rows, columns, depth;
-    Matrix left;        // (rows, depth)
-    Matrix right;       // (depth, columns)
-    const float *bias;  // (columns), or null
-    float *result;      // (rows, columns), contiguous: written
+    Matrix left;                    // (rows, depth)
+    Matrix right;                   // (depth, columns)
+    const float *bias;              // (columns), or null
+    float *result;                  // (rows, columns), contiguous: written
     const float *packed = nullptr;  // what `pack` has made of `right`, which is then not read; or null
     bool rectified = false;         // negative results become 0
 };

@@ -114,7 +114,7 @@ def test_kernels_of_a_network_are_no_more_than_it_calls_and_write_the_same(progr
     assert found["apart"] <= 1e-6
     assert 5 < counted(side.alone.run) <= counted(getattr(trainer, program))
     if getattr(native.core, "vector_width", 0) >= 8:
-        assert "native.multiply" in side.alone.called
+        assert {"native.multiply", "native.dense"} & set(side.alone.called)
     shares = side.slowest(100)
     assert {name for name, _ in shares} == set(side.alone.called)
     assert sum(share for _, share in shares) == pytest.approx(1)

@@ -13,7 +13,7 @@ from .small_matmul import is_plain, kernels
 
 __all__ = ["max_pool", "pays"]
 
-Pair = tuple[int, int]
+Pair = tuple[int, ...]
 
 _LEAST_CHANNELS = 8
 """Channels below which vectors stay too empty."""

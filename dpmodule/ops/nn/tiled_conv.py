@@ -40,12 +40,14 @@ class Sizes(NamedTuple):
 
 _LEAST_FILTERS = 8
 """Filters below which most of a tile would stay empty."""
-_LEAST_RUN = 48
+_LEAST_RUN = 16
 """Numbers that a row of a window must have one after the other; with fewer, it takes as long to find them."""
+_SHORT = 2**22
+"""Multiplications of a convolution up to which torch's work around it counts; the kernel alone has to win beyond."""
+_LONG_RUN = 48
+"""`_LEAST_RUN` of others."""
 _FEW_FILTERS = 16
-"""Filters that are one vector: tiles of them load as much as they compute."""
-_SHORT_CALL = 2**22
-"""Multiplications of a convolution of few filters up to which torch's work around its call takes longer than that."""
+"""Filters of others that are too few: they are one vector, and their tiles load as much as they compute."""
 
 
 class TiledConvolution:
@@ -82,16 +84,11 @@ class TiledConvolution:
 
     def pays(self, sizes: Sizes) -> bool:
         """Say whether the kernel is the fastest for some sizes, and there is one."""
-        return (
-            torch.get_num_threads() == 1
-            and self.fills_tiles
-            and sizes.data[1] * self._axes[1][0] >= _LEAST_RUN
-            and (self._filters > _FEW_FILTERS or self._multiplications(sizes) <= _SHORT_CALL)
-            and self._block > 0
-        )
-
-    def _multiplications(self, sizes: Sizes) -> int:
-        return prod(sizes.result) * sizes.data[1] * prod(axis[0] for axis in self._axes)
+        run = sizes.data[1] * self._axes[1][0]
+        if torch.get_num_threads() > 1 or not self.fills_tiles or run < _LEAST_RUN or not self._block:
+            return False
+        is_short = prod(sizes.result) * sizes.data[1] * prod(axis[0] for axis in self._axes) <= _SHORT
+        return is_short or (run >= _LONG_RUN and self._filters > _FEW_FILTERS)
 
     def pack(self, weight: Tensor, bias: Tensor | None, channels: int) -> tuple[Tensor, Tensor] | tuple[()]:
         """Return weight and bias as the kernel reads them; () where they do not fit.

@@ -122,13 +122,17 @@ def test_weights_that_do_not_fit_are_refused():
 
 
 def test_sizes_and_threads_alone_decide():
-    def pays(filters, channels):
+    def pays(filters, channels, side=9):
         convolution = made(filters)
-        return convolution.pays(convolution.sizes((1, channels, 9, 9)))
+        return convolution.pays(convolution.sizes((1, channels, side, side)))
 
     assert pays(8, 6)
     assert not pays(7, 6)
     assert not pays(8, 5)
+    assert pays(16, 16)
+    assert not pays(16, 16, 50)
+    assert pays(17, 16, 50)
+    assert not pays(17, 15, 55)
     torch.set_num_threads(2)
     assert not pays(8, 6)
 
