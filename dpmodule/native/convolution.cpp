@@ -239,29 +239,21 @@ DPMODULE_INLINE void convolve_with(const Convolution &c, Plan &plan) {
     }
 }
 
-#define DPMODULE_AVX2 __attribute__((target("avx2,fma")))
 #define DPMODULE_AVX512 __attribute__((target("avx512f,avx512vl,avx512dq,avx2,fma")))
 
-DPMODULE_AVX2 void avx2(const Convolution &c, Plan &plan) { convolve_with<8, 2, 6>(c, plan); }
 DPMODULE_AVX512 void avx512_16(const Convolution &c, Plan &plan) { convolve_with<16, 1, 8>(c, plan); }
 DPMODULE_AVX512 void avx512_32(const Convolution &c, Plan &plan) { convolve_with<16, 2, 12>(c, plan); }
 DPMODULE_AVX512 void avx512_64(const Convolution &c, Plan &plan) { convolve_with<16, 4, 6>(c, plan); }
 
 using Run = void (*)(const Convolution &, Plan &);
 
-Run kernel(std::ptrdiff_t block) {
-    if (vector::best_instructions() == vector::Instructions::Avx2) return avx2;
-    return block == 16 ? avx512_16 : block == 32 ? avx512_32 : avx512_64;
-}
+Run kernel(std::ptrdiff_t block) { return block == 16 ? avx512_16 : block == 32 ? avx512_32 : avx512_64; }
 
 }  // namespace
 
 std::ptrdiff_t convolution_block(std::ptrdiff_t filters) {
-    switch (vector::best_instructions()) {
-        case vector::Instructions::Avx512: return filters <= 16 ? 16 : (filters - 1) % 64 < 32 ? 32 : 64;
-        case vector::Instructions::Avx2: return 16;
-        default: return 0;
-    }
+    if (vector::best_instructions() != vector::Instructions::Avx512) return 0;
+    return filters <= 16 ? 16 : (filters - 1) % 64 < 32 ? 32 : 64;
 }
 
 bool convolve(const Convolution &c) {
