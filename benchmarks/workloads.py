@@ -139,7 +139,7 @@ _ALL = (
         "LSTM of 35 unrolled steps, hidden 16, batch 4",
         (35, 16),
         4,
-        40,
+        100,
         10,
         1e-3,
         Targets(plain=_PLAIN, step=(3.0, 8.0)),

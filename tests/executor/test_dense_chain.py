@@ -34,6 +34,8 @@ def bind(net, shape, grad_req="write"):
     rng = np.random.RandomState(0)
     for name, array in bound.arg_dict.items():
         array[:] = 0 if name == "softmax_label" else rng.uniform(-1, 1, array.shape)
+        if name.endswith("weight"):  # scores of some hundreds would make much of rounding
+            array /= array.shape[1] ** 0.5
     return bound
 
 
