@@ -26,7 +26,9 @@ __all__ = ["Nodes", "Program", "load", "prepare"]
 def load(package: str, autobatch: bool) -> Any:
     """Import a package and switch batching on or off."""
     if package == "dynet":
-        importlib.import_module("dynet_config").set(autobatch=int(autobatch), mem=4096, random_seed=1)  # it cannot grow
+        importlib.import_module("dynet_config").set(
+            autobatch=int(autobatch), mem=4096, random_seed=1
+        )  # it cannot grow
         return importlib.import_module("dynet")
     if package == "python":
         os.environ["DPMODULE_NATIVE"] = "0"
