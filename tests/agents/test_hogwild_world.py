@@ -285,7 +285,7 @@ CALLS = {
 @pytest.mark.parametrize("mode", ["fork", "thread"])
 def test_an_exception_of_a_worker_ends_the_world_with_its_type_and_traceback(mode):
     for call in CALLS.values():
-        world, _ = hogwild(Misbehaves, how="fail", when=1, hogwild_mode=mode, examples=100)
+        world, _ = hogwild(Misbehaves, how="fail", hogwild_mode=mode, examples=100)
         world.parley()
         with pytest.raises(LookupError, match="the answer is not known") as caught:
             call(world)
@@ -299,7 +299,7 @@ def test_an_exception_of_a_worker_ends_the_world_with_its_type_and_traceback(mod
 
 @pytest.mark.parametrize("call", list(CALLS))
 def test_a_killed_worker_gives_worker_died_wherever_the_parent_waits(call):
-    world, _ = hogwild(Misbehaves, how="hang", when=1, who=1, examples=1000)
+    world, _ = hogwild(Misbehaves, how="hang", who=1, examples=1000)
     world.parley()
     world.parley()
     victims = pids(world)
@@ -438,16 +438,16 @@ def test_a_with_statement_ends_quietly_at_ctrl_c_and_says_what_else_ended_it():
         victims = pids(world)
         raise KeyboardInterrupt
     await_gone(victims)
-    world, _ = hogwild(Misbehaves, how="fail", when=1)
+    world, _ = hogwild(Misbehaves, how="fail")
     with pytest.raises(ZeroDivisionError), world:
         world.parley() or 1 / 0
-    world, _ = hogwild(Misbehaves, how="fail", when=1)
+    world, _ = hogwild(Misbehaves, how="fail")
     with pytest.raises(LookupError), world:
         world.parley()
 
 
 def test_ctrl_c_while_it_waits():
-    world, _ = hogwild(Misbehaves, how="hang", hang_s=0.3, when=1)
+    world, _ = hogwild(Misbehaves, how="hang", hang_s=0.3)
     victims = pids(world)
     threading.Timer(0.1, os.kill, (os.getpid(), signal.SIGINT)).start()
     with world:

@@ -94,7 +94,7 @@ class Misbehaves(Seen):
 
     def act(self):
         reply = super().act()
-        if self.worker == self.opt.get("who", 0) and self.parleys[self.worker] == self.opt.get("when", 3):
+        if self.worker == self.opt.get("who", 0) and self.parleys[self.worker] == self.opt.get("when", 1):
             getattr(self, self.opt["how"])()
         return reply
 
