@@ -17,41 +17,60 @@ import torch
 
 from ..ops import exposure
 
-__all__ = ["drop_changed", "entries", "kept", "packed", "packed_bytes"]
+__all__ = ["Seen", "drop_changed", "entries", "kept", "packed", "packed_bytes"]
 
 Tensors = Sequence[torch.Tensor]
 _Key = tuple[Hashable, ...]
 
 _MOST_PACKS = 4
-_MOST_SEEN = 64
+_MOST_USES = 64
+
+
+class Seen:
+    """Tensors, all of them watched, as they are when they are seen; none of them lives longer for it.
+
+    Args:
+        tensors: the tensors.
+        forget: called when one of them goes.
+    """
+
+    __slots__ = ("_epoch", "_sources", "_versions")
+
+    def __init__(self, tensors: Tensors, forget: Callable[[Any], None] | None = None) -> None:
+        self._sources = [weakref.ref(tensor, forget) for tensor in tensors]
+        self._versions = [tensor._version for tensor in tensors]
+        self._epoch = exposure.epoch()
+
+    def are(self, tensors: Tensors) -> bool:
+        """Say whether these are the very tensors, and unchanged."""
+        for source, version, tensor in zip(self._sources, self._versions, tensors):
+            if source() is not tensor or tensor._version != version:
+                return False
+        now = exposure.epoch()
+        if self._epoch != now:
+            if not all(map(exposure.is_watched, tensors)):
+                return False
+            self._epoch = now
+        return True
+
+    def are_unchanged(self) -> bool:
+        """Say whether all are there, and unchanged."""
+        tensors = [source() for source in self._sources]
+        return all(t is not None and t._version == v for t, v in zip(tensors, self._versions))
 
 
 class _PackedEntry:
     """Parameters as they were seen last, and what was made of them for uses that were seen twice."""
 
-    __slots__ = ("epoch", "packs", "seen", "sources", "versions")
+    __slots__ = ("packs", "seen", "uses")
 
     def __init__(self, key: _Key, tensors: Tensors, detail: Hashable) -> None:
         def forget(_: Any) -> None:
             entries.pop(key, None)
 
-        self.sources = [weakref.ref(tensor, forget) for tensor in tensors]
-        self.versions = [tensor._version for tensor in tensors]
-        self.epoch = exposure.epoch()
-        self.seen = {detail}
+        self.seen = Seen(tensors, forget)
+        self.uses = {detail}
         self.packs: dict[Hashable, Any] = {}
-
-    def fits(self, tensors: Tensors) -> bool:
-        """Say whether it was made of these very tensors as they now are."""
-        for source, version, tensor in zip(self.sources, self.versions, tensors):
-            if source() is not tensor or tensor._version != version:
-                return False
-        now = exposure.epoch()
-        if self.epoch != now:
-            if not all(map(exposure.is_watched, tensors)):
-                return False
-            self.epoch = now
-        return True
 
     def pack(self, detail: Hashable, make: Callable[[], Any]) -> Any:
         """Return the pack for a use of the parameters, None for a new one and where there are many already."""
@@ -59,16 +78,11 @@ class _PackedEntry:
             return self.packs[detail]
         if len(self.packs) >= _MOST_PACKS:
             return None
-        if detail in self.seen:
+        if detail in self.uses:
             return self.packs.setdefault(detail, make())
-        if len(self.seen) < _MOST_SEEN:
-            self.seen.add(detail)
+        if len(self.uses) < _MOST_USES:
+            self.uses.add(detail)
         return None
-
-    def is_current(self) -> bool:
-        """Say whether no parameter has changed."""
-        tensors = [source() for source in self.sources]
-        return all(t is not None and t._version == v for t, v in zip(tensors, self.versions))
 
 
 entries: dict[_Key, _PackedEntry] = {}
@@ -86,7 +100,7 @@ def packed(kind: Hashable, tensors: Tensors, make: Callable[[], Any], detail: Ha
     """
     key = (kind, *map(id, tensors))
     entry = entries.get(key)
-    if entry is not None and entry.fits(tensors):
+    if entry is not None and entry.seen.are(tensors):
         return entry.pack(detail, make)
     entries.pop(key, None)
     if all(map(exposure.is_watched, tensors)):
@@ -97,14 +111,14 @@ def packed(kind: Hashable, tensors: Tensors, make: Callable[[], Any], detail: Ha
 def kept(kind: Hashable, tensors: Tensors, detail: Hashable = None) -> Any:
     """Return what `packed` keeps for some parameters and a use, if there is something; this does not count as a use."""
     entry = entries.get((kind, *map(id, tensors)))
-    return entry.packs.get(detail) if entry is not None and entry.fits(tensors) else None
+    return entry.packs.get(detail) if entry is not None and entry.seen.are(tensors) else None
 
 
 def drop_changed() -> None:
     """Free what was made of parameters that have changed since."""
     if entries:
         for key, entry in list(entries.items()):
-            if not entry.is_current():
+            if not entry.seen.are_unchanged():
                 entries.pop(key, None)
 
 

@@ -205,14 +205,14 @@ struct Tiles {
 
     template <int Rows>
     DPMODULE_INLINE void all(std::ptrdiff_t pixel, std::ptrdiff_t end, const Part &part, const float *weight,
-                             const float *next, std::ptrdiff_t depth) const {
+                             const float *next, const float *next_end, std::ptrdiff_t depth) const {
         for (; pixel + Rows <= end; pixel += Rows) {
             const float *data = c.data + plan.windows[std::min(pixel + Rows, end - 1)].begin + part.channel;
-            const bool more = next < weight + 2 * depth * kBlock;
+            const bool more = next < next_end;
             tile<Rows>(pixel, part, weight, more ? next : data, more ? kLine : Rows);
-            next += depth * kLine;
+            if (more) next += depth * kLine;
         }
-        if constexpr (Rows > 1) all<Rows / 2>(pixel, end, part, weight, next, depth);
+        if constexpr (Rows > 1) all<Rows / 2>(pixel, end, part, weight, next, next_end, depth);
     }
 };
 
@@ -231,9 +231,11 @@ DPMODULE_INLINE void convolve_with(const Convolution &c, Plan &plan) {
                 const Tiles<Width, Vectors> tiles{c, plan, filter, first, begins, ends};
                 const std::ptrdiff_t depth =
                     (part.row_end - part.row) * (part.column_end - part.column) * part.channels;
-                const float *next = weight + depth * kBlock;
-                tiles.template all<Rows>(0, count, part, weight, next, depth);
-                weight = next;
+                const float *part_end = weight + depth * kBlock;
+                const bool is_last = ends && filter + kBlock >= c.filters;
+                const float *next = !is_last ? part_end : first + near < pixels ? c.weight : c.next;
+                tiles.template all<Rows>(0, count, part, weight, next, next + (next ? depth * kBlock : 0), depth);
+                weight = part_end;
             }
         }
     }

@@ -19,6 +19,7 @@ struct Convolution {
     const float *bias;     // (blocks * block)
     const float *other;    // what is added, of the result's shape; null = nothing; may be `result`
     float *result;         // (images, y.result, x.result, filters): written
+    const float *next;     // what is read afterwards, of which the first numbers are fetched; null = nothing
     std::ptrdiff_t relu;   // whether negative numbers and NaN become 0
 };
 

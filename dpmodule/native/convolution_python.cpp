@@ -1,38 +1,86 @@
-// `convolve` for Python, and `convolution_block`, how many filters lie together in its weight; for x86 alone.
+// `convolve` for Python, some convolutions one after the other, and `convolution_block`, how many filters lie together in
+// a weight; for x86 alone.
 #include "addresses.hpp"
 #include "convolution.hpp"
 
 #if defined(__GNUC__) && defined(__x86_64__)
 
-#include <initializer_list>
+#include <cstdint>
+#include <cstring>
+#include <new>
+#include <vector>
 
 namespace dpmodule {
 namespace {
 
-Axis axis(Arguments &next) {
-    Axis found{};
-    for (std::ptrdiff_t *each : {&found.size, &found.result, &found.kernel, &found.stride, &found.dilate, &found.pad}) {
-        *each = next.size();
+// A convolution as Python describes it: `sizes` are those of `Convolution`, in its order.
+struct Row {
+    std::int64_t sizes[3], y[6], x[6], block, relu;
+    std::int64_t data, weight, bias, other, result;  // places among the addresses
+};
+
+Axis axis(const std::int64_t (&sizes)[6]) { return {sizes[0], sizes[1], sizes[2], sizes[3], sizes[4], sizes[5]}; }
+
+class Steps {
+  public:
+    // False sets Python's error.
+    bool read(PyObject *rows, PyObject *const *addresses, Py_ssize_t count) {
+        char *bytes;
+        Py_ssize_t size;
+        if (PyBytes_AsStringAndSize(rows, &bytes, &size) < 0) return false;
+        if (size % sizeof(Row)) {
+            PyErr_Format(PyExc_ValueError, "rows has %zd bytes, expected %zu for each convolution", size, sizeof(Row));
+            return false;
+        }
+        Arguments next(addresses, count, count);
+        for (Py_ssize_t at = 0; at < count; ++at) addresses_.push_back(next.floats());
+        for (Py_ssize_t at = 0; next.good() && at < size; at += sizeof(Row)) {
+            std::memcpy(&row_, bytes + at, sizeof(Row));
+            if (!add()) return false;
+        }
+        return next.good();
     }
-    return found;
-}
+
+    static bool run(const Steps &steps) {
+        for (const Convolution &each : steps.convolutions_) {
+            if (!convolve(each)) return false;
+        }
+        return true;
+    }
+
+  private:
+    bool add() {
+        const Row &r = row_;
+        for (const std::int64_t place : {r.data, r.weight, r.bias, r.other, r.result}) {
+            if (place < 0 || place >= static_cast<std::int64_t>(addresses_.size())) {
+                PyErr_Format(PyExc_IndexError, "a place is %lld, expected one among %zu addresses",
+                             static_cast<long long>(place), addresses_.size());
+                return false;
+            }
+        }
+        const auto at = [this](std::int64_t place) { return addresses_[static_cast<std::size_t>(place)]; };
+        if (!convolutions_.empty()) convolutions_.back().next = at(r.weight);
+        convolutions_.push_back({r.sizes[0], r.sizes[1], r.sizes[2], axis(r.y), axis(r.x), r.block, at(r.data),
+                                 at(r.weight), at(r.bias), at(r.other), at(r.result), nullptr, r.relu});
+        return true;
+    }
+
+    Row row_;
+    std::vector<float *> addresses_;
+    std::vector<Convolution> convolutions_;
+};
 
 PyObject *convolve_tensors(PyObject *, PyObject *const *given, Py_ssize_t count) {
-    Arguments next(given, count, 22);
-    Convolution convolution{};
-    convolution.images = next.size();
-    convolution.channels = next.size();
-    convolution.filters = next.size();
-    convolution.y = axis(next);
-    convolution.x = axis(next);
-    convolution.block = next.size();
-    convolution.relu = next.size();
-    convolution.data = next.floats();
-    convolution.weight = next.floats();
-    convolution.bias = next.floats();
-    convolution.other = next.floats();
-    convolution.result = next.floats();
-    return next.good() ? without_gil(convolve, convolution) : nullptr;
+    if (count < 1) {
+        PyErr_SetString(PyExc_TypeError, "expected rows and addresses, got nothing");
+        return nullptr;
+    }
+    try {
+        Steps steps;
+        return steps.read(given[0], given + 1, count - 1) ? without_gil(Steps::run, steps) : nullptr;
+    } catch (const std::bad_alloc &) {
+        return PyErr_NoMemory();
+    }
 }
 
 PyObject *block_of(PyObject *, PyObject *given) {
@@ -43,9 +91,10 @@ PyObject *block_of(PyObject *, PyObject *given) {
 // Python keeps a pointer to this table
 PyMethodDef convolution_functions[] = {
     {"convolve", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(convolve_tensors)), METH_FASTCALL,
-     "convolve(images, channels, filters, size, result, kernel, stride, dilate, pad, size, result, kernel, stride, "
-     "dilate, pad, block, relu, data, weight, bias, other, result)\n--\n\n"
-     "Convolve images; arguments are sizes and addresses, see convolution.hpp."},
+     "convolve(rows, *addresses)\n--\n\n"
+     "Convolve images, once for each 22 numbers of 64 bits in `rows`: images, channels, filters; size, result, kernel, "
+     "stride, dilate and pad of height and of width; block, relu; and which of the addresses are those of data, "
+     "weight, bias, other and result, see convolution.hpp."},
     {"convolution_block", block_of, METH_O,
      "convolution_block(filters)\n--\n\n"
      "Return how many filters lie together in the weight that `convolve` reads; 0: the processor is not for it."},

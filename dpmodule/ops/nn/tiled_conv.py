@@ -9,9 +9,10 @@ processor, sizes and threads alone, never from a measurement.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import cached_property
 from math import prod
+from struct import Struct
 from typing import NamedTuple
 
 import torch
@@ -22,6 +23,8 @@ from .small_matmul import kernels
 __all__ = ["Sizes", "TiledConvolution"]
 
 Tensor = torch.Tensor
+
+_ROW = Struct("=22q")
 
 
 class Sizes(NamedTuple):
@@ -153,12 +156,16 @@ class TiledConvolution:
         else:
             result = torch.empty(sizes.result, dtype=torch.float32, memory_format=torch.channels_last)
         place = 0 if other is None else other.data_ptr()
-        self.write(sizes, data.data_ptr(), weight, bias, place, result.data_ptr())
+        addresses = data.data_ptr(), weight.data_ptr(), bias.data_ptr(), place, result.data_ptr()
+        kernels().convolve(self.row(sizes, range(5)), *addresses)
         return result
 
-    def write(self, sizes: Sizes, data: int, weight: Tensor, bias: Tensor, other: int, result: int) -> None:
-        """Do the same with addresses of data, summand (0 = none) and result, all in channels_last."""
-        kernels().convolve(
-            *(*sizes.given, self._block, self._rectifies),
-            *(data, weight.data_ptr(), bias.data_ptr(), other, result),
-        )
+    def row(self, sizes: Sizes, places: Iterable[int]) -> bytes:
+        """Return what tells the kernel to do the same.
+
+        Args:
+            sizes: what `sizes` returns for the data.
+            places: which of the addresses that the kernel gets, too, are those of data, weight, bias, summand (an
+                address of 0 for none) and result, all in channels_last.
+        """
+        return _ROW.pack(*sizes.given, self._block, self._rectifies, *places)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 
@@ -19,6 +19,7 @@ __all__ = ["Activation", "BatchNorm", "FusedConvolution", "is_plain"]
 
 Tensor = torch.Tensor
 Tensors = Sequence[Tensor]
+Source = TypeVar("Source")
 _Parameters = tuple[Tensor, Tensor | None] | tuple[()]
 
 _MOST_SHAPES = 64
@@ -169,7 +170,7 @@ class FusedConvolution:
 
     def kept(self, sources: Tensors, channels: int) -> tuple[Tensor, Tensor] | None:
         """Return weight and bias as the extension's kernel reads them, None if they are not kept."""
-        found: tuple[Tensor, Tensor] | None = kept(self._kind, self._read(sources), channels)
+        found: tuple[Tensor, Tensor] | None = kept(self._kind, self.read(sources), channels)
         return found or None
 
     def gamma(self, sources: Tensors) -> Tensor | None:
@@ -178,7 +179,8 @@ class FusedConvolution:
             return None
         return torch.ones_like(sources[1 + self._has_bias])
 
-    def _read(self, sources: Tensors) -> Tensors:
+    def read(self, sources: Sequence[Source]) -> Sequence[Source]:
+        """Return those of weight, bias and vectors, or of their numbers, that the kernel's weight is made of."""
         # a gamma that counts as 1 is written in every forward, and not read
         return sources if self._reads_gamma else (*sources[:-4], *sources[-3:])
 
@@ -192,7 +194,7 @@ class FusedConvolution:
 
     def _weights(self, sources: Tensors, shape: torch.Size, tiles: bool) -> _Parameters:
         """Return weight and bias with the normalisation folded in, packed if they can be kept; () if unsuitable."""
-        read = self._read(sources)
+        read = self.read(sources)
         # oneDNN's order depends on the size of images, and it takes long over a weight in another one
         detail = shape[1] if tiles else shape[2:]
         found: _Parameters | None = packed(

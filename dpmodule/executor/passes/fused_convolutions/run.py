@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import weakref
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import Any, NamedTuple
 
 import torch
 
 from ....compat import torch_private
-from ....ops.nn.tiled_conv import Sizes
+from ....ops.nn.small_matmul import kernels
 from ....ops.spec import Env
 from ...lowering import Step
+from ...packed_weights import Seen
 from .call import FusedConvolution, is_plain
 
 __all__ = ["ConvolutionRun", "runs"]
@@ -44,14 +46,35 @@ class _Plan(NamedTuple):
 
     Attributes:
         shapes: of the tensors that it makes, some of them one after the other for several results.
-        calls: sizes of each convolution, and the places of data, other summand and result among the images that are
-            given and these tensors; no summand is -1.
-        places: of all images that are given and results.
+        rows: what the kernel is told, for addresses in this order: 0, weights and biases, images that are given, and
+            the tensors that are made.
+        channels: of each convolution's data.
+        places: of all images that are given and results, among those images and tensors.
     """
 
     shapes: list[Shape]
-    calls: list[tuple[Sizes, int, int, int]]
+    rows: list[bytes]
+    channels: list[int]
     places: dict[int, int]
+
+
+class _Packs(NamedTuple):
+    """Weights and biases of all convolutions as the kernel reads them, which may go any time.
+
+    Attributes:
+        sources: what they were made of.
+        channels: of the data that they are for.
+        tensors: weight and bias of each.
+    """
+
+    sources: Seen
+    channels: list[int]
+    tensors: list[weakref.ref[Tensor]]
+
+    def alive(self) -> list[Tensor] | None:
+        """Return the tensors, None if one has gone."""
+        found = [tensor for ref in self.tensors if (tensor := ref()) is not None]
+        return found if len(found) == len(self.tensors) else None
 
 
 def _layer(step: Step) -> _Layer:
@@ -92,12 +115,16 @@ class ConvolutionRun:
         self._images = [n for n in dict.fromkeys(read) if n not in made]
         sources = [n for layer in self._layers for n in layer.sources]
         self.inputs = list(dict.fromkeys([*self._images, *sources]))
+        self._read = list(dict.fromkeys(n for layer in self._layers for n in layer.call.read(layer.sources)))
         self._plans: dict[tuple[Shape, ...], _Plan | None] = {}
+        self._packs: _Packs | None = None
 
     def __call__(self, env: Env, *inputs: Tensor) -> list[Tensor | None] | None:
         """Return the outputs; None if the convolutions have to run one by one."""
         images = inputs[: len(self._images)]
         if torch.is_grad_enabled() or torch.get_num_threads() > 1:
+            return None
+        if env.is_train and any(layer.call.trains(env) for layer in self._layers):
             return None
         if not all(map(is_plain, images)) or any(map(torch_private.is_batched, images)):
             return None
@@ -105,30 +132,39 @@ class ConvolutionRun:
         if plan is None:
             return None
         values = dict(zip(self.inputs, inputs))
-        weights: list[tuple[Tensor, Tensor]] = []
-        found: dict[int, Tensor | None] = {}
-        for layer, (sizes, *_) in zip(self._layers, plan.calls):
-            sources = [values[n] for n in layer.sources]
-            kept = layer.call.kept(sources, sizes.data[1])
-            if kept is None or layer.call.trains(env):
-                return None
-            weights.append(kept)
-            if layer.gamma is not None:
-                found[layer.gamma] = layer.call.gamma(sources)
+        weights = self._weights(values, plan.channels)
+        if weights is None:
+            return None
         tensors = self._compute(plan, images, weights)
-        found.update((n, tensors[at]) for n, at in plan.places.items())
+        found: dict[int, Tensor | None] = {n: tensors[at] for n, at in plan.places.items()}
+        for layer in self._layers:
+            if layer.gamma is not None:
+                found[layer.gamma] = layer.call.gamma([values[n] for n in layer.sources])
         return [found.get(n) for n in self.outputs]
 
-    def _compute(
-        self, plan: _Plan, images: Sequence[Tensor], weights: list[tuple[Tensor, Tensor]]
-    ) -> list[Tensor]:
-        """Run the kernel for each convolution; return the images and the tensors made."""
+    def _weights(self, values: Mapping[int, Tensor], channels: list[int]) -> list[Tensor] | None:
+        """Return weight and bias of each convolution as the kernel reads them; None if they are not all kept."""
+        read, packs = [values[n] for n in self._read], self._packs
+        if packs is not None and packs.channels == channels and packs.sources.are(read):
+            alive = packs.alive()
+            if alive is not None:
+                return alive
+        sources = Seen(read)
+        found: list[Tensor] = []
+        for layer, count in zip(self._layers, channels):
+            kept = layer.call.kept([values[n] for n in layer.sources], count)
+            if kept is None:
+                return None
+            found += kept
+        self._packs = _Packs(sources, channels, list(map(weakref.ref, found)))
+        return found
+
+    def _compute(self, plan: _Plan, images: Sequence[Tensor], weights: Sequence[Tensor]) -> list[Tensor]:
+        """Run the kernel for all convolutions; return the images and the tensors made."""
         innermost = torch.channels_last
         tensors = [image.contiguous(memory_format=innermost) for image in images]
         tensors += [torch.empty(s, dtype=torch.float32, memory_format=innermost) for s in plan.shapes]
-        places = [*(tensor.data_ptr() for tensor in tensors), 0]  # the last one for no summand
-        for layer, (sizes, data, other, result), (weight, bias) in zip(self._layers, plan.calls, weights):
-            layer.call.tiled.write(sizes, places[data], weight, bias, places[other], places[result])
+        kernels().convolve(b"".join(plan.rows), 0, *(each.data_ptr() for each in (*weights, *tensors)))
         return tensors
 
     def _plan(self, shapes: tuple[Shape, ...]) -> _Plan | None:
@@ -141,18 +177,23 @@ class ConvolutionRun:
 
     def _planned(self, shapes: dict[int, Shape]) -> _Plan | None:
         """Return the plan for images of some shapes; None if the kernel does not pay for all convolutions."""
-        plan = _Plan([], [], {n: at for at, n in enumerate(self._images)})
+        plan = _Plan([], [], [], {n: at for at, n in enumerate(self._images)})
         free: dict[Shape, list[int]] = {}
+        first = 1 + 2 * len(self._layers)  # address of an image
         for at, layer in enumerate(self._layers):
             sizes = layer.call.sizes(shapes[layer.data], None if layer.other is None else shapes[layer.other])
             if sizes is None or not layer.call.tiled.pays(sizes):
                 return None
             shapes[layer.result] = sizes.result
-            place = plan.places[layer.other] if layer.other is not None else -1
-            result = place
-            if not layer.call.overwrites:
+            other = None if layer.other is None else plan.places[layer.other]
+            if layer.call.overwrites and other is not None:
+                result = other
+            else:
                 result = self._place(plan, free.get(sizes.result, []), sizes.result)
-            plan.calls.append((sizes, plan.places[layer.data], place, result))
+            summand = 0 if other is None else first + other
+            places = first + plan.places[layer.data], 1 + 2 * at, 2 + 2 * at, summand, first + result
+            plan.channels.append(sizes.data[1])
+            plan.rows.append(layer.call.tiled.row(sizes, places))
             plan.places[layer.result] = result
             for number in set(_read(layer)):
                 stays = self._last[number] > at or number in self._images or number in self.outputs
