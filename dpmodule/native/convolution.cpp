@@ -93,22 +93,20 @@ struct Tiles {
     std::ptrdiff_t filter, first_pixel;
     bool begins, ends;
 
-    DPMODULE_INLINE static Floats load(const float *from, std::ptrdiff_t count) {
-        Floats found{};
-        if (count >= Width) {
-            std::memcpy(&found, from, sizeof found);
-        } else if (count > 0) {
-            std::memcpy(&found, from, sizeof(float) * count);
-        }
+    DPMODULE_INLINE static Floats load(const float *from) {
+        Floats found;
+        std::memcpy(&found, from, sizeof found);
         return found;
     }
 
-    DPMODULE_INLINE static void store(float *to, const Floats &value, std::ptrdiff_t count) {
-        if (count >= Width) {
-            std::memcpy(to, &value, sizeof value);
-        } else if (count > 0) {
-            std::memcpy(to, &value, sizeof(float) * count);
-        }
+    DPMODULE_INLINE static Floats load_some(const float *from, std::ptrdiff_t count) {
+        Floats found{};
+        if (count > 0) std::memcpy(&found, from, sizeof(float) * std::min<std::ptrdiff_t>(count, Width));
+        return found;
+    }
+
+    DPMODULE_INLINE static void store_some(float *to, const Floats &value, std::ptrdiff_t count) {
+        if (count > 0) std::memcpy(to, &value, sizeof(float) * std::min<std::ptrdiff_t>(count, Width));
     }
 
     // Where the numbers of some pixels begin that one column of the kernel is for; false if all are outside.
@@ -139,7 +137,7 @@ struct Tiles {
         for (std::ptrdiff_t k = 0; k < count; ++k) {
             Floats factors[Vectors];
 #pragma GCC unroll 4
-            for (int v = 0; v < Vectors; ++v) factors[v] = load(weight + k * kBlock + v * Width, Width);
+            for (int v = 0; v < Vectors; ++v) factors[v] = load(weight + k * kBlock + v * Width);
             __builtin_prefetch(ahead, 0, 2);  // the first cache is for what is read now
             ahead += step;
 #pragma GCC unroll 16
@@ -170,21 +168,69 @@ struct Tiles {
         }
     }
 
+    // What the sums of some pixels begin with; `before` has `gap` numbers for each, of which `columns` are for this block.
+    template <int Rows>
+    DPMODULE_INLINE void begin(const float *before, std::ptrdiff_t gap, std::ptrdiff_t columns,
+                               Floats (&sums)[Rows][Vectors]) const {
+#pragma GCC unroll 4
+        for (int v = 0; v < Vectors; ++v) {
+            const Floats first = begins ? load(c.bias + filter + v * Width) : Floats{};
+#pragma GCC unroll 16
+            for (int r = 0; r < Rows; ++r) sums[r][v] = first;
+        }
+        if (!before) return;
+        if (columns >= kBlock) {
+#pragma GCC unroll 16
+            for (int r = 0; r < Rows; ++r) {
+#pragma GCC unroll 4
+                for (int v = 0; v < Vectors; ++v) sums[r][v] += load(before + r * gap + v * Width);
+            }
+        } else {
+#pragma GCC unroll 16
+            for (int r = 0; r < Rows; ++r) {
+#pragma GCC unroll 4
+                for (int v = 0; v < Vectors; ++v)
+                    sums[r][v] += load_some(before + r * gap + v * Width, columns - v * Width);
+            }
+        }
+    }
+
+    template <int Rows>
+    DPMODULE_INLINE void end(float *result, std::ptrdiff_t gap, std::ptrdiff_t columns,
+                             Floats (&sums)[Rows][Vectors]) const {
+        if (ends && c.relu) {
+            const Floats zero{};
+#pragma GCC unroll 16
+            for (int r = 0; r < Rows; ++r) {
+#pragma GCC unroll 4
+                for (int v = 0; v < Vectors; ++v) sums[r][v] = sums[r][v] > zero ? sums[r][v] : zero;
+            }
+        }
+        if (columns >= kBlock) {
+#pragma GCC unroll 16
+            for (int r = 0; r < Rows; ++r) {
+#pragma GCC unroll 4
+                for (int v = 0; v < Vectors; ++v)
+                    std::memcpy(result + r * gap + v * Width, &sums[r][v], sizeof(Floats));
+            }
+        } else {
+#pragma GCC unroll 16
+            for (int r = 0; r < Rows; ++r) {
+#pragma GCC unroll 4
+                for (int v = 0; v < Vectors; ++v)
+                    store_some(result + r * gap + v * Width, sums[r][v], columns - v * Width);
+            }
+        }
+    }
+
     template <int Rows>
     DPMODULE_INLINE void tile(std::ptrdiff_t pixel, const Part &part, const float *weight, const float *ahead,
                               std::ptrdiff_t pace) const {
         const std::ptrdiff_t columns = c.filters - filter, gap = c.filters;
         const std::ptrdiff_t place = (first_pixel + pixel) * gap + filter;
-        Floats sums[Rows][Vectors];
         const float *before = begins ? c.other : c.result;
-#pragma GCC unroll 16
-        for (int r = 0; r < Rows; ++r) {
-#pragma GCC unroll 4
-            for (int v = 0; v < Vectors; ++v) {
-                sums[r][v] = begins ? load(c.bias + filter + v * Width, Width) : Floats{};
-                if (before) sums[r][v] += load(before + place + r * gap + v * Width, columns - v * Width);
-            }
-        }
+        Floats sums[Rows][Vectors];
+        begin<Rows>(before ? before + place : nullptr, gap, columns, sums);
         const float *soon = (before ? before : c.result) + place + Rows * gap;
 #pragma GCC unroll 16
         for (int r = 0; r < Rows; ++r) {
@@ -192,15 +238,7 @@ struct Tiles {
             for (int v = 0; v < Vectors; ++v) __builtin_prefetch(soon + r * gap + v * Width, 1);
         }
         sum<Rows>(plan.windows.data() + pixel, part, weight, ahead, pace, sums);
-        const Floats zero{};
-#pragma GCC unroll 16
-        for (int r = 0; r < Rows; ++r) {
-#pragma GCC unroll 4
-            for (int v = 0; v < Vectors; ++v) {
-                if (ends && c.relu) sums[r][v] = (Floats)((Whole)sums[r][v] & (sums[r][v] > zero));
-                store(c.result + place + r * gap + v * Width, sums[r][v], columns - v * Width);
-            }
-        }
+        end<Rows>(c.result + place, gap, columns, sums);
     }
 
     template <int Rows>
