@@ -29,6 +29,7 @@ struct Window {
     std::ptrdiff_t y, x;   // where it begins
     std::ptrdiff_t begin;  // the same as the place of a number, which there need not be
     bool inside;           // all of it
+    std::ptrdiff_t run;    // how many windows from here lie inside, each as far from the last one as pixels are
 };
 
 // A part of windows. Those of several rows or columns have all channels.
@@ -71,7 +72,7 @@ void place(const Convolution &c, std::ptrdiff_t pixel, Window *to, std::ptrdiff_
     for (std::ptrdiff_t i = 0; i < count; ++i) {
         const std::ptrdiff_t down = y * c.y.stride - c.y.pad, right = x * c.x.stride - c.x.pad;
         const std::ptrdiff_t begin = ((image * c.y.size + down) * c.x.size + right) * c.channels;
-        to[i] = {down, right, begin, fits(c.y, down) && fits(c.x, right)};
+        to[i] = {down, right, begin, fits(c.y, down) && fits(c.x, right), 0};
         if (++x == c.x.result) {
             x = 0;
             if (++y == c.y.result) {
@@ -79,6 +80,11 @@ void place(const Convolution &c, std::ptrdiff_t pixel, Window *to, std::ptrdiff_
                 ++image;
             }
         }
+    }
+    const std::ptrdiff_t pitch = c.x.stride * c.channels;
+    for (std::ptrdiff_t i = count; i-- > 0;) {
+        const bool goes_on = i + 1 < count && to[i + 1].begin - to[i].begin == pitch;
+        if (to[i].inside) to[i].run = goes_on ? to[i + 1].run + 1 : 1;
     }
 }
 
@@ -100,13 +106,19 @@ struct Tiles {
     }
 
     DPMODULE_INLINE static Floats load_some(const float *from, std::ptrdiff_t count) {
+        if (count >= Width) return load(from);
         Floats found{};
-        if (count > 0) std::memcpy(&found, from, sizeof(float) * std::min<std::ptrdiff_t>(count, Width));
+        if (count > 0) std::memcpy(&found, from, sizeof(float) * count);
         return found;
     }
 
     DPMODULE_INLINE static void store_some(float *to, const Floats &value, std::ptrdiff_t count) {
-        if (count > 0) std::memcpy(to, &value, sizeof(float) * std::min<std::ptrdiff_t>(count, Width));
+        const Floats copy = value;  // since one that memcpy reads is in memory, with the rest of its array
+        if (count >= Width) {
+            std::memcpy(to, &value, sizeof value);
+        } else if (count > 0) {
+            std::memcpy(to, &copy, sizeof(float) * count);
+        }
     }
 
     // Where the numbers of some pixels begin that one column of the kernel is for; false if all are outside.
@@ -146,6 +158,37 @@ struct Tiles {
 #pragma GCC unroll 4
                 for (int v = 0; v < Vectors; ++v) sums[r][v] += factors[v] * number;
             }
+        }
+    }
+
+    // The same for windows of a run, by few addresses, so that all of them have registers.
+    template <int Rows>
+    DPMODULE_INLINE void sum_run(const Window &first, const Part &part, const float *weight, const float *ahead,
+                                 std::ptrdiff_t step, Floats (&sums)[Rows][Vectors]) const {
+        constexpr int kThirds = (Rows + 2) / 3;
+        const std::ptrdiff_t pitch = c.x.stride * c.channels, down = c.y.dilate * c.x.size * c.channels;
+        const std::ptrdiff_t count = (part.column_end - part.column - 1) * c.channels + part.channels;
+        const float *row = c.data + first.begin + part.row * down + part.column * c.channels + part.channel;
+        for (std::ptrdiff_t rows = part.row_end - part.row; rows > 0; --rows) {
+            const float *from[kThirds];
+#pragma GCC unroll 4
+            for (int third = 0; third < kThirds; ++third) from[third] = row + 3 * third * pitch;
+            for (const float *end = weight + count * kBlock; weight != end; weight += kBlock) {
+                Floats factors[Vectors];
+#pragma GCC unroll 4
+                for (int v = 0; v < Vectors; ++v) factors[v] = load(weight + v * Width);
+                __builtin_prefetch(ahead, 0, 2);
+                ahead += step;
+#pragma GCC unroll 16
+                for (int r = 0; r < Rows; ++r) {
+                    const float number = from[r / 3][r % 3 * pitch];
+#pragma GCC unroll 4
+                    for (int v = 0; v < Vectors; ++v) sums[r][v] += factors[v] * number;
+                }
+#pragma GCC unroll 4
+                for (int third = 0; third < kThirds; ++third) ++from[third];
+            }
+            row += down;
         }
     }
 
@@ -237,8 +280,14 @@ struct Tiles {
 #pragma GCC unroll 4
             for (int v = 0; v < Vectors; ++v) __builtin_prefetch(soon + r * gap + v * Width, 1);
         }
-        sum<Rows>(plan.windows.data() + pixel, part, weight, ahead, pace, sums);
-        end<Rows>(c.result + place, gap, columns, sums);
+        const Window *windows = plan.windows.data() + pixel;
+        if (windows->run >= Rows && c.x.dilate == 1) {
+            sum_run<Rows>(*windows, part, weight, ahead, pace, sums);
+            end<Rows>(c.result + place, gap, columns, sums);
+        } else {
+            sum<Rows>(windows, part, weight, ahead, pace, sums);
+            end<Rows>(c.result + place, gap, columns, sums);
+        }
     }
 
     template <int Rows>

@@ -47,6 +47,8 @@ _LEAST_RUN = 16
 """Numbers that a row of a window must have one after the other; with fewer, it takes as long to find them."""
 _MOST_PLACES = 2**12
 """Places of windows, of all images, up to which data and result stay in the second cache; oneDNN minds less if not."""
+_MORE_PLACES = 2**14
+"""`_MOST_PLACES` where no vector of a tile is partly empty."""
 _SHORT = 2**22
 """Multiplications of a convolution up to which torch's work around it counts; the kernel alone has to win beyond."""
 _LONG_RUN = 48
@@ -93,7 +95,8 @@ class TiledConvolution:
         if torch.get_num_threads() > 1 or not self.fills_tiles or run < _LEAST_RUN or not self._block:
             return False
         images, _, height, width = sizes.result
-        if images * height * width > _MOST_PLACES:
+        most = _MOST_PLACES if self._filters % self._block else _MORE_PLACES
+        if images * height * width > most:
             return False
         is_short = prod(sizes.result) * sizes.data[1] * prod(axis[0] for axis in self._axes) <= _SHORT
         return is_short or (run >= _LONG_RUN and self._filters > _FEW_FILTERS)

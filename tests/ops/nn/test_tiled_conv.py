@@ -135,6 +135,8 @@ def test_sizes_and_threads_alone_decide():
     assert not pays(17, 15, 55)
     assert pays(17, 16, 64)
     assert not pays(17, 16, 65)
+    assert pays(32, 16, 128)
+    assert not pays(32, 16, 129)
     torch.set_num_threads(2)
     assert not pays(8, 6)
 
