@@ -2,8 +2,8 @@
 
 A library prepares for every product as if it were a large one, and the code of the two that torch has takes some ten
 megabytes of memory once it has run. The extension's own kernel has nothing to prepare. Large ones of these products
-are shared by torch's threads. A whole chain of layers runs in one thread, so how much of that is moderate depends on how
-many torch may use.
+are shared by torch's threads. A whole chain of layers runs in one thread, so how much of that is moderate depends on
+how many torch may use.
 """
 
 from __future__ import annotations
