@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import mmap
 import sys
+import threading
 from contextlib import suppress
 from functools import cache
 from typing import Any
@@ -26,8 +27,10 @@ _ALIGNMENT = 64
 """Where arrays begin, in bytes; vector instructions like it more than NumPy's own 16."""
 
 _OWN_PAGES = 2**20
-"""Arrays from this size, in bytes, get pages of their own, where the system can do that."""
+"""Arrays from this size, in bytes, get pages of their own; smaller ones are cut from a slab."""
 
+_SLAB = 2**21
+"""Bytes of a slab: too few for large pages, which would be made as a whole when one of its arrays is written."""
 
 _HUGE_PAGES = 2**22
 """Arrays from this size, in bytes, are better off with large pages, as NumPy's own are."""
@@ -49,12 +52,43 @@ def _own_pages(size: int) -> mmap.mmap:
     return pages
 
 
+def _zeros(size: int) -> np.ndarray:
+    """Return as many bytes, aligned."""
+    if hasattr(mmap, "MAP_ANONYMOUS"):
+        return np.frombuffer(_own_pages(size), np.uint8)
+    memory = np.zeros(size + _ALIGNMENT, np.uint8)
+    start = -memory.__array_interface__["data"][0] % _ALIGNMENT
+    return memory[start : start + size]
+
+
+class _Slab(threading.local):
+    """Zeros of a thread that small arrays are cut from; an array's part is not given out again.
+
+    Attributes:
+        memory: the bytes, which live as long as one of the arrays; another slab's once they are used up.
+        used: how many are given out.
+    """
+
+    memory = np.zeros(0, np.uint8)
+    used = 0
+
+    def cut(self, size: int) -> np.ndarray:
+        """Return as many bytes, aligned."""
+        if self.used + size > len(self.memory):
+            self.memory, self.used = _zeros(_SLAB), 0
+        start = self.used
+        self.used += -(-size // _ALIGNMENT) * _ALIGNMENT
+        return self.memory[start : start + size]
+
+
+_slab = _Slab()
+
+
 def allocate(shape: tuple[int, ...], ctx: Context, dtype: str) -> NDArray:
     """Return a new array of zeros, which on the CPU takes no memory before it is written.
 
-    torch writes its zeros at once; the operating system hands out untouched ones for nothing. So does NumPy, but
-    only for blocks that the C library does not take from its heap. Gradients and outputs are replaced before
-    anybody writes them.
+    torch writes its zeros at once, and the C library those that it takes from its heap; the operating system hands
+    out untouched ones for nothing. Gradients and outputs are replaced before anybody writes them.
 
     Shape:
         returns: `shape`.
@@ -69,13 +103,10 @@ def allocate(shape: tuple[int, ...], ctx: Context, dtype: str) -> NDArray:
     """
     if ctx.torch_device.type != "cpu" or dtype == "bfloat16":
         return NDArray(torch.zeros(shape, dtype=torch_dtype(dtype), device=ctx.torch_device), ctx)
-    kind, count = np.dtype(dtype), prod(shape)
-    if count * kind.itemsize >= _OWN_PAGES and hasattr(mmap, "MAP_ANONYMOUS"):
-        pages = _own_pages(count * kind.itemsize)
-        return NDArray(mark_own(torch.from_numpy(np.frombuffer(pages, kind, count).reshape(shape))), ctx)
-    memory = np.zeros(count + _ALIGNMENT // kind.itemsize, kind)
-    start = -memory.__array_interface__["data"][0] % _ALIGNMENT // kind.itemsize
-    return NDArray(mark_own(torch.from_numpy(memory[start : start + count].reshape(shape))), ctx)
+    kind = np.dtype(dtype)
+    size = prod(shape) * kind.itemsize
+    memory = _zeros(size) if size >= _OWN_PAGES else _slab.cut(size)
+    return NDArray(mark_own(torch.from_numpy(memory.view(kind).reshape(shape))), ctx)
 
 
 _UNKNOWN = (0, 0, 0, 0)

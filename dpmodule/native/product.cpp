@@ -9,6 +9,7 @@
 #include <memory>
 #include <new>
 
+#include "team.hpp"
 #include "vector/instructions.hpp"
 
 // none of the functions with vectors is called across files, nor left without being inlined
@@ -21,6 +22,7 @@ namespace {
 
 constexpr std::ptrdiff_t kLine = 16;    // numbers that memory delivers at once
 constexpr std::ptrdiff_t kDepth = 256;  // of a block: what is copied stays in the first cache
+constexpr std::ptrdiff_t kLeastWork = 1 << 20;  // multiplications of a thread, which have to make up for waking it
 
 template <int Width>
 struct Tile {
@@ -169,12 +171,17 @@ DPMODULE_INLINE void multiply_block(const Product &p, const float *block, std::p
     }
 }
 
+// Columns of a product: from the first of a block on.
+struct Columns {
+    std::ptrdiff_t first, end;
+};
+
 // The right matrix is copied into `block` one block after the other, unless all are there already.
 template <int Width, int Rows>
-DPMODULE_INLINE void multiply_with(const Product &p, float *block) {
+DPMODULE_INLINE void multiply_with(const Product &p, Columns part, float *block) {
     constexpr std::ptrdiff_t kColumns = Tile<Width>::kColumns;
-    const float *packed = p.packed;
-    for (std::ptrdiff_t column = 0; column < p.columns; column += kColumns) {
+    const float *packed = p.packed ? p.packed + part.first * p.depth : nullptr;
+    for (std::ptrdiff_t column = part.first; column < part.end; column += kColumns) {
         for (std::ptrdiff_t first = 0; first == 0 || first < p.depth; first += kDepth) {
             const std::ptrdiff_t depth = std::min(kDepth, p.depth - first);
             if (!p.packed) {
@@ -196,17 +203,21 @@ DPMODULE_INLINE void multiply_with(const Product &p, float *block) {
 // What is compiled for one instruction set; as many rows at a time as its registers hold.
 struct Kernel {
     int width;
-    void (*run)(const Product &, float *);
+    void (*run)(const Product &, Columns, float *);
 };
 
-void plain(const Product &product, float *block) { multiply_with<4, 4>(product, block); }
+void plain(const Product &product, Columns part, float *block) { multiply_with<4, 4>(product, part, block); }
 
 #if defined(__x86_64__)
 #define DPMODULE_AVX2 __attribute__((target("avx2,fma")))
 #define DPMODULE_AVX512 __attribute__((target("avx512f,avx512vl,avx512dq,avx2,fma")))
 
-DPMODULE_AVX2 void avx2(const Product &product, float *block) { multiply_with<8, 6>(product, block); }
-DPMODULE_AVX512 void avx512(const Product &product, float *block) { multiply_with<16, 8>(product, block); }
+DPMODULE_AVX2 void avx2(const Product &product, Columns part, float *block) {
+    multiply_with<8, 6>(product, part, block);
+}
+DPMODULE_AVX512 void avx512(const Product &product, Columns part, float *block) {
+    multiply_with<16, 8>(product, part, block);
+}
 
 Kernel choose() {
     switch (vector::best_instructions()) {
@@ -224,15 +235,34 @@ const Kernel &kernel() {
     return chosen;
 }
 
+// A product whose columns threads share: each part has neighbouring blocks, and memory for a copy of one.
+struct Shared {
+    const Product &product;
+    std::ptrdiff_t parts, copied;  // numbers of a block
+    float *blocks;
+};
+
+void multiply_part(void *given, std::ptrdiff_t part) {
+    const Shared &shared = *static_cast<const Shared *>(given);
+    const Product &product = shared.product;
+    const std::ptrdiff_t width = 2 * kernel().width, blocks = (product.columns + width - 1) / width;
+    const auto begin = [&](std::ptrdiff_t i) { return std::min(product.columns, blocks * i / shared.parts * width); };
+    kernel().run(product, {begin(part), begin(part + 1)}, shared.blocks + part * shared.copied);
+}
+
 }  // namespace
 
 int vector_width() { return kernel().width; }
 
 bool multiply(const Product &product) {
-    const std::ptrdiff_t size = std::min(kDepth, product.depth) * 2 * kernel().width;
-    const std::unique_ptr<float[]> block(new (std::nothrow) float[size]);
-    if (!block) return false;
-    kernel().run(product, block.get());
+    const std::ptrdiff_t width = 2 * kernel().width, copied = std::min(kDepth, product.depth) * width;
+    const std::ptrdiff_t parts = std::max<std::ptrdiff_t>(
+        1, std::min({std::ptrdiff_t{product.threads}, (product.columns + width - 1) / width,
+                     product.rows * product.columns * product.depth / kLeastWork}));
+    const std::unique_ptr<float[]> blocks(new (std::nothrow) float[parts * copied]);
+    if (!blocks) return false;
+    Shared shared{product, parts, copied, blocks.get()};
+    in_parts(parts, static_cast<int>(parts), multiply_part, &shared);
     return true;
 }
 
@@ -261,7 +291,7 @@ bool dense(const Dense &run) {
         Product product{run.rows, layer.units, layer.features, {data, layer.features, 1}, {}, layer.bias, made};
         product.packed = layer.packed;
         product.rectified = layer.rectified;
-        kernel().run(product, nullptr);
+        kernel().run(product, {0, product.columns}, nullptr);
         data = made;
     }
     return true;

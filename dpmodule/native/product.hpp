@@ -1,4 +1,4 @@
-// Products of float32 matrices of moderate size by one thread, without the code and preparations of a library.
+// Products of float32 matrices of moderate size, without the code and preparations of a library.
 #pragma once
 
 #include <cstddef>
@@ -19,6 +19,7 @@ struct Product {
     float *result;                  // (rows, columns), contiguous: written
     const float *packed = nullptr;  // what `pack` has made of `right`, which is then not read; or null
     bool rectified = false;         // negative results become 0
+    int threads = 1;                // the most among which `multiply` shares columns; the numbers stay the same
 };
 
 // Returns false where there is no memory for a copy of a part of `right`.

@@ -19,7 +19,7 @@ Matrix matrix(Arguments &next) {
 }
 
 PyObject *multiply_tensors(PyObject *, PyObject *const *given, Py_ssize_t count) {
-    Arguments next(given, count, 11);
+    Arguments next(given, count, 12);
     Product product{};
     product.rows = next.size();
     product.columns = next.size();
@@ -28,6 +28,7 @@ PyObject *multiply_tensors(PyObject *, PyObject *const *given, Py_ssize_t count)
     product.right = matrix(next);
     product.bias = next.floats();
     product.result = next.floats();
+    product.threads = static_cast<int>(next.size());
     return next.good() ? without_gil(multiply, product) : nullptr;
 }
 
@@ -72,7 +73,7 @@ PyObject *run_dense(PyObject *, PyObject *const *given, Py_ssize_t count) {
 // Python keeps a pointer to this table
 PyMethodDef product_functions[] = {
     {"multiply", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(multiply_tensors)), METH_FASTCALL,
-     "multiply(rows, columns, depth, left, row_gap, column_gap, right, row_gap, column_gap, bias, result)\n--\n\n"
+     "multiply(rows, columns, depth, left, row_gap, column_gap, right, row_gap, column_gap, bias, result, threads)\n--\n\n"
      "Multiply two matrices; arguments are sizes, strides and addresses, see product.hpp."},
     {"packed_size", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(size_of_pack)), METH_FASTCALL,
      "packed_size(columns, depth)\n--\n\nReturn how many numbers `pack` writes."},

@@ -1,5 +1,8 @@
 import logging
+import mmap
 import re
+import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -42,6 +45,29 @@ def test_large_arrays_take_no_memory_before_they_are_written():
     array = allocate((64, 1024, 1024), CPU, "float32")
     touched = resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
     assert touched < array.tensor.nbytes // resource.getpagesize() // 100
+
+
+def test_small_arrays_take_no_memory_before_they_are_written():
+    resource = pytest.importorskip("resource")
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+    arrays = [allocate((1024,), CPU, "float32") for _ in range(1000)]
+    touched = resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
+    assert touched < sum(array.tensor.nbytes for array in arrays) // resource.getpagesize() // 4
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="/proc tells what memory a process has")
+def test_memory_of_small_arrays_goes_with_the_last_of_them():
+    def mapped():
+        return int(Path("/proc/self/statm").read_text().split()[0]) * mmap.PAGESIZE
+
+    before = mapped()
+    arrays = [allocate((2**17,), CPU, "float32") for _ in range(200)]
+    assert mapped() - before >= 200 * 2**19
+    last = arrays[-1]
+    del arrays
+    assert mapped() - before <= 2 * 2**21
+    last[:] = 1
+    assert last.asnumpy().all()
 
 
 def test_a_pool_keeps_what_it_made_and_lends_its_head():

@@ -1,8 +1,9 @@
 """Products of moderate size by the native extension.
 
 A library prepares for every product as if it were a large one, and the code of the two that torch has takes some ten
-megabytes of memory once it has run. The extension's own kernel has nothing to prepare. It uses one thread, so how
-much is moderate depends on how many torch may use.
+megabytes of memory once it has run. The extension's own kernel has nothing to prepare. Large ones of these products
+are shared by torch's threads. A whole chain of layers runs in one thread, so how much of that is moderate depends on
+how many torch may use.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from ...compat import torch_private
 __all__ = ["dense", "is_moderate", "is_plain", "kernels", "multiply", "pack", "pays", "pays_packed"]
 
 _LEAST_WORK, _MOST_WORK = 2**14, 2**23
-"""Multiplications between which it is the fastest, with one thread."""
+"""Multiplications between which it is the fastest, with one thread or several."""
 _MOST_PACKED = 2**25
 """The most of all layers together whose weights are laid out for the kernel already."""
 _MOST_LAYERS = 16
@@ -44,7 +45,7 @@ def pays(rows: int, columns: int, depth: int) -> bool:
     """Say whether the kernel is the fastest for a product of some size, and there is one."""
     work = rows * columns * depth
     return (
-        _LEAST_WORK <= work <= _MOST_WORK // torch.get_num_threads()
+        _LEAST_WORK <= work <= _MOST_WORK
         and rows >= _LEAST_ROWS
         and getattr(kernels(), "vector_width", 0) >= _LEAST_WIDTH
     )
@@ -112,7 +113,7 @@ def multiply(left: torch.Tensor, right: torch.Tensor, bias: torch.Tensor | None 
         *(left.data_ptr(), *left.stride()),
         *(right.data_ptr(), *right.stride()[::-1]),
         0 if bias is None else bias.data_ptr(),
-        result.data_ptr(),
+        *(result.data_ptr(), torch.get_num_threads()),
     )
     return result
 

@@ -10,6 +10,7 @@ from dpmodule import native
 from dpmodule.ops.nn import small_matmul
 from dpmodule.ops.nn.linear import linear, product_by_faster
 from dpmodule.ops.nn.small_matmul import dense, is_moderate, multiply, pack, pays, pays_packed
+from helpers.programs import run_program
 from helpers.walk import walks
 
 pytestmark = pytest.mark.skipif(
@@ -110,14 +111,41 @@ def test_shapes_that_do_not_fit_are_refused():
         multiply(matrix(8, 30, 1), matrix(8, 30, 2), matrix(1, 8, 3)[0].double())
 
 
-def test_size_and_threads_alone_decide():
+def test_size_alone_decides():
     assert pays(64, 128, 784)
     assert not pays(7, 128, 784)
     assert not pays(64, 128, 1025)
     assert not pays(8, 8, 8)
     torch.set_num_threads(2)
-    assert not pays(64, 128, 784)
-    assert pays(64, 64, 128)
+    assert pays(64, 128, 784)
+
+
+@pytest.mark.parametrize("columns", [16, 128, 200])
+@pytest.mark.parametrize("threads", [2, 3])
+def test_threads_compute_the_same_numbers(threads, columns):
+    left, right, bias = matrix(64, 784, 1), matrix(columns, 784, 2, turned=True), matrix(1, columns, 3)[0]
+    alone = multiply(left, right, bias)
+    torch.set_num_threads(threads)
+    shared = multiply(left, right, bias)
+    np.testing.assert_array_equal(shared, alone)
+    np.testing.assert_allclose(shared, exact(left, right, bias), atol=1e-4)
+
+
+def test_large_products_are_shared_by_the_threads():
+    program = """
+import os, torch
+from dpmodule.ops.nn.small_matmul import multiply
+def threads():
+    return len(os.listdir("/proc/self/task"))
+torch.set_num_threads(2)
+row = torch.ones(1, 784)  # expanded: torch fills large tensors with its threads
+before = threads()
+multiply(row[:, :64].expand(64, 64), row[:, :64].expand(128, 64))
+between = threads()
+multiply(row.expand(64, 784), row.expand(128, 784))
+print(between - before, threads() - between)
+"""
+    assert run_program(program).stdout.split() == ["0", "1"]
 
 
 def test_size_and_threads_decide_about_packed_layers():
@@ -170,15 +198,15 @@ def test_a_recorded_product_has_gradients():
 
 
 def test_wrong_arguments_are_refused():
-    with pytest.raises(TypeError, match="expected 11 arguments, got 1"):
+    with pytest.raises(TypeError, match="expected 12 arguments, got 1"):
         native.core.multiply(1)
     for given in ((1,), (0,) * 9, (0,) * 88):
         with pytest.raises(TypeError, match="expected"):
             native.core.dense(*given)
     with pytest.raises(TypeError):
         native.core.dense(*[0] * 7, "1")
-    for position in range(11):
-        given = [0] * 11
+    for position in range(12):
+        given = [0] * 12
         given[position] = None
         with pytest.raises(TypeError):
             native.core.multiply(*given)
