@@ -7,7 +7,7 @@ from typing import Any
 
 from ..arguments import whole
 from ..errors import ShapeError
-from ..expression import Expression, append_many, apply, apply_to_padded, node_of, not_empty, plain
+from ..expression import Expression, append_many, apply, apply_to_padded, node_of, not_empty, paired, plain
 from ..fast import fast_form
 from ..ops.binary import CDIV, CMULT, COLWISE_ADD, LOGSUMEXP, MAX, MIN, POW, SUM
 from ..ops.join import CONCATENATE, CONCATENATE_MANY, TO_BATCH, TO_BATCH_MANY
@@ -93,6 +93,7 @@ def logsumexp(xs: Iterable[Expression]) -> Expression:
 
 
 @fast_form
+@paired(MAX)
 def bmax(x: Expression, y: Expression) -> Expression:
     """Compute the greater of two expressions, element by element.
 
@@ -104,6 +105,7 @@ def bmax(x: Expression, y: Expression) -> Expression:
 
 
 @fast_form
+@paired(MIN)
 def bmin(x: Expression, y: Expression) -> Expression:
     """Compute the smaller of two expressions, element by element.
 
@@ -115,6 +117,7 @@ def bmin(x: Expression, y: Expression) -> Expression:
 
 
 @fast_form
+@paired(CMULT)
 def cmult(x: Expression, y: Expression) -> Expression:
     """Multiply element by element; dimensions of 1 are broadcast.
 
@@ -126,6 +129,7 @@ def cmult(x: Expression, y: Expression) -> Expression:
 
 
 @fast_form
+@paired(CDIV)
 def cdiv(x: Expression, y: Expression) -> Expression:
     """Divide element by element; dimensions of 1 of `y` are broadcast.
 
@@ -137,6 +141,7 @@ def cdiv(x: Expression, y: Expression) -> Expression:
 
 
 @fast_form
+@paired(POW)
 def pow(x: Expression, y: Expression) -> Expression:
     """Raise every element of `x` to a power.
 
@@ -148,6 +153,7 @@ def pow(x: Expression, y: Expression) -> Expression:
 
 
 @fast_form
+@paired(COLWISE_ADD)
 def colwise_add(x: Expression, y: Expression) -> Expression:
     """Add a vector to every column of a matrix.
 
@@ -159,6 +165,7 @@ def colwise_add(x: Expression, y: Expression) -> Expression:
 
 
 @fast_form
+@paired(DOT)
 def dot_product(x: Expression, y: Expression) -> Expression:
     """Compute the sum of the products of elements.
 

@@ -12,7 +12,7 @@ from .binary import aligned, equal, reduced
 from .kernels import fits, plain, seen_as
 from .native_machine import Attrs, Machine, Nodes
 from .native_numbers import BINARY, OP
-from .product import affine, product
+from .product import affine, is_large, product
 from .spec import BatchCall, Dim, Dims, Grads, declare, fail, same_batch, scalar, target, wide
 
 Tensor = torch.Tensor
@@ -177,9 +177,13 @@ def _stack(call: BatchCall, *operands: Tensor) -> Tensor:
     *held, y = operands
     count, matrix, rows = call.attrs[0], held[-1], y.flatten(0, 1)
     shape = (count, len(rows), matrix.shape[1])
-    wide, memory = rows.expand(count, *rows.shape), target(call)
+    wide, memory, flat = rows.expand(count, *rows.shape), target(call), matrix.flatten(0, 1)
     into = None if memory is None else memory.view(shape)
-    if len(held) == 1:
+    if is_large(rows, flat):  # one wide product is faster, although its columns are parted afterwards
+        bias = None if len(held) == 1 else held[0].flatten()
+        parts = affine(rows, flat, bias, None).view(len(rows), count, -1).transpose(0, 1)
+        found = parts.contiguous() if into is None else into.copy_(parts)
+    elif len(held) == 1:
         found = torch.bmm(wide, matrix.mT, out=into)
     else:
         found = torch.baddbmm(held[0].unsqueeze(1), wide, matrix.mT, out=into)

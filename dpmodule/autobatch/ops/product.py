@@ -15,7 +15,8 @@ _LARGE = 1_500_000
 """Multiplications from which oneDNN is the faster one, where it is at all."""
 
 
-def _is_large(left: Tensor, right: Tensor) -> bool:
+def is_large(left: Tensor, right: Tensor) -> bool:
+    """Say whether ``left @ right.T`` is a product for oneDNN."""
     return (
         left.shape[0] * right.numel() >= _LARGE
         and left.dtype is right.dtype is torch.float32
@@ -26,7 +27,7 @@ def _is_large(left: Tensor, right: Tensor) -> bool:
 
 def product(left: Tensor, right: Tensor, into: Tensor | None = None) -> Tensor:
     """Return ``left @ right.T`` of two matrices, in new memory or in that of `into`."""
-    if _is_large(left, right):
+    if is_large(left, right):
         found = onednn_product(left, right)
         return found if into is None else into.copy_(found)
     return torch.mm(left, right.t(), out=into)
@@ -41,7 +42,7 @@ def affine(x: Tensor, matrix: Tensor, bias: Tensor | None, into: Tensor | None) 
         bias: (M,), None for zeros.
         into: (N, M), memory for the result, None for new memory.
     """
-    if _is_large(x, matrix):
+    if is_large(x, matrix):
         found = torch_private.onednn_linear(x, matrix, bias, "none", [], "")
         return found if into is None else into.copy_(found)
     if into is None:

@@ -151,20 +151,21 @@ class BackwardPass:
 
         call.wants = wants = (True,) * len(kind.wants) if self._full else kind.wants
         call.defer, call.rows = defer, self._row_gradients
-        if self._reads is not None and self._reads.alone:
-            call.into = [self._memory_of_sole(dim, where) for dim, where in zip(kind.dims, wheres)]
+        call.into = into = self._memory_of_sole(kind.dims, wheres)
         found = grad_call(call, kind.op, gradients, record.inputs)
-        into, call.into, call.defer = call.into, (), None
-        for place, (grad, where) in enumerate(zip(found, wheres)):
-            is_there = into and grad is not None and grad is into[place]
+        call.into, call.defer = (), None
+        for place, (grad, where, memory) in enumerate(zip(found, wheres, into)):
+            is_there = grad is not None and grad is memory
             if wants[place] and not is_there and place not in put_off:
-                self._add_to_operand(where, kind.dims[place], grad)
+                self._add_to_operand(where, kind.dims[place], grad, memory)
 
-    def _memory_of_sole(self, dim: Dim, where: Where) -> Tensor | None:
-        """Return the memory for the gradient of an operand that nothing else reads."""
-        if self._reads is None or id(where) not in self._reads.alone:
-            return None
-        return self._gradients_of(dim)[where.first : where.first + where.count]
+    def _memory_of_sole(self, dims: Sequence[Dim], wheres: Sequence[Where]) -> list[Tensor | None]:
+        """Return the memory for the gradients of those operands that nothing else reads, None for the others."""
+        alone = () if self._reads is None else self._reads.alone
+        return [
+            self._gradients_of(dim)[where.first : where.first + where.count] if id(where) in alone else None
+            for dim, where in zip(dims, wheres)
+        ]
 
     def _rerun(self, record: Record, reached: NDArray[np.bool_]) -> Record:
         """Run those nodes of a batch once more that the root depends on, because all together gave no finite numbers.
@@ -182,8 +183,8 @@ class BackwardPass:
         call, inputs, wheres = self._batches.again(part, self._aux)
         return Record(part, call, inputs, wheres, [])
 
-    def _add_to_operand(self, where: Where, dim: Dim, grad: Tensor | None) -> None:
-        memory = self._memory_of_sole(dim, where)
+    def _add_to_operand(self, where: Where, dim: Dim, grad: Tensor | None, memory: Tensor | None) -> None:
+        """Add the gradient of an operand to where it belongs; `memory` is that of one that nothing else reads."""
         if grad is None:
             if memory is not None:
                 memory.zero_()
@@ -221,9 +222,11 @@ class BackwardPass:
         summed = record.wheres[bias] if bias >= 0 else None
         if where.parameter is None or (summed is not None and summed.parameter is None):
             dims = record.step.kind.dims
-            self._add_to_operand(where, dims[place], product(left.t(), right.t())[None, None])
+            into = self._memory_of_sole(dims, record.wheres)
+            self._add_to_operand(where, dims[place], product(left.t(), right.t())[None, None], into[place])
             if summed is not None:
-                self._add_to_operand(summed, dims[bias], left.sum(0).view(1, 1, *dims[bias].d))
+                total = left.sum(0).view(1, 1, *dims[bias].d)
+                self._add_to_operand(summed, dims[bias], total, into[bias])
             return
         key = where.parameter, summed and summed.parameter
         lefts, rights = self._deferred.setdefault(key, ([], []))

@@ -85,10 +85,10 @@ class Batches:
         if kind.op.aux:
             given = list(map(aux.__getitem__, step.nodes.tolist()))
             numbers = aux_tensor(kind.op.aux, given, options.device, options.dtype)
-        call = BatchCall(kind.attrs, kind.dims, kind.outs[0], len(step.nodes), numbers)
-        call.generator, call.device, call.dtype = options.generator, options.device, options.dtype
-        call.counts = step.counts
-        return call
+        where = options.generator, options.device, options.dtype
+        return BatchCall(
+            kind.attrs, kind.dims, kind.outs[0], len(step.nodes), numbers, *where, counts=step.counts
+        )
 
     def again(self, step: BatchStep, aux: Mapping[int, Any]) -> tuple[BatchCall, list[Tensor], list[Where]]:
         """Run some nodes of a batch once more, for `backward`, without keeping the results.
@@ -113,9 +113,11 @@ class Batches:
         return found
 
     def _gather(self, step: BatchStep, wheres: list[Where]) -> list[Tensor]:
-        read, inputs = self.values.read, []
-        for where, dim in zip(wheres, step.kind.dims):
-            inputs.append(read(where, dim) if where.value is None else where.value)
+        read = self.values.read
+        inputs = [
+            read(where, dim) if where.value is None else where.value
+            for where, dim in zip(wheres, step.kind.dims)
+        ]
         if step.kind.op.expand:
             count = len(step.nodes)
             return [x if x.shape[0] == count else x.expand(count, *x.shape[1:]) for x in inputs]

@@ -46,9 +46,9 @@ def _levels(consumer: Ints, producer: Ints, count: int) -> Ints:
     """Count, for every node, the longest way to it over edges that are sorted by consumer."""
     level = [0] * count
     for node, operand in zip(consumer.tolist(), producer.tolist()):
-        above = level[operand] + 1
-        if above > level[node]:
-            level[node] = above
+        below = level[operand]
+        if below >= level[node]:
+            level[node] = below + 1
     return np.array(level, np.int64)
 
 
