@@ -20,6 +20,8 @@
 namespace dpmodule {
 namespace {
 
+constexpr std::ptrdiff_t kNear = 6144;  // numbers of a weight that stay in the first cache beside some rows of the data
+
 template <int Width>
 struct Lanes {
     typedef float Floats __attribute__((vector_size(4 * Width)));
@@ -52,46 +54,66 @@ void each_weight(const Conv3x3Sizes &size, const Conv3x3Weight &weight, const Bo
 
 std::ptrdiff_t numbers(const Conv3x3Sizes &size) { return 9 * size.channels * size.filters; }
 
+// Where the rows or columns of a tile find their data. `Step` is by how much windows move, `Spread` how far the data lie
+// apart; one of both is 1. `Odd`: the tile begins between data.
+template <int Count, int Step, int Spread, int Odd>
+struct Reach {
+    static constexpr int kFirst = Spread == 1 ? -1 : 0;
+    static constexpr int kLast = Spread == 1 ? Step * (Count - 1) + 1 : (Count + Odd) / 2;
+
+    // The place in the window at which one of the results has a number; not one of 0 to 2 if it has it nowhere.
+    static constexpr int tap(int number, int result) { return Spread * number + 1 - Step * result - Odd; }
+};
+
 // Sums of some rows and columns of the result, for a vector of filters. At the left and right there may be a border.
-template <int Width, int Rows, int Columns, bool Left, bool Right>
+template <int Width, int Rows, int Columns, int Step, int Spread, int Odd, bool Left, bool Right>
 struct Tile {
     using Floats = typename Lanes<Width>::Floats;
+    using Down = Reach<Rows, Step, Spread, Odd>;
+    using Across = Reach<Columns, Step, Spread, 0>;
+
+    static constexpr int kFirst = Left && Spread == 1 ? 0 : Across::kFirst;
+    static constexpr int kLast = Right && Step == 1 ? Across::kLast - 1 : Across::kLast;
 
     const Conv3x3Sizes &size;
     Floats sums[Rows][Columns];
 
-    // Adds what a row of the data gives, which is above the first row of the result if `Row` is 0.
+    // Adds what a row of the data gives.
     template <int Row>
     DPMODULE_INLINE void add(const float *data, const float *weight) {
-        constexpr int kFirst = std::max(Row - 2, 0), kCount = std::min(Row, Rows - 1) - kFirst + 1;
         const std::ptrdiff_t channels = size.channels;
         for (std::ptrdiff_t channel = 0; channel < channels; ++channel) {
-            Floats factors[kCount][3];
+            Floats factors[Rows][3];
 #pragma GCC unroll 4
-            for (int row = 0; row < kCount; ++row) {
-                const float *from = weight + ((Row - kFirst - row) * channels + channel) * 3 * Width;
+            for (int row = 0; row < Rows; ++row) {
+                const int tap_down = Down::tap(Row, row);
+                if (tap_down < 0 || tap_down > 2) continue;
+                const float *from = weight + (tap_down * channels + channel) * 3 * Width;
 #pragma GCC unroll 3
                 for (int tap = 0; tap < 3; ++tap) factors[row][tap] = Lanes<Width>::load(from + tap * Width);
             }
-#pragma GCC unroll 32
-            for (int column = Left ? 0 : -1; column < Columns + (Right ? 0 : 1); ++column) {
+#pragma GCC unroll 64
+            for (int column = kFirst; column <= kLast; ++column) {
                 const float number = data[column * channels + channel];
 #pragma GCC unroll 4
-                for (int row = 0; row < kCount; ++row) {
-#pragma GCC unroll 3
-                    for (int tap = 0; tap < 3; ++tap) {
-                        const int to = column + 1 - tap;
-                        if (to >= 0 && to < Columns) sums[kFirst + row][to] += factors[row][tap] * number;
+                for (int row = 0; row < Rows; ++row) {
+                    const int tap_down = Down::tap(Row, row);
+                    if (tap_down < 0 || tap_down > 2) continue;
+#pragma GCC unroll 16
+                    for (int to = 0; to < Columns; ++to) {
+                        const int tap = Across::tap(column, to);
+                        if (tap >= 0 && tap <= 2) sums[row][to] += factors[row][tap] * number;
                     }
                 }
             }
         }
     }
 
-    template <int Row = 0>
+    // `y` is the row of the data at which the windows of the first row have their middle.
+    template <int Row = Down::kFirst>
     DPMODULE_INLINE void add_all(std::ptrdiff_t y, const float *data, const float *weight) {
-        if constexpr (Row < Rows + 2) {
-            const std::ptrdiff_t from = y + Row - 1;
+        if constexpr (Row <= Down::kLast) {
+            const std::ptrdiff_t from = y + Row;
             if (from >= 0 && from < size.height) add<Row>(data + from * size.width * size.channels, weight);
             add_all<Row + 1>(y, data, weight);
         }
@@ -99,7 +121,7 @@ struct Tile {
 };
 
 // One image.
-template <int Width, int Rows, int Columns>
+template <int Width, int Rows, int Columns, int Step, int Spread>
 struct Image {
     using L = Lanes<Width>;
 
@@ -107,82 +129,103 @@ struct Image {
     const float *weight;  // in the order of the kernels
     std::ptrdiff_t number;
 
-    template <bool Left, bool Right>
+    template <int Odd, bool Left, bool Right>
     DPMODULE_INLINE void tile(std::ptrdiff_t y, std::ptrdiff_t x, std::ptrdiff_t filter) const {
         const Conv3x3Sizes &size = run.size;
-        Tile<Width, Rows, Columns, Left, Right> found{size, {}};
+        Tile<Width, Rows, Columns, Step, Spread, Odd, Left, Right> found{size, {}};
         const typename L::Floats begin = run.bias ? L::load(run.bias + filter) : typename L::Floats{};
 #pragma GCC unroll 4
         for (int row = 0; row < Rows; ++row) {
 #pragma GCC unroll 16
             for (int column = 0; column < Columns; ++column) found.sums[row][column] = begin;
         }
-        const float *data = run.data + (number * size.height * size.width + x) * size.channels;
-        found.add_all(y, data, weight + 9 * size.channels * filter);
-        float *to = run.result + ((number * size.height + y) * size.width + x) * size.filters + filter;
+        const float *data = run.data + (number * size.height * size.width + x * Step / Spread) * size.channels;
+        found.add_all(y * Step / Spread, data, weight + 9 * size.channels * filter);
+        const std::ptrdiff_t height = size.height * Spread / Step, width = size.width * Spread / Step;
+        float *to = run.result + ((number * height + y) * width + x) * size.filters + filter;
 #pragma GCC unroll 4
         for (int row = 0; row < Rows; ++row) {
 #pragma GCC unroll 16
             for (int column = 0; column < Columns; ++column)
-                L::store(to + (row * size.width + column) * size.filters, found.sums[row][column]);
+                L::store(to + (row * width + column) * size.filters, found.sums[row][column]);
         }
     }
 
     // The last tiles lie over the ones before as far as the size is no multiple of theirs.
+    template <int Odd>
+    DPMODULE_INLINE void row(std::ptrdiff_t y, std::ptrdiff_t filter) const {
+        const std::ptrdiff_t last = run.size.width * Spread / Step - Columns;
+        if (last == 0) {
+            tile<Odd, true, true>(y, 0, filter);
+            return;
+        }
+        tile<Odd, true, false>(y, 0, filter);
+        for (std::ptrdiff_t x = Columns; x < last; x += Columns) tile<Odd, false, false>(y, x, filter);
+        tile<Odd, false, true>(y, last, filter);
+    }
+
+    // Either the whole weight stays in the first cache, and the image is gone through once, or that of a vector.
     DPMODULE_INLINE void all() const {
-        const Conv3x3Sizes &size = run.size;
-        const std::ptrdiff_t last = size.width - Columns;
-        for (std::ptrdiff_t filter = 0; filter < size.filters; filter += Width) {
-            for (std::ptrdiff_t row = 0; row < size.height; row += Rows) {
-                const std::ptrdiff_t y = std::min(row, size.height - Rows);
-                if (last == 0) {
-                    tile<true, true>(y, 0, filter);
-                    continue;
+        const std::ptrdiff_t height = run.size.height * Spread / Step;
+        const std::ptrdiff_t band = numbers(run.size) <= kNear ? Rows : height;
+        for (std::ptrdiff_t first = 0; first < height; first += band) {
+            for (std::ptrdiff_t filter = 0; filter < run.size.filters; filter += Width) {
+                for (std::ptrdiff_t next = first; next < first + band && next < height; next += Rows) {
+                    const std::ptrdiff_t y = std::min(next, height - Rows);
+                    if (Rows < Spread && y % Spread) {
+                        row<1>(y, filter);
+                    } else {
+                        row<0>(y, filter);
+                    }
                 }
-                tile<true, false>(y, 0, filter);
-                for (std::ptrdiff_t x = Columns; x < last; x += Columns) tile<false, false>(y, x, filter);
-                tile<false, true>(y, last, filter);
             }
         }
     }
 };
 
 // Sums of products of some channels and a vector of filters, for one row of the windows and all their columns.
-template <int Width, int Channels>
+template <int Width, int Channels, int Step>
 struct Products {
     using L = Lanes<Width>;
     using Floats = typename L::Floats;
 
     Floats sums[Channels][3];
 
+    // Adds what `Step` columns of the data give, the first of which is the middle of a window.
     template <bool Left, bool Right>
-    DPMODULE_INLINE void add(const float *data, const float *grad, std::ptrdiff_t filters) {
-        Floats factors[3];  // the right column's window begins further left
-        if (!Right) factors[0] = L::load(grad + filters);
-        factors[1] = L::load(grad);
-        if (!Left) factors[2] = L::load(grad - filters);
+    DPMODULE_INLINE void add(const Conv3x3Sizes &size, const float *data, const float *grad) {
+        constexpr int kFirst = Left || Step > 1 ? 0 : -1, kLast = Right ? 0 : 1;
+        Floats factors[3];
+#pragma GCC unroll 3
+        for (int result = kFirst; result <= kLast; ++result)
+            factors[result + 1] = L::load(grad + result * size.filters);
 #pragma GCC unroll 8
         for (int channel = 0; channel < Channels; ++channel) {
-            const float number = data[channel];
+#pragma GCC unroll 2
+            for (int column = 0; column < Step; ++column) {
+                const float number = data[column * size.channels + channel];
 #pragma GCC unroll 3
-            for (int tap = Right ? 1 : 0; tap < (Left ? 2 : 3); ++tap) sums[channel][tap] += factors[tap] * number;
+                for (int result = kFirst; result <= kLast; ++result) {
+                    const int tap = column + 1 - Step * result;
+                    if (tap >= 0 && tap <= 2) sums[channel][tap] += factors[result + 1] * number;
+                }
+            }
         }
     }
 
     DPMODULE_INLINE void add_row(const Conv3x3Sizes &size, const float *data, const float *grad) {
-        const std::ptrdiff_t last = size.width - 1;
-        add<true, false>(data, grad, size.filters);
+        const std::ptrdiff_t last = size.width / Step - 1, data_step = Step * size.channels;
+        add<true, false>(size, data, grad);
         for (std::ptrdiff_t x = 1; x < last; ++x)
-            add<false, false>(data + x * size.channels, grad + x * size.filters, size.filters);
-        add<false, true>(data + last * size.channels, grad + last * size.filters, size.filters);
+            add<false, false>(size, data + x * data_step, grad + x * size.filters);
+        add<false, true>(size, data + last * data_step, grad + last * size.filters);
     }
 };
 
 template <int Width>
-DPMODULE_INLINE void add_bias(const Conv3x3Sizes &size, const float *grad, float *to) {
+DPMODULE_INLINE void add_bias(const Conv3x3Sizes &size, std::ptrdiff_t pixels, const float *grad, float *to) {
     using L = Lanes<Width>;
     typename L::Floats sums[4] = {};  // one would wait for itself
-    const std::ptrdiff_t pixels = size.height * size.width;
     std::ptrdiff_t pixel = 0;
     for (; pixel + 4 <= pixels; pixel += 4) {
 #pragma GCC unroll 4
@@ -193,27 +236,29 @@ DPMODULE_INLINE void add_bias(const Conv3x3Sizes &size, const float *grad, float
 }
 
 // Adds what one image gives to sums in the order of the kernels, behind which those of the bias lie.
-template <int Width, int Channels>
+template <int Width, int Channels, int Step>
 DPMODULE_INLINE void add_image(const Conv3x3Gradients &run, std::ptrdiff_t number, float *sums) {
     using L = Lanes<Width>;
     const Conv3x3Sizes &size = run.size;
-    const std::ptrdiff_t pixels = size.height * size.width, data_row = size.width * size.channels;
+    const std::ptrdiff_t height = size.height / Step, width = size.width / Step;
+    const float *const image = run.data + number * size.height * size.width * size.channels;
     float *to = sums;
     for (std::ptrdiff_t filter = 0; filter < size.filters; filter += Width) {
-        const float *grad = run.grad + number * pixels * size.filters + filter;
-        if (run.bias) add_bias<Width>(size, grad, sums + numbers(size) + filter);
+        const float *const grad = run.grad + number * height * width * size.filters + filter;
+        if (run.bias) add_bias<Width>(size, height * width, grad, sums + numbers(size) + filter);
         for (std::ptrdiff_t row = -1; row < 2; ++row) {
-            const std::ptrdiff_t first = row < 0 ? 1 : 0, end = size.height - (row > 0 ? 1 : 0);
+            const std::ptrdiff_t first = row < 0 ? 1 : 0, end = height - (row > 0 && Step == 1 ? 1 : 0);
             for (std::ptrdiff_t channel = 0; channel < size.channels; channel += Channels, to += 3 * Channels * Width) {
-                const float *data = run.data + number * pixels * size.channels + channel;
-                Products<Width, Channels> products;
+                Products<Width, Channels, Step> products;
 #pragma GCC unroll 8
                 for (int k = 0; k < Channels; ++k) {
 #pragma GCC unroll 3
                     for (int tap = 0; tap < 3; ++tap) products.sums[k][tap] = L::load(to + (3 * k + tap) * Width);
                 }
-                for (std::ptrdiff_t y = first; y < end; ++y)
-                    products.add_row(size, data + (y + row) * data_row, grad + y * size.width * size.filters);
+                for (std::ptrdiff_t y = first; y < end; ++y) {
+                    const float *data = image + (y * Step + row) * size.width * size.channels + channel;
+                    products.add_row(size, data, grad + y * width * size.filters);
+                }
 #pragma GCC unroll 8
                 for (int k = 0; k < Channels; ++k) {
 #pragma GCC unroll 3
@@ -230,38 +275,40 @@ DPMODULE_INLINE void add_image(const Conv3x3Gradients &run, std::ptrdiff_t numbe
 using Forward = void (*)(const Conv3x3 &, const float *, std::ptrdiff_t);
 using Gradients = void (*)(const Conv3x3Gradients &, std::ptrdiff_t, float *);
 
-DPMODULE_AVX512 void avx512_wide(const Conv3x3 &run, const float *weight, std::ptrdiff_t number) {
-    Image<16, 1, 16>{run, weight, number}.all();
+template <int Rows, int Columns, int Step, int Spread>
+DPMODULE_AVX512 void avx512(const Conv3x3 &run, const float *weight, std::ptrdiff_t number) {
+    Image<16, Rows, Columns, Step, Spread>{run, weight, number}.all();
 }
 
-DPMODULE_AVX512 void avx512_narrow(const Conv3x3 &run, const float *weight, std::ptrdiff_t number) {
-    Image<16, 2, 8>{run, weight, number}.all();
-}
-
+template <int Rows, int Columns, int Step, int Spread>
 DPMODULE_AVX2 void avx2(const Conv3x3 &run, const float *weight, std::ptrdiff_t number) {
-    Image<8, 1, 8>{run, weight, number}.all();
+    Image<8, Rows, Columns, Step, Spread>{run, weight, number}.all();
 }
 
-DPMODULE_AVX512 void avx512_gradients_8(const Conv3x3Gradients &run, std::ptrdiff_t number, float *sums) {
-    add_image<16, 8>(run, number, sums);
+template <int Channels, int Step>
+DPMODULE_AVX512 void avx512_gradients(const Conv3x3Gradients &run, std::ptrdiff_t number, float *sums) {
+    add_image<16, Channels, Step>(run, number, sums);
 }
 
-DPMODULE_AVX512 void avx512_gradients_4(const Conv3x3Gradients &run, std::ptrdiff_t number, float *sums) {
-    add_image<16, 4>(run, number, sums);
-}
-
+template <int Step>
 DPMODULE_AVX2 void avx2_gradients(const Conv3x3Gradients &run, std::ptrdiff_t number, float *sums) {
-    add_image<8, 4>(run, number, sums);
+    add_image<8, 4, Step>(run, number, sums);
 }
 
-Forward forward_for(const Conv3x3Sizes &size) {
-    if (conv3x3_lanes() < 16) return avx2;
-    return size.width < 16 || (size.width - 1) % 16 < 8 ? avx512_narrow : avx512_wide;
+Forward forward_for(const Conv3x3 &run) {
+    const std::ptrdiff_t width = run.size.width / run.size.step;
+    const bool wide = width >= 16 && (width - 1) % 16 >= 8;
+    if (conv3x3_lanes() < 16)
+        return run.spread > 1 ? avx2<1, 8, 1, 2> : run.size.step > 1 ? avx2<1, 8, 2, 1> : avx2<1, 8, 1, 1>;
+    if (run.spread > 1) return avx512<2, 8, 1, 2>;
+    if (run.size.step > 1) return wide ? avx512<1, 16, 2, 1> : avx512<2, 8, 2, 1>;
+    return wide ? avx512<1, 16, 1, 1> : avx512<2, 8, 1, 1>;
 }
 
 Gradients gradients_for(const Conv3x3Sizes &size) {
-    if (conv3x3_lanes() < 16) return avx2_gradients;
-    return size.channels % 8 ? avx512_gradients_4 : avx512_gradients_8;
+    if (conv3x3_lanes() < 16) return size.step > 1 ? avx2_gradients<2> : avx2_gradients<1>;
+    if (size.channels % 8) return size.step > 1 ? avx512_gradients<4, 2> : avx512_gradients<4, 1>;
+    return size.step > 1 ? avx512_gradients<8, 2> : avx512_gradients<8, 1>;
 }
 
 struct ForwardWork {
@@ -300,7 +347,7 @@ bool conv3x3(const Conv3x3 &run) {
     try {
         std::vector<float> weight(numbers(run.size));
         each_weight(run.size, run.weight, [&](float &number, std::ptrdiff_t at) { weight[at] = number; });
-        ForwardWork work{run, weight.data(), forward_for(run.size)};
+        ForwardWork work{run, weight.data(), forward_for(run)};
         in_parts(run.size.images, run.size.threads, forward_part, &work);
         return true;
     } catch (const std::bad_alloc &) {

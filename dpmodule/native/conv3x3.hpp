@@ -1,14 +1,14 @@
-// Convolutions of float32 by windows of 3x3 that move by 1 over images with a border of 1, so that height and width
-// stay, and their gradients, for training. Results are the same in every run with as many threads.
+// Convolutions of float32 by windows of 3x3 that move by 1 or 2 over images with a border of 1, so that height and width
+// stay or are halved, and their gradients, for training. Results are the same in every run with as many threads.
 #pragma once
 
 #include <cstddef>
 
 namespace dpmodule {
 
-// Sizes, and how many threads may work.
+// Sizes of the data, by how much windows move, and how many threads may work. Moving by 2 needs even sides.
 struct Conv3x3Sizes {
-    std::ptrdiff_t images, height, width, channels, filters;
+    std::ptrdiff_t images, height, width, channels, filters, step;
     int threads;
 };
 
@@ -18,14 +18,16 @@ struct Conv3x3Weight {
     std::ptrdiff_t filter, channel, row, column;
 };
 
-// With the weight turned by 180 degrees, and filters and channels swapped, also the gradient of the data. `filters` is
-// a multiple of `conv3x3_lanes()`, height is 2 or more, width 8 or more.
+// With the weight turned by 180 degrees, and filters and channels swapped, also the gradient of the data; had its
+// windows moved by 2, `spread` is 2, and `step` 1. `filters` is a multiple of `conv3x3_lanes()`; the result has 2 rows
+// and 8 columns, or more.
 struct Conv3x3 {
     Conv3x3Sizes size;
+    std::ptrdiff_t spread;  // how far the data lie apart, with zeros between them
     Conv3x3Weight weight;
     const float *data;  // (images, height, width, channels)
     const float *bias;  // (filters); null = 0
-    float *result;      // (images, height, width, filters): written
+    float *result;      // (images, height * spread / step, width * spread / step, filters): written
 };
 
 // Also needs channels that are a multiple of 4.

@@ -11,7 +11,8 @@ namespace {
 
 Conv3x3Sizes conv3x3_sizes(Arguments &next) {
     Conv3x3Sizes found{};
-    for (std::ptrdiff_t *each : {&found.images, &found.height, &found.width, &found.channels, &found.filters})
+    for (std::ptrdiff_t *each :
+         {&found.images, &found.height, &found.width, &found.channels, &found.filters, &found.step})
         *each = next.size();
     found.threads = static_cast<int>(next.size());
     return found;
@@ -25,9 +26,10 @@ Conv3x3Weight conv3x3_weight(Arguments &next) {
 }
 
 PyObject *conv3x3_of(PyObject *, PyObject *const *given, Py_ssize_t count) {
-    Arguments next(given, count, 14);
+    Arguments next(given, count, 16);
     Conv3x3 run{};
     run.size = conv3x3_sizes(next);
+    run.spread = next.size();
     run.weight = conv3x3_weight(next);
     run.data = next.floats();
     run.bias = next.floats();
@@ -36,7 +38,7 @@ PyObject *conv3x3_of(PyObject *, PyObject *const *given, Py_ssize_t count) {
 }
 
 PyObject *conv3x3_gradients_of(PyObject *, PyObject *const *given, Py_ssize_t count) {
-    Arguments next(given, count, 14);
+    Arguments next(given, count, 15);
     Conv3x3Gradients run{};
     run.size = conv3x3_sizes(next);
     run.weight = conv3x3_weight(next);
@@ -51,13 +53,13 @@ PyObject *conv3x3_lanes_of(PyObject *, PyObject *) { return PyLong_FromSsize_t(c
 // Python keeps a pointer to this table
 PyMethodDef conv3x3_functions[] = {
     {"conv3x3", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(conv3x3_of)), METH_FASTCALL,
-     "conv3x3(images, height, width, channels, filters, threads, weight, filter_stride, channel_stride, row_stride, "
-     "column_stride, data, bias, result)\n--\n\n"
+     "conv3x3(images, height, width, channels, filters, step, threads, spread, weight, filter_stride, channel_stride, "
+     "row_stride, column_stride, data, bias, result)\n--\n\n"
      "Convolve images; arguments are sizes, strides and addresses, see conv3x3.hpp."},
     {"conv3x3_gradients", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(conv3x3_gradients_of)),
      METH_FASTCALL,
-     "conv3x3_gradients(images, height, width, channels, filters, threads, weight, filter_stride, channel_stride, "
-     "row_stride, column_stride, data, grad, bias)\n--\n\n"
+     "conv3x3_gradients(images, height, width, channels, filters, step, threads, weight, filter_stride, "
+     "channel_stride, row_stride, column_stride, data, grad, bias)\n--\n\n"
      "Compute the gradients of weight and bias; see conv3x3.hpp."},
     {"conv3x3_lanes", conv3x3_lanes_of, METH_NOARGS,
      "conv3x3_lanes()\n--\n\n"

@@ -1,4 +1,4 @@
-"""Train convolutions of few channels, by windows of 3x3 and steps of 1, with kernels of the native extension.
+"""Train convolutions of few channels, by windows of 3x3 that move by 1 or 2, with kernels of the native extension.
 
 They are faster than oneDNN's there, forward and backward, and take the weight as it lies. Which convolutions can be
 one, the graph tells; whether the kernels take the data, and pay for its sizes, is seen when the step runs.
@@ -23,6 +23,8 @@ from ..lowering import Lowered, Step
 
 __all__ = ["NativeConvolution", "native_convolutions"]
 
+_STEPS = ((1, 1), (2, 2))
+
 
 class NativeConvolution:
     """A convolution by windows of 3x3, by the native extension where it is faster.
@@ -31,19 +33,20 @@ class NativeConvolution:
         data: (N, C, H, W).
         weight: (F, C, 3, 3).
         bias: (F,).
-        result: (N, F, H, W).
+        result: (N, F, H', W').
 
     Args:
         plain: the convolution; takes data, weight and, if there is one, bias.
+        step: by how much windows move.
     """
 
-    def __init__(self, plain: Callable[..., torch.Tensor]) -> None:
-        self._plain = plain
+    def __init__(self, plain: Callable[..., torch.Tensor], step: int) -> None:
+        self._plain, self._step = plain, step
 
     def __call__(self, x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None = None) -> torch.Tensor:
         """Return the convolution of data (N, C, H, W) with a weight (filters, C, 3, 3)."""
-        if takes(x, weight, bias):
-            return convolve3x3(x, weight, bias)
+        if takes(x, weight, bias, self._step):
+            return convolve3x3(x, weight, bias, self._step)
         return self._plain(x, weight) if bias is None else self._plain(x, weight, bias)
 
 
@@ -55,7 +58,8 @@ def _fits(low: Lowered, step: Step) -> bool:
         and a.kernel == (3, 3)
         and a.num_group == 1
         and a.layout in (None, "NCHW")
-        and {*per_axis(a.stride, 2, 1, "stride"), *per_axis(a.dilate, 2, 1, "dilate")} == {1}
+        and per_axis(a.stride, 2, 1, "stride") in _STEPS
+        and per_axis(a.dilate, 2, 1, "dilate") == (1, 1)
         and per_axis(a.pad, 2, 0, "pad") == (1, 1)
         and not (step.takes_env or step.covers)
     )
@@ -69,5 +73,6 @@ def native_convolutions(low: Lowered) -> int:
     """
     found = [step for step in low.steps if _fits(low, step)]
     for step in found:
-        step.function = NativeConvolution(step.function)
+        _, a = low.operator(step)
+        step.function = NativeConvolution(step.function, max(a.stride, default=1))
     return len(found)
