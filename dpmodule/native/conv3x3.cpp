@@ -20,7 +20,8 @@
 namespace dpmodule {
 namespace {
 
-constexpr std::ptrdiff_t kNear = 6144;  // numbers of a weight that stay in the first cache beside some rows of the data
+constexpr std::ptrdiff_t kNear = 6144;   // numbers of a weight that stay in the first cache beside rows of the data
+constexpr std::ptrdiff_t kBand = 65536;  // numbers of the data that stay in the second cache
 
 template <int Width>
 struct Lanes {
@@ -164,10 +165,12 @@ struct Image {
         tile<Odd, false, true>(y, last, filter);
     }
 
-    // Either the whole weight stays in the first cache, and the image is gone through once, or that of a vector.
+    // Either the whole weight stays in the first cache, or that of a vector, while a band of the image is gone through.
     DPMODULE_INLINE void all() const {
         const std::ptrdiff_t height = run.size.height * Spread / Step;
-        const std::ptrdiff_t band = numbers(run.size) <= kNear ? Rows : height;
+        const std::ptrdiff_t tile_size = Rows * Step * run.size.width * run.size.channels / Spread;
+        const std::ptrdiff_t tiles = numbers(run.size) <= kNear ? 1 : std::max<std::ptrdiff_t>(kBand / tile_size, 1);
+        const std::ptrdiff_t band = tiles * Rows;
         for (std::ptrdiff_t first = 0; first < height; first += band) {
             for (std::ptrdiff_t filter = 0; filter < run.size.filters; filter += Width) {
                 for (std::ptrdiff_t next = first; next < first + band && next < height; next += Rows) {

@@ -43,7 +43,9 @@ class NativeConvolution:
     def __init__(self, plain: Callable[..., torch.Tensor], step: int) -> None:
         self._plain, self._step = plain, step
 
-    def __call__(self, x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None = None) -> torch.Tensor:
+    def __call__(
+        self, x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None = None
+    ) -> torch.Tensor:
         """Return the convolution of data (N, C, H, W) with a weight (filters, C, 3, 3)."""
         if takes(x, weight, bias, self._step):
             return convolve3x3(x, weight, bias, self._step)

@@ -1,15 +1,15 @@
 """Convolutions by windows of 3x3 in training, by the native extension.
 
-With few channels, oneDNN's kernels wait for memory: they read each number once for each place in the window. The
-extension's use what they have read for all columns of the windows. Each of the three computations, of the result and of
-the gradients of data and weight, is the extension's or torch's. Which one follows from the processor, sizes and threads
-alone, never from a measurement.
+oneDNN's kernels read each number once for each place in the window, and with few channels they wait for it. Those of
+the extension use what they have read for all columns of the windows. Each of the three computations, of the result and
+of the gradients of data and weight, is the extension's where that is faster, else torch's. Which one follows from the
+processor, sizes and threads alone, never from a measurement.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
@@ -20,38 +20,79 @@ __all__ = ["convolve3x3", "takes"]
 
 Optional = torch.Tensor | None
 
-_MOST_CHANNELS = 64
-"""Channels, and filters, up to which the weight of a vector of filters stays in the first cache."""
-_LEAST_HEIGHT, _LEAST_WIDTH = 2, 8
-"""Sides of a part of the result that is computed at once."""
+_TILE = 8
+"""Columns of the result that are computed at once, at least; all kernels are at their best with just as many."""
+_MOST_NUMBERS = 2**16
+"""Numbers of an image up to which it stays in the second cache."""
+_MOST_FILTERS = 128
+"""Channels and filters up to which the kernels win with wide vectors."""
+_MOST_NARROW, _MOST_NARROW_WIDE = 64, 32
+"""The same with narrow vectors, and where the result has more columns than `_TILE`."""
+_MOST_PAIRS = 2**16
+"""Channels times filters up to which sums of products for each thread take little memory."""
 _STEP_OF_CHANNELS = 4
-"""How many channels the data must have a multiple of for the gradient of the weight."""
+"""How many channels there must be a multiple of for the gradient of the weight."""
 
 
-def _is_whole(filters: int) -> bool:
-    """Say whether there are kernels, and filters fill vectors of the processor."""
+class _Sizes(NamedTuple):
+    """Sizes of a convolution; height and width are the result's."""
+
+    images: int
+    channels: int
+    filters: int
+    height: int
+    width: int
+    step: int
+
+    def fill(self, lanes: int) -> bool:
+        """Say whether tiles of the result lie over each other but little."""
+        if lanes <= _TILE or self.width <= _TILE:
+            return self.width % _TILE == 0
+        return self.width >= lanes and 8 * self.width >= 7 * (-(-self.width // lanes) * lanes)
+
+
+def _lanes() -> int:
+    """Return how many filters the processor computes at once; 0 = there are no kernels for it."""
     core = kernels()
-    lanes = core.conv3x3_lanes() if hasattr(core, "conv3x3_lanes") else 0
-    return lanes > 0 and filters % lanes == 0
+    return core.conv3x3_lanes() if hasattr(core, "conv3x3_lanes") else 0
 
 
-def _fits(x: torch.Tensor, step: int) -> bool:
-    """Say whether images are of sizes that pay: few channels, and little that is computed twice at the right side."""
-    images, channels, *sides = x.shape
-    height, width = (side // step for side in sides)
-    computed = -(-width // _LEAST_WIDTH) * _LEAST_WIDTH
+def _result_pays(sizes: _Sizes, computed: int) -> bool:
+    """Say whether the result's kernel is the fastest.
+
+    Args:
+        sizes: the convolution's.
+        computed: filters if it is for the result, channels if for the gradient of the data.
+    """
+    lanes, most = _lanes(), max(sizes.channels, sizes.filters)
+    if not lanes or computed % lanes or sizes.height < 2 or not sizes.fill(lanes):
+        return False
+    numbers = sizes.height * sizes.width * max(sizes.channels * sizes.step**2, sizes.filters)
+    narrow = _MOST_NARROW if sizes.width == _TILE else _MOST_NARROW_WIDE
+    return numbers <= _MOST_NUMBERS and most <= (_MOST_FILTERS if lanes > _TILE else narrow)
+
+
+def _weight_pays(sizes: _Sizes) -> bool:
+    """Say whether the kernel of the weight's gradient is the fastest."""
+    lanes = _lanes()
     return (
-        0 < channels <= _MOST_CHANNELS
-        and not any(side % step for side in sides)
-        and height >= _LEAST_HEIGHT
-        and width >= _LEAST_WIDTH
-        and 5 * computed <= 6 * width
-        and images >= torch.get_num_threads()
+        lanes > 0
+        and sizes.filters % lanes == 0
+        and sizes.channels % _STEP_OF_CHANNELS == 0
+        and sizes.channels * sizes.filters <= _MOST_PAIRS
+        and sizes.width > 1
     )
 
 
+def _sizes(x: torch.Tensor, filters: int, step: int) -> _Sizes:
+    images, channels, height, width = x.shape
+    return _Sizes(images, channels, filters, height // step, width // step, step)
+
+
 def takes(x: torch.Tensor, weight: torch.Tensor, bias: Optional, step: int) -> bool:
-    """Say whether `convolve3x3` takes these, and is faster than torch.
+    """Say whether `convolve3x3` takes these, and some of it is faster than torch.
+
+    With no more places of windows than filters, neither is the fastest, but a product of matrices.
 
     Args:
         x: as for `convolve3x3`, like the others.
@@ -59,50 +100,58 @@ def takes(x: torch.Tensor, weight: torch.Tensor, bias: Optional, step: int) -> b
         bias: the bias.
         step: by how much windows move.
     """
-    if torch.compiler.is_compiling() or x.dim() != 4:
+    if torch.compiler.is_compiling() or x.dim() != 4 or x.shape[2] % step or x.shape[3] % step:
         return False
-    filters = weight.shape[0]
+    sizes = _sizes(x, weight.shape[0], step)
     given = (x, weight) if bias is None else (x, weight, bias)
     return (
-        _fits(x, step)
-        and weight.shape == (filters, x.shape[1], 3, 3)
-        and filters <= _MOST_CHANNELS
-        and (bias is None or (bias.shape == (filters,) and bias.is_contiguous()))
+        sizes.images >= torch.get_num_threads()
+        and sizes.images * sizes.height * sizes.width > sizes.filters
+        and weight.shape == (sizes.filters, sizes.channels, 3, 3)
+        and (bias is None or (bias.shape == (sizes.filters,) and bias.is_contiguous()))
         and all(is_plain(each) and not torch_private.is_batched(each) for each in given)
         and x.is_contiguous(memory_format=torch.channels_last)
-        and _is_whole(filters)
+        and (_result_pays(sizes, sizes.filters) or _weight_pays(sizes))
     )
-
-
-def _sizes(x: torch.Tensor, filters: int, step: int) -> tuple[int, ...]:
-    """Return what the kernels take first."""
-    images, channels, height, width = x.shape
-    return images, height, width, channels, filters, step, torch.get_num_threads()
 
 
 def _address(tensor: Optional) -> int:
     return 0 if tensor is None else tensor.data_ptr()
 
 
-def _result(x: torch.Tensor, weight: torch.Tensor, bias: Optional, step: int) -> torch.Tensor:
-    images, _, height, width = x.shape
-    shape = images, weight.shape[0], height // step, width // step
+def _convolved(
+    x: torch.Tensor, weight: tuple[int, ...], filters: int, bias: Optional, step: int, spread: int
+) -> torch.Tensor:
+    """Run the result's kernel.
+
+    Args:
+        x: the images.
+        weight: address and strides of the weight, in the order (filters, channels, rows, columns).
+        filters: how many.
+        bias: the bias.
+        step: by how much windows move.
+        spread: how far the images' numbers lie apart, with zeros between.
+    """
+    images, channels, height, width = x.shape
+    shape = images, filters, height * spread // step, width * spread // step
     out = torch.empty(shape, dtype=torch.float32, memory_format=torch.channels_last)
-    given = weight.data_ptr(), *weight.stride(), x.data_ptr(), _address(bias), out.data_ptr()
-    kernels().conv3x3(*_sizes(x, weight.shape[0], step), 1, *given)
+    sizes = images, height, width, channels, filters, step, torch.get_num_threads(), spread
+    kernels().conv3x3(*sizes, *weight, x.data_ptr(), _address(bias), out.data_ptr())
     return out
+
+
+def _result(x: torch.Tensor, weight: torch.Tensor, bias: Optional, step: int) -> torch.Tensor:
+    filters = weight.shape[0]
+    if not _result_pays(_sizes(x, filters, step), filters):
+        return torch.conv2d(x, weight, bias, step, 1)
+    return _convolved(x, (weight.data_ptr(), *weight.stride()), filters, bias, step, 1)
 
 
 def _for_data(grad: torch.Tensor, weight: torch.Tensor, step: int) -> torch.Tensor:
-    """Return the gradient of the data: what the turned weight makes of the gradient, with zeros between its numbers."""
+    """Return the gradient of the data: what the weight turned by 180 degrees makes of the result's."""
     filter_, channel, row, column = weight.stride()
     last = weight.data_ptr() + weight.element_size() * 2 * (row + column)
-    images, _, height, width = grad.shape
-    shape = images, weight.shape[1], height * step, width * step
-    out = torch.empty(shape, dtype=torch.float32, memory_format=torch.channels_last)
-    given = last, channel, filter_, -row, -column, grad.data_ptr(), 0, out.data_ptr()
-    kernels().conv3x3(*_sizes(grad, weight.shape[1], 1), step, *given)
-    return out
+    return _convolved(grad, (last, channel, filter_, -row, -column), weight.shape[1], None, 1, step)
 
 
 def _for_weight(
@@ -110,8 +159,10 @@ def _for_weight(
 ) -> tuple[torch.Tensor, Optional]:
     """Return the gradients of weight and bias."""
     out, bias = torch.empty_like(weight), weight.new_empty(weight.shape[0]) if with_bias else None
+    images, channels, height, width = x.shape
+    sizes = images, height, width, channels, weight.shape[0], step, torch.get_num_threads()
     given = out.data_ptr(), *out.stride(), x.data_ptr(), grad.data_ptr(), _address(bias)
-    kernels().conv3x3_gradients(*_sizes(x, weight.shape[0], step), *given)
+    kernels().conv3x3_gradients(*sizes, *given)
     return out, bias
 
 
@@ -129,10 +180,11 @@ class _Convolution(torch.autograd.Function):
         (grad,), (x, weight), step, wants = grads, ctx.saved_tensors, ctx.step, list(ctx.needs_input_grad[:3])
         found: list[Optional] = [None, None, None]
         if is_plain(grad) and not (torch.is_grad_enabled() or torch_private.is_batched(grad)):
+            sizes = _sizes(x, weight.shape[0], step)
             grad = grad.contiguous(memory_format=torch.channels_last)
-            if wants[0] and _is_whole(x.shape[1]):
+            if wants[0] and _result_pays(sizes, sizes.channels):
                 found[0], wants[0] = _for_data(grad, weight, step), False
-            if wants[1] and x.shape[1] % _STEP_OF_CHANNELS == 0:
+            if wants[1] and _weight_pays(sizes):
                 found[1:] = _for_weight(x, grad, weight, step, wants[2])
                 wants[1:] = False, False
         if any(wants):
