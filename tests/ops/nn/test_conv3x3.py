@@ -60,7 +60,7 @@ def agree(x, weight, bias, step):
 
 
 # all tiles of both instruction sets, with and without a rest of rows, columns and channels
-SIZES = [(4, 16, 16, 8), (3, 32, 7, 16), (16, 48, 2, 32), (3, 16, 9, 28), (36, 16, 5, 24), (80, 64, 4, 8)]
+SIZES = [(4, 16, 16, 8), (3, 32, 7, 16), (16, 48, 2, 28), (3, 16, 9, 32), (36, 16, 5, 8), (80, 64, 4, 24)]
 
 
 @walks(product(SIZES, (1, 2), (False, True)))
@@ -196,6 +196,31 @@ def test_sizes_decide():
     odd = numbers(2, 16, 9, 32), numbers(16, 16, 3, 3), None
     assert takes(*odd, 1)
     assert not takes(*odd, 2)
+
+
+@pytest.mark.parametrize(
+    ("lanes", "sizes", "wanted"),
+    [
+        (16, (64, 16, 16, 32, 32, 1), True),
+        (16, (64, 128, 128, 8, 8, 1), True),
+        (16, (64, 128, 144, 8, 8, 1), False),  # too many filters
+        (16, (64, 64, 64, 32, 32, 1), True),
+        (16, (64, 64, 64, 33, 32, 1), False),  # too large an image
+        (16, (64, 32, 32, 28, 28, 1), True),
+        (16, (64, 32, 32, 24, 24, 1), False),  # a quarter would be computed twice
+        (16, (64, 16, 24, 8, 8, 1), False),  # half a vector
+        (8, (64, 32, 32, 16, 16, 1), True),
+        (8, (64, 32, 32, 28, 28, 1), False),
+        (8, (64, 64, 64, 16, 16, 1), False),
+        (8, (64, 64, 64, 8, 8, 1), True),
+        (8, (64, 32, 64, 8, 8, 2), True),
+        (8, (64, 32, 72, 8, 8, 2), False),
+        (0, (64, 16, 16, 32, 32, 1), False),
+    ],
+)
+def test_processors_and_sizes_decide_on_the_result(lanes, sizes, wanted, monkeypatch):
+    monkeypatch.setattr(conv3x3, "_lanes", lambda: lanes)
+    assert conv3x3._result_pays(conv3x3._Sizes(*sizes), sizes[2]) == wanted
 
 
 REFUSED = {
