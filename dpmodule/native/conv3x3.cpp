@@ -53,6 +53,11 @@ void each_weight(const Conv3x3Sizes &size, const Conv3x3Weight &weight, const Bo
     }
 }
 
+Conv3x3Weight turned(const Conv3x3Weight &weight) {
+    float *const last = weight.numbers + 2 * (weight.row + weight.column);
+    return {last, weight.filter, weight.channel, -weight.row, -weight.column};
+}
+
 std::ptrdiff_t numbers(const Conv3x3Sizes &size) { return 9 * size.channels * size.filters; }
 
 // Where the rows or columns of a tile find their data. `Step` is by how much windows move, `Spread` how far the data lie
@@ -349,7 +354,8 @@ std::ptrdiff_t conv3x3_lanes() {
 bool conv3x3(const Conv3x3 &run) {
     try {
         std::vector<float> weight(numbers(run.size));
-        each_weight(run.size, run.weight, [&](float &number, std::ptrdiff_t at) { weight[at] = number; });
+        const Conv3x3Weight source = run.turned ? turned(run.weight) : run.weight;
+        each_weight(run.size, source, [&](float &number, std::ptrdiff_t at) { weight[at] = number; });
         ForwardWork work{run, weight.data(), forward_for(run)};
         in_parts(run.size.images, run.size.threads, forward_part, &work);
         return true;

@@ -18,13 +18,14 @@ struct Conv3x3Weight {
     std::ptrdiff_t filter, channel, row, column;
 };
 
-// With the weight turned by 180 degrees, and filters and channels swapped, also the gradient of the data; had its
+// With a turned weight of which filters and channels are swapped, also the gradient of the data; had its
 // windows moved by 2, `spread` is 2, and `step` 1. `filters` is a multiple of `conv3x3_lanes()`; the result has 2 rows
 // and 8 columns, or more.
 struct Conv3x3 {
     Conv3x3Sizes size;
     std::ptrdiff_t spread;  // how far the data lie apart, with zeros between them
     Conv3x3Weight weight;
+    bool turned;        // whether the weight is to be turned by 180 degrees
     const float *data;  // (images, height, width, channels)
     const float *bias;  // (filters); null = 0
     float *result;      // (images, height * spread / step, width * spread / step, filters): written

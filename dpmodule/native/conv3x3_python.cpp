@@ -26,11 +26,12 @@ Conv3x3Weight conv3x3_weight(Arguments &next) {
 }
 
 PyObject *conv3x3_of(PyObject *, PyObject *const *given, Py_ssize_t count) {
-    Arguments next(given, count, 16);
+    Arguments next(given, count, 17);
     Conv3x3 run{};
     run.size = conv3x3_sizes(next);
     run.spread = next.size();
     run.weight = conv3x3_weight(next);
+    run.turned = next.size() != 0;
     run.data = next.floats();
     run.bias = next.floats();
     run.result = next.floats();
@@ -54,7 +55,7 @@ PyObject *conv3x3_lanes_of(PyObject *, PyObject *) { return PyLong_FromSsize_t(c
 PyMethodDef conv3x3_functions[] = {
     {"conv3x3", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(conv3x3_of)), METH_FASTCALL,
      "conv3x3(images, height, width, channels, filters, step, threads, spread, weight, filter_stride, channel_stride, "
-     "row_stride, column_stride, data, bias, result)\n--\n\n"
+     "row_stride, column_stride, turned, data, bias, result)\n--\n\n"
      "Convolve images; arguments are sizes, strides and addresses, see conv3x3.hpp."},
     {"conv3x3_gradients", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(conv3x3_gradients_of)),
      METH_FASTCALL,

@@ -120,38 +120,38 @@ def _address(tensor: Optional) -> int:
 
 
 def _convolved(
-    x: torch.Tensor, weight: tuple[int, ...], filters: int, bias: Optional, step: int, spread: int
+    x: torch.Tensor, shape: tuple[int, ...], weight: tuple[int, ...], bias: Optional, step: int, spread: int
 ) -> torch.Tensor:
     """Run the result's kernel.
 
     Args:
         x: the images.
-        weight: address and strides of the weight, in the order (filters, channels, rows, columns).
-        filters: how many.
+        shape: the result's.
+        weight: its address, its strides in the order (filters, channels, rows, columns), and whether it is turned.
         bias: the bias.
         step: by how much windows move.
         spread: how far the images' numbers lie apart, with zeros between.
     """
     images, channels, height, width = x.shape
-    shape = images, filters, height * spread // step, width * spread // step
     out = torch.empty(shape, dtype=torch.float32, memory_format=torch.channels_last)
-    sizes = images, height, width, channels, filters, step, torch.get_num_threads(), spread
+    sizes = images, height, width, channels, shape[1], step, torch.get_num_threads(), spread
     kernels().conv3x3(*sizes, *weight, x.data_ptr(), _address(bias), out.data_ptr())
     return out
 
 
 def _result(x: torch.Tensor, weight: torch.Tensor, bias: Optional, step: int) -> torch.Tensor:
-    filters = weight.shape[0]
-    if not _result_pays(_sizes(x, filters, step), filters):
+    sizes = _sizes(x, weight.shape[0], step)
+    if not _result_pays(sizes, sizes.filters):
         return torch.conv2d(x, weight, bias, step, 1)
-    return _convolved(x, (weight.data_ptr(), *weight.stride()), filters, bias, step, 1)
+    shape = sizes.images, sizes.filters, sizes.height, sizes.width
+    return _convolved(x, shape, (weight.data_ptr(), *weight.stride(), False), bias, step, 1)
 
 
-def _for_data(grad: torch.Tensor, weight: torch.Tensor, step: int) -> torch.Tensor:
-    """Return the gradient of the data: what the weight turned by 180 degrees makes of the result's."""
+def _for_data(grad: torch.Tensor, x: torch.Tensor, weight: torch.Tensor, step: int) -> torch.Tensor:
+    """Return the gradient of the data: what the weight, turned by 180 degrees, makes of the result's."""
     filter_, channel, row, column = weight.stride()
-    last = weight.data_ptr() + weight.element_size() * 2 * (row + column)
-    return _convolved(grad, (last, channel, filter_, -row, -column), weight.shape[1], None, 1, step)
+    turned = weight.data_ptr(), channel, filter_, row, column, True
+    return _convolved(grad, x.shape, turned, None, 1, step)
 
 
 def _for_weight(
@@ -183,7 +183,7 @@ class _Convolution(torch.autograd.Function):
             sizes = _sizes(x, weight.shape[0], step)
             grad = grad.contiguous(memory_format=torch.channels_last)
             if wants[0] and _result_pays(sizes, sizes.channels):
-                found[0], wants[0] = _for_data(grad, weight, step), False
+                found[0], wants[0] = _for_data(grad, x, weight, step), False
             if wants[1] and _weight_pays(sizes):
                 found[1:] = _for_weight(x, grad, weight, step, wants[2])
                 wants[1:] = False, False

@@ -255,7 +255,7 @@ def test_each_of_a_batch_of_inputs_is_refused():
 
 
 def test_the_number_of_arguments_is_checked():
-    with pytest.raises(TypeError, match="expected 16 arguments"):
+    with pytest.raises(TypeError, match="expected 17 arguments"):
         core.conv3x3(1, 2)
     with pytest.raises(TypeError, match="expected 15 arguments"):
         core.conv3x3_gradients(1, 2)
