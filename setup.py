@@ -14,6 +14,7 @@ FINGERPRINT = runpy.run_path(str(NATIVE / "sources.py"))["fingerprint"](NATIVE)
 REQUIRED = bool(os.environ.get("DPMODULE_REQUIRE_NATIVE"))
 
 UNITS = {
+    "conv3x3": ("conv3x3.cpp",),
     "convolution": ("convolution.cpp",),
     "finite": ("finite.cpp",),
     "lstm": ("lstm.cpp",),

@@ -19,6 +19,7 @@ constexpr Add parts[] = {
     dpmodule::add_signal_bus,
     dpmodule::add_thread_pool,
     dpmodule::add_worker,
+    dpmodule::add_conv3x3,
     dpmodule::add_convolution,
     dpmodule::add_counts,
     dpmodule::add_finite,

@@ -24,6 +24,7 @@ int add_signal_bus(PyObject *module);   // signal_bus_type.cpp
 int add_thread_pool(PyObject *module);  // thread_pool_type.cpp
 int add_worker(PyObject *module);       // worker_type.cpp
 
+int add_conv3x3(PyObject *module);             // conv3x3_python.cpp
 int add_convolution(PyObject *module);         // convolution_python.cpp
 int add_counts(PyObject *module);              // counts.cpp
 int add_finite(PyObject *module);              // finite_python.cpp

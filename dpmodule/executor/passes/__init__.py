@@ -94,6 +94,12 @@ def _has_many_classes(graph: Graph) -> bool:
     return any(node.a.num_hidden >= LEAST_CLASSES for node in layers)
 
 
+def _has_small_windows(graph: Graph) -> bool:
+    """Say whether there is a convolution for which there may be a kernel."""
+    layers = (node for node in graph.nodes if node.op is not None and node.op.name == "Convolution")
+    return any(node.a.kernel == (3, 3) for node in layers)
+
+
 PASSES: tuple[Pass, ...] = (
     Pass("common_subexpressions", worth=_has_equal_inputs, hides=True, moved=False),
     Pass("rnn_chains", {"FullyConnected": 6, "elemwise_add": 1}, hides=True, moved=False),
@@ -102,6 +108,7 @@ PASSES: tuple[Pass, ...] = (
     Pass("pooling_first", {"Pooling": 1}, hides=True),
     Pass("channels_last", {"Convolution": 1}),
     Pass("unfolded_convolutions", {"Convolution": 1}, predict=False, compiled=False),
+    Pass("native_convolutions", worth=_has_small_windows, predict=False, compiled=False),
     Pass(
         "score_blocks",
         {"FullyConnected": 1, "SoftmaxOutput": 1},

@@ -119,8 +119,8 @@ def test_passes_that_compute_again():
 def test_every_pass_is_here():
     here = {
         "channels_last", "common_subexpressions", "dead_steps", "fused_convolutions", "fused_norms",
-        "head_seeds", "inplace_activations", "mirror", "pooled_lookups", "pooling_first", "rnn_chains", "score_blocks",
-        "unfolded_convolutions",
+        "head_seeds", "inplace_activations", "mirror", "native_convolutions", "pooled_lookups", "pooling_first",
+        "rnn_chains", "score_blocks", "unfolded_convolutions",
     }  # fmt: skip
     assert set(ALL_PASSES) == here
 
