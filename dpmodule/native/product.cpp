@@ -20,8 +20,8 @@
 namespace dpmodule {
 namespace {
 
-constexpr std::ptrdiff_t kLine = 16;    // numbers that memory delivers at once
-constexpr std::ptrdiff_t kDepth = 256;  // of a block: what is copied stays in the first cache
+constexpr std::ptrdiff_t kLine = 16;            // numbers that memory delivers at once
+constexpr std::ptrdiff_t kDepth = 256;          // of a block: what is copied stays in the first cache
 constexpr std::ptrdiff_t kLeastWork = 1 << 20;  // multiplications of a thread, which have to make up for waking it
 
 template <int Width>
@@ -256,9 +256,9 @@ int vector_width() { return kernel().width; }
 
 bool multiply(const Product &product) {
     const std::ptrdiff_t width = 2 * kernel().width, copied = std::min(kDepth, product.depth) * width;
-    const std::ptrdiff_t parts = std::max<std::ptrdiff_t>(
-        1, std::min({std::ptrdiff_t{product.threads}, (product.columns + width - 1) / width,
-                     product.rows * product.columns * product.depth / kLeastWork}));
+    const std::ptrdiff_t parts =
+        std::max<std::ptrdiff_t>(1, std::min({std::ptrdiff_t{product.threads}, (product.columns + width - 1) / width,
+                                              product.rows * product.columns * product.depth / kLeastWork}));
     const std::unique_ptr<float[]> blocks(new (std::nothrow) float[parts * copied]);
     if (!blocks) return false;
     Shared shared{product, parts, copied, blocks.get()};

@@ -73,7 +73,8 @@ PyObject *run_dense(PyObject *, PyObject *const *given, Py_ssize_t count) {
 // Python keeps a pointer to this table
 PyMethodDef product_functions[] = {
     {"multiply", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(multiply_tensors)), METH_FASTCALL,
-     "multiply(rows, columns, depth, left, row_gap, column_gap, right, row_gap, column_gap, bias, result, threads)\n--\n\n"
+     "multiply(rows, columns, depth, left, row_gap, column_gap, right, row_gap, column_gap, bias, result, "
+     "threads)\n--\n\n"
      "Multiply two matrices; arguments are sizes, strides and addresses, see product.hpp."},
     {"packed_size", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(size_of_pack)), METH_FASTCALL,
      "packed_size(columns, depth)\n--\n\nReturn how many numbers `pack` writes."},
