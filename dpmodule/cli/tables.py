@@ -80,9 +80,9 @@ def read_npz(path: str, held: str | None) -> FileTable:
                 )
             marks = None if held is None else _marks(path, held, file[held], len(x))
             return FileTable(x[:, None] if x.ndim == 1 else x, file.get("y"), marks)
-    except (ValueError, TypeError, EOFError, OSError, zipfile.BadZipFile) as error:
+    except (ValueError, TypeError, AttributeError, EOFError, OSError, zipfile.BadZipFile) as error:
         if isinstance(error, MXNetError):
-            raise
+            raise  # AttributeError: Python 3.10 enters no array, which a .npy holds
         raise FileFormatError(f"{path}: no readable .npz file ({error})") from error
 
 
