@@ -207,8 +207,10 @@ def dtype_name(dtype: Any) -> str:
     text = text.removeprefix("torch.")
     if text in _CODES:
         return text
+    own = None if isinstance(dtype, type) else getattr(dtype, "dtype", None)
+    is_foreign = own is not None and not isinstance(own, np.dtype)  # an array, whose type NumPy 1 would take
     try:
-        found = np.dtype(dtype)
+        found = np.dtype(object if is_foreign else dtype)
         name: str = "bfloat16" if found.names == ("bfloat16",) else found.name  # MXNet's stand-in is a record
     except (TypeError, ValueError):  # the latter of tensors
         name = text

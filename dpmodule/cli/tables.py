@@ -67,7 +67,7 @@ def read_npz(path: str, held: str | None) -> FileTable:
         FileFormatError: the file is no .npz, or lacks x.
         ArgumentError: there is no array `held`, or it holds other numbers than 0 and 1.
     """
-    try:
+    try:  # in place of an archive an array may come, which cannot be entered: AttributeError in Python 3.10
         with open(path, "rb") as raw, np.load(raw, allow_pickle=False) as file:
             if "x" not in file:
                 raise FileFormatError(f"{path}: holds {', '.join(file) or 'nothing'}; expected x and y")
@@ -80,7 +80,7 @@ def read_npz(path: str, held: str | None) -> FileTable:
                 )
             marks = None if held is None else _marks(path, held, file[held], len(x))
             return FileTable(x[:, None] if x.ndim == 1 else x, file.get("y"), marks)
-    except (ValueError, TypeError, EOFError, OSError, zipfile.BadZipFile) as error:
+    except (ValueError, TypeError, AttributeError, EOFError, OSError, zipfile.BadZipFile) as error:
         if isinstance(error, MXNetError):
             raise
         raise FileFormatError(f"{path}: no readable .npz file ({error})") from error

@@ -5,6 +5,7 @@ Workers end with a parent that is killed.
 
 import json
 import signal
+import sys
 import threading
 import time
 
@@ -55,6 +56,9 @@ def test_a_long_run_holds_no_more_and_no_more(scenario):
     check(scenario, ROUNDS[scenario][1], 1400)
 
 
+@pytest.mark.skipif(
+    sys.version_info[:2] == (3, 13), reason="CPython 3.13.0 crashes where its table of strings gets no memory"
+)
 @pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(1, 10))])
 def test_a_module_goes_on_after_it_was_short_of_memory(seed):
     done = run_module("helpers.short_memory", seed, 200, fresh=True, seconds=100)

@@ -24,7 +24,7 @@ from helpers.hogwild import (
     write_bags,
     write_dense,
 )
-from helpers.processes import SOON_S, mostly_within
+from helpers.processes import SOON_S, mostly_within, until
 from helpers.programs import run_program
 
 ADAGRAD = {"optimizer": "adagrad", "optimizer_params": {"learning_rate": 0.1}}
@@ -241,7 +241,13 @@ def test_ctrl_c_comes_after_the_batches_and_workers_stay(run, tmp_path):
     net = bag_module()
     process(run, net, described(2, **BAGS), files, 2)
     workers = sorted(children())
-    threading.Timer(0.05, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
+    before = signal.getsignal(signal.SIGINT)
+
+    def interrupt():
+        until(lambda: signal.getsignal(signal.SIGINT) is not before)  # batches run, and put it off
+        os.kill(os.getpid(), signal.SIGINT)
+
+    threading.Thread(target=interrupt).start()
     with pytest.raises(KeyboardInterrupt):
         process(run, net, described(2, **BAGS), files * 50, 2)
     assert sorted(children()) == workers

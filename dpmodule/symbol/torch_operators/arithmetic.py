@@ -96,6 +96,11 @@ def _mul(b: SymbolBuilder, left: Operand, right: Operand) -> Symbol:
 @translates("div", "divide", "true_divide")
 def _div(b: SymbolBuilder, left: Operand, right: Operand, rounding_mode: str | None = None) -> Any:
     if rounding_mode is None:
+        dtype = b.result.dtype
+        if not (dtype.is_floating_point or dtype.is_complex):  # torch 2.6 says so where sizes may vary
+            raise NoCounterpart(
+                "divides whole numbers, whose quotient this torch has whole; divide x.float()"
+            )
         return binary(b, ("div", "div", "rdiv"), left, right)
     real = b.result.dtype if b.result.dtype.is_floating_point else torch.float64
     quotient = binary(b, ("div", "div", "rdiv"), left, right, real)

@@ -2,8 +2,11 @@
 
 import math
 
+import pytest
 import torch
 
+import dpmodule as mx
+from dpmodule.base import ArgumentError
 from helpers.torch_import import Functions, compare
 
 
@@ -112,6 +115,18 @@ def test_comparison_and_logic():
     compare(Functions(COMPARED), pairs)
 
 
+WHOLE_QUOTIENTS = torch.__version__.startswith("2.6.")
+"""Whether torch takes the quotient of whole numbers for whole, where sizes may vary."""
+
+
+@pytest.mark.skipif(not WHOLE_QUOTIENTS, reason="this torch knows the type of a quotient")
+def test_a_quotient_that_torch_takes_for_whole_is_refused():
+    with pytest.raises(ArgumentError, match="divides whole numbers.*divide x.float"):
+        mx.sym.from_torch(Functions({"half": lambda x: x / 2}), torch.ones(2, 4, dtype=torch.int64))
+    compare(Functions({"half": lambda x: x.float() / 2}), lambda n: (torch.randint(0, 20, (n, 4)),))
+
+
+@pytest.mark.skipif(WHOLE_QUOTIENTS, reason="this torch takes a quotient of whole numbers for whole")
 def test_whole_numbers_keep_their_type():
     functions = {
         "sum": lambda x: x + 1,
