@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from ..base import StateError, dtype_name
+from ..base import MXNetError, StateError, dtype_name
 from ..compat import torch_private
 from ..ndarray import NDArray
 from ..ops.sparse import Ragged, densify, leaf_of
@@ -18,7 +18,7 @@ from ..ops.spec import Env
 from ..ops.user_code import is_users
 from .arrays import BoundArrays
 from .dense_chain import run_backward
-from .error_location import backward_error
+from .error_location import backward_error, head_error
 from .head_gradients import asks_gradient, required
 from .lowering import LossHead
 from .memory import allocate
@@ -139,6 +139,7 @@ class Backward:
 
         Raises:
             ArgumentError: an output that is no loss has no gradient.
+            NodeError: the gradient of a loss failed; names the loss.
             ShapeError: a gradient has another shape than its output.
         """
         program, env, _, _ = run.prepared
@@ -150,7 +151,13 @@ class Backward:
             if cut is None:
                 seed = required(self._graph.output_names[i], self.ignores_head(i, given[i]), given[i], root)
             else:
-                seed = _seed_at(program.low.losses[cut], env, outputs[i].raw, run, run.rests[cut], root, free)
+                loss, rest = program.low.losses[cut], run.rests[cut]
+                try:
+                    seed = _seed_at(loss, env, outputs[i].raw, run, rest, root, free)
+                except Exception as error:
+                    if is_users(error) or isinstance(error, MXNetError):
+                        raise
+                    raise head_error(error, self._graph, self._shapes, i) from error
             leaf = root if self.dense_only else leaf_of(root)
             starts.append((i, leaf, seed if seed.dtype == leaf.dtype else seed.to(leaf.dtype)))
         return starts

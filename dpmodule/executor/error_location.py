@@ -14,7 +14,7 @@ from ..ops.spec import Env
 from .interpreter import StepFailed, backward_by_node
 from .program import Program
 
-__all__ = ["backward_error", "forward_error"]
+__all__ = ["backward_error", "forward_error", "head_error"]
 
 Shapes = Mapping[Node, Sequence[Any]]
 
@@ -87,6 +87,19 @@ def backward_error(
     return _node_error(
         graph, shapes, _known(index), error, " (its gradient)" if index >= 0 else " in backward"
     )
+
+
+def head_error(error: Exception, graph: Graph, shapes: Shapes, output: int) -> NodeError:
+    """Return the error to raise where the gradient of a loss failed.
+
+    Args:
+        error: what came.
+        graph: the executor's graph.
+        shapes: shapes of every node's outputs.
+        output: number of the output that is the loss.
+    """
+    index = graph.index[graph.heads[output][0]]
+    return _node_error(graph, shapes, [index], error, " (its gradient)")
 
 
 def _known(index: int) -> list[int]:

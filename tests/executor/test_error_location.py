@@ -90,6 +90,19 @@ def test_backward(failing_ops):
         executor.backward(mx.nd.ones((2, 4)))
 
 
+def test_the_gradient_of_a_cut_loss(monkeypatch):
+    def fail(*args, **kwargs):
+        raise RuntimeError("no memory today")
+
+    executor = S.SoftmaxOutput(S.Variable("x"), name="softmax").simple_bind(mx.cpu(), x=(2, 3))
+    executor.forward(is_train=True)
+    monkeypatch.setattr("dpmodule.executor.backward._seed_at", fail)
+    with pytest.raises(
+        NodeError, match=r"softmax.*\(its gradient\) failed on inputs x \(2, 3\).*no memory today"
+    ):
+        executor.backward()
+
+
 def test_backward_below_a_cut_loss(failing_ops):
     loss = S.SoftmaxOutput(net("_test_fails_in_backward"), name="softmax")
     executor = loss.simple_bind(mx.cpu(), x=(2, 3))
