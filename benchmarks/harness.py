@@ -206,6 +206,11 @@ class Session:
         """The clock that counts."""
         return self.setting.clock
 
+    @property
+    def settles(self) -> bool:
+        """Whether turns have to `settle`: there are threads besides the one that works."""
+        return self.setting.threads != "1"
+
     def short(self, count: int, least: int = 1) -> int:
         """Return a count, or a tenth of it in quick sessions."""
         return max(least, count // 10) if self.quick else count
@@ -293,7 +298,7 @@ def ratio(theirs: Sequence[float], ours: Sequence[float]) -> Spread:
 
 
 def in_turns(
-    sides: Mapping[str, Callable[[], Mapping[str, float]]], rounds: int, warm: int = 1
+    sides: Mapping[str, Callable[[], Mapping[str, float]]], rounds: int, warm: int = 1, settle: bool = False
 ) -> dict[str, Times]:
     """Return the times of every side, one per round; each round begins with another side.
 
@@ -301,12 +306,16 @@ def in_turns(
         sides: by name, what makes one measurement and returns milliseconds by clock, and may be more.
         rounds: measurements of each.
         warm: how many further ones come first and are dropped.
+        settle: whether one more is dropped in each turn, while which threads of the side before come to rest, that
+            looked out for more work, and this side's wake up.
     """
     found: dict[str, Times] = {name: {"wall": [], "cpu": []} for name in sides}
     names = list(sides)
     for number in range(rounds + warm):
         shift = number % len(names)
         for name in (*names[shift:], *names[:shift]):
+            if settle:
+                sides[name]()
             answer = sides[name]()
             for clock, values in found[name].items():
                 if number >= warm and clock in answer:

@@ -28,11 +28,13 @@ _ABOUT = """\
 ## Processors and settings
 
 One column for each file of `machines/`. A figure is the other's time over ours, the median of the rounds: CPU time with
-one thread, wall time with default threads, of which each library chooses the number. "AVX2" means that all sides do
-without what the processor has beyond it: `--isa` sets ONEDNN_MAX_CPU_ISA, ATEN_CPU_CAPABILITY,
-MKL_ENABLE_INSTRUCTIONS, OPENBLAS_CORETYPE and DPMODULE_ISA; on AMD's processors MKL does not heed its one, and computes
-as it does without. ONNX Runtime, DyNet and the compiler behind `torch.compile` know no such setting and are left out
-where it takes instructions away. PyTorch is the plain loop that was fastest with the column's setting.
+one thread, wall time with default threads, of which each library chooses the number. There each turn has two rounds of
+the same side, and the second one counts: threads look out for more work for a while after their side's turn, and sleep
+until the next. "AVX2" means that all sides do without what the processor has beyond it: `--isa` sets
+ONEDNN_MAX_CPU_ISA, ATEN_CPU_CAPABILITY, MKL_ENABLE_INSTRUCTIONS, OPENBLAS_CORETYPE and DPMODULE_ISA; on AMD's
+processors MKL does not heed its one, and computes as it does without. ONNX Runtime, DyNet and the compiler behind
+`torch.compile` know no such setting and are left out where it takes instructions away. PyTorch is the plain loop that
+was fastest with the column's setting.
 """
 
 

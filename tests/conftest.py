@@ -73,6 +73,12 @@ def only_own_garbage():
 
 
 @pytest.fixture(autouse=True)
+def one_thread():
+    """Start every test with one thread, however many the one before has set."""
+    torch.set_num_threads(1)
+
+
+@pytest.fixture(autouse=True)
 def fixed_random_numbers():
     """Start every test from the same random state and put back what it changes."""
     with seeds.fixed_random_numbers():

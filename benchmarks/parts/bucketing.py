@@ -65,9 +65,8 @@ def _times(session: Session, section: Section) -> None:
             ("step, bucket 20", "step", {"bucket": 20, "count": 3}, None, session.rounds),
             ("fit, perplexity", "fit", {}, MXNET, session.repeated(min(session.rounds, 4))),
         ):
-            found = in_turns(
-                {name: partial(each.ask, what, **options) for name, each in sides.items()}, rounds
-            )
+            asked = {name: partial(each.ask, what, **options) for name, each in sides.items()}
+            found = in_turns(asked, rounds, settle=session.settles)
             loops = [name for name in found if name.startswith("plain")]
             plain = min(loops, key=lambda name: Spread.of(found[name][session.clock]).median)
             for slower in set(loops) - {plain}:

@@ -165,7 +165,7 @@ def measure(
     plain, what, options, clock = sides["plain"], mode.what, mode.options, session.clock
     names = variants(workload, what != "predict")
     heats = {name: partial(plain.ask, what, variant=name, **options) for name in names}
-    heat = in_turns(heats, 1 if session.quick else 2)
+    heat = in_turns(heats, 1 if session.quick else 2, settle=session.settles)
     for name in names:
         title = f"{workload.title}: {mode.title}"
         section.row(HEATS, workload=title, loop=name, **{_CLOCKS[clock]: Spread.of(heat[name][clock])})
@@ -173,7 +173,8 @@ def measure(
     askers = {name: partial(side.ask, what, **options) for name, side in sides.items() if name != "plain"}
     if what == "predict" and not session.setting.limits:
         askers["compiled"] = _compiled(session, plain, best[0])
-    found = in_turns({**askers, **{name: heats[name] for name in best}}, session.rounds)
+    asked = {**askers, **{name: heats[name] for name in best}}
+    found = in_turns(asked, session.rounds, settle=session.settles)
     fastest = min(best, key=lambda name: Spread.of(found[name][clock]).median)
     return {**found, "plain": found[fastest]}, fastest
 

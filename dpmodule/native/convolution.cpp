@@ -6,10 +6,14 @@
 #if defined(__GNUC__) && defined(__x86_64__)
 
 #include <algorithm>
+#include <atomic>
 #include <cstring>
+#include <deque>
 #include <new>
-#include <vector>
+#include <numeric>
+#include <thread>
 
+#include "team.hpp"
 #include "vector/instructions.hpp"
 
 // none of the functions with vectors is called across files, nor left without being inlined
@@ -20,9 +24,12 @@
 namespace dpmodule {
 namespace {
 
-constexpr std::ptrdiff_t kLine = 16;     // numbers that come together from memory
-constexpr std::ptrdiff_t kPart = 65536;  // of the weight that are gone through at a time
-constexpr std::ptrdiff_t kNear = 65536;  // of data and result that are
+constexpr std::ptrdiff_t kLine = 16;           // numbers that come together from memory
+constexpr std::ptrdiff_t kPart = 65536;        // of the weight that are gone through at a time
+constexpr std::ptrdiff_t kNear = 65536;        // of data and result that are
+constexpr std::ptrdiff_t kLeastPixels = 12;    // that are worth a thread
+constexpr std::ptrdiff_t kLeastWork = 131072;  // multiplications that are
+constexpr int kTurns = 4096;                   // of a wait before the processor is left to others
 
 // A window upon the data.
 struct Window {
@@ -37,11 +44,15 @@ struct Part {
     std::ptrdiff_t row, row_end, column, column_end, channel, channels;
 };
 
-// Notes on a convolution.
-struct Plan {
-    std::vector<Part> parts;
-    std::vector<Window> windows;
-    std::vector<float> zeros;
+// What one thread computes of a convolution, and its notes.
+struct Share {
+    const std::vector<Part> &parts;
+    const float *zeros;  // for a pixel outside of the image
+    std::ptrdiff_t pixel, pixel_end, filter, filter_end;
+    Window *windows;
+    std::ptrdiff_t near;  // how many windows there is room for
+    const float *weight;  // where the filters begin
+    const float *next;    // what is read afterwards, of which the first numbers are fetched; null = nothing
 };
 
 std::vector<Part> cut(const Convolution &c) {
@@ -95,7 +106,7 @@ struct Tiles {
     static constexpr std::ptrdiff_t kBlock = Width * Vectors;
 
     const Convolution &c;
-    const Plan &plan;
+    const Share &share;
     std::ptrdiff_t filter, first_pixel;
     bool begins, ends;
 
@@ -137,7 +148,7 @@ struct Tiles {
         for (int r = 0; r < Rows; ++r) {
             const std::ptrdiff_t y = windows[r].y + down, x = windows[r].x + right;
             const bool inside = y >= 0 && y < c.y.size && x >= 0 && x < c.x.size;
-            from[r] = inside ? c.data + windows[r].begin + shift : plan.zeros.data();
+            from[r] = inside ? c.data + windows[r].begin + shift : share.zeros;
             any |= inside;
         }
         return any;
@@ -280,7 +291,7 @@ struct Tiles {
 #pragma GCC unroll 4
             for (int v = 0; v < Vectors; ++v) __builtin_prefetch(soon + r * gap + v * Width, 1);
         }
-        const Window *windows = plan.windows.data() + pixel;
+        const Window *windows = share.windows + pixel;
         if (windows->run >= Rows && c.x.dilate == 1) {
             sum_run<Rows>(*windows, part, weight, ahead, pace, sums);
             end<Rows>(c.result + place, gap, columns, sums);
@@ -294,7 +305,7 @@ struct Tiles {
     DPMODULE_INLINE void all(std::ptrdiff_t pixel, std::ptrdiff_t end, const Part &part, const float *weight,
                              const float *next, const float *next_end, std::ptrdiff_t depth) const {
         for (; pixel + Rows <= end; pixel += Rows) {
-            const float *data = c.data + plan.windows[std::min(pixel + Rows, end - 1)].begin + part.channel;
+            const float *data = c.data + share.windows[std::min(pixel + Rows, end - 1)].begin + part.channel;
             const bool more = next < next_end;
             tile<Rows>(pixel, part, weight, more ? next : data, more ? kLine : Rows);
             if (more) next += depth * kLine;
@@ -304,23 +315,23 @@ struct Tiles {
 };
 
 template <int Width, int Vectors, int Rows>
-DPMODULE_INLINE void convolve_with(const Convolution &c, Plan &plan) {
+DPMODULE_INLINE void convolve_with(const Convolution &c, const Share &share) {
     constexpr std::ptrdiff_t kBlock = Width * Vectors;
-    const std::ptrdiff_t pixels = c.images * c.y.result * c.x.result;
-    const std::ptrdiff_t near = plan.windows.size();
-    for (std::ptrdiff_t first = 0; first < pixels; first += near) {
-        const std::ptrdiff_t count = std::min(near, pixels - first);
-        place(c, first, plan.windows.data(), count);
-        const float *weight = c.weight;
-        for (std::ptrdiff_t filter = 0; filter < c.filters; filter += kBlock) {
-            for (const Part &part : plan.parts) {
-                const bool begins = &part == &plan.parts.front(), ends = &part == &plan.parts.back();
-                const Tiles<Width, Vectors> tiles{c, plan, filter, first, begins, ends};
+    for (std::ptrdiff_t first = share.pixel; first < share.pixel_end; first += share.near) {
+        const std::ptrdiff_t count = std::min(share.near, share.pixel_end - first);
+        place(c, first, share.windows, count);
+        const float *weight = share.weight;
+        for (std::ptrdiff_t filter = share.filter; filter < share.filter_end; filter += kBlock) {
+            for (const Part &part : share.parts) {
+                const bool begins = &part == &share.parts.front(), ends = &part == &share.parts.back();
+                const Tiles<Width, Vectors> tiles{c, share, filter, first, begins, ends};
                 const std::ptrdiff_t depth =
                     (part.row_end - part.row) * (part.column_end - part.column) * part.channels;
                 const float *part_end = weight + depth * kBlock;
-                const bool is_last = ends && filter + kBlock >= c.filters;
-                const float *next = !is_last ? part_end : first + near < pixels ? c.weight : c.next;
+                const bool is_last = ends && filter + kBlock >= share.filter_end;
+                const float *next = !is_last                               ? part_end
+                                    : first + share.near < share.pixel_end ? share.weight
+                                                                           : share.next;
                 tiles.template all<Rows>(0, count, part, weight, next, next + (next ? depth * kBlock : 0), depth);
                 weight = part_end;
             }
@@ -328,29 +339,100 @@ DPMODULE_INLINE void convolve_with(const Convolution &c, Plan &plan) {
     }
 }
 
+#define DPMODULE_AVX2 __attribute__((target("avx2,fma")))
 #define DPMODULE_AVX512 __attribute__((target("avx512f,avx512vl,avx512dq,avx2,fma")))
 
-DPMODULE_AVX512 void avx512_16(const Convolution &c, Plan &plan) { convolve_with<16, 1, 8>(c, plan); }
-DPMODULE_AVX512 void avx512_32(const Convolution &c, Plan &plan) { convolve_with<16, 2, 12>(c, plan); }
-DPMODULE_AVX512 void avx512_64(const Convolution &c, Plan &plan) { convolve_with<16, 4, 6>(c, plan); }
+DPMODULE_AVX2 void avx2_16(const Convolution &c, const Share &share) { convolve_with<8, 2, 6>(c, share); }
+DPMODULE_AVX512 void avx512_16(const Convolution &c, const Share &share) { convolve_with<16, 1, 8>(c, share); }
+DPMODULE_AVX512 void avx512_32(const Convolution &c, const Share &share) { convolve_with<16, 2, 12>(c, share); }
+DPMODULE_AVX512 void avx512_64(const Convolution &c, const Share &share) { convolve_with<16, 4, 6>(c, share); }
 
-using Run = void (*)(const Convolution &, Plan &);
+using Run = void (*)(const Convolution &, const Share &);
 
-Run kernel(std::ptrdiff_t block) { return block == 16 ? avx512_16 : block == 32 ? avx512_32 : avx512_64; }
+Run kernel(std::ptrdiff_t block) {
+    if (vector::best_instructions() == vector::Instructions::Avx2) return avx2_16;
+    return block == 16 ? avx512_16 : block == 32 ? avx512_32 : avx512_64;
+}
+
+// A convolution of several, and who computes what of it.
+struct Step {
+    const Convolution &c;
+    std::vector<Part> parts;
+    std::vector<float> zeros;
+    std::vector<Window> windows;
+    std::vector<Share> shares;
+    std::vector<std::atomic<bool>> taken;
+    std::atomic<std::size_t> done{0};
+
+    Step(const Convolution &convolution, std::ptrdiff_t threads)
+        : c(convolution), parts(cut(c)), zeros(c.channels), taken(threads) {
+        const std::ptrdiff_t pixels = c.images * c.y.result * c.x.result, blocks = (c.filters - 1) / c.block + 1;
+        const std::ptrdiff_t depth = c.y.kernel * c.x.kernel * c.channels;
+        threads = std::clamp<std::ptrdiff_t>(pixels * depth * c.filters / kLeastWork, 1, threads);
+        // the smaller one of data and weight is what every thread reads
+        const bool is_wide = depth * c.filters > c.images * c.y.size * c.x.size * c.channels;
+        const std::ptrdiff_t across = is_wide ? std::gcd(blocks, threads) : 1;
+        const std::ptrdiff_t down = std::clamp<std::ptrdiff_t>(pixels / kLeastPixels, 1, threads / across);
+        const std::ptrdiff_t near = std::max<std::ptrdiff_t>(96, kNear / (c.channels + c.filters));
+        const std::ptrdiff_t room = std::min(near, pixels / down + 1);
+        windows.resize(room * across * down);
+        for (std::ptrdiff_t i = 0; i < across * down; ++i) {
+            const std::ptrdiff_t x = i / down, y = i % down, filter = blocks * x / across * c.block;
+            shares.push_back({parts, zeros.data(), pixels * y / down, pixels * (y + 1) / down, filter,
+                              std::min(c.filters, blocks * (x + 1) / across * c.block), windows.data() + i * room, room,
+                              c.weight + filter * depth, nullptr});
+        }
+    }
+};
+
+void wait_for(const Step &step) {
+    for (int turn = 0; step.done.load(std::memory_order_acquire) < step.shares.size(); ++turn) {
+        if (turn < kTurns) {
+            __builtin_ia32_pause();
+        } else {
+            std::this_thread::yield();  // the other thread may have none but this processor
+        }
+    }
+}
+
+// What a thread does: of each convolution its own share first, then those that nobody has begun, as threads that sleep
+// when they are called come late.
+void of_one_thread(void *given, std::ptrdiff_t thread) {
+    for (Step &step : *static_cast<std::deque<Step> *>(given)) {
+        const std::size_t count = step.shares.size();
+        for (std::size_t i = 0; i < count; ++i) {
+            const std::size_t at = (thread + i) % count;
+            if (step.taken[at].exchange(true)) continue;
+            kernel(step.c.block)(step.c, step.shares[at]);
+            step.done.fetch_add(1, std::memory_order_release);
+        }
+        wait_for(step);
+    }
+}
 
 }  // namespace
 
 std::ptrdiff_t convolution_block(std::ptrdiff_t filters) {
-    if (vector::best_instructions() != vector::Instructions::Avx512) return 0;
-    return filters <= 16 ? 16 : (filters - 1) % 64 < 32 ? 32 : 64;
+    switch (vector::best_instructions()) {
+        case vector::Instructions::Avx512: return filters <= 16 ? 16 : (filters - 1) % 64 < 32 ? 32 : 64;
+        case vector::Instructions::Avx2: return 16;
+        default: return 0;
+    }
 }
 
-bool convolve(const Convolution &c) {
+bool convolve(const std::vector<Convolution> &convolutions, int threads) {
     try {
-        const std::ptrdiff_t pixels = c.images * c.y.result * c.x.result;
-        const std::ptrdiff_t near = std::max<std::ptrdiff_t>(96, kNear / (c.channels + c.filters));
-        Plan plan{cut(c), std::vector<Window>(std::min(near, pixels)), std::vector<float>(c.channels)};
-        kernel(c.block)(c, plan);
+        std::deque<Step> steps;
+        std::size_t most = 1;
+        for (const Convolution &each : convolutions) {
+            Step &step = steps.emplace_back(each, threads);
+            most = std::max(most, step.shares.size());
+        }
+        for (std::size_t i = 0; i + 1 < steps.size(); ++i) {
+            std::vector<Share> &shares = steps[i].shares, &next = steps[i + 1].shares;
+            for (std::size_t at = 0; at < shares.size(); ++at) shares[at].next = next[at % next.size()].weight;
+        }
+        in_parts(most, static_cast<int>(most), of_one_thread, &steps);
         return true;
     } catch (const std::bad_alloc &) {
         return false;

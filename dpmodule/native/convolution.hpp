@@ -1,7 +1,8 @@
-// Two-dimensional convolutions of float32 by one thread, with bias, sum and rectifier done in registers.
+// Two-dimensional convolutions of float32, with bias, sum and rectifier done in registers.
 #pragma once
 
 #include <cstddef>
+#include <vector>
 
 namespace dpmodule {
 
@@ -19,12 +20,11 @@ struct Convolution {
     const float *bias;     // (blocks * block)
     const float *other;    // what is added, of the result's shape; null = nothing; may be `result`
     float *result;         // (images, y.result, x.result, filters): written
-    const float *next;     // what is read afterwards, of which the first numbers are fetched; null = nothing
     std::ptrdiff_t relu;   // whether negative numbers and NaN become 0
 };
 
-// Returns false where there is no memory for notes on the windows.
-bool convolve(const Convolution &convolution);
+// Shares the work among `threads` of torch's threads. Returns false where there is no memory for notes on the windows.
+bool convolve(const std::vector<Convolution> &convolutions, int threads);
 
 // How many filters lie together in the weight for this processor; 0 = it has no fitting instructions.
 std::ptrdiff_t convolution_block(std::ptrdiff_t filters);

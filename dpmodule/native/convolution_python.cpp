@@ -7,8 +7,8 @@
 
 #include <cstdint>
 #include <cstring>
+#include <initializer_list>
 #include <new>
-#include <vector>
 
 namespace dpmodule {
 namespace {
@@ -24,7 +24,9 @@ Axis axis(const std::int64_t (&sizes)[6]) { return {sizes[0], sizes[1], sizes[2]
 class Steps {
   public:
     // False sets Python's error.
-    bool read(PyObject *rows, PyObject *const *addresses, Py_ssize_t count) {
+    bool read(PyObject *rows, PyObject *threads, PyObject *const *addresses, Py_ssize_t count) {
+        threads_ = static_cast<int>(PyLong_AsLong(threads));
+        if (threads_ == -1 && PyErr_Occurred()) return false;
         char *bytes;
         Py_ssize_t size;
         if (PyBytes_AsStringAndSize(rows, &bytes, &size) < 0) return false;
@@ -35,22 +37,17 @@ class Steps {
         Arguments next(addresses, count, count);
         for (Py_ssize_t at = 0; at < count; ++at) addresses_.push_back(next.floats());
         for (Py_ssize_t at = 0; next.good() && at < size; at += sizeof(Row)) {
-            std::memcpy(&row_, bytes + at, sizeof(Row));
-            if (!add()) return false;
+            Row row;
+            std::memcpy(&row, bytes + at, sizeof row);
+            if (!add(row)) return false;
         }
         return next.good();
     }
 
-    static bool run(const Steps &steps) {
-        for (const Convolution &each : steps.convolutions_) {
-            if (!convolve(each)) return false;
-        }
-        return true;
-    }
+    static bool run(const Steps &steps) { return convolve(steps.convolutions_, steps.threads_); }
 
   private:
-    bool add() {
-        const Row &r = row_;
+    bool add(const Row &r) {
         for (const std::int64_t place : {r.data, r.weight, r.bias, r.other, r.result}) {
             if (place < 0 || place >= static_cast<std::int64_t>(addresses_.size())) {
                 PyErr_Format(PyExc_IndexError, "a place is %lld, expected one among %zu addresses",
@@ -59,25 +56,24 @@ class Steps {
             }
         }
         const auto at = [this](std::int64_t place) { return addresses_[static_cast<std::size_t>(place)]; };
-        if (!convolutions_.empty()) convolutions_.back().next = at(r.weight);
         convolutions_.push_back({r.sizes[0], r.sizes[1], r.sizes[2], axis(r.y), axis(r.x), r.block, at(r.data),
-                                 at(r.weight), at(r.bias), at(r.other), at(r.result), nullptr, r.relu});
+                                 at(r.weight), at(r.bias), at(r.other), at(r.result), r.relu});
         return true;
     }
 
-    Row row_;
+    int threads_;
     std::vector<float *> addresses_;
     std::vector<Convolution> convolutions_;
 };
 
 PyObject *convolve_tensors(PyObject *, PyObject *const *given, Py_ssize_t count) {
-    if (count < 1) {
-        PyErr_SetString(PyExc_TypeError, "expected rows and addresses, got nothing");
+    if (count < 2) {
+        PyErr_Format(PyExc_TypeError, "expected rows, threads and addresses, got %zd arguments", count);
         return nullptr;
     }
     try {
         Steps steps;
-        return steps.read(given[0], given + 1, count - 1) ? without_gil(Steps::run, steps) : nullptr;
+        return steps.read(given[0], given[1], given + 2, count - 2) ? without_gil(Steps::run, steps) : nullptr;
     } catch (const std::bad_alloc &) {
         return PyErr_NoMemory();
     }
@@ -91,10 +87,10 @@ PyObject *block_of(PyObject *, PyObject *given) {
 // Python keeps a pointer to this table
 PyMethodDef convolution_functions[] = {
     {"convolve", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(convolve_tensors)), METH_FASTCALL,
-     "convolve(rows, *addresses)\n--\n\n"
+     "convolve(rows, threads, *addresses)\n--\n\n"
      "Convolve images, once for each 22 numbers of 64 bits in `rows`: images, channels, filters; size, result, kernel, "
      "stride, dilate and pad of height and of width; block, relu; and which of the addresses are those of data, "
-     "weight, bias, other and result, see convolution.hpp."},
+     "weight, bias, other and result, see convolution.hpp. As many of torch's threads share the work."},
     {"convolution_block", block_of, METH_O,
      "convolution_block(filters)\n--\n\n"
      "Return how many filters lie together in the weight that `convolve` reads; 0: the processor is not for it."},

@@ -24,9 +24,7 @@ def test_ratios_are_taken_round_by_round():
     assert ratio([2.0, 30.0, 2.0], [1.0, 10.0, 1.0]).median == 2.0
 
 
-def test_every_round_begins_with_another_side_and_the_first_is_dropped():
-    order = []
-
+def sides_that_note(order):
     def side(name):
         def measure():
             order.append(name)
@@ -34,10 +32,24 @@ def test_every_round_begins_with_another_side_and_the_first_is_dropped():
 
         return measure
 
-    found = in_turns({name: side(name) for name in "abc"}, rounds=2)
+    return {name: side(name) for name in "abc"}
+
+
+def test_every_round_begins_with_another_side_and_the_first_is_dropped():
+    order = []
+    found = in_turns(sides_that_note(order), rounds=2)
     assert order == ["a", "b", "c", "b", "c", "a", "c", "a", "b"]
     assert found["a"]["cpu"] == [6.0, 8.0]
     assert len(found["c"]["wall"]) == 2
+
+
+def test_the_first_of_two_calls_in_a_turn_that_settles_is_dropped():
+    order = []
+    found = in_turns(sides_that_note(order), rounds=1, warm=0, settle=True)
+    assert order == ["a", "a", "b", "b", "c", "c"]
+    assert [found[name]["cpu"] for name in "abc"] == [[2.0], [4.0], [6.0]]
+    assert Session(setting=Setting(threads="default")).settles
+    assert not Session().settles
 
 
 def trained(losses, **values):

@@ -19,6 +19,13 @@ def environment(train: bool = True, seed: int | None = None) -> Env:
     return Env(torch.device("cpu"), generator, train)
 
 
+def numbers(*shape: int, seed: int = 0) -> torch.Tensor:
+    """Return float32 numbers between -1 and 1, four dimensions in channels_last."""
+    values = np.random.RandomState(seed).uniform(-1, 1, shape).astype(np.float32)
+    found = torch.from_numpy(values)
+    return found.contiguous(memory_format=torch.channels_last) if len(shape) == 4 else found
+
+
 def _tensors(arrays: Sequence[Any]) -> list[torch.Tensor]:
     return [torch.from_numpy(np.array(a)) for a in arrays]
 

@@ -43,15 +43,6 @@ CASES = {
 
 
 @pytest.fixture(autouse=True)
-def one_thread():
-    """Forked workers cannot use the threads of this process, and have to round as it does."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
-
-
-@pytest.fixture(autouse=True)
 def nothing_left():
     def shared():
         return set(SHARED.iterdir()) if SHARED.is_dir() else set()

@@ -3,8 +3,8 @@
 The extension sums tiles of the result up in registers, from data in channels_last and a weight laid out for it, adds a
 bias and another tensor, and rectifies. oneDNN's kernels have the same speed where all they read is near; this one
 fetches the numbers that come next meanwhile, and takes nothing but addresses, while torch prepares oneDNN anew in every
-call. It uses one thread, so it is for programs that leave torch one. What computes a convolution follows from the
-processor, sizes and threads alone, never from a measurement.
+call. Torch's threads share the work. What computes a convolution follows from the processor and sizes alone, never from
+a measurement.
 """
 
 from __future__ import annotations
@@ -55,6 +55,12 @@ _LONG_RUN = 48
 """`_LEAST_RUN` of others."""
 _FEW_FILTERS = 16
 """Filters of others that are too few: they are one vector, and their tiles load as much as they compute."""
+_WIDE = 16
+"""Numbers of a vector with which the kernel wins wherever the other limits let it."""
+_MOST_CHANNELS = 64
+"""Channels up to which it wins with narrower vectors, too, if windows have more than one place."""
+_SHORT_ROW = 16
+"""Windows of a row up to which it then does: oneDNN's tiles, parts of a row, stay partly empty."""
 
 
 class TiledConvolution:
@@ -92,14 +98,18 @@ class TiledConvolution:
     def pays(self, sizes: Sizes) -> bool:
         """Say whether the kernel is the fastest for some sizes, and there is one."""
         run = sizes.data[1] * self._axes[1][0]
-        if torch.get_num_threads() > 1 or not self.fills_tiles or run < _LEAST_RUN or not self._block:
+        if not self.fills_tiles or run < _LEAST_RUN or not self._block:
             return False
         images, _, height, width = sizes.result
         most = _MOST_PLACES if self._filters % self._block else _MORE_PLACES
         if images * height * width > most:
             return False
-        is_short = prod(sizes.result) * sizes.data[1] * prod(axis[0] for axis in self._axes) <= _SHORT
-        return is_short or (run >= _LONG_RUN and self._filters > _FEW_FILTERS)
+        window = prod(axis[0] for axis in self._axes)
+        if prod(sizes.result) * sizes.data[1] * window <= _SHORT:
+            return True
+        is_good = window == 1 or (sizes.data[1] <= _MOST_CHANNELS and width <= _SHORT_ROW)
+        has_wide_vectors: bool = kernels().vector_width >= _WIDE
+        return run >= _LONG_RUN and self._filters > _FEW_FILTERS and (is_good or has_wide_vectors)
 
     def pack(self, weight: Tensor, bias: Tensor | None, channels: int) -> tuple[Tensor, Tensor] | tuple[()]:
         """Return weight and bias as the kernel reads them; () where they do not fit.
@@ -160,7 +170,7 @@ class TiledConvolution:
             result = torch.empty(sizes.result, dtype=torch.float32, memory_format=torch.channels_last)
         place = 0 if other is None else other.data_ptr()
         addresses = data.data_ptr(), weight.data_ptr(), bias.data_ptr(), place, result.data_ptr()
-        kernels().convolve(self.row(sizes, range(5)), *addresses)
+        kernels().convolve(self.row(sizes, range(5)), torch.get_num_threads(), *addresses)
         return result
 
     def row(self, sizes: Sizes, places: Iterable[int]) -> bytes:

@@ -2,7 +2,6 @@ import importlib
 
 import numpy as np
 import pytest
-import torch
 
 import dpmodule as mx
 from dpmodule import native
@@ -17,14 +16,6 @@ needs_kernels = pytest.mark.skipif(
     not hasattr(native.core, "conv3x3_lanes") or native.core.conv3x3_lanes() == 0,
     reason="there are no kernels",
 )
-
-
-@pytest.fixture(autouse=True)
-def one_thread():
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 @pytest.fixture

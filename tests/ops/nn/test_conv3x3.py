@@ -9,6 +9,7 @@ from torch.nn import functional as F
 
 from dpmodule.ops.nn import conv3x3, small_matmul
 from dpmodule.ops.nn.conv3x3 import convolve3x3, takes
+from helpers.numeric import numbers
 from helpers.walk import walks
 
 core = small_matmul.kernels()
@@ -17,20 +18,6 @@ pytestmark = pytest.mark.skipif(
     reason="there are no kernels for this compiler or processor",
 )
 LANES = core.conv3x3_lanes() if hasattr(core, "conv3x3_lanes") else 0
-
-
-@pytest.fixture(autouse=True)
-def one_thread():
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
-
-
-def numbers(*shape, seed=0):
-    values = np.random.RandomState(seed).uniform(-1, 1, shape).astype(np.float32)
-    found = torch.from_numpy(values)
-    return found.contiguous(memory_format=torch.channels_last) if len(shape) == 4 else found
 
 
 def given(images, channels, filters, height, width, step, bias=True):

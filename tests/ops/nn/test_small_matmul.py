@@ -30,16 +30,6 @@ SIZES = [
 ]
 
 
-@pytest.fixture(autouse=True)
-def one_thread():
-    """The size up to which the kernel is chosen depends on it; the first call loads the extension."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    assert pays(64, 64, 64)
-    yield
-    torch.set_num_threads(before)
-
-
 def matrix(rows, columns, seed, turned=False):
     values = np.random.RandomState(seed).uniform(-1, 1, (rows, columns)).astype(np.float32)
     tensor = torch.from_numpy(values)

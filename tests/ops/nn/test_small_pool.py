@@ -15,15 +15,6 @@ pytestmark = pytest.mark.skipif(
 )
 
 
-@pytest.fixture(autouse=True)
-def one_thread():
-    """The kernel is chosen by their number."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
-
-
 def images(shape, odd=()):
     """Return numbers of both signs, some of them the odd ones given."""
     found = torch.randn(shape, generator=torch.Generator().manual_seed(sum(shape)))

@@ -1,6 +1,7 @@
 """Convolutions by the native extension against torch's in double precision."""
 
 from itertools import product
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -9,6 +10,7 @@ from torch.nn import functional as F
 
 from dpmodule.ops.nn import small_matmul
 from dpmodule.ops.nn.tiled_conv import TiledConvolution
+from helpers.numeric import numbers
 from helpers.walk import walks
 
 core = small_matmul.kernels()
@@ -16,20 +18,6 @@ pytestmark = pytest.mark.skipif(
     not hasattr(core, "convolve") or core.convolution_block(64) == 0,
     reason="there is no kernel for this compiler or processor",
 )
-
-
-@pytest.fixture(autouse=True)
-def one_thread():
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
-
-
-def numbers(*shape, seed=0):
-    values = np.random.RandomState(seed).uniform(-1, 1, shape).astype(np.float32)
-    found = torch.from_numpy(values)
-    return found.contiguous(memory_format=torch.channels_last) if len(shape) == 4 else found
 
 
 def made(filters, kernel=(3, 3), stride=(1, 1), dilate=(1, 1), pad=(1, 1), rectifies=False):
@@ -74,7 +62,6 @@ def test_sizes_and_geometries(sizes, geometry):
     data, weight = numbers(images, channels, *sides), numbers(filters, channels, *kernel, seed=1)
     bias, rectifies = numbers(filters, seed=2), channels % 2 == 0
     convolution = made(filters, *geometry, rectifies)
-    assert convolution.pays(convolution.sizes(data.shape)) == (channels * kernel[1] >= 16)
     want = exact(data, weight, bias, rectifies=rectifies, stride=stride, dilation=dilate, padding=pad)
     depth = channels * kernel[0] * kernel[1]
     for other in (None, numbers(*want.shape, seed=3)):
@@ -121,11 +108,21 @@ def test_weights_that_do_not_fit_are_refused():
     assert made(16).pack(numbers(16, 8, 3, 3), numbers(1), 8) == ()
 
 
-def test_sizes_and_threads_alone_decide():
-    def pays(filters, channels, side=9):
-        convolution = made(filters)
-        return convolution.pays(convolution.sizes((1, channels, side, side)))
+def pays(filters, channels, side=9, images=1, **geometry):
+    convolution = made(filters, **geometry)
+    return convolution.pays(convolution.sizes((images, channels, side, side)))
 
+
+def with_vectors_of(numbers, monkeypatch):
+    def block(filters):
+        return 16 if filters <= 16 or numbers < 16 else 32 if (filters - 1) % 64 < 32 else 64
+
+    core = SimpleNamespace(vector_width=numbers, convolution_block=block)
+    monkeypatch.setattr(small_matmul, "_native", core)
+
+
+def test_sizes_alone_decide(monkeypatch):
+    with_vectors_of(16, monkeypatch)
     assert pays(8, 6)
     assert not pays(7, 6)
     assert not pays(8, 5)
@@ -137,18 +134,40 @@ def test_sizes_and_threads_alone_decide():
     assert not pays(17, 16, 65)
     assert pays(32, 16, 128)
     assert not pays(32, 16, 129)
-    torch.set_num_threads(2)
-    assert not pays(8, 6)
+    assert pays(64, 65, 17)
+
+
+def test_narrow_vectors_win_less(monkeypatch):
+    with_vectors_of(8, monkeypatch)
+    assert pays(64, 64, 16, images=8)
+    assert not pays(64, 65, 16, images=8)
+    assert not pays(64, 64, 17, images=8)
+    assert pays(64, 65, 8)  # a short one
+    assert pays(512, 512, 17, images=8, kernel=(1, 1), pad=(0, 0))
+
+
+def test_any_number_of_threads_computes_the_same():
+    # more pixels than weights and the other way round, blocks that the threads do not divide, and too little work
+    for images, channels, filters, side in ((2, 16, 64, 9), (1, 64, 192, 4), (1, 40, 320, 3), (1, 8, 16, 2)):
+        data, weight = numbers(images, channels, side, side), numbers(filters, channels, 3, 3, seed=1)
+        found = []
+        for threads in (1, 2, 3, 8):
+            torch.set_num_threads(threads)
+            found.append(run(made(filters), data, weight, numbers(filters, seed=2)))
+        want = exact(data, weight, numbers(filters, seed=2), padding=1)
+        torch.testing.assert_close(found[0].double(), want, rtol=1e-5, atol=1e-4)
+        assert all(torch.equal(each, found[0]) for each in found[1:])
 
 
 @pytest.mark.parametrize(
     ("given", "error", "text"),
     [
-        ((), TypeError, "expected rows and addresses, got nothing"),
-        ((1, 2), TypeError, "expected bytes"),
-        ((bytes(175), 0), ValueError, "rows has 175 bytes, expected 176 for each"),
-        ((bytes(176),), IndexError, "a place is 0, expected one among 0 addresses"),
-        ((bytes(176), "0"), TypeError, "int"),
+        ((b"",), TypeError, "expected rows, threads and addresses, got 1 argument"),
+        ((1, 1, 2), TypeError, "expected bytes"),
+        ((b"", "1", 2), TypeError, "int"),
+        ((bytes(175), 1, 0), ValueError, "rows has 175 bytes, expected 176 for each"),
+        ((bytes(176), 1), IndexError, "a place is 0, expected one among 0 addresses"),
+        ((bytes(176), 1, "0"), TypeError, "int"),
     ],
 )
 def test_what_the_kernel_is_told_is_checked(given, error, text):

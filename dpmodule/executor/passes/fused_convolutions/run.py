@@ -122,7 +122,7 @@ class ConvolutionRun:
     def __call__(self, env: Env, *inputs: Tensor) -> list[Tensor | None] | None:
         """Return the outputs; None if the convolutions have to run one by one."""
         images = inputs[: len(self._images)]
-        if torch.is_grad_enabled() or torch.get_num_threads() > 1:
+        if torch.is_grad_enabled():
             return None
         if env.is_train and any(layer.call.trains(env) for layer in self._layers):
             return None
@@ -164,7 +164,8 @@ class ConvolutionRun:
         innermost = torch.channels_last
         tensors = [image.contiguous(memory_format=innermost) for image in images]
         tensors += [torch.empty(s, dtype=torch.float32, memory_format=innermost) for s in plan.shapes]
-        kernels().convolve(b"".join(plan.rows), 0, *(each.data_ptr() for each in (*weights, *tensors)))
+        addresses = (each.data_ptr() for each in (*weights, *tensors))
+        kernels().convolve(b"".join(plan.rows), torch.get_num_threads(), 0, *addresses)
         return tensors
 
     def _plan(self, shapes: tuple[Shape, ...]) -> _Plan | None:
