@@ -16,6 +16,7 @@ REQUIRED = bool(os.environ.get("DPMODULE_REQUIRE_NATIVE"))
 UNITS = {
     "conv3x3": ("conv3x3.cpp",),
     "convolution": ("convolution.cpp",),
+    "few_rows": ("few_rows.cpp",),
     "finite": ("finite.cpp",),
     "lstm": ("lstm.cpp",),
     "norm": ("norm.cpp",),

@@ -5,36 +5,18 @@
 #if defined(__GNUC__) && defined(__x86_64__)
 
 #include <algorithm>
-#include <cstring>
 #include <new>
 #include <vector>
 
 #include "team.hpp"
+#include "vector/functions.hpp"
 #include "vector/instructions.hpp"
-
-// none of the functions with vectors is called across files, nor left without being inlined
-#pragma GCC diagnostic ignored "-Wpsabi"
-
-#define DPMODULE_INLINE inline __attribute__((always_inline))
 
 namespace dpmodule {
 namespace {
 
 constexpr std::ptrdiff_t kNear = 6144;   // numbers of a weight that stay in the first cache beside rows of the data
 constexpr std::ptrdiff_t kBand = 65536;  // numbers of the data that stay in the second cache
-
-template <int Width>
-struct Lanes {
-    typedef float Floats __attribute__((vector_size(4 * Width)));
-
-    DPMODULE_INLINE static Floats load(const float *from) {
-        Floats found;
-        std::memcpy(&found, from, sizeof found);
-        return found;
-    }
-
-    DPMODULE_INLINE static void store(float *to, const Floats &value) { std::memcpy(to, &value, sizeof value); }
-};
 
 // Where a number of the weight is in the order of the kernels, (blocks, 3, channels, 3, lanes). Calls body(number of
 // the weight, number in this order) for all.
@@ -74,7 +56,7 @@ struct Reach {
 // Sums of some rows and columns of the result, for a vector of filters. At the left and right there may be a border.
 template <int Width, int Rows, int Columns, int Step, int Spread, int Odd, bool Left, bool Right>
 struct Tile {
-    using Floats = typename Lanes<Width>::Floats;
+    using Floats = typename Vector<Width>::Floats;
     using Down = Reach<Rows, Step, Spread, Odd>;
     using Across = Reach<Columns, Step, Spread, 0>;
 
@@ -96,7 +78,7 @@ struct Tile {
                 if (tap_down < 0 || tap_down > 2) continue;
                 const float *from = weight + (tap_down * channels + channel) * 3 * Width;
 #pragma GCC unroll 3
-                for (int tap = 0; tap < 3; ++tap) factors[row][tap] = Lanes<Width>::load(from + tap * Width);
+                for (int tap = 0; tap < 3; ++tap) factors[row][tap] = Vector<Width>::load(from + tap * Width);
             }
 #pragma GCC unroll 64
             for (int column = kFirst; column <= kLast; ++column) {
@@ -129,7 +111,7 @@ struct Tile {
 // One image.
 template <int Width, int Rows, int Columns, int Step, int Spread>
 struct Image {
-    using L = Lanes<Width>;
+    using L = Vector<Width>;
 
     const Conv3x3 &run;
     const float *weight;  // in the order of the kernels
@@ -194,7 +176,7 @@ struct Image {
 // Sums of products of some channels and a vector of filters, for one row of the windows and all their columns.
 template <int Width, int Channels, int Step>
 struct Products {
-    using L = Lanes<Width>;
+    using L = Vector<Width>;
     using Floats = typename L::Floats;
 
     Floats sums[Channels][3];
@@ -232,7 +214,7 @@ struct Products {
 
 template <int Width>
 DPMODULE_INLINE void add_bias(const Conv3x3Sizes &size, std::ptrdiff_t pixels, const float *grad, float *to) {
-    using L = Lanes<Width>;
+    using L = Vector<Width>;
     typename L::Floats sums[4] = {};  // one would wait for itself
     std::ptrdiff_t pixel = 0;
     for (; pixel + 4 <= pixels; pixel += 4) {
@@ -246,7 +228,7 @@ DPMODULE_INLINE void add_bias(const Conv3x3Sizes &size, std::ptrdiff_t pixels, c
 // Adds what one image gives to sums in the order of the kernels, behind which those of the bias lie.
 template <int Width, int Channels, int Step>
 DPMODULE_INLINE void add_image(const Conv3x3Gradients &run, std::ptrdiff_t number, float *sums) {
-    using L = Lanes<Width>;
+    using L = Vector<Width>;
     const Conv3x3Sizes &size = run.size;
     const std::ptrdiff_t height = size.height / Step, width = size.width / Step;
     const float *const image = run.data + number * size.height * size.width * size.channels;

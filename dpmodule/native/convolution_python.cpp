@@ -5,6 +5,7 @@
 
 #if defined(__GNUC__) && defined(__x86_64__)
 
+#include <algorithm>
 #include <cstdint>
 #include <cstring>
 #include <initializer_list>
@@ -25,8 +26,8 @@ class Steps {
   public:
     // False sets Python's error.
     bool read(PyObject *rows, PyObject *threads, PyObject *const *addresses, Py_ssize_t count) {
-        threads_ = static_cast<int>(PyLong_AsLong(threads));
-        if (threads_ == -1 && PyErr_Occurred()) return false;
+        threads_ = static_cast<int>(std::max(1L, PyLong_AsLong(threads)));
+        if (PyErr_Occurred()) return false;
         char *bytes;
         Py_ssize_t size;
         if (PyBytes_AsStringAndSize(rows, &bytes, &size) < 0) return false;

@@ -22,6 +22,7 @@ constexpr Add parts[] = {
     dpmodule::add_conv3x3,
     dpmodule::add_convolution,
     dpmodule::add_counts,
+    dpmodule::add_few_rows,
     dpmodule::add_finite,
     dpmodule::add_groups,
     dpmodule::add_io,

@@ -6,17 +6,12 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 #include <memory>
 #include <new>
 
 #include "team.hpp"
+#include "vector/functions.hpp"
 #include "vector/instructions.hpp"
-
-// none of the functions with vectors is called across files, nor left without being inlined
-#pragma GCC diagnostic ignored "-Wpsabi"
-
-#define DPMODULE_INLINE inline __attribute__((always_inline))
 
 namespace dpmodule {
 namespace {
@@ -43,20 +38,10 @@ struct Chunk {
     }
 };
 
-template <int Width>
-struct Lane {
-    typedef float Floats __attribute__((vector_size(4 * Width)));
-
-    DPMODULE_INLINE static Floats load(const float *from) {
-        Floats found;
-        std::memcpy(&found, from, sizeof found);
-        return found;
-    }
-
-    DPMODULE_INLINE static void store(float *to, const Floats &value) { std::memcpy(to, &value, sizeof value); }
-
-    DPMODULE_INLINE static Floats rectified(const Floats &x) { return x < 0 ? Floats{} : x; }  // NaN stays
-};
+template <class Floats>
+DPMODULE_INLINE Floats rectified(const Floats &x) {
+    return x < 0 ? Floats{} : x;  // NaN stays
+}
 
 // Calls body.at<Width, Registers>(first channel) for all panels.
 template <int Width, class Body>
@@ -86,7 +71,7 @@ struct Collect {
 
     template <int Width, int Registers>
     DPMODULE_INLINE void at(std::ptrdiff_t first) const {
-        using L = Lane<Width>;
+        using L = Vector<Width>;
         using Floats = typename L::Floats;
         constexpr int kRows = 8 / Registers;  // sums of fewer rows would wait for each other
         const std::ptrdiff_t gap = run.size.channels;
@@ -145,7 +130,7 @@ struct Apply {
 
     template <int Width, int Registers>
     DPMODULE_INLINE void at(std::ptrdiff_t first) const {
-        using L = Lane<Width>;
+        using L = Vector<Width>;
         using Floats = typename L::Floats;
         const std::ptrdiff_t gap = run.size.channels, begin = chunk.first * gap + first;
         Floats means[Registers], scale[Registers], shift[Registers];
@@ -161,7 +146,7 @@ struct Apply {
             for (int r = 0; r < Registers; ++r) {
                 Floats value = (L::load(run.x + i + r * Width) - means[r]) * scale[r] + shift[r];
                 if (run.other) value += L::load(run.other + i + r * Width);
-                if (run.relu) value = L::rectified(value);
+                if (run.relu) value = rectified(value);
                 L::store(run.out + i + r * Width, value);
             }
         }
@@ -170,14 +155,14 @@ struct Apply {
 
 // The gradient before the rectifier, for one register of numbers at index `i` of the tensors.
 template <int Width>
-DPMODULE_INLINE typename Lane<Width>::Floats
-unrectified(const NormBackward &run, std::ptrdiff_t i, const typename Lane<Width>::Floats &distance,
-            const typename Lane<Width>::Floats &scale, const typename Lane<Width>::Floats &shift) {
-    using L = Lane<Width>;
+DPMODULE_INLINE typename Vector<Width>::Floats
+unrectified(const NormBackward &run, std::ptrdiff_t i, const typename Vector<Width>::Floats &distance,
+            const typename Vector<Width>::Floats &scale, const typename Vector<Width>::Floats &shift) {
+    using L = Vector<Width>;
     using Floats = typename L::Floats;
     const Floats grad = L::load(run.grad + i);
     if (!run.relu) return grad;
-    const Floats out = run.out ? L::load(run.out + i) : L::rectified(distance * scale + shift);
+    const Floats out = run.out ? L::load(run.out + i) : rectified(distance * scale + shift);
     const Floats found = out == 0 ? Floats{} : grad;
     return run.nan_stays ? (out == out ? found : out) : found;
 }
@@ -190,7 +175,7 @@ struct Reduce {
 
     template <int Width, int Registers>
     DPMODULE_INLINE void at(std::ptrdiff_t first) const {
-        using L = Lane<Width>;
+        using L = Vector<Width>;
         using Floats = typename L::Floats;
         constexpr int kRows = 4 / Registers;
         const std::ptrdiff_t gap = run.size.channels;
@@ -247,7 +232,7 @@ struct Differentiate {
 
     template <int Width, int Registers>
     DPMODULE_INLINE void at(std::ptrdiff_t first) const {
-        using L = Lane<Width>;
+        using L = Vector<Width>;
         using Floats = typename L::Floats;
         const std::ptrdiff_t gap = run.size.channels, begin = chunk.first * gap + first;
         Floats means[Registers], scale[Registers], shift[Registers], factor[Registers], summand[Registers];

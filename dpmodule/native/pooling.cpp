@@ -6,11 +6,14 @@
 #include <algorithm>
 #include <limits>
 
+#include "team.hpp"
 #include "vector/functions.hpp"
 #include "vector/instructions.hpp"
 
 namespace dpmodule {
 namespace {
+
+constexpr std::ptrdiff_t kLeastRead = 131072;  // numbers that are worth a thread
 
 // The part of an image that a window covers along one axis.
 struct Range {
@@ -42,33 +45,35 @@ DPMODULE_INLINE void some_channels(const Pooling &p, const float *image, Range r
     V::store(to, best, count);
 }
 
+// The windows of some rows, those of all images counted one after the other.
 template <int Width>
-DPMODULE_INLINE void all_windows(const Pooling &p) {
-    float *to = p.result;
-    for (std::ptrdiff_t n = 0; n < p.images; ++n) {
-        const float *image = p.data + n * p.sizes[0] * p.sizes[1] * p.channels;
-        for (std::ptrdiff_t y = 0; y < p.counts[0]; ++y) {
-            const Range rows = covered(p, 0, y);
-            for (std::ptrdiff_t x = 0; x < p.counts[1]; ++x, to += p.channels) {
-                const Range columns = covered(p, 1, x);
-                const std::ptrdiff_t last = std::max<std::ptrdiff_t>(p.channels - Width, 0);
-                for (std::ptrdiff_t c = 0; c < last; c += Width) {
-                    some_channels<Width>(p, image + c, rows, columns, to + c, Width);
-                }
-                some_channels<Width>(p, image + last, rows, columns, to + last, p.channels);
+DPMODULE_INLINE void windows_of(const Pooling &p, std::ptrdiff_t row, std::ptrdiff_t end) {
+    float *to = p.result + row * p.counts[1] * p.channels;
+    for (; row < end; ++row) {
+        const float *image = p.data + row / p.counts[0] * p.sizes[0] * p.sizes[1] * p.channels;
+        const Range rows = covered(p, 0, row % p.counts[0]);
+        for (std::ptrdiff_t x = 0; x < p.counts[1]; ++x, to += p.channels) {
+            const Range columns = covered(p, 1, x);
+            const std::ptrdiff_t last = std::max<std::ptrdiff_t>(p.channels - Width, 0);
+            for (std::ptrdiff_t c = 0; c < last; c += Width) {
+                some_channels<Width>(p, image + c, rows, columns, to + c, Width);
             }
+            some_channels<Width>(p, image + last, rows, columns, to + last, p.channels);
         }
     }
 }
 
-using Windows = void (*)(const Pooling &);
+using Windows = void (*)(const Pooling &, std::ptrdiff_t row, std::ptrdiff_t end);
 
-void plain(const Pooling &pooling) { all_windows<4>(pooling); }
+void plain(const Pooling &pooling, std::ptrdiff_t row, std::ptrdiff_t end) { windows_of<4>(pooling, row, end); }
 
 #if defined(__x86_64__)
-__attribute__((target("avx2,fma"))) void avx2(const Pooling &pooling) { all_windows<8>(pooling); }
-__attribute__((target("avx512f,avx512vl,avx512dq,avx2,fma"))) void avx512(const Pooling &pooling) {
-    all_windows<16>(pooling);
+__attribute__((target("avx2,fma"))) void avx2(const Pooling &pooling, std::ptrdiff_t row, std::ptrdiff_t end) {
+    windows_of<8>(pooling, row, end);
+}
+__attribute__((target("avx512f,avx512vl,avx512dq,avx2,fma"))) void avx512(const Pooling &pooling, std::ptrdiff_t row,
+                                                                          std::ptrdiff_t end) {
+    windows_of<16>(pooling, row, end);
 }
 
 Windows choose() {
@@ -82,11 +87,26 @@ Windows choose() {
 Windows choose() { return plain; }
 #endif
 
+struct Shared {
+    const Pooling &pooling;
+    std::ptrdiff_t rows, parts;
+    Windows windows;
+};
+
+void one_part(void *given, std::ptrdiff_t part) {
+    const Shared &shared = *static_cast<const Shared *>(given);
+    shared.windows(shared.pooling, shared.rows * part / shared.parts, shared.rows * (part + 1) / shared.parts);
+}
+
 }  // namespace
 
 bool max_pool(const Pooling &pooling) {
     static const Windows windows = choose();
-    windows(pooling);
+    const std::ptrdiff_t rows = pooling.images * pooling.counts[0];
+    const std::ptrdiff_t read = rows * pooling.counts[1] * pooling.channels * pooling.kernel[0] * pooling.kernel[1];
+    const std::ptrdiff_t parts = std::min({std::ptrdiff_t{pooling.threads}, rows, read / kLeastRead});
+    Shared shared{pooling, rows, std::max<std::ptrdiff_t>(parts, 1), windows};
+    in_parts(shared.parts, static_cast<int>(shared.parts), one_part, &shared);
     return true;
 }
 

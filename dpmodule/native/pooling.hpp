@@ -11,6 +11,7 @@ struct Pooling {
     std::ptrdiff_t kernel[2], stride[2], pad[2];
     const float *data;
     float *result;  // (images, counts, channels), contiguous: written
+    int threads;    // the most that share the rows
 };
 
 // Always returns true. A window with NaN makes NaN, as torch's does.

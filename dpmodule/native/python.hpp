@@ -27,6 +27,7 @@ int add_worker(PyObject *module);       // worker_type.cpp
 int add_conv3x3(PyObject *module);             // conv3x3_python.cpp
 int add_convolution(PyObject *module);         // convolution_python.cpp
 int add_counts(PyObject *module);              // counts.cpp
+int add_few_rows(PyObject *module);            // few_rows_python.cpp
 int add_finite(PyObject *module);              // finite_python.cpp
 int add_groups(PyObject *module);              // groups.cpp
 int add_io(PyObject *module);                  // io/io_python.cpp

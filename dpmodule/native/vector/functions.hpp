@@ -35,7 +35,7 @@ struct Vector {
         return found;
     }
 
-    DPMODULE_INLINE static void store(float *to, const Floats &value, std::ptrdiff_t count) {
+    DPMODULE_INLINE static void store(float *to, const Floats &value, std::ptrdiff_t count = Width) {
         if (count >= Width) {
             std::memcpy(to, &value, sizeof value);
         } else {

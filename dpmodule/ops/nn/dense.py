@@ -13,7 +13,7 @@ from ..attrs import boolean, integer
 from ..bound import bound
 from ..shapes import prod, unify
 from ..spec import ROWS, Attr, Onnx, Shapes, arg, param
-from .linear import LARGE, linear
+from .linear import LARGE, SMALL, linear
 from .rules import agree, flat_from
 
 __all__ = ["fully_connected"]
@@ -60,7 +60,8 @@ def _flat_linear(data: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | 
         data = flat_from(data, 1)
     if bias is not None and bias.dim() != 1:
         return _row_linear(data, weight, bias)
-    return (F.linear if data.shape[0] * weight.numel() < LARGE else linear)(data, weight, bias)
+    least = LARGE if torch.is_grad_enabled() else SMALL
+    return (F.linear if data.shape[0] * weight.numel() < least else linear)(data, weight, bias)
 
 
 @bound(

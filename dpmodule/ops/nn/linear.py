@@ -18,12 +18,25 @@ import torch
 from torch.nn import functional as F
 
 from ...compat import torch_private
+from . import few_rows
+from .few_rows import has_few_rows, multiply_few_rows
 from .small_matmul import is_moderate, multiply, pays
 
-__all__ = ["LARGE", "by_onednn", "linear", "onednn_pays", "product", "product_by_faster", "product_of_sizes"]
+__all__ = [
+    "LARGE",
+    "SMALL",
+    "by_onednn",
+    "linear",
+    "onednn_pays",
+    "product",
+    "product_by_faster",
+    "product_of_sizes",
+]
 
 LARGE = 2**22
 """Multiplications in a product below which oneDNN gains too little to begin with it: its code takes about 8 MB."""
+SMALL = 2**16
+"""Multiplications below which all that chooses counts more than what is chosen, where no gradient is recorded."""
 _WORTH_RECORDING = 2**20
 """Multiplications below which our own kernel does not make up for gradients that are recorded in Python."""
 _LEAST_ROWS = 8
@@ -88,6 +101,8 @@ def product_of_sizes(rows: int, columns: int, depth: int) -> Callable[..., torch
     """
     if pays(rows, columns, depth):
         return multiply
+    if few_rows.pays(rows, columns, depth):
+        return multiply_few_rows
     return product if rows * columns * depth >= LARGE and onednn_pays() else F.linear
 
 
@@ -150,6 +165,8 @@ def _by_faster(data: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | No
     """Return ``data @ weight.T + bias``; records no gradient."""
     if is_moderate(data, weight):
         return multiply(data, weight, bias)
+    if has_few_rows(data, weight):
+        return multiply_few_rows(data, weight, bias)
     if by_onednn(data, weight):
         return torch_private.onednn_linear(data, weight, bias, "none", [], "")
     return F.linear(data, weight, bias)

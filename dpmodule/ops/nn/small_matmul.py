@@ -16,7 +16,17 @@ from torch.nn import functional as F
 
 from ...compat import torch_private
 
-__all__ = ["dense", "is_moderate", "is_plain", "kernels", "multiply", "pack", "pays", "pays_packed"]
+__all__ = [
+    "are_plain",
+    "dense",
+    "is_moderate",
+    "is_plain",
+    "kernels",
+    "multiply",
+    "pack",
+    "pays",
+    "pays_packed",
+]
 
 _LEAST_WORK, _MOST_WORK = 2**14, 2**23
 """Multiplications between which it is the fastest, with one thread or several."""
@@ -77,17 +87,24 @@ def is_plain(tensor: torch.Tensor) -> bool:
     )
 
 
+def are_plain(left: torch.Tensor, right: torch.Tensor) -> bool:
+    """Say whether the kernels take two tensors, as far as type, device and storage tell."""
+    return (
+        is_plain(left)
+        and is_plain(right)
+        and not (
+            torch_private.is_batched(left) or torch_private.is_batched(right) or torch.compiler.is_compiling()
+        )
+    )
+
+
 def is_moderate(left: torch.Tensor, right: torch.Tensor) -> bool:
     """Say whether ``left @ right.T`` is a product for `multiply`, if no gradient is recorded."""
     return (
         left.dim() == 2
         and right.dim() == 2
         and pays(left.size(0), right.size(0), right.size(1))
-        and is_plain(left)
-        and is_plain(right)
-        and not (
-            torch_private.is_batched(left) or torch_private.is_batched(right) or torch.compiler.is_compiling()
-        )
+        and are_plain(left, right)
     )
 
 

@@ -1,6 +1,6 @@
 """Max pooling of images by the native extension, where no gradient asks for the places of what was found.
 
-torch notes the places in any case, and takes three to five times as long with one thread.
+torch notes the places in any case, and takes three to five times as long.
 """
 
 from __future__ import annotations
@@ -17,8 +17,6 @@ Pair = tuple[int, ...]
 
 _LEAST_CHANNELS = 8
 """Channels below which vectors stay too empty."""
-_MOST_THREADS = 3
-"""More of torch's threads are faster than the one of the kernel."""
 
 
 def pays(data: torch.Tensor) -> bool:
@@ -28,7 +26,6 @@ def pays(data: torch.Tensor) -> bool:
         and data.shape[1] >= _LEAST_CHANNELS
         and data.numel() > 0
         and is_plain(data)
-        and torch.get_num_threads() <= _MOST_THREADS
         and hasattr(kernels(), "max_pool")
         and not torch_private.is_batched(data)
     )
@@ -55,5 +52,7 @@ def max_pool(data: torch.Tensor, kernel: Pair, stride: Pair, pad: Pair, full: bo
     counts = [n - (full and (n - 1) * s >= x + p) for n, x, s, p in zip(counts, sizes, stride, pad)]
     result = torch.empty((images, channels, *counts), memory_format=torch.channels_last)
     places = data.data_ptr(), result.data_ptr()
-    kernels().max_pool(images, channels, *sizes, *counts, *kernel, *stride, *pad, *places)
+    kernels().max_pool(
+        *(images, channels, *sizes, *counts, *kernel, *stride, *pad, *places, torch.get_num_threads())
+    )
     return result

@@ -52,7 +52,11 @@ _MORE_PLACES = 2**14
 _SHORT = 2**22
 """Multiplications of a convolution up to which torch's work around it counts; the kernel alone has to win beyond."""
 _LONG_RUN = 48
-"""`_LEAST_RUN` of others."""
+"""`_LEAST_RUN` of others, if their windows are narrow."""
+_WIDE_WINDOW = 5
+"""Columns of a window from which on it does not matter; they are those of a network's first convolution."""
+_HUNGRY_BLOCK = 32
+"""Filters that lie together in tiles that load too many numbers for that."""
 _FEW_FILTERS = 16
 """Filters of others that are too few: they are one vector, and their tiles load as much as they compute."""
 _WIDE = 16
@@ -97,7 +101,8 @@ class TiledConvolution:
 
     def pays(self, sizes: Sizes) -> bool:
         """Say whether the kernel is the fastest for some sizes, and there is one."""
-        run = sizes.data[1] * self._axes[1][0]
+        columns = self._axes[1][0]
+        run = sizes.data[1] * columns
         if not self.fills_tiles or run < _LEAST_RUN or not self._block:
             return False
         images, _, height, width = sizes.result
@@ -107,9 +112,13 @@ class TiledConvolution:
         window = prod(axis[0] for axis in self._axes)
         if prod(sizes.result) * sizes.data[1] * window <= _SHORT:
             return True
+        if self._filters <= _FEW_FILTERS:
+            return False
+        if columns >= _WIDE_WINDOW and self._block != _HUNGRY_BLOCK:
+            return True
         is_good = window == 1 or (sizes.data[1] <= _MOST_CHANNELS and width <= _SHORT_ROW)
         has_wide_vectors: bool = kernels().vector_width >= _WIDE
-        return run >= _LONG_RUN and self._filters > _FEW_FILTERS and (is_good or has_wide_vectors)
+        return run >= _LONG_RUN and (is_good or has_wide_vectors)
 
     def pack(self, weight: Tensor, bias: Tensor | None, channels: int) -> tuple[Tensor, Tensor] | tuple[()]:
         """Return weight and bias as the kernel reads them; () where they do not fit.

@@ -78,6 +78,15 @@ def test_gradients_are_recorded(monkeypatch):
     assert data.grad.asnumpy().sum() == out.size
 
 
+@pytest.mark.parametrize("shape", [(3, 16, 61, 40), (1, 8, 3, 700)])
+def test_threads_share_the_rows(shape):
+    window = (3, 3), (2, 2), (1, 1), False
+    alone = max_pool(images(shape), *window)
+    for threads in (2, 3, 8):
+        torch.set_num_threads(threads)
+        assert torch.equal(max_pool(images(shape), *window), alone)
+
+
 def test_each_of_a_batch_of_inputs_is_left_to_torch():
     found = []
     torch.vmap(lambda each: found.append(pays(each)) or each)(images((3, 2, 16, 4, 4)))

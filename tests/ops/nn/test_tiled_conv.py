@@ -135,6 +135,9 @@ def test_sizes_alone_decide(monkeypatch):
     assert pays(32, 16, 128)
     assert not pays(32, 16, 129)
     assert pays(64, 65, 17)
+    assert pays(64, 6, 50, kernel=(5, 5), pad=(2, 2))
+    assert not pays(32, 6, 50, kernel=(5, 5), pad=(2, 2))
+    assert not pays(64, 6, 50, kernel=(5, 4), pad=(2, 2))
 
 
 def test_narrow_vectors_win_less(monkeypatch):
@@ -143,6 +146,7 @@ def test_narrow_vectors_win_less(monkeypatch):
     assert not pays(64, 65, 16, images=8)
     assert not pays(64, 64, 17, images=8)
     assert pays(64, 65, 8)  # a short one
+    assert pays(32, 6, 50, kernel=(5, 5), pad=(2, 2))
     assert pays(512, 512, 17, images=8, kernel=(1, 1), pad=(0, 0))
 
 

@@ -99,7 +99,7 @@ class FusedConvolution:
         self._geometry = self._pad, self._stride, self._dilate, self._groups
         self._has_bias = not a.no_bias
         self._last_vector = 1 + self._has_bias + (4 if norm is not None else 0)
-        self._reads_gamma = norm is None or not norm.a.fix_gamma
+        self.writes_gamma = norm is not None and norm.a.fix_gamma
         kept = (norm.a.eps, norm.a.fix_gamma) if norm is not None else ()
         self._kind = ("convolution", *map(tuple, self._geometry[:3]), self._groups, self._has_bias, kept)
         self._unary: tuple[Any, ...] = ("none", [], "")
@@ -175,14 +175,12 @@ class FusedConvolution:
 
     def gamma(self, sources: Tensors) -> Tensor | None:
         """Return what the normalisation writes over its gamma, None where it leaves it."""
-        if self._norm is None or not self._norm.a.fix_gamma:
-            return None
-        return torch.ones_like(sources[1 + self._has_bias])
+        return torch.ones_like(sources[1 + self._has_bias]) if self.writes_gamma else None
 
     def read(self, sources: Sequence[Source]) -> Sequence[Source]:
         """Return those of weight, bias and vectors, or of their numbers, that the kernel's weight is made of."""
         # a gamma that counts as 1 is written in every forward, and not read
-        return sources if self._reads_gamma else (*sources[:-4], *sources[-3:])
+        return (*sources[:-4], *sources[-3:]) if self.writes_gamma else sources
 
     def _by_onednn(self, data: Tensor, weight: Tensor, bias: Tensor | None, other: Tensor | None) -> Tensor:
         if other is None:

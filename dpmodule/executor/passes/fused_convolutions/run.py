@@ -30,7 +30,7 @@ class _Layer(NamedTuple):
     Attributes:
         call: what computes it.
         data, sources, other, result: the program's numbers of these values; `other` None without a sum.
-        gamma: the number of what the normalisation writes over its gamma, None without one.
+        gamma: the number of what the normalisation writes over its gamma, None where it leaves it.
     """
 
     call: FusedConvolution
@@ -82,7 +82,7 @@ def _layer(step: Step) -> _Layer:
     sources, rest = step.inputs[1:], None
     if call.sums:
         *sources, rest = sources
-    gamma = step.outputs[1] if len(step.outputs) > 1 else None
+    gamma = step.outputs[1] if call.writes_gamma else None
     return _Layer(call, step.inputs[0], sources, rest, step.outputs[0], gamma)
 
 
