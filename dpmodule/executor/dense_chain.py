@@ -82,17 +82,12 @@ class _DenseChain:
         self._program, self._layers, self._rows = program, layers, rows
         self._head = program.low.steps[-1]
         self._data = program.low.steps[0].inputs[0]
-        self._choose()
-
-    def _choose(self) -> None:
-        """Choose what computes the products of each layer: its result, and gradients of its weight and of its data."""
-        self._threads = torch.get_num_threads()
         self._is_one_call = (
             not self._program.low.recorded
             and all(layer.act in (None, "relu") for layer in self._layers)
             and pays_packed(self._rows, [(layer.units, layer.features) for layer in self._layers])
         )
-        self._products = [
+        self._products = [  # of each layer: its result, and gradients of its weight and of its data
             (
                 # without packs the same bits
                 multiply if self._is_one_call else product_of_sizes(self._rows, layer.units, layer.features),
@@ -107,8 +102,6 @@ class _DenseChain:
         data, recorded = values[self._data], self._program.low.recorded
         if torch.is_grad_enabled() is not recorded or type(data) is not torch.Tensor:
             return self._program.forward(values, env, shaped)
-        if self._threads != torch.get_num_threads():
-            self._choose()
         torch.set_grad_enabled(False)  # the executor puts it back
         made, node = [data if data.dim() == 2 else data.flatten(1)], -1
         layers, at_once = self._layers, self._at_once(made[0], values) if self._is_one_call else None

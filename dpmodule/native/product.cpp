@@ -23,6 +23,7 @@ namespace {
 constexpr std::ptrdiff_t kLine = 16;            // numbers that memory delivers at once
 constexpr std::ptrdiff_t kDepth = 256;          // of a block: what is copied stays in the first cache
 constexpr std::ptrdiff_t kLeastWork = 1 << 20;  // multiplications of a thread, which have to make up for waking it
+constexpr std::ptrdiff_t kLeastRows = 16;       // of layers, whose weights each thread reads
 
 template <int Width>
 struct Tile {
@@ -250,6 +251,31 @@ void multiply_part(void *given, std::ptrdiff_t part) {
     kernel().run(product, {begin(part), begin(part + 1)}, shared.blocks + part * shared.copied);
 }
 
+// Layers whose rows threads share.
+struct SharedDense {
+    const Dense &run;
+    std::ptrdiff_t parts, between;  // numbers of a row between the layers
+    float *memory;
+};
+
+void dense_part(void *given, std::ptrdiff_t part) {
+    const SharedDense &shared = *static_cast<const SharedDense *>(given);
+    const Dense &run = shared.run;
+    const std::ptrdiff_t first = run.rows * part / shared.parts, rows = run.rows * (part + 1) / shared.parts - first;
+    const float *data = run.data + first * run.layers[0].features;
+    float *const memory = shared.memory + first * shared.between;
+    for (std::ptrdiff_t i = 0; i < run.count; ++i) {
+        const DenseLayer &layer = run.layers[i];
+        const bool is_last = i + 1 == run.count;
+        float *made = is_last ? run.result + first * layer.units : memory + i % 2 * rows * shared.between / 2;
+        Product product{rows, layer.units, layer.features, {data, layer.features, 1}, {}, layer.bias, made};
+        product.packed = layer.packed;
+        product.rectified = layer.rectified;
+        kernel().run(product, {0, product.columns}, nullptr);
+        data = made;
+    }
+}
+
 }  // namespace
 
 int vector_width() { return kernel().width; }
@@ -280,20 +306,17 @@ void pack(const Matrix &right, std::ptrdiff_t columns, std::ptrdiff_t depth, flo
 }
 
 bool dense(const Dense &run) {
-    std::ptrdiff_t most = 0;
-    for (std::ptrdiff_t i = 0; i + 1 < run.count; ++i) most = std::max(most, run.layers[i].units);
+    std::ptrdiff_t most = 0, work = 0;
+    for (std::ptrdiff_t i = 0; i < run.count; ++i) {
+        if (i + 1 < run.count) most = std::max(most, run.layers[i].units);
+        work += run.rows * run.layers[i].units * run.layers[i].features;
+    }
+    const std::ptrdiff_t parts =
+        std::max<std::ptrdiff_t>(1, std::min({std::ptrdiff_t{run.threads}, run.rows / kLeastRows, work / kLeastWork}));
     const std::unique_ptr<float[]> memory(new (std::nothrow) float[2 * most * run.rows]);
     if (!memory) return false;
-    const float *data = run.data;
-    for (std::ptrdiff_t i = 0; i < run.count; ++i) {
-        const DenseLayer &layer = run.layers[i];
-        float *made = i + 1 == run.count ? run.result : memory.get() + i % 2 * most * run.rows;
-        Product product{run.rows, layer.units, layer.features, {data, layer.features, 1}, {}, layer.bias, made};
-        product.packed = layer.packed;
-        product.rectified = layer.rectified;
-        kernel().run(product, {0, product.columns}, nullptr);
-        data = made;
-    }
+    SharedDense shared{run, parts, 2 * most, memory.get()};
+    in_parts(parts, static_cast<int>(parts), dense_part, &shared);
     return true;
 }
 

@@ -45,6 +45,7 @@ struct Dense {
     float *result;      // (rows, units of the last layer): written
     const DenseLayer *layers;
     std::ptrdiff_t count;
+    int threads;  // the most that share the rows; the numbers stay the same
 };
 
 // Returns false where there is no memory for what lies between the layers.

@@ -48,7 +48,7 @@ PyObject *pack_tensor(PyObject *, PyObject *const *given, Py_ssize_t count) {
     Py_RETURN_NONE;
 }
 
-constexpr Py_ssize_t kMostLayers = 16, kOfLayer = 5, kOfAll = 3;
+constexpr Py_ssize_t kMostLayers = 16, kOfLayer = 5, kOfAll = 4;
 
 PyObject *run_dense(PyObject *, PyObject *const *given, Py_ssize_t count) {
     const Py_ssize_t layers = std::min(kMostLayers, std::max<Py_ssize_t>(1, (count - kOfAll) / kOfLayer));
@@ -58,6 +58,7 @@ PyObject *run_dense(PyObject *, PyObject *const *given, Py_ssize_t count) {
     run.rows = next.size();
     run.data = next.floats();
     run.result = next.floats();
+    run.threads = static_cast<int>(next.size());
     run.layers = each;
     for (; run.count < layers; ++run.count) {
         DenseLayer &layer = each[run.count];
@@ -82,7 +83,7 @@ PyMethodDef product_functions[] = {
      "pack(columns, depth, right, row_gap, column_gap, packed)\n--\n\n"
      "Lay out a right matrix for `dense`; see product.hpp."},
     {"dense", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(run_dense)), METH_FASTCALL,
-     "dense(rows, data, result, units, features, packed, bias, rectified, ...)\n--\n\n"
+     "dense(rows, data, result, threads, units, features, packed, bias, rectified, ...)\n--\n\n"
      "Run dense layers, five arguments each and 16 at most; see product.hpp."},
     {nullptr, nullptr, 0, nullptr}};
 

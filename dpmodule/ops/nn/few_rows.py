@@ -9,7 +9,7 @@ from __future__ import annotations
 import torch
 from torch.nn import functional as F
 
-from .small_matmul import are_plain, kernels
+from .small_matmul import are_plain, is_fitting, kernels
 
 __all__ = ["has_few_rows", "multiply_few_rows", "pays"]
 
@@ -52,12 +52,8 @@ def multiply_few_rows(
         bias: (columns,), or None.
     """
     (rows, depth), columns = left.shape, right.shape[0]
-    fits = right.shape[1] == depth and (
-        bias is None or (bias.shape == (columns,) and bias.dtype is left.dtype)
-    )
-    if (
-        not fits or right.stride(1) != 1
-    ):  # `F.linear` says what is wrong, and knows how to read across a weight
+    # `F.linear` says what is wrong, and knows how to read across a weight
+    if not is_fitting(left, right, bias) or right.stride(1) != 1:
         return F.linear(left, right, bias)
     left = left if left.stride(1) == 1 else left.contiguous()
     bias = None if bias is None else bias.contiguous()

@@ -1,9 +1,8 @@
 """Products of moderate size by the native extension.
 
 A library prepares for every product as if it were a large one, and the code of the two that torch has takes some ten
-megabytes of memory once it has run. The extension's own kernel has nothing to prepare. Large ones of these products
-are shared by torch's threads. A whole chain of layers runs in one thread, so how much of that is moderate depends on
-how many torch may use.
+megabytes of memory once it has run. The extension's own kernel has nothing to prepare. Torch's threads share large ones
+of these products, and the rows of a chain of layers.
 """
 
 from __future__ import annotations
@@ -19,6 +18,7 @@ from ...compat import torch_private
 __all__ = [
     "are_plain",
     "dense",
+    "is_fitting",
     "is_moderate",
     "is_plain",
     "kernels",
@@ -71,8 +71,7 @@ def pays_packed(rows: int, layers: Sequence[tuple[int, int]]) -> bool:
     return (
         rows >= _LEAST_ROWS
         and len(layers) <= _MOST_LAYERS
-        and rows * sum(units * features for units, features in layers)
-        <= _MOST_PACKED // torch.get_num_threads()
+        and rows * sum(units * features for units, features in layers) <= _MOST_PACKED
         and getattr(kernels(), "vector_width", 0) >= _LEAST_WIDTH
     )
 
@@ -108,8 +107,10 @@ def is_moderate(left: torch.Tensor, right: torch.Tensor) -> bool:
     )
 
 
-def _fits(bias: torch.Tensor, columns: int, dtype: torch.dtype) -> bool:
-    return bias.shape == (columns,) and bias.dtype is dtype
+def is_fitting(left: torch.Tensor, right: torch.Tensor, bias: torch.Tensor | None) -> bool:
+    """Say whether there is a ``left @ right.T + bias``; left and right as `are_plain` and of two axes."""
+    fits = bias is None or (bias.shape == right.shape[:1] and bias.dtype is left.dtype and bias.is_cpu)
+    return fits and left.shape[1] == right.shape[1]
 
 
 def multiply(left: torch.Tensor, right: torch.Tensor, bias: torch.Tensor | None = None) -> torch.Tensor:
@@ -121,7 +122,7 @@ def multiply(left: torch.Tensor, right: torch.Tensor, bias: torch.Tensor | None 
         bias: (columns,), or None.
     """
     (rows, depth), columns = left.shape, right.shape[0]
-    if right.shape[1] != depth or not (bias is None or _fits(bias, columns, left.dtype)):
+    if not is_fitting(left, right, bias):
         return F.linear(left, right, bias)  # which says what is wrong
     result = left.new_empty(rows, columns)
     bias = None if bias is None else bias.contiguous()
@@ -158,7 +159,7 @@ def dense(data: torch.Tensor, layers: Sequence[DenseLayer]) -> torch.Tensor:
         layers: the layers; biases are contiguous.
     """
     result = data.new_empty(len(data), layers[-1][0])
-    given = [len(data), data.data_ptr(), result.data_ptr()]
+    given = [len(data), data.data_ptr(), result.data_ptr(), torch.get_num_threads()]
     for units, features, packed, bias, rectified in layers:
         given += units, features, packed.data_ptr(), 0 if bias is None else bias.data_ptr(), rectified
     kernels().dense(*given)

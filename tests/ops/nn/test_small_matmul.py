@@ -138,7 +138,7 @@ print(between - before, threads() - between)
     assert run_program(program).stdout.split() == ["0", "1"]
 
 
-def test_size_and_threads_decide_about_packed_layers():
+def test_size_alone_decides_about_packed_layers():
     layers = [(128, 784), (64, 128), (10, 64)]
     assert pays_packed(256, layers)
     assert not pays_packed(7, layers)
@@ -146,8 +146,17 @@ def test_size_and_threads_decide_about_packed_layers():
     assert pays_packed(8, [(8, 8)] * 16)
     assert not pays_packed(8, [(8, 8)] * 17)
     torch.set_num_threads(2)
-    assert pays_packed(64, layers)
-    assert not pays_packed(256, layers)
+    assert pays_packed(256, layers)
+
+
+@pytest.mark.parametrize("rows", [15, 33, 256])
+def test_threads_share_the_rows_of_layers(rows):
+    sizes = [(128, 784), (64, 128), (10, 64)]
+    layers = [(*size, pack(matrix(*size, 1)), matrix(1, size[0], 2)[0], True) for size in sizes]
+    alone = dense(matrix(rows, 784, 3), layers)
+    for threads in (2, 3, 8):
+        torch.set_num_threads(threads)
+        assert torch.equal(dense(matrix(rows, 784, 3), layers), alone)
 
 
 def test_what_is_no_product_for_it():
@@ -190,11 +199,11 @@ def test_a_recorded_product_has_gradients():
 def test_wrong_arguments_are_refused():
     with pytest.raises(TypeError, match="expected 12 arguments, got 1"):
         native.core.multiply(1)
-    for given in ((1,), (0,) * 9, (0,) * 88):
+    for given in ((1,), (0,) * 10, (0,) * 89):
         with pytest.raises(TypeError, match="expected"):
             native.core.dense(*given)
     with pytest.raises(TypeError):
-        native.core.dense(*[0] * 7, "1")
+        native.core.dense(*[0] * 8, "1")
     for position in range(12):
         given = [0] * 12
         given[position] = None
