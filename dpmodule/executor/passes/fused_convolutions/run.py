@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import groupby
 from typing import Any, NamedTuple
 
@@ -19,6 +19,7 @@ from .call import FusedConvolution, is_plain
 __all__ = ["ConvolutionRun", "runs"]
 
 Tensor = torch.Tensor
+Tensors = Sequence[Tensor]
 Shape = tuple[int, ...]
 
 _MOST_PLANS = 64
@@ -53,7 +54,7 @@ class _Plan(NamedTuple):
     """
 
     shapes: list[Shape]
-    rows: list[bytes]
+    rows: bytes
     channels: list[int]
     places: dict[int, int]
 
@@ -65,11 +66,13 @@ class _Packs(NamedTuple):
         sources: what they were made of.
         channels: of the data that they are for.
         tensors: weight and bias of each.
+        addresses: of their numbers.
     """
 
     sources: Seen
     channels: list[int]
     tensors: list[weakref.ref[Tensor]]
+    addresses: list[int]
 
     def alive(self) -> list[Tensor] | None:
         """Return the tensors, None if one has gone."""
@@ -115,7 +118,9 @@ class ConvolutionRun:
         self._images = [n for n in dict.fromkeys(read) if n not in made]
         sources = [n for layer in self._layers for n in layer.sources]
         self.inputs = list(dict.fromkeys([*self._images, *sources]))
-        self._read = list(dict.fromkeys(n for layer in self._layers for n in layer.call.read(layer.sources)))
+        read = [n for layer in self._layers for n in layer.call.read(layer.sources)]
+        self._read = [self.inputs.index(n) for n in dict.fromkeys(read)]
+        self._gammas = {layer.gamma: layer for layer in self._layers if layer.gamma is not None}
         self._plans: dict[tuple[Shape, ...], _Plan | None] = {}
         self._packs: _Packs | None = None
 
@@ -131,20 +136,29 @@ class ConvolutionRun:
         plan = self._plan(tuple([image.shape for image in images]))
         if plan is None:
             return None
-        values = dict(zip(self.inputs, inputs))
-        weights = self._weights(values, plan.channels)
-        if weights is None:
+        weights = self._weights(inputs, plan.channels)
+        if weights is None or self._packs is None:
             return None
-        tensors = self._compute(plan, images, weights)
-        found: dict[int, Tensor | None] = {n: tensors[at] for n, at in plan.places.items()}
-        for layer in self._layers:
-            if layer.gamma is not None:
-                found[layer.gamma] = layer.call.gamma([values[n] for n in layer.sources])
-        return [found.get(n) for n in self.outputs]
+        innermost = torch.channels_last
+        tensors = [image.contiguous(memory_format=innermost) for image in images]
+        tensors += [torch.empty(s, dtype=torch.float32, memory_format=innermost) for s in plan.shapes]
+        addresses = *self._packs.addresses, *(each.data_ptr() for each in tensors)
+        kernels().convolve(plan.rows, torch.get_num_threads(), 0, *addresses)
+        return [self._output(n, plan, tensors, inputs) for n in self.outputs]
 
-    def _weights(self, values: Mapping[int, Tensor], channels: list[int]) -> list[Tensor] | None:
+    def _output(self, n: int, plan: _Plan, tensors: Sequence[Tensor], inputs: Tensors) -> Tensor | None:
+        """Return a value that others read; None for one that stays as it was."""
+        if n in plan.places:
+            return tensors[plan.places[n]]
+        layer = self._gammas.get(n)
+        return None if layer is None else layer.call.gamma(self._sources(layer, inputs))
+
+    def _sources(self, layer: _Layer, inputs: Tensors) -> list[Tensor]:
+        return [inputs[self.inputs.index(n)] for n in layer.sources]
+
+    def _weights(self, inputs: Tensors, channels: list[int]) -> list[Tensor] | None:
         """Return weight and bias of each convolution as the kernel reads them; None if they are not all kept."""
-        read, packs = [values[n] for n in self._read], self._packs
+        read, packs = [inputs[at] for at in self._read], self._packs
         if packs is not None and packs.channels == channels and packs.sources.are(read):
             alive = packs.alive()
             if alive is not None:
@@ -152,21 +166,13 @@ class ConvolutionRun:
         sources = Seen(read)
         found: list[Tensor] = []
         for layer, count in zip(self._layers, channels):
-            kept = layer.call.kept([values[n] for n in layer.sources], count)
+            kept = layer.call.kept(self._sources(layer, inputs), count)
             if kept is None:
                 return None
             found += kept
-        self._packs = _Packs(sources, channels, list(map(weakref.ref, found)))
+        addresses = [each.data_ptr() for each in found]
+        self._packs = _Packs(sources, channels, list(map(weakref.ref, found)), addresses)
         return found
-
-    def _compute(self, plan: _Plan, images: Sequence[Tensor], weights: Sequence[Tensor]) -> list[Tensor]:
-        """Run the kernel for all convolutions; return the images and the tensors made."""
-        innermost = torch.channels_last
-        tensors = [image.contiguous(memory_format=innermost) for image in images]
-        tensors += [torch.empty(s, dtype=torch.float32, memory_format=innermost) for s in plan.shapes]
-        addresses = (each.data_ptr() for each in (*weights, *tensors))
-        kernels().convolve(b"".join(plan.rows), torch.get_num_threads(), 0, *addresses)
-        return tensors
 
     def _plan(self, shapes: tuple[Shape, ...]) -> _Plan | None:
         try:
@@ -178,7 +184,8 @@ class ConvolutionRun:
 
     def _planned(self, shapes: dict[int, Shape]) -> _Plan | None:
         """Return the plan for images of some shapes; None if the kernel does not pay for all convolutions."""
-        plan = _Plan([], [], [], {n: at for at, n in enumerate(self._images)})
+        plan = _Plan([], b"", [], {n: at for at, n in enumerate(self._images)})
+        rows: list[bytes] = []
         free: dict[Shape, list[int]] = {}
         first = 1 + 2 * len(self._layers)  # address of an image
         for at, layer in enumerate(self._layers):
@@ -194,13 +201,13 @@ class ConvolutionRun:
             summand = 0 if other is None else first + other
             places = first + plan.places[layer.data], 1 + 2 * at, 2 + 2 * at, summand, first + result
             plan.channels.append(sizes.data[1])
-            plan.rows.append(layer.call.tiled.row(sizes, places))
+            rows.append(layer.call.tiled.row(sizes, places))
             plan.places[layer.result] = result
             for number in set(_read(layer)):
                 stays = self._last[number] > at or number in self._images or number in self.outputs
                 if not stays and plan.places[number] != result:
                     free.setdefault(shapes[number], []).append(plan.places[number])
-        return plan
+        return plan._replace(rows=b"".join(rows))
 
     def _place(self, plan: _Plan, free: list[int], shape: Shape) -> int:
         """Return the place of a tensor of a shape: a free one, or a new one."""
