@@ -119,7 +119,8 @@ class ConvolutionRun:
         sources = [n for layer in self._layers for n in layer.sources]
         self.inputs = list(dict.fromkeys([*self._images, *sources]))
         read = [n for layer in self._layers for n in layer.call.read(layer.sources)]
-        self._read = [self.inputs.index(n) for n in dict.fromkeys(read)]
+        self._places = {n: at for at, n in enumerate(self.inputs)}
+        self._read = [self._places[n] for n in dict.fromkeys(read)]
         self._gammas = {layer.gamma: layer for layer in self._layers if layer.gamma is not None}
         self._plans: dict[tuple[Shape, ...], _Plan | None] = {}
         self._packs: _Packs | None = None
@@ -137,13 +138,15 @@ class ConvolutionRun:
         if plan is None:
             return None
         weights = self._weights(inputs, plan.channels)
-        if weights is None or self._packs is None:
+        if weights is None:
             return None
+        parameters, addresses = weights
         innermost = torch.channels_last
         tensors = [image.contiguous(memory_format=innermost) for image in images]
         tensors += [torch.empty(s, dtype=torch.float32, memory_format=innermost) for s in plan.shapes]
-        addresses = *self._packs.addresses, *(each.data_ptr() for each in tensors)
-        kernels().convolve(plan.rows, torch.get_num_threads(), 0, *addresses)
+        places = [each.data_ptr() for each in tensors]
+        kernels().convolve(plan.rows, torch.get_num_threads(), 0, *addresses, *places)
+        del parameters  # which had to live until now
         return [self._output(n, plan, tensors, inputs) for n in self.outputs]
 
     def _output(self, n: int, plan: _Plan, tensors: Sequence[Tensor], inputs: Tensors) -> Tensor | None:
@@ -154,15 +157,19 @@ class ConvolutionRun:
         return None if layer is None else layer.call.gamma(self._sources(layer, inputs))
 
     def _sources(self, layer: _Layer, inputs: Tensors) -> list[Tensor]:
-        return [inputs[self.inputs.index(n)] for n in layer.sources]
+        return [inputs[self._places[n]] for n in layer.sources]
 
-    def _weights(self, inputs: Tensors, channels: list[int]) -> list[Tensor] | None:
-        """Return weight and bias of each convolution as the kernel reads them; None if they are not all kept."""
+    def _weights(self, inputs: Tensors, channels: list[int]) -> tuple[list[Tensor], list[int]] | None:
+        """Return weight and bias of each convolution as the kernel reads them, and their addresses.
+
+        Returns:
+            None if they are not all kept.
+        """
         read, packs = [inputs[at] for at in self._read], self._packs
         if packs is not None and packs.channels == channels and packs.sources.are(read):
             alive = packs.alive()
             if alive is not None:
-                return alive
+                return alive, packs.addresses
         sources = Seen(read)
         found: list[Tensor] = []
         for layer, count in zip(self._layers, channels):
@@ -172,7 +179,7 @@ class ConvolutionRun:
             found += kept
         addresses = [each.data_ptr() for each in found]
         self._packs = _Packs(sources, channels, list(map(weakref.ref, found)), addresses)
-        return found
+        return found, addresses
 
     def _plan(self, shapes: tuple[Shape, ...]) -> _Plan | None:
         try:
