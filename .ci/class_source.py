@@ -78,12 +78,17 @@ def read_class(name: str, node: ast.ClassDef, full_name: FullName) -> Class:
     for each in statements(node.body):
         if isinstance(each, (*FUNCTIONS, ast.ClassDef)):
             found.given[each.name] = True
-            found.is_dynamic |= each.name in ("__getattr__", "__getattribute__")
+            found.is_dynamic |= each.name in ("__getattr__", "__getattribute__") and not _only_raises(each)
             if not isinstance(each, ast.ClassDef):
                 _read_method(each, found)
         else:
             _read_values(each, found, "dataclass" in decorators)
     return found
+
+
+def _only_raises(node: ast.stmt) -> bool:
+    """Say whether a method is annotated to return nothing because it always raises."""
+    return ast.unparse(getattr(node, "returns", None) or ast.Constant(None)) == "NoReturn"
 
 
 def _read_values(node: ast.stmt, found: Class, is_record: bool) -> None:

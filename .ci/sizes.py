@@ -18,6 +18,7 @@ import sys
 import tempfile
 from collections import Counter
 from collections.abc import Mapping
+from importlib.util import find_spec
 from pathlib import Path
 
 from structure import Package, sources_at, sources_in
@@ -130,6 +131,8 @@ def main() -> None:
     parser.add_argument("--top", type=int, default=8, help="how many of the biggest to print (default: 8)")
     parser.add_argument("--no-batch", action="store_true", help="run no batch, which takes some seconds")
     args = parser.parse_args()
+    if not args.no_batch and find_spec("torch") is None:
+        parser.error("torch is not installed, which running a batch needs; install it, or use --no-batch")
     now, then = sources_in(ROOT, *GROUPS), sources_at(ROOT, args.against, *GROUPS)
     package, other = package_of(now), package_of(then)
     found, before = figures(package), figures(other)

@@ -230,7 +230,7 @@ class Package:
         """Return, by class, attributes that its methods read though it and its bases never set them, with lines.
 
         A declaration without a value, a slot, and None alone set nothing. Classes are passed over that have a base
-        outside the package which is not known, or a ``__getattr__``.
+        outside the package which is not known, or a ``__getattr__`` that does not only raise.
         """
         found = {name: self._unset(each) for name, each in self.classes.items()}
         return {name: reads for name, reads in found.items() if reads}

@@ -231,6 +231,11 @@ def __getattr__(name: str) -> Any:
     for home, names in _FROM_LATER.items():
         if name in names.split():
             return getattr(importlib.import_module(f".{home}", __name__), name)
+    if name in {"np", "npx", "numpy", "numpy_extension"}:
+        raise AttributeError(
+            f"mx.{name} is not available: MXNet's NumPy interface is not part of this package; use mx.nd, mx.sym "
+            "or NumPy itself"
+        )
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

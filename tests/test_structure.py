@@ -5,6 +5,8 @@ no longer needed fails too.
 """
 
 import re
+import subprocess
+import sys
 from functools import cache
 from pathlib import Path
 
@@ -261,3 +263,12 @@ def test_class_names_of_several_meanings():
         "Local": ["pkg.a.f.Local", "pkg.b.d.A.Local"],
         "Plan": ["pkg.a.Plan", "pkg.b.c.Plan"],
     }
+
+
+def test_sizes_says_that_it_needs_torch():
+    program = [sys.executable, "-S", str(ROOT / ".ci" / "sizes.py")]  # -S: without the installed packages
+    done = subprocess.run(program, env={}, capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert done.stderr.endswith(
+        "torch is not installed, which running a batch needs; install it, or use --no-batch\n"
+    )

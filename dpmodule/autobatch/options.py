@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import inspect
 import sys
 from typing import Any
 
 import torch
 
-from ..base import dtype_name
+from ..base import did_you_mean, dtype_name
 from ..compat.log import get_logger
 from ..context import Context, cpu, gpu, is_gpu, num_gpus
 from ..devices.generators import generator
@@ -39,6 +40,9 @@ _ARGUMENTS: dict[str, tuple[str | None, bool]] = {
     **dict.fromkeys(("mem", "profiling", "autotune"), (None, True)),
     **dict.fromkeys(("viz", "autobatch-debug", "shared-params", "mem-test"), (None, False)),
 }
+
+_WITHOUT_EFFECT = {"mem", "profiling", "shared_parameters", "requested_gpus", "gpu_mask"}
+"""DyNet's settings that are accepted and change nothing."""
 
 
 def _device(given: Any) -> torch.device:
@@ -105,9 +109,12 @@ def configure(
         True
         >>> dy.configure(autobatch=False)
     """
-    unknown = set(others) - {"mem", "profiling", "shared_parameters", "requested_gpus", "gpu_mask"}
+    unknown = sorted(set(others) - _WITHOUT_EFFECT)
     if unknown:
-        raise ArgumentError(f"unknown settings {', '.join(sorted(unknown))}")
+        known = [*list(inspect.signature(configure).parameters)[:-1], *_WITHOUT_EFFECT]
+        raise ArgumentError(
+            f"configure: there is no setting {', '.join(unknown)}{did_you_mean(unknown[0], known, *unknown[1:])}"
+        )
     state.graph.check_free("configure")
     options = state.options
     # all of them are looked at before the first is changed

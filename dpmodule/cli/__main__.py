@@ -56,7 +56,8 @@ def make_parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--version", action="version", version=f"dpmodule {inspect.version()}")
-    commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    parser.set_defaults(run=None)
+    commands = parser.add_subparsers(title="commands", metavar="COMMAND")
     for command in (train, train_files, agents, predict, check, convert, im2rec, explain, inspect):
         command.add_commands(commands)
     return parser
@@ -69,10 +70,14 @@ def main(argv: Sequence[str] | None = None) -> int:
         argv: the arguments after the program's name; None takes them from `sys.argv`.
     """
     words = options.with_values(sys.argv[1:] if argv is None else argv)
+    parser = make_parser()
     try:
-        args = make_parser().parse_args(words, argparse.Namespace(words=words))
+        args = parser.parse_args(words, argparse.Namespace(words=words))
     except SystemExit as stop:  # argparse has printed what there is to say
         return int(stop.code or 0)
+    if args.run is None:
+        parser.print_help()
+        return 0
     try:
         return int(args.run(args))
     except KeyboardInterrupt:

@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from .. import kvstore
-from ..base import DeviceError, MXNetError
+from ..base import DeviceError, MXNetError, did_you_mean
 from ..checkpoint import INTERRUPTED
 from ..context import Context, cpu
 from ..optimizer.base import registry as optimizers
@@ -70,13 +70,20 @@ class CommandParser(argparse.ArgumentParser):
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
         """Return a namespace, and the words that are not known."""
         if not self._passes_on:
-            return super().parse_known_args(args, namespace)
+            result, unknown = super().parse_known_args(args, namespace)
+            if unknown:
+                names = [word.partition("=")[0] for word in unknown if word.startswith("--")]
+                hint = did_you_mean(names[0], self._option_string_actions, *names[1:]) if names else ""
+                self.error(f"unrecognized arguments: {' '.join(unknown)}{hint}")
+            return result, unknown
         found, _ = super().parse_known_args([], namespace)
         found.rest = list(args)
         return found, []
 
     def error(self, message: str) -> Any:
-        """Print what is wrong and exit with 2."""
+        """Print what is wrong, with the choices that may have been meant, and exit with 2."""
+        if match := re.search(r"invalid choice: '(.*?)' \(choose from (.*)\)", message):
+            message += did_you_mean(match[1], re.findall(r"[\w.-]+", match[2]))
         self.exit(2, f"{self.prog}: error: {message} (see {self.prog} --help)\n")
 
 

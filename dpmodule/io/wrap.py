@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping
+from numbers import Number
 from typing import Any
 
 import numpy as np
@@ -34,14 +35,14 @@ def wrap(value: Any, what: str) -> NDArray:
 
     NDArrays are returned as they are; tensors keep their type and device. NumPy arrays and the like become
     float32 in the current context, as `nd.array` makes them; those that are float32 already are not copied. A list of
-    rows becomes a ragged array, see `nd.ragged_array`.
+    numbers becomes an array of one axis, a list of rows a ragged array, see `nd.ragged_array`.
 
     Args:
         value: the array.
         what: what it is called in messages.
 
     Raises:
-        ArgumentError: `value` is no array.
+        ArgumentError: `value` is not an array.
         DTypeError: it does not hold numbers.
     """
     if isinstance(value, NDArray):
@@ -53,10 +54,15 @@ def wrap(value: Any, what: str) -> NDArray:
         return NDArray(value.detach(), Context(value.device))
     if isinstance(value, (list, tuple)) and value and all(map(_is_row, value)):
         return ragged_array(value)
-    if not is_array(value):
+    if not is_array(value) and not _is_row_of_numbers(value):
+        advice = (
+            "; a list holds one array for each input: pass numpy.array(list) for a single one"
+            if isinstance(value, Number)
+            else ""
+        )
         raise ArgumentError(
-            f"{what} is {type(value).__name__}, expected an NDArray, a torch tensor, a NumPy array, "
-            "a list of rows, or a list or dict of them"
+            f"{what} is {type(value).__name__}, expected an NDArray, a torch tensor, a NumPy array, a list of "
+            f"numbers, or a list or dict of them{advice}"
         )
     array = np.asarray(value)
     if array.dtype.kind in "OSUMm":
@@ -69,6 +75,12 @@ def wrap(value: Any, what: str) -> NDArray:
 def _is_row(value: Any) -> bool:
     """Say whether something in a list is a row of a ragged array."""
     return isinstance(value, (list, tuple)) or (is_array(value) and bool(np.ndim(value)))
+
+
+def _is_row_of_numbers(value: Any) -> bool:
+    return (
+        isinstance(value, (list, tuple)) and bool(value) and all(isinstance(item, Number) for item in value)
+    )
 
 
 def _from_numpy(array: np.ndarray[Any, np.dtype[np.float32]]) -> torch.Tensor:

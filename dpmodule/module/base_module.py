@@ -7,7 +7,7 @@ import math
 import sys
 import threading
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import torch
 
@@ -53,6 +53,19 @@ __all__ = ["BaseModule"]
 
 lazy.publish(__name__, __all__)
 
+_DEVICE = "give contexts to its constructor or to fit, such as mx.gpu(0)"
+_VALUES = "get_params() returns parameters and auxiliary states, set_params() sets them, save_checkpoint() saves them"
+_MODE = "forward takes is_train=True or False; fit trains, score and predict do not"
+_TYPE = "DataDesc(..., dtype=) in bind sets the type of an input, mx.contrib.amp runs a network in float16 or bfloat16"
+_INSTEAD_OF_TORCH = {
+    **dict.fromkeys(("to", "cuda", "cpu"), _DEVICE),
+    **dict.fromkeys(("parameters", "named_parameters", "buffers", "state_dict", "load_state_dict"), _VALUES),
+    **dict.fromkeys(("train", "eval"), _MODE),
+    **dict.fromkeys(("half", "float", "double", "bfloat16"), _TYPE),
+    "zero_grad": "backward replaces gradients unless bind was called with grad_req='add'",
+}
+"""What to use in place of the methods of `torch.nn.Module` that users look for first."""
+
 
 class BaseModule:
     """What modules have in common: the life cycle bind → init_params → init_optimizer → fit.
@@ -83,6 +96,15 @@ class BaseModule:
         """Return the error of a method that subclasses define, which names the method that was called."""
         caller = sys._getframe(1).f_code.co_name.lstrip("_")
         return NotImplementedError(f"{type(self).__name__} does not define {caller}")
+
+    if not TYPE_CHECKING:  # a type checker would allow any attribute
+
+        def __getattr__(self, name: str) -> NoReturn:
+            if name in _INSTEAD_OF_TORCH:
+                raise AttributeError(
+                    f"{type(self).__name__} has no {name}, which torch's modules have: {_INSTEAD_OF_TORCH[name]}"
+                )
+            object.__getattribute__(self, name)  # raises, also where the error comes from inside a property
 
     def __repr__(self) -> str:
         return describe(self)

@@ -189,7 +189,7 @@ def _prepare_module(module: Trainable, options: FitOptions, data: DataIter) -> N
         rebind(options.contexts, options.workload, shapes, data.provide_label)
     elif module.binded and not module.for_training and rebind is not None:
         rebind(None, None, shapes, data.provide_label)
-    else:
+    elif not module.binded or options.force_rebind:
         module.bind(
             data_shapes=shapes,
             label_shapes=data.provide_label,

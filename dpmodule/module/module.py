@@ -82,6 +82,37 @@ def _described(examples: Mapping[str, torch.Tensor]) -> list[DataDesc]:
     return found
 
 
+_LOSSES = {
+    "CrossEntropyLoss": "mx.sym.SoftmaxOutput",
+    "cross_entropy": "mx.sym.SoftmaxOutput",
+    "MSELoss": "mx.sym.LinearRegressionOutput",
+    "mse_loss": "mx.sym.LinearRegressionOutput",
+    "L1Loss": "mx.sym.MAERegressionOutput",
+    "l1_loss": "mx.sym.MAERegressionOutput",
+    "BCEWithLogitsLoss": "mx.sym.LogisticRegressionOutput",
+    "binary_cross_entropy_with_logits": "mx.sym.LogisticRegressionOutput",
+}
+"""The operator that takes the place of a loss of torch."""
+
+
+def _with_head(symbol: Symbol, head: Any) -> Symbol:
+    """Return a symbol with a loss on it.
+
+    Raises:
+        ArgumentError: `head` is a loss of torch, cannot be called, or does not return a symbol.
+    """
+    name = getattr(head, "__name__", type(head).__name__)
+    is_torch = isinstance(head, torch.nn.Module) or str(getattr(head, "__module__", "")).startswith("torch.")
+    result = None if is_torch or not callable(head) else head(symbol)
+    if not isinstance(result, Symbol):
+        instead = _LOSSES.get(name, "mx.sym.SoftmaxOutput or mx.sym.MakeLoss")
+        what = f"torch's {name}" if is_torch else f"{name}, which does not return a symbol"
+        raise ArgumentError(
+            f"from_torch: head is {what}; expected a function that puts a loss on a symbol, such as {instead}"
+        )
+    return result
+
+
 def _is_label(symbol: Symbol, name: str) -> bool:
     """Say whether an argument of a symbol is a label."""
     return name in symbol.graph.labels or name.endswith("label")
@@ -283,7 +314,7 @@ class Module(CheckpointedModule):
             example[i], named[name]: (N, ...), as forward takes it.
 
         Raises:
-            ArgumentError: the module cannot be translated; see `sym.from_torch`.
+            ArgumentError: the module cannot be translated, see `sym.from_torch`; or `head` does not return a symbol.
 
         Example:
             >>> import torch
@@ -295,7 +326,7 @@ class Module(CheckpointedModule):
         from ..symbol.torch_import import imported  # imports torch.export, which takes long
 
         found = imported(module, example, named, dynamic)
-        symbol = found.symbol if head is None else head(found.symbol)
+        symbol = found.symbol if head is None else _with_head(found.symbol, head)
         shapes = _described(found.inputs)
         given = {*found.inputs, *found.arg_params}
         labels = [n for n in symbol.list_arguments() if n not in given and _is_label(symbol, n)]

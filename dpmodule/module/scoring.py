@@ -16,6 +16,7 @@ from ..ndarray import NDArray, array, concatenate
 from ..ndarray.ragged import RaggedNDArray
 from .finite import RowWatch
 from .fit import pad_of, update_metric
+from .lifecycle import Stage, too_early
 from .lockstep import Lockstep
 from .protocol import Trainable
 from .training_data import as_iter, labelled_iter
@@ -73,6 +74,7 @@ def score(
 
     Source: MXNet 1.9.1 `BaseModule.score`, which counts rows of padding.
     """
+    _check_initialized(module, "score")
     watch = RowWatch(module, "score", on_nonfinite)
     eval_metric = metrics.create(eval_metric)
     eval_metric.reset()
@@ -89,6 +91,16 @@ def score(
     call_back(as_list(score_end_callback), epoch, nbatch, eval_metric, locals())
     found: list[tuple[str, float]] = eval_metric.get_global_name_value()
     return found
+
+
+def _check_initialized(module: Trainable, method: str) -> None:
+    """Check that a module is bound and has parameters.
+
+    Raises:
+        StateError: it is not, or has none; the text names the call that has to come first.
+    """
+    if module.stage < Stage.INITIALIZED:
+        raise too_early(module, method)
 
 
 def call_back(
@@ -154,6 +166,7 @@ def iter_predict(
 
     Source: MXNet 1.9.1 `BaseModule.iter_predict`.
     """
+    _check_initialized(module, "iter_predict")
     watch = RowWatch(module, "predict", on_nonfinite)
     for nbatch, batch in enumerate(batches_of(module, eval_data, num_batch, reset, sparse_row_id_fn)):
         module.evaluate(batch)
@@ -200,6 +213,7 @@ def predict(
 
     Source: MXNet 1.9.1 `BaseModule.predict`.
     """
+    _check_initialized(module, "predict")
     if isinstance(eval_data, (NDArray, np.ndarray, torch.Tensor)):
         single = eval_data if isinstance(eval_data, NDArray) else array(eval_data)
         module.forward(DataBatch([single]), is_train=False)

@@ -93,3 +93,10 @@ def test_devices_that_are_not_here(given, init, arguments):
     assert dy.settings() == before
     with pytest.raises(dy.ArgumentError, match="GPU:1"):
         dy.DynetParams().set_requested_gpus(2)
+
+
+def test_an_unknown_setting_names_what_may_have_been_meant():
+    before = dy.settings()
+    with pytest.raises(dy.ArgumentError, match="there is no setting autobach; did you mean autobatch"):
+        dy.configure(autobach=True, random_seed=3)
+    assert dy.settings() == before

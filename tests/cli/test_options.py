@@ -65,9 +65,14 @@ def test_every_option_tells_its_default():
 @pytest.mark.parametrize(
     ("words", "match"),
     [
-        ([], "the following arguments are required: COMMAND"),
-        (["train"], "invalid choice: 'train'"),
-        (["fit", "--epoch", "3"], "unrecognized arguments: --epoch 3"),
+        (["fti"], "invalid choice: 'fti' (choose from"),
+        (["fti"], "; did you mean fit? (see dpmodule --help)"),
+        (["train_files"], "; did you mean train-files?"),
+        (
+            ["fit", "--epoch", "3"],
+            "dpmodule fit: error: unrecognized arguments: --epoch 3; did you mean --epochs",
+        ),
+        (["convert", "a", "b", "--to", "onxx"], "; did you mean onnx?"),
         (["fit", "--learning-rate=3"], "unrecognized arguments: --learning-rate=3"),
         (["fit", "--lr"], "argument --lr: expected one argument"),
         (["fit", "--optimizer", "sdg"], "'sdg', expected one of adadelta, adagrad, adam"),
@@ -89,6 +94,13 @@ def test_every_option_tells_its_default():
 )
 def test_one_line_says_what_is_wrong(words, match, run):
     assert match in run(*words).error
+
+
+def test_the_command_alone_prints_its_help(run):
+    done = run()
+    assert done.code == 0
+    assert done.out == run("--help").out
+    assert "dpmodule fit" in done.out
 
 
 @pytest.mark.parametrize(

@@ -356,3 +356,12 @@ def test_discard_without_a_full_batch_warns():
 def test_bad_arguments(arguments, error, text):
     with pytest.raises(error, match=text):
         mx.io.NDArrayIter(**arguments)
+
+
+def test_lists_hold_one_array_for_each_input_as_in_mxnet():
+    data = mx.io.NDArrayIter([[1, 2], [3, 4]], {"label": [5, 6]})
+    assert [(desc.name, desc.shape) for desc in data.provide_data] == [("_0_data", (1,)), ("_1_data", (1,))]
+    batch = data.next()
+    assert [array.asnumpy().tolist() for array in (*batch.data, *batch.label)] == [[1], [3], [5]]
+    with pytest.raises(ArgumentError, match=r"label '_0_softmax_label' is int, .*pass numpy.array\(list\)"):
+        mx.io.NDArrayIter(np.zeros((3, 2)), [0, 1, 2])

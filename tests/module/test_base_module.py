@@ -1,6 +1,8 @@
 """`BaseModule` as MXNet has it: a class that programs derive from, or fill in on one object."""
 
+import numpy as np
 import pytest
+import torch
 
 import dpmodule as mx
 
@@ -65,3 +67,78 @@ def test_what_is_not_defined_says_so(name):
 def test_properties_that_are_not_defined_say_so(name):
     with pytest.raises(NotImplementedError, match=f"BaseModule does not define {name}"):
         getattr(mx.mod.BaseModule(), name)
+
+
+@pytest.mark.parametrize(
+    ("name", "instead"),
+    [
+        ("to", "give contexts to its constructor"),
+        ("parameters", "get_params"),
+        ("state_dict", "get_params"),
+        ("eval", "is_train"),
+        ("zero_grad", "grad_req"),
+    ],
+)
+def test_methods_of_torch_modules_name_what_takes_their_place(name, instead):
+    with pytest.raises(AttributeError, match=f"BaseModule has no {name}, .*{instead}"):
+        getattr(mx.mod.BaseModule(), name)
+
+
+def test_an_error_inside_a_property_is_not_hidden():
+    class Broken(mx.mod.BaseModule):
+        @property
+        def data_names(self):
+            return None.inputs
+
+    with pytest.raises(AttributeError, match="'NoneType' object has no attribute 'inputs'"):
+        Broken().data_names  # noqa: B018
+
+
+def classifier():
+    net = mx.sym.FullyConnected(mx.sym.Variable("data"), num_hidden=3, name="fc")
+    return mx.mod.Module(mx.sym.SoftmaxOutput(net, name="softmax"))
+
+
+def examples():
+    return mx.io.NDArrayIter(np.zeros((8, 4), "f"), np.zeros(8, "f"), 4)
+
+
+@pytest.mark.parametrize("method", ["predict", "score", "iter_predict"])
+def test_loops_that_come_before_bind_say_so_by_their_own_name(method):
+    arguments = [examples(), "acc"] if method == "score" else [examples()]
+    with pytest.raises(mx.error.MXNetError, match=rf"Module.{method}: call bind\(.*\) first"):
+        list(getattr(classifier(), method)(*arguments))
+
+
+def from_torch():
+    return mx.mod.Module.from_torch(torch.nn.Linear(4, 3), torch.zeros(4, 4), head=mx.sym.SoftmaxOutput)
+
+
+def with_store():
+    first, second = classifier(), classifier()
+    first.bind(examples().provide_data, examples().provide_label)
+    first.init_params()
+    second.bind(examples().provide_data, examples().provide_label, store=first.store)
+    return second
+
+
+@pytest.mark.parametrize("make", [from_torch, with_store])
+def test_fit_of_a_bound_module_does_not_warn(make, caplog):
+    module = make()
+    module.fit(examples(), num_epoch=1)
+    assert [record.message for record in caplog.records if record.levelname == "WARNING"] == []
+
+
+@pytest.mark.parametrize(
+    ("head", "text"),
+    [
+        (torch.nn.CrossEntropyLoss, "torch's CrossEntropyLoss; .* such as mx.sym.SoftmaxOutput$"),
+        (torch.nn.MSELoss(), "torch's MSELoss; .* such as mx.sym.LinearRegressionOutput$"),
+        (torch.nn.functional.cross_entropy, "torch's cross_entropy; .* such as mx.sym.SoftmaxOutput$"),
+        (lambda symbol: None, "does not return a symbol"),
+        ("softmax", "str, which does not return a symbol"),
+    ],
+)
+def test_a_head_of_torch_names_the_operator_to_use(head, text):
+    with pytest.raises(mx.base.ArgumentError, match=f"from_torch: head is .*{text}"):
+        mx.mod.Module.from_torch(torch.nn.Linear(4, 3), torch.zeros(4, 4), head=head)
