@@ -1,4 +1,4 @@
-"""Modules under paths at which no file lies: MXNet's, and those that earlier revisions had, as pickles name them."""
+"""Imports MXNet's module paths at which no file of this package lies."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Paths of modules at which no file lies: where they have gone, or what they are made of.
 
-Programs written for MXNet import the public ones; pickles of earlier revisions name the others.
+Programs written for MXNet import them.
 """
 
 __all__ = ["GATHERED", "MOVED"]
@@ -11,8 +11,6 @@ MOVED = {
     "libinfo": "compat.libinfo",
     "log": "compat.log",
     "module.executor_group": "module.group.executor_group",
-    "streams.trials": "streams.conformance",
-    "streams.trials.trial": "streams.conformance.trial",
     "symbol_doc": "compat.symbol_doc",
 }
 """Where modules are that had another path, both without the package's name."""
