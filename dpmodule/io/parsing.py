@@ -251,12 +251,12 @@ def _csv(text: bytes | memoryview, columns: int, dtype: np.dtype[Any]) -> Array:
     Raises:
         _BadLine: one is wrong.
     """
-    if native.core is not None:
+    if native.core is not None and len(text) >= 2 * columns - 1:  # else there is no whole row, as NumPy's way tells
         table = np.empty((len(text) // (2 * columns) + 1, columns), dtype)  # a number takes two characters
         rows = native.core.parse_csv(text, columns, _KINDS[dtype.name], table)
         if rows >= 0:
             return table[:rows]
-    else:
+    elif native.core is None:
         native.report()
     return _csv_by_numpy(bytes(text), columns, dtype)
 
