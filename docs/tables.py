@@ -67,6 +67,10 @@ ERRORS = {
         'with open("broken.params", "wb") as file: file.write(b"none")\nmx.nd.load("broken.params")',
     ),
     "MissingPackageError": Help("Install the package by the command in the text."),
+    "OutOfMemoryError": Help(
+        "Look at the shape in the text: make the batch, the layer or the attribute behind it smaller.",
+        "mx.nd.zeros((10**9, 10**9))",
+    ),
     "NodeError": Help(
         "Look at the node, at its inputs' shapes and at the line of your program that the text names.",
     ),

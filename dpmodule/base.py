@@ -14,6 +14,7 @@ that handlers written for it keep working::
     ├── FileError [OSError]               a file that cannot be opened, read or written
     ├── FileFormatError [ValueError]      a damaged, truncated or foreign file
     ├── MissingPackageError [ImportError] an optional package that is not installed
+    ├── OutOfMemoryError [MemoryError]    an array for which there is no memory, often of an absurd shape
     ├── NodeError                         an operator failed inside a graph; names the node
     ├── LostWorkerError [ConnectionError] a process that trains with this one is gone or does not answer
     ├── NonFiniteError [ArithmeticError]  NaN or infinity where a number is needed
@@ -50,6 +51,7 @@ __all__ = [
     "NotImplementedForSymbol",
     "NotSupportedForSparseNDArray",
     "OpError",
+    "OutOfMemoryError",
     "Shape",
     "ShapeError",
     "SignatureError",
@@ -118,6 +120,19 @@ class FileFormatError(MXNetError, ValueError):
 
 class MissingPackageError(MXNetError, ImportError):
     """An optional package is not installed; the message says how to get it."""
+
+
+class OutOfMemoryError(MXNetError, MemoryError):
+    """An array for which there is no memory; the text has its shape.
+
+    Args:
+        what: the array, such as "an array of shape (2, 3)".
+        error: what Python, NumPy or torch raised.
+    """
+
+    def __init__(self, what: str, error: BaseException) -> None:
+        reason = (str(error).splitlines() or [type(error).__name__])[0]
+        super().__init__(f"there is no memory for {what}: {reason}")
 
 
 class NodeError(MXNetError):

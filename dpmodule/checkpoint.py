@@ -24,6 +24,7 @@ from .base import ArgumentError, FileError, FileFormatError
 from .compat import lazy
 from .files import file_transaction
 from .files.atomic import Writer
+from .files.file_kind import regular_file
 from .ndarray import NDArray, safetensors, serial
 from .ndarray.convert import bytes_of
 from .symbol import Symbol, load_json
@@ -374,7 +375,7 @@ def _holds(path: str, content: bytes) -> bool:
     """Say whether a file has this content already: every epoch has the same graph, written once is enough."""
     file_transaction.settle(path)
     try:
-        with open(path, "rb") as file:
+        with open(path, "rb", opener=regular_file) as file:
             return file.read(len(content) + 1) == content
     except OSError:
         return False

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from ..base import ArgumentError, FileError, FileFormatError
+from ..files.file_kind import regular_file
 
 __all__ = ["DialogFile", "bad_line_mode"]
 
@@ -102,7 +103,7 @@ class DialogFile:
 
     def _lines(self) -> Iterator[bytes]:
         try:
-            with open(self.path, "rb") as file:
+            with open(self.path, "rb", opener=regular_file) as file:
                 yield from file
         except OSError as error:
             raise FileError(

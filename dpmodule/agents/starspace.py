@@ -15,6 +15,7 @@ import numpy as np
 
 from .. import symbol as sym
 from ..base import ArgumentError
+from ..files.file_kind import regular_file
 from ..ndarray import NDArray
 from . import vectors
 from .module_agent import ModuleAgent
@@ -267,7 +268,7 @@ def _fixed_candidates(opt: Mapping[str, Any]) -> list[str] | None:
     path = opt.get("fixed_candidates_file")
     if not path:
         return None
-    with open(path, encoding="utf-8") as file:
+    with open(path, encoding="utf-8", opener=regular_file) as file:
         return [line.rstrip("\n") for line in file if line.strip()]
 
 

@@ -19,6 +19,7 @@ from random import Random
 from typing import Any
 
 from ..base import ArgumentError
+from ..files.file_kind import regular_file
 from .dialog_teachers import ConversationTeacher, DialogTeacher
 from .teachers import FixedDialogTeacher
 
@@ -200,7 +201,7 @@ def _form(path: str) -> str:
     if path.endswith((".json", ".jsonl")):
         return "conversations"
     first = b""
-    with suppress(OSError), open(path, "rb") as file:
+    with suppress(OSError), open(path, "rb", opener=regular_file) as file:
         first = next((line for line in iter(lambda: file.readline(_FIRST), b"") if line.strip()), b"")
     first = first.removeprefix(codecs.BOM_UTF8).lstrip()
     if first.startswith(b"{"):

@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from numpy.typing import ArrayLike
 
+from ..base import OutOfMemoryError
 from .arguments import line_text, number_from, sizes_of, text
 from .dynet_compat import text_format
 from .errors import ArgumentError, ShapeError, foreign_value, user_line
@@ -111,7 +112,7 @@ class ParameterCollection:
             FileError: the file that `init` names cannot be read.
         """
         shape = _shape_of(dim)
-        tensor = torch.empty(shape, dtype=state.options.dtype, device=state.options.device)
+        tensor = _empty(shape)
         with torch.no_grad():
             initializer_of(init, shape, scale, mean, std).fill(tensor, state.options.generator)
         return self._adopt(tensor, name)
@@ -148,7 +149,7 @@ class ParameterCollection:
         shape = _shape_of(dim)
         if isinstance(init, np.ndarray) and init.ndim == len(shape) and init.shape[1:] == shape[1:]:
             shape = _shape_of(init.shape)
-        tensor = torch.empty(shape, dtype=state.options.dtype, device=state.options.device)
+        tensor = _empty(shape)
         with torch.no_grad():
             initializer_of(init, shape, scale, mean, std).fill(
                 tensor, state.options.generator, is_lookup=True
@@ -430,6 +431,13 @@ def _shape_of(dim: int | Sequence[int]) -> tuple[int, ...]:
     if not shape:
         raise ShapeError(f"dim is {dim!r}, expected a positive size or a tuple of them (at {user_line()})")
     return shape
+
+
+def _empty(shape: tuple[int, ...]) -> torch.Tensor:
+    try:
+        return torch.empty(shape, dtype=state.options.dtype, device=state.options.device)
+    except RuntimeError as error:
+        raise OutOfMemoryError(f"a parameter of shape {shape} (at {user_line()})", error) from error
 
 
 def _dense(tensor: torch.Tensor, folder: str, name: str) -> torch.Tensor:

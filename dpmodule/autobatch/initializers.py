@@ -12,6 +12,7 @@ import torch
 from numpy.typing import ArrayLike
 
 from ..base import FileError, FileFormatError
+from ..files.file_kind import regular_file
 from .arguments import file_name, flag, number, number_from, numbers
 from .errors import ArgumentError, ShapeError, user_line
 
@@ -276,7 +277,7 @@ class FromFileInitializer(PyInitializer):
             ShapeError: it holds another number of numbers.
         """
         try:
-            with open(self.fname, encoding="utf-8") as source:
+            with open(self.fname, encoding="utf-8", opener=regular_file) as source:
                 numbers = np.array(source.read().split(), np.float64)
         except OSError as failure:
             raise FileError(

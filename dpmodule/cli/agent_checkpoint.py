@@ -12,6 +12,7 @@ from ..agents.teachers import FixedDialogTeacher
 from ..agents.worlds import MultiWorld
 from ..base import ArgumentError, FileError, FileFormatError
 from ..files.atomic import write_atomically
+from ..files.file_kind import regular_file
 from . import agent_options
 from .agent_options import Options
 
@@ -78,7 +79,7 @@ class AgentCheckpoint:
 
     def _read(self) -> dict[str, Any] | None:
         try:
-            with open(self._path, encoding="utf-8") as file:
+            with open(self._path, encoding="utf-8", opener=regular_file) as file:
                 state = json.load(file)
         except FileNotFoundError:
             return None

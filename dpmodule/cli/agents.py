@@ -10,6 +10,7 @@ from typing import Any
 from ..agents.agent import create_agent
 from ..agents.create import create_task
 from ..base import ArgumentError
+from ..files.file_kind import regular_file
 from . import agent_options, options, train_agent
 from .command import Command
 
@@ -105,7 +106,7 @@ def _lines(path: str) -> list[str]:
         ArgumentError: there is none, or it is no text.
     """
     try:
-        with open(path, encoding="utf-8") as file:
+        with open(path, encoding="utf-8", opener=regular_file) as file:
             found = [line.strip() for line in file if line.strip()]
     except UnicodeDecodeError as error:
         raise ArgumentError(f"--candidates is {path!r}, expected a text in UTF-8: {error}") from error

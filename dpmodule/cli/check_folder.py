@@ -9,7 +9,8 @@ from collections.abc import Iterator
 import numpy as np
 
 from .. import checkpoint, symbol
-from ..base import ArgumentError, MXNetError
+from ..base import ArgumentError, FileError, MXNetError
+from ..files.file_kind import regular_file
 from ..ndarray import safetensors
 from .kinds import ModelPlace, find, is_pretrained
 from .models import Model, Shapes, read
@@ -75,8 +76,12 @@ def _is_model(folder: str, name: str, graphs: set[str]) -> bool:
 
 
 def _is_graph(path: str) -> bool:
-    with open(path, "rb") as file:
-        return _GRAPH.match(file.read(99)) is not None
+    """Say whether a JSON file holds a graph; a pipe or a device counts, so that it is told."""
+    try:
+        with open(path, "rb", opener=regular_file) as file:
+            return _GRAPH.match(file.read(99)) is not None
+    except FileError:
+        return True
 
 
 def _has_graph(path: str) -> bool:

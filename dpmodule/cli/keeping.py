@@ -13,6 +13,7 @@ import torch
 
 from .. import checkpoint
 from ..base import ArgumentError, FileFormatError, MXNetError
+from ..files.file_kind import regular_file
 from ..module import Module
 from ..ndarray import NDArray
 from ..symbol import Symbol
@@ -195,7 +196,7 @@ def interrupted_epoch(prefix: str) -> int:
             f"prefix {prefix!r}; saved epochs: {epochs}"
         )
     try:
-        with open(path, encoding="utf-8") as file:
+        with open(path, encoding="utf-8", opener=regular_file) as file:
             epoch = json.load(file)["epoch"]
         if not isinstance(epoch, int) or epoch < 0:
             raise ValueError(f"the epoch is {epoch!r}")

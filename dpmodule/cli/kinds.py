@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from .. import checkpoint
 from ..base import ArgumentError, FileFormatError
-from ..files.file_kind import likely_kind
+from ..files.file_kind import likely_kind, regular_file
 from ..files.file_transaction import settle
 from ..interop.folder import CONFIG_FILE, SYMBOL_FILE
 from ..ndarray.binary_reader import LIST_MAGIC
@@ -75,7 +75,7 @@ def find(path: str, epoch: int | str | None = None) -> ModelPlace:
             f"{path}: a folder without {CONFIG_FILE} and {SYMBOL_FILE}, so no model that save_pretrained wrote"
         )
     settle(path)
-    if os.path.isfile(path):
+    if os.path.exists(path):
         return _of_file(path)
     saved = checkpoint.epochs(path)
     if epoch is None and saved:
@@ -93,7 +93,7 @@ def find(path: str, epoch: int | str | None = None) -> ModelPlace:
 
 
 def _of_file(path: str) -> ModelPlace:
-    with open(path, "rb") as file:
+    with open(path, "rb", opener=regular_file) as file:
         head = file.read(64)
     match = _EPOCH.fullmatch(path)
     if int.from_bytes(head[:8], "little") == LIST_MAGIC and len(head) > 8:

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from ..base import ArgumentError, FileFormatError, MXNetError
+from ..files.file_kind import refuse_device, regular_file
 from ..io.parsing import ParsedRows, read_libsvm
 
 __all__ = ["FORMATS", "FileTable", "format_of", "read_csv", "read_npz", "read_sparse"]
@@ -68,7 +69,7 @@ def read_npz(path: str, held: str | None) -> FileTable:
         ArgumentError: there is no array `held`, or it holds other numbers than 0 and 1.
     """
     try:  # in place of an archive an array may come, which cannot be entered: AttributeError in Python 3.10
-        with open(path, "rb") as raw, np.load(raw, allow_pickle=False) as file:
+        with open(path, "rb", opener=regular_file) as raw, np.load(raw, allow_pickle=False) as file:
             if "x" not in file:
                 raise FileFormatError(f"{path}: holds {', '.join(file) or 'nothing'}; expected x and y")
             if held is not None and held not in file:
@@ -117,6 +118,7 @@ def read_csv(path: str, label: str | None, held: str | None) -> FileTable:
 def _lines(path: str) -> list[tuple[int, list[str]]]:
     """Return number and cells of every line that is not empty."""
     rows = []
+    refuse_device(path)
     with open(path, newline="", encoding="utf-8-sig") as file:
         reader = csv.reader(file)
         try:

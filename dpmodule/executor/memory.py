@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from ..base import DTypeError, dtype_name
+from ..base import DTypeError, OutOfMemoryError, dtype_name
 from ..compat import torch_private
 from ..context import Context
 from ..ndarray import NDArray
@@ -37,15 +37,8 @@ _HUGE_PAGES = 2**22
 
 
 def _own_pages(size: int) -> mmap.mmap:
-    """Return zeros straight from the operating system, which are made when they are first written.
-
-    Raises:
-        MemoryError: there is not as much.
-    """
-    try:
-        pages = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
-    except OSError as error:
-        raise MemoryError(f"there are no {size} bytes of memory left for an array: {error}") from error
+    """Return zeros straight from the operating system, which are made when they are first written."""
+    pages = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
     if size >= _HUGE_PAGES and hasattr(mmap, "MADV_HUGEPAGE"):
         with suppress(OSError):  # a kernel without them
             pages.madvise(mmap.MADV_HUGEPAGE)
@@ -99,13 +92,16 @@ def allocate(shape: tuple[int, ...], ctx: Context, dtype: str) -> NDArray:
         dtype: dtype name.
 
     Raises:
-        MemoryError: there is not as much memory left.
+        OutOfMemoryError: there is not as much memory left.
     """
-    if ctx.torch_device.type != "cpu" or dtype == "bfloat16":
-        return NDArray(torch.zeros(shape, dtype=torch_dtype(dtype), device=ctx.torch_device), ctx)
-    kind = np.dtype(dtype)
-    size = prod(shape) * kind.itemsize
-    memory = _zeros(size) if size >= _OWN_PAGES else _slab.cut(size)
+    try:
+        if ctx.torch_device.type != "cpu" or dtype == "bfloat16":
+            return NDArray(torch.zeros(shape, dtype=torch_dtype(dtype), device=ctx.torch_device), ctx)
+        kind = np.dtype(dtype)
+        size = prod(shape) * kind.itemsize
+        memory = _zeros(size) if size >= _OWN_PAGES else _slab.cut(size)
+    except (OSError, MemoryError, OverflowError, RuntimeError, TypeError) as error:
+        raise OutOfMemoryError(f"an array of shape {shape}", error) from error
     return NDArray(mark_own(torch.from_numpy(memory.view(kind).reshape(shape))), ctx)
 
 

@@ -8,6 +8,8 @@ shapes that are known beforehand is left out: a compiler of torch has its own wa
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from functools import cache
+from keyword import iskeyword
 from typing import Any
 
 import numpy as np
@@ -20,7 +22,7 @@ from ..ndarray import NDArray
 from ..ops.spec import AUX, LABEL, PARAM
 from .storage import declared_storage, storage_of
 from .torch_sizes import sizes_of
-from .torch_writer import ModulePlan, written
+from .torch_writer import ModulePlan, is_safe_in_source, written
 
 __all__ = ["to_torch"]
 
@@ -143,12 +145,28 @@ def _unfit_names(graph: Graph, inputs: Collection[str]) -> Iterator[str]:
         first, *rest = name.split(".")
         if not all((first, *rest)):
             yield f"{name!r} has an empty part between dots"
-        elif hasattr(fx.GraphModule, first) or first in ("graph", "training"):
-            yield f"{first!r} of {name!r} is a name that torch's modules use themselves; rename the variable"
+        elif clash := sorted({first} & _module_names(True) or {*rest} & _module_names(False)):
+            yield f"{clash[0]!r} of {name!r} is a name that torch's modules use themselves; rename the variable"
+        elif not all(map(is_safe_in_source, (first, *rest))):
+            yield (
+                f"{name!r} cannot be written in the module's source: a name must not be a Python keyword, and must not "
+                "have quotes, backslashes, control characters or compatibility letters; rename the variable"
+            )
         for end in range(1, len(rest) + 1):
             outer = ".".join([first, *rest][:end])
             if outer in names:
                 yield f"{outer!r} is a variable, and {name!r} would lie in it"
+
+
+@cache
+def _module_names(is_whole: bool) -> frozenset[str]:
+    """Return the attributes that the module itself has (`is_whole`), or those of a module inside it."""
+    if not is_whole:
+        return frozenset(dir(torch.nn.Module()))
+    module = fx.GraphModule(torch.nn.Module(), fx.Graph())
+    return frozenset(
+        {*dir(module), *dir(type(module)), "_in_spec", "_guards_fn", "shape_env"}
+    )  # the rest: exports
 
 
 def _refused(graph: Graph) -> Iterator[str]:
@@ -162,6 +180,8 @@ def _refused(graph: Graph) -> Iterator[str]:
     for node in graph.nodes:
         for body in node.subgraphs:
             yield from _refused(body)
+        if wrong := [key for key in node.params if not key.isidentifier() or iskeyword(key)]:
+            yield f"{node.describe()}, whose attribute {wrong[0]!r} is not a name in Python"
         if node.op is None or node.op.owner is not None or not node.op.mutates:
             continue
         states = {one.name for one in node.op.wanted(node.a, len(node.inputs)) if one.kind == AUX}

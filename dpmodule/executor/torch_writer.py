@@ -8,6 +8,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from keyword import iskeyword
 from typing import Any
+from unicodedata import normalize
 
 import torch
 from torch import fx
@@ -19,7 +20,15 @@ from ..ops.fx import Memory, function_of, part
 from ..ops.infer import infer_type
 from .torch_sizes import Size, sizes_of
 
-__all__ = ["ModulePlan", "written"]
+__all__ = ["ModulePlan", "is_safe_in_source", "written"]
+
+_UNSAFE = frozenset("'\"\\")
+
+_GLOBALS = frozenset({"self", "getattr", "torch", "device", "inf", "nan", "NoneType", "fx_pytree", "pytree"})
+"""What the source of `torch.fx` refers to: a parameter of this name would hide it."""
+
+_FUNCTIONS = part.__module__.replace(".", "_")
+"""How the names of our functions begin in that source."""
 
 
 @dataclass(frozen=True)
@@ -76,10 +85,21 @@ def _body(graph: Graph) -> fx.GraphModule:
     return written(ModulePlan(graph, names, sizes=sizes, is_body=True))
 
 
+def is_safe_in_source(part: str) -> bool:
+    """Say whether `torch.fx` can write a part of a dotted name into its source.
+
+    It writes ``self.part`` or, if the part is not an identifier, ``getattr(self, "part")``, without escaping anything.
+    Python reads some identifiers as others: it normalizes them (NFKC).
+    """
+    if not part.isprintable() or not _UNSAFE.isdisjoint(part):
+        return False
+    return not part.isidentifier() or (not iskeyword(part) and normalize("NFKC", part) == part)
+
+
 def _identifier(name: str, taken: set[str]) -> str:
     """Return a name as Python lets a parameter have it, unlike those that are taken; it is taken from then on."""
     base = re.sub(r"\W", "_", name, flags=re.ASCII) or "_"
-    if base[0].isdigit() or iskeyword(base) or base == "self":
+    if base[0].isdigit() or iskeyword(base) or base in _GLOBALS or base.startswith(_FUNCTIONS):
         base = f"_{base}"
     found, number = base, 1
     while found in taken:

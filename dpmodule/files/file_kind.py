@@ -1,8 +1,14 @@
-"""What a file probably is that is not what its name promises."""
+"""What a file is: a regular file or something that may block, and what its content looks like."""
 
 from __future__ import annotations
 
-__all__ = ["likely_kind"]
+import errno
+import os
+import stat
+
+from ..base import FileError
+
+__all__ = ["likely_kind", "refuse_device", "regular_file"]
 
 _LEAST = 4
 """How many bytes must agree before they mean something."""
@@ -36,3 +42,50 @@ def likely_kind(head: bytes) -> str:
         if start.startswith(mark) or (len(start) >= _LEAST and mark.startswith(start)):
             return meaning
     return ""
+
+
+def regular_file(path: str, flags: int) -> int:
+    """Open a regular file; to be given to `open` as its `opener`.
+
+    Opening a named pipe that nobody writes to blocks, and some devices, such as ``/dev/zero``, never end.
+
+    Args:
+        path: the file.
+        flags: those of `os.open`.
+
+    Returns:
+        The descriptor.
+
+    Raises:
+        FileError: the path leads to a pipe, a device or a socket.
+
+    Example:
+        >>> with open("weights.bin", "wb") as file:
+        ...     _ = file.write(b"1234")
+        >>> with open("weights.bin", "rb", opener=regular_file) as file:
+        ...     file.read()
+        b'1234'
+    """
+    mode = os.stat(path).st_mode
+    if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):  # `open` itself refuses folders
+        kind = "a named pipe" if stat.S_ISFIFO(mode) else "a device" if _is_device(mode) else "a socket"
+        raise FileError(errno.EINVAL, f"this is {kind}, expected a regular file", path)
+    return os.open(path, flags)
+
+
+def refuse_device(path: str) -> None:
+    """Check that a path does not lead to a device; data may come from a pipe, which ends.
+
+    Args:
+        path: the file.
+
+    Raises:
+        FileError: it is a device.
+        OSError: there is nothing at the path.
+    """
+    if _is_device(os.stat(path).st_mode):
+        raise FileError(errno.EINVAL, "this is a device, expected a file or a pipe", path)
+
+
+def _is_device(mode: int) -> bool:
+    return stat.S_ISCHR(mode) or stat.S_ISBLK(mode)

@@ -24,6 +24,7 @@ from typing import IO
 
 from ..base import ArgumentError, FileError
 from .atomic import Writer, naming_errors, open_temporary, remove_leftovers, sync_folder
+from .file_kind import regular_file
 
 try:
     import fcntl
@@ -99,7 +100,7 @@ def read_settled(path: str | os.PathLike[str]) -> bytes:
     """
     settle(path)
     try:
-        with open(path, "rb") as file:
+        with open(path, "rb", opener=regular_file) as file:
             return file.read()
     except OSError as error:
         reason = f"cannot read: {error.strerror or error}"
@@ -172,7 +173,7 @@ def _finish(journal: str) -> None:
 def _read_journal(path: str) -> dict[str, str] | None:
     """Return target -> temporary, both base names; None if the journal is gone or is none of ours."""
     try:
-        with open(path, "rb") as file:
+        with open(path, "rb", opener=regular_file) as file:
             moves = json.loads(file.read(_JOURNAL_BYTES))["moves"]
     except (FileNotFoundError, ValueError, TypeError, KeyError):
         return None

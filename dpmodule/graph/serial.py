@@ -173,6 +173,7 @@ def _operator_node(row: dict[str, Any], before: list[Node], version: int, where:
     a = op.parse(params, graphs)
     if graphs and a.num_outputs != len(graphs[-1].heads):
         raise _bad(f"{where} has {a.num_outputs} outputs, its last subgraph {len(graphs[-1].heads)}")
+    _check_count(op, a, len(inputs), where)
     declared = op.wanted(a, len(inputs))
     rest = _upgrade_keys(rest, inputs, tuple(i.name for i in declared))
     if version < 900:
@@ -186,6 +187,20 @@ def _operator_node(row: dict[str, Any], before: list[Node], version: int, where:
             if child.op is None and one.init and "__init__" not in child.attrs:
                 child.attrs["__init__"] = one.init
     return Node(op, str(row["name"]), params, rest, tuple(inputs), subgraphs=graphs)
+
+
+def _check_count(op: Op, a: Any, inputs: int, where: str) -> None:
+    """Check the attribute that says how many inputs there are, since outputs may be counted by it.
+
+    Raises:
+        FileFormatError: there are not as many.
+    """
+    variadic = op.variadic
+    if variadic is None or not variadic.count or variadic.is_fixed(a) or op.num_subgraphs:
+        return
+    stated, units = getattr(a, variadic.count), variadic.units(inputs)
+    if stated != units:
+        raise _bad(f"{where} has {variadic.count}={stated}, but inputs for {units}")
 
 
 def _stored(attributes: dict[str, str]) -> dict[str, str]:

@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from ..base import ArgumentError, FileError, FileFormatError, did_you_mean
+from ..files.file_kind import regular_file
 from ..streams import Slot
 from .prototxt import FieldKind, Given, ProtoMessage, quoted, read, wrong
 
@@ -264,7 +265,7 @@ def _text_of(description: Any) -> tuple[str, str]:
         )
     path = os.fsdecode(description)
     try:
-        with open(path, "rb") as file:
+        with open(path, "rb", opener=regular_file) as file:
             data = file.read()
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or str(error)

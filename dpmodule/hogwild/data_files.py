@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import IO, Any, Protocol
 
 from ..base import ArgumentError, FileError, FileFormatError
+from ..files.file_kind import refuse_device
 from ..streams.lifeline import Lifeline
 
 __all__ = ["Part", "ByteSource", "check_files", "count_lines", "open_part", "split_parts"]
@@ -81,6 +82,7 @@ def check_files(filelist: Any) -> list[str]:
             if not os.access(path, os.R_OK):
                 os.stat(path)
                 raise PermissionError(13, "Permission denied")
+            refuse_device(path)
     return paths
 
 

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from ..base import ArgumentError, FileError, FileFormatError, numeric_types
+from ..files.file_kind import regular_file
 from ..ndarray import NDArray, array
 
 __all__ = ["labelled", "read_file", "read_list"]
@@ -29,7 +30,7 @@ def read_list(path: str, dtype: str) -> tuple[dict[Any, Entry], list[Any]]:
     entries: dict[Any, Entry] = {}
     keys: list[Any] = []
     try:
-        with open(path, encoding="utf-8") as file:
+        with open(path, encoding="utf-8", opener=regular_file) as file:
             for number, line in enumerate(file, 1):
                 if line.strip():
                     key, entry = _entry(path, number, line, dtype)
@@ -82,7 +83,7 @@ def read_file(root: str | None, name: str) -> bytes:
     """
     path = os.path.join(root or "", name)
     try:
-        with open(path, "rb") as file:
+        with open(path, "rb", opener=regular_file) as file:
             return file.read()
     except OSError as error:
         raise FileError(error.errno, f"image file: {error.strerror}", path) from error

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from ..base import DTypeError, FileError, FileFormatError
-from ..files.file_kind import likely_kind
+from ..files.file_kind import likely_kind, regular_file
 from ..ndarray import NDArray, from_torch
 from ..ops.dtypes import name_of
 
@@ -59,7 +59,7 @@ def load_torch_state(file: str | os.PathLike[str]) -> dict[str, NDArray]:
 
 def _loaded(path: str) -> Any:
     try:
-        with open(path, "rb") as file:
+        with open(path, "rb", opener=regular_file) as file:
             head = file.read(64)
             file.seek(0)
             return torch.load(file, map_location="cpu", weights_only=True)

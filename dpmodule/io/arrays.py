@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from ..base import ArgumentError, ShapeError, StateError
+from ..base import ArgumentError, OutOfMemoryError, ShapeError, StateError
 from ..devices import generators
 from ..ndarray import NDArray
 from ..ndarray.csr import CSRNDArray
@@ -387,7 +387,10 @@ class NDArrayIter(DataIter):
             raise StateError(
                 "NDArrayIter has no current batch; call next() first, or reset() after the last one"
             )
-        wrapped = torch.arange(start, start + size) % self.num_data
+        try:
+            wrapped = torch.arange(start, start + size) % self.num_data
+        except RuntimeError as error:
+            raise OutOfMemoryError(f"a batch of {size} examples", error) from error
         return wrapped if self._order is None else self._order[wrapped]
 
     def _rows(self, start: int, length: int) -> torch.Tensor:

@@ -17,6 +17,7 @@ import torch
 
 from ..base import FileError, FileFormatError, ShapeError
 from ..context import cpu
+from ..files.file_kind import regular_file
 from ..ndarray import NDArray
 from ..ops.attrs import boolean, choice, integer, optional, string
 from ..ops.spec import Attr
@@ -160,7 +161,7 @@ def read_idx(path: str, axes: int) -> np.ndarray[Any, Any]:
     head = 4 + 4 * axes
     expected = bytes([0, 0, 8, axes])
     try:
-        with open(path, "rb") as raw:
+        with open(path, "rb", opener=regular_file) as raw:
             packed = raw.read(2) == b"\x1f\x8b"
             raw.seek(0)
             with gzip.GzipFile(fileobj=raw) if packed else nullcontext(raw) as file:

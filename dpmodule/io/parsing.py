@@ -17,7 +17,7 @@ import numpy as np
 
 from .. import native
 from ..base import FileError, FileFormatError
-from ..files.file_kind import likely_kind
+from ..files.file_kind import likely_kind, refuse_device
 
 __all__ = ["ParsedRows", "input_files", "read_csv", "read_libsvm"]
 
@@ -101,6 +101,7 @@ def _pieces(paths: Sequence[str]) -> list[_Piece]:
             facts = os.stat(path)
             size = facts.st_size
             if not stat.S_ISREG(facts.st_mode):
+                refuse_device(path)
                 held = Path(path).read_bytes()
                 size = len(held)
         except OSError as error:
@@ -251,12 +252,12 @@ def _csv(text: bytes | memoryview, columns: int, dtype: np.dtype[Any]) -> Array:
     Raises:
         _BadLine: one is wrong.
     """
-    if native.core is not None:
+    if native.core is not None and len(text) >= 2 * columns - 1:  # shorter text has no whole row
         table = np.empty((len(text) // (2 * columns) + 1, columns), dtype)  # a number takes two characters
         rows = native.core.parse_csv(text, columns, _KINDS[dtype.name], table)
         if rows >= 0:
             return table[:rows]
-    else:
+    elif native.core is None:
         native.report()
     return _csv_by_numpy(bytes(text), columns, dtype)
 

@@ -16,7 +16,7 @@ from typing import IO, Any
 import numpy as np
 import torch
 
-from ..base import DTypeError, FileFormatError, MXNetError, dtype_from_code
+from ..base import DTypeError, FileFormatError, MXNetError, OutOfMemoryError, dtype_from_code
 from ..files.file_kind import likely_kind
 from ..ops.dtypes import torch_dtype
 from ..ops.shapes import prod
@@ -287,7 +287,7 @@ def _read_data(reader: _FileReader, name: str, shape: tuple[int, ...]) -> torch.
     """Read the elements of a tensor.
 
     Raises:
-        MemoryError: there is no room for it.
+        OutOfMemoryError: there is not enough memory for it.
     """
     dtype = torch_dtype(name)
     size = prod(shape)
@@ -295,7 +295,7 @@ def _read_data(reader: _FileReader, name: str, shape: tuple[int, ...]) -> torch.
     try:
         tensor = torch.empty(shape, dtype=torch.uint8 if name == "bool" else dtype)
     except RuntimeError as error:
-        raise MemoryError(f"no room for {name} data of shape {shape} of the file: {error}") from error
+        raise OutOfMemoryError(f"{name} data of shape {shape}", error) from error
     if size:
         bits = tensor.view(torch.int16) if name == "bfloat16" else tensor
         reader.fill(bits.numpy(), "the data")

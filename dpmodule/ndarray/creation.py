@@ -13,7 +13,7 @@ import torch
 import torch.utils.dlpack
 
 from .. import mode
-from ..base import ArgumentError, DTypeError, MXNetError, ShapeError
+from ..base import ArgumentError, DTypeError, OutOfMemoryError, ShapeError
 from ..context import Context, gpu_module, is_gpu, num_gpus
 from ..ops import get
 from ..ops.dtypes import name_of
@@ -105,7 +105,7 @@ def _filled(
     Raises:
         ArgumentError: an unknown keyword, or a storage type that cannot be had like this.
         ShapeError: `out` has another shape.
-        MXNetError: there is not enough memory.
+        OutOfMemoryError: there is not enough memory.
     """
     unknown = set(extra) - {"name", "stype"}
     if unknown:
@@ -129,8 +129,8 @@ def _filled(
         if value is None:
             return NDArray(torch.empty(dims, dtype=wanted, device=where.torch_device), where)
         return NDArray(torch.full(dims, value, dtype=wanted, device=where.torch_device), where)
-    except RuntimeError as error:
-        raise MXNetError(f"no room for an array of shape {dims}: {str(error).splitlines()[0]}") from error
+    except (RuntimeError, TypeError) as error:  # the latter of dimensions beyond 64 bits
+        raise OutOfMemoryError(f"an array of shape {dims}", error) from error
 
 
 def _check_known(name: str, shape: ShapeLike) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from ..base import ArgumentError, BoundsError, ShapeError
+from ..base import ArgumentError, BoundsError, OutOfMemoryError, ShapeError
 from ..context import Context
 from ..ops.dtypes import name_of
 from ..ops.sparse import Csr
@@ -93,10 +93,16 @@ class CSRNDArray(BaseSparseNDArray):
             shape: (rows, columns).
             ctx: where to put it.
             dtype: element type.
+
+        Raises:
+            OutOfMemoryError: there are too many rows.
         """
         device = ctx.torch_device
         columns = torch.empty(0, dtype=torch.int64, device=device)
-        starts = torch.zeros(shape[0] + 1, dtype=torch.int64, device=device)
+        try:
+            starts = torch.zeros(shape[0] + 1, dtype=torch.int64, device=device)
+        except (RuntimeError, TypeError) as error:
+            raise OutOfMemoryError(f"the row starts of a csr array of shape {tuple(shape)}", error) from error
         return cls(torch.empty(0, dtype=dtype, device=device), columns, starts, shape, ctx)
 
     @property

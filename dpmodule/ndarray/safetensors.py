@@ -15,6 +15,7 @@ import torch
 
 from ..base import ArgumentError, FileError, FileFormatError
 from ..context import cpu
+from ..files.file_kind import regular_file
 from ..files.file_transaction import settle
 from ..ops.dtypes import name_of, torch_dtype
 from .convert import bytes_of
@@ -146,7 +147,7 @@ def _opened(path: str) -> Iterator[IO[bytes]]:
     """
     settle(path)
     try:
-        with open(path, "rb", buffering=0) as file:
+        with open(path, "rb", buffering=0, opener=regular_file) as file:
             yield file
     except OSError as error:
         if isinstance(error, FileError):

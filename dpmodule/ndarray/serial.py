@@ -29,7 +29,7 @@ from .. import mode
 from ..base import ArgumentError, DTypeError, FileError, dtype_code
 from ..context import cpu
 from ..files.atomic import write_atomically
-from ..files.file_kind import likely_kind
+from ..files.file_kind import likely_kind, regular_file
 from ..files.file_transaction import settle
 from ..ops.dtypes import name_of
 from . import binary_reader, safetensors
@@ -226,7 +226,7 @@ def load(fname: str | os.PathLike[str]) -> Arrays:
     path = os.fspath(fname)
     settle(path)
     try:
-        with open(path, "rb") as file:
+        with open(path, "rb", opener=regular_file) as file:
             head = file.read(_HEAD_BYTES)
             if not _is_safetensors(head, path):
                 file.seek(0)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, cast
 import numpy as np
 import torch
 
-from ..base import ArgumentError, DTypeError, MXNetError, NotSupportedForSparseNDArray, ShapeError
+from ..base import ArgumentError, DTypeError, NotSupportedForSparseNDArray, OutOfMemoryError, ShapeError
 from ..context import Context
 from ..ops.dtypes import name_of
 from ..ops.shapes import prod
@@ -109,15 +109,14 @@ class BaseSparseNDArray(NDArray):
         """Return a dense tensor of this array's shape.
 
         Raises:
-            MXNetError: there is not enough memory; the stored part may be small beside it.
+            OutOfMemoryError: there is not enough memory; the stored part may be small beside it.
         """
         try:
             return self.values.new_zeros(self._shape)
-        except RuntimeError:  # torch's, also of torch.cuda.OutOfMemoryError
+        except RuntimeError as error:  # torch's, also of torch.cuda.OutOfMemoryError
             size = self.size * self.values.itemsize
-            raise MXNetError(
-                f"a dense copy of a {self.stype} {self.shape} array needs {size} bytes"
-            ) from None
+            what = f"a dense copy of a {self.stype} {self.shape} array, which needs {size} bytes"
+            raise OutOfMemoryError(what, error) from None
 
     # --- what a handle has
 

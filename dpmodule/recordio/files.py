@@ -8,6 +8,7 @@ from typing import IO, Any
 
 from ..base import ArgumentError, FileError, StateError
 from ..compat.closing import Closing
+from ..files.file_kind import regular_file
 from .framing import frame, read_record
 from .index import load_index, write_line
 
@@ -64,7 +65,8 @@ class MXRecordIO(Closing):
         if self.flag not in ("r", "w"):
             raise ArgumentError(f"flag is {self.flag!r}, expected 'r' to read or 'w' to write")
         try:
-            self.handle = open(self.uri, self.flag + "b", buffering=_BUFFER)  # noqa: SIM115 - closed by close
+            opener = regular_file if self.flag == "r" else None
+            self.handle = open(self.uri, self.flag + "b", _BUFFER, opener=opener)  # noqa: SIM115 - closed by close
         except OSError as error:
             raise FileError(error.errno, f"record file: {error.strerror}", self.uri) from error
         self.writable = self.flag == "w"

@@ -12,6 +12,7 @@ from functools import partial
 from typing import IO, Any, NamedTuple, TypeVar
 
 from ..base import ArgumentError, FileError, FileFormatError
+from ..files.file_kind import regular_file
 from ..files.file_transaction import write_set
 from ..ops.image import decode, encode, resize
 from .framing import frame
@@ -206,7 +207,7 @@ class _RecordPart:
         if not picture.path.isprintable():
             return f"{picture.path!r}: a list has one line of printable text for a picture; rename the file"
         try:
-            with open(path, "rb") as file:
+            with open(path, "rb", opener=regular_file) as file:
                 return self.recoding(file.read(), path)
         except OSError as error:
             return f"{path}: {error.strerror or error}"

@@ -19,7 +19,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from ..base import ArgumentError, FileError, FileFormatError
-from ..files.file_kind import likely_kind
+from ..files.file_kind import likely_kind, regular_file
 
 __all__ = ["MAGIC", "RecordFile", "frame", "read_record", "skip_record"]
 
@@ -156,7 +156,7 @@ class RecordFile:
     def __init__(self, path: str) -> None:
         self.path = path
         try:
-            self._file = open(path, "rb", buffering=0)  # noqa: SIM115 - closed by close
+            self._file = open(path, "rb", buffering=0, opener=regular_file)  # noqa: SIM115 - closed by close
         except OSError as error:
             raise FileError(error.errno, f"record file: {error.strerror}", path) from error
         self.size = os.fstat(self._file.fileno()).st_size

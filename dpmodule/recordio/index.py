@@ -9,6 +9,7 @@ from typing import Any
 
 from ..base import FileError, FileFormatError
 from ..files.atomic import write_atomically
+from ..files.file_kind import regular_file
 from .framing import RecordFile
 
 __all__ = ["load_index", "write_line"]
@@ -61,7 +62,7 @@ def load_index(idx_path: str, rec_path: str, key_type: Callable[[str], Any] = in
 
 def _read(path: str, key_type: Callable[[str], Any]) -> Index | None:
     try:
-        with open(path, encoding="utf-8") as file:
+        with open(path, encoding="utf-8", opener=regular_file) as file:
             return [
                 _parse(line, number, path, key_type) for number, line in enumerate(file, 1) if line.strip()
             ]

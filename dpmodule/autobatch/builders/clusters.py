@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from ...base import FileError, FileFormatError
+from ...files.file_kind import regular_file
 from ..arguments import file_name
 from ..errors import foreign_value
 
@@ -15,7 +16,7 @@ def _lines(cluster_file: str, word_dict: Mapping[str, int]) -> Iterator[tuple[li
     if not isinstance(word_dict, Mapping):
         raise foreign_value("word_dict", word_dict, "is no dict from words to their numbers")
     try:
-        with open(file_name(cluster_file, "cluster_file"), encoding="utf-8") as source:
+        with open(file_name(cluster_file, "cluster_file"), encoding="utf-8", opener=regular_file) as source:
             text = source.read().splitlines()
     except OSError as failure:
         raise FileError(failure.errno, f"cannot read clusters: {failure.strerror}", cluster_file) from failure

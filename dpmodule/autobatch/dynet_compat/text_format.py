@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from ...base import FileError, FileFormatError
 from ...files.atomic import naming_errors, write_atomically
+from ...files.file_kind import regular_file
 from ..arguments import file_name, flag, line_text, text
 from ..storage import ParameterStorage
 
@@ -174,7 +175,7 @@ def read(fname: str) -> Iterator[TextEntry]:
     Source: DyNet's text format, see the module.
     """
     try:
-        with open(file_name(fname, "fname"), "rb") as source:
+        with open(file_name(fname, "fname"), "rb", opener=regular_file) as source:
             yield from _entries(fname, source)
     except OSError as failure:
         raise FileError(

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ...base import ArgumentError, FileError, FileFormatError
+from ...files.file_kind import regular_file
 from ...recordio.framing import RecordFile
 from ...recordio.index import load_index
 from ..parsing import input_files
@@ -153,7 +154,7 @@ class ImageList:
         self.path = path
         self._labels: dict[int, np.ndarray[Any, Any]] = {}
         try:
-            with open(path, encoding="utf-8") as file:
+            with open(path, encoding="utf-8", opener=regular_file) as file:
                 for number, line in enumerate(file, 1):
                     if line.strip():
                         self._add(line, number, width)

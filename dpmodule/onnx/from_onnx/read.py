@@ -6,6 +6,7 @@ import os
 from typing import Any
 
 from ...base import ArgumentError, FileError, FileFormatError, MissingPackageError
+from ...files.file_kind import regular_file
 
 __all__ = ["read_model"]
 
@@ -30,7 +31,7 @@ def read_model(file: str | os.PathLike[str]) -> Any:
     except ImportError as error:
         raise MissingPackageError("ONNX files need the package onnx: pip install onnx") from error
     try:
-        with open(path, "rb") as opened:
+        with open(path, "rb", opener=regular_file) as opened:
             if (size := os.fstat(opened.fileno()).st_size) > _LIMIT:
                 raise FileFormatError(f"{path}: {size} bytes, an ONNX file has at most {_LIMIT}")
             data = opened.read()

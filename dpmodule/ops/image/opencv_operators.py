@@ -7,6 +7,7 @@ from typing import Any
 import torch
 
 from ...base import DTypeError, FileError, OpError, Shape, ShapeError
+from ...files.file_kind import regular_file
 from ..attrs import boolean, integer, real, reals, string
 from ..registry import op
 from ..shapes import unify
@@ -72,7 +73,7 @@ def cvimread(a: Any, env: Env) -> torch.Tensor:
     Source: MXNet 1.9.1 `_cvimread`, with Pillow in place of OpenCV.
     """
     try:
-        with open(a.filename, "rb") as file:
+        with open(a.filename, "rb", opener=regular_file) as file:
             data = file.read()
     except OSError as error:
         raise FileError(error.errno, f"imread: {error.strerror}", a.filename) from error
