@@ -1,7 +1,8 @@
 """Save and load a network: symbol, parameters and optimizer states under one prefix, as MXNet names them.
 
 ``<prefix>-symbol.json`` holds the graph, ``<prefix>-<epoch>.params`` the parameters under keys such as
-"arg:fc1_weight" and "aux:bn_moving_mean", ``<prefix>-<epoch>.states`` the optimizer's states. The files of
+"arg:fc1_weight" and "aux:bn_moving_mean", ``<prefix>-<epoch>.states`` the optimizer's states. Keys without "arg:" and
+"aux:", as gluon's ``collect_params().save`` writes them, are read, too: the graph tells which are states. The files of
 one save switch together: whenever a save is killed, loading finds the old set or the new one (see `file_transaction`).
 
 In the format "safetensors" one file, ``<prefix>-<epoch>.safetensors``, holds parameters and graph: the same keys, and
@@ -17,7 +18,7 @@ import logging
 import operator
 import os
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import SupportsIndex
 
 from .base import ArgumentError, FileError, FileFormatError
@@ -187,7 +188,7 @@ def load_checkpoint(prefix: str, epoch: Epoch) -> tuple[Symbol, Params, Params]:
         FileFormatError: a file is damaged or no checkpoint.
     """
     symbol = saved_symbol(prefix, epoch)
-    return (symbol, *load_params(prefix, epoch))
+    return (symbol, *_load_params(prefix, epoch, lambda: symbol))
 
 
 def saved_symbol(prefix: str, epoch: Epoch) -> Symbol:
@@ -219,7 +220,8 @@ def saved_symbol(prefix: str, epoch: Epoch) -> Symbol:
 def load_params(prefix: str, epoch: Epoch) -> tuple[Params, Params]:
     """Load the parameters of an epoch, from whichever format is there.
 
-    Where both are, as after `dpmodule convert`, they have to hold the same.
+    Where both are, as after `dpmodule convert`, they have to hold the same. Where names have no "arg:" or "aux:", the
+    graph saved beside them tells which are auxiliary states.
 
     Args:
         prefix: as in `save_checkpoint`.
@@ -231,8 +233,12 @@ def load_params(prefix: str, epoch: Epoch) -> tuple[Params, Params]:
     Raises:
         ArgumentError: the epoch is saved in both formats, and they differ.
         FileError: the file is missing; the text tells which epochs there are.
-        FileFormatError: the file is damaged or holds no named parameters.
+        FileFormatError: the file is damaged or does not hold parameters of the graph by name.
     """
+    return _load_params(prefix, epoch, lambda: saved_symbol(prefix, epoch))
+
+
+def _load_params(prefix: str, epoch: Epoch, graph: Callable[[], Symbol]) -> tuple[Params, Params]:
     paths = params_files(prefix, epoch)
     if not paths:
         raise _missing(params_file(prefix, epoch), prefix)
@@ -243,7 +249,25 @@ def load_params(prefix: str, epoch: Epoch) -> tuple[Params, Params]:
             f"{' and '.join(paths)} hold different parameters of the same epoch; remove one of them (the newer is "
             f"{newest})"
         )
-    return _sorted_out(paths[0], first)
+
+    def names() -> tuple[Collection[str], Collection[str]]:
+        try:
+            symbol = graph()
+        except FileError:
+            return (), ()
+        return symbol.list_arguments(), symbol.list_auxiliary_states()
+
+    arg_params, aux_params, others = split_params(first, names)
+    for key in others:
+        if ":" not in key.strip(":"):
+            raise FileFormatError(
+                f"{paths[0]}: holds an array {key!r}, expected the names of the graph's parameters, such as "
+                "'arg:fc1_weight' and 'aux:bn_moving_mean', or without 'arg:' and 'aux:' where the graph is saved "
+                "under the same prefix. gluon's save_parameters writes other names: save with net.export or "
+                "net.collect_params().save; mx.nd.load reads arrays of any names"
+            )
+        logging.warning("%s: '%s' is neither arg: nor aux: and is left out", paths[0], key)
+    return arg_params, aux_params
 
 
 def params_files(prefix: str, epoch: Epoch) -> list[str]:
@@ -352,23 +376,29 @@ def _keyed(kind: str, params: Mapping[str, NDArray]) -> Params:
     return {f"{kind}:{name}": array for name, array in params.items()}
 
 
-def _sorted_out(path: str, found: Params) -> tuple[Params, Params]:
+def split_params(
+    named: Mapping[str, NDArray], graph: Callable[[], tuple[Collection[str], Collection[str]]]
+) -> tuple[Params, Params, list[str]]:
+    """Return the parameters and the auxiliary states in a file by their names in the graph, and the other names.
+
+    Args:
+        named: the arrays, by names with or without "arg:" or "aux:".
+        graph: returns the names of the graph's arguments and of its auxiliary states; called where a name has neither
+            "arg:" nor "aux:".
+    """
     arg_params: Params = {}
     aux_params: Params = {}
-    for key, array in found.items():
+    bare: Params = {}
+    for key, array in named.items():
         kind, _, name = key.partition(":")
-        if kind == "arg" and name:
-            arg_params[name] = array
-        elif kind == "aux" and name:
-            aux_params[name] = array
-        elif name:
-            logging.warning("%s: '%s' is neither arg: nor aux: and is left out", path, key)
+        if kind in ("arg", "aux") and name:
+            (arg_params if kind == "arg" else aux_params)[name] = array
         else:
-            raise FileFormatError(
-                f"{path}: holds an array {key!r}, expected names such as 'arg:fc1_weight' and "
-                "'aux:bn_moving_mean'; arrays with other names are read with nd.load"
-            )
-    return arg_params, aux_params
+            bare[key] = array
+    arguments, states = graph() if bare else ((), ())
+    arg_params.update({key: array for key, array in bare.items() if key in arguments})
+    aux_params.update({key: array for key, array in bare.items() if key in states})
+    return arg_params, aux_params, [key for key in bare if key not in arguments and key not in states]
 
 
 def _holds(path: str, content: bytes) -> bool:

@@ -1,15 +1,15 @@
 """Files with the state of a training run: plain data and arrays, nothing that could be executed.
 
-A ``.run`` file is a safetensors file. Its text "run" is JSON: numbers, texts, lists and dicts; an array stands in it as
-``{"$array": key, "as": kind}``, a tuple as ``{"$tuple": [...]}``, and a dict whose keys are no texts as
-``{"$items": [[key, value], ...]}``.
+A ``.run`` file is a safetensors file. Its text "run" is JSON. None, bool, int, float, str, list and dict with str keys
+are written as in JSON; any other value as a dict whose first key begins with "$" (see `_Packer`).
 """
 
 from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
+from collections import Counter, OrderedDict, defaultdict, deque
+from collections.abc import Callable, Iterable, Mapping
 from typing import IO, Any
 
 import numpy as np
@@ -22,10 +22,17 @@ from .ndarray.row_sparse import RowSparseNDArray
 
 __all__ = ["VERSION", "peek", "read", "write"]
 
-VERSION = 1
+VERSION = 2
 """Of the files that are written; other versions are refused."""
 
 _TEXT = "run"
+_LISTS: dict[str, Callable[[Iterable[Any]], Any]]
+_LISTS = {kind.__name__: kind for kind in (tuple, set, frozenset, torch.Size)}
+_DICTS: dict[str, Callable[[Iterable[Any]], Any]]
+_DICTS = {"dict": dict, "OrderedDict": OrderedDict, "Counter": lambda items: Counter(dict(items))}
+_BYTES: dict[str, Callable[[bytes], Any]] = {kind.__name__: kind for kind in (bytes, bytearray)}
+_FACTORIES = {kind.__name__: kind for kind in (bool, int, float, str, list, tuple, set, dict)}
+"""What a defaultdict may make its values with."""
 
 
 def write(file: IO[bytes], state: Mapping[str, Any]) -> None:
@@ -33,13 +40,18 @@ def write(file: IO[bytes], state: Mapping[str, Any]) -> None:
 
     Args:
         file: the file.
-        state: numbers, texts, None, lists, tuples, dicts, and arrays: NumPy's, torch's, NDArrays.
+        state: None, numbers, str, bytes, arrays (NumPy's, torch's, NDArrays), and lists, tuples, sets, deques and
+            dicts of them. Values come back with equal types, arrays and NumPy scalars with equal dtypes and shapes;
+            NDArrays and tensors come back on the CPU.
 
     Raises:
-        ArgumentError: there is something else in it; names where.
+        ArgumentError: it holds something else, which the message names, or it contains itself.
     """
     packer = _Packer()
-    text = json.dumps({"version": VERSION, "state": packer.pack(state, "state")})
+    try:
+        text = json.dumps({"version": VERSION, "state": packer.pack(dict(state), "state")})
+    except RecursionError:
+        raise ArgumentError("a run's state is nested too deeply, or contains itself") from None
     safetensors.write(file, packer.arrays, {_TEXT: text})
 
 
@@ -55,18 +67,18 @@ def read(path: str | os.PathLike[str]) -> dict[str, Any]:
     packed = _state(name, texts)
     try:
         state: dict[str, Any] = _unpacked(packed, arrays)
-    except (ValueError, TypeError, KeyError, IndexError, RecursionError) as error:
+    except (ValueError, TypeError, KeyError, IndexError, AttributeError, RuntimeError) as error:
         raise FileFormatError(f"{name}: its text {_TEXT!r} is damaged: {error!r}") from error
     return state
 
 
 def peek(path: str | os.PathLike[str]) -> dict[str, Any]:
-    """Return the state that a file holds, in place of its arrays the words for them; errors as in `read`."""
+    """Return the state of a file as its text has it, without reading the arrays; errors as in `read`."""
     return _state(os.fspath(path), safetensors.read_metadata(os.fspath(path)))
 
 
 def _state(name: str, texts: Mapping[str, str]) -> dict[str, Any]:
-    """Return a state as it stands in JSON."""
+    """Return a state as the text has it."""
     if _TEXT not in texts:
         raise FileFormatError(f"{name}: a safetensors file, but not the state of a run")
     try:
@@ -84,62 +96,153 @@ def _state(name: str, texts: Mapping[str, str]) -> dict[str, Any]:
 
 
 class _Packer:
-    """Takes arrays out of a state."""
+    """Takes arrays out of a state; they are named by their number."""
 
     def __init__(self) -> None:
         self.arrays: dict[str, NDArray] = {}
 
     def pack(self, value: Any, place: str) -> Any:
-        """Return what stands for a value in JSON; `place` names it."""
-        if value is None or isinstance(value, (bool, int, float, str)):
+        """Return a value as the text holds it; `place` names the value in messages."""
+        kind = type(value)
+        if kind is int and value.bit_length() > 64:  # Python parses decimal numbers of 4300 digits at most
+            return {"$int": hex(value)}
+        if value is None or kind in (bool, int, float, str):
             return value
+        if kind is list:
+            return [self.pack(item, f"{place}.{i}") for i, item in enumerate(value)]
+        if kind in (tuple, set, frozenset, torch.Size):
+            return {"$list": self.pack(list(value), place), "as": kind.__name__}
+        if kind is deque:
+            return {"$deque": self.pack(list(value), place), "maxlen": value.maxlen}
+        if kind in (dict, OrderedDict, Counter, defaultdict):
+            return self._dict(value, place)
+        if kind is complex:
+            return {"$complex": [value.real, value.imag]}
+        if kind in (bytes, bytearray):
+            return {"$bytes": value.hex(), "as": kind.__name__}
         if isinstance(value, np.generic):
-            return value.item()
-        if isinstance(value, Mapping):
-            return self._mapping(value, place)
-        if isinstance(value, tuple):
-            return {"$tuple": self.pack(list(value), place)}
-        if isinstance(value, list):
-            return [self.pack(each, f"{place}.{i}") for i, each in enumerate(value)]
+            return {"$scalar": value.tobytes().hex(), "dtype": _dtype_text(value, place)}
         return self._array(value, place)
 
-    def _mapping(self, value: Mapping[Any, Any], place: str) -> Any:
-        if all(isinstance(key, str) and not key.startswith("$") for key in value):
-            return {key: self.pack(each, f"{place}.{key}") for key, each in value.items()}
-        rows = [[self.pack(key, place), self.pack(each, f"{place}.{key}")] for key, each in value.items()]
-        return {"$items": rows}
+    def _dict(self, value: dict[Any, Any], place: str) -> dict[str, Any]:
+        if type(value) is dict and all(type(key) is str and not key.startswith("$") for key in value):
+            return {key: self.pack(item, f"{place}.{key}") for key, item in value.items()}
+        items = [[self.pack(key, place), self.pack(item, f"{place}.{key}")] for key, item in value.items()]
+        if not isinstance(value, defaultdict):
+            return {"$dict": items, "as": type(value).__name__}
+        factory = value.default_factory
+        if factory is not None and factory not in _FACTORIES.values():
+            raise ArgumentError(
+                f"{place} is a defaultdict of {factory!r}, which cannot be saved; a run's state holds those of "
+                f"{', '.join(_FACTORIES)}"
+            )
+        return {"$defaultdict": items, "factory": getattr(factory, "__name__", None)}
 
-    def _array(self, value: Any, place: str) -> Any:
+    def _array(self, value: Any, place: str) -> dict[str, Any]:
         if isinstance(value, RowSparseNDArray):
             parts = {"data": value.data, "indices": value.indices, "shape": list(value.shape)}
             return {"$rows": self.pack(parts, place)}
         if isinstance(value, NDArray) and value.stype == "default":
-            kind, array = "nd", value
-        elif isinstance(value, torch.Tensor):
-            kind, array = "torch", NDArray(value.detach().cpu(), cpu())
-        elif isinstance(value, np.ndarray) and value.dtype.kind in "biuf":
-            kind, array = "numpy", NDArray(torch.from_numpy(np.ascontiguousarray(value)), cpu())
-        else:
-            raise ArgumentError(
-                f"{place} is a {type(value).__name__}; a run's state holds numbers, texts, lists, dicts and arrays"
+            return {"$array": self._put(value)}
+        if isinstance(value, torch.Tensor) and value.layout is torch.strided and not value.is_quantized:
+            tensor = value.detach().cpu().resolve_conj().resolve_neg().contiguous()
+            key = self._put(NDArray(tensor.reshape(-1).view(torch.uint8), cpu()))
+            return {
+                "$tensor": key,
+                "dtype": str(value.dtype).removeprefix("torch."),
+                "shape": list(value.shape),
+            }
+        if type(value) in (np.ndarray, np.memmap):
+            order = "F" if value.flags.f_contiguous and not value.flags.c_contiguous else "C"
+            dtype = _dtype_text(value, place)
+            content = (
+                torch.frombuffer(bytearray(value.tobytes(order)), dtype=torch.uint8) if value.nbytes else None
             )
-        self.arrays[place] = array
-        return {"$array": place, "as": kind}
+            key = self._put(NDArray(torch.empty(0, dtype=torch.uint8) if content is None else content, cpu()))
+            return {"$numpy": key, "dtype": dtype, "shape": list(value.shape), "order": order}
+        what = (
+            f"{type(value).__name__} of {value.layout}"
+            if isinstance(value, torch.Tensor)
+            else type(value).__name__
+        )
+        raise ArgumentError(
+            f"{place} is a {what}, which cannot be saved; a run's state holds None, numbers, str, bytes, dense arrays, "
+            "and lists, tuples, sets, deques and dicts of them"
+        )
+
+    def _put(self, array: NDArray) -> str:
+        key = str(len(self.arrays))
+        self.arrays[key] = array
+        return key
+
+
+def _dtype_text(value: np.ndarray[Any, Any] | np.generic, place: str) -> str:
+    """Return the text from which NumPy makes the dtype of a value again.
+
+    Raises:
+        ArgumentError: there is none, as for objects, records and dtypes of other packages.
+    """
+    dtype = value.dtype
+    if dtype.hasobject or np.dtype(dtype.str) != dtype:
+        raise ArgumentError(
+            f"{place} is an array of dtype {dtype}, which cannot be saved; a run's state holds arrays of numbers, str, "
+            "bytes and dates"
+        )
+    return dtype.str
 
 
 def _unpacked(value: Any, arrays: Mapping[str, NDArray]) -> Any:
+    """Return a value of the text as it was before `_Packer` packed it."""
     if isinstance(value, list):
-        return [_unpacked(each, arrays) for each in value]
+        return [_unpacked(item, arrays) for item in value]
     if not isinstance(value, dict):
         return value
-    if "$array" in value:
-        array = arrays[value["$array"]]
-        return {"nd": lambda: array, "torch": lambda: array.raw, "numpy": array.asnumpy}[value["as"]]()
-    if "$tuple" in value:
-        return tuple(_unpacked(value["$tuple"], arrays))
-    if "$items" in value:
-        return {_unpacked(key, arrays): _unpacked(each, arrays) for key, each in value["$items"]}
-    if "$rows" in value:
-        parts = _unpacked(value["$rows"], arrays)
-        return RowSparseNDArray(parts["data"].raw, parts["indices"].raw, tuple(parts["shape"]), cpu())
-    return {key: _unpacked(each, arrays) for key, each in value.items()}
+    tag = next(iter(value), "")
+    if not tag.startswith("$"):
+        return {key: _unpacked(item, arrays) for key, item in value.items()}
+    return _READERS[tag](value, value[tag], arrays)
+
+
+def _items(rows: Any, arrays: Mapping[str, NDArray]) -> list[tuple[Any, Any]]:
+    return [(_unpacked(key, arrays), _unpacked(item, arrays)) for key, item in rows]
+
+
+def _read_rows(value: Any, parts: Any, arrays: Mapping[str, NDArray]) -> RowSparseNDArray:
+    parts = _unpacked(parts, arrays)
+    return RowSparseNDArray(parts["data"].raw, parts["indices"].raw, tuple(parts["shape"]), cpu())
+
+
+def _read_tensor(value: Any, key: str, arrays: Mapping[str, NDArray]) -> torch.Tensor:
+    dtype = getattr(torch, value["dtype"])
+    if not isinstance(dtype, torch.dtype):
+        raise ValueError(f"{value['dtype']!r} is not a dtype")
+    return arrays[key].raw.clone().view(dtype).reshape(value["shape"])
+
+
+def _read_numpy(value: Any, key: str, arrays: Mapping[str, NDArray]) -> np.ndarray[Any, Any]:
+    return _numpy(arrays[key].asnumpy().tobytes(), value["dtype"], value["shape"], value["order"])
+
+
+def _numpy(content: bytes, dtype: str, shape: list[int], order: Any = "C") -> np.ndarray[Any, Any]:
+    if np.dtype(dtype).hasobject:
+        raise ValueError(f"an array of {dtype!r}")
+    return np.ndarray(shape, dtype, content, order=order).copy(order="K")
+
+
+_READERS: dict[str, Callable[[Any, Any, Mapping[str, NDArray]], Any]] = {
+    "$int": lambda value, text, arrays: int(text, 16),
+    "$complex": lambda value, parts, arrays: complex(*parts),
+    "$bytes": lambda value, text, arrays: _BYTES[value["as"]](bytes.fromhex(text)),
+    "$scalar": lambda value, text, arrays: _numpy(bytes.fromhex(text), value["dtype"], [])[()],
+    "$list": lambda value, items, arrays: _LISTS[value["as"]](_unpacked(items, arrays)),
+    "$deque": lambda value, items, arrays: deque(_unpacked(items, arrays), value["maxlen"]),
+    "$dict": lambda value, rows, arrays: _DICTS[value["as"]](_items(rows, arrays)),
+    "$defaultdict": lambda value, rows, arrays: defaultdict(
+        value["factory"] and _FACTORIES[value["factory"]], _items(rows, arrays)
+    ),
+    "$rows": _read_rows,
+    "$array": lambda value, key, arrays: arrays[key],
+    "$tensor": _read_tensor,
+    "$numpy": _read_numpy,
+}
+"""Make a value of its dict in the text, what the dict has under the tag, and the file's arrays."""

@@ -147,6 +147,42 @@ def test_file_without_names_is_no_checkpoint(prefix):
         checkpoint.load_params(prefix, 1)
 
 
+def test_names_without_prefixes_as_gluon_writes_them(prefix):
+    data = mx.sym.Variable("data")
+    net = mx.sym.BatchNorm(mx.sym.FullyConnected(data, num_hidden=2, name="fc"), name="bn:0")
+    module = mx.mod.Module(net, label_names=None)
+    module.bind([("data", (4, 3))])
+    module.init_params(mx.init.One())
+    arg_params, aux_params = module.get_params()
+    net.save(checkpoint.symbol_file(prefix))
+    path = checkpoint.params_file(prefix, 0)
+    for named in (
+        {**arg_params, **aux_params},
+        {**{f"arg:{k}": v for k, v in arg_params.items()}, **aux_params},
+    ):
+        mx.nd.save(path, named)
+        for args, aux in (
+            checkpoint.load_params(prefix, 0),
+            checkpoint.load_checkpoint(prefix, 0)[1:],
+            mx.model.load_checkpoint(prefix, 0)[1:],
+        ):
+            assert args.keys() == {"fc_weight", "fc_bias", "bn:0_gamma", "bn:0_beta"}
+            assert aux.keys() == {"bn:0_moving_mean", "bn:0_moving_var"}
+        other = mx.mod.Module.load(prefix, 0, label_names=None)
+        other.bind([("data", (1, 3))])
+        other.init_params(mx.init.Zero())
+        module.init_params(mx.init.Zero(), force_init=True)
+        module.load_params(path)
+        for one in (other, module):
+            np.testing.assert_array_equal(
+                one.get_params()[0]["bn:0_beta"].asnumpy(), arg_params["bn:0_beta"].asnumpy()
+            )
+            assert one.get_params()[1]["bn:0_moving_var"].asnumpy().tolist() == [1, 1]
+    mx.nd.save(path, {"0.weight": mx.nd.ones((2, 3))})  # as save_parameters writes them
+    with pytest.raises(FileFormatError, match=r"'0\.weight'.*save_parameters writes other names"):
+        checkpoint.load_checkpoint(prefix, 0)
+
+
 def test_foreign_keys_are_left_out_with_a_warning(prefix, caplog):
     mx.nd.save(f"{prefix}-0001.params", {"arg:w": mx.nd.ones((2,)), "grad:w": mx.nd.ones((2,))})
     with caplog.at_level(logging.WARNING):

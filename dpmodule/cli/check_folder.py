@@ -14,7 +14,7 @@ from ..files.file_kind import regular_file
 from ..ndarray import safetensors
 from .kinds import ModelPlace, find, is_pretrained
 from .models import Model, Shapes, read
-from .shapes import find_shapes, given_shapes, random_batch
+from .shapes import find_shapes, given_shapes, input_names, random_batch
 
 __all__ = ["check_folder"]
 
@@ -101,7 +101,8 @@ def _tried(path: str, asked: list[tuple[str | None, tuple[int, ...]]]) -> str:
     shapes = find_shapes(model.net, given, model.values)
     outputs = random_batch(model.net, shapes, model.values).forward(is_train=False)
     bad = sum(int(np.sum(~np.isfinite(each.asnumpy().astype("f8")))) for each in outputs)
-    inputs = ", ".join(f"{name} {shapes[name]}" for name in model.data_names)
+    names = [name for name in model.data_names if name in input_names(model.net, model.values)]
+    inputs = ", ".join(f"{name} {shapes[name]}" for name in names)
     results = ", ".join(f"{name} {each.shape}" for name, each in zip(model.net.list_outputs(), outputs))
     count = sum(array.size for array in model.values.values())
     epoch = f" epoch {place.epoch}" if place.is_prefix else ""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import logging
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -14,12 +15,14 @@ from .. import checkpoint, interop, ndarray, symbol
 from ..base import ArgumentError, FileFormatError, MXNetError, dtype_name
 from ..files.atomic import write_atomically
 from ..ndarray import NDArray, safetensors
+from ..onnx.prediction import prediction_graph
+from ..ops import fx_opaque as fx_opaque  # registers the operator that programs of this package call
 from ..symbol import Symbol
 from . import networks
 from .kinds import ModelPlace, find
-from .shapes import find_shapes, input_names, label_inputs
+from .shapes import find_shapes, label_inputs
 
-__all__ = ["Model", "read", "write"]
+__all__ = ["Model", "read", "read_values", "write"]
 
 _USUAL_SIZES = (8, 1, 16, 32, 64, 224)
 """Sizes that are tried for axes other than the first where an ONNX file leaves them open."""
@@ -46,10 +49,15 @@ class Model:
 
     @property
     def data_names(self) -> list[str]:
-        """Inputs that are no labels, in the order of the graph's arguments."""
-        labels = set(self.label_names)
-        inputs = input_names(self.net, self.values) - labels
-        return [name for name in self.net.list_arguments() if name in inputs]
+        """Inputs other than labels, in the order of the graph's arguments."""
+        others = {*self.label_names, *self.values}
+        return [name for name in self.net.list_arguments() if name not in others]
+
+    @property
+    def predictions(self) -> Symbol:
+        """The graph without the outputs that are computed from labels, if there are others."""
+        kept = prediction_graph(self.net.graph)
+        return self.net if len(kept.heads) == len(self.net.graph.heads) else Symbol(kept.heads)
 
     @property
     def label_names(self) -> list[str]:
@@ -94,7 +102,7 @@ def _read_pair(place: ModelPlace, graph: str | None, params: str | None) -> Mode
     elif params is None and place.is_graph:
         raise ArgumentError(f"{place.path} is a graph; which file holds its parameters? --params FILE")
     else:
-        values = _values(place.path if params is None else params)
+        values = read_values(place.path if params is None else params)
     states = set(net.list_auxiliary_states())
     known = {*net.list_arguments(), *states}
     extra = sorted(set(values) - known)
@@ -130,8 +138,12 @@ def _graph(place: ModelPlace, graph: str | None) -> Symbol:
     return symbol.load(beside)
 
 
-def _values(path: str) -> dict[str, NDArray]:
-    """Return what a file holds by bare name."""
+def read_values(path: str) -> dict[str, NDArray]:
+    """Return the arrays of a file by name, without ``arg:`` and ``aux:``.
+
+    Raises:
+        FileFormatError: the file is damaged, or holds arrays without names.
+    """
     if find(path).kind == "pt":
         return interop.load_torch_state(path)
     found = ndarray.load(path)
@@ -286,6 +298,9 @@ def _input_type(model: Model, name: str) -> str:
 
 
 def _write_exported(model: Model, path: str, shapes: Shapes) -> str:
+    gone = set(model.net.list_outputs()) - set(model.predictions.list_outputs())
+    if gone:
+        logging.warning("left out, as computed from labels: %s", ", ".join(sorted(gone)))
     program = _program(model, shapes)
     write_atomically(path, lambda file: torch.export.save(program, file))
     return path
@@ -297,7 +312,7 @@ def _program(model: Model, shapes: Shapes) -> torch.export.ExportedProgram:
     Raises:
         ArgumentError: torch cannot record it.
     """
-    net: Any = model.net
+    net: Any = model.predictions
     module = net.to_torch(model.arg_params, model.aux_params).eval()
     types = {name: getattr(torch, _input_type(model, name)) for name in model.data_names}
     batch = max(shapes[name][0] for name in model.data_names)

@@ -7,14 +7,14 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from .. import checkpoint, ndarray, symbol
+from .. import checkpoint, symbol
 from ..base import ArgumentError
 from ..ndarray import NDArray
 from ..ndarray.safetensors_header import looks_like
 from ..symbol import Symbol
 from . import networks, options
 from .kinds import find as find_place
-from .models import read
+from .models import read, read_values
 
 __all__ = ["SavedNetwork", "add_arguments", "find", "load", "split_values"]
 
@@ -141,9 +141,13 @@ def _of_path(path: str, params: str | None) -> SavedNetwork:
         with open(path, "rb") as file:
             is_graph = not looks_like(file.read(9))
         if is_graph:
-            return SavedNetwork(symbol.load(path), path, {} if params is None else _values(params), params)
+            return SavedNetwork(
+                symbol.load(path), path, {} if params is None else read_values(params), params
+            )
     found = read(find_place(path))
-    return SavedNetwork(found.net, path, found.values if params is None else _values(params), params or path)
+    return SavedNetwork(
+        found.net, path, found.values if params is None else read_values(params), params or path
+    )
 
 
 def _built_in(args: argparse.Namespace, name: str, params: str | None, may_be_saved: bool) -> SavedNetwork:
@@ -193,7 +197,7 @@ def load(
         epoch = saved[-1] if saved else None
     if params is not None or epoch is None:
         net = checkpoint.saved_symbol(prefix, saved[-1] if saved else 0)
-        return SavedNetwork(net, path, {} if params is None else _values(params), params)
+        return SavedNetwork(net, path, {} if params is None else read_values(params), params)
     files = checkpoint.params_files(prefix, epoch)
     if not files:
         epochs = ", ".join(map(str, saved)) or "none"
@@ -212,11 +216,3 @@ def split_values(net: Symbol, values: Mapping[str, NDArray]) -> tuple[dict[str, 
         {name: value for name, value in values.items() if name not in states},
         {name: value for name, value in values.items() if name in states},
     )
-
-
-def _values(path: str) -> dict[str, NDArray]:
-    """Return what a file holds by bare name."""
-    found = ndarray.load(path)
-    if not isinstance(found, dict):
-        raise ArgumentError(f"{path} holds a list of arrays without names, expected those of a checkpoint")
-    return {key.split(":", 1)[-1]: value for key, value in found.items()}

@@ -128,7 +128,10 @@ def find_shapes(
     if found is None and guess and (len(inputs) == 1 or (inputs and not values)):
         found = _guessed(net, known, values, inputs[0], batch)
     if found is None:
-        wanted = " ".join(f"--shape {name}=..." for name in inputs or sorted(label_inputs(net)))
+        open_inputs = [
+            n for n in net.list_arguments() if n not in {*inferred(net, values, known)[0], *values}
+        ]
+        wanted = " ".join(f"--shape {name}=..." for name in open_inputs)
         raise ArgumentError(f"the shapes of the inputs do not follow from the network; give them: {wanted}")
     return found
 

@@ -13,6 +13,7 @@ import torch
 
 from ..base import ArgumentError
 from ..base import _as_list as _as_list
+from ..checkpoint import split_params
 from ..compat import lazy
 from ..initializer import Uniform
 from ..ndarray import NDArray
@@ -339,27 +340,31 @@ class BaseModule:
         )
 
     def load_params(self, fname: str) -> None:
-        """Read parameters and states from a file that `save_params` or MXNet wrote.
+        """Read parameters and states from a file that `save_params`, MXNet or gluon's `collect_params().save` wrote.
 
         Args:
-            fname: path of the file.
+            fname: path of the file; names in it may lack ``arg:`` and ``aux:``.
 
         Raises:
-            ArgumentError: the file holds an array that is neither.
+            ArgumentError: the file holds arrays without names, or an array that the network does not have.
         """
         from ..ndarray import load
 
-        arg_params: dict[str, NDArray] = {}
-        aux_params: dict[str, NDArray] = {}
         named = load(fname)
         if not isinstance(named, dict):
             raise ArgumentError(f"{fname} holds arrays without names, expected keys arg:NAME and aux:NAME")
-        for key, value in named.items():
-            kind, _, name = key.partition(":")
-            if kind not in ("arg", "aux") or not name:
-                raise ArgumentError(f"{fname} holds {key!r}, expected keys arg:NAME and aux:NAME")
-            (arg_params if kind == "arg" else aux_params)[name] = value
+        arg_params, aux_params, others = split_params(named, self._names_of_values)
+        if others:
+            raise ArgumentError(
+                f"{fname} holds {others[0]!r}, expected the names of this network's parameters and states, with or "
+                "without arg: and aux: in front"
+            )
         self.set_params(arg_params, aux_params)
+
+    def _names_of_values(self) -> tuple[list[str], list[str]]:
+        """Return the names of all parameters, and of all auxiliary states."""
+        stores = self.stores()
+        return [n for one in stores for n in one.names()], [n for one in stores for n in one.aux_names()]
 
     def init_optimizer(
         self,

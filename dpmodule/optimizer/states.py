@@ -318,9 +318,9 @@ def _make_bytes(args: tuple[Any, ...], state: object) -> bytes:
 
 def _make_dtype(args: tuple[Any, ...], state: object) -> np.dtype[Any]:
     dtype = np.dtype(str(args[0]))
-    if dtype.kind not in "biufc":
+    if dtype.kind not in "biufcSU":
         raise FileFormatError(
-            f"NumPy values among the optimizer states have type {args[0]!r}, expected numbers"
+            f"NumPy values among the optimizer states have type {args[0]!r}, expected numbers or text"
         )
     return dtype.newbyteorder(">" if isinstance(state, tuple) and ">" in state else "<")
 
@@ -357,6 +357,9 @@ _MAKERS: dict[str, Callable[[tuple[Any, ...], Any], Any]] = {
     "builtins bytearray": _make_bytes,
     "__builtin__ bytearray": _make_bytes,
     "_codecs encode": _make_bytes,
+    **{f"{home} set": lambda args, state: set(*args) for home in ("builtins", "__builtin__")},
+    **{f"{home} frozenset": lambda args, state: frozenset(*args) for home in ("builtins", "__builtin__")},
+    **{f"{home} complex": lambda args, state: complex(*args) for home in ("builtins", "__builtin__")},
     "numpy dtype": _make_dtype,
     "numpy ndarray": _make_numpy,
     **{f"{core}.multiarray _reconstruct": _make_numpy for core in ("numpy.core", "numpy._core")},

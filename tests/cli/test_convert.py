@@ -14,6 +14,7 @@ from dpmodule.base import ArgumentError, FileFormatError
 from dpmodule.cli.__main__ import main
 from dpmodule.cli.compare import compare, draw
 from dpmodule.cli.kinds import find, wanted
+from helpers import detection_nets
 
 LENET = Path(__file__).parents[1] / "data" / "checkpoints" / "toy_lenet"
 
@@ -112,6 +113,45 @@ def test_what_is_looked_up_gets_whole_numbers(here):
     assert set(draw(net, {"data": (50,), "e_weight": (4, 2)}, ["data"])["data"]) == {0, 1, 2, 3}
     checkpoint.save_checkpoint("words", 0, net, {"e_weight": mx.nd.ones((4, 2))}, {})
     assert convert("words", "words.safetensors", "--shape", "data:3,6") == 0
+
+
+@pytest.mark.parametrize("target", ["out", "a.safetensors", "folder/", "a.pt", "a.onnx", "a.pt2"])
+def test_a_training_detector_takes_the_shape_of_its_label(here, capsys, target):
+    net, shapes = detection_nets.ssd(mx)
+    module = mx.mod.Module(net, label_names=["label"])
+    module.bind([("data", shapes["data"])], [("label", shapes["label"])])
+    module.init_params(mx.init.Xavier())
+    module.save_checkpoint("ssd", 3)
+    assert convert("ssd", target, "--shape", "label=1,4,6", "--shape", "data=1,3,24,24") == 0, (
+        capsys.readouterr().err
+    )
+    # ONNX and torch.export do not have the two outputs that are computed from labels
+    assert f"among {1_800 if target in ('a.onnx', 'a.pt2') else 2_700:,} numbers" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("target", ["out", "a.safetensors", "folder/", "a.pt", "a.onnx", "a.pt2"])
+def test_two_inputs_without_parameters(here, capsys, target):
+    net = mx.sym.dot(mx.sym.Variable("a"), mx.sym.Variable("b"), transpose_b=True) * 2
+    checkpoint.save_checkpoint("two", 0, net, {}, {})
+    assert convert("two", target, "--shape", "a=2,3", "--shape", "b=4,3") == 0, capsys.readouterr().err
+    shown = capsys.readouterr().out
+    assert "input: a (2, 3)\ninput: b (4, 3)\n" in shown
+    assert "among 8 numbers" in shown
+    assert convert("two", "out", "--shape", "a=2,3") == 2
+    assert capsys.readouterr().err.endswith("give them: --shape b=...\n")
+
+
+def test_parameters_without_prefixes(here, capsys):
+    net, arg_params, aux_params = checkpoint.load_checkpoint("net", 7)
+    net.save("bare-symbol.json")
+    mx.nd.save(
+        "bare-0000.params", {**arg_params, **aux_params}
+    )  # as gluon's collect_params().save writes them
+    assert convert("bare", "a.safetensors") == 0, capsys.readouterr().err
+    assert convert("bare-symbol.json", "b.safetensors", "--params", "bare-0000.params") == 0
+    assert convert("net", "c.safetensors") == 0
+    assert Path("a.safetensors").read_bytes() == Path("c.safetensors").read_bytes()
+    assert Path("b.safetensors").read_bytes() == Path("c.safetensors").read_bytes()
 
 
 # --- kinds

@@ -779,7 +779,7 @@ def test_damaged_files_are_refused(tmp_path, damage):
     else:
         arrays, texts = safetensors.read(str(path))
         text = {
-            "version": texts["run"].replace('"version": 1', '"version": 7'),
+            "version": texts["run"].replace('"version": 2', '"version": 7'),
             "text": texts["run"][:-5],
             "parts": texts["run"].replace('"history"', '"story"'),
         }[damage]

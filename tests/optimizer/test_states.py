@@ -213,6 +213,7 @@ def test_states_of_other_kinds():
         2: {"count": 3, "host": np.arange(6.0).reshape(2, 3), "number": np.float32(2.5)},
         3: np.asfortranarray(np.arange(6, dtype=">i4").reshape(2, 3)),
         4: mx.nd.NDArray(torch.ones(3, dtype=torch.bfloat16), mx.cpu()),
+        5: [{1, ("a", 2)}, frozenset({3}), 2 - 1j, np.str_("text")],
     }
     update = optimizer.get_updater(optimizer.create("sgd"))
     update.states = states
@@ -228,6 +229,7 @@ def test_states_of_other_kinds():
     np.testing.assert_array_equal(found[2]["host"], states[2]["host"])
     np.testing.assert_array_equal(found[3], states[3])
     assert found[4].tensor.dtype == torch.bfloat16
+    assert [*found[5], *map(type, found[5])] == [*states[5], set, frozenset, complex, np.str_]
 
 
 def test_numpy_states_of_every_protocol():
