@@ -176,6 +176,11 @@ class BaseModule:
         raise self._not_here()
 
     @property
+    def matches_by_name(self) -> bool:
+        """Whether a batch whose `provide_data` names its arrays may have them in another order than was bound."""
+        return False
+
+    @property
     def label_shapes(self) -> Any:
         """Descriptions of the labels."""
         raise self._not_here()

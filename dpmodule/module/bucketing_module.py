@@ -170,6 +170,11 @@ class BucketingModule(BaseModule):
 
     @property
     @override
+    def matches_by_name(self) -> bool:
+        return True
+
+    @property
+    @override
     def output_names(self) -> list[str]:
         return self._curr_module.output_names
 

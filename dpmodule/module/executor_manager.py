@@ -17,6 +17,7 @@ from ..ndarray import NDArray
 from ..slicing import split_input_slice as _split_input_slice
 from ..symbol import Symbol
 from . import DataParallelExecutorGroup as ExecutorGroup
+from .group.input_order import in_order
 
 __all__ = ["DataParallelExecutorGroup", "DataParallelExecutorManager"]
 
@@ -157,6 +158,7 @@ class DataParallelExecutorGroup:
         Raises:
             ShapeError: the batch has another size than the slices.
         """
+        data_batch, _ = in_order(data_batch, self.data_names, self.label_names)
         _load_data(data_batch, self.data_arrays)
         _load_label(data_batch, self.label_arrays)
 

@@ -28,7 +28,7 @@ from .looks import LateFindings
 from .metric_names import check_measured
 from .protocol import Trainable
 from .step_clock import StepClock, repeatable
-from .training_data import bindable, labelled_iter
+from .training_data import bindable, labelled_iter, named_batches
 
 if TYPE_CHECKING:
     from ..callback.base import CallbackLike
@@ -155,17 +155,17 @@ def _params_state(module: Trainable) -> str:
     return f"before this batch, too, there were numbers that are not finite in {names}"
 
 
-def _first_batch(data: DataIter, epoch: int) -> tuple[Any, Iterator[Any]]:
+def _first_batch(module: Trainable, data: DataIter, epoch: int) -> tuple[Any, Iterator[Any]]:
     """Return the first batch and what gives the others; an iterator that is at its end begins anew.
 
     Raises:
         StateError: there is no batch.
     """
-    batches = iter(data)
+    batches = named_batches(module, data)
     batch = next(batches, None)
     if batch is None:  # the iterator is exhausted, as after `score`
         data.reset()
-        batches = iter(data)
+        batches = named_batches(module, data)
         batch = next(batches, None)
     if batch is None:
         raise StateError(
@@ -740,7 +740,7 @@ class TrainingRun:
         saving, lockstep = self._saving, self._lockstep
         metric = self.metric
         with self._clock.data:
-            batch, batches = _first_batch(self._data, self.epoch)
+            batch, batches = _first_batch(self.module, self._data, self.epoch)
         while batch is not None:
             if monitor is not None:
                 monitor.tic()

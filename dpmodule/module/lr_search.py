@@ -17,7 +17,7 @@ from ..initializer import Uniform
 from ..symbol import Symbol
 from .fit import update_metric
 from .history import new_axes
-from .training_data import bindable, labelled_iter
+from .training_data import bindable, labelled_iter, named_batches
 
 if TYPE_CHECKING:
     from ..io import DataIter
@@ -156,7 +156,7 @@ def _usual_loss(symbol: Symbol | None) -> str:
     return _LOSSES[name]
 
 
-def _endless_batches(data: DataIter) -> Iterator[Any]:
+def _endless_batches(module: Any, data: DataIter) -> Iterator[Any]:
     """Yield batches, epoch after epoch.
 
     Raises:
@@ -165,7 +165,7 @@ def _endless_batches(data: DataIter) -> Iterator[Any]:
     while True:
         data.reset()
         found = False
-        for batch in data:
+        for batch in named_batches(module, data):
             found = True
             yield batch
         if not found:
@@ -177,7 +177,7 @@ def _search(module: Any, data: DataIter, rates: list[float], loss: EvalMetric) -
     updates.lr_scheduler = None
     found: list[float] = []
     least = math.inf
-    for rate, batch in zip(rates, _endless_batches(data)):
+    for rate, batch in zip(rates, _endless_batches(module, data)):
         updates.set_learning_rate(float(rate))
         module.forward_backward(batch)
         loss.reset()

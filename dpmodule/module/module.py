@@ -29,6 +29,7 @@ from .group.batch_splitter import redescribe, resized
 from .group.context_threads import run_between
 from .group.contexts import contexts_of, distinct
 from .group.executor_group import DataParallelExecutorGroup
+from .group.input_order import in_order
 from .half_training import LossScale, check_devices, rules_of
 from .lifecycle import Stage, alone, needs, too_early
 from .lr_search import RateSearch, find_rate
@@ -451,6 +452,11 @@ class Module(CheckpointedModule):
     @override
     def output_shapes(self) -> list[tuple[str, tuple[int, ...]]]:
         return self.group.get_output_shapes()
+
+    @property
+    @override
+    def matches_by_name(self) -> bool:
+        return True
 
     # binding
 
@@ -1001,7 +1007,8 @@ class Module(CheckpointedModule):
         """Run forward on a batch.
 
         Args:
-            data_batch: a `DataBatch`; its arrays may have other shapes than were bound, which binds again.
+            data_batch: a `DataBatch`; its arrays may have other shapes than were bound, which binds again. They are
+                taken in the order of the bound shapes, unless `provide_data` of the batch names them.
             is_train: None = as the module was bound.
 
         Shape:
@@ -1051,6 +1058,7 @@ class Module(CheckpointedModule):
     def _rebind_for(self, batch: Any) -> None:
         """Bind again for the shapes of a batch."""
         group = self.group
+        batch, _ = in_order(batch, group.feed.data_names, group.label_names)
         labels = (getattr(batch, "label", None) or ()) if group.label_names else ()
         data = redescribe(group.data_shapes, batch.data, getattr(batch, "provide_data", None))
         label = None

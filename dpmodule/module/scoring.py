@@ -19,7 +19,7 @@ from .fit import pad_of, update_metric
 from .lifecycle import Stage, too_early
 from .lockstep import Lockstep
 from .protocol import Trainable
-from .training_data import as_iter, labelled_iter
+from .training_data import as_iter, labelled_iter, named_batches
 
 if TYPE_CHECKING:
     from ..callback.base import CallbackLike
@@ -122,7 +122,7 @@ def batches_of(
     batches = as_iter(module, data)
     if reset:
         batches.reset()
-    for number, batch in enumerate(batches):
+    for number, batch in enumerate(named_batches(module, batches)):
         if number == num_batch:
             return
         module.prepare(batch, sparse_row_id_fn=sparse_row_id_fn)

@@ -109,6 +109,11 @@ class SequentialModule(BaseModule):
 
     @property
     @override
+    def matches_by_name(self) -> bool:
+        return all(module.matches_by_name for module in (*self._modules[:1], *self._labelled()))
+
+    @property
+    @override
     def output_names(self) -> list[str]:
         return self._modules[-1].output_names if self._modules else []
 
@@ -170,10 +175,11 @@ class SequentialModule(BaseModule):
                 shapes = wired(self._modules, number, shapes)
             needs_grad = for_training and (wanted.inputs_need_grad or number > 0)
             was_bound = module.binded
+            labels = label_shapes if meta.get(self.META_TAKE_LABELS) else None
             try:
                 module.bind(
                     data_shapes=shapes,
-                    label_shapes=label_shapes if meta.get(self.META_TAKE_LABELS) else None,
+                    label_shapes=labels,
                     for_training=for_training,
                     inputs_need_grad=needs_grad,
                     force_rebind=wanted.force_rebind,
@@ -181,7 +187,7 @@ class SequentialModule(BaseModule):
                 )
             except MXNetError as error:
                 raise same_kind(error, f"{joint(self._modules, number, shapes)}: {error}") from error
-            check_bound(self._modules, number, shapes, needs_grad and was_bound)
+            check_bound(self._modules, number, shapes, labels, needs_grad and was_bound)
             shapes = list(module.output_shapes)
         self._mark(Stage.BOUND, True)
 

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ..base import ArgumentError, MXNetError
-from ..io import DataDesc, as_data_iter
+from ..io import DataBatch, DataDesc, as_data_iter
 from ..symbol import Symbol
+from .group.batch_splitter import describe
+from .group.input_order import names_bound, order_of
 from .protocol import Trainable
 
 if TYPE_CHECKING:
     from .types import DataLike
 
-__all__ = ["as_iter", "bindable", "labelled_iter"]
+__all__ = ["as_iter", "bindable", "labelled_iter", "named_batches"]
 
 
 def as_iter(module: Trainable, data: DataLike) -> Any:
@@ -48,6 +51,53 @@ def labelled_iter(module: Trainable, data: DataLike, task: str) -> Any:
                 "let it give pairs (data, label), or an NDArrayIter label="
             )
     return found
+
+
+def named_batches(module: Trainable, data: Any) -> Iterator[Any]:
+    """Return an iterator over batches; they name their arrays where the module is bound to another order.
+
+    The order is compared once, so that batches of the usual order cost nothing.
+
+    Args:
+        module: the module that reads them, bound.
+        data: an iterator of batches.
+
+    Raises:
+        ArgumentError: the module takes arrays by position, or some of its inputs are missing and others are at another
+            position.
+    """
+    bound = [names_bound(module, part) for part in ("data", "label")]
+    provided = data.provide_data, getattr(data, "provide_label", None)
+    orders = [order_of(descs, names, kind) for descs, names, kind in zip(provided, bound, ("data", "label"))]
+    if orders == [None, None]:
+        return iter(data)
+    if not getattr(module, "matches_by_name", False):
+        given = [desc[0] for descs in provided for desc in descs or ()]
+        raise ArgumentError(
+            f"{type(module).__name__} is bound to {', '.join(chain(*bound))}, but {type(data).__name__} gives "
+            f"{', '.join(given)}; bind the module to the iterator's provide_data and provide_label, or give the "
+            "iterator the module's order"
+        )
+    return (_described(batch, *provided) for batch in data)
+
+
+def _described(batch: Any, data: Sequence[Any] | None, label: Sequence[Any] | None) -> Any:
+    """Name the arrays of a batch that does not name them itself."""
+    if isinstance(batch, list):  # of one batch per context
+        return batch
+    if isinstance(batch, tuple):  # a named tuple
+        batch = DataBatch(
+            getattr(batch, "data", None), getattr(batch, "label", None), getattr(batch, "pad", None)
+        )
+    for part, descs in (("data", data), ("label", label)):
+        arrays = getattr(batch, part, None)
+        if descs and arrays and not getattr(batch, f"provide_{part}", None):
+            own = [
+                desc._replace(shape=tuple(getattr(array, "shape", desc.shape)))
+                for desc, array in zip(describe(descs), arrays)
+            ]
+            setattr(batch, f"provide_{part}", own)
+    return batch
 
 
 def bindable(module: Trainable, descs: Sequence[Any] | None) -> Any:

@@ -11,6 +11,7 @@ from ..executor.sparse_arrays import clear
 from ..io import DataBatch, DataDesc
 from ..ndarray import NDArray
 from .base_module import BaseModule
+from .group.input_order import names_bound, order_of
 
 __all__ = [
     "called",
@@ -112,13 +113,20 @@ def wired(modules: Sequence[BaseModule], number: int, shapes: Sequence[Any]) -> 
     ]
 
 
-def check_bound(modules: Sequence[BaseModule], number: int, shapes: Sequence[Any], needs_grad: bool) -> None:
+def check_bound(
+    modules: Sequence[BaseModule],
+    number: int,
+    shapes: Sequence[Any],
+    labels: Sequence[Any] | None,
+    needs_grad: bool,
+) -> None:
     """Refuse a module that ignored `bind`, because it had been bound before the chain was.
 
     Args:
         modules: the chain.
         number: which module it is.
         shapes: what the chain would have bound it to.
+        labels: the labels that it takes from the chain.
         needs_grad: whether it was bound before and the chain needs gradients of its inputs.
 
     Raises:
@@ -130,6 +138,11 @@ def check_bound(modules: Sequence[BaseModule], number: int, shapes: Sequence[Any
         raise StateError(
             f"{joint(modules, number, shapes)}: it was bound before, to {listed(bound)}; "
             "bind the chain with force_rebind=True"
+        )
+    if labels and order_of(labels, names_bound(module, "label"), "label") is not None:
+        raise StateError(
+            f"SequentialModule: {called(number, module)} was bound before, to labels in another order than "
+            f"{listed(labels)}; bind the chain with force_rebind=True"
         )
     if needs_grad and not module.inputs_need_grad:
         raise StateError(

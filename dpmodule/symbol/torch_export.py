@@ -114,7 +114,7 @@ def export(
         )
     _bound(module, example, named)
     names = _flat_names(module, example, named)
-    leaves, _ = pytree.tree_flatten((tuple(example), dict(named)))
+    leaves = _distinct(pytree.tree_leaves((tuple(example), dict(named))))
     _check_dynamic(names, leaves, dynamic)
     axes = [_varying(name, leaf, dynamic) for name, leaf in zip(names, leaves)]
     grown = _enlarged(leaves, axes, dynamic)
@@ -127,6 +127,16 @@ def export(
     inputs = list(zip(names, leaves))
     _check_stays(module, program, inputs, dynamic)
     return Exported(program, inputs)
+
+
+def _distinct(leaves: list[Any]) -> list[Any]:
+    """Copy an example that is given for several inputs, which torch would take for one input."""
+    seen: set[int] = set()
+    found = []
+    for leaf in leaves:
+        found.append(leaf.clone() if isinstance(leaf, torch.Tensor) and id(leaf) in seen else leaf)
+        seen.add(id(leaf))
+    return found
 
 
 def _check_dynamic(names: list[str], leaves: list[Any], dynamic: Dynamic | None) -> None:

@@ -111,3 +111,15 @@ def test_torch_keeps_its_settings():
     assert torch.backends.mha.get_fastpath_enabled() == before
     assert net.training
     assert net.in_proj_weight.grad is None
+
+
+def test_one_example_for_several_inputs_stays_several_inputs():
+    class Net(torch.nn.Module):
+        def forward(self, left, right):
+            return left - 2 * right
+
+    example = torch.zeros(2, 3)
+    net, _, _ = mx.sym.from_torch(Net(), example, right=example)
+    assert net.list_arguments() == ["left", "right"]
+    left, right = mx.nd.ones((2, 3)), mx.nd.ones((2, 3)) * 2
+    assert net.eval(left=left, right=right)[0].asnumpy().tolist() == [[-3.0] * 3] * 2

@@ -16,6 +16,7 @@ from ...context import Context
 from ...module import Module
 from ...module.arguments import BindArguments, OptimizerArguments
 from ...module.lifecycle import Stage, needs
+from ...module.training_data import named_batches
 from ...ndarray import NDArray
 from .svrg_optimizer import _SVRGOptimizer
 
@@ -234,7 +235,7 @@ class SVRGModule(Module):
         self._mod_aux.set_params(*self.get_params())
         train_data.reset()
         num_batches, padding, rows = 0, 0, 1
-        for batch in train_data:
+        for batch in named_batches(self, train_data):
             self._mod_aux.forward_backward(batch)
             self._add_full_grads()
             num_batches, padding = num_batches + 1, getattr(batch, "pad", None) or 0

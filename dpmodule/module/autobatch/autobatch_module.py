@@ -26,6 +26,7 @@ from ..checkpointed_module import CheckpointedModule
 from ..finite import RowWatch
 from ..fit import pad_of
 from ..group.contexts import contexts_of, distinct
+from ..group.input_order import in_order
 from ..lifecycle import Stage, needs
 from ..mxnet_helpers import names_of
 from ..param_init import first_values
@@ -156,6 +157,7 @@ class AutobatchModule(CheckpointedModule):
         self._output_names = list(output_names)
         self._ran: list[Ran | None] = []
         self._label_axes: list[int] = []
+        self._label_order: list[int] | None = None  # where the last batch had the labels
         self._has_gradients = False
         self._data_names = names_of(data_names, "data_names")
         self._label_names = names_of(label_names, "label_names")
@@ -228,6 +230,11 @@ class AutobatchModule(CheckpointedModule):
         if self._held is None:
             raise StateError("AutobatchModule: call bind(data_shapes=..., label_shapes=...) first")
         return self._held
+
+    @property
+    @override
+    def matches_by_name(self) -> bool:
+        return True
 
     @property
     def output_names(self) -> list[str]:
@@ -414,7 +421,8 @@ class AutobatchModule(CheckpointedModule):
         """Build the graphs of a batch, one on every context, and compute them; in training, the gradients as well.
 
         Args:
-            data_batch: a `DataBatch`; see the class for what it holds.
+            data_batch: a `DataBatch`; see the class for what it holds. Its columns are matched by the names in its
+                `provide_data`, or else in those of the bound shapes.
             is_train: None = as the module was bound.
 
         Shape:
@@ -426,6 +434,9 @@ class AutobatchModule(CheckpointedModule):
         """
         is_train = self.for_training if is_train is None else bool(is_train)
         num_data, num_labels = len(self._data_names), len(self._label_names)
+        data_batch, self._label_order = in_order(
+            data_batch, self._data_names, self._label_names, *self._shapes
+        )
         axes = axes_of(getattr(data_batch, "provide_data", None) or self._shapes[0], num_data)
         provided = getattr(data_batch, "provide_label", None)
         self._label_axes = axes_of(provided or self._shapes[1], num_labels)
@@ -569,6 +580,8 @@ class AutobatchModule(CheckpointedModule):
         if pre_sliced:
             raise ArgumentError("update_metric: pre_sliced: labels are given for the whole batch here")
         columns = [column[: len(column) - pad] for column in _columns(self._nonempty_results())]
+        if self._label_order is not None and labels and len(labels) > max(self._label_order):
+            labels = [labels[i] for i in self._label_order]
         count, given, stacks = len(columns[0]), {}, [self._stack] * len(columns)
         for k, (name, label) in enumerate(zip(self._label_names, labels or ())):
             axis = self._label_axes[k]

@@ -19,6 +19,7 @@ from ...ndarray.ragged import RaggedNDArray
 from ...ops.exposure import expose
 from ...ops.sparse import Csr, Ragged, row_range
 from ...slicing import split_batch
+from .input_order import in_order
 
 if TYPE_CHECKING:
     from typing_extensions import TypeIs
@@ -231,6 +232,7 @@ class BatchSplitter:
         """
         if self.per_context or (isinstance(batch, (list, tuple)) and is_batch_list(batch)):
             return True
+        batch = in_order(batch, self.data_names, self.label_names)[0]
         arrays = getattr(batch, "data", None)
         if not isinstance(arrays, (list, tuple)):
             raise ArgumentError(

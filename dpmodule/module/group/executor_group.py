@@ -29,6 +29,7 @@ from .batch_splitter import BatchSplitter, describe, is_per_context
 from .context_threads import run_parallel
 from .contexts import distinct, per_context
 from .executor_maker import ExecutorMaker
+from .input_order import in_order
 
 if TYPE_CHECKING:
     from ...metric import EvalMetric
@@ -161,6 +162,7 @@ class DataParallelExecutorGroup:
             self.shared_data_arrays,
             options,
         )
+        self._label_order: list[int] | None = None  # where the last batch had the labels that are bound
         self.execs: list[Executor] = []
         self._executors_by_shapes: OrderedDict[Any, list[Executor]] = OrderedDict()
         self.bind_exec(data_shapes, label_shapes, shared_group)
@@ -545,7 +547,9 @@ class DataParallelExecutorGroup:
             ArgumentError: arrays are missing.
             ShapeError: an array has another shape than was bound.
         """
-        inputs_by_context = self.feed.split(batch, train)
+        feed = self.feed
+        batch, self._label_order = in_order(batch, feed.data_names, feed.label_names)
+        inputs_by_context = feed.split(batch, train)
         borrowed = []
         for executor, inputs in zip(self.execs, inputs_by_context):
             in_place = {}
@@ -570,7 +574,8 @@ class DataParallelExecutorGroup:
         """Feed a batch and run forward on every context.
 
         Args:
-            data_batch: `DataBatch`, or anything with `data` and `label`; or a list of one per context.
+            data_batch: `DataBatch`, or anything with `data` and `label`; or a list of one per context. A batch whose
+                `provide_data` has the bound names in another order is matched by name.
             is_train: None = as the group was bound.
             borrow: read the batch's arrays in place where their type and device fit. They must stay unchanged
                 until the following backward.
@@ -705,14 +710,16 @@ class DataParallelExecutorGroup:
 
         Args:
             eval_metric: the metric.
-            labels: arrays of the whole batch; per context a list of them if `pre_sliced` or fed so.
+            labels: arrays of the whole batch, in its order; per context a list of them if `pre_sliced` or fed so.
             pre_sliced: whether labels are given per context.
             pad: how many samples at the end of the batch are padding that must not count.
 
         Shape:
             labels[i]: (N, ...), as bound; for each context a list of them, with its part of N, if `pre_sliced`.
         """
-        feed = self.feed
+        feed, order = self.feed, self._label_order
+        if order is not None and labels and not pre_sliced and len(labels) > max(order):
+            labels = [labels[i] for i in order]
         for k, executor in enumerate(self.execs):
             own = labels
             if pre_sliced or feed.per_context:
