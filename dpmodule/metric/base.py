@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import functools
 import math
 import pickle
 from collections.abc import Callable, Mapping, Sequence
@@ -15,6 +16,7 @@ from ..base import ArgumentError, ShapeError
 from ..devices.device_transfer import on_device
 from ..ndarray import NDArray
 from ..ndarray.ragged import numbers_of
+from ..object_state import changes, noted, restore
 from ..registry import Registry
 from .tally import Tally
 
@@ -96,6 +98,13 @@ class EvalMetric:
     _num: Any = 0
     _global_sum: Any = 0.0
     _global_num: Any = 0
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        """Let the methods that add a batch note first what the metric was like, for `state_dict`."""
+        super().__init_subclass__(**kwargs)
+        for name in ("update", "update_dict"):
+            if name in vars(cls):
+                setattr(cls, name, _noting(vars(cls)[name]))
 
     def __init__(
         self,
@@ -250,20 +259,37 @@ class EvalMetric:
     # what is saved with a run
 
     def state_dict(self) -> dict[str, Any]:
-        """Return sums and counts, as plain data and arrays."""
+        """Return the attributes that `update` has changed, as plain data and arrays.
+
+        Numbers, strings, arrays, random generators, collections of these, and objects of a program's own classes can be
+        kept. What is as it was before the first batch, such as a function or a name, is left out.
+
+        Raises:
+            ArgumentError: an attribute has changed and cannot be kept; names it.
+        """
         self._settle()
-        return {
-            name: value for name, value in vars(self).items() if isinstance(value, (int, float, np.ndarray))
-        }
+        before = vars(self).get(_BEFORE)
+        if before is None:  # `update` was put into the class, or the object, later
+            return changes(self, {}, _NOT_STATE | _CONFIG, strict=False)
+        return changes(self, before, _NOT_STATE)
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on from sums and counts that `state_dict` returned.
+        """Continue from what `state_dict` returned.
 
         Args:
             state: from a metric of the same class and options.
+
+        Raises:
+            ArgumentError: it is the state of another class.
         """
-        self._tally.clear()
-        vars(self).update(state)
+        self._settle()
+        self._note()
+        restore(self, vars(self)[_BEFORE], state, leave_out=_NOT_STATE)
+
+    def _note(self) -> None:
+        """Note what the metric is like before its first batch."""
+        if _BEFORE not in vars(self):
+            vars(self)[_BEFORE] = noted(self, _NOT_STATE)
 
     # merging
 
@@ -385,7 +411,22 @@ class EvalMetric:
         return self.get_name_value()
 
 
-_NO_CONFIG = frozenset({"_sum", "_num", "_global_sum", "_global_num", "_tally", "_kwargs"})
+_BEFORE = "_before_update"
+_NOT_STATE = frozenset({"_tally", _BEFORE})
+_CONFIG = frozenset({"name", "output_names", "label_names", "_has_global_stats", "_kwargs"})
+_NO_CONFIG = frozenset({"_sum", "_num", "_global_sum", "_global_num", "_kwargs"}) | _NOT_STATE
+
+
+def _noting(update: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a method of a metric that adds a batch, and notes what the metric was like before its first one."""
+
+    @functools.wraps(update)
+    def method(self: EvalMetric, *args: Any, **kwargs: Any) -> Any:
+        if _BEFORE not in self.__dict__:
+            self._note()
+        return update(self, *args, **kwargs)
+
+    return method
 
 
 def _added(total: Any, more: Any) -> Any:

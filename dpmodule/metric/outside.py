@@ -87,30 +87,9 @@ class OutsideMetric(EvalMetric):
     def reset_local(self) -> None:
         """Go on: the object has no sums beside those of the epoch."""
 
-    def state_dict(self) -> dict[str, Any]:
-        """Return what the object has summed up, as plain data and arrays."""
-        return {"batches": self._batches, "values": _plain(vars(self._metric))}
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on from what `state_dict` returned."""
-        self._batches = state["batches"]
-        for name, value in state["values"].items():
-            setattr(self._metric, name, value)
-
 
 def _number(value: object) -> Any:
     """Return a Python number for a tensor or array of one element, a list for several."""
     if isinstance(value, (torch.Tensor, np.ndarray, np.generic)):
         return value.tolist()
     return value
-
-
-def _plain(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the attributes that are numbers, arrays, or lists of such; the others are settings, and stay."""
-    return {name: value for name, value in values.items() if _is_plain(value)}
-
-
-def _is_plain(value: object) -> bool:
-    if isinstance(value, list):
-        return all(map(_is_plain, value))
-    return isinstance(value, (bool, int, float, np.ndarray, torch.Tensor))

@@ -514,6 +514,7 @@ class TrainingRun:
         self._lockstep.load_own_state(self.module, state.get("own", ()))
         for each, data in zip(self.module.all_updates(), state["optimizers"]):
             load_optimizer_state(each, data)
+        self.metric.reset()  # as it was before the first batch
         self.metric.load_state_dict(state["metric"])
         found = state.get("found")
         self._epoch_metrics = found and [(name, value) for name, value in found]

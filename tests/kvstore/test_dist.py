@@ -241,6 +241,28 @@ RESUME = """
 import signal
 x, y = data(rows=90)
 
+class Seen(mx.metric.EvalMetric):
+    def __init__(self):
+        super().__init__("seen")
+
+    def reset(self):
+        super().reset()
+        self.classes, self.sizes = set(), []
+
+    def update(self, labels, preds):
+        rows = labels[0].asnumpy()
+        self.num_inst += (rows >= 0).sum()  # a number of NumPy's
+        self.classes |= {int(each) for each in rows}
+        self.sizes = [*self.sizes, len(rows)]
+
+    def merge(self, other):
+        super().merge(other)
+        self.classes |= other.classes
+        self.sizes = self.sizes + other.sizes
+
+    def get(self):
+        return ["rows", "classes", "sizes"], [self.num_inst, len(self.classes), sum(self.sizes)]
+
 def go(prefix, uneven, stop=None, resume=None, **options):
     mx.random.seed(7)
     module = mx.mod.Module(mlp(dropout=0.3, norm=True), context=mx.cpu())
@@ -255,7 +277,8 @@ def go(prefix, uneven, stop=None, resume=None, **options):
         history = module.fit(
             mx.io.NDArrayIter(x[mine], y[mine], 8, shuffle=True),
             kvstore=create(), optimizer="adam", num_epoch=3, shard=not uneven, batch_end_callback=after_batch,
-            checkpoint=prefix and mx.callback.Checkpoint(prefix, every_n_batches=2), resume=resume, **options,
+            checkpoint=prefix and mx.callback.Checkpoint(prefix, every_n_batches=2), resume=resume,
+            eval_metric=["acc", Seen()], **options,
         )
     except SystemExit as error:
         assert error.code == 143 and stop == "signal"
@@ -269,7 +292,10 @@ for uneven in (False, True):
     first.barrier()
     values, rest = go(prefix, uneven, resume="auto")
     assert all((values[name] == whole[name]).all() for name in whole)
-    assert history["train-accuracy"] == rest["train-accuracy"]
+    for name in "accuracy", "rows", "classes", "sizes":
+        assert history["train-" + name] == rest["train-" + name]
+    assert history["train-rows"] == history["train-sizes"] == [90] * 3
+    assert history["train-classes"] == [len(set(y.tolist()))] * 3
 assert [row["batch"] for row in history] == [(4, 8)[rank]] * 3
 
 _, history = go(None, False, "callback")

@@ -1,0 +1,606 @@
+"""The state of objects as plain data and arrays: attributes that have changed, and random generators.
+
+`noted` packs all attributes of an object. `changes` returns those that differ now, in a form that `run_file` writes,
+and `restore` gives them to an object that was made alike. What is neither plain data nor an array is described by a
+dict with the key "kind": a set, a deque, a random generator, or an object, whose attributes are packed in turn and
+restored in place. What cannot be packed, such as a function, a file or a Python generator, may only stay as it is.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import io
+import random
+import sys
+import types
+import zlib
+from collections import Counter, OrderedDict, defaultdict, deque
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from typing import Any
+
+import numpy as np
+import torch
+
+from .base import ArgumentError
+from .ndarray import NDArray
+from .ndarray.row_sparse import RowSparseNDArray
+
+__all__ = [
+    "changes",
+    "digest",
+    "has_live_iterator",
+    "noted",
+    "random_generators",
+    "restore",
+    "set_state",
+    "state_of",
+]
+
+_SCALARS = (bool, int, float, str)
+_ARRAYS = (np.ndarray, torch.Tensor, torch.nn.Parameter, NDArray, RowSparseNDArray)
+_GENERATORS = (
+    random.Random,
+    np.random.RandomState,
+    np.random.Generator,
+    np.random.BitGenerator,
+    torch.Generator,
+)
+_MAPPINGS: dict[str, Any] = {
+    "dict": dict,
+    "Counter": Counter,
+    "OrderedDict": OrderedDict,
+    "defaultdict": defaultdict,
+}
+_FACTORIES: dict[str, Any] = {kind.__name__: kind for kind in (bool, int, float, str, list, dict, set)}
+_ABSTRACT = {"abc", "builtins", "collections.abc", "typing"}
+"""Modules of base classes that keep nothing."""
+_TRANSPARENT = (
+    "dpmodule.image",
+    "dpmodule.io",
+    "dpmodule.metric",
+    "dpmodule.rnn",
+    "torch.nn",
+    "torch.utils.data",
+)
+"""Parts of libraries whose objects are packed like those of a program."""
+_SAMPLE = 4096
+"""Of larger arrays so many numbers, spread over the array, tell whether it has changed."""
+_MOST_OBJECTS = 50_000
+"""So many objects are searched at most for random generators."""
+
+_UNCHANGED = {"kind": "unchanged"}
+
+
+class _Opaque:
+    """A value that cannot be packed."""
+
+    __slots__ = ("value",)
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+
+# packing
+
+
+def noted(
+    owner: object, leave_out: frozenset[str] = frozenset(), largest: int | None = None
+) -> dict[str, Any]:
+    """Return a copy of an object's attributes, packed.
+
+    Args:
+        owner: the object.
+        leave_out: names of attributes that are not looked at.
+        largest: arrays with more numbers are not copied; None: all are.
+    """
+    pack = _Packer(largest)
+    return {name: pack(value, [name]) for name, value in _attributes(owner) if name not in leave_out}
+
+
+def changes(
+    owner: object,
+    before: Mapping[str, Any],
+    leave_out: frozenset[str] = frozenset(),
+    strict: bool = True,
+    **how: Any,
+) -> dict[str, Any]:
+    """Return the attributes that differ from those that `noted` returned, as plain data and arrays.
+
+    Args:
+        owner: the object.
+        before: what `noted` returned.
+        leave_out: names of attributes that are not looked at.
+        strict: whether a change that cannot be packed is an error; if not, it is left out.
+        **how: as `noted` was given it.
+
+    Raises:
+        ArgumentError: an attribute has changed and cannot be packed; names it.
+    """
+    state: dict[str, Any] = {}
+    for name, now in noted(owner, leave_out, **how).items():
+        if name in before and _same(now, before[name]) and state.keys().isdisjoint(_others_in(now)):
+            continue
+        wrong = _unpackable(now, before.get(name, _UNCHANGED), name)
+        if wrong is None:
+            state[name] = _plain(now)
+        elif strict:
+            raise ArgumentError(
+                f"{type(owner).__name__}.{wrong[0]} has changed and holds a {wrong[1]}, which cannot be kept over a "
+                "resume: use numbers, strings, arrays, or lists, tuples, dicts, sets and deques of these"
+            )
+    return state
+
+
+def restore(owner: Any, before: Mapping[str, Any], state: Mapping[str, Any], **how: Any) -> None:
+    """Give an object the attributes that `changes` of one made alike returned; all others are those of `before`.
+
+    Args:
+        owner: the object.
+        before: what `noted` returned of this one.
+        state: what `changes` returned.
+        **how: as `noted` was given it.
+
+    Raises:
+        ArgumentError: the object is not like the one whose state this is.
+    """
+    unpack, now = _Unpacker(owner), noted(owner, **how)
+    trees: dict[str, Any] = {}
+    for name, tree in before.items():
+        if name in now and not (_same(now[name], tree) and trees.keys().isdisjoint(_others_in(tree))):
+            trees[name] = _plain(tree)
+    for name, tree in {**trees, **state}.items():
+        setattr(owner, name, unpack(tree, getattr(owner, name, None), [name]))
+
+
+def _attributes(owner: Any) -> Iterator[tuple[str, Any]]:
+    slots = [name for cls in type(owner).__mro__ for name in _names_of(vars(cls).get("__slots__", ()))]
+    for name in dict.fromkeys([*getattr(owner, "__dict__", ()), *slots]):
+        if name not in ("__dict__", "__weakref__") and hasattr(owner, name):
+            yield name, getattr(owner, name)
+
+
+def _names_of(slots: Any) -> list[str]:
+    return [slots] if isinstance(slots, str) else list(slots)
+
+
+class _Packer:
+    """Packs values; one that has been packed before becomes the path to it."""
+
+    def __init__(self, largest: int | None) -> None:
+        self._largest = largest
+        self._paths: dict[int, list[Any]] = {}
+        self._alive: list[Any] = []  # so that no other object gets the same id
+
+    def __call__(self, value: Any, path: list[Any]) -> Any:
+        if value is None or type(value) in _SCALARS:
+            return value
+        if isinstance(value, np.generic):
+            return value if value.dtype.kind in "biuf" else _Opaque(value)
+        if type(value) is tuple:
+            return tuple(self._row(value, path))
+        if id(value) in self._paths:
+            return {"kind": "same", "path": self._paths[id(value)]}
+        self._paths[id(value)] = path
+        self._alive.append(value)
+        return self._changeable(value, path)
+
+    def _changeable(self, value: Any, path: list[Any]) -> Any:
+        kind = type(value)
+        if kind in _ARRAYS:
+            return self._array(value)
+        if isinstance(value, _GENERATORS):
+            return {"kind": "generator", "state": state_of(value)}
+        if kind is list:
+            return self._row(value, path)
+        if kind in (set, frozenset):
+            return {"kind": kind.__name__, "items": self._row(_in_order(value), path)}
+        if kind is deque:
+            return {"kind": "deque", "items": self._row(value, path), "maxlen": value.maxlen}
+        if kind in _MAPPINGS.values():
+            return self._mapping(value, path)
+        if _is_packable_object(value):
+            attributes = {name: self(each, [*path, name]) for name, each in _attributes(value)}
+            return {
+                "kind": "object",
+                "class": f"{kind.__module__}.{kind.__qualname__}",
+                "attributes": attributes,
+            }
+        return _Opaque(value)
+
+    def _row(self, values: Any, path: list[Any]) -> list[Any]:
+        return [self(each, [*path, i]) for i, each in enumerate(values)]
+
+    def _mapping(self, value: Any, path: list[Any]) -> Any:
+        values = self._row(value.values(), path)
+        if type(value) is dict and all(type(key) is str for key in value) and "kind" not in value:
+            return dict(zip(value, values))
+        items = [[self(key, path), each] for key, each in zip(value, values)]
+        tree = {"kind": type(value).__name__, "items": items}
+        if type(value) is defaultdict:
+            name = getattr(value.default_factory, "__name__", "")
+            tree["factory"] = (
+                name if _FACTORIES.get(name) is value.default_factory else _Opaque(value.default_factory)
+            )
+        return tree
+
+    def _array(self, value: Any) -> Any:
+        if isinstance(value, np.ndarray) and value.dtype.kind not in "biuf":
+            return _Opaque(value)
+        count = value.numel() if isinstance(value, torch.Tensor) else value.size
+        if self._largest is not None and count > self._largest:
+            return _Opaque((str(value.dtype), tuple(value.shape), digest(value)))
+        return value.detach().clone() if isinstance(value, torch.Tensor) else value.copy()
+
+
+def _in_order(values: Any) -> list[Any]:
+    """Return a set's elements in an order that does not depend on the process, if they have one."""
+    try:
+        return sorted(values)
+    except TypeError:
+        return list(values)
+
+
+def _is_packable_object(value: Any) -> bool:
+    """Say whether an object is of a class of a program, whose attributes say all about it."""
+    if isinstance(value, (type, types.ModuleType, types.FunctionType, types.MethodType, BaseException)):
+        return False
+    if not hasattr(value, "__dict__") and not hasattr(value, "__slots__"):
+        return False
+    return all(
+        cls.__module__ in _ABSTRACT and cls not in _BUILT_IN or _is_open(cls) for cls in type(value).__mro__
+    )
+
+
+_BUILT_IN = frozenset(
+    each for each in vars(sys.modules["builtins"]).values() if isinstance(each, type) and each is not object
+)
+
+
+def _is_open(cls: type) -> bool:
+    """Say whether objects of a class are looked into: those of programs, not those of most libraries."""
+    name = cls.__module__
+    if any(name == part or name.startswith(f"{part}.") for part in _TRANSPARENT):
+        return True
+    top = name.partition(".")[0]
+    return top not in sys.stdlib_module_names | {"dpmodule", "numpy", "torch"} or top == "__main__"
+
+
+def _same(one: Any, other: Any) -> bool:
+    """Say whether two packed values are equal, bit for bit."""
+    if type(one) is not type(other):
+        return False
+    if isinstance(one, _Opaque):
+        return one.value is other.value or _are_equal(one.value, other.value)
+    if isinstance(one, (list, tuple)):
+        return len(one) == len(other) and all(map(_same, one, other))
+    if isinstance(one, dict):
+        return list(one) == list(other) and all(_same(one[key], other[key]) for key in one)
+    if isinstance(one, _ARRAYS):
+        first, second = (_as_numpy(each) for each in (one, other))
+        return all(
+            a.dtype == b.dtype and a.shape == b.shape and a.tobytes() == b.tobytes()
+            for a, b in zip(first, second)
+        )
+    return bool(one == other or (one != one and other != other))
+
+
+def _are_equal(one: Any, other: Any) -> bool:
+    try:
+        return (one == other) is True
+    except Exception:  # whatever the comparison of somebody's class raises
+        return False
+
+
+def _as_numpy(array: Any) -> list[np.ndarray[Any, Any]]:
+    if isinstance(array, RowSparseNDArray):
+        return [array.indices.asnumpy(), array.data.asnumpy(), np.array(array.shape)]
+    if isinstance(array, np.ndarray):
+        return [array]
+    tensor = (array.raw if isinstance(array, NDArray) else array).detach().cpu().contiguous()
+    return [tensor.reshape(-1).view(torch.uint8).numpy() if tensor.numel() else np.array(tensor.shape)]
+
+
+def _unpackable(now: Any, before: Any, name: str) -> tuple[str, str] | None:
+    """Return the name and the type of what has changed and cannot be packed, None if all can."""
+    if _same(now, before):
+        return None
+    if isinstance(now, _Opaque):
+        return name, type(now.value).__name__
+    if isinstance(now, (list, tuple)):
+        old = (
+            before
+            if isinstance(before, (list, tuple)) and len(before) == len(now)
+            else [_UNCHANGED] * len(now)
+        )
+        return _first(_unpackable(each, old[i], name) for i, each in enumerate(now))
+    if not isinstance(now, dict):
+        return None
+    if now.get("kind") == "object":
+        if not isinstance(before, dict) or before.get("class") != now["class"]:
+            return name, now["class"]  # no object to restore it into
+        rows = (
+            (key, each, before["attributes"].get(key, _UNCHANGED)) for key, each in now["attributes"].items()
+        )
+        return _first(_unpackable(each, old, f"{name}.{key}") for key, each, old in rows)
+    old = before if isinstance(before, dict) and list(before) == list(now) else {}
+    return _first(_unpackable(each, old.get(key, _UNCHANGED), name) for key, each in now.items())
+
+
+def _others_in(tree: Any) -> Iterator[str]:
+    """Yield the attributes that a packed value shares something with."""
+    if isinstance(tree, dict) and tree.get("kind") == "same":
+        yield tree["path"][0]
+    elif isinstance(tree, (list, tuple, dict)):
+        for each in tree.values() if isinstance(tree, dict) else tree:
+            yield from _others_in(each)
+
+
+def _first(values: Iterator[Any]) -> Any:
+    return next((value for value in values if value is not None), None)
+
+
+def _plain(tree: Any) -> Any:
+    """Return a packed value without what cannot be packed, which `restore` leaves as it is."""
+    if isinstance(tree, _Opaque):
+        return dict(_UNCHANGED)
+    if isinstance(tree, (list, tuple)):
+        return type(tree)(_plain(each) for each in tree)
+    if isinstance(tree, dict):
+        return {key: _plain(each) for key, each in tree.items()}
+    return tree
+
+
+class _Unpacker:
+    """Makes values of packed ones; objects and generators are changed in place."""
+
+    def __init__(self, owner: Any) -> None:
+        self._owner = owner
+        self._made: dict[str, Any] = {}
+
+    def __call__(self, tree: Any, current: Any, path: list[Any]) -> Any:
+        if isinstance(tree, tuple):
+            return tuple(self._row(tree, current, path))
+        if isinstance(tree, list):
+            return self._fill([], tree, current, path)
+        if isinstance(tree, dict):
+            return self._described(tree, current, path)
+        if isinstance(tree, _ARRAYS):
+            return self._keep(path, _array_like(tree, current))
+        return tree
+
+    def _keep(self, path: list[Any], value: Any) -> Any:
+        self._made[repr(path)] = value
+        return value
+
+    def _row(self, trees: Any, current: Any, path: list[Any]) -> list[Any]:
+        old = _elements(current)
+        return [self(each, old[i] if i < len(old) else None, [*path, i]) for i, each in enumerate(trees)]
+
+    def _fill(self, target: list[Any], trees: Any, current: Any, path: list[Any]) -> list[Any]:
+        self._keep(path, target).extend(self._row(trees, current, path))
+        return target
+
+    def _described(self, tree: dict[str, Any], current: Any, path: list[Any]) -> Any:
+        kind = tree.get("kind")
+        if kind == "unchanged":
+            return current
+        if kind == "same":
+            made = self._made.get(repr(tree["path"]), self)
+            return self._at(tree["path"]) if made is self else made
+        if kind == "object":
+            return self._object(tree, current, path)
+        if kind == "generator":
+            return self._keep(path, _with_state(tree["state"], current, path))
+        if kind in ("set", "frozenset"):
+            return self._keep(
+                path, {"set": set, "frozenset": frozenset}[kind](self._row(tree["items"], None, path))
+            )
+        if kind == "deque":
+            values = self._keep(path, deque(maxlen=tree["maxlen"]))
+            values.extend(self._row(tree["items"], current, path))
+            return values
+        keys, values = list(tree), list(tree.values())
+        if kind is not None:
+            keys = [self(key, None, path) for key, _ in tree["items"]]
+            values = [value for _, value in tree["items"]]
+        made = self._keep(path, _MAPPINGS[kind or "dict"]())
+        if kind == "defaultdict":
+            factory = tree["factory"]
+            made.default_factory = current.default_factory if factory == _UNCHANGED else _FACTORIES[factory]
+        dict.update(made, zip(keys, self._row(values, current, path)))
+        return made
+
+    def _object(self, tree: dict[str, Any], current: Any, path: list[Any]) -> Any:
+        kind = type(current)
+        if f"{kind.__module__}.{kind.__qualname__}" != tree["class"]:
+            raise ArgumentError(
+                f"{type(self._owner).__name__}.{_words(path)} is a {kind.__name__}; the state was saved with a "
+                f"{tree['class']}"
+            )
+        self._keep(path, current)
+        for name, each in tree["attributes"].items():
+            value = self(each, getattr(current, name, None), [*path, name])
+            if value is not getattr(current, name, self):
+                object.__setattr__(current, name, value)
+        return current
+
+    def _at(self, path: list[Any]) -> Any:
+        value = self._owner
+        for step in path:
+            value = getattr(value, step) if isinstance(step, str) else _elements(value)[step]
+        return value
+
+
+def _words(path: list[Any]) -> str:
+    return "".join(f".{step}" if isinstance(step, str) else f"[{step}]" for step in path)[1:]
+
+
+def _elements(value: Any) -> list[Any]:
+    if isinstance(value, Mapping):
+        return list(value.values())
+    return list(value) if isinstance(value, (list, tuple, deque)) else []
+
+
+def _array_like(array: Any, current: Any) -> Any:
+    """Return a copy of an array, on the device of the current one."""
+    if isinstance(array, torch.Tensor):
+        if type(current) is torch.nn.Parameter and current.shape == array.shape:
+            with torch.no_grad():
+                current.copy_(array)
+            return current
+        return (
+            array.detach().clone().to(current.device if isinstance(current, torch.Tensor) else array.device)
+        )
+    if isinstance(array, NDArray) and isinstance(current, NDArray):
+        return array.copyto(current.context)
+    return array.copy()
+
+
+# random generators
+
+
+def state_of(generator: Any) -> Any:
+    """Return the state of a generator of Python, NumPy or torch, as plain data and arrays."""
+    if isinstance(generator, random.Random):
+        version, numbers, spare = generator.getstate()
+        return ["Random", version, np.array(numbers, np.int64), spare]
+    if isinstance(generator, np.random.RandomState):
+        return ["RandomState", *generator.get_state()]
+    if isinstance(generator, torch.Generator):
+        return ["torch", generator.get_state()]
+    bits = generator.bit_generator if isinstance(generator, np.random.Generator) else generator
+    return ["Generator", bits.state]
+
+
+def set_state(generator: Any, state: Any) -> None:
+    """Put a generator back into a state that `state_of` returned.
+
+    Raises:
+        ArgumentError: it was a generator of another kind.
+    """
+    kind, *parts = state
+    if kind != state_of(generator)[0]:
+        raise ArgumentError(
+            f"the state of a generator of kind {kind} does not fit a {type(generator).__name__}"
+        )
+    if kind == "Random":
+        version, numbers, spare = parts
+        generator.setstate((version, tuple(int(number) for number in numbers), spare))
+    elif kind == "RandomState":
+        generator.set_state(tuple(parts))
+    elif kind == "torch":
+        generator.set_state(parts[0])
+    else:
+        bits = generator.bit_generator if isinstance(generator, np.random.Generator) else generator
+        bits.state = parts[0]
+
+
+def _with_state(state: Any, current: Any, path: list[Any]) -> Any:
+    """Return a generator in a state: the current one, or a new one where there is none."""
+    if not isinstance(current, _GENERATORS):
+        made: dict[str, Any] = {
+            "Random": random.Random,
+            "RandomState": np.random.RandomState,
+            "torch": torch.Generator,
+        }
+        if state[0] not in made:
+            made[state[0]] = lambda: np.random.Generator(getattr(np.random, state[1]["bit_generator"])())
+        current = made[state[0]]()
+    set_state(current, state)
+    return current
+
+
+def random_generators(roots: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the random generators of a program that some of its objects and functions hold, by where they are.
+
+    Args:
+        roots: the objects by name. Attributes, elements, closures and the global variables that a function reads are
+            searched, but not the objects of most libraries.
+    """
+    found: dict[str, Any] = {}
+    seen: dict[int, Any] = {}
+    waiting = deque(roots.items())
+    while waiting and len(seen) < _MOST_OBJECTS:
+        path, value = waiting.popleft()
+        if id(value) in seen:
+            continue
+        seen[id(value)] = value
+        if isinstance(value, _GENERATORS):
+            found[path] = value
+        else:
+            waiting.extend((f"{path}.{step}", child) for step, child in _reachable(value))
+    return found
+
+
+def _reachable(value: Any) -> Iterator[tuple[str, Any]]:
+    """Yield what a value holds and a program could have put there, with names."""
+    if isinstance(value, Mapping):
+        yield from ((str(key), each) for key, each in _beginning(value.items()))
+    elif isinstance(value, (list, tuple, deque)):
+        yield from ((str(i), each) for i, each in enumerate(_beginning(value)))
+    elif isinstance(value, functools.partial):
+        yield from (("func", value.func), ("args", value.args), ("keywords", value.keywords))
+    elif isinstance(value, (types.MethodType, types.BuiltinMethodType)):
+        yield "self", value.__self__
+        yield "func", getattr(value, "__func__", None)
+    elif isinstance(value, types.FunctionType):
+        yield from _read_by(value)
+    elif inspect.isgenerator(value):
+        yield from (value.gi_frame.f_locals if value.gi_frame else {}).items()
+    elif not isinstance(value, (type, types.ModuleType)) and _is_open(type(value)):
+        yield from _attributes(value)
+        for cls in type(value).__mro__:
+            if cls.__module__.partition(".")[0] not in sys.stdlib_module_names | {"dpmodule", "torch"} - {
+                "__main__"
+            }:
+                yield from ((f"{cls.__name__}.{name}", each) for name, each in vars(cls).items())
+
+
+def _beginning(values: Any) -> Iterator[Any]:
+    return (each for _, each in zip(range(1000), values))
+
+
+def _read_by(function: types.FunctionType) -> Iterator[tuple[str, Any]]:
+    """Yield what a function of a program reads beside its arguments."""
+    top = function.__module__.partition(".")[0] if function.__module__ else ""
+    if top in sys.stdlib_module_names | {"dpmodule", "numpy", "torch"} - {"__main__"}:
+        return
+    yield from zip(function.__code__.co_freevars, map(_content, function.__closure__ or ()))
+    yield "defaults", [*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values()]
+    codes = [function.__code__]
+    for code in codes:
+        codes += [each for each in code.co_consts if isinstance(each, types.CodeType)]
+        for name in code.co_names:
+            if name in function.__globals__:
+                yield name, function.__globals__[name]
+
+
+def _content(cell: types.CellType) -> Any:
+    with suppress(ValueError):  # not assigned yet
+        return cell.cell_contents
+
+
+# iterators
+
+
+def has_live_iterator(packed: Any) -> bool:
+    """Say whether there is something in a packed value that stands somewhere and cannot say where."""
+    if isinstance(packed, _Opaque):
+        value = packed.value
+        return isinstance(value, io.IOBase) or hasattr(value, "__next__")
+    if isinstance(packed, Mapping):
+        return any(map(has_live_iterator, packed.values()))
+    return isinstance(packed, (list, tuple)) and any(map(has_live_iterator, packed))
+
+
+def digest(array: Any) -> int:
+    """Return a number that tells arrays of the same shape and type apart, with few exceptions."""
+    tensor = array.raw if isinstance(array, NDArray) else array
+    if isinstance(array, RowSparseNDArray):
+        tensor = array.data.raw
+    flat = tensor.detach().reshape(-1) if isinstance(tensor, torch.Tensor) else np.asarray(tensor).reshape(-1)
+    part = flat[:: max(1, len(flat) // _SAMPLE)]
+    data = part.cpu().contiguous().view(torch.uint8).numpy() if isinstance(part, torch.Tensor) else part
+    return zlib.crc32(np.ascontiguousarray(data).tobytes())
