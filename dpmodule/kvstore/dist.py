@@ -11,7 +11,7 @@ import torch
 from ..base import ArgumentError
 from ..context import cpu
 from ..ndarray import NDArray
-from ..ndarray.row_sparse import RowSparseNDArray
+from ..ndarray.row_sparse import RowSparseNDArray, clear
 from .buckets import BYTES, Sums
 from .compress import Compression, pack, unpack
 from .keys import Key, grouped, paired
@@ -48,6 +48,8 @@ class DistKVStore(KVStore):
         ranks: the processes.
         held: whether the last push was dropped in all processes, because one of them asked for that, or none had
             anything to add.
+        samples: how many samples the next push of this process is a sum over; None: a whole batch. See
+            `count_samples`.
 
     Example:
         >>> store = mx.kv.create("dist_sync", timeout_s=60)  # a store of one worker, without torchrun
@@ -74,6 +76,9 @@ class DistKVStore(KVStore):
         super().__init__("dist_sync" if kind == "dist" else kind, "device" in kind)
         self.ranks: Ranks = join(kind, timeout_s)
         self.held = False
+        self.samples: int | None = None
+        self._batch = self._whole = 0
+        self._scales_partial = False
         self._codes: Compression | None = None
         self._is_summed = False
         self._limit = round(bucket_mb * 2**20)
@@ -97,6 +102,30 @@ class DistKVStore(KVStore):
         """Whether a push adds up over processes at once."""
         return not self._every
 
+    def count_samples(self, batch: int) -> int:
+        """Return how many samples the batches of all processes have together.
+
+        Pushes that sum over fewer or more samples, as `samples` tells, are scaled from then on as if they were of that
+        many.
+
+        Args:
+            batch: how many samples a whole batch of this process has.
+
+        Raises:
+            ArgumentError: processes have stores of other kinds.
+        """
+        self._check_options()
+        self._batch, self._whole = batch, int(self.ranks.total(batch))
+        return self._whole
+
+    def scale_partial(self, scales: bool) -> None:
+        """Say whether a push to which some processes add nothing is scaled by the samples of the others.
+
+        Args:
+            scales: whether it is; otherwise the plain sum is pushed.
+        """
+        self._scales_partial = scales
+
     def init(self, key: KeysLike, value: ArraysLike) -> None:
         """Store copies of the values of rank 0 under new keys, in every process.
 
@@ -111,7 +140,7 @@ class DistKVStore(KVStore):
         names = [one for one, _ in paired(key, value)]
         stored = [self._stored[name] for name in names]
         self._check_same([[n, list(v.shape), str(v.dtype), v.stype] for n, v in zip(names, stored)])
-        self._check_limits()
+        self._check_options()
         dense = [array for array in stored if array.stype == "default"]
         for array, tensor in zip(dense, self.ranks.spread([array.raw for array in dense])):
             array.raw.copy_(tensor)
@@ -135,13 +164,10 @@ class DistKVStore(KVStore):
                 "all processes have to make the same one"
             )
 
-    def _check_limits(self) -> None:
-        limits = [found / 2**20 for found in self.ranks.gather(self._limit)]
-        if len(set(limits)) > 1:
-            raise ArgumentError(
-                f"kvstore: bucket_mb is {', '.join(f'{each:g}' for each in limits)} in ranks 0 to {len(limits) - 1}; "
-                "give all processes the same"
-            )
+    def _check_options(self) -> None:
+        bucket_mb = self._limit / 2**20
+        options = {"the kind of store": self.type, "average_every": self._every, "bucket_mb": bucket_mb}
+        self.ranks.check_same("kvstore", options)
 
     def _sums(self, groups: dict[Key, list[NDArray]]) -> list[NDArray]:
         """Add up every key's arrays over devices and processes; nothing if the push is to be dropped."""
@@ -155,6 +181,7 @@ class DistKVStore(KVStore):
 
     def _over_ranks(self, keys: Sequence[Key], arrays: Sequence[NDArray]) -> list[NDArray]:
         found = list(arrays)
+        self.ranks.say["samples"] = self._samples_of_push()
         sparse = [i for i, array in enumerate(arrays) if isinstance(array, RowSparseNDArray)]
         dense = [i for i, array in enumerate(arrays) if array.stype == "default"]
         if self._codes is not None:
@@ -170,7 +197,14 @@ class DistKVStore(KVStore):
             found[i] = array
         heard = self.ranks.heard
         self.held = bool(heard["bad"] or heard["overflow"]) or not heard["active"]
-        return found
+        return (
+            found if heard["samples"] in (0, self._whole) else _scaled(found, self._whole / heard["samples"])
+        )
+
+    def _samples_of_push(self) -> int:
+        if self.samples is not None:
+            return self.samples
+        return self._batch if self.ranks.say["active"] or not self._scales_partial else 0
 
     def _sums_for(self, keys: Sequence[Key], dense: Sequence[int], tensors: Sequence[torch.Tensor]) -> Sums:
         """Return what adds up the dense values of some keys; it is kept, as the next push has them, too."""
@@ -233,7 +267,7 @@ class DistKVStore(KVStore):
             for arrays, summed in zip(groups.values(), sums):
                 arrays[0][:] = summed.as_in_context(arrays[0].context)
                 for other in arrays[1:]:
-                    other[:] = 0
+                    clear(other)
         self._is_summed = True
 
     def push(self, key: KeysLike, value: ArraysLike, priority: int = 0) -> None:
@@ -287,6 +321,17 @@ class DistKVStore(KVStore):
         self.ranks.barrier()
 
     _barrier = barrier  # MXNet's name of it
+
+
+def _scaled(arrays: Sequence[NDArray], factor: float) -> list[NDArray]:
+    found = list[NDArray]()
+    for array in arrays:
+        if isinstance(array, RowSparseNDArray):
+            rows, values = array.parts()
+            found.append(RowSparseNDArray(values * factor, rows, array.shape, array.context, tidy=True))
+        else:
+            found.append(NDArray(array.raw * factor, array.context))
+    return found
 
 
 def _put(sums: Sums, places: dict[Key, int], key: Key, tensor: torch.Tensor | None) -> None:

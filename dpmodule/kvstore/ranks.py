@@ -6,7 +6,7 @@ import atexit
 import contextlib
 import logging
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import timedelta
 from typing import Any
 
@@ -25,7 +25,7 @@ __all__ = ["VOTES", "Ranks", "join"]
 
 _logger = logging.getLogger(__name__)
 
-VOTES = ("active", "bad", "overflow", "due", "stop", "interrupt", "terminate", "evaluate")
+VOTES = ("active", "bad", "overflow", "due", "stop", "interrupt", "terminate", "evaluate", "samples")
 """What a process tells the others along with its gradients; see `Ranks.say`."""
 
 _VARIABLES = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
@@ -182,6 +182,26 @@ class Ranks:
         with self._watched():
             dist.all_gather_object(found, thing, group=self._group)
         return found
+
+    def check_same(self, what: str, values: Mapping[str, Any]) -> None:
+        """Refuse values that differ between processes, in all of them.
+
+        Args:
+            what: whose values they are, for the message.
+            values: plain data by name, with the same names in every process.
+
+        Raises:
+            ArgumentError: a process has another value than process 0.
+            LostWorkerError: a process is gone, stopped, or broke the group off.
+        """
+        first, *others = self.gather(dict(values))
+        for rank, theirs in enumerate(others, 1):
+            for name in dict.fromkeys([*first, *theirs]):
+                here, there = first.get(name), theirs.get(name)
+                if repr(here) != repr(there):  # NaN equals itself
+                    raise ArgumentError(
+                        f"{what}: {name} is {here!r} on rank 0 and {there!r} on rank {rank}; give all processes the same"
+                    )
 
     def spread(self, tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
         """Return the tensors of process 0, which may share memory.

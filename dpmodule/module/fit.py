@@ -368,6 +368,39 @@ def _lockstep(module: Trainable, options: FitOptions, data: Sequence[Any]) -> Lo
     return found
 
 
+_SAME_OPTIONS = (
+    "begin_epoch num_epoch eval_every_n_batches accumulate clip_global_norm on_nonfinite shard dry_run resume"
+)
+"""Arguments of `fit` by which processes would wait for each other, or make other updates, if they differed."""
+
+
+def _check_same_options(
+    lockstep: Lockstep, options: FitOptions, evaluations: Mapping[str, Any], metric: EvalMetric
+) -> None:
+    """Refuse arguments that differ between the processes that train together.
+
+    Raises:
+        ArgumentError: they do.
+    """
+    if not lockstep.several:
+        return
+    validation = options.validation_metric
+    lockstep.check_same(
+        "fit",
+        {
+            **{name: getattr(options, name) for name in _SAME_OPTIONS.split()},
+            "eval_data": list(evaluations),
+            "eval_metric": _metric_names(metric),
+            "validation_metric": None if validation is None else _metric_names(metrics.create(validation)),
+            "checkpoint": options.checkpoint is not None,
+        },
+    )
+
+
+def _metric_names(metric: EvalMetric) -> list[str]:
+    return [name for name, _ in metric.get_name_value()]
+
+
 class _NotSaving:
     """What stands in for `Saving` in a run that is neither saved nor resumed."""
 
@@ -440,6 +473,7 @@ class TrainingRun:
         self._lockstep = _lockstep(module, options, [self._data, *self._evaluations.values()])
         self.metric = metrics.create(options.eval_metric)
         self._validation = self.metric if options.validation_metric is None else options.validation_metric
+        _check_same_options(self._lockstep, options, self._evaluations, self.metric)
         # evaluations within an epoch reset their metric, which must not be that of the whole epoch
         self._metric_within_epoch: Any = deepcopy(self._validation) if options.eval_every_n_batches else None
         self._callbacks: list[Any] = _callbacks(options)
@@ -996,9 +1030,7 @@ class _TrainingSteps:
         """
         self._lockstep.say_idle()
         if self._accumulates:
-            self._module.scale_gradients(
-                self._samples_per_batch * self._lockstep.size / max(self._lockstep.total(0), 1)
-            )
+            self._lockstep.say_samples(0)
         self._clear()
         self._update_together(run)
         return self._lockstep.take("active")
@@ -1054,8 +1086,10 @@ class _TrainingSteps:
             return True
         if not self._has_pending_gradients:  # the gradients of the last batch were dropped
             self._clear()
-        rows = max(self._lockstep.total(self._pending_samples), 1)
-        self._module.scale_gradients(self._samples_per_batch * self._lockstep.size / rows)
+        if self._lockstep.adds_up:
+            self._lockstep.say_samples(self._pending_samples)
+        else:
+            self._module.scale_gradients(self._samples_per_batch / max(self._pending_samples, 1))
         self._has_pending_gradients = False
         self._pending_batches = self._pending_samples = 0
         if self._lockstep.several:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from typing import TYPE_CHECKING, Any
 
@@ -40,6 +40,7 @@ class Lockstep:
 
     def __init__(self, module: Trainable) -> None:
         stores = _stores_of(module)
+        self._stores = stores
         self._ranks = stores[0].ranks if stores else None
         self.several = self._ranks is not None
         self.adds_up = all(store.adds_up for store in stores) and self.several
@@ -75,10 +76,17 @@ class Lockstep:
         if self._ranks is not None:
             self._ranks.say["active"] = 0.0
 
+    def say_samples(self, number: int) -> None:
+        """Tell the others that the next update sums over so many samples of this process, in place of a whole batch."""
+        for store in self._stores:
+            store.samples = number
+
     def hush(self) -> None:
         """Note that the update is over along with which all was said."""
         if self._ranks is not None:
             self._ranks.hush()
+        for store in self._stores:
+            store.samples = None
 
     def take(self, word: str) -> bool:
         """Return whether some process said a word along with the last update, and forget it."""
@@ -108,13 +116,14 @@ class Lockstep:
         """Return whether something is so in some process."""
         return what if self._ranks is None else self._ranks.total(float(what)) > 0
 
-    def total(self, number: int) -> int:
-        """Return the sum of a number over all processes."""
-        return number if self._ranks is None else int(self._ranks.total(number))
-
     def gather(self, thing: Any) -> list[Any]:
         """Return plain data and arrays of all processes, in the order of their numbers."""
         return [thing] if self._ranks is None else self._ranks.gather(thing)
+
+    def check_same(self, what: str, values: Mapping[str, Any]) -> None:
+        """Refuse values, by name, that differ between processes; see `Ranks.check_same`."""
+        if self._ranks is not None:
+            self._ranks.check_same(what, values)
 
     def merge(self, metric: EvalMetric) -> None:
         """Let a metric have seen what those of all processes have seen.

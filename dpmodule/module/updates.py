@@ -14,6 +14,7 @@ from ..context import Context
 from ..executor.backward import Listener
 from ..executor.sparse_arrays import all_rows, array_of
 from ..ndarray import NDArray
+from ..ndarray.row_sparse import clear
 from .accumulation import GradientSum, squared_norm
 from .arguments import OptimizerArguments
 from .finite import GradientCheck
@@ -116,16 +117,17 @@ def make_optimizer(
     params: OptimizerParams,
     group: ParameterGroup,
     on_store: bool,
-    num_workers: int = 1,
+    num_samples: int | None = None,
 ) -> opt.Optimizer:
     """Return an optimizer that knows the parameters' names.
 
     Args:
         optimizer: a name, an `Optimizer`, or a torch class, see `opt.TorchOptimizer`.
-        params: arguments for a named one or a class; rescale_grad is 1 / (batch size * num_workers) unless given.
+        params: arguments for a named one or a class; rescale_grad is 1 / `num_samples` unless given.
         group: whose parameters it updates.
         on_store: whether it runs inside a store, where a parameter has one index for all devices.
-        num_workers: how many processes add up their gradients, each of a whole batch.
+        num_samples: how many samples gradients are added up over: those of the batches of all processes; None: those of
+            the group's batch.
 
     Raises:
         ArgumentError: there is no such optimizer, or `params` are no arguments.
@@ -134,7 +136,7 @@ def make_optimizer(
     """
     devices = 1 if on_store else len(group.contexts)
     names = {i * devices + k: name for i, name in enumerate(group.param_names) for k in range(devices)}
-    rescale = 1.0 / (group.num_samples * num_workers)
+    rescale = 1.0 / (num_samples or group.num_samples)
     if isinstance(optimizer, str) or (callable(optimizer) and not isinstance(optimizer, opt.Optimizer)):
         is_default = params == _DEFAULT_ARGUMENTS and not isinstance(optimizer, str)
         if not isinstance(params, (Mapping, list, tuple)):
@@ -149,7 +151,7 @@ def make_optimizer(
     if optimizer.rescale_grad != rescale:
         warnings.warn(
             f"the optimizer was made outside Module with rescale_grad={optimizer.rescale_grad}, which is not "
-            f"1 / batch size{' of all workers' if num_workers > 1 else ''} ({rescale}); is this intended?",
+            f"1 / batch size{' of all workers' if num_samples else ''} ({rescale}); is this intended?",
             stacklevel=6,
         )
     optimizer.idx2name = names
@@ -159,6 +161,33 @@ def make_optimizer(
 def _num_summed(store: Any) -> int:
     """Return how many processes add up their gradients in a store."""
     return store.num_workers if getattr(store, "adds_up", False) else 1
+
+
+def _count_samples(store: Any, group: ParameterGroup) -> int | None:
+    """Return over how many samples gradients are added up in the batches of all processes; None: of this one only.
+
+    Args:
+        store: the store of the module; None if there is none.
+        group: the parameters.
+
+    Raises:
+        ArgumentError: processes have stores of other kinds.
+    """
+    if not hasattr(store, "count_samples") or store.num_workers == 1:
+        return None
+    number: int = store.count_samples(group.num_samples)
+    return number if store.adds_up else None
+
+
+def _settings(optimizer: opt.Optimizer) -> dict[str, Any]:
+    """Return what an optimizer and its schedule are set to, as plain data."""
+    schedule = getattr(optimizer, "lr_scheduler", None)
+    found: dict[str, Any] = {"the class": type(optimizer).__name__, "lr_scheduler": type(schedule).__name__}
+    for prefix, owner in ("", optimizer), ("lr_scheduler.", schedule):
+        for name, value in getattr(owner, "__dict__", {}).items():
+            if value is None or isinstance(value, (int, float, str)):
+                found[prefix + name] = value
+    return found
 
 
 class Updates:
@@ -239,9 +268,12 @@ class Updates:
         """
         store, on_store = make_store(wanted.kvstore, group, compression_params)
         on_store = on_store and may_be_inside
-        optimizer = make_optimizer(
-            wanted.optimizer, wanted.optimizer_params, group, on_store, _num_summed(store)
-        )
+        num_samples = _count_samples(store, group)
+        optimizer = make_optimizer(wanted.optimizer, wanted.optimizer_params, group, on_store, num_samples)
+        if num_samples is not None:
+            shared: Any = store
+            shared.ranks.check_same(type(optimizer).__name__, _settings(optimizer))
+            shared.scale_partial(optimizer.rescale_grad == 1.0 / num_samples)
         made = cls(group, optimizer, store, None if on_store else opt.get_updater(optimizer))
         if store is not None:
             made._start(store, may_be_inside)
@@ -316,7 +348,7 @@ class Updates:
         """Set the gradients of the last backward to 0, so that an update applies only what has been kept."""
         for row in self._grads:
             for grad in row:
-                grad[:] = 0
+                clear(grad)
 
     def squared_norm(self) -> float:
         """Return the sum of the squares of all gradients, as the optimizer gets them before its own clipping."""

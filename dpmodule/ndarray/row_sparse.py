@@ -20,7 +20,7 @@ from .sparse_base import BaseSparseNDArray
 if TYPE_CHECKING:
     from ..types import ArrayLike
 
-__all__ = ["RowSparseNDArray", "distinct", "row_numbers", "rows_of", "sum_rows"]
+__all__ = ["RowSparseNDArray", "clear", "distinct", "row_numbers", "rows_of", "sum_rows"]
 
 Tensor = torch.Tensor
 
@@ -277,6 +277,14 @@ def row_numbers(indices: ArrayLike, count: int) -> Tensor:
         wrong = int(found[0]) if int(found[0]) < 0 else int(found[-1])
         raise BoundsError(f"row {wrong} is outside of an array with {count} rows")
     return found
+
+
+def clear(array: NDArray) -> None:
+    """Set all elements of an array to 0; a row-sparse one stores no row then, so that optimizers update none."""
+    if isinstance(array, RowSparseNDArray):
+        array[:] = RowSparseNDArray.zeros(array.shape, array.context, array.values.dtype)
+    else:
+        array[:] = 0
 
 
 def distinct(numbers: Tensor) -> tuple[Tensor, Tensor]:
