@@ -14,11 +14,11 @@ from ..hogwild.data_feed_desc import DataFeedDesc
 from ..io import DataBatch
 from ..symbol import BlockGrad as block_gradient
 from ..symbol import Group, Symbol
-from .feeding import check_rows, fed
+from .feeding import as_bound, check_rows, fed
 from .place import context_of
 from .program import Program, default_main_program
 from .runs import data_descs, initialize, runs_of
-from .variable import Variable
+from .variable import Data, Variable
 
 __all__ = ["AsyncExecutor", "Executor"]
 
@@ -98,7 +98,7 @@ class AsyncExecutor(Closing):
         if not isinstance(data_feed, DataFeedDesc):
             raise ArgumentError(f"run_from_files: data_feed is {data_feed!r}, expected a DataFeedDesc")
         size = data_feed.batch_size
-        shapes = {name: _batch_shape(owner.var(name), size) for name in owner.data_names(owner.symbol)}
+        shapes = {each.name: (size, *each.fed_shape[1:]) for each in owner.data_of(owner.symbol)}
         module = runs_of(owner).trainer(owner, data_descs(owner, shapes))
         found = [_fetched(owner, each).name for each in _several(fetch)]
         return self._executor.run_from_files(module, data_feed, filelist, thread_num, found, debug, **more)
@@ -108,12 +108,6 @@ class AsyncExecutor(Closing):
     def close(self) -> None:
         """End the workers."""
         self._executor.close()
-
-
-def _batch_shape(variable: Variable, size: int) -> tuple[int, ...]:
-    """Return the shape of a batch of what is fed."""
-    inner = () if variable.lod_level and variable.shape[1:] == (1,) else variable.shape[1:]
-    return (size, *inner)
 
 
 class Executor(Closing):
@@ -175,7 +169,7 @@ class Executor(Closing):
     def _run_batch(self, program: Program, feed: Any, fetch_list: list[Any], as_numpy: bool) -> list[Any]:
         gradients = [each for each in fetch_list if isinstance(each, str) and each.endswith(_GRADIENT)]
         wanted = [_fetched(program, each) for each in fetch_list if each not in gradients]
-        outputs = [each for each in wanted if each.symbol.entries[0][0].op is not None]
+        outputs = [each for each in wanted if each.is_computed]
         key = (
             id(program.symbol) if program.optimizer or not outputs else None,
             program.is_test,
@@ -185,7 +179,10 @@ class Executor(Closing):
         heads = runs.heads(key)
         if heads is None:
             heads = _heads(program, outputs)
-        values = fed(program, feed, program.data_names(heads))
+        data = program.data_of(heads)
+        values = {
+            each.name: as_bound(each, value) for each, value in zip(data, fed(program, feed, data).values())
+        }
         check_rows(heads, values)
         descs = data_descs(program, {name: value.shape for name, value in values.items()})
         module = runs.module(program, heads, key, descs)
@@ -211,8 +208,8 @@ class Executor(Closing):
         variable = _fetched(program, fetch)
         if variable.name in outputs:
             return outputs[variable.name]
-        if variable.is_data:
-            return fed(program, feed, [variable.name])[variable.name]
+        if isinstance(variable, Data):
+            return fed(program, feed, [variable])[variable.name]
         return program.store.array(variable.name, 0).copy()
 
     def run_from_files(

@@ -14,9 +14,9 @@ from ..ndarray import NDArray, array
 from ..ndarray.ragged import RaggedNDArray, ragged_array
 from ..symbol import Symbol
 from .program import Program, default_main_program
-from .variable import Variable
+from .variable import Data, Variable
 
-__all__ = ["DataFeeder", "check_rows", "create_lod_tensor", "fed"]
+__all__ = ["DataFeeder", "as_bound", "check_rows", "create_lod_tensor", "fed"]
 
 lazy.publish(__name__, __all__)
 
@@ -24,10 +24,10 @@ lazy.publish(__name__, __all__)
 def create_lod_tensor(
     data: Any, recursive_seq_lens: Sequence[Sequence[int]], place: Any = None
 ) -> RaggedNDArray:
-    """Return sequences, as a ragged array.
+    """Return sequences as a ragged array, whose values have the axes of `data`.
 
     Args:
-        data: all elements, one behind the other; or a list of sequences.
+        data: all elements one after the other, (T, ...); or a list of sequences.
         recursive_seq_lens: [lengths of the sequences].
         place: accepted; it is the CPU.
 
@@ -48,18 +48,16 @@ def create_lod_tensor(
         raise ShapeError(
             f"create_lod_tensor: lengths add up to {sum(lengths)}, but there are {len(values)} elements"
         )
-    if values.ndim == 2 and values.shape[1] == 1:
-        values = values[:, 0]
     return ragged_array(values, [0, *accumulate(lengths)], dtype=values.dtype)
 
 
-def fed(program: Program, feed: Any, names: Sequence[str]) -> dict[str, Any]:
-    """Return what is fed as arrays of the declared types.
+def fed(program: Program, feed: Any, wanted: Sequence[Data]) -> dict[str, Any]:
+    """Return what is fed as arrays of the declared shapes and types.
 
     Args:
         program: the program.
         feed: by name; also what the program has no use for, if it is declared there.
-        names: what is needed.
+        wanted: the data that is needed.
 
     Raises:
         ArgumentError: something is missing, or is declared nowhere.
@@ -75,10 +73,10 @@ def fed(program: Program, feed: Any, names: Sequence[str]) -> dict[str, Any]:
             raise ArgumentError(
                 f"feed: the program declares no data {name!r}{did_you_mean(str(name), known)}"
             )
-    missing = [name for name in names if name not in given]
+    missing = [each.name for each in wanted if each.name not in given]
     if missing:
         raise ArgumentError(f"feed: {', '.join(missing)} is missing, which what is run depends on")
-    found = {name: _array(program.var(name), given[name]) for name in names}
+    found = {each.name: _array(each, given[each.name]) for each in wanted}
     sizes = {name: value.shape[0] for name, value in found.items()}
     if len(set(sizes.values())) > 1:
         raise ShapeError(f"feed: batches have different sizes: {sizes}")
@@ -126,12 +124,22 @@ def _sequences(variable: Variable, value: Any) -> RaggedNDArray:
             else np.zeros((0, *variable.shape[1:])),
             [[len(row) for row in rows]],
         )
-    values, inner = value.values.asnumpy(), variable.shape[1:]
-    if values.shape[1:] != inner:
-        values = values.reshape(len(values), *(() if inner == (1,) else inner))
-    elif inner == (1,):
-        values = values[:, 0]
+    values = value.values.asnumpy()
+    values = values.reshape(len(values), *variable.shape[1:])
     return ragged_array(values, value.offsets, dtype=variable.dtype)
+
+
+def as_bound(data: Data, value: Any) -> Any:
+    """Return a value in the shape that modules are bound to; shares memory.
+
+    Args:
+        data: the variable that is fed.
+        value: an array of the declared shape.
+    """
+    if value.shape[1:] == data.fed_shape[1:]:
+        return value
+    record = value.record()
+    return RaggedNDArray.of_record(record.replaced(record.values.flatten()), value.context)
 
 
 def check_rows(symbol: Symbol, values: Mapping[str, Any]) -> None:

@@ -16,7 +16,7 @@ from ..symbol import Group, Symbol
 from .param_attr import ParamAttr
 from .program import Program, default_main_program
 from .runs import check_filled, runs_of
-from .variable import Parameter, Variable, declared_shape
+from .variable import Data, Parameter, Variable, declared_shape
 
 __all__ = [
     "load_inference_model",
@@ -94,10 +94,10 @@ def save_inference_model(
     targets: list[Any] = [program.var(each) if isinstance(each, str) else each for each in given]
     if not targets or not all(isinstance(each, Variable) for each in targets):
         raise ArgumentError(f"{call}: target_vars is {target_vars!r}, expected variables of fluid")
-    if any(each.symbol.entries[0][0].op is None for each in targets):
+    if not all(each.is_computed for each in targets):
         raise ArgumentError(f"{call}: a target is data or a parameter, which nothing computes")
     symbol = copy(Group([each.symbol for each in targets]))
-    needed = program.data_names(symbol)
+    needed = [each.name for each in program.data_of(symbol)]
     if sorted(feeds) != sorted(needed):
         raise ArgumentError(
             f"{call}: feeded_var_names is {feeds}, but the targets depend on {', '.join(needed)}"
@@ -159,7 +159,7 @@ def load_inference_model(
     return [program, [order[number] for number in sorted(order)], targets]
 
 
-def _data(program: Program, symbol: Symbol, name: str, dtype: str, attributes: Any) -> Variable:
+def _data(program: Program, symbol: Symbol, name: str, dtype: str, attributes: Any) -> Data:
     """Return the variable of an input as its attributes say."""
     level = int(attributes.get("__storage_type__") == _RAGGED)
     shape = declared_shape(attributes)
@@ -168,7 +168,7 @@ def _data(program: Program, symbol: Symbol, name: str, dtype: str, attributes: A
             f"input {name!r} has no shape; expected a network that save_inference_model saved"
         )
     whole = (-1, *shape[1:])
-    return Variable(program, symbol, name, (-1, 1) if level and whole == (-1,) else whole, dtype, level)
+    return Data(program, symbol, name, (-1, 1) if level and whole == (-1,) else whole, dtype, level)
 
 
 def _target(program: Program, symbol: Symbol) -> Variable:

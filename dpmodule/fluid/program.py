@@ -19,7 +19,7 @@ from ..symbol import MakeLoss as make_loss
 from ..symbol import Variable as symbol_variable
 from .param_attr import ParamAttr
 from .scope import Scope
-from .variable import Parameter, Shape, Variable
+from .variable import Data, Parameter, Shape, Variable
 
 __all__ = ["Program", "default_main_program", "default_startup_program", "program_guard"]
 
@@ -158,7 +158,7 @@ class Program:
         return self._heads[1]
 
     def _made_heads(self) -> Symbol:
-        computed = [each for each in self._variables.values() if each.symbol.entries[0][0].op is not None]
+        computed = [each for each in self._variables.values() if each.is_computed]
         if not computed:
             raise StateError(
                 f"{self!r} has no layers to run; a startup program is run by Executor.run(program)"
@@ -170,13 +170,14 @@ class Program:
         kept = [block_gradient(each.symbol, name=f"{each.name}_end") for each in ends]
         return Group([make_loss(self.loss.symbol, name=f"{self.loss.name}_loss"), *kept])
 
-    def data_names(self, symbol: Symbol) -> list[str]:
-        """Return which arguments of a symbol are fed.
+    def data_of(self, symbol: Symbol) -> list[Data]:
+        """Return the data that a symbol depends on.
 
         Args:
             symbol: one whose arguments are variables of this program.
         """
-        return [name for name in symbol.list_arguments() if self.var(name).is_data]
+        arguments = (self.var(name) for name in symbol.list_arguments())
+        return [each for each in arguments if isinstance(each, Data)]
 
     # variables
 

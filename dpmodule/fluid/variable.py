@@ -90,7 +90,12 @@ class Variable:
     @property
     def is_data(self) -> bool:
         """Whether it is fed."""
-        return self.symbol.entries[0][0].op is None and not isinstance(self, Parameter)
+        return isinstance(self, Data)
+
+    @property
+    def is_computed(self) -> bool:
+        """Whether a layer computes it."""
+        return not isinstance(self, (Data, Parameter))
 
     def derive(
         self,
@@ -125,6 +130,31 @@ class Variable:
 
     def __neg__(self) -> Variable:
         return self * -1.0
+
+
+class Data(Variable):
+    """A variable that is fed.
+
+    Sequences of shape (-1, 1) are fed as single values, which look-ups take as they are; to all other layers they have
+    their last axis.
+
+    Args:
+        program: whose it is.
+        fed: the variable of the graph that is fed.
+        name: of both.
+        shape: -1 for the axis of the batch.
+        dtype: element type.
+        lod_level: 1 if each line has a sequence of its own length, else 0.
+    """
+
+    def __init__(
+        self, program: Any, fed: Symbol, name: str, shape: Shape, dtype: str, lod_level: int
+    ) -> None:
+        is_single = bool(lod_level) and shape[1:] == (1,)
+        symbol = call("expand_dims", fed, axis=1, name=f"{name}_column") if is_single else fed
+        super().__init__(program, symbol, name, shape, dtype, lod_level)
+        self.fed = fed
+        self.fed_shape = shape[:-1] if is_single else shape
 
 
 class Parameter(Variable):

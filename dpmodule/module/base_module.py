@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from ..io import DataIter
     from ..metric import EvalMetric
     from ..types import GradReqLike
+    from .class_labels import FedNetwork
     from .types import (
         BatchLike,
         DynamicAxes,
@@ -568,6 +569,14 @@ class BaseModule:
         rows = max((len(each) for each in found), default=0)
         together = {int(row) for each in found for row in each.nonzero()}
         return sorted(together), rows
+
+    def fed_networks(self, data_batch: BatchLike) -> list[FedNetwork]:
+        """Return the symbols that read a batch, with what it feeds them; none here.
+
+        Args:
+            data_batch: the batch; the module may switch to its bucket.
+        """
+        return []
 
     def bad_gradient(self) -> str | None:
         """Return the name of a parameter whose gradient of the last backward is not finite; None if none is known."""

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from ..executor.explanation import ExecutorExplanation
     from ..io import DataIter
     from ..metric import EvalMetric
+    from .class_labels import FedNetwork
     from .types import (
         AmpLike,
         BatchLike,
@@ -476,6 +477,12 @@ class BucketingModule(BaseModule):
     @override
     def bad_gradient(self) -> str | None:
         return self._curr_module.bad_gradient()
+
+    @override
+    def fed_networks(self, data_batch: BatchLike) -> list[FedNetwork]:
+        found: list[FedNetwork] = []
+        self._compute_in_bucket(data_batch, lambda: found.extend(self._curr_module.fed_networks(data_batch)))
+        return found
 
     @override
     def bad_node(self) -> str | None:

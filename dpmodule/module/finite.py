@@ -28,6 +28,7 @@ __all__ = [
     "first_bad_node",
     "first_nonfinite",
     "names_of_nonfinite",
+    "sample_numbers",
     "samples_in",
 ]
 
@@ -150,6 +151,19 @@ def first_bad_node(executor: Executor) -> str | None:
 _SHOWN_SAMPLES = 8
 
 
+def sample_numbers(batch: BatchLike, data: object) -> list[int] | None:
+    """Return the numbers that an iterator gives the samples of a batch, None where it gives none.
+
+    Args:
+        batch: the batch.
+        data: the iterator that has just returned it.
+    """
+    index = getattr(batch, "index", None)
+    if index is None and hasattr(data, "getindex"):
+        index = data.getindex()
+    return None if index is None else [int(each) for each in index]
+
+
 def samples_in(module: Trainable, batch: BatchLike, data: object) -> str:
     """Return words about the samples of a batch, by the numbers that its iterator gives them; "" where it gives none.
 
@@ -158,12 +172,9 @@ def samples_in(module: Trainable, batch: BatchLike, data: object) -> str:
         batch: the batch.
         data: the iterator that has just returned it.
     """
-    index = getattr(batch, "index", None)
-    if index is None and hasattr(data, "getindex"):
-        index = data.getindex()
-    if index is None:
+    numbers = sample_numbers(batch, data)
+    if numbers is None:
         return ""
-    numbers = [int(each) for each in index]
     bad, rows = module.nan_rows()
     numbers = [numbers[row] for row in bad] if bad and rows == len(numbers) else numbers
     shown = ", ".join(map(str, numbers[:_SHOWN_SAMPLES]))

@@ -15,13 +15,15 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from .. import metric as metrics
-from ..base import ArgumentError, NonFiniteError, StateError
+from ..base import ArgumentError, BoundsError, NonFiniteError, StateError
 from ..callback import BatchEndParam, Callback, as_list
 from ..context import Context
 from ..initializer import Uniform
 from ..ndarray import NDArray
 from .boundary import BatchBoundary
-from .finite import check_choice, first_nonfinite, names_of_nonfinite, samples_in
+from .class_labels import check_choice as check_label_choice
+from .class_labels import find_wrong_label
+from .finite import check_choice, first_nonfinite, names_of_nonfinite, sample_numbers, samples_in
 from .history import History
 from .lockstep import Lockstep, shard
 from .looks import LateFindings
@@ -81,6 +83,7 @@ class FitOptions:
     workload: Sequence[float] | None
     count_padding: bool
     on_nonfinite: str
+    check_labels: str
     callbacks: CallbackLike
     training_step: Callable[[Any, Any], Any] | None
     accumulate: int
@@ -252,6 +255,7 @@ def fit(
     workload: Sequence[float] | None = None,
     count_padding: bool = False,
     on_nonfinite: str = "raise",
+    check_labels: str = "warn",
     callbacks: CallbackLike = None,
     training_step: Callable[[Any, Any], Any] | None = None,
     accumulate: int = 1,
@@ -298,6 +302,8 @@ def fit(
         count_padding: count rows that only fill up the last batch in metrics, as MXNet does.
         on_nonfinite: what to do about NaN or infinity in an output or a gradient: "raise", before the
             parameters are changed; "skip" the batch; "warn", or "ignore".
+        check_labels: what to do about labels in the first batch of an epoch that are not classes of the network, such
+            as 10 beside ten scores: "warn" once an epoch, "raise" before training on them, or "ignore".
         callbacks: `callback.Callback` objects, such as `callback.EarlyStopping`; they may be given as any other
             callback, too.
         training_step: ``(module, batch)``, what is done with a batch in place of forward, backward and update; what it
@@ -332,6 +338,7 @@ def fit(
 
     Raises:
         ArgumentError: an argument does not fit.
+        BoundsError: a label is not a class, and `check_labels` is "raise".
         NonFiniteError: an output or a gradient is not finite; parameters and auxiliary states are those before the
             batch. With a `checkpoint` this state is saved as that of a run that has left the batch out.
         LostWorkerError: a process that trains with this one is gone or stopped.
@@ -776,6 +783,7 @@ class TrainingRun:
         metric = self.metric
         with self._clock.data:
             batch, batches = _first_batch(self.module, self._data, self.epoch)
+        self._check_labels(batch)
         while batch is not None:
             if monitor is not None:
                 monitor.tic()
@@ -805,6 +813,35 @@ class TrainingRun:
                 boundary.end()
             batch = None if self._stopped else following
         return metric
+
+    def _check_labels(self, batch: BatchLike) -> None:
+        """Look for labels that are not classes of the network.
+
+        Args:
+            batch: the first one of the epoch, or a list with its part for each device.
+
+        Raises:
+            BoundsError: there is one, and `check_labels` is "raise".
+        """
+        choice, networks_of = self._options.check_labels, getattr(self.module, "fed_networks", None)
+        if choice == "ignore" or networks_of is None:  # a module that was written for MXNet
+            return
+        for part in batch if isinstance(batch, list) else [batch]:
+            found = (find_wrong_label(network, pad_of(part)) for network in networks_of(part))
+            wrong = next(filter(None, found), None)
+            if wrong is None:
+                continue
+            numbers = sample_numbers(part, self._data)
+            sample = wrong.row if numbers is None or wrong.row >= len(numbers) else numbers[wrong.row]
+            text = f"fit: {wrong.describe(f'sample {sample} in {_place(self)}')}"
+            if choice == "raise":
+                raise BoundsError(
+                    f'{text} Correct the labels; check_labels="warn" trains on them, as MXNet does'
+                )
+            self.module.logger.warning(
+                '%s Training goes on, as in MXNet; check_labels="raise" stops it, "ignore" says nothing', text
+            )
+            return
 
     def _finish_epoch_metrics(self) -> Any:
         """Finish the last update of an epoch, and note its metrics if they are known; return what measures them."""
@@ -1236,3 +1273,4 @@ def _check_options(options: FitOptions) -> None:
             "fit: a training_step updates by itself; leave out accumulate and clip_global_norm"
         )
     check_choice("fit", options.on_nonfinite, "skip")
+    check_label_choice("fit", options.check_labels)

@@ -24,6 +24,7 @@ from ..symbol import Symbol
 from ..symbol.half import half_symbol
 from .arguments import BindArguments, OptimizerArguments, ParamArguments
 from .checkpointed_module import CheckpointedModule
+from .class_labels import fed_network
 from .finite import are_finite, first_bad_node
 from .group.batch_splitter import redescribe, resized
 from .group.context_threads import run_between
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
     from ..executor.explanation import ExecutorExplanation
     from ..metric import EvalMetric
     from ..metric.composite import MetricLike
+    from .class_labels import FedNetwork
     from .types import (
         AmpLike,
         BatchLike,
@@ -830,6 +832,10 @@ class Module(CheckpointedModule):
     @override
     def stores(self) -> list[Any]:
         return [self.store]
+
+    @override
+    def fed_networks(self, data_batch: BatchLike) -> list[FedNetwork]:
+        return [fed_network(self, data_batch)]
 
     @override
     def bad_gradient(self) -> str | None:

@@ -12,6 +12,7 @@ from .lifecycle import Stage
 
 if TYPE_CHECKING:
     from ..io import DataIter
+    from .class_labels import FedNetwork
     from .types import (
         BatchLike,
         InitializerLike,
@@ -118,6 +119,9 @@ class Trainable(Protocol):
 
     def nan_rows(self) -> tuple[list[int], int]:
         """Return the numbers of the rows of the last outputs in which something is NaN, and how many there are."""
+
+    def fed_networks(self, data_batch: BatchLike) -> list[FedNetwork]:
+        """Return the symbols that read a batch, with what it feeds them."""
 
     def bad_gradient(self) -> str | None:
         """Return the name of a parameter whose gradient of the last backward is not finite, None if all are."""

@@ -16,6 +16,7 @@ from ..compat import lazy
 from ..ndarray import NDArray
 from .arguments import BindArguments, OptimizerArguments, ParamArguments
 from .base_module import BaseModule
+from .class_labels import fed_network
 from .fit import show_metric
 from .group.batch_splitter import is_per_context
 from .lifecycle import Stage, needs
@@ -24,6 +25,7 @@ from .wiring import called, check_bound, clear_input_grads, joint, kind_of, same
 
 if TYPE_CHECKING:
     from ..metric import EvalMetric
+    from .class_labels import FedNetwork
     from .types import BatchLike, DynamicAxes, Labels, LoggerLike, MonitorLike, OutGrads, PathLike
 
 __all__ = ["SequentialModule"]
@@ -340,6 +342,13 @@ class SequentialModule(BaseModule):
     @override
     def output_probes(self) -> list[list[torch.Tensor]]:
         return self._modules[-1].output_probes()
+
+    @override
+    def fed_networks(self, data_batch: BatchLike) -> list[FedNetwork]:
+        first, *others = self._modules
+        found = first.fed_networks(data_batch) if first in self._labelled() else []
+        wanted = [module for module in others if module in self._labelled() and module.symbol is not None]
+        return [*found, *(fed_network(module, data_batch, is_first=False) for module in wanted)]
 
     @override
     def bad_gradient(self) -> str | None:

@@ -22,6 +22,7 @@ __all__ = [
     "SHARE",
     "STACK",
     "Attr",
+    "ClassLabels",
     "Env",
     "Input",
     "LossOutput",
@@ -234,6 +235,19 @@ class LossOutput:
     takes_memory: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class ClassLabels:
+    """What the labels of an operator may be.
+
+    Attributes:
+        count: how many classes there are; a label is a whole number from 0 to ``count - 1``.
+        reads: ``(labels) -> mask`` of the labels that count, of their shape; None = all of them.
+    """
+
+    count: int
+    reads: Callable[[torch.Tensor], torch.Tensor] | None = None
+
+
 Shapes = tuple[list[Shape], list[Shape]]
 Types = tuple[list[str | None], list[str | None]]
 """What rules of shapes and types return: those of the inputs, and those of the outputs."""
@@ -274,6 +288,7 @@ class Op:
     differentiable: bool = True
     batch: str = ""
     onnx: Onnx | None = None
+    classes: Callable[..., ClassLabels | None] | None = None
     doc: str = field(default="", repr=False)
     owner: Any = field(default=None, repr=False)
 

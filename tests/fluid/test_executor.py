@@ -54,7 +54,7 @@ def test_fetches_of_every_kind(net):
     assert [each.shape for each in found] == [(3, 2), (3, 1), (1,), (2,), (40, 8)]
     assert np.unique(np.nonzero(found[4].any(1))[0]).tolist() == [1, 2, 30]
     (words,) = run(BATCH, ["words"], return_numpy=False)
-    assert words.tolist() == BATCH["words"]
+    assert words.tolist() == [[[word] for word in row] for row in BATCH["words"]]
     with pytest.raises(mx.base.DTypeError, match="return_numpy=False"):
         run(BATCH, ["words"])
     assert run(BATCH, []) == run(BATCH, None) == []
@@ -81,11 +81,11 @@ def test_what_may_be_fed():
         fluid.create_lod_tensor([[1, 2], [30], []], [[2, 1, 0]]),
     ]
     for way in ways:
-        np.testing.assert_array_equal(run({"words": way}, [total])[0], [3, 30, 0])
+        np.testing.assert_array_equal(run({"words": way}, [total])[0], [[3], [30], [0]])
     feeder = fluid.DataFeeder([words, "label"], fluid.CPUPlace())
     batch = feeder.feed([([1, 2], 0), ([30], 1)])
     np.testing.assert_array_equal(batch["label"], [[0], [1]])
-    np.testing.assert_array_equal(run(batch, [total])[0], [3, 30])
+    np.testing.assert_array_equal(run(batch, [total])[0], [[3], [30]])
 
 
 @pytest.mark.parametrize(
@@ -182,6 +182,35 @@ def test_files_and_batches_train_the_same_parameters_and_states(net, files, feed
     for other in found[1:]:
         for one, expected in zip(other, found[0]):
             np.testing.assert_allclose(one, expected, rtol=1e-4, atol=1e-5)
+
+
+def test_files_feed_sequences_of_numbers_as_batches_do(tmp_path):
+    """Words have weights; pooled weights are (N, 1), as a label is."""
+    words, weights = text_inputs()[0], layers.data("weights", [1], lod_level=1)
+    target = layers.data("target", [1])
+    rows = layers.elementwise_mul(layers.embedding(words, [9, 2]), weights, axis=0)
+    total = layers.sequence_pool(weights, "sum")
+    loss = layers.mean(layers.square_error_cost(total, target))
+    fit = layers.fc(layers.concat([layers.sequence_pool(rows, "sum"), total], axis=1), 1)
+    fluid.optimizer.SGD(0.1).minimize(layers.sums([loss, layers.mean(layers.square_error_cost(fit, target))]))
+    batch = {"words": [[1, 2], [3]], "weights": [[0.5, 1.0], [2.0]], "target": [[1.0], [2.5]]}
+    path = tmp_path / "lines"
+    path.write_text("2 1 2 2 0.5 1 1 1\n1 3 1 2 1 2.5\n")
+    kinds = {"words": "uint64", "weights": "float", "target": "float"}
+    slots = "".join(f'slots {{ name: "{k}" type: "{v}" is_used: true }}' for k, v in kinds.items())
+    feed = fluid.DataFeedDesc(f"batch_size: 2 multi_slot_desc {{ {slots} }}")
+    fluid.default_startup_program().random_seed = 3
+    found = []
+    for mode in ("batch", "serial"):
+        with fluid.Executor() as executor:
+            executor.run(fluid.default_startup_program())
+            if mode == "batch":
+                (first,) = executor.run(feed=batch, fetch_list=[loss])
+            else:
+                first = executor.run_from_files(None, feed, [str(path)], 1, [loss], mode=mode)
+        assert first[0] == pytest.approx(((1.5 - 1) ** 2 + (2 - 2.5) ** 2) / 2)
+        found.append(np.concatenate([each.ravel() for each in values("embedding_0_weight", "fc_0_weight")]))
+    np.testing.assert_allclose(found[1], found[0], rtol=1e-5)
 
 
 def test_the_other_executors_take_programs_too(net, files, feed):

@@ -258,7 +258,7 @@ def bad(layer, *given, **more):
         (lambda: layers.data("a", 3), ValueError, "shape is 3"),
         (lambda: layers.data("a", [-1, 0]), ValueError, "sizes from 1"),
         (lambda: layers.data("a", [1], lod_level=2), ValueError, "lod_level is 2"),
-        (lambda: (dense(), dense(width=4)), ValueError, "has declared <Variable x"),
+        (lambda: (dense(), dense(width=4)), ValueError, "has declared <Data x"),
         (lambda: layers.data(layers.tanh(dense()).name, [3]), ValueError, "'tanh_0' already"),
         (lambda: layers.embedding(dense(), [3]), ValueError, "size is"),
         (lambda: layers.embedding(dense(), [3, 2], padding_idx=3), ValueError, "padding_idx is 3"),

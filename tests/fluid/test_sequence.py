@@ -46,6 +46,59 @@ def test_pooling():
     assert {each.lod_level for each in outs} == {0}
 
 
+def test_single_numbers_have_the_axis_that_their_variable_says():
+    x, two = declared(1), declared(2, "two")
+    ids, label = layers.data("ids", [1], dtype="int64", lod_level=1), layers.data("label", [1])
+    start = fluid.ParamAttr(initializer=fluid.initializer.Constant(1.0))
+    ones = layers.embedding(layers.sequence_reverse(ids), [5, 2], param_attr=start)
+    deep = layers.concat([layers.embedding(ids, [5, 2], param_attr=start)] * 3, axis=1)
+    feed = {"x": sequences(1), "two": sequences(2), "ids": [[[i % 5] for i in range(n)] for n in ROWS]}
+    feed["label"] = np.arange(4.0).reshape(4, 1)
+    rows = feed["x"]
+    a, b, each = np.concatenate(rows), np.concatenate(feed["two"]), np.repeat(feed["label"], ROWS, 0)
+
+    def pooled(kind, rows=rows):
+        return np.array([POOLS[kind](np.array(row)) if len(row) else [0] for row in rows])
+
+    soft = np.concatenate([np.exp(row) / np.exp(row).sum() for row in rows])
+    cases = [
+        *((layers.sequence_pool(x, kind), pooled(kind)) for kind in POOLS),
+        (layers.sequence_first_step(x), pooled("first")),
+        (layers.sequence_last_step(x), pooled("last")),
+        (layers.sequence_pool(ids, "last"), pooled("last", feed["ids"])),
+        (
+            layers.square_error_cost(layers.sequence_pool(x, "sum"), label),
+            (pooled("sum") - feed["label"]) ** 2,
+        ),
+        (layers.sequence_softmax(x), soft),
+        (layers.softmax(x), np.ones_like(a)),
+        (layers.sequence_reverse(x), np.concatenate([row[::-1] for row in rows])),
+        (layers.sequence_expand(label, x), each),
+        (layers.sequence_expand(x, x), np.concatenate([np.tile(row, (len(row), 1)) for row in rows])),
+        (layers.concat([x, two], axis=1), np.concatenate([a, b], 1)),
+        (layers.elementwise_mul(two, x, axis=0), b * a),
+        (layers.elementwise_mul(ones, x, axis=0), np.ones((8, 2)) * a),
+        (layers.elementwise_add(deep, x), np.ones((8, 6)) + a),
+        (layers.elementwise_sub(x, label), a - each),
+        (two * x + 1.0, b * a + 1),
+        (layers.reduce_sum(x, dim=1, keep_dim=True), a),
+        (
+            layers.fc(layers.sequence_reverse(x), 2, param_attr=start),
+            np.concatenate([r[::-1] for r in rows]) * [1, 1],
+        ),
+        (layers.scale(x, 2.0), a * 2),
+        (x, a),
+    ]
+    found = run(feed, [variable for variable, _ in cases], return_numpy=False)
+    for (variable, expected), one in zip(cases, found):
+        one = (one.values if variable.lod_level else one).asnumpy()
+        np.testing.assert_allclose(one, expected, rtol=1e-5, atol=1e-6, err_msg=variable.name)
+        assert (variable.shape, one.shape) == ((-1, *expected.shape[1:]), expected.shape), variable
+    tensor = fluid.create_lod_tensor(a, [ROWS])
+    assert tensor.values.shape == (8, 1)
+    assert fluid.DataFeeder(["x"]).feed([(row,) for row in rows])["x"].values.shape == (8, 1)
+
+
 @pytest.mark.parametrize("size", [3, 4])
 def test_convolution_and_pooling(size):
     x, given = declared(2), sequences(2)
@@ -59,19 +112,6 @@ def test_convolution_and_pooling(size):
         expected = sum((np.tanh(weight @ window + bias) for window in windows), np.zeros(5))
         np.testing.assert_allclose(one, expected, rtol=1e-4, atol=1e-5)
     assert layers.sequence_conv_pool is fluid.nets.sequence_conv_pool
-
-
-def test_softmax_reverse_and_expand():
-    x, given = declared(1), sequences(1)
-    rows = layers.data("rows", [2])
-    outs = [layers.sequence_softmax(x), layers.sequence_reverse(x), layers.sequence_expand(rows, x)]
-    a = np.random.default_rng(1).normal(size=(4, 2)).astype("float32")
-    found = run({"x": given, "rows": a}, outs, return_numpy=False)
-    for i, row in enumerate(given):
-        flat = row[:, 0]
-        np.testing.assert_allclose(found[0][i].asnumpy(), np.exp(flat) / np.exp(flat).sum(), rtol=1e-5)
-        np.testing.assert_array_equal(found[1][i].asnumpy(), flat[::-1])
-        np.testing.assert_array_equal(found[2][i].asnumpy(), np.repeat(a[i : i + 1], len(row), 0))
 
 
 def sigmoid(x):
@@ -168,15 +208,6 @@ def test_losses_of_each_element():
     expected = -np.take_along_axis(logs, np.concatenate(right)[:, None], 1).mean()
     np.testing.assert_allclose(found, [expected], rtol=1e-5)
     np.testing.assert_allclose(total, [np.concatenate(given).sum()], rtol=1e-4, atol=1e-5)
-
-
-def test_single_numbers_are_features():
-    x = declared(1)
-    out = layers.sequence_pool(layers.fc(x, 2, bias_attr=False), "sum")
-    given = sequences(1)
-    (found,) = run({"x": given}, [out])
-    weight = values("fc_0_weight")[0]
-    np.testing.assert_allclose(found, [row.sum() * weight[:, 0] for row in given], rtol=1e-4, atol=1e-5)
 
 
 def test_a_batch_of_empty_sequences():

@@ -319,6 +319,7 @@ BY_VALUES = {
     "layer norm": (lambda x: S.LayerNorm(x, name="ln"), (3,)),
     "prelu": (lambda x: S.LeakyReLU(x, act_type="leaky", slope=0.3), (3,)),
     "flatten": (lambda x: S.Flatten(x), (2, 2)),
+    "squeeze": (lambda x: S.squeeze(x, axis=1), (1, 2)),
 }
 
 

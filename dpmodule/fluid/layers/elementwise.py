@@ -120,6 +120,11 @@ def _aligned(layer: str, x: Variable, y: Variable, axis: int) -> Any:
     before = missing if axis == -1 else axis
     if not 0 <= before <= missing:
         raise ArgumentError(f"{layer}: axis is {axis!r} for shapes {x.shape} and {y.shape}")
+    if y.lod_level and before == 0:
+        symbol = y.symbol
+        for _ in range(missing):
+            symbol = sym.expand_dims(symbol, axis=-1)
+        return symbol
     shape = (*[1] * before, *y.shape, *[1] * (missing - before))
     return sym.Reshape(y.symbol, shape=tuple(0 if n == -1 and i == 0 else n for i, n in enumerate(shape)))
 

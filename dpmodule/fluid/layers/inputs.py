@@ -12,7 +12,7 @@ from ...base import ArgumentError, ShapeError, dtype_name
 from ...compat import lazy
 from ...symbol import Symbol
 from ..param_attr import ParamAttr
-from ..variable import Variable
+from ..variable import Data, Variable
 from .making import (
     activated,
     as_variable,
@@ -62,16 +62,15 @@ def data(
         raise ShapeError(
             f"data {name!r}: the shape is {whole}, expected -1 for the batch and sizes from 1 behind it"
         )
-    inner = () if lod_level and whole[1:] == (1,) else whole[1:]
     kind = dtype_name(dtype)
-    stype = "ragged" if lod_level else None
     known = program.find(name)
     if known is not None and known.is_data:
         if (known.shape, known.dtype, known.lod_level) == (whole, kind, lod_level):
             return known
         raise ArgumentError(f"data {name!r}: the program has declared {known!r}; give this one another name")
-    symbol = sym.Variable(name, shape=(0, *inner), dtype=kind, stype=stype)
-    return program.add(Variable(program, symbol, name, whole, kind, lod_level))
+    inner = () if lod_level and whole[1:] == (1,) else whole[1:]
+    fed = sym.Variable(name, shape=(0, *inner), dtype=kind, stype="ragged" if lod_level else None)
+    return program.add(Data(program, fed, name, whole, kind, lod_level))
 
 
 def embedding(
@@ -113,12 +112,12 @@ def embedding(
         )
     name, kind = program.unique("embedding"), dtype_name(dtype)
     table = parameter(program, f"{name}_weight", (rows, columns), ParamAttr.of(param_attr), kind)
-    is_column = not ids.lod_level and ids.shape[-1] == 1
+    numbers, is_column = _numbers(ids), not ids.lod_level and ids.shape[-1] == 1
 
     def looked_up(name: str) -> Any:
         def found(name: str) -> Any:
             return sym.Embedding(
-                ids.symbol,
+                numbers,
                 table,
                 input_dim=rows,
                 output_dim=columns,
@@ -129,9 +128,7 @@ def embedding(
 
         whole = found(f"{name}_lookup") if is_column or padding_idx is not None else found(name)
         if padding_idx is not None:
-            whole = _without(
-                padding_idx % rows, ids.symbol, whole, kind, f"{name}_kept" if is_column else name
-            )
+            whole = _without(padding_idx % rows, numbers, whole, kind, f"{name}_kept" if is_column else name)
         if not is_column:
             return whole
         if len(ids.shape) == 2:
@@ -140,6 +137,13 @@ def embedding(
 
     inner = ids.shape[1:-1] if ids.shape[-1] == 1 else ids.shape[1:]
     return program.derive("embedding", looked_up, (-1, *inner, columns), kind, ids.lod_level, name)
+
+
+def _numbers(ids: Variable) -> Symbol:
+    """Return what an Embedding looks up: numbers of sequences without their last axis."""
+    if not ids.lod_level or ids.shape[1:] != (1,):
+        return ids.symbol
+    return ids.fed if isinstance(ids, Data) else sym.squeeze(ids.symbol, axis=1)  # type: ignore[no-any-return]
 
 
 def _without(row: int, ids: Symbol, found: Symbol, dtype: str, name: str) -> Any:
@@ -238,8 +242,6 @@ def _as_features(variable: Variable, axis: int) -> tuple[Symbol, int]:
     features = math.prod(shape[axis:])
     if any(n < 1 for n in shape[axis:]) or len(shape) < 2:
         raise ShapeError(f"fc: {variable.name!r} has the shape {shape}; its features must be known")
-    if variable.lod_level and variable.is_data and shape[1:] == (1,):
-        return sym.expand_dims(symbol, axis=1, name=f"{variable.name}_column"), 1
     if 1 < axis < len(shape) - 1:
         symbol = sym.Reshape(symbol, shape=(*[0] * axis, -1))
     return symbol, features

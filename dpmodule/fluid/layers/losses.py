@@ -46,7 +46,7 @@ def cross_entropy(
     def logarithms(name: str) -> Any:
         if soft_label:
             return sym.log(sym._internal._maximum_scalar(probabilities.symbol, scalar=_LEAST), name=name)
-        chosen = _picked(probabilities.symbol, right, f"{name}_pick")
+        chosen = _picked(probabilities.symbol, right.symbol, f"{name}_pick")
         return sym.log(sym._internal._maximum_scalar(chosen, scalar=_LEAST, name=f"{name}_floor"), name=name)
 
     return _entropy("cross_entropy", probabilities, right, logarithms, soft_label, ignore_index)
@@ -73,7 +73,7 @@ def softmax_with_cross_entropy(
 
     def logarithms(name: str) -> Any:
         found = sym.log_softmax(scores.symbol, axis=-1, name=name if soft_label else f"{name}_all")
-        return found if soft_label else _picked(found, right, name)
+        return found if soft_label else _picked(found, right.symbol, name)
 
     return _entropy(layer, scores, right, logarithms, soft_label, ignore_index)
 
@@ -104,12 +104,9 @@ def _entropy(
     return program_of(layer, input, label).derive(layer, made, shape, input.dtype, level)
 
 
-def _picked(values: Symbol, label: Variable, name: str) -> Any:
+def _picked(values: Symbol, label: Symbol, name: str) -> Any:
     """Return the column of each line that its label names, as (N, 1)."""
-    numbers = label.symbol
-    if label.lod_level:  # its elements are numbers, without an axis of their own
-        numbers = sym.expand_dims(numbers, axis=1)
-    return sym.pick(values, numbers, axis=-1, keepdims=True, name=name)
+    return sym.pick(values, label, axis=-1, keepdims=True, name=name)
 
 
 def sigmoid_cross_entropy_with_logits(x: Any, label: Any, name: str | None = None) -> Variable:
@@ -191,7 +188,7 @@ def accuracy(input: Any, label: Any, k: int = 1, correct: None = None, total: No
             hits = sym.broadcast_equal(best, numbers, name=f"{name}_hits")
         else:
             mask = sym.topk(scores.symbol, axis=-1, k=k, ret_typ="mask", name=f"{name}_best")
-            hits = _picked(sym.BlockGrad(mask), right, f"{name}_hits")
+            hits = _picked(sym.BlockGrad(mask), right.symbol, f"{name}_hits")
         return sym.mean(hits, name=name)
 
     return program_of("accuracy", scores, right).derive("accuracy", made, (1,), "float32")

@@ -13,7 +13,7 @@ from ..axes import normal_axis
 from ..bound import bound
 from ..dtypes import torch_dtype
 from ..shapes import known, output_shape, prod, typed, unify
-from ..spec import NEVER, ROWS, Attr, Onnx, Shapes, Types, arg
+from ..spec import NEVER, ROWS, Attr, ClassLabels, Onnx, Shapes, Types, arg
 
 __all__: list[str] = []
 
@@ -109,6 +109,10 @@ def _infer_pick(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
     return [data, index], [output_shape(outs[0], kept if a.keepdims else short)]
 
 
+def _pick_classes(a: Any, data: tuple[int, ...], index: tuple[int, ...]) -> ClassLabels | None:
+    return None if a.mode == "wrap" else ClassLabels(data[_pick_axis(a, len(data))])
+
+
 @bound(
     "pick",
     [arg("data"), arg("index")],
@@ -121,6 +125,7 @@ def _infer_pick(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
     },
     aliases=("choose_element_0index",),
     infer=_infer_pick,
+    classes=_pick_classes,
     infer_type=_first_types,
     onnx=Onnx(builder="pick"),
 )
@@ -164,6 +169,7 @@ def _batch_take_types(a: Any, ins: list[str | None], outs: list[str | None]) -> 
     "batch_take",
     [arg("a", ROWS), arg("indices", ROWS)],
     infer=_infer_batch_take,
+    classes=lambda a, x, indices: ClassLabels(x[1]),
     infer_type=_batch_take_types,
     differentiable=False,
     onnx=Onnx(builder="pick"),

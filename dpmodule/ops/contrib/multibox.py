@@ -15,7 +15,7 @@ from ..bound import bound
 from ..dtypes import single
 from ..registry import op
 from ..shapes import output_shape
-from ..spec import NEVER, ROWS, SHARE, Attr, Env, Onnx, Shapes, arg, label
+from ..spec import NEVER, ROWS, SHARE, Attr, ClassLabels, Env, Onnx, Shapes, arg, label
 from .boxes import match_greedily
 from .nms import front, groups_of, keep_greedily, overlap_area
 
@@ -177,6 +177,13 @@ def _matches(a: Any, overlaps: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor
     return box, overlap, positive
 
 
+def _boxes_with_class(labels: torch.Tensor) -> torch.Tensor:
+    """Return a mask of the first column of the boxes before a class -1 ends their list."""
+    found = torch.zeros_like(labels, dtype=torch.bool)
+    found[..., 0] = (labels[..., 0] != -1).cumprod(1).bool()
+    return found
+
+
 @bound(
     "_contrib_MultiBoxTarget",
     [arg("anchor", SHARE), label("label"), arg("cls_pred", ROWS)],
@@ -190,6 +197,7 @@ def _matches(a: Any, overlaps: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor
     },
     outputs=("loc_target", "loc_mask", "cls_target"),
     infer=_target_shape,
+    classes=lambda a, anchor, label, scores: ClassLabels(scores[1] - 1, _boxes_with_class),
     onnx=Onnx(missing="it prepares training"),
 )
 def multibox_target(a: Any) -> Callable[..., tuple[torch.Tensor, ...]]:

@@ -11,7 +11,7 @@ from ...base import Shape
 from ..attrs import boolean, choice, real
 from ..registry import op
 from ..shapes import prod, same, unify
-from ..spec import ROWS, Attr, Env, Onnx, Shapes, arg, label
+from ..spec import ROWS, Attr, ClassLabels, Env, Onnx, Shapes, arg, label
 from .rules import agree
 
 __all__ = [
@@ -211,6 +211,7 @@ def _svm_infer(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
     },
     loss_grad=_svm_grad,
     infer=_svm_infer,
+    classes=lambda a, data, label: ClassLabels(data[-1]),
     view=True,
     onnx=Onnx("Identity", drop=("margin", "regularization_coefficient", "use_linear")),
 )

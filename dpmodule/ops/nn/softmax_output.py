@@ -10,7 +10,7 @@ from ...base import Shape, ShapeError
 from ..attrs import boolean, choice, real
 from ..registry import op
 from ..shapes import prod, unify
-from ..spec import NEVER, ROWS, Attr, Env, Onnx, Shapes, arg, label
+from ..spec import NEVER, ROWS, Attr, ClassLabels, Env, Onnx, Shapes, arg, label
 from .rules import agree
 from .small_softmax import row_softmax
 
@@ -166,6 +166,13 @@ def _one_class(a: Any, out: torch.Tensor) -> torch.Tensor:
     return out.select(-1 if a.preserve_shape else 1, 0) if out.dim() > 1 else out
 
 
+def _softmax_output_classes(a: Any, data: tuple[int, ...], label: tuple[int, ...]) -> ClassLabels | None:
+    if label == data or len(data) < 2 or not a.grad_scale:
+        return None
+    count = data[1] if a.multi_output else data[-1] if a.preserve_shape else prod(data[1:])
+    return ClassLabels(count, (lambda labels: labels != int(a.ignore_label)) if a.use_ignore else None)
+
+
 @op(
     "SoftmaxOutput",
     [arg("data", ROWS), label()],
@@ -190,6 +197,7 @@ def _one_class(a: Any, out: torch.Tensor) -> torch.Tensor:
     loss_probe=_one_class,
     loss_takes_memory=True,
     infer=_softmax_output_infer,
+    classes=_softmax_output_classes,
     onnx=Onnx("Softmax", builder="softmax_output"),
 )
 def softmax_output(a: Any, env: Env, data: torch.Tensor, label: torch.Tensor) -> torch.Tensor:
@@ -245,6 +253,7 @@ def _cross_entropy_infer(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
     "softmax_cross_entropy",
     [arg("data"), label("label")],
     infer=_cross_entropy_infer,
+    classes=lambda a, data, label: ClassLabels(data[1]),
     batch=NEVER,
     onnx=Onnx(builder="softmax_cross_entropy"),
 )

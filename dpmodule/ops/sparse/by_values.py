@@ -25,8 +25,8 @@ __all__ = ["agreeing", "rule_by_values"]
 Tensor = torch.Tensor
 
 _BY_AXIS = """
-Concat SliceChannel slice_axis expand_dims Flatten SwapAxis max mean min prod sum nansum nanprod norm argmax argmin
-pick one_hot
+Concat SliceChannel slice_axis expand_dims squeeze Flatten SwapAxis max mean min prod sum nansum nanprod norm argmax
+argmin pick one_hot
 broadcast_add broadcast_div broadcast_hypot broadcast_maximum broadcast_minimum broadcast_mod broadcast_mul
 broadcast_power broadcast_sub broadcast_equal broadcast_greater broadcast_greater_equal broadcast_lesser
 broadcast_lesser_equal broadcast_logical_and broadcast_logical_or broadcast_logical_xor broadcast_not_equal
@@ -36,9 +36,10 @@ _WITH_AXIS = frozenset(_BY_AXIS.split())
 """Row by row where their axes are not the first one, though not declared so for the sake of `torch.vmap`."""
 
 _AXES = ("axis", "axes", "dim", "dim1", "dim2", "begin_axis")
-_REDUCES = frozenset(
-    {"argmax", "argmin", "max", "mean", "min", "nanprod", "nansum", "norm", "pick", "prod", "sum"}
+_ALL_UNLESS_NAMED = frozenset(
+    {"argmax", "argmin", "max", "mean", "min", "nanprod", "nansum", "norm", "pick", "prod", "squeeze", "sum"}
 )
+"""Without an axis these take all axes, the first among them."""
 _OTHERWISE = """
 _contrib_hawkesll _identity_with_attr_like_rhs _onehot_encode cast_storage reshape_like shape_array size_array
 """
@@ -71,7 +72,7 @@ def _axes_of(op: Op, a: Any) -> list[int] | None:
             continue
         value = getattr(a, name)
         if value is None or value == ():
-            if op.name in _REDUCES:
+            if op.name in _ALL_UNLESS_NAMED:
                 return None
             continue
         found += [
