@@ -10,7 +10,7 @@ _LATER = {
     "create": "create_task",
     "dialog_data": "DialogData StreamDialogData",
     "dialog_teachers": "ConversationTeacher DialogTeacher FbDialogTeacher ParlAIDialogTeacher",
-    "dictionary": "DictionaryAgent",
+    "dictionary": "DictionaryAgent find_ngrams",
     "dynamic_batch_world": "DynamicBatchWorld",
     "hogwild_world": "HogwildWorld",
     "ir_baseline": "IrBaselineAgent",

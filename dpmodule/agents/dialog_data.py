@@ -11,7 +11,7 @@ from typing import Any
 
 from ..base import ArgumentError, StateError
 
-__all__ = ["DialogData", "StreamDialogData", "build_table", "checked_candidates"]
+__all__ = ["DialogData", "StreamDialogData"]
 
 Message = dict[str, Any]
 Entry = tuple[Any, ...] | Message
@@ -27,11 +27,12 @@ class DialogData:
         opt: options; ``datafile``: what the loader is given.
         data_loader: a function of that, which yields examples and whether an episode begins with them. An example is
             ``(text, labels, reward, candidates, image)``, the last ones of which may be missing or None, or a message.
-        cands: candidates of the examples that have none of their own.
+        cands: candidates of the examples that have none of their own; labels of an example that are not among them
+            are added for that example.
         shared: what `share` of another one returned, for the same episodes.
 
     Raises:
-        ArgumentError: an example is no such thing, or one of its labels is not among its candidates.
+        ArgumentError: an example is not of that form, or its first label is not among its own candidates.
 
     Example:
         >>> data = DialogData({}, lambda path: [(("1 + 1", ["2"]), True), (("and 1 more", ["3"]), False)])
@@ -46,14 +47,13 @@ class DialogData:
         cands: Iterable[str] | None = None,
         shared: Mapping[str, Any] | None = None,
     ) -> None:
-        self.cands = shared["cands"] if shared else checked_candidates(cands)
+        self._offer = _Candidates(shared["cands"] if shared else cands)
+        self.cands = self._offer.texts
         self.data: list[tuple[Message, ...]] = shared["data"] if shared else []
         if not shared and data_loader is not None:
-            stored: dict[Any, Any] = {self.cands: self.cands}
-            given = data_loader(opt.get("datafile"))
-            self.data = [
-                tuple(_stored(each, stored) for each in episode) for episode in _episodes(given, self.cands)
-            ]
+            stored: dict[Any, Any] = {}
+            examples = data_loader(opt.get("datafile"))
+            self.data = [tuple(_stored(each, stored) for each in episode) for episode in _episodes(examples)]
         self._examples = sum(map(len, self.data))
 
     def share(self) -> dict[str, Any]:
@@ -77,7 +77,8 @@ class DialogData:
         """
         episode = self.data[episode_idx]
         is_last = entry_idx == len(episode) - 1
-        return {**episode[entry_idx], "episode_done": is_last}, is_last and episode_idx == len(self.data) - 1
+        message = {**self._offer.to(episode[entry_idx]), "episode_done": is_last}
+        return message, is_last and episode_idx == len(self.data) - 1
 
 
 class StreamDialogData:
@@ -97,7 +98,8 @@ class StreamDialogData:
         cands: Iterable[str] | None = None,
         shared: Mapping[str, Any] | None = None,
     ) -> None:
-        self.cands = shared["cands"] if shared else checked_candidates(cands)
+        self._offer = _Candidates(shared["cands"] if shared else cands)
+        self.cands = self._offer.texts
         self._datafile = opt.get("datafile")
         self._loader = data_loader
         self._size: tuple[int, int] | None = shared["size"] if shared else None
@@ -123,7 +125,8 @@ class StreamDialogData:
     def _open(self) -> Iterator[tuple[Message, ...]]:
         if self._loader is None:
             raise StateError("StreamDialogData has no data_loader, and cannot read")
-        return _episodes(self._loader(self._datafile), self.cands)
+        episodes = _episodes(self._loader(self._datafile))
+        return (tuple(map(self._offer.to, episode)) for episode in episodes)
 
     def _lengths(self) -> tuple[int, int]:
         if self._size is None:
@@ -201,39 +204,59 @@ class StreamDialogData:
         self._rewind()
 
 
-def _episodes(
-    given: Iterable[tuple[Any, bool]], cands: Sequence[str] | None
-) -> Iterator[tuple[Message, ...]]:
+class _Candidates:
+    """Candidates of all examples that have none of their own.
+
+    Args:
+        texts: the candidates, of which equal ones are kept once; None: there are none.
+
+    Raises:
+        ArgumentError: one of them is not a text.
+    """
+
+    def __init__(self, texts: Iterable[str] | None) -> None:
+        self.texts: tuple[str, ...] | None = None
+        if texts is not None:
+            self.texts = tuple(dict.fromkeys((texts,) if isinstance(texts, str) else texts))
+            if not all(isinstance(text, str) for text in self.texts):
+                raise ArgumentError(f"label_candidates() returned {str(texts)[:80]!r}, expected texts")
+        self._set = frozenset(self.texts or ())
+
+    def to(self, message: Message) -> Message:
+        """Return a message with these candidates and its labels, or the message itself if it has candidates."""
+        if not self.texts or "label_candidates" in message:
+            return message
+        labels = message.get("labels") or message.get("eval_labels") or ()
+        others = tuple(label for label in labels if label not in self._set)
+        return {**message, "label_candidates": self.texts + others if others else self.texts}
+
+
+def _episodes(examples: Iterable[tuple[Any, bool]]) -> Iterator[tuple[Message, ...]]:
     """Yield the episodes of examples."""
-    offered = frozenset(cands or ())
     episode: list[Message] = []
-    for place, each in enumerate(given):
-        if not isinstance(each, (tuple, list)) or len(each) != 2:
+    for place, example in enumerate(examples):
+        if not isinstance(example, (tuple, list)) or len(example) != 2:
             raise ArgumentError(
-                f"example {place} of the data is {str(each)[:80]!r}, expected ((text, labels, ...), new_episode)"
+                f"example {place} of the data is {str(example)[:80]!r}, expected ((text, labels, ...), new_episode)"
             )
-        entry, begins = each
+        entry, begins = example
         if begins and episode:
             yield tuple(episode)
             episode = []
-        episode.append(build_table(entry, cands, offered, place))
+        episode.append(_message(entry, place))
     if episode:
         yield tuple(episode)
 
 
-def build_table(
-    entry: Any, cands: Sequence[str] | None = None, offered: frozenset[str] = frozenset(), place: int = 0
-) -> Message:
+def _message(entry: Any, place: int) -> Message:
     """Return the message of an example.
 
     Args:
         entry: see `DialogData`.
-        cands: candidates if it has none of its own.
-        offered: the same as a set.
         place: number of the example, for errors.
 
     Raises:
-        ArgumentError: it is no example, or one of its labels is not among its candidates.
+        ArgumentError: it is not an example, or its first label is not among its candidates.
     """
     if (
         isinstance(entry, str)
@@ -244,25 +267,22 @@ def build_table(
             f"example {place} of the data is {str(entry)[:80]!r}, expected up to five of (text, labels, reward, "
             "candidates, image)"
         )
-    given = entry if isinstance(entry, Mapping) else dict(zip(_FIELDS, entry))
-    table = {name: value for name, value in given.items() if value is not None}
-    if not isinstance(table.get("text", ""), str):
+    fields = entry if isinstance(entry, Mapping) else dict(zip(_FIELDS, entry))
+    message = {name: value for name, value in fields.items() if value is not None}
+    if not isinstance(message.get("text", ""), str):
         raise ArgumentError(
-            f"example {place} of the data: text is {str(table['text'])[:80]!r}, expected a text"
+            f"example {place} of the data: text is {str(message['text'])[:80]!r}, expected a text"
         )
     for name in ("labels", "eval_labels", "label_candidates"):
-        if name in table:
-            table[name] = _texts(table[name], name, place)
-    own = table.get("label_candidates")
-    if cands and own is None:
-        table["label_candidates"] = cands
-    among = offered if own is None else own
-    for label in (table.get("labels") or ()) if among else ():
-        if label not in among:
-            raise ArgumentError(
-                f"example {place} of the data: the label {label[:80]!r} is not among its candidates"
-            )
-    return table
+        if name in message:
+            message[name] = _texts(message[name], name, place)
+    first = next(iter(message.get("labels", ())), None)
+    candidates = message.get("label_candidates")
+    if candidates and first is not None and first not in candidates:
+        raise ArgumentError(
+            f"example {place} of the data: the label {first[:80]!r} is not among its candidates"
+        )
+    return message
 
 
 def _most(entry: Any) -> int:
@@ -274,20 +294,6 @@ def _texts(value: Any, name: str, place: int) -> tuple[str, ...]:
     if not all(isinstance(text, str) for text in texts):
         raise ArgumentError(f"example {place} of the data: {name} is {str(value)[:80]!r}, expected texts")
     return texts
-
-
-def checked_candidates(cands: Iterable[str] | None) -> tuple[str, ...] | None:
-    """Return candidates as a tuple.
-
-    Raises:
-        ArgumentError: they are no texts.
-    """
-    if cands is None:
-        return None
-    found = (cands,) if isinstance(cands, str) else tuple(cands)
-    if not all(isinstance(each, str) for each in found):
-        raise ArgumentError(f"label_candidates() returned {str(cands)[:80]!r}, expected texts")
-    return found
 
 
 def _stored(message: Message, stored: dict[Any, Any]) -> Message:

@@ -18,14 +18,15 @@ from ..files.file_kind import regular_file
 
 __all__ = ["DialogFile", "bad_line_mode"]
 
-Entry = tuple[Any, ...]
-"""Text, labels, reward and candidates, the last ones of which may be missing."""
+Entry = list[Any]
+"""Text, labels, reward and candidates, the last ones of which may be missing; a subclass of a teacher may change it."""
 
 _NUMBERED = re.compile(r"\s*(\d{1,9})(?:\s|$)")
 _TURNS = ("dialog", "dialogue", "conversation")
 _STARTS = {"both": (0, 1), "secondspeaker": (0, 2), "firstspeaker": (1, 2)}
 _LISTS = frozenset({"labels", "eval_labels", "label_candidates", "text_candidates"})
 _SHOWN = 80
+_CLOZE = "Fill in the blank in the last sentence."
 
 
 class _BadDialogLine(Exception):
@@ -110,12 +111,16 @@ class DialogFile:
                 error.errno or 0, f"cannot read dialogues: {error.strerror or error}", self.path
             ) from error
 
-    def numbered(self) -> Iterator[tuple[Entry, bool]]:
+    def numbered(self, cloze: bool = False) -> Iterator[tuple[Entry, bool]]:
         r"""Yield the examples of numbered lines, and whether an episode begins with them.
 
         A line is ``number text<TAB>label|label<TAB>reward<TAB>candidate|candidate``; what stands behind the text may be
         missing. A number that is not above the last one, such as 1, begins an episode. A text without labels goes
-        before the next one, and its reward is added to that one's. ``\n`` stands for a new line.
+        before the next one, and its reward is added to that one's. ``\n`` stands for a new line. The reward is None
+        where no line gives one.
+
+        Args:
+            cloze: whether each episode begins with the line "Fill in the blank in the last sentence."
         """
         held, last, begins = _Unlabelled(), 0, True
         for found in self.read(_numbered_line):
@@ -126,6 +131,8 @@ class DialogFile:
                 if held.texts:
                     yield held.entry((), None), begins
                 held, begins = _Unlabelled(), True
+            if cloze and (number <= last or not last):
+                held.add(_CLOZE, None)
             last = number
             held.add(text, reward)
             if labels:
@@ -133,6 +140,25 @@ class DialogFile:
                 held, begins = _Unlabelled(), False
         if held.texts:
             yield held.entry((), None), begins
+
+    def candidates(self) -> list[str]:
+        r"""Return the candidates that a file lists: its lines, without their numbers if the first one has number 1.
+
+        Of numbered lines with tabs only the labels count. ``\n`` stands for a new line.
+        """
+        texts: list[str] = []
+        has_numbers = has_labels = False
+        for place, found in enumerate(self.read(str)):
+            line = (found or "").strip().replace("\\n", "\n")
+            has_numbers = has_numbers or place == 0 and line.startswith("1 ")
+            if "\t" in line and not has_labels:
+                has_labels, texts = True, []
+            if has_numbers:
+                parts = line.split(" ", 1)[-1].split("\t")
+                line = parts[0] if not has_labels else "".join(parts[1:2])
+            if line:
+                texts.append(line)
+        return texts
 
     def fields(self) -> Iterator[tuple[dict[str, Any], bool]]:
         r"""Yield the messages of lines of named fields, and whether an episode begins with them.
@@ -168,7 +194,7 @@ class DialogFile:
         for turns in self.read(_turns_of):
             pairs = list(zip(turns or (), (turns or ())[1:]))[start::step]
             for place, (question, answer) in enumerate(pairs):
-                yield (question, (answer,)), place == 0
+                yield [question, (answer,)], place == 0
 
 
 class _Unlabelled:
@@ -187,7 +213,8 @@ class _Unlabelled:
 
     def entry(self, labels: Sequence[str], candidates: Sequence[str] | None) -> Entry:
         """Return an example with all texts."""
-        return "\n".join(self.texts), tuple(labels) or None, self._reward, candidates
+        entry = ["\n".join(self.texts), list(labels) or None, self._reward]
+        return [*entry, list(candidates)] if candidates else entry
 
 
 _BLANK: Any = object()
@@ -237,9 +264,8 @@ def _number(text: str) -> float:
 
 
 def _check_offered(labels: Sequence[str], candidates: Sequence[str] | None) -> None:
-    missing = set(labels).difference(candidates or labels)
-    if missing:
-        raise _BadDialogLine("labels", f"{_shown(min(missing))} is not among the candidates")
+    if labels and candidates and labels[0] not in candidates:
+        raise _BadDialogLine("labels", f"{_shown(labels[0])} is not among the candidates")
 
 
 def _fields_line(line: str) -> dict[str, Any]:

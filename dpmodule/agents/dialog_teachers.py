@@ -6,6 +6,7 @@ Source: ParlAI's teachers of 2018.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from copy import deepcopy
 from typing import Any
 
 from .dialog_data import DialogData, StreamDialogData
@@ -70,7 +71,10 @@ class DialogTeacher(FixedDialogTeacher):
         raise NotImplementedError(f"{type(self).__name__} has to define setup_data(path)")
 
     def label_candidates(self) -> Iterable[str] | None:
-        """Return candidates of all examples that have none of their own; None: there are none."""
+        """Return candidates of all examples that have none of their own; None: there are none.
+
+        Labels of an example that are not among them are added for that example.
+        """
         return None
 
     def share(self) -> dict[str, Any]:
@@ -131,21 +135,52 @@ class DialogTeacher(FixedDialogTeacher):
 class FbDialogTeacher(DialogTeacher):
     r"""A teacher with a file of numbered lines: ``number text<TAB>label|label<TAB>reward<TAB>candidate|candidate``.
 
-    See `DialogFile.numbered`.
+    See `DialogFile.numbered`. The reward is 0 where the file has none.
 
     Args:
-        opt: options; ``datafile``: the file (default: what stands behind the task's name); ``on_bad_line``: ``"error"``
+        opt: options; ``datafile``: the file (default: what stands behind the task's name); ``cands_datafile``: a file
+            of candidates for all examples that have none of their own, see `load_cands`; ``cloze``: whether each
+            episode begins with the line "Fill in the blank in the last sentence."; ``on_bad_line``: ``"error"``
             (default), or ``"skip"``, which leaves malformed lines out and warns of their number.
         shared: of another instance.
 
+    Attributes:
+        cands: the candidates of `load_cands`.
+
     Raises:
-        FileError: the file cannot be read.
+        FileError: a file cannot be read.
         FileFormatError: a line is malformed; the text names the file, the line and the field.
     """
 
+    def __init__(self, opt: Mapping[str, Any], shared: Mapping[str, Any] | None = None) -> None:
+        self.opt = deepcopy(dict(opt))
+        self.cloze = bool(self.opt.get("cloze", False))
+        self.cands = shared["cands"] if shared else self.load_cands(self.opt.get("cands_datafile"))
+        super().__init__(opt, shared)
+
+    def share(self) -> dict[str, Any]:
+        """Return what a copy is made of: the same candidates, too."""
+        return {**super().share(), "cands": self.cands}
+
+    def label_candidates(self) -> Iterable[str] | None:
+        """Return the candidates of the file that ``cands_datafile`` names."""
+        return self.cands  # type: ignore[no-any-return]
+
+    def load_cands(self, path: Any) -> Iterable[str] | None:
+        """Return the candidates of a file: its lines, or the labels of numbered lines; see `DialogFile.candidates`.
+
+        Args:
+            path: path of the file; None: there are no candidates.
+        """
+        return DialogFile(path, bad_line_mode(self.opt)).candidates() if path else None
+
     def setup_data(self, path: Any) -> Iterable[tuple[Any, bool]]:
         """Yield the examples of the file."""
-        return self.file(path).numbered()
+        for entry, begins in self.file(path).numbered(self.cloze):
+            _, labels, reward = entry[:3]
+            if reward is None and (labels or not self.training):  # else there is nothing to learn from
+                entry[2] = 0
+            yield entry, begins
 
 
 class ParlAIDialogTeacher(DialogTeacher):
@@ -181,11 +216,11 @@ class ConversationTeacher(DialogTeacher):
     """
 
     @staticmethod
-    def add_cmdline_args(parser: Any) -> None:
-        """Add the options of conversations to a parser.
+    def add_cmdline_args(parser: Any) -> Any:
+        """Add the options of conversations to a parser, and return their group.
 
         Args:
-            parser: the `ParlaiParser` that gets a group of options more.
+            parser: the `ParlaiParser`.
         """
         group = parser.add_argument_group("conversations")
         group.add_argument(
@@ -194,6 +229,7 @@ class ConversationTeacher(DialogTeacher):
             default="both",
             help="whose turns are labels (default: both)",
         )
+        return group
 
     def setup_data(self, path: Any) -> Iterable[tuple[Any, bool]]:
         """Yield the examples of the file."""

@@ -7,17 +7,20 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
+
+import numpy as np
 
 from ..base import ArgumentError, FileFormatError
 from ..files.atomic import write_atomically
 from ..files.file_transaction import read_settled
 from .agent import Agent
 
-__all__ = ["DictionaryAgent"]
+__all__ = ["DictionaryAgent", "find_ngrams"]
 
 _WORDS = re.compile(r"\w+|[^\w\s]|\n")
+_MARKS = re.compile(r"([.,;:!?])")
 _ESCAPED = re.compile(r"\\([\\ntr])")
 _ESCAPES = {"\\": "\\\\", "\n": "\\n", "\t": "\\t", "\r": "\\r"}
 _MEANT = {text[1]: character for character, text in _ESCAPES.items()}
@@ -33,15 +36,31 @@ _MOST = 1_000_000_003
 """What the first special token counts; the others follow, so that they stay in front of all words."""
 
 
-def _re_tokenize(text: str) -> list[str]:
-    return _WORDS.findall(text)
+def find_ngrams(token_dict: Collection[str], text: Sequence[str], n: int) -> list[str]:
+    """Return tokens, those that are a known n-gram joined by blanks; longer n-grams go before shorter ones.
 
+    Args:
+        token_dict: the n-grams that are known.
+        text: the tokens.
+        n: how many tokens an n-gram has at most.
 
-_TOKENIZERS: Mapping[str, Callable[[str], list[str]]] = {
-    "re": _re_tokenize,
-    "split": str.split,
-    "space": lambda text: text.split(" "),
-}
+    Example:
+        >>> find_ngrams({"new york", "in new"}, ["in", "new", "york", "city"], 2)
+        ['in new', 'york', 'city']
+    """
+    n = min(n, len(text))
+    if n <= 1:
+        return list(text)
+    tokens: list[str] = []
+    start = place = 0
+    while place + n <= len(text):
+        ngram = " ".join(text[place : place + n])
+        if ngram in token_dict:
+            tokens += [*find_ngrams(token_dict, text[start:place], n - 1), ngram]
+            start = place = place + n
+        else:
+            place += 1
+    return tokens + find_ngrams(token_dict, text[start:], n - 1)
 
 
 class DictionaryAgent(Agent):
@@ -50,14 +69,17 @@ class DictionaryAgent(Agent):
     The first four numbers are those of the special tokens: nothing (to fill up with), start, end and unknown. Words
     follow as they come; `sort` puts them in the order of their counts and drops rare ones.
 
-    Copies use the same tables as their original.
+    Copies use the same tables as their original. A subclass that defines ``name_tokenize(text)`` has a tokenizer of
+    that name.
 
     Args:
         opt: options, all of which may be left out: ``dict_file``: a file to read if it is there, and to write;
             ``dict_minfreq``: how often a token has to have come to stay when sorted (default 0); ``dict_maxtokens``:
             how many tokens stay, special ones among them (default -1: all); ``dict_lower``: whether texts are put in
             lower case (default False); ``dict_tokenizer``: ``"re"``, words and punctuation marks (default),
-            ``"split"``, what lies between blanks of any kind, or ``"space"``, between single spaces;
+            ``"split"``, what lies between blanks of any kind, with ``. , ; : ! ?`` apart, or ``"space"``, between
+            single spaces; ``dict_max_ngram_size``: of how many tokens that came one after the other one is made if it
+            is in the dictionary (default -1: none is);
             ``dict_nulltoken``, ``dict_starttoken``, ``dict_endtoken``, ``dict_unktoken``: special tokens, an empty text
             for none (default: ``"__NULL__"``, ``"__START__"``, ``"__END__"``, ``"__UNK__"``); ``dict_textfields``: what
             of a message counts, with commas (default ``"text,labels"``).
@@ -75,8 +97,9 @@ class DictionaryAgent(Agent):
 
     Example:
         >>> words = DictionaryAgent({"dict_lower": True})
-        >>> words.observe({"text": "The cat saw the dog.", "labels": ["The dog!"]})["text"]
-        'The cat saw the dog.'
+        >>> message = words.observe({"text": "The cat saw the dog.", "labels": ["The dog!"]})
+        >>> words.act()  # counts what was observed
+        {'id': 'Dictionary'}
         >>> words.sort()[4:6]
         [('the', 3), ('dog', 2)]
         >>> words.txt2vec("the bird")
@@ -94,7 +117,8 @@ class DictionaryAgent(Agent):
         self.maxtokens = _whole(self.opt, "dict_maxtokens", -1)
         self.lower = bool(self.opt.get("dict_lower", False))
         self.textfields = str(_given(self.opt.get("dict_textfields"), "text,labels")).split(",")
-        self._tokenize = _tokenizer(self.opt)
+        self.max_ngram_size = _whole(self.opt, "dict_max_ngram_size", -1)
+        self._tokenize = self._tokenizer()
         self._has_changed, self._is_copy = False, shared is not None
         tables = shared or {"freq": {}, "tok2ind": {}, "ind2tok": {}}
         self.freq: dict[str, int] = tables["freq"]
@@ -112,11 +136,11 @@ class DictionaryAgent(Agent):
         self._has_changed = False
 
     @staticmethod
-    def add_cmdline_args(argparser: Any) -> None:
-        """Add the options of a dictionary to a parser.
+    def add_cmdline_args(argparser: Any) -> Any:
+        """Add the options of a dictionary to a parser, and return their group.
 
         Args:
-            argparser: the `ParlaiParser` that gets a group of options more.
+            argparser: the `ParlaiParser`.
         """
         group = argparser.add_argument_group("dictionary")
         group.add_argument("--dict-file", metavar="PATH", help="file of the dictionary")
@@ -128,16 +152,21 @@ class DictionaryAgent(Agent):
         )
         group.add_argument("--dict-lower", type="bool", default=False, help="put texts in lower case")
         group.add_argument(
+            "-tok",
             "--dict-tokenizer",
             default="re",
-            choices=list(_TOKENIZERS),
-            help="how texts are split (default: re)",
+            metavar="NAME",
+            help="how texts are split: re, split, space (default: re)",
+        )
+        group.add_argument(
+            "--dict-max-ngram-size", type=int, default=-1, help="tokens of an n-gram; -1: none (default)"
         )
         group.add_argument(
             "--dict-textfields", default="text,labels", metavar="NAMES", help="what of a message counts"
         )
         for name, token in _SPECIAL:
             group.add_argument(f"--dict-{name}", default=token, metavar="TOKEN", help=f"default: {token}")
+        return group
 
     # tokens
 
@@ -212,23 +241,77 @@ class DictionaryAgent(Agent):
 
     # texts
 
-    def tokenize(self, text: str) -> list[str]:
+    @staticmethod
+    def re_tokenize(text: str) -> list[str]:
+        """Return the words and the punctuation marks of a text.
+
+        Args:
+            text: what to cut up.
+        """
+        return _WORDS.findall(text)
+
+    @staticmethod
+    def split_tokenize(text: str) -> list[str]:
+        """Return what lies between blanks of any kind, and each of ``. , ; : ! ?`` by itself.
+
+        Args:
+            text: what to cut up.
+        """
+        return _MARKS.sub(r" \1 ", text).split()
+
+    @staticmethod
+    def space_tokenize(text: str) -> list[str]:
+        """Return what lies between single spaces.
+
+        Args:
+            text: what to cut up.
+        """
+        return text.split(" ")
+
+    def _tokenizer(self) -> Callable[[str], list[str]]:
+        name = _given(self.opt.get("dict_tokenizer"), "re")
+        tokenizer: Callable[[str], list[str]] | None = getattr(self, f"{name}_tokenize", None)
+        if tokenizer is None:
+            names = [each.removesuffix("_tokenize") for each in dir(self) if each.endswith("_tokenize")]
+            raise ArgumentError(
+                f"dict_tokenizer is {name!r}, expected one of {', '.join(filter(None, names))}, or a name for which the "
+                "dictionary has a method NAME_tokenize(text)"
+            )
+        return tokenizer
+
+    def tokenize(self, text: str, building: bool = False) -> list[str]:
         """Return the tokens of a text.
 
         Args:
             text: what to cut up; put in lower case first if the options say so.
+            building: whether to leave n-grams apart, as for counting.
         """
-        return self._tokenize(text.lower() if self.lower else text)
+        tokens = self._tokenize(text.lower() if self.lower else text)
+        if building or self.max_ngram_size <= 1:
+            return tokens
+        return find_ngrams(self.tok2ind, tokens, self.max_ngram_size)
 
-    def txt2vec(self, text: str) -> list[int]:
+    def txt2vec(self, text: str, vec_type: type = list) -> Any:
         """Return the numbers of the tokens of a text; unknown ones are left out if there is no token for them.
 
         Args:
             text: what to cut into tokens.
+            vec_type: what to return: `list`, `tuple`, `set` or `numpy.ndarray`.
+
+        Raises:
+            ArgumentError: `vec_type` is another type.
         """
         find, unknown = self.tok2ind.get, self.tok2ind.get(self.unk_token)
-        numbers = (find(token, unknown) for token in self.tokenize(text))
-        return [number for number in numbers if number is not None]
+        numbers = [find(token, unknown) for token in self.tokenize(text)]
+        if None in numbers:
+            numbers = [number for number in numbers if number is not None]
+        if vec_type is list:
+            return numbers
+        if vec_type is np.ndarray:
+            return np.array(numbers, np.int64)
+        if vec_type not in (tuple, set):
+            raise ArgumentError(f"vec_type is {vec_type!r}, expected list, tuple, set or numpy.ndarray")
+        return vec_type(numbers)
 
     def vec2txt(self, vector: Iterable[Any], delimiter: str = " ") -> str:
         """Return the text of numbers.
@@ -240,32 +323,25 @@ class DictionaryAgent(Agent):
         numbers = vector.tolist() if hasattr(vector, "tolist") else vector
         return delimiter.join(self.ind2tok.get(int(number), self.unk_token) for number in numbers)
 
-    def parse(self, txt_or_vec: Any) -> Any:
+    def parse(self, txt_or_vec: Any, vec_type: type = list) -> Any:
         """Return the numbers of a text, or the text of numbers.
 
         Args:
             txt_or_vec: a string, or integers, one for each token.
+            vec_type: what numbers are returned as; see `txt2vec`.
         """
-        return self.txt2vec(txt_or_vec) if isinstance(txt_or_vec, str) else self.vec2txt(txt_or_vec)
+        return self.txt2vec(txt_or_vec, vec_type) if isinstance(txt_or_vec, str) else self.vec2txt(txt_or_vec)
 
     # as an agent
 
-    def observe(self, observation: Any) -> Any:
-        """Add the texts of a message, as `dict_textfields` names them.
-
-        Args:
-            observation: the message whose texts are counted.
-        """
-        self.observation = observation
-        for field in self.textfields:
-            found = observation.get(field)
-            texts: Sequence[str] = [found] if isinstance(found, str) else found or ()
-            for text in texts:
-                self.add_to_dict(self.tokenize(text))
-        return observation
-
     def act(self) -> dict[str, Any]:
-        """Return a message without a text."""
+        """Count the texts of the message that was observed last, as `dict_textfields` names them."""
+        observation = self.observation or {}
+        for field in self.textfields:
+            value = observation.get(field)
+            texts: Sequence[str] = [value] if isinstance(value, str) else value or ()
+            for text in texts:
+                self.add_to_dict(self.tokenize(text, building=True))
         return {"id": self.getID()}
 
     def share(self) -> dict[str, Any]:
@@ -361,13 +437,6 @@ def _whole(opt: Mapping[str, Any], name: str, default: int) -> int:
     if isinstance(number, bool) or not isinstance(number, int):
         raise ArgumentError(f"{name} is {number!r}, expected a whole number")
     return number
-
-
-def _tokenizer(opt: Mapping[str, Any]) -> Callable[[str], list[str]]:
-    name = _given(opt.get("dict_tokenizer"), "re")
-    if name not in _TOKENIZERS:
-        raise ArgumentError(f"dict_tokenizer is {name!r}, expected one of {', '.join(_TOKENIZERS)}")
-    return _TOKENIZERS[name]
 
 
 def _read(path: str) -> Iterator[tuple[str, int]]:

@@ -37,6 +37,8 @@ _SMOOTH = 1e-12
 _OWN = frozenset({"total", "correct", "accuracy", "f1", "bleu", "mean_rank", *(f"hits@{k}" for k in _RANKS)})
 
 _TOTAL, _CORRECT, _F1, _BLEU, _RANK = "total", "accuracy", "f1", "bleu", "mean_rank"
+_OF_SEVERAL = (_CORRECT, _F1, "loss", "ppl")
+"""What the report of several tasks always has."""
 
 
 @lru_cache(maxsize=4096)
@@ -191,12 +193,13 @@ class Metrics:
             ArgumentError: one of `metrics` is no number, or has no proper name.
         """
         add, labels = self._column.add, labels or ()
-        add(_TOTAL, 1)
         guess = observation.get("text")
         correct = int(guess is not None and exact_match(guess, labels))
-        add(_CORRECT, correct)
-        if guess is not None and self._with_f1:
-            add(_F1, 1.0 if correct else f1_score(guess, labels))
+        add(_TOTAL, 1)
+        if guess is not None:
+            add(_CORRECT, correct)
+            if self._with_f1:
+                add(_F1, f1_score(guess, labels))
         self._add_others(observation, labels)
         return {"correct": correct}
 
@@ -212,7 +215,7 @@ class Metrics:
         Raises:
             ArgumentError: as `update` does.
         """
-        said = correct = 0
+        said = correct = exact = 0
         parts, others = [], []
         for observation, answers in zip(observations, labels):
             guess = observation.get("text")
@@ -220,15 +223,16 @@ class Metrics:
                 said += 1
                 if exact_match(guess, answers or ()):
                     correct += 1
+                    exact += bool(normalize_answer(guess))  # F1 is 0 where no words are left
                 elif self._with_f1 and (part := f1_score(guess, answers or ())):
                     parts.append(part)
             if self._with_bleu or "text_candidates" in observation or "metrics" in observation:
                 others.append((observation, answers or ()))
         count = self._column.count
         count(_TOTAL, len(observations), len(observations))
-        count(_CORRECT, len(observations), correct)
+        count(_CORRECT, said, correct)
         if self._with_f1:
-            count(_F1, said - len(parts), correct)
+            count(_F1, said - len(parts), exact)
         for part in parts:
             self._column.add(_F1, part)
         for observation, answers in others:
@@ -302,10 +306,12 @@ def aggregate_metrics(reports: Mapping[str, Mapping[str, Any]]) -> dict[str, Any
 
     Returns:
         ``tasks``: the reports; ``total``: the sum; every other key: the mean over the tasks that have it (macro
-        average), to 4 significant digits; ``micro``: the same, each task counted by its total.
+        average), to 4 significant digits; ``micro``: the same, each task counted by its total. ``accuracy``, ``f1``,
+        ``loss`` and ``ppl`` are 0 where no task has them.
     """
     found: dict[str, Any] = {"tasks": {name: dict(report) for name, report in reports.items()}}
     found[_TOTAL] = sum(report.get(_TOTAL, 0) for report in reports.values())
+    found.update(dict.fromkeys(_OF_SEVERAL, 0.0))
     keys = [key for report in reports.values() for key in report if key != _TOTAL and _is_mean(report[key])]
     micro = {}
     for key in dict.fromkeys(keys):

@@ -20,7 +20,7 @@ from typing import Any
 
 from ..base import ArgumentError
 from ..files.file_kind import regular_file
-from .dialog_teachers import ConversationTeacher, DialogTeacher
+from .dialog_teachers import ConversationTeacher, FbDialogTeacher
 from .teachers import FixedDialogTeacher
 
 __all__ = ["DocsTeacher", "FromFileTeacher", "NoCandidateTeacher", "ReverseTeacher", "split_of"]
@@ -147,7 +147,7 @@ class DocsTeacher(_ListTeacher):
         super().__init__(opt, shared, lambda split: _asked(split, numbers["candidates"]))
 
 
-class FromFileTeacher(DialogTeacher):
+class FromFileTeacher(FbDialogTeacher):
     """Asks what stands in files: lines of named fields, numbered lines, or conversations in JSON lines.
 
     Which of them tells the ending, ``.json`` or ``.jsonl``, or else the first line that is not blank. See
@@ -155,8 +155,8 @@ class FromFileTeacher(DialogTeacher):
 
     Args:
         opt: options; the argument of the task is the path of a file, which is there for all splits, or of a folder with
-            ``train.txt``, ``valid.txt`` and ``test.txt``, or such files of another ending; ``on_bad_line`` and
-            ``label_turns`` as those teachers have them.
+            ``train.txt``, ``valid.txt`` and ``test.txt``, or such files of another ending; ``cands_datafile``,
+            ``cloze``, ``on_bad_line`` and ``label_turns`` as those teachers have them.
         shared: of another instance.
 
     Raises:
@@ -178,7 +178,7 @@ class FromFileTeacher(DialogTeacher):
         form = _form(file.path)
         if form == "conversations":
             return file.conversations(self.opt.get("label_turns") or "both")
-        return file.numbered() if form == "numbered" else file.fields()
+        return super().setup_data(path) if form == "numbered" else file.fields()
 
 
 # files

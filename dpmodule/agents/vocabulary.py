@@ -67,6 +67,7 @@ def build_dict(opt: Mapping[str, Any]) -> DictionaryAgent:
     most = int(opt.get("dict_maxexs") or -1)
     for example in islice(training_examples(opt), None if most < 0 else most):
         dictionary.observe(example)
+        dictionary.act()
     dictionary.sort()
     if opt.get("dict_file"):
         dictionary.save(sort=False)

@@ -254,6 +254,7 @@ class _AgentTraining:
             ArgumentError: the report does not have the metric.
         """
         report = agent_options.evaluate(self._valid, "validation", self._opt["quiet"])
+        report = {**report, "accuracy": report.get("accuracy", 0.0)}  # none if every reply lacks a text
         if self._metric not in report:
             names = ", ".join(name for name, value in report.items() if isinstance(value, (int, float)))
             raise ArgumentError(f"--validation-metric is {self._metric!r}, expected one of {names}")

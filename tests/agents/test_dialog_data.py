@@ -53,19 +53,25 @@ def test_copies_share_the_episodes():
 
 
 def test_candidates_of_all_examples():
-    data = DialogData(
-        {}, lambda path: [(("a", "b"), True), (("c", "d", None, ["d"]), True)], cands=["a", "b"]
-    )
+    entries = [("a", "b"), ("c", "d", None, ["d", "e"]), ("e", ["d", "a", "f"]), {"text": "f", "eval_labels": "g"}]
+    kinds = (DialogData, StreamDialogData)
+    data, stream = (kind({}, lambda path: zip(entries, [True] * 4), cands=["a", "b", "a"]) for kind in kinds)
     assert data.get(0)[0]["label_candidates"] is data.cands
-    assert data.get(1)[0]["label_candidates"] == ("d",)
+    expected = [("a", "b"), ("d", "e"), ("a", "b", "d", "f"), ("a", "b", "g")]
+    assert [data.get(number)[0]["label_candidates"] for number in range(4)] == expected
+    assert [stream.get()[0]["label_candidates"] for _ in range(4)] == expected
+
+
+def test_only_the_first_label_has_to_be_a_candidate():
+    data = DialogData({}, lambda path: [(("a", ["b", "z"], None, ["b"]), True), (("c", [], None, ["b"]), True)])
+    assert data.get(0)[0]["label_candidates"] == data.get(1)[0]["label_candidates"] == ("b",)
 
 
 @pytest.mark.parametrize("kind", [DialogData, StreamDialogData])
 @pytest.mark.parametrize(
     ("example", "told"),
     [
-        ((("a", ["b"], None, ["c"]), True), "the label 'b' is not among its candidates"),
-        ((("a", ["z"]), True), "the label 'z' is not among its candidates"),
+        ((("a", ["b", "c"], None, ["c"]), True), "the label 'b' is not among its candidates"),
         (((), True), "expected up to five"),
         ((("a", "b", 0, None, None, "f"), True), "expected up to five"),
         (("text", True), "expected up to five"),

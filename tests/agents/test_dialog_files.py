@@ -3,7 +3,7 @@ import random
 
 import pytest
 
-from dpmodule.agents import ConversationTeacher, FbDialogTeacher, ParlAIDialogTeacher
+from dpmodule.agents import ConversationTeacher, FbDialogTeacher, FromFileTeacher, ParlAIDialogTeacher
 from dpmodule.base import ArgumentError, FileError, FileFormatError
 
 NUMBERED = """\
@@ -66,11 +66,71 @@ def test_numbered_lines(read, datatype):
         },
         {"text": "And\nnow?", "eval_labels": ("here", "there"), "reward": 0.5},
     ]
-    assert second == [{"text": "Where is Pat?", "eval_labels": ("hall",)}, {"text": "The end."}]
+    assert second == [
+        {"text": "Where is Pat?", "eval_labels": ("hall",), "reward": 0},
+        {"text": "The end.", "reward": 0},
+    ]
 
 
 def test_rewards_of_lines_without_labels_are_added_to_the_next(read):
     assert read(FB, "1 a\t\t1\n2 b\t\t0.25\n3 c\td\n")[0][0]["reward"] == 1.25
+
+
+@pytest.mark.parametrize(
+    ("lines", "candidates"),
+    [
+        ("yes\nno\\nno\n\nyes\n", ("yes", "no\nno")),
+        ("1 yes\n2 no way\n", ("yes", "no way")),
+        ("1 first\n2 where is it\there\n3 and now\tthere|here\t1\n1 nowhere\t\n", ("here", "there|here")),
+        ("a\nb\tc\nd\n", ("b\tc", "d")),
+        ("", None),
+    ],
+)
+@pytest.mark.parametrize("kind", [FB, FromFileTeacher])
+def test_candidates_of_a_file_are_offered_with_every_example(read, tmp_path, kind, lines, candidates):
+    (tmp_path / "cands").write_text(lines)
+    episode = read(kind, "1 a\tyes\n2 b\tz\n3 c\td\t\td|e\n", cands_datafile=str(tmp_path / "cands"))[0]
+    offered = [each.get("label_candidates") for each in episode]
+    expected = [candidates, candidates] if candidates is None else [
+        candidates if "yes" in candidates else (*candidates, "yes"), (*candidates, "z")
+    ]  # fmt: skip
+    assert offered == [*expected, ("d", "e")]
+
+
+def test_a_cloze_file_says_so_before_each_episode(read):
+    told = [[each["text"] for each in episode] for episode in read(FB, "1 a _\tb\n2 c\td\n1 e\tf\n", cloze=True)]
+    line = "Fill in the blank in the last sentence."
+    assert told == [[f"{line}\na _", "c"], [f"{line}\ne"]]
+
+
+def test_a_task_of_parlai_changes_entries_and_candidates(tmp_path):
+    """As its teacher of bAbI does, whose labels have commas in them."""
+
+    class Carried(FbDialogTeacher):
+        def __init__(self, opt, shared=None):
+            self.number = opt["task"].split(":")[2]
+            opt["cands_datafile"] = opt["datafile"] = opt["folder"] + f"/qa{self.number}.txt"
+            super().__init__(opt, shared)
+
+        def setup_data(self, path):
+            for entry, begins in super().setup_data(path):
+                entry[1] = [label.replace(",", " ") for label in entry[1]]
+                yield entry, begins
+
+        def load_cands(self, path):
+            return [text.replace(",", " ") for text in super().load_cands(path)]
+
+    (tmp_path / "qa8.txt").write_text("1 What?\tmilk,ball\t1\n2 And now?\tmilk\t3\n")
+    opt = {"task": "babi:Task1k:8", "folder": str(tmp_path), "datatype": "train:ordered"}
+    teacher = Carried(opt)
+    copy = Carried(opt, teacher.share())
+    assert copy.cands is teacher.cands
+    for _ in range(2):
+        first = teacher.act()
+        assert (first["labels"], first["label_candidates"]) == (("milk ball",), ("milk ball", "milk"))
+        assert copy.act()["text"] == "What?"
+        assert teacher.act()["reward"] == 3.0
+        copy.act()
 
 
 def test_a_number_that_is_not_above_the_last_begins_an_episode(read):
@@ -116,7 +176,7 @@ def test_empty_files_are_epochs_of_nothing(read, kind, text, datatype):
 
 def test_line_ends_of_other_systems(read):
     assert read(FB, "\ufeff1 a\tb\r\n2 c\u2028d\te\r\n") == [
-        [{"text": "a", "eval_labels": ("b",)}, {"text": "c\u2028d", "eval_labels": ("e",)}]
+        [{"text": "a", "eval_labels": ("b",), "reward": 0}, {"text": "c\u2028d", "eval_labels": ("e",), "reward": 0}]
     ]
 
 
@@ -162,7 +222,8 @@ def test_malformed_lines_are_left_out_and_counted_once(read, kind, text, told, d
     with pytest.warns(UserWarning, match=r"talk\.txt: 2 malformed lines left out, the first: line") as warned:
         episodes = read(kind, data, datatype, on_bad_line="skip")
     assert len(warned) == 1
-    assert episodes[-1][-1] == {"text": "good", "eval_labels": ("yes",)}
+    reward = {"reward": 0} if kind is FB else {}
+    assert episodes[-1][-1] == {"text": "good", "eval_labels": ("yes",), **reward}
 
 
 def test_on_bad_line_is_one_of_two(read):

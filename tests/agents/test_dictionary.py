@@ -1,6 +1,7 @@
+import numpy as np
 import pytest
 
-from dpmodule.agents import DictionaryAgent
+from dpmodule.agents import DictionaryAgent, find_ngrams
 from dpmodule.base import ArgumentError, FileError, FileFormatError
 
 TALK = [
@@ -14,6 +15,7 @@ def words():
     made = DictionaryAgent({})
     for message in TALK:
         made.observe(message)
+        made.act()
     return made
 
 
@@ -26,7 +28,25 @@ def test_special_tokens_come_first(words):
 def test_words_are_counted_in_texts_and_labels(words):
     assert words.freqs()["the"] == 4
     assert words.max_freq() == 4
+    assert words.observe({"text": "new", "labels": ("words", "new")}) and "new" not in words
     assert words.act() == {"id": "Dictionary"}
+    assert (words.freq["new"], words.freq["words"]) == (2, 1)
+
+
+def test_a_subclass_counts_in_act_what_it_wants():
+    class Half(DictionaryAgent):
+        def act(self):
+            self.add_to_dict(self.tokenize(self.observation["text"])[::2])
+            return {"id": "half"}
+
+        def letters_tokenize(self, text):
+            return list(text)
+
+    words = Half({"dict_tokenizer": "letters"})
+    words.observe({"text": "abc", "labels": ["d"]})
+    words.act()
+    assert list(words)[4:] == ["a", "c"]
+    assert DictionaryAgent({}).act() == {"id": "Dictionary"}, "nothing was observed"
 
 
 def test_sorting_numbers_by_falling_count_then_alphabet(words):
@@ -65,12 +85,47 @@ def test_numbers_turn_into_text(words):
     ("name", "tokens"),
     [
         ("re", ["It", "'", "s", "10", ".", "\n", "Über"]),
-        ("split", ["It's", "10.", "Über"]),
+        ("split", ["It's", "10", ".", "Über"]),
         ("space", ["It's", "10.\nÜber"]),
     ],
 )
 def test_tokenizers(name, tokens):
     assert DictionaryAgent({"dict_tokenizer": name}).tokenize("It's 10.\nÜber") == tokens
+
+
+def test_the_tokenizer_split_separates_six_marks():
+    tokens = DictionaryAgent({"dict_tokenizer": "split"}).tokenize("Yes,no;a:b!c?d...e (f) g-h 'i'")
+    assert tokens == "Yes , no ; a : b ! c ? d . . . e (f) g-h 'i'".split()
+
+
+@pytest.mark.parametrize(
+    ("known", "n", "found"),
+    [
+        (["hello world", "ol boy"], 2, "hello world-buddy-ol boy"),
+        (["hello world", "ol boy", "world buddy ol"], 3, "hello-world buddy ol-boy"),
+        (["hello world", "ol boy", "world buddy ol"], 2, "hello world-buddy-ol boy"),
+        (["ol boy", "world buddy ol", "also"], 3, "hello-world buddy ol-boy"),
+        (["hello world", "ol boy"], 1, "hello-world-buddy-ol-boy"),
+        (["hello world", "buddy ol boy"], 9, "hello world-buddy ol boy"),
+    ],
+)
+def test_n_grams(known, n, found):
+    assert "-".join(find_ngrams(set(known), "hello world buddy ol boy".split(), n)) == found
+    words = DictionaryAgent({"dict_max_ngram_size": n})
+    words.observe({"text": "hello world buddy ol boy"})
+    words.act()
+    words.add_to_dict(known)
+    assert list(words)[4:9] == "hello world buddy ol boy".split(), "n-grams are not counted as such"
+    assert words.vec2txt(words.txt2vec("hello world buddy ol boy"), "-") == found
+
+
+def test_numbers_come_as_the_type_that_is_asked_for(words):
+    for kind in (list, tuple, set):
+        assert words.parse("the cat", vec_type=kind) == kind([4, 5])
+    array = words.txt2vec("the cat", np.ndarray)
+    assert (array.tolist(), array.dtype) == ([4, 5], np.int64)
+    with pytest.raises(ArgumentError, match="vec_type is <class 'str'>, expected list"):
+        words.parse("the cat", str)
 
 
 def test_lower_case():
@@ -116,6 +171,7 @@ def test_a_dictionary_writes_its_file_when_it_is_shut_down(tmp_path):
     words.shutdown()
     assert not path.exists()
     words.observe(TALK[0])
+    words.act()
     words.shutdown()
     assert b"the\t3\n" in path.read_bytes()
 

@@ -79,7 +79,7 @@ def test_a_label_that_is_no_candidate_ranks_behind_all():
     metrics = Metrics({})
     metrics.update({"text_candidates": ["a", "b"]}, ["z"])
     hits = dict.fromkeys(("hits@1", "hits@5", "hits@10", "hits@100"), 0.0)
-    assert metrics.report() == {"total": 1, "accuracy": 0.0, "mean_rank": 3.0, **hits}
+    assert metrics.report() == {"total": 1, "mean_rank": 3.0, **hits}
 
 
 def test_the_best_of_several_labels_counts():
@@ -99,8 +99,18 @@ def test_report_accuracy_and_f1_rounded_to_four_significant_digits():
 def test_total_counts_answered_rows_also_those_without_a_text():
     metrics = Metrics({})
     assert metrics.update({}, ["a"]) == {"correct": 0}
-    assert metrics.update({"text": "a"}, ["a"]) == {"correct": 1}
-    assert metrics.report() == {"total": 2, "accuracy": 0.5, "f1": 1.0}
+    assert metrics.update({"text": "b"}, ["b"]) == {"correct": 1}
+    assert metrics.report() == {"total": 2, "accuracy": 1.0, "f1": 1.0}, "means over replies with a text"
+
+
+def test_a_text_of_articles_alone_is_right_but_has_no_f1():
+    replies = [{"text": "The"}, {"text": "a!"}, {"text": "cat"}, {}]
+    labels = [["the"], ["an", "x"], ["the cat"], ["a"]]
+    one, rows = Metrics({}), Metrics({})
+    for reply, answers in zip(replies, labels):
+        one.update(reply, answers)
+    rows.update_all(replies, labels)
+    assert one.report() == rows.report() == {"total": 4, "accuracy": 1.0, "f1": 0.3333}
 
 
 def test_metrics_of_any_name_are_means_over_the_replies_that_have_them():
@@ -180,8 +190,9 @@ def test_macro_and_micro_averages():
     assert found["tasks"] == reports
 
 
-def test_macro_average_of_reports_without_a_total():
-    assert aggregate_metrics({"a": {"loss": 1.0}, "b": {}})["total"] == 0
+def test_a_report_of_several_tasks_has_four_means_whatever_the_tasks_have():
+    found = aggregate_metrics({"a": {"loss": 1.0}, "b": {}})
+    assert (found["total"], found["accuracy"], found["f1"], found["loss"], found["ppl"]) == (0, 0, 0, 1.0, 0)
 
 
 @pytest.mark.parametrize(
