@@ -109,7 +109,8 @@ def op(
             num_subgraphs (how many graphs a node carries; they are the last field, ``bodies``, of the attributes),
             read_attrs (reads the attributes by itself, which then may have any name), needs_head (from the
             attributes, whether backward needs the outputs' gradients), differentiable (False: binding a graph for
-            gradients that would flow through it is an error, as in MXNet), batch (NEVER), onnx.
+            gradients that would flow through it is an error, as in MXNet), batch (NEVER), keeps_any (it has
+            attributes, but takes and keeps any other keyword too), onnx.
 
     Raises:
         OpError: a name is declared twice.
