@@ -54,11 +54,11 @@ def parameters(op: Op, value: str, extra: list[str], method: bool) -> list[str]:
     """
     inputs = [i.name for i in op.inputs] if isinstance(op.inputs, tuple) else []
     attributes = [f"{key}: {attr.type.annotation} = {default(op, key)}" for key, attr in op.attrs.items()]
+    more = ["**kwargs: Any"] if op.read_attrs is not None or op.takes_any else []
     if op.variadic is not None or not isinstance(op.inputs, tuple):
-        more = ["**kwargs: Any"] if op.read_attrs is not None else []
         return [*["self"] * method, f"*args: {value}", *attributes, *extra, *more]
     given = [f"{name}: {value} | None = None" for name in inputs]
-    return [*(["self", *given[1:]] if method else given), *attributes, "*", *extra]
+    return [*(["self", *given[1:]] if method else given), *attributes, "*", *extra, *more]
 
 
 def function(name: str, params: list[str], result: str, doc: str, indent: str = "") -> str:

@@ -10,7 +10,7 @@ from typing import ClassVar
 from .base import ArgumentError
 from .compat import lazy
 
-__all__ = ["BARE_KEYS", "AttrScope", "current", "stored_key", "subgraph_name"]
+__all__ = ["BARE_KEYS", "AttrScope", "bare_suffix", "current", "is_free", "stored_key", "subgraph_name"]
 
 lazy.publish(__name__, __all__)
 
@@ -25,6 +25,24 @@ def stored_key(key: str) -> str:
         key: name of the attribute as a program writes it.
     """
     return f"__{key}__" if key in BARE_KEYS else key
+
+
+def is_free(key: str) -> bool:
+    """Say whether an attribute has the form ``__x__``, which every node takes.
+
+    Args:
+        key: name of the attribute as it is stored.
+    """
+    return key.startswith("__") and key.endswith("__")
+
+
+def bare_suffix(key: str) -> str | None:
+    """Return the bare key that an attribute of the old form ``weight_lr_mult`` ends with; None for other keys.
+
+    Args:
+        key: name of the attribute as a program writes it.
+    """
+    return next((bare for bare in BARE_KEYS if key.endswith("_" + bare) and key != f"__{bare}__"), None)
 
 
 class _CurrentScope(type):

@@ -101,7 +101,8 @@ class BoundArrays:
         context: where.
         places: context of each node, empty if all of them run on `context`.
         args: arguments by name.
-        grads: gradients by argument name; None where no gradient is kept.
+        grads: gradients by argument name; None where no gradient is computed.
+        unwritten: arrays that were given for arguments whose gradient is not computed.
         aux: auxiliary states by name.
         grad_req: "write", "add" or "null" for every argument.
         variables: arguments and states in the graph's order.
@@ -118,6 +119,7 @@ class BoundArrays:
     places: Placement
     args: dict[str, NDArray]
     grads: dict[str, NDArray | None]
+    unwritten: dict[str, NDArray]
     aux: dict[str, NDArray]
     grad_req: dict[str, str]
     variables: list[NDArray]
@@ -146,6 +148,7 @@ class BoundArrays:
             binding.places or {},
             args,
             {name: grads.get(name) if req.get(name) != "null" else None for name in args},
+            {name: grads[name] for name in args if name in grads and req.get(name) == "null"},
             aux,
             dict(req),
             [*args.values(), *aux.values()],

@@ -140,10 +140,15 @@ class Executor:
     def grad_dict(self) -> dict[str, NDArray | None]:
         """Gradients by argument name; None where no gradient is kept.
 
+        An array that `Symbol.bind` was given for an argument whose grad_req is "null" stays as it is.
+
         Shape:
             returns: each as its argument.
         """
-        return self._arrays.grads
+        arrays = self._arrays
+        if not arrays.unwritten:
+            return arrays.grads
+        return {name: arrays.unwritten.get(name, grad) for name, grad in arrays.grads.items()}
 
     @property
     def aux_dict(self) -> dict[str, NDArray]:
@@ -192,7 +197,7 @@ class Executor:
         Shape:
             returns: each as its argument.
         """
-        return list(self._arrays.grads.values())
+        return list(self.grad_dict.values())
 
     @property
     def aux_arrays(self) -> list[NDArray]:

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from .. import mode
-from ..attribute import BARE_KEYS, stored_key
-from ..base import ArgumentError, FileFormatError, MXNetError
+from ..attribute import bare_suffix, is_free, stored_key
+from ..base import ArgumentError, FileFormatError, MXNetError, OpError
 from ..files.file_kind import likely_kind
 from ..ops import find as find_op
 from ..ops import get as get_op
@@ -127,8 +127,9 @@ def _upgrade_keys(attributes: dict[str, str], inputs: list[Entry], names: tuple[
     """Store the five bare keys with underscores and move ``weight_lr_mult`` to the weight it speaks of."""
     kept: dict[str, str] = {}
     for key, value in attributes.items():
-        owner, bare = next(((key[: -len(b) - 1], b) for b in BARE_KEYS if key.endswith("_" + b)), ("", ""))
-        if owner and owner in names:
+        bare = bare_suffix(key)
+        owner = key[: -len(bare) - 1] if bare else ""
+        if bare and owner in names:
             child = inputs[names.index(owner)][0] if names.index(owner) < len(inputs) else None
             if child is not None and child.op is None:
                 child.attrs[stored_key(bare)] = value
@@ -137,10 +138,22 @@ def _upgrade_keys(attributes: dict[str, str], inputs: list[Entry], names: tuple[
     return kept
 
 
-def _split_attributes(op: Any, attributes: dict[str, str]) -> tuple[dict[str, str], dict[str, str]]:
-    """Divide attributes into the operator's own and all others."""
+def _split_attributes(
+    op: Op, attributes: dict[str, str], where: str
+) -> tuple[dict[str, str], dict[str, str]]:
+    """Divide attributes into the operator's own and all others.
+
+    Raises:
+        OpError: the operator does not take one of them.
+    """
     params = {k: v for k, v in attributes.items() if stored_key(k) == k and op.owns(k)}
     rest = {k: v for k, v in attributes.items() if k not in params}
+    unknown = [k for k in rest if not (op.takes_any or is_free(stored_key(k)) or bare_suffix(k))]
+    if unknown:
+        raise OpError(
+            f"{where} of the symbol file: {op.name} has no attribute {unknown[0]!r}; it takes "
+            f"{', '.join(op.attrs)}, and free attributes of the form __x__"
+        )
     return params, rest
 
 
@@ -166,7 +179,7 @@ def _operator_node(row: dict[str, Any], before: list[Node], version: int, where:
     inputs = _references(_field(row, "inputs", list, where), before, where)
     if version < 905 and op.name in ("argmax", "argmin") and attributes.get("axis") == "-1":
         del attributes["axis"]
-    params, rest = _split_attributes(op, attributes)
+    params, rest = _split_attributes(op, attributes, where)
     if op.variadic is not None and op.variadic.count and op.variadic.count not in params:
         params[op.variadic.count] = str(op.variadic.units(len(inputs)))
     graphs = _subgraphs(op, row, version, where) if op.num_subgraphs else ()
@@ -247,7 +260,7 @@ def from_json(text: str) -> tuple[Entry, ...]:
 
     Raises:
         FileFormatError: the text is not a symbol file.
-        MXNetError: the graph uses an operator that does not exist here.
+        MXNetError: the graph uses an operator, or an attribute of one, that does not exist here.
     """
     try:
         root = json.loads(text)

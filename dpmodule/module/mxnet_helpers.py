@@ -274,14 +274,23 @@ def create_kvstore(
         arg_params: the parameters by name.
 
     Raises:
-        ArgumentError: there is no such store.
+        ArgumentError: there is no such store. If one device trains, it is a warning, as no store is needed.
 
     Source: MXNet 1.9.1 `model._create_kvstore`.
     """
     store, on_store = None, os.environ.get("MXNET_UPDATE_ON_KVSTORE", "1") != "0"
     if isinstance(kvstore, str):
         if num_device > 1 or not kv.is_local(kvstore):
-            store = kv.create(kvstore)
+            try:
+                store = kv.create(kvstore)
+            except ArgumentError as error:
+                if num_device > 1 or "dist" in kvstore.lower():
+                    raise
+                warnings.warn(
+                    f"{error}. One device needs no store, so {kvstore!r} is ignored; the optimizer's name is the "
+                    "argument after it",
+                    stacklevel=7,
+                )
         if kvstore == "local":
             on_store = on_store and max((w.size for w in arg_params.values()), default=0) <= _LARGE
     elif isinstance(kvstore, kv.KVStoreBase):

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from ..attribute import is_free
 from ..base import ArgumentError, OpError
 from ..context import Context, context_of, current_context
 from ..ops.dtypes import name_of
@@ -103,12 +104,16 @@ def call(op: Op, args: tuple[Any, ...], kwargs: dict[str, Any], forms: Forms | N
     rest = {k: v for k, v in kwargs.items() if k not in _EXTRA}
     positional, named, attributes = _inputs_of(op, args, rest)
     ctx = attributes.pop("ctx", None) if kwargs.get("ctx") is None else kwargs["ctx"]
+    if op.read_attrs is None:  # what a symbol would only keep has no effect here
+        attributes = {
+            k: v for k, v in attributes.items() if k in op.attrs or not (op.takes_any or is_free(k))
+        }
     arrays = _ordered(op, positional, named, attributes)
     if not arrays:
         where = _place(ctx, out, attributes, op)
         if "ctx" in op.attrs:
             attributes["ctx"] = str(where)
-    elif ctx is not None:
+    elif ctx is not None and not op.takes_any:
         raise OpError(f"{op.name}: ctx is given, but the result goes where the first input is")
     else:
         where = None

@@ -16,6 +16,7 @@ class OpMethods:
         *,
         out: NDArray | Sequence[NDArray] | None = None,
         name: str | None = None,
+        **kwargs: Any,
     ) -> NDArray:
         """Return the magnitude; its gradient at 0 is 0."""
 
@@ -24,6 +25,7 @@ class OpMethods:
         *,
         out: NDArray | Sequence[NDArray] | None = None,
         name: str | None = None,
+        **kwargs: Any,
     ) -> NDArray:
         """Return the inverse cosine in radians."""
 
@@ -32,6 +34,7 @@ class OpMethods:
         *,
         out: NDArray | Sequence[NDArray] | None = None,
         name: str | None = None,
+        **kwargs: Any,
     ) -> NDArray:
         """Return the inverse hyperbolic cosine."""
 
@@ -40,6 +43,7 @@ class OpMethods:
         *,
         out: NDArray | Sequence[NDArray] | None = None,
         name: str | None = None,
+        **kwargs: Any,
     ) -> NDArray:
         """Return the inverse sine in radians."""
 
@@ -48,6 +52,7 @@ class OpMethods:
         *,
         out: NDArray | Sequence[NDArray] | None = None,
         name: str | None = None,
+        **kwargs: Any,
     ) -> NDArray:
         """Return the inverse hyperbolic sine."""
 
@@ -56,6 +61,7 @@ class OpMethods:
         *,
         out: NDArray | Sequence[NDArray] | None = None,
         name: str | None = None,
+        **kwargs: Any,
     ) -> NDArray:
         """Return the inverse tangent in radians."""
 
@@ -64,6 +70,7 @@ class OpMethods:
         *,
         out: NDArray | Sequence[NDArray] | None = None,
         name: str | None = None,
+        **kwargs: Any,
     ) -> NDArray:
         """Return the inverse hyperbolic tangent."""
 
@@ -82,6 +89,7 @@ class OpMethods:
         *,
         out: NDArray | Sequence[NDArray] | None = None,
         name: str | None = None,
+        **kwargs: Any,
     ) -> NDArray:
         """Return the position of the greatest element along axis 1."""
 
@@ -121,6 +129,7 @@ class OpMethods:
         *,
         out: NDArray | Sequence[NDArray] | None = None,
         name: str | None = None,
+        **kwargs: Any,
     ) -> NDArray:
         """Return the real cube root."""
 
@@ -129,6 +138,7 @@ class OpMethods:
         *,
         out: NDArray | Sequence[NDArray] | None = None,
         name: str | None = None,
+        **kwargs: Any,
     ) -> NDArray:
         """Round up; the gradient is 0."""
 
@@ -147,6 +157,7 @@ class OpMethods:
         *,
         out: NDArray | Sequence[NDArray] | None = None,
         name: str | None = None,
+        **kwargs: Any,
     ) -> NDArray:
         """Return the cosine of angles in radians."""
 
@@ -155,6 +166,7 @@ class OpMethods:
         *,
         out: NDArray | Sequence[NDArray] | None = None,
         name: str | None = None,
+        **kwargs: Any,
     ) -> NDArray:
         """Return the hyperbolic cosine."""
 
@@ -163,6 +175,7 @@ class OpMethods:
         *,
         out: NDArray | Sequence[NDArray] | None = None,
         name: str | None = None,
+        **kwargs: Any,
     ) -> NDArray:
         """Turn radians into degrees."""
 
@@ -180,6 +193,7 @@ class OpMethods:
         *,
         out: NDArray | Sequence[NDArray] | None = None,
         name: str | None = None,
+        **kwargs: Any,
     ) -> NDArray:
         """Return e to the power of each element."""
 
@@ -188,6 +202,7 @@ class OpMethods:
         *,
         out: NDArray | Sequence[NDArray] | None = None,
         name: str | None = None,
+        **kwargs: Any,
     ) -> NDArray:
         """Return exp(x) - 1, exact near 0."""
 
@@ -196,6 +211,7 @@ class OpMethods:
         *,
         out: NDArray | Sequence[NDArray] | None = None,
         name: str | None = None,
+        **kwargs: Any,
     ) -> NDArray:
         """Round towards 0; the gradient is 0."""
 
@@ -213,6 +229,7 @@ class OpMethods:
         *,
         out: NDArray | Sequence[NDArray] | None = None,
         name: str | None = None,
+        **kwargs: Any,
     ) -> NDArray:
         """Round down; the gradient is 0."""
 
@@ -221,6 +238,7 @@ class OpMethods:
         *,
         out: NDArray | Sequence[NDArray] | None = None,
         name: str | None = None,
+        **kwargs: Any,
     ) -> NDArray:
         """Return the natural logarithm."""
 
@@ -229,6 +247,7 @@ class OpMethods:
         *,
         out: NDArray | Sequence[NDArray] | None = None,
         name: str | None = None,
+        **kwargs: Any,
     ) -> NDArray:
         """Return the logarithm to base 10."""
 
@@ -237,6 +256,7 @@ class OpMethods:
         *,
         out: NDArray | Sequence[NDArray] | None = None,
         name: str | None = None,
+        **kwargs: Any,
     ) -> NDArray:
         """Return log(1 + x), exact near 0."""
 
@@ -245,6 +265,7 @@ class OpMethods:
         *,
         out: NDArray | Sequence[NDArray] | None = None,
         name: str | None = None,
+        **kwargs: Any,
     ) -> NDArray:
         """Return the logarithm to base 2."""
 
@@ -344,6 +365,7 @@ class OpMethods:
         *,
         out: NDArray | Sequence[NDArray] | None = None,
         name: str | None = None,
+        **kwargs: Any,
     ) -> NDArray:
         """Return ones of the shape and type of `data`."""
 
@@ -386,6 +408,7 @@ class OpMethods:
         *,
         out: NDArray | Sequence[NDArray] | None = None,
         name: str | None = None,
+        **kwargs: Any,
     ) -> NDArray:
         """Turn degrees into radians."""
 
@@ -394,6 +417,7 @@ class OpMethods:
         *,
         out: NDArray | Sequence[NDArray] | None = None,
         name: str | None = None,
+        **kwargs: Any,
     ) -> NDArray:
         """Return one over the real cube root."""
 
@@ -402,6 +426,7 @@ class OpMethods:
         *,
         out: NDArray | Sequence[NDArray] | None = None,
         name: str | None = None,
+        **kwargs: Any,
     ) -> NDArray:
         """Return one over each element."""
 
@@ -410,6 +435,7 @@ class OpMethods:
         *,
         out: NDArray | Sequence[NDArray] | None = None,
         name: str | None = None,
+        **kwargs: Any,
     ) -> NDArray:
         """Return max(x, 0); its gradient at 0 is 0, at NaN it is NaN."""
 
@@ -441,6 +467,7 @@ class OpMethods:
         *,
         out: NDArray | Sequence[NDArray] | None = None,
         name: str | None = None,
+        **kwargs: Any,
     ) -> NDArray:
         """Round to the nearest integer, halves down; the gradient is 0."""
 
@@ -449,6 +476,7 @@ class OpMethods:
         *,
         out: NDArray | Sequence[NDArray] | None = None,
         name: str | None = None,
+        **kwargs: Any,
     ) -> NDArray:
         """Round to the nearest integer, halves away from 0; the gradient is 0."""
 
@@ -457,6 +485,7 @@ class OpMethods:
         *,
         out: NDArray | Sequence[NDArray] | None = None,
         name: str | None = None,
+        **kwargs: Any,
     ) -> NDArray:
         """Return one over the square root."""
 
@@ -465,6 +494,7 @@ class OpMethods:
         *,
         out: NDArray | Sequence[NDArray] | None = None,
         name: str | None = None,
+        **kwargs: Any,
     ) -> NDArray:
         """Return the shape of `data` as an array."""
 
@@ -473,6 +503,7 @@ class OpMethods:
         *,
         out: NDArray | Sequence[NDArray] | None = None,
         name: str | None = None,
+        **kwargs: Any,
     ) -> NDArray:
         """Return 1 / (1 + exp(-x))."""
 
@@ -481,6 +512,7 @@ class OpMethods:
         *,
         out: NDArray | Sequence[NDArray] | None = None,
         name: str | None = None,
+        **kwargs: Any,
     ) -> NDArray:
         """Return -1, 0 or 1, with 0 for 0 and NaN; the gradient is 0."""
 
@@ -489,6 +521,7 @@ class OpMethods:
         *,
         out: NDArray | Sequence[NDArray] | None = None,
         name: str | None = None,
+        **kwargs: Any,
     ) -> NDArray:
         """Return the sine of angles in radians."""
 
@@ -497,6 +530,7 @@ class OpMethods:
         *,
         out: NDArray | Sequence[NDArray] | None = None,
         name: str | None = None,
+        **kwargs: Any,
     ) -> NDArray:
         """Return the hyperbolic sine."""
 
@@ -505,6 +539,7 @@ class OpMethods:
         *,
         out: NDArray | Sequence[NDArray] | None = None,
         name: str | None = None,
+        **kwargs: Any,
     ) -> NDArray:
         """Return the number of elements of `data` as an array."""
 
@@ -600,6 +635,7 @@ class OpMethods:
         *,
         out: NDArray | Sequence[NDArray] | None = None,
         name: str | None = None,
+        **kwargs: Any,
     ) -> NDArray:
         """Return the square root."""
 
@@ -608,6 +644,7 @@ class OpMethods:
         *,
         out: NDArray | Sequence[NDArray] | None = None,
         name: str | None = None,
+        **kwargs: Any,
     ) -> NDArray:
         """Return the square."""
 
@@ -648,6 +685,7 @@ class OpMethods:
         *,
         out: NDArray | Sequence[NDArray] | None = None,
         name: str | None = None,
+        **kwargs: Any,
     ) -> NDArray:
         """Return the tangent of angles in radians."""
 
@@ -656,6 +694,7 @@ class OpMethods:
         *,
         out: NDArray | Sequence[NDArray] | None = None,
         name: str | None = None,
+        **kwargs: Any,
     ) -> NDArray:
         """Return the hyperbolic tangent."""
 
@@ -695,6 +734,7 @@ class OpMethods:
         *,
         out: NDArray | Sequence[NDArray] | None = None,
         name: str | None = None,
+        **kwargs: Any,
     ) -> NDArray:
         """Cut the fraction off; the gradient is 0."""
 
@@ -703,5 +743,6 @@ class OpMethods:
         *,
         out: NDArray | Sequence[NDArray] | None = None,
         name: str | None = None,
+        **kwargs: Any,
     ) -> NDArray:
         """Return zeros of the shape and type of `data`."""

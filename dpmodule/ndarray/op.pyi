@@ -67,6 +67,7 @@ def BlockGrad(
     *,
     out: NDArray | Sequence[NDArray] | None = None,
     name: str | None = None,
+    **kwargs: Any,
 ) -> NDArray:
     """Return `data` as it is and let no gradient through."""
 
@@ -240,6 +241,7 @@ def Flatten(
     *,
     out: NDArray | Sequence[NDArray] | None = None,
     name: str | None = None,
+    **kwargs: Any,
 ) -> NDArray:
     """Put everything after the first axis into one axis."""
 
@@ -357,6 +359,7 @@ def LinearRegressionOutput(
     *,
     out: NDArray | Sequence[NDArray] | None = None,
     name: str | None = None,
+    **kwargs: Any,
 ) -> NDArray:
     """Return the data; the gradient is ``(output - label) * grad_scale / outputs per row``."""
 
@@ -367,6 +370,7 @@ def LogisticRegressionOutput(
     *,
     out: NDArray | Sequence[NDArray] | None = None,
     name: str | None = None,
+    **kwargs: Any,
 ) -> NDArray:
     """Apply the logistic function; the gradient is ``(output - label) * grad_scale / ..."""
 
@@ -377,6 +381,7 @@ def MAERegressionOutput(
     *,
     out: NDArray | Sequence[NDArray] | None = None,
     name: str | None = None,
+    **kwargs: Any,
 ) -> NDArray:
     """Return the data; its gradient is that of the absolute error: 1 above the label, else ..."""
 
@@ -621,6 +626,7 @@ def abs(
     *,
     out: NDArray | Sequence[NDArray] | None = None,
     name: str | None = None,
+    **kwargs: Any,
 ) -> NDArray:
     """Return the magnitude; its gradient at 0 is 0."""
 
@@ -683,6 +689,7 @@ def arccos(
     *,
     out: NDArray | Sequence[NDArray] | None = None,
     name: str | None = None,
+    **kwargs: Any,
 ) -> NDArray:
     """Return the inverse cosine in radians."""
 
@@ -691,6 +698,7 @@ def arccosh(
     *,
     out: NDArray | Sequence[NDArray] | None = None,
     name: str | None = None,
+    **kwargs: Any,
 ) -> NDArray:
     """Return the inverse hyperbolic cosine."""
 
@@ -699,6 +707,7 @@ def arcsin(
     *,
     out: NDArray | Sequence[NDArray] | None = None,
     name: str | None = None,
+    **kwargs: Any,
 ) -> NDArray:
     """Return the inverse sine in radians."""
 
@@ -707,6 +716,7 @@ def arcsinh(
     *,
     out: NDArray | Sequence[NDArray] | None = None,
     name: str | None = None,
+    **kwargs: Any,
 ) -> NDArray:
     """Return the inverse hyperbolic sine."""
 
@@ -715,6 +725,7 @@ def arctan(
     *,
     out: NDArray | Sequence[NDArray] | None = None,
     name: str | None = None,
+    **kwargs: Any,
 ) -> NDArray:
     """Return the inverse tangent in radians."""
 
@@ -723,6 +734,7 @@ def arctanh(
     *,
     out: NDArray | Sequence[NDArray] | None = None,
     name: str | None = None,
+    **kwargs: Any,
 ) -> NDArray:
     """Return the inverse hyperbolic tangent."""
 
@@ -741,6 +753,7 @@ def argmax_channel(
     *,
     out: NDArray | Sequence[NDArray] | None = None,
     name: str | None = None,
+    **kwargs: Any,
 ) -> NDArray:
     """Return the position of the greatest element along axis 1."""
 
@@ -783,6 +796,7 @@ def batch_take(
     *,
     out: NDArray | Sequence[NDArray] | None = None,
     name: str | None = None,
+    **kwargs: Any,
 ) -> NDArray:
     """Pick one element of each row; positions outside are pulled to the ends."""
 
@@ -792,6 +806,7 @@ def broadcast_add(
     *,
     out: NDArray | Sequence[NDArray] | None = None,
     name: str | None = None,
+    **kwargs: Any,
 ) -> NDArray:
     """Add two arrays, with broadcasting."""
 
@@ -821,6 +836,7 @@ def broadcast_div(
     *,
     out: NDArray | Sequence[NDArray] | None = None,
     name: str | None = None,
+    **kwargs: Any,
 ) -> NDArray:
     """Divide the first array by the second (integers are cut towards 0), with broadcasting."""
 
@@ -830,6 +846,7 @@ def broadcast_equal(
     *,
     out: NDArray | Sequence[NDArray] | None = None,
     name: str | None = None,
+    **kwargs: Any,
 ) -> NDArray:
     """Return 1 where both are equal, else 0, in the dtype of the operands and without a ..."""
 
@@ -839,6 +856,7 @@ def broadcast_greater(
     *,
     out: NDArray | Sequence[NDArray] | None = None,
     name: str | None = None,
+    **kwargs: Any,
 ) -> NDArray:
     """Return 1 where the first is greater, else 0, in the dtype of the operands and without ..."""
 
@@ -848,6 +866,7 @@ def broadcast_greater_equal(
     *,
     out: NDArray | Sequence[NDArray] | None = None,
     name: str | None = None,
+    **kwargs: Any,
 ) -> NDArray:
     """Return 1 where the first is greater or equal, else 0, in the dtype of the operands ..."""
 
@@ -857,6 +876,7 @@ def broadcast_hypot(
     *,
     out: NDArray | Sequence[NDArray] | None = None,
     name: str | None = None,
+    **kwargs: Any,
 ) -> NDArray:
     """Return the hypotenuse sqrt(lhs^2 + rhs^2), with broadcasting."""
 
@@ -866,6 +886,7 @@ def broadcast_lesser(
     *,
     out: NDArray | Sequence[NDArray] | None = None,
     name: str | None = None,
+    **kwargs: Any,
 ) -> NDArray:
     """Return 1 where the first is smaller, else 0, in the dtype of the operands and without ..."""
 
@@ -875,6 +896,7 @@ def broadcast_lesser_equal(
     *,
     out: NDArray | Sequence[NDArray] | None = None,
     name: str | None = None,
+    **kwargs: Any,
 ) -> NDArray:
     """Return 1 where the first is smaller or equal, else 0, in the dtype of the operands ..."""
 
@@ -895,6 +917,7 @@ def broadcast_logical_and(
     *,
     out: NDArray | Sequence[NDArray] | None = None,
     name: str | None = None,
+    **kwargs: Any,
 ) -> NDArray:
     """Return 1 where neither is 0, else 0, in the dtype of the operands and without a ..."""
 
@@ -904,6 +927,7 @@ def broadcast_logical_or(
     *,
     out: NDArray | Sequence[NDArray] | None = None,
     name: str | None = None,
+    **kwargs: Any,
 ) -> NDArray:
     """Return 1 where one of them is not 0, else 0, in the dtype of the operands and without ..."""
 
@@ -913,6 +937,7 @@ def broadcast_logical_xor(
     *,
     out: NDArray | Sequence[NDArray] | None = None,
     name: str | None = None,
+    **kwargs: Any,
 ) -> NDArray:
     """Return 1 where exactly one of them is not 0, else 0, in the dtype of the operands and ..."""
 
@@ -922,6 +947,7 @@ def broadcast_maximum(
     *,
     out: NDArray | Sequence[NDArray] | None = None,
     name: str | None = None,
+    **kwargs: Any,
 ) -> NDArray:
     """Return the greater of two arrays (where both are equal the gradient goes to the ..."""
 
@@ -931,6 +957,7 @@ def broadcast_minimum(
     *,
     out: NDArray | Sequence[NDArray] | None = None,
     name: str | None = None,
+    **kwargs: Any,
 ) -> NDArray:
     """Return the smaller of two arrays (where both are equal the gradient goes to the ..."""
 
@@ -940,6 +967,7 @@ def broadcast_minus(
     *,
     out: NDArray | Sequence[NDArray] | None = None,
     name: str | None = None,
+    **kwargs: Any,
 ) -> NDArray:
     """Subtract the second array from the first, with broadcasting."""
 
@@ -949,6 +977,7 @@ def broadcast_mod(
     *,
     out: NDArray | Sequence[NDArray] | None = None,
     name: str | None = None,
+    **kwargs: Any,
 ) -> NDArray:
     """Return the remainder with the sign of the divisor, as Python's %, and 0 for a divisor ..."""
 
@@ -958,6 +987,7 @@ def broadcast_mul(
     *,
     out: NDArray | Sequence[NDArray] | None = None,
     name: str | None = None,
+    **kwargs: Any,
 ) -> NDArray:
     """Multiply two arrays, with broadcasting."""
 
@@ -967,6 +997,7 @@ def broadcast_not_equal(
     *,
     out: NDArray | Sequence[NDArray] | None = None,
     name: str | None = None,
+    **kwargs: Any,
 ) -> NDArray:
     """Return 1 where they differ, else 0, in the dtype of the operands and without a ..."""
 
@@ -976,6 +1007,7 @@ def broadcast_plus(
     *,
     out: NDArray | Sequence[NDArray] | None = None,
     name: str | None = None,
+    **kwargs: Any,
 ) -> NDArray:
     """Add two arrays, with broadcasting."""
 
@@ -985,6 +1017,7 @@ def broadcast_power(
     *,
     out: NDArray | Sequence[NDArray] | None = None,
     name: str | None = None,
+    **kwargs: Any,
 ) -> NDArray:
     """Raise the first array to the power of the second, with broadcasting."""
 
@@ -994,6 +1027,7 @@ def broadcast_sub(
     *,
     out: NDArray | Sequence[NDArray] | None = None,
     name: str | None = None,
+    **kwargs: Any,
 ) -> NDArray:
     """Subtract the second array from the first, with broadcasting."""
 
@@ -1029,6 +1063,7 @@ def cbrt(
     *,
     out: NDArray | Sequence[NDArray] | None = None,
     name: str | None = None,
+    **kwargs: Any,
 ) -> NDArray:
     """Return the real cube root."""
 
@@ -1037,6 +1072,7 @@ def ceil(
     *,
     out: NDArray | Sequence[NDArray] | None = None,
     name: str | None = None,
+    **kwargs: Any,
 ) -> NDArray:
     """Round up; the gradient is 0."""
 
@@ -1089,6 +1125,7 @@ def cos(
     *,
     out: NDArray | Sequence[NDArray] | None = None,
     name: str | None = None,
+    **kwargs: Any,
 ) -> NDArray:
     """Return the cosine of angles in radians."""
 
@@ -1097,6 +1134,7 @@ def cosh(
     *,
     out: NDArray | Sequence[NDArray] | None = None,
     name: str | None = None,
+    **kwargs: Any,
 ) -> NDArray:
     """Return the hyperbolic cosine."""
 
@@ -1140,6 +1178,7 @@ def degrees(
     *,
     out: NDArray | Sequence[NDArray] | None = None,
     name: str | None = None,
+    **kwargs: Any,
 ) -> NDArray:
     """Turn radians into degrees."""
 
@@ -1181,6 +1220,7 @@ def elemwise_add(
     *,
     out: NDArray | Sequence[NDArray] | None = None,
     name: str | None = None,
+    **kwargs: Any,
 ) -> NDArray:
     """Add two arrays, element by element."""
 
@@ -1190,6 +1230,7 @@ def elemwise_div(
     *,
     out: NDArray | Sequence[NDArray] | None = None,
     name: str | None = None,
+    **kwargs: Any,
 ) -> NDArray:
     """Divide the first array by the second (integers are cut towards 0), element by element."""
 
@@ -1199,6 +1240,7 @@ def elemwise_mul(
     *,
     out: NDArray | Sequence[NDArray] | None = None,
     name: str | None = None,
+    **kwargs: Any,
 ) -> NDArray:
     """Multiply two arrays, element by element."""
 
@@ -1208,6 +1250,7 @@ def elemwise_sub(
     *,
     out: NDArray | Sequence[NDArray] | None = None,
     name: str | None = None,
+    **kwargs: Any,
 ) -> NDArray:
     """Subtract the second array from the first, element by element."""
 
@@ -1216,6 +1259,7 @@ def erf(
     *,
     out: NDArray | Sequence[NDArray] | None = None,
     name: str | None = None,
+    **kwargs: Any,
 ) -> NDArray:
     """Return the error function."""
 
@@ -1224,6 +1268,7 @@ def erfinv(
     *,
     out: NDArray | Sequence[NDArray] | None = None,
     name: str | None = None,
+    **kwargs: Any,
 ) -> NDArray:
     """Return the inverse error function."""
 
@@ -1232,6 +1277,7 @@ def exp(
     *,
     out: NDArray | Sequence[NDArray] | None = None,
     name: str | None = None,
+    **kwargs: Any,
 ) -> NDArray:
     """Return e to the power of each element."""
 
@@ -1249,6 +1295,7 @@ def expm1(
     *,
     out: NDArray | Sequence[NDArray] | None = None,
     name: str | None = None,
+    **kwargs: Any,
 ) -> NDArray:
     """Return exp(x) - 1, exact near 0."""
 
@@ -1259,6 +1306,7 @@ def fill_element_0index(
     *,
     out: NDArray | Sequence[NDArray] | None = None,
     name: str | None = None,
+    **kwargs: Any,
 ) -> NDArray:
     """Return a matrix with one element of each row replaced."""
 
@@ -1267,6 +1315,7 @@ def fix(
     *,
     out: NDArray | Sequence[NDArray] | None = None,
     name: str | None = None,
+    **kwargs: Any,
 ) -> NDArray:
     """Round towards 0; the gradient is 0."""
 
@@ -1275,6 +1324,7 @@ def flatten(
     *,
     out: NDArray | Sequence[NDArray] | None = None,
     name: str | None = None,
+    **kwargs: Any,
 ) -> NDArray:
     """Put everything after the first axis into one axis."""
 
@@ -1292,6 +1342,7 @@ def floor(
     *,
     out: NDArray | Sequence[NDArray] | None = None,
     name: str | None = None,
+    **kwargs: Any,
 ) -> NDArray:
     """Round down; the gradient is 0."""
 
@@ -1337,6 +1388,7 @@ def gamma(
     *,
     out: NDArray | Sequence[NDArray] | None = None,
     name: str | None = None,
+    **kwargs: Any,
 ) -> NDArray:
     """Return the gamma function, NaN at negative whole numbers."""
 
@@ -1345,6 +1397,7 @@ def gammaln(
     *,
     out: NDArray | Sequence[NDArray] | None = None,
     name: str | None = None,
+    **kwargs: Any,
 ) -> NDArray:
     """Return the logarithm of the gamma function's magnitude."""
 
@@ -1354,6 +1407,7 @@ def gather_nd(
     *,
     out: NDArray | Sequence[NDArray] | None = None,
     name: str | None = None,
+    **kwargs: Any,
 ) -> NDArray:
     """Pick elements, or slices, by one position for each of the leading axes."""
 
@@ -1372,6 +1426,7 @@ def identity(
     *,
     out: NDArray | Sequence[NDArray] | None = None,
     name: str | None = None,
+    **kwargs: Any,
 ) -> NDArray:
     """Return `data` as it is."""
 
@@ -1433,6 +1488,7 @@ def linalg_det(
     *,
     out: NDArray | Sequence[NDArray] | None = None,
     name: str | None = None,
+    **kwargs: Any,
 ) -> NDArray:
     """Return the determinant of matrices; the gradient at a singular one is 0."""
 
@@ -1460,6 +1516,7 @@ def linalg_gelqf(
     *,
     out: NDArray | Sequence[NDArray] | None = None,
     name: str | None = None,
+    **kwargs: Any,
 ) -> list[NDArray]:
     """Factorise ``A = L @ Q`` into a lower triangular matrix and one with orthonormal rows."""
 
@@ -1496,6 +1553,7 @@ def linalg_inverse(
     *,
     out: NDArray | Sequence[NDArray] | None = None,
     name: str | None = None,
+    **kwargs: Any,
 ) -> NDArray:
     """Invert matrices."""
 
@@ -1541,6 +1599,7 @@ def linalg_slogdet(
     *,
     out: NDArray | Sequence[NDArray] | None = None,
     name: str | None = None,
+    **kwargs: Any,
 ) -> list[NDArray]:
     """Return sign and logarithm of the magnitude of determinants; the sign has no gradient."""
 
@@ -1549,6 +1608,7 @@ def linalg_sumlogdiag(
     *,
     out: NDArray | Sequence[NDArray] | None = None,
     name: str | None = None,
+    **kwargs: Any,
 ) -> NDArray:
     """Sum the logarithms of the diagonal: of a Cholesky factor half the logarithm of the ..."""
 
@@ -1593,6 +1653,7 @@ def log(
     *,
     out: NDArray | Sequence[NDArray] | None = None,
     name: str | None = None,
+    **kwargs: Any,
 ) -> NDArray:
     """Return the natural logarithm."""
 
@@ -1601,6 +1662,7 @@ def log10(
     *,
     out: NDArray | Sequence[NDArray] | None = None,
     name: str | None = None,
+    **kwargs: Any,
 ) -> NDArray:
     """Return the logarithm to base 10."""
 
@@ -1609,6 +1671,7 @@ def log1p(
     *,
     out: NDArray | Sequence[NDArray] | None = None,
     name: str | None = None,
+    **kwargs: Any,
 ) -> NDArray:
     """Return log(1 + x), exact near 0."""
 
@@ -1617,6 +1680,7 @@ def log2(
     *,
     out: NDArray | Sequence[NDArray] | None = None,
     name: str | None = None,
+    **kwargs: Any,
 ) -> NDArray:
     """Return the logarithm to base 2."""
 
@@ -1637,6 +1701,7 @@ def logical_not(
     *,
     out: NDArray | Sequence[NDArray] | None = None,
     name: str | None = None,
+    **kwargs: Any,
 ) -> NDArray:
     """Return 1 where an element is 0, else 0."""
 
@@ -1645,6 +1710,7 @@ def make_loss(
     *,
     out: NDArray | Sequence[NDArray] | None = None,
     name: str | None = None,
+    **kwargs: Any,
 ) -> NDArray:
     """Make a loss of any value: return it, with ones as its gradient."""
 
@@ -1919,6 +1985,7 @@ def negative(
     *,
     out: NDArray | Sequence[NDArray] | None = None,
     name: str | None = None,
+    **kwargs: Any,
 ) -> NDArray:
     """Return the negative."""
 
@@ -1963,6 +2030,7 @@ def ones_like(
     *,
     out: NDArray | Sequence[NDArray] | None = None,
     name: str | None = None,
+    **kwargs: Any,
 ) -> NDArray:
     """Return ones of the shape and type of `data`."""
 
@@ -2047,6 +2115,7 @@ def radians(
     *,
     out: NDArray | Sequence[NDArray] | None = None,
     name: str | None = None,
+    **kwargs: Any,
 ) -> NDArray:
     """Turn degrees into radians."""
 
@@ -2243,6 +2312,7 @@ def rcbrt(
     *,
     out: NDArray | Sequence[NDArray] | None = None,
     name: str | None = None,
+    **kwargs: Any,
 ) -> NDArray:
     """Return one over the real cube root."""
 
@@ -2251,6 +2321,7 @@ def reciprocal(
     *,
     out: NDArray | Sequence[NDArray] | None = None,
     name: str | None = None,
+    **kwargs: Any,
 ) -> NDArray:
     """Return one over each element."""
 
@@ -2259,6 +2330,7 @@ def relu(
     *,
     out: NDArray | Sequence[NDArray] | None = None,
     name: str | None = None,
+    **kwargs: Any,
 ) -> NDArray:
     """Return max(x, 0); its gradient at 0 is 0, at NaN it is NaN."""
 
@@ -2319,6 +2391,7 @@ def rint(
     *,
     out: NDArray | Sequence[NDArray] | None = None,
     name: str | None = None,
+    **kwargs: Any,
 ) -> NDArray:
     """Round to the nearest integer, halves down; the gradient is 0."""
 
@@ -2364,6 +2437,7 @@ def round(
     *,
     out: NDArray | Sequence[NDArray] | None = None,
     name: str | None = None,
+    **kwargs: Any,
 ) -> NDArray:
     """Round to the nearest integer, halves away from 0; the gradient is 0."""
 
@@ -2372,6 +2446,7 @@ def rsqrt(
     *,
     out: NDArray | Sequence[NDArray] | None = None,
     name: str | None = None,
+    **kwargs: Any,
 ) -> NDArray:
     """Return one over the square root."""
 
@@ -2491,6 +2566,7 @@ def sequence_expand(
     *,
     out: NDArray | Sequence[NDArray] | None = None,
     name: str | None = None,
+    **kwargs: Any,
 ) -> NDArray:
     """Repeat each row of x as often as the same row of y is long."""
 
@@ -2523,6 +2599,7 @@ def sequence_reverse(
     *,
     out: NDArray | Sequence[NDArray] | None = None,
     name: str | None = None,
+    **kwargs: Any,
 ) -> NDArray:
     """Reverse the elements of each row."""
 
@@ -2531,6 +2608,7 @@ def sequence_softmax(
     *,
     out: NDArray | Sequence[NDArray] | None = None,
     name: str | None = None,
+    **kwargs: Any,
 ) -> NDArray:
     """Take the softmax over each row's elements, for each of their further axes."""
 
@@ -2569,6 +2647,7 @@ def shape_array(
     *,
     out: NDArray | Sequence[NDArray] | None = None,
     name: str | None = None,
+    **kwargs: Any,
 ) -> NDArray:
     """Return the shape of `data` as an array."""
 
@@ -2577,6 +2656,7 @@ def shuffle(
     *,
     out: NDArray | Sequence[NDArray] | None = None,
     name: str | None = None,
+    **kwargs: Any,
 ) -> NDArray:
     """Put the rows into random order."""
 
@@ -2585,6 +2665,7 @@ def sigmoid(
     *,
     out: NDArray | Sequence[NDArray] | None = None,
     name: str | None = None,
+    **kwargs: Any,
 ) -> NDArray:
     """Return 1 / (1 + exp(-x))."""
 
@@ -2593,6 +2674,7 @@ def sign(
     *,
     out: NDArray | Sequence[NDArray] | None = None,
     name: str | None = None,
+    **kwargs: Any,
 ) -> NDArray:
     """Return -1, 0 or 1, with 0 for 0 and NaN; the gradient is 0."""
 
@@ -2630,6 +2712,7 @@ def sin(
     *,
     out: NDArray | Sequence[NDArray] | None = None,
     name: str | None = None,
+    **kwargs: Any,
 ) -> NDArray:
     """Return the sine of angles in radians."""
 
@@ -2638,6 +2721,7 @@ def sinh(
     *,
     out: NDArray | Sequence[NDArray] | None = None,
     name: str | None = None,
+    **kwargs: Any,
 ) -> NDArray:
     """Return the hyperbolic sine."""
 
@@ -2646,6 +2730,7 @@ def size_array(
     *,
     out: NDArray | Sequence[NDArray] | None = None,
     name: str | None = None,
+    **kwargs: Any,
 ) -> NDArray:
     """Return the number of elements of `data` as an array."""
 
@@ -2710,6 +2795,7 @@ def softmax_cross_entropy(
     *,
     out: NDArray | Sequence[NDArray] | None = None,
     name: str | None = None,
+    **kwargs: Any,
 ) -> NDArray:
     """Return the cross-entropy of softmax with class numbers, summed over the batch."""
 
@@ -2730,6 +2816,7 @@ def softsign(
     *,
     out: NDArray | Sequence[NDArray] | None = None,
     name: str | None = None,
+    **kwargs: Any,
 ) -> NDArray:
     """Return x / (1 + |x|)."""
 
@@ -2768,6 +2855,7 @@ def sqrt(
     *,
     out: NDArray | Sequence[NDArray] | None = None,
     name: str | None = None,
+    **kwargs: Any,
 ) -> NDArray:
     """Return the square root."""
 
@@ -2776,6 +2864,7 @@ def square(
     *,
     out: NDArray | Sequence[NDArray] | None = None,
     name: str | None = None,
+    **kwargs: Any,
 ) -> NDArray:
     """Return the square."""
 
@@ -2802,6 +2891,7 @@ def stop_gradient(
     *,
     out: NDArray | Sequence[NDArray] | None = None,
     name: str | None = None,
+    **kwargs: Any,
 ) -> NDArray:
     """Return `data` as it is and let no gradient through."""
 
@@ -2853,6 +2943,7 @@ def tan(
     *,
     out: NDArray | Sequence[NDArray] | None = None,
     name: str | None = None,
+    **kwargs: Any,
 ) -> NDArray:
     """Return the tangent of angles in radians."""
 
@@ -2861,6 +2952,7 @@ def tanh(
     *,
     out: NDArray | Sequence[NDArray] | None = None,
     name: str | None = None,
+    **kwargs: Any,
 ) -> NDArray:
     """Return the hyperbolic tangent."""
 
@@ -2900,6 +2992,7 @@ def trunc(
     *,
     out: NDArray | Sequence[NDArray] | None = None,
     name: str | None = None,
+    **kwargs: Any,
 ) -> NDArray:
     """Cut the fraction off; the gradient is 0."""
 
@@ -2931,6 +3024,7 @@ def where(
     *,
     out: NDArray | Sequence[NDArray] | None = None,
     name: str | None = None,
+    **kwargs: Any,
 ) -> NDArray:
     """Choose elements, or rows, of `x` where the condition is not 0, else of `y`."""
 
@@ -2939,5 +3033,6 @@ def zeros_like(
     *,
     out: NDArray | Sequence[NDArray] | None = None,
     name: str | None = None,
+    **kwargs: Any,
 ) -> NDArray:
     """Return zeros of the shape and type of `data`."""

@@ -109,8 +109,9 @@ def op(
             num_subgraphs (how many graphs a node carries; they are the last field, ``bodies``, of the attributes),
             read_attrs (reads the attributes by itself, which then may have any name), needs_head (from the
             attributes, whether backward needs the outputs' gradients), differentiable (False: binding a graph for
-            gradients that would flow through it is an error, as in MXNet), batch (NEVER), onnx, classes
-            (``(a, *shapes of the inputs) -> ClassLabels`` of the second input; None where it holds no class numbers).
+            gradients that would flow through it is an error, as in MXNet), batch (NEVER), keeps_any (it has
+            attributes, but takes and keeps any other keyword too), onnx, classes (``(a, *shapes of the inputs) ->
+            ClassLabels`` of the second input; None where it holds no class numbers).
 
     Raises:
         OpError: a name is declared twice.

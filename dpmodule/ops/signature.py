@@ -96,7 +96,7 @@ def signature(op: Op, extra: tuple[str, ...]) -> inspect.Signature:
         default = None if attr.default is REQUIRED else attr.default
         parameters.append(inspect.Parameter(key, kind, default=default))
     parameters += [inspect.Parameter(key, only, default=None) for key in extra]
-    if op.read_attrs is not None:
+    if op.read_attrs is not None or op.takes_any:
         parameters.append(inspect.Parameter("kwargs", inspect.Parameter.VAR_KEYWORD))
     return inspect.Signature(parameters)
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 
+from ..attribute import is_free
 from ..base import OpError, Shape
 from .attrs import AttrType
 
@@ -287,6 +288,7 @@ class Op:
     needs_head: Callable[[Any], bool] | None = None
     differentiable: bool = True
     batch: str = ""
+    keeps_any: bool = False
     onnx: Onnx | None = None
     classes: Callable[..., ClassLabels | None] | None = None
     doc: str = field(default="", repr=False)
@@ -294,9 +296,12 @@ class Op:
 
     def owns(self, key: str) -> bool:
         """Say whether an attribute of this name is the operator's own, and not a free one of the form ``__x__``."""
-        return key in self.attrs or (
-            self.read_attrs is not None and not (key.startswith("__") and key.endswith("__"))
-        )
+        return key in self.attrs or (self.read_attrs is not None and not is_free(key))
+
+    @property
+    def takes_any(self) -> bool:
+        """Whether it takes any keyword: MXNet checks those of operators with parameters only."""
+        return self.keeps_any or not (self.attrs or self.read_attrs or self.owner)
 
     def parse(self, given: Mapping[str, Any], bodies: tuple[Any, ...] = ()) -> Any:
         """Return the attributes as an immutable record, from values or from the strings of a saved graph.

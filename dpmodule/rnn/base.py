@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
+from .. import ndarray as nd
 from .. import symbol as sym
 from ..base import ArgumentError, StateError
 from ..ndarray import NDArray
@@ -12,7 +14,7 @@ from ..symbol import Symbol
 from .gates import activate
 from .steps import Steps, as_list, last_valid, mask, shaped, time_axis
 
-__all__ = ["Arrays", "BaseRNNCell", "RNNParams", "flatten_states", "taken"]
+__all__ = ["Arrays", "BaseRNNCell", "RNNParams", "begin_states", "flatten_states", "taken", "unrolled"]
 
 Arrays = dict[str, NDArray]
 """Arrays by name, such as the arg_params of a Module."""
@@ -160,7 +162,8 @@ class BaseRNNCell:
         states = []
         for info in self.state_info:
             self._init_counter += 1
-            states.append(func(name=f"{self.prefix}begin_state_{self._init_counter}", **{**kwargs, **info}))
+            options = {**kwargs, **(info or {})}
+            states.append(func(name=f"{self.prefix}begin_state_{self._init_counter}", **options))
         return states
 
     def unroll(
@@ -208,16 +211,36 @@ class BaseRNNCell:
             return shaped(length, outputs, axis, merge_outputs), states
         return mask(length, outputs, axis, valid_length, merge_outputs), last_valid(history, valid_length)
 
+    @property
+    def _gate_names(self) -> Sequence[str]:
+        """What stands for each gate in names of weights; cells of users' own with several gates define it."""
+        return ()
+
+    def _weight_names(self) -> list[tuple[str, str]]:
+        """Return (name, ending) of each weight that holds all gates: what the gate's name goes between."""
+        return [(f"{self.prefix}{part}", kind) for part in ("i2h", "h2h") for kind in ("weight", "bias")]
+
     def unpack_weights(self, args: Mapping[str, NDArray]) -> Arrays:
-        """Return a copy of the arrays with this cell's weights cut into gates.
+        """Return a copy of the arrays with this cell's weights cut into gates, such as ``lstm_i2h_f_weight``.
 
         Args:
             args: arrays by name, such as the arg_params of a Module.
 
         Raises:
-            ArgumentError: a weight of this cell is missing.
+            ArgumentError: a weight of this cell is missing, or has another number of rows than its gates.
         """
-        return dict(args)
+        args, gates = dict(args), self._gate_names
+        for name, kind in self._weight_names() if any(gates) else ():
+            whole = taken(args, f"{name}_{kind}", self)
+            rows: int = self._num_hidden  # type: ignore[attr-defined]  # of cells that have gates
+            if whole.shape[0] != rows * len(gates):
+                raise ArgumentError(
+                    f"{name}_{kind} has shape {whole.shape}, expected {rows * len(gates)} rows: "
+                    f"{len(gates)} gates of {rows}"
+                )
+            for i, gate in enumerate(gates):
+                args[f"{name}{gate}_{kind}"] = whole[i * rows : (i + 1) * rows].copy()
+        return args
 
     def pack_weights(self, args: Mapping[str, NDArray]) -> Arrays:
         """Return a copy of the arrays with this cell's gates put together, the inverse of `unpack_weights`.
@@ -228,7 +251,10 @@ class BaseRNNCell:
         Raises:
             ArgumentError: a gate of this cell is missing.
         """
-        return dict(args)
+        args, gates = dict(args), self._gate_names
+        for name, kind in self._weight_names() if any(gates) else ():
+            args[f"{name}_{kind}"] = nd.concatenate([taken(args, f"{name}{g}_{kind}", self) for g in gates])
+        return args
 
     def check_states(self, states: Sequence[Symbol]) -> Sequence[Symbol]:
         """Return the states if their number is right.
@@ -246,6 +272,42 @@ class BaseRNNCell:
                 "begin_state() returns them"
             )
         return states
+
+
+def begin_states(cell: BaseRNNCell, func: Callable[..., Symbol], **kwargs: Any) -> list[Symbol]:
+    """Return the begin states of a cell inside another; `begin_state` of a user's own need not take `func`."""
+    return cell.begin_state(**kwargs) if func is sym.zeros else cell.begin_state(func=func, **kwargs)
+
+
+def unrolled(cell: BaseRNNCell, length: int, *args: Any) -> tuple[Steps, list[Any]]:
+    """Unroll a cell inside another; `unroll` of a user's own need not take `valid_length`.
+
+    Args:
+        cell: the inner cell.
+        length: number of steps.
+        args: the further arguments of `BaseRNNCell.unroll`, in order.
+
+    Raises:
+        ArgumentError: there is a `valid_length`, and the cell does not take one.
+    """
+    options = dict(zip(_UNROLL, args, strict=True))
+    if options["valid_length"] is None:
+        del options["valid_length"]  # MXNet's cells do not have it
+    elif not _takes(cell.unroll, "valid_length"):
+        raise ArgumentError(
+            f"unroll: valid_length is given, and unroll of {type(cell).__name__} {cell.prefix!r} does not take it; "
+            "add the argument there, or leave valid_length out"
+        )
+    return cell.unroll(length, **options)
+
+
+_UNROLL = ("inputs", "begin_state", "layout", "merge_outputs", "valid_length")
+
+
+def _takes(function: Callable[..., Any], name: str) -> bool:
+    """Say whether a function takes an argument by name."""
+    parameters = inspect.signature(function).parameters
+    return name in parameters or any(p.kind is p.VAR_KEYWORD for p in parameters.values())
 
 
 def flatten_states(states: Sequence[Any]) -> list[Symbol]:

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from .. import initializer
-from .. import ndarray as nd
 from .. import symbol as sym
 from ..base import ArgumentError
-from ..ndarray import NDArray
 from ..ops.nn import rnn_weights
 from ..symbol import Symbol
-from .base import Arrays, BaseRNNCell, RNNParams, taken
+from .base import BaseRNNCell, RNNParams
 from .gates import Activation, activate, update_gru, update_lstm
 
 __all__ = ["GRUCell", "GatedCell", "LSTMCell", "RNNCell"]
@@ -98,33 +96,6 @@ class GatedCell(BaseRNNCell):
             name, _, kind = str(variable.name).rpartition("_")
             found.append((name, kind))
         return found
-
-    def unpack_weights(self, args: Mapping[str, NDArray]) -> Arrays:
-        """Return a copy of the arrays with this cell's weights cut into gates, such as ``lstm_i2h_f_weight``."""
-        args = dict(args)
-        if len(self.gates) == 1:
-            return args
-        for name, kind in self._weight_names():
-            whole = taken(args, f"{name}_{kind}", self)
-            rows = self.num_hidden
-            if whole.shape[0] != rows * len(self.gates):
-                raise ArgumentError(
-                    f"{name}_{kind} has shape {whole.shape}, expected {rows * len(self.gates)} rows: "
-                    f"{len(self.gates)} gates of {rows}"
-                )
-            for i, gate in enumerate(self.gates):
-                args[f"{name}{gate}_{kind}"] = whole[i * rows : (i + 1) * rows].copy()
-        return args
-
-    def pack_weights(self, args: Mapping[str, NDArray]) -> Arrays:
-        """Return a copy of the arrays with this cell's gates put together, the inverse of `unpack_weights`."""
-        args = dict(args)
-        if len(self.gates) == 1:
-            return args
-        for name, kind in self._weight_names():
-            parts = [taken(args, f"{name}{gate}_{kind}", self) for gate in self.gates]
-            args[f"{name}_{kind}"] = nd.concatenate(parts)
-        return args
 
 
 class RNNCell(GatedCell):

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from .. import symbol as sym
 from ..base import ArgumentError
 from ..ndarray import NDArray
 from ..symbol import Symbol
-from .base import Arrays, BaseRNNCell, RNNParams
+from .base import Arrays, BaseRNNCell, RNNParams, begin_states, unrolled
 from .steps import Steps, as_list, mask, shaped, time_axis
 
 __all__ = ["DropoutCell", "ModifierCell", "ResidualCell", "ZoneoutCell"]
@@ -126,7 +127,17 @@ class ModifierCell(BaseRNNCell):
                 state's info has.
             **kwargs: further arguments of `func`.
         """
-        return self.base_cell.make_begin_state(func, **kwargs)
+        with self._unwrapped() as cell:
+            return begin_states(cell, func, **kwargs)
+
+    @contextmanager
+    def _unwrapped(self) -> Iterator[BaseRNNCell]:
+        """Let the wrapped cell be called directly, inside a ``with`` block."""
+        self.base_cell.modified = False
+        try:
+            yield self.base_cell
+        finally:
+            self.base_cell.modified = True
 
     def unpack_weights(self, args: Mapping[str, NDArray]) -> Arrays:
         """Return a copy of the arrays with the wrapped cell's weights cut into gates."""
@@ -176,7 +187,8 @@ class ZoneoutCell(ModifierCell):
         if self.zoneout_outputs:
             before = self.prev_output
             if before is None:
-                rank = len(self.state_info[0]["shape"]) if self.state_info else 2
+                infos = self.state_info
+                rank = len(infos[0]["shape"]) if infos and infos[0] else 2
                 before = sym.zeros((0,) * rank)
             output = _mix(self.zoneout_outputs, output, before)
         if self.zoneout_states:
@@ -222,7 +234,8 @@ class ResidualCell(ModifierCell):
         axis = time_axis(layout)
         given: Steps = inputs if isinstance(inputs, Symbol) else list(inputs)
         states = self.begin_state() if begin_state is None else begin_state
-        outputs, after = self.base_cell.unroll(length, given, states, layout, merge_outputs, valid_length)
+        with self._unwrapped() as cell:
+            outputs, after = unrolled(cell, length, given, states, layout, merge_outputs, valid_length)
         sources = shaped(length, given, axis, isinstance(outputs, Symbol))
         if isinstance(outputs, Symbol) and isinstance(sources, Symbol):
             found: Steps = _plus(outputs, sources)

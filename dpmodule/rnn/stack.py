@@ -9,7 +9,7 @@ from .. import symbol as sym
 from ..base import ArgumentError, StateError
 from ..ndarray import NDArray
 from ..symbol import Symbol
-from .base import Arrays, BaseRNNCell, RNNParams, flatten_states
+from .base import Arrays, BaseRNNCell, RNNParams, begin_states, flatten_states, unrolled
 from .steps import Steps, as_list, as_merged, reverse, time_axis
 
 __all__ = ["BidirectionalCell", "SequentialRNNCell"]
@@ -51,7 +51,7 @@ class _Compound(BaseRNNCell):
 
     def make_begin_state(self, func: Callable[..., Symbol], **kwargs: Any) -> list[Symbol]:
         """Make the begin states of every cell."""
-        return [state for cell in self.cells for state in cell.begin_state(func=func, **kwargs)]
+        return [state for cell in self.cells for state in begin_states(cell, func, **kwargs)]
 
     def unpack_weights(self, args: Mapping[str, NDArray]) -> Arrays:
         """Return a copy of the arrays with the weights of every cell cut into gates."""
@@ -144,7 +144,7 @@ class SequentialRNNCell(_Compound):
         sequence: Any = inputs
         for i, (cell, mine) in enumerate(zip(self.cells, self.divide(states), strict=True)):
             merge = merge_outputs if i == last else None
-            sequence, new = cell.unroll(length, sequence, mine, layout, merge, valid_length)
+            sequence, new = unrolled(cell, length, sequence, mine, layout, merge, valid_length)
             after.extend(new)
         return sequence, after
 
@@ -210,8 +210,8 @@ class BidirectionalCell(_Compound):
         begin = self.divide(self.begin_state() if begin_state is None else begin_state)
         left, right = self.cells
         backward = reverse(length, steps, axis, valid_length)
-        l_out, l_states = left.unroll(length, steps, begin[0], layout, merge_outputs, valid_length)
-        r_out, r_states = right.unroll(length, backward, begin[1], layout, merge_outputs, valid_length)
+        l_out, l_states = unrolled(left, length, steps, begin[0], layout, merge_outputs, valid_length)
+        r_out, r_states = unrolled(right, length, backward, begin[1], layout, merge_outputs, valid_length)
         if merge_outputs is None:
             merge_outputs = isinstance(l_out, Symbol) and isinstance(r_out, Symbol)
         outputs = self._join(length, l_out, r_out, axis, merge_outputs, valid_length)

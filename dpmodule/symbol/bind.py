@@ -103,7 +103,8 @@ def bind(
         symbol: what to run.
         ctx: where.
         args: an NDArray for every argument, as a list in the order of `list_arguments` or a dict.
-        args_grad: arrays that receive gradients; those left out get none.
+        args_grad: arrays that receive gradients; those left out get none. Arrays of arguments whose `grad_req` is
+            "null" are in the executor's `grad_dict`, and stay as they are.
         grad_req: "write", "add" or "null" for all, or a list or dict of these per argument.
         aux_states: an NDArray for every auxiliary state.
         group2ctx: context of each group named by ``AttrScope(ctx_group=...)``; see `executor.placement`.
@@ -126,6 +127,8 @@ def bind(
     reqs = grad_reqs(names, grad_req)
     shapes = _checked_shapes(graph, arg_arrays, aux_arrays)
     for key, grad in grads.items():
+        if reqs[key] == "null":
+            continue
         if (grad.stype == "ragged") is not (arg_arrays[key].stype == "ragged"):
             raise ArgumentError(
                 f"args_grad: {key} is stored as {grad.stype}, its argument as {arg_arrays[key].stype}; the gradient of "

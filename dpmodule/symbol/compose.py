@@ -12,7 +12,7 @@ from typing import Any
 
 from .. import attribute
 from .. import name as naming
-from ..attribute import stored_key
+from ..attribute import bare_suffix, is_free, stored_key
 from ..base import ArgumentError, OpError, dtype_code, dtype_name
 from ..graph import Entry, Graph, Node
 from ..ops import namespace_of
@@ -71,7 +71,7 @@ def variable_attributes(
                 expected = _EXPECTED.get(key, str(error))
                 raise ArgumentError(f"Variable {name!r}: {key} is {value!r}, expected {expected}") from None
     for key, value in others.items():
-        if not (key.startswith("__") and key.endswith("__")):
+        if not is_free(key):
             raise ArgumentError(f"Variable {name!r}: attribute {key!r} is not of the form __x__")
         attributes[key] = str(value)
     return attributes
@@ -106,11 +106,16 @@ _EXPECTED = {
 }
 
 
+def _takes(op: Op, key: str, value: object) -> bool:
+    """Say whether an operator takes a keyword that is not one of its attributes: no symbol, no ``weight_lr_mult``."""
+    return op.takes_any and bare_suffix(key) is None and not hasattr(value, "entries")
+
+
 def _split_attributes(op: Op, raw: Mapping[str, Any]) -> tuple[dict[str, str], dict[str, str]]:
     """Divide keyword arguments into the operator's attributes and free ones, both as text.
 
     Raises:
-        OpError: a free attribute is not of the form ``__x__``.
+        OpError: a free attribute is not of the form ``__x__``, and the operator does not take any other.
     """
     params, free = {}, {}
     for key, value in raw.items():
@@ -122,7 +127,7 @@ def _split_attributes(op: Op, raw: Mapping[str, Any]) -> tuple[dict[str, str], d
             if value is not None or declared.default is not None:
                 is_dtype = declared.type.annotation == "Any" and value is not None
                 params[key] = declared.type.parse(value) if is_dtype else to_text(value)
-        elif stored.startswith("__") and stored.endswith("__"):
+        elif is_free(stored) or _takes(op, key, value):
             free[stored] = str(value)
         else:
             inputs = ", ".join(i.name for i in op.inputs) if isinstance(op.inputs, tuple) else "of its kind"

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from ..attribute import BARE_KEYS, stored_key
+from ..attribute import BARE_KEYS, bare_suffix, is_free, stored_key
 from ..base import ArgumentError, OpError
 from ..graph import Graph, Node
 
@@ -56,7 +56,7 @@ def set_attribute(node: Node, key: str, value: str) -> None:
     stored = stored_key(key)
     if node.op is not None and stored == key and node.op.owns(key):
         node.set_param(key, value)
-    elif node.op is not None and not (stored.startswith("__") and stored.endswith("__")):
+    elif node.op is not None and not is_free(stored) and not (node.op.takes_any and bare_suffix(key) is None):
         raise OpError(f"{node.describe()} has no attribute {key!r}; free ones have the form __x__")
     else:
         node.attrs[stored] = value

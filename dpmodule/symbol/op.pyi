@@ -72,6 +72,7 @@ def BlockGrad(
     name: str | None = None,
     attr: Mapping[str, str] | None = None,
     out: Any = None,
+    **kwargs: Any,
 ) -> Symbol:
     """Return `data` as it is and let no gradient through."""
 
@@ -258,6 +259,7 @@ def Flatten(
     name: str | None = None,
     attr: Mapping[str, str] | None = None,
     out: Any = None,
+    **kwargs: Any,
 ) -> Symbol:
     """Put everything after the first axis into one axis."""
 
@@ -385,6 +387,7 @@ def LinearRegressionOutput(
     name: str | None = None,
     attr: Mapping[str, str] | None = None,
     out: Any = None,
+    **kwargs: Any,
 ) -> Symbol:
     """Return the data; the gradient is ``(output - label) * grad_scale / outputs per row``."""
 
@@ -396,6 +399,7 @@ def LogisticRegressionOutput(
     name: str | None = None,
     attr: Mapping[str, str] | None = None,
     out: Any = None,
+    **kwargs: Any,
 ) -> Symbol:
     """Apply the logistic function; the gradient is ``(output - label) * grad_scale / ..."""
 
@@ -407,6 +411,7 @@ def MAERegressionOutput(
     name: str | None = None,
     attr: Mapping[str, str] | None = None,
     out: Any = None,
+    **kwargs: Any,
 ) -> Symbol:
     """Return the data; its gradient is that of the absolute error: 1 above the label, else ..."""
 
@@ -670,6 +675,7 @@ def abs(
     name: str | None = None,
     attr: Mapping[str, str] | None = None,
     out: Any = None,
+    **kwargs: Any,
 ) -> Symbol:
     """Return the magnitude; its gradient at 0 is 0."""
 
@@ -738,6 +744,7 @@ def arccos(
     name: str | None = None,
     attr: Mapping[str, str] | None = None,
     out: Any = None,
+    **kwargs: Any,
 ) -> Symbol:
     """Return the inverse cosine in radians."""
 
@@ -747,6 +754,7 @@ def arccosh(
     name: str | None = None,
     attr: Mapping[str, str] | None = None,
     out: Any = None,
+    **kwargs: Any,
 ) -> Symbol:
     """Return the inverse hyperbolic cosine."""
 
@@ -756,6 +764,7 @@ def arcsin(
     name: str | None = None,
     attr: Mapping[str, str] | None = None,
     out: Any = None,
+    **kwargs: Any,
 ) -> Symbol:
     """Return the inverse sine in radians."""
 
@@ -765,6 +774,7 @@ def arcsinh(
     name: str | None = None,
     attr: Mapping[str, str] | None = None,
     out: Any = None,
+    **kwargs: Any,
 ) -> Symbol:
     """Return the inverse hyperbolic sine."""
 
@@ -774,6 +784,7 @@ def arctan(
     name: str | None = None,
     attr: Mapping[str, str] | None = None,
     out: Any = None,
+    **kwargs: Any,
 ) -> Symbol:
     """Return the inverse tangent in radians."""
 
@@ -783,6 +794,7 @@ def arctanh(
     name: str | None = None,
     attr: Mapping[str, str] | None = None,
     out: Any = None,
+    **kwargs: Any,
 ) -> Symbol:
     """Return the inverse hyperbolic tangent."""
 
@@ -803,6 +815,7 @@ def argmax_channel(
     name: str | None = None,
     attr: Mapping[str, str] | None = None,
     out: Any = None,
+    **kwargs: Any,
 ) -> Symbol:
     """Return the position of the greatest element along axis 1."""
 
@@ -849,6 +862,7 @@ def batch_take(
     name: str | None = None,
     attr: Mapping[str, str] | None = None,
     out: Any = None,
+    **kwargs: Any,
 ) -> Symbol:
     """Pick one element of each row; positions outside are pulled to the ends."""
 
@@ -859,6 +873,7 @@ def broadcast_add(
     name: str | None = None,
     attr: Mapping[str, str] | None = None,
     out: Any = None,
+    **kwargs: Any,
 ) -> Symbol:
     """Add two arrays, with broadcasting."""
 
@@ -891,6 +906,7 @@ def broadcast_div(
     name: str | None = None,
     attr: Mapping[str, str] | None = None,
     out: Any = None,
+    **kwargs: Any,
 ) -> Symbol:
     """Divide the first array by the second (integers are cut towards 0), with broadcasting."""
 
@@ -901,6 +917,7 @@ def broadcast_equal(
     name: str | None = None,
     attr: Mapping[str, str] | None = None,
     out: Any = None,
+    **kwargs: Any,
 ) -> Symbol:
     """Return 1 where both are equal, else 0, in the dtype of the operands and without a ..."""
 
@@ -911,6 +928,7 @@ def broadcast_greater(
     name: str | None = None,
     attr: Mapping[str, str] | None = None,
     out: Any = None,
+    **kwargs: Any,
 ) -> Symbol:
     """Return 1 where the first is greater, else 0, in the dtype of the operands and without ..."""
 
@@ -921,6 +939,7 @@ def broadcast_greater_equal(
     name: str | None = None,
     attr: Mapping[str, str] | None = None,
     out: Any = None,
+    **kwargs: Any,
 ) -> Symbol:
     """Return 1 where the first is greater or equal, else 0, in the dtype of the operands ..."""
 
@@ -931,6 +950,7 @@ def broadcast_hypot(
     name: str | None = None,
     attr: Mapping[str, str] | None = None,
     out: Any = None,
+    **kwargs: Any,
 ) -> Symbol:
     """Return the hypotenuse sqrt(lhs^2 + rhs^2), with broadcasting."""
 
@@ -941,6 +961,7 @@ def broadcast_lesser(
     name: str | None = None,
     attr: Mapping[str, str] | None = None,
     out: Any = None,
+    **kwargs: Any,
 ) -> Symbol:
     """Return 1 where the first is smaller, else 0, in the dtype of the operands and without ..."""
 
@@ -951,6 +972,7 @@ def broadcast_lesser_equal(
     name: str | None = None,
     attr: Mapping[str, str] | None = None,
     out: Any = None,
+    **kwargs: Any,
 ) -> Symbol:
     """Return 1 where the first is smaller or equal, else 0, in the dtype of the operands ..."""
 
@@ -973,6 +995,7 @@ def broadcast_logical_and(
     name: str | None = None,
     attr: Mapping[str, str] | None = None,
     out: Any = None,
+    **kwargs: Any,
 ) -> Symbol:
     """Return 1 where neither is 0, else 0, in the dtype of the operands and without a ..."""
 
@@ -983,6 +1006,7 @@ def broadcast_logical_or(
     name: str | None = None,
     attr: Mapping[str, str] | None = None,
     out: Any = None,
+    **kwargs: Any,
 ) -> Symbol:
     """Return 1 where one of them is not 0, else 0, in the dtype of the operands and without ..."""
 
@@ -993,6 +1017,7 @@ def broadcast_logical_xor(
     name: str | None = None,
     attr: Mapping[str, str] | None = None,
     out: Any = None,
+    **kwargs: Any,
 ) -> Symbol:
     """Return 1 where exactly one of them is not 0, else 0, in the dtype of the operands and ..."""
 
@@ -1003,6 +1028,7 @@ def broadcast_maximum(
     name: str | None = None,
     attr: Mapping[str, str] | None = None,
     out: Any = None,
+    **kwargs: Any,
 ) -> Symbol:
     """Return the greater of two arrays (where both are equal the gradient goes to the ..."""
 
@@ -1013,6 +1039,7 @@ def broadcast_minimum(
     name: str | None = None,
     attr: Mapping[str, str] | None = None,
     out: Any = None,
+    **kwargs: Any,
 ) -> Symbol:
     """Return the smaller of two arrays (where both are equal the gradient goes to the ..."""
 
@@ -1023,6 +1050,7 @@ def broadcast_minus(
     name: str | None = None,
     attr: Mapping[str, str] | None = None,
     out: Any = None,
+    **kwargs: Any,
 ) -> Symbol:
     """Subtract the second array from the first, with broadcasting."""
 
@@ -1033,6 +1061,7 @@ def broadcast_mod(
     name: str | None = None,
     attr: Mapping[str, str] | None = None,
     out: Any = None,
+    **kwargs: Any,
 ) -> Symbol:
     """Return the remainder with the sign of the divisor, as Python's %, and 0 for a divisor ..."""
 
@@ -1043,6 +1072,7 @@ def broadcast_mul(
     name: str | None = None,
     attr: Mapping[str, str] | None = None,
     out: Any = None,
+    **kwargs: Any,
 ) -> Symbol:
     """Multiply two arrays, with broadcasting."""
 
@@ -1053,6 +1083,7 @@ def broadcast_not_equal(
     name: str | None = None,
     attr: Mapping[str, str] | None = None,
     out: Any = None,
+    **kwargs: Any,
 ) -> Symbol:
     """Return 1 where they differ, else 0, in the dtype of the operands and without a ..."""
 
@@ -1063,6 +1094,7 @@ def broadcast_plus(
     name: str | None = None,
     attr: Mapping[str, str] | None = None,
     out: Any = None,
+    **kwargs: Any,
 ) -> Symbol:
     """Add two arrays, with broadcasting."""
 
@@ -1073,6 +1105,7 @@ def broadcast_power(
     name: str | None = None,
     attr: Mapping[str, str] | None = None,
     out: Any = None,
+    **kwargs: Any,
 ) -> Symbol:
     """Raise the first array to the power of the second, with broadcasting."""
 
@@ -1083,6 +1116,7 @@ def broadcast_sub(
     name: str | None = None,
     attr: Mapping[str, str] | None = None,
     out: Any = None,
+    **kwargs: Any,
 ) -> Symbol:
     """Subtract the second array from the first, with broadcasting."""
 
@@ -1122,6 +1156,7 @@ def cbrt(
     name: str | None = None,
     attr: Mapping[str, str] | None = None,
     out: Any = None,
+    **kwargs: Any,
 ) -> Symbol:
     """Return the real cube root."""
 
@@ -1131,6 +1166,7 @@ def ceil(
     name: str | None = None,
     attr: Mapping[str, str] | None = None,
     out: Any = None,
+    **kwargs: Any,
 ) -> Symbol:
     """Round up; the gradient is 0."""
 
@@ -1188,6 +1224,7 @@ def cos(
     name: str | None = None,
     attr: Mapping[str, str] | None = None,
     out: Any = None,
+    **kwargs: Any,
 ) -> Symbol:
     """Return the cosine of angles in radians."""
 
@@ -1197,6 +1234,7 @@ def cosh(
     name: str | None = None,
     attr: Mapping[str, str] | None = None,
     out: Any = None,
+    **kwargs: Any,
 ) -> Symbol:
     """Return the hyperbolic cosine."""
 
@@ -1244,6 +1282,7 @@ def degrees(
     name: str | None = None,
     attr: Mapping[str, str] | None = None,
     out: Any = None,
+    **kwargs: Any,
 ) -> Symbol:
     """Turn radians into degrees."""
 
@@ -1289,6 +1328,7 @@ def elemwise_add(
     name: str | None = None,
     attr: Mapping[str, str] | None = None,
     out: Any = None,
+    **kwargs: Any,
 ) -> Symbol:
     """Add two arrays, element by element."""
 
@@ -1299,6 +1339,7 @@ def elemwise_div(
     name: str | None = None,
     attr: Mapping[str, str] | None = None,
     out: Any = None,
+    **kwargs: Any,
 ) -> Symbol:
     """Divide the first array by the second (integers are cut towards 0), element by element."""
 
@@ -1309,6 +1350,7 @@ def elemwise_mul(
     name: str | None = None,
     attr: Mapping[str, str] | None = None,
     out: Any = None,
+    **kwargs: Any,
 ) -> Symbol:
     """Multiply two arrays, element by element."""
 
@@ -1319,6 +1361,7 @@ def elemwise_sub(
     name: str | None = None,
     attr: Mapping[str, str] | None = None,
     out: Any = None,
+    **kwargs: Any,
 ) -> Symbol:
     """Subtract the second array from the first, element by element."""
 
@@ -1328,6 +1371,7 @@ def erf(
     name: str | None = None,
     attr: Mapping[str, str] | None = None,
     out: Any = None,
+    **kwargs: Any,
 ) -> Symbol:
     """Return the error function."""
 
@@ -1337,6 +1381,7 @@ def erfinv(
     name: str | None = None,
     attr: Mapping[str, str] | None = None,
     out: Any = None,
+    **kwargs: Any,
 ) -> Symbol:
     """Return the inverse error function."""
 
@@ -1346,6 +1391,7 @@ def exp(
     name: str | None = None,
     attr: Mapping[str, str] | None = None,
     out: Any = None,
+    **kwargs: Any,
 ) -> Symbol:
     """Return e to the power of each element."""
 
@@ -1365,6 +1411,7 @@ def expm1(
     name: str | None = None,
     attr: Mapping[str, str] | None = None,
     out: Any = None,
+    **kwargs: Any,
 ) -> Symbol:
     """Return exp(x) - 1, exact near 0."""
 
@@ -1376,6 +1423,7 @@ def fill_element_0index(
     name: str | None = None,
     attr: Mapping[str, str] | None = None,
     out: Any = None,
+    **kwargs: Any,
 ) -> Symbol:
     """Return a matrix with one element of each row replaced."""
 
@@ -1385,6 +1433,7 @@ def fix(
     name: str | None = None,
     attr: Mapping[str, str] | None = None,
     out: Any = None,
+    **kwargs: Any,
 ) -> Symbol:
     """Round towards 0; the gradient is 0."""
 
@@ -1394,6 +1443,7 @@ def flatten(
     name: str | None = None,
     attr: Mapping[str, str] | None = None,
     out: Any = None,
+    **kwargs: Any,
 ) -> Symbol:
     """Put everything after the first axis into one axis."""
 
@@ -1413,6 +1463,7 @@ def floor(
     name: str | None = None,
     attr: Mapping[str, str] | None = None,
     out: Any = None,
+    **kwargs: Any,
 ) -> Symbol:
     """Round down; the gradient is 0."""
 
@@ -1461,6 +1512,7 @@ def gamma(
     name: str | None = None,
     attr: Mapping[str, str] | None = None,
     out: Any = None,
+    **kwargs: Any,
 ) -> Symbol:
     """Return the gamma function, NaN at negative whole numbers."""
 
@@ -1470,6 +1522,7 @@ def gammaln(
     name: str | None = None,
     attr: Mapping[str, str] | None = None,
     out: Any = None,
+    **kwargs: Any,
 ) -> Symbol:
     """Return the logarithm of the gamma function's magnitude."""
 
@@ -1480,6 +1533,7 @@ def gather_nd(
     name: str | None = None,
     attr: Mapping[str, str] | None = None,
     out: Any = None,
+    **kwargs: Any,
 ) -> Symbol:
     """Pick elements, or slices, by one position for each of the leading axes."""
 
@@ -1500,6 +1554,7 @@ def identity(
     name: str | None = None,
     attr: Mapping[str, str] | None = None,
     out: Any = None,
+    **kwargs: Any,
 ) -> Symbol:
     """Return `data` as it is."""
 
@@ -1566,6 +1621,7 @@ def linalg_det(
     name: str | None = None,
     attr: Mapping[str, str] | None = None,
     out: Any = None,
+    **kwargs: Any,
 ) -> Symbol:
     """Return the determinant of matrices; the gradient at a singular one is 0."""
 
@@ -1596,6 +1652,7 @@ def linalg_gelqf(
     name: str | None = None,
     attr: Mapping[str, str] | None = None,
     out: Any = None,
+    **kwargs: Any,
 ) -> Symbol:
     """Factorise ``A = L @ Q`` into a lower triangular matrix and one with orthonormal rows."""
 
@@ -1635,6 +1692,7 @@ def linalg_inverse(
     name: str | None = None,
     attr: Mapping[str, str] | None = None,
     out: Any = None,
+    **kwargs: Any,
 ) -> Symbol:
     """Invert matrices."""
 
@@ -1685,6 +1743,7 @@ def linalg_slogdet(
     name: str | None = None,
     attr: Mapping[str, str] | None = None,
     out: Any = None,
+    **kwargs: Any,
 ) -> Symbol:
     """Return sign and logarithm of the magnitude of determinants; the sign has no gradient."""
 
@@ -1694,6 +1753,7 @@ def linalg_sumlogdiag(
     name: str | None = None,
     attr: Mapping[str, str] | None = None,
     out: Any = None,
+    **kwargs: Any,
 ) -> Symbol:
     """Sum the logarithms of the diagonal: of a Cholesky factor half the logarithm of the ..."""
 
@@ -1742,6 +1802,7 @@ def log(
     name: str | None = None,
     attr: Mapping[str, str] | None = None,
     out: Any = None,
+    **kwargs: Any,
 ) -> Symbol:
     """Return the natural logarithm."""
 
@@ -1751,6 +1812,7 @@ def log10(
     name: str | None = None,
     attr: Mapping[str, str] | None = None,
     out: Any = None,
+    **kwargs: Any,
 ) -> Symbol:
     """Return the logarithm to base 10."""
 
@@ -1760,6 +1822,7 @@ def log1p(
     name: str | None = None,
     attr: Mapping[str, str] | None = None,
     out: Any = None,
+    **kwargs: Any,
 ) -> Symbol:
     """Return log(1 + x), exact near 0."""
 
@@ -1769,6 +1832,7 @@ def log2(
     name: str | None = None,
     attr: Mapping[str, str] | None = None,
     out: Any = None,
+    **kwargs: Any,
 ) -> Symbol:
     """Return the logarithm to base 2."""
 
@@ -1791,6 +1855,7 @@ def logical_not(
     name: str | None = None,
     attr: Mapping[str, str] | None = None,
     out: Any = None,
+    **kwargs: Any,
 ) -> Symbol:
     """Return 1 where an element is 0, else 0."""
 
@@ -1800,6 +1865,7 @@ def make_loss(
     name: str | None = None,
     attr: Mapping[str, str] | None = None,
     out: Any = None,
+    **kwargs: Any,
 ) -> Symbol:
     """Make a loss of any value: return it, with ones as its gradient."""
 
@@ -2096,6 +2162,7 @@ def negative(
     name: str | None = None,
     attr: Mapping[str, str] | None = None,
     out: Any = None,
+    **kwargs: Any,
 ) -> Symbol:
     """Return the negative."""
 
@@ -2144,6 +2211,7 @@ def ones_like(
     name: str | None = None,
     attr: Mapping[str, str] | None = None,
     out: Any = None,
+    **kwargs: Any,
 ) -> Symbol:
     """Return ones of the shape and type of `data`."""
 
@@ -2236,6 +2304,7 @@ def radians(
     name: str | None = None,
     attr: Mapping[str, str] | None = None,
     out: Any = None,
+    **kwargs: Any,
 ) -> Symbol:
     """Turn degrees into radians."""
 
@@ -2450,6 +2519,7 @@ def rcbrt(
     name: str | None = None,
     attr: Mapping[str, str] | None = None,
     out: Any = None,
+    **kwargs: Any,
 ) -> Symbol:
     """Return one over the real cube root."""
 
@@ -2459,6 +2529,7 @@ def reciprocal(
     name: str | None = None,
     attr: Mapping[str, str] | None = None,
     out: Any = None,
+    **kwargs: Any,
 ) -> Symbol:
     """Return one over each element."""
 
@@ -2468,6 +2539,7 @@ def relu(
     name: str | None = None,
     attr: Mapping[str, str] | None = None,
     out: Any = None,
+    **kwargs: Any,
 ) -> Symbol:
     """Return max(x, 0); its gradient at 0 is 0, at NaN it is NaN."""
 
@@ -2534,6 +2606,7 @@ def rint(
     name: str | None = None,
     attr: Mapping[str, str] | None = None,
     out: Any = None,
+    **kwargs: Any,
 ) -> Symbol:
     """Round to the nearest integer, halves down; the gradient is 0."""
 
@@ -2582,6 +2655,7 @@ def round(
     name: str | None = None,
     attr: Mapping[str, str] | None = None,
     out: Any = None,
+    **kwargs: Any,
 ) -> Symbol:
     """Round to the nearest integer, halves away from 0; the gradient is 0."""
 
@@ -2591,6 +2665,7 @@ def rsqrt(
     name: str | None = None,
     attr: Mapping[str, str] | None = None,
     out: Any = None,
+    **kwargs: Any,
 ) -> Symbol:
     """Return one over the square root."""
 
@@ -2721,6 +2796,7 @@ def sequence_expand(
     name: str | None = None,
     attr: Mapping[str, str] | None = None,
     out: Any = None,
+    **kwargs: Any,
 ) -> Symbol:
     """Repeat each row of x as often as the same row of y is long."""
 
@@ -2756,6 +2832,7 @@ def sequence_reverse(
     name: str | None = None,
     attr: Mapping[str, str] | None = None,
     out: Any = None,
+    **kwargs: Any,
 ) -> Symbol:
     """Reverse the elements of each row."""
 
@@ -2765,6 +2842,7 @@ def sequence_softmax(
     name: str | None = None,
     attr: Mapping[str, str] | None = None,
     out: Any = None,
+    **kwargs: Any,
 ) -> Symbol:
     """Take the softmax over each row's elements, for each of their further axes."""
 
@@ -2806,6 +2884,7 @@ def shape_array(
     name: str | None = None,
     attr: Mapping[str, str] | None = None,
     out: Any = None,
+    **kwargs: Any,
 ) -> Symbol:
     """Return the shape of `data` as an array."""
 
@@ -2815,6 +2894,7 @@ def shuffle(
     name: str | None = None,
     attr: Mapping[str, str] | None = None,
     out: Any = None,
+    **kwargs: Any,
 ) -> Symbol:
     """Put the rows into random order."""
 
@@ -2824,6 +2904,7 @@ def sigmoid(
     name: str | None = None,
     attr: Mapping[str, str] | None = None,
     out: Any = None,
+    **kwargs: Any,
 ) -> Symbol:
     """Return 1 / (1 + exp(-x))."""
 
@@ -2833,6 +2914,7 @@ def sign(
     name: str | None = None,
     attr: Mapping[str, str] | None = None,
     out: Any = None,
+    **kwargs: Any,
 ) -> Symbol:
     """Return -1, 0 or 1, with 0 for 0 and NaN; the gradient is 0."""
 
@@ -2873,6 +2955,7 @@ def sin(
     name: str | None = None,
     attr: Mapping[str, str] | None = None,
     out: Any = None,
+    **kwargs: Any,
 ) -> Symbol:
     """Return the sine of angles in radians."""
 
@@ -2882,6 +2965,7 @@ def sinh(
     name: str | None = None,
     attr: Mapping[str, str] | None = None,
     out: Any = None,
+    **kwargs: Any,
 ) -> Symbol:
     """Return the hyperbolic sine."""
 
@@ -2891,6 +2975,7 @@ def size_array(
     name: str | None = None,
     attr: Mapping[str, str] | None = None,
     out: Any = None,
+    **kwargs: Any,
 ) -> Symbol:
     """Return the number of elements of `data` as an array."""
 
@@ -2961,6 +3046,7 @@ def softmax_cross_entropy(
     name: str | None = None,
     attr: Mapping[str, str] | None = None,
     out: Any = None,
+    **kwargs: Any,
 ) -> Symbol:
     """Return the cross-entropy of softmax with class numbers, summed over the batch."""
 
@@ -2983,6 +3069,7 @@ def softsign(
     name: str | None = None,
     attr: Mapping[str, str] | None = None,
     out: Any = None,
+    **kwargs: Any,
 ) -> Symbol:
     """Return x / (1 + |x|)."""
 
@@ -3025,6 +3112,7 @@ def sqrt(
     name: str | None = None,
     attr: Mapping[str, str] | None = None,
     out: Any = None,
+    **kwargs: Any,
 ) -> Symbol:
     """Return the square root."""
 
@@ -3034,6 +3122,7 @@ def square(
     name: str | None = None,
     attr: Mapping[str, str] | None = None,
     out: Any = None,
+    **kwargs: Any,
 ) -> Symbol:
     """Return the square."""
 
@@ -3063,6 +3152,7 @@ def stop_gradient(
     name: str | None = None,
     attr: Mapping[str, str] | None = None,
     out: Any = None,
+    **kwargs: Any,
 ) -> Symbol:
     """Return `data` as it is and let no gradient through."""
 
@@ -3119,6 +3209,7 @@ def tan(
     name: str | None = None,
     attr: Mapping[str, str] | None = None,
     out: Any = None,
+    **kwargs: Any,
 ) -> Symbol:
     """Return the tangent of angles in radians."""
 
@@ -3128,6 +3219,7 @@ def tanh(
     name: str | None = None,
     attr: Mapping[str, str] | None = None,
     out: Any = None,
+    **kwargs: Any,
 ) -> Symbol:
     """Return the hyperbolic tangent."""
 
@@ -3171,6 +3263,7 @@ def trunc(
     name: str | None = None,
     attr: Mapping[str, str] | None = None,
     out: Any = None,
+    **kwargs: Any,
 ) -> Symbol:
     """Cut the fraction off; the gradient is 0."""
 
@@ -3205,6 +3298,7 @@ def where(
     name: str | None = None,
     attr: Mapping[str, str] | None = None,
     out: Any = None,
+    **kwargs: Any,
 ) -> Symbol:
     """Choose elements, or rows, of `x` where the condition is not 0, else of `y`."""
 
@@ -3214,5 +3308,6 @@ def zeros_like(
     name: str | None = None,
     attr: Mapping[str, str] | None = None,
     out: Any = None,
+    **kwargs: Any,
 ) -> Symbol:
     """Return zeros of the shape and type of `data`."""

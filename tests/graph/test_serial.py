@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 import dpmodule as mx
-from dpmodule.base import FileFormatError, MXNetError
+from dpmodule.base import FileFormatError, MXNetError, OpError
 from dpmodule.graph import Graph, from_json, to_json
 
 DATA = Path(__file__).parents[1] / "data" / "symbols"
@@ -261,3 +261,13 @@ def test_damaged_files_are_read_or_refused_but_nothing_else():
 @pytest.mark.timeout(600)
 def test_ten_thousand_damaged_files():
     assert sum(check_mutation(seed) for seed in range(1000, 11000)) > 500
+
+
+def test_foreign_attributes_of_a_file():
+    text = mx.sym.clip(mx.sym.Variable("x"), 0, 1, name="node").tojson()
+    marked = text.replace('"a_max"', '"__mark__": "1", "a_max"')
+    assert mx.sym.load_json(marked).attr("__mark__") == "1"
+    with pytest.raises(
+        OpError, match=r"node 1 \('node'\).*clip has no attribute 'foreign'; it takes a_min, a_max"
+    ):
+        mx.sym.load_json(text.replace('"a_max"', '"foreign": "1", "a_max"'))

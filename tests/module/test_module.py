@@ -583,6 +583,24 @@ def test_unknown_optimizer_and_kvstore_are_named():
         mod.init_optimizer(kvstore="dist_magic")
 
 
+def test_one_device_needs_no_store_of_the_given_name():
+    mod = ready()
+    with pytest.warns(
+        UserWarning, match="kvstore 'adam' is not available.*One device needs no store"
+    ) as said:
+        mod.init_optimizer("adam")  # as in MXNet, the first argument is the store
+    assert said[0].filename == __file__
+    before = {name: weight.asnumpy() for name, weight in mod.get_params()[0].items()}
+    mod.forward_backward(batch())
+    mod.update()
+    after = mod.get_params()[0]
+    assert any((after[name].asnumpy() != weight).any() for name, weight in before.items())
+    with pytest.raises(ArgumentError, match="kvstore 'dist_adam' is not available"):
+        mod.init_optimizer("dist_adam", force_init=True)
+    with pytest.raises(ArgumentError, match="kvstore 'adam' is not available"):
+        ready(contexts=TWO).init_optimizer("adam")
+
+
 def test_multipliers_of_variables_reach_the_optimizer():
     weight = mx.sym.Variable("my_weight", lr_mult=0.0)
     net = mx.sym.FullyConnected(mx.sym.Variable("data"), weight=weight, num_hidden=4, name="fc")

@@ -71,8 +71,8 @@ def test_several_outputs_come_as_a_list():
         (lambda: nd.relu(np.zeros(2)), r"ndarray, expected NDArray; convert it with nd.array"),
         (lambda: nd.relu(torch.zeros(2)), r"nd.from_torch"),
         (lambda: nd.relu(data(), data()), "at most 1"),
-        (lambda: nd.relu(data(), slope=1), "unknown attribute 'slope'"),
-        (lambda: nd.relu(data(), ctx=mx.cpu(1)), "ctx is given"),
+        (lambda: nd.clip(data(), 0, 1, slope=1), "unknown attribute 'slope'"),
+        (lambda: nd.clip(data(), 0, 1, ctx=mx.cpu(1)), "ctx is given"),
         (lambda: nd.elemwise_add(data(), 2), "rhs is int 2"),
         (lambda: nd.elemwise_add(data()), "'rhs' is missing"),
         (lambda: nd.elemwise_add(data(), None), "rhs"),
@@ -290,3 +290,14 @@ def test_signatures_and_docstrings():
 def test_stubs_are_current():
     done = run_file(ROOT / ".ci" / "stubs.py", "--check", cwd=ROOT)
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_keywords_without_effect_are_taken_where_mxnet_takes_them():
+    array = nd.array([[-1.0, 2.0]])
+    for result in (
+        nd.relu(array, shape=(3,), ctx="cpu(1)", attr={"a": "b"}, other=array, data_lr_mult=1),
+        array.relu(slope=[1]),
+        nd.broadcast_add(array, nd.array([[1.0, 0.0]]), axis=1),
+        nd.clip(array, 0, 9, __mark__="x"),
+    ):
+        assert result.asnumpy().tolist() == [[0, 2]]

@@ -2,17 +2,23 @@
 
 `mxnet_ops.json` holds what MXNet 1.9.1 tells about its operators; ``null`` stands for what it does not tell, and
 "<required>" for an attribute without default. `operators_left_out.json` gives a reason for each that is missing.
+`any_keyword.json` holds the operators that take any keyword, and what a symbol keeps of it.
 """
 
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+import dpmodule as mx
 from dpmodule import ops
+from dpmodule.base import OpError
 from dpmodule.ops.spec import AUX, REQUIRED
+from dpmodule.symbol.symbol import face
 
 DATA = Path(__file__).parents[1] / "data"
+ANY_KEYWORD = json.loads((DATA / "any_keyword.json").read_text())
 KEPT = json.loads((DATA / "mxnet_ops.json").read_text())
 LEFT_OUT = json.loads((DATA / "operators_left_out.json").read_text())
 REGISTERED = 611
@@ -116,3 +122,28 @@ def test_outputs():
         if isinstance(op.outputs, tuple) and list(op.outputs) != (told or list(op.outputs)):
             wrong[name] = op.outputs, told
     assert wrong == {}
+
+
+def test_any_keyword():
+    of_mxnet = [name for kept, facts in KEPT.items() for name in (kept, *facts["aliases"])]
+    takes = {name for name in of_mxnet if ops.get(name).takes_any}
+    assert takes == set(of_mxnet) & set(ANY_KEYWORD["takes"])
+    assert len(takes) > 200
+    for name in takes:  # every one keeps it, and hands it to the variables that it makes
+        symbol = face(name)(name="node", foreign=1)
+        assert symbol.attr("foreign") == "1", name
+        assert {"foreign"} <= {key for one in symbol.attr_dict().values() for key in one}, name
+        assert mx.sym.load_json(symbol.tojson()).attr_dict() == symbol.attr_dict(), name
+    refusing = [name for name in of_mxnet if name not in takes and ops.get(name).read_attrs is None]
+    for name in refusing:
+        with pytest.raises(OpError, match="foreign"):
+            face(name)(foreign=1)
+
+
+def test_text_that_is_kept_of_any_keyword():
+    values = eval(f"[{ANY_KEYWORD['values']}]", {"mx": mx, "np": np})
+    x = mx.sym.Variable("x")
+    assert [mx.sym.relu(x, foreign=value).attr("foreign") for value in values] == ANY_KEYWORD["kept"]
+    array = mx.nd.array([-1, 2])
+    for value in values:
+        assert mx.nd.relu(array, foreign=value).asnumpy().tolist() == [0, 2]

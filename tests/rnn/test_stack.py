@@ -157,3 +157,82 @@ class TestMisuse:
     def test_number_of_states(self):
         with pytest.raises(ArgumentError, match="SequentialRNNCell '': got 1 states, expected 3"):
             two().unroll(2, mx.sym.Variable("x"), begin_state=[mx.sym.Variable("h")])
+
+
+class Own(mx.rnn.BaseRNNCell):
+    """A cell as MXNet's users write it: `unroll` and `begin_state` take what MXNet's cells give them."""
+
+    def __init__(self, prefix, units=4):
+        super().__init__(prefix=prefix)
+        self._num_hidden = units
+        names = ("i2h_weight", "i2h_bias", "h2h_weight", "h2h_bias")
+        self.weights = [self.params.get(name) for name in names]
+
+    @property
+    def state_info(self):
+        return [None]
+
+    @property
+    def _gate_names(self):
+        return ["_a", "_b"]
+
+    def begin_state(self):
+        return [mx.sym.ones((0, self._num_hidden), name=f"{self._prefix}start")]
+
+    def __call__(self, inputs, states):
+        self._counter += 1
+        name, width = f"{self._prefix}t{self._counter}_", 2 * self._num_hidden
+        i2h = mx.sym.FullyConnected(inputs, *self.weights[:2], num_hidden=width, name=f"{name}i2h")
+        h2h = mx.sym.FullyConnected(states[0], *self.weights[2:], num_hidden=width, name=f"{name}h2h")
+        one, other = mx.sym.SliceChannel(i2h + h2h, num_outputs=2)
+        output = mx.sym.elemwise_mul(one, other, name=f"{name}out")
+        return output, [output]
+
+    def unroll(self, steps, inputs, layout="NTC", merge_outputs=None, begin_state=None):
+        self.reset()
+        if isinstance(inputs, mx.sym.Symbol):
+            inputs = mx.sym.SliceChannel(inputs, axis=1, num_outputs=steps, squeeze_axis=True)
+        states, outputs = self.begin_state(), []
+        for i in range(steps):
+            output, states = self(inputs[i], states)
+            outputs.append(output)
+        return outputs, states
+
+
+@pytest.mark.parametrize(
+    ("make", "width"),
+    [
+        (lambda: stack_of(Own("own_"), mx.rnn.LSTMCell(5, prefix="l_")), 5),
+        (lambda: stack_of(mx.rnn.LSTMCell(5, prefix="l_"), mx.rnn.DropoutCell(0.5), Own("own_")), 4),
+        (lambda: mx.rnn.BidirectionalCell(Own("own_"), Own("r_")), 8),
+        (lambda: mx.rnn.ResidualCell(Own("own_")), 4),
+        (lambda: mx.rnn.ZoneoutCell(Own("own_"), 0.1, 0.1), 4),
+        (lambda: stack_of(mx.rnn.ResidualCell(mx.rnn.ZoneoutCell(Own("own_"), 0.1))), 4),
+    ],
+)
+def test_cells_of_users_inside_others(make, width):
+    cell = make()
+    outputs, states = cell.unroll(3, mx.sym.Variable("data"))
+    group = mx.sym.Group(outputs)
+    assert group.infer_shape(data=(2, 3, 4))[1] == [(2, width)] * 3
+    assert "own_start" in group.debug_str()  # its own begin state, not a new one
+    assert len(states) == len(cell.state_info)
+
+
+def test_a_users_cell_without_valid_length():
+    cell = stack_of(Own("own_"))
+    with pytest.raises(ArgumentError, match="unroll of Own 'own_' does not take it"):
+        cell.unroll(3, mx.sym.Variable("data"), valid_length=mx.sym.Variable("length"))
+
+
+def test_gates_of_a_users_cell_are_unpacked():
+    cell = stack_of(Own("own_", 3))
+    shapes = {"i2h_weight": (6, 4), "i2h_bias": (6,), "h2h_weight": (6, 3), "h2h_bias": (6,)}
+    packed = {f"own_{name}": mx.nd.random.normal(shape=shape) for name, shape in shapes.items()}
+    parts = cell.unpack_weights(packed)
+    assert {name: part.shape for name, part in parts.items()} == {
+        f"own_{name[:3]}_{gate}{name[3:]}": (3, *shape[1:]) for name, shape in shapes.items() for gate in "ab"
+    }
+    assert (parts["own_h2h_b_weight"].asnumpy() == packed["own_h2h_weight"].asnumpy()[3:]).all()
+    again = cell.pack_weights(parts)
+    assert all((again[name].asnumpy() == packed[name].asnumpy()).all() for name in packed)

@@ -75,3 +75,35 @@ def test_prefix_is_put_before_every_name():
         assert S.relu(S.Variable("x")).name == "net_relu0"
         assert S.relu(S.Variable("x"), name="mine").list_outputs() == ["net_mine_output"]
     assert S.Variable("x").name == "x"
+
+
+def test_operators_without_parameters_keep_any_keyword():
+    x, y = S.Variable("x"), S.Variable("y")
+    net = S.elemwise_add(x, name="sum", shape=(2,), dtype="int8", ctx="cpu(0)", lr_mult=2)
+    kept = {"shape": "(2,)", "dtype": "int8", "ctx": "cpu(0)"}
+    assert net.list_attr() == {**kept, "__lr_mult__": "2", "lr_mult": "2"}
+    assert net.list_arguments() == ["x", "sum_rhs"]
+    assert kept.items() <= net.attr_dict()["sum_rhs"].items()
+    net._set_attr(later="yes")
+    assert mx.sym.load_json(net.tojson()).attr_dict() == net.attr_dict()
+    with mx.AttrScope(scope="a"):
+        assert S.BlockGrad(x, attr={"own": "b"}).list_attr() == {"scope": "a", "own": "b"}
+        with pytest.raises(OpError, match="unknown argument 'scope'"):
+            S.clip(x, 0, 1)
+    assert x.relu(foreign=1).attr("foreign") == "1"
+    out = S.LinearRegressionOutput(x, y, foreign=1, grad_scale=2)
+    assert out.list_attr() == {"foreign": "1", "grad_scale": "2"}
+    bound = out.bind(
+        mx.cpu(), {"x": mx.nd.ones((2,)), "y": mx.nd.zeros((2,))}, args_grad={"x": mx.nd.zeros((2,))}
+    )
+    bound.forward(is_train=True)
+    bound.backward()
+    assert bound.grad_dict["x"].asnumpy().tolist() == [2, 2]
+    for call in (
+        lambda: S.relu(x, foreign=y),  # as in MXNet, an input that does not exist
+        lambda: S.relu(x, data_lr_mult=2),  # once gave it to the input
+        lambda: S.relu(x)._set_attr(data_lr_mult="2"),
+        lambda: S.clip(x, 0, 1)._set_attr(foreign="2"),
+    ):
+        with pytest.raises(OpError, match="foreign|data_lr_mult"):
+            call()

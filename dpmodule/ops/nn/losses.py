@@ -78,6 +78,7 @@ def _regression(
         loss_takes_memory=fresh,
         infer=_regression_infer,
         view=not fresh,
+        keeps_any=True,
         onnx=Onnx(onnx, drop=("grad_scale",)),
     )
 
