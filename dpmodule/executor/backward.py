@@ -123,9 +123,7 @@ class Backward:
             self._ignores_gradient[i] = not asks_gradient(self._graph.heads[i][0], self._names)
         return self._ignores_gradient[i]
 
-    def starts(
-        self, run: Run, given: Sequence[torch.Tensor | None], outputs: Sequence[NDArray], free: bool
-    ) -> Starts:
+    def starts(self, run: Run, given: Sequence[torch.Tensor | None], outputs: Sequence[NDArray]) -> Starts:
         """Return where backward starts.
 
         Shape:
@@ -135,7 +133,6 @@ class Backward:
             run: what forward left.
             given: the gradient that the user gave for each output, or None.
             outputs: the outputs of that run.
-            free: whether memory of the run may be written where nothing reads it any more.
 
         Raises:
             ArgumentError: an output that is no loss has no gradient.
@@ -153,7 +150,7 @@ class Backward:
             else:
                 loss, rest = program.low.losses[cut], run.rests[cut]
                 try:
-                    seed = _seed_at(loss, env, outputs[i].raw, run, rest, root, free)
+                    seed = _seed_at(loss, env, outputs[i].raw, run, rest, root)
                 except Exception as error:
                     if is_users(error) or isinstance(error, MXNetError):
                         raise
@@ -293,7 +290,6 @@ def _seed_at(
     run: Run,
     made: Sequence[torch.Tensor | None],
     root: torch.Tensor,
-    free: bool,
 ) -> torch.Tensor:
     """Return the gradient with which backward starts below a loss that was cut.
 
@@ -304,7 +300,6 @@ def _seed_at(
         run: what forward left.
         made: the loss's inputs but the first, where they are made inside the graph.
         root: the loss's first input.
-        free: whether the root's memory may be written, if the loss says so, too.
 
     Raises:
         StateError: the operator is no loss.
@@ -316,15 +311,6 @@ def _seed_at(
     for slot, tensor in zip(loss.rest, made):
         value = run.values[slot] if tensor is None else tensor.detach()
         rest.append(value if isinstance(value, torch.Tensor) else densify(value))
-    if (
-        free
-        and loss.in_place
-        and data.shape == out.shape
-        and data.dtype == out.dtype
-        and data.is_contiguous()
-    ):
-        # not through `data.data`: had anything kept this tensor for backward after all, torch says so
-        return rule.grad(loss.a, env, out, data, *rest, into=data)
     return rule.grad(loss.a, env, out, data, *rest)
 
 

@@ -630,7 +630,7 @@ class Executor:
         before = torch.is_grad_enabled()
         torch.set_grad_enabled(False)
         try:
-            starts = backward.starts(run, given, outputs, self._options.compile is None)
+            starts = backward.starts(run, given, outputs)
             self._run = None
             if isinstance(self._way, Interpreted):
                 self._show_backward(run, starts, self._way)
@@ -652,7 +652,7 @@ class Executor:
 
     def _starts(self, run: Run, given: Sequence[torch.Tensor | None]) -> Starts:
         """Return where backward of the last forward, or a repetition of it, starts."""
-        return self._backward.starts(run, given, self._outputs, self._options.compile is None)
+        return self._backward.starts(run, given, self._outputs)
 
     def _repeating(self, program: Program) -> AbstractContextManager[None]:
         """Let the last forward be repeated inside the block without changing random numbers and states."""

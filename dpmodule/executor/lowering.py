@@ -63,7 +63,6 @@ class LossHead:
         rest: values of the loss operator's other inputs.
         op: the loss operator.
         a: its attributes.
-        in_place: the gradient may be written over the tensor at which backward starts.
     """
 
     output: int
@@ -71,7 +70,6 @@ class LossHead:
     rest: tuple[int, ...]
     op: Op
     a: Any
-    in_place: bool = False
 
 
 @dataclass(slots=True, eq=False, repr=False)

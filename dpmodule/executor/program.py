@@ -311,11 +311,6 @@ def program_of(
     wanted = policy(mirror)
     again = marked(graph, wanted) if recorded and "mirror" not in off else frozenset()
     parts = wanted if again and wanted is not None and not isinstance(wanted, bool) else 0
-    if again:
-        off |= {
-            "inplace_activations",
-            "head_seeds",
-        }  # what is computed again must find its inputs as they were
     key = graph.key, recorded, off, places, None if storage is None else storage.key, is_body, again, parts
     owned = any(op.owner is not None for node in graph.nodes for op in node.every_operator())
     with _lock:

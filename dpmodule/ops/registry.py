@@ -81,7 +81,6 @@ def op(
     loss_grad: Callable[..., torch.Tensor] | None = None,
     loss_when: Callable[[Any], bool] | None = None,
     loss_probe: Callable[[Any, torch.Tensor], torch.Tensor] | None = None,
-    loss_takes_memory: bool = False,
     **fields: Any,
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Declare an operator; the decorated function is its implementation.
@@ -99,7 +98,6 @@ def op(
         loss_grad: makes it a loss: ``(a, env, out, *tensors) -> gradient of the first input``.
         loss_when: from the attributes, whether the head gradient is ignored (default: always).
         loss_probe: ``(a, output) -> part`` that is finite only if the whole output is (default: none smaller).
-        loss_takes_memory: `loss_grad` takes ``into=``, a tensor in whose memory it returns the gradient.
         fields: the other fields of `Op`: variadic, outputs (names, or a function of the attributes), hidden
             (outputs counted in saved graphs only), bind, mutates (inputs whose new values `run` returns after the
             outputs; None in such a place leaves the input as it is), commit_now (those of them that forward writes
@@ -122,7 +120,7 @@ def op(
         record_fields = (*attributes, "bodies") if fields.get("num_subgraphs") else tuple(attributes)
         loss = None
         if loss_grad is not None:
-            loss = LossOutput(run, loss_grad, loss_when, loss_probe, loss_takes_memory)
+            loss = LossOutput(run, loss_grad, loss_when, loss_probe)
         record = Op(
             name,
             run,

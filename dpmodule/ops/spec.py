@@ -225,15 +225,12 @@ class LossOutput:
         grad: ``(a, env, output, data, *rest) -> gradient of data``.
         when: tells from the attributes whether the head gradient is indeed ignored; None = always.
         probe: ``(a, output) -> a part of it`` that is finite only if all of it is; None = no smaller part tells.
-        takes_memory: `grad` also takes ``into``, a tensor like the data in whose memory it returns the gradient; it
-            does not read what the tensor, or the data, holds.
     """
 
     forward: Callable[..., torch.Tensor]
     grad: Callable[..., torch.Tensor]
     when: Callable[[Any], bool] | None = None
     probe: Callable[[Any, torch.Tensor], torch.Tensor] | None = None
-    takes_memory: bool = False
 
 
 @dataclass(frozen=True, slots=True)

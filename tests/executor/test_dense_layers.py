@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 import dpmodule as mx
-from dpmodule import executor
 from dpmodule.base import NodeError
 from dpmodule.ops.nn import dense, linear
 
@@ -103,20 +102,14 @@ def test_nan_behind_a_rectifier():
     net = S.MakeLoss(S.FullyConnected(low, num_hidden=2, name="fc1"))
     data = np.ones((3, 5))
     data[1, 2] = np.nan
-    found = []
-    for off in ((), ("inplace_activations",)):
-        with executor.disabled(*off):
-            bound = net.simple_bind(mx.cpu(), data=(3, 5))
-            for name, array in bound.arg_dict.items():
-                array[:] = data if name == "data" else 0.5
-            bound.forward(is_train=True)
-            bound.backward()
-        found.append({name: grad.asnumpy() for name, grad in bound.grad_dict.items()})
-    for name, grad in found[0].items():
-        assert np.isnan(grad).any() == (name != "fc1_bias"), name
-        for other in found[1:]:
-            np.testing.assert_array_equal(other[name], grad)
-    assert np.isfinite(found[0]["data"][[0, 2]]).all()
+    bound = net.simple_bind(mx.cpu(), data=(3, 5))
+    for name, array in bound.arg_dict.items():
+        array[:] = data if name == "data" else 0.5
+    bound.forward(is_train=True)
+    bound.backward()
+    for name, grad in bound.grad_dict.items():
+        assert np.isnan(grad.asnumpy()).any() == (name != "fc1_bias"), name
+    assert np.isfinite(bound.grad_dict["data"].asnumpy()[[0, 2]]).all()
 
 
 def test_a_weight_written_before_backward_counts(library):

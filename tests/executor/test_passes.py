@@ -104,4 +104,4 @@ print(sum("dpmodule program" in name for name in linecache.cache))
 
 def test_a_perceptron_needs_no_pass_but_that_of_its_loss_and_no_source():
     done = run_program(LATE)
-    assert done.stdout.split("\n")[:2] == ["fresh_heads head_seeds mirror", "0"], done.stdout + done.stderr
+    assert done.stdout.split("\n")[:2] == ["fresh_heads mirror", "0"], done.stdout + done.stderr

@@ -25,7 +25,7 @@ from ...graph import Graph
 from ..lowering import Lowered
 from .fresh_heads import fresh_heads
 
-__all__ = ["FORGETFUL", "LEAST_CLASSES", "PASSES", "Pass", "apply", "disabled", "settings"]
+__all__ = ["LEAST_CLASSES", "PASSES", "Pass", "apply", "disabled", "settings"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,19 +73,11 @@ class Pass:
 LEAST_CLASSES = 2048
 """Classes below which the scores of a usual batch are small; how many rows there are shows at run time only."""
 
-FORGETFUL = frozenset({"BatchNorm", "Convolution", "elemwise_add"})
-"""Operators that may make fresh memory which autograd does not keep."""
-
 
 def _has_equal_inputs(graph: Graph) -> bool:
     """Say whether two nodes run one operator on the same values; where none do, no two are equal."""
     seen = [(node.op.name, node.inputs) for node in graph.nodes if node.op is not None]
     return len(set(seen)) < len(seen)
-
-
-def _may_forget(graph: Graph) -> bool:
-    """Say whether there is an operator whose result may be written over."""
-    return any(node.op is not None and node.op.name in FORGETFUL for node in graph.nodes)
 
 
 def _has_many_classes(graph: Graph) -> bool:
@@ -119,10 +111,7 @@ PASSES: tuple[Pass, ...] = (
     ),
     Pass("pooled_lookups", {"Embedding": 1, "sequence_pool": 1}, hides=True, moved=False, compiled=False),
     Pass("dead_steps", tidies=True, hides=True),
-    Pass("inplace_activations", worth=_may_forget, hides=True, compiled=False),
-    # behind inplace_activations, whose steps it runs where the kernels do not take the data
     Pass("fused_norms", {"BatchNorm": 1}, hides=True, predict=False, moved=False, compiled=False),
-    Pass("head_seeds", hides=True, predict=False),
     Pass("mirror", predict=False, moved=False, compiled=False),
 )
 _NAMES = frozenset(each.name for each in PASSES)

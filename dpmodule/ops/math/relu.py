@@ -10,7 +10,7 @@ import torch
 
 from ...compat import torch_private
 
-__all__ = ["relu", "relu_gradient", "relu_over"]
+__all__ = ["relu", "relu_gradient"]
 
 
 def relu_gradient(grad: torch.Tensor, out: torch.Tensor) -> torch.Tensor:
@@ -44,27 +44,9 @@ class _Relu(torch.autograd.Function):
         return relu_gradient(grads[0], *ctx.saved_tensors)
 
 
-class _ReluOver(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, data: torch.Tensor) -> torch.Tensor:
-        ctx.mark_dirty(data)
-        ctx.save_for_backward(torch.relu_(data))
-        return data
-
-    @staticmethod
-    def backward(ctx: Any, *grads: torch.Tensor) -> torch.Tensor:
-        return relu_gradient(grads[0], *ctx.saved_tensors)
-
-
 _apply: Callable[..., torch.Tensor] = _Relu.apply
-_apply_over: Callable[..., torch.Tensor] = _ReluOver.apply
 
 
 def relu(data: torch.Tensor) -> torch.Tensor:
     """Return the greater one of each element and 0; NaN stays."""
     return _apply(data) if data.requires_grad and torch.is_grad_enabled() else torch.relu(data)
-
-
-def relu_over(data: torch.Tensor) -> torch.Tensor:
-    """Do the same in the data's memory."""
-    return _apply_over(data) if data.requires_grad and torch.is_grad_enabled() else torch.relu_(data)

@@ -51,14 +51,9 @@ def _per_row(a: Any, grad: torch.Tensor) -> torch.Tensor:
 
 
 def _difference_grad(
-    a: Any,
-    env: Env,
-    out: torch.Tensor,
-    data: torch.Tensor,
-    label: torch.Tensor,
-    into: torch.Tensor | None = None,
+    a: Any, env: Env, out: torch.Tensor, data: torch.Tensor, label: torch.Tensor
 ) -> torch.Tensor:
-    return _per_row(a, torch.sub(out, label.reshape(out.shape).to(out.dtype), out=into))
+    return _per_row(a, out - label.reshape(out.shape).to(out.dtype))
 
 
 def _sign_grad(a: Any, env: Env, out: torch.Tensor, data: torch.Tensor, label: torch.Tensor) -> torch.Tensor:
@@ -75,7 +70,6 @@ def _regression(
         {"grad_scale": Attr(real, "factor of the gradient", 1.0)},
         aliases=[f"_sparse_{name}"],
         loss_grad=grad,
-        loss_takes_memory=fresh,
         infer=_regression_infer,
         view=not fresh,
         keeps_any=True,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
 
 import torch
@@ -30,23 +31,12 @@ def _add_at_labels(grad: torch.Tensor, labels: torch.Tensor, axis: int, value: f
     return grad.scatter_add_(axis, inside, (labels == inside).to(grad.dtype).mul_(value))
 
 
-def _copied(start: torch.Tensor, into: torch.Tensor | None) -> torch.Tensor:
-    """Return a copy, in the memory of `into` if there is one."""
-    return start.clone() if into is None else into.copy_(start)
-
-
-def _minus_labels(
-    start: torch.Tensor, labels: torch.Tensor, axis: int, value: float, into: torch.Tensor | None = None
-) -> torch.Tensor:
+def _minus_labels(start: torch.Tensor, labels: torch.Tensor, axis: int, value: float) -> torch.Tensor:
     """Return a copy of `start` with `value` subtracted at the class of each label; see `_add_at_labels`."""
-    if not start.is_cpu:
-        return _add_at_labels(_copied(start, into), labels, axis, -value)
-    try:
-        if into is not None:
-            return into.copy_(start).scatter_(axis, labels, -value, reduce="add")
-        return start.scatter(axis, labels, -value, reduce="add")
-    except RuntimeError:  # a label is no class: rare, and half the price of looking before
-        return _add_at_labels(_copied(start, into), labels, axis, -value)
+    if start.is_cpu:
+        with suppress(RuntimeError):  # a label is not a class: rare, and half the price of looking before
+            return start.scatter(axis, labels, -value, reduce="add")
+    return _add_at_labels(start.clone(), labels, axis, -value)
 
 
 def _softmax_output_infer(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
@@ -75,16 +65,15 @@ def softmax_output_grad(
     out: torch.Tensor,
     data: torch.Tensor,
     label: torch.Tensor,
-    into: torch.Tensor | None = None,
 ) -> torch.Tensor:
     """Return probability minus label, scaled; see `softmax_output`."""
     scale: float = a.grad_scale
     if label.dim() == 1 and out.dim() == 2 and _is_plain(a):
-        grad = _minus_labels(out, label.long().unsqueeze(1), 1, 1.0, into)
+        grad = _minus_labels(out, label.long().unsqueeze(1), 1, 1.0)
     elif label.shape == out.shape:
-        grad = torch.sub(out, label.to(out.dtype), out=into)
+        grad = out - label.to(out.dtype)
     else:
-        grad, scale = _hard_label_grad(a, out, label, into), 1.0
+        grad, scale = _hard_label_grad(a, out, label), 1.0
     if scale != 1.0:
         grad.mul_(scale)
     return grad.mul_(out) if a.out_grad else grad
@@ -95,9 +84,7 @@ def _is_plain(a: Any) -> bool:
     return a.normalization == "null" and not (a.use_ignore or a.smooth_alpha or a.multi_output)
 
 
-def _hard_label_grad(
-    a: Any, out: torch.Tensor, label: torch.Tensor, into: torch.Tensor | None
-) -> torch.Tensor:
+def _hard_label_grad(a: Any, out: torch.Tensor, label: torch.Tensor) -> torch.Tensor:
     """Return the gradient for labels that are class numbers."""
     classes = label.long()
     if a.multi_output:
@@ -108,22 +95,19 @@ def _hard_label_grad(
         labels = classes.reshape(-1, 1)
         if labels.shape[0] != p.shape[0]:  # one label for each row of several: MXNet reads the first ones
             labels = labels[: p.shape[0]]
-    into = None if into is None else into.view(p.shape)
     if a.smooth_alpha and not a.multi_output:
         rest = a.smooth_alpha / max(p.shape[1] - 1, 1)
-        grad = _minus_labels(p - rest, labels, 1, 1.0 - a.smooth_alpha - rest, into).mul_(
+        grad = _minus_labels(p - rest, labels, 1, 1.0 - a.smooth_alpha - rest).mul_(
             label_scale(a, classes, p)
         )
     else:
-        grad = _scaled_minus_labels(p, labels, label_scale(a, classes, p), into)
+        grad = _scaled_minus_labels(p, labels, label_scale(a, classes, p))
     if a.use_ignore:
         _clear(grad, labels == int(a.ignore_label))
     return grad if grad.shape == out.shape else grad.view(out.shape)
 
 
-def _scaled_minus_labels(
-    p: torch.Tensor, labels: torch.Tensor, scale: float | torch.Tensor, into: torch.Tensor | None
-) -> torch.Tensor:
+def _scaled_minus_labels(p: torch.Tensor, labels: torch.Tensor, scale: float | torch.Tensor) -> torch.Tensor:
     """Return (p - one-hot label) * scale, with the classes on axis 1.
 
     In one pass over `p`, which a large vocabulary makes long: what is different at the labels is put in afterwards.
@@ -131,7 +115,7 @@ def _scaled_minus_labels(
     """
     inside = labels.clamp(0, p.shape[1] - 1)
     at_labels = p.gather(1, inside).sub_((labels == inside).to(p.dtype)).mul_(scale)
-    return torch.mul(p, scale, out=into).scatter_(1, inside, at_labels)
+    return torch.mul(p, scale).scatter_(1, inside, at_labels)
 
 
 def _clear(grad: torch.Tensor, where: torch.Tensor) -> None:
@@ -195,7 +179,6 @@ def _softmax_output_classes(a: Any, data: tuple[int, ...], label: tuple[int, ...
     aliases=["Softmax"],
     loss_grad=softmax_output_grad,
     loss_probe=_one_class,
-    loss_takes_memory=True,
     infer=_softmax_output_infer,
     classes=_softmax_output_classes,
     onnx=Onnx("Softmax", builder="softmax_output"),

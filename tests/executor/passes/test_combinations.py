@@ -67,8 +67,6 @@ def test_random_networks_are_of_the_kinds_that_passes_rewrite():
     assert seen >= {
         "channels_last",
         "common_subexpressions",
-        "head_seeds",
-        "inplace_activations",
         "pooling_first",
         "rnn_chains",
     }

@@ -6,7 +6,6 @@ import pytest
 import torch
 
 import dpmodule as mx
-from dpmodule import executor
 from dpmodule.base import ArgumentError
 from dpmodule.executor.passes.mirror import marked
 from helpers.random_nets import random_net
@@ -75,8 +74,7 @@ def plan(module):
 
 @pytest.mark.parametrize("mirror", [True, 2, 3, 5])
 def test_training_is_the_same_bits_dropout_and_moving_means_too(mirror):
-    with executor.disabled("inplace_activations"):
-        want, plain = run_module(residual(), False)
+    want, plain = run_module(residual(), False)
     got, module = run_module(residual(), mirror)
     assert NAME not in plan(plain).fired
     assert plan(module).fired[NAME] >= 6
@@ -92,7 +90,7 @@ def test_the_environment_asks_for_it(grad_req, is_train):
         names = residual().list_arguments()
         options["grad_req"] = {n: "null" if n.startswith("u0") else "write" for n in names}
     got, counts = results(residual(), SHAPE, **options)
-    want, without = results(residual(), SHAPE, [NAME, "inplace_activations"], **options)
+    want, without = results(residual(), SHAPE, [NAME], **options)
     assert_same(got, want, 0)
     assert counts[NAME] > 0
     assert NAME not in without
