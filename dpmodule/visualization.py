@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 import warnings
 from collections import Counter
@@ -14,6 +15,7 @@ from typing import Any
 from .base import ArgumentError, MissingPackageError, Shape, ShapeError
 from .compat import lazy
 from .graph import Graph, Node, infer_shapes
+from .graph.node import printable
 from .graph.picture import LARGEST, color, detail, draw
 from .ops.shapes import known, prod
 from .ops.spec import PARAM
@@ -33,6 +35,9 @@ _HIDDEN = (
     "_running_var",
     "_running_mean",
 )
+
+_MARKS = re.compile(r'[:<>"\\\x00-\x1f\x7f-\x9f\ud800-\udfff]')
+"""What means something to Graphviz in the name of a node, or cannot be written into its file."""
 
 _STATES = ("state", "state_cell")
 
@@ -144,7 +149,7 @@ def print_summary(
     def line(cells: Sequence[str]) -> str:
         text = ""
         for cell, end in zip(cells, ends):
-            text = (text + cell)[:end].ljust(end)
+            text = (text + printable(cell))[:end].ljust(end)
         return text.rstrip()
 
     shapes = _shapes(graph, shape)
@@ -163,7 +168,22 @@ def print_summary(
 def _label(node: Node) -> str:
     """Return what a drawing of Graphviz writes on a node."""
     about = detail(node)
-    return f"{node.op.name}\n{about}" if node.op is not None and about else node.name
+    return f"{node.op.name}\n{about}" if node.op is not None and about else printable(node.name)
+
+
+def _ids(graph: Graph) -> dict[str, str]:
+    """Return what Graphviz calls each node: its name, without what would be a port, markup or an escape there."""
+    plain = {node.name for node in graph.nodes if not _MARKS.search(node.name)}
+    ids = {name: name for name in plain}
+    for name in dict.fromkeys(node.name for node in graph.nodes if node.name not in plain):
+        found = mangled = _MARKS.sub("_", name)
+        number = 1
+        while found in plain:
+            number += 1
+            found = f"{mangled}_{number}"
+        plain.add(found)
+        ids[name] = found
+    return ids
 
 
 class NetworkPicture:
@@ -239,7 +259,7 @@ def plot_network(
     graph = _graph_of(symbol)
     shapes = _shapes(graph, shape)
     try:
-        from graphviz import Digraph
+        from graphviz import Digraph, escape
     except ImportError:
         svg = draw(graph, shapes, hide_weights)
         if svg is None:
@@ -254,17 +274,18 @@ def plot_network(
     look.update({key: str(value) for key, value in (node_attrs or {}).items()})
     dot = Digraph(name=title, format=save_format)
     hidden = {n for n in graph.nodes if hide_weights and n.op is None and n.name.endswith(_HIDDEN)}
+    ids = _ids(graph)
     for node in graph.nodes:
         if node not in hidden:
             own = {"shape": "oval"} if node.op is None and "shape" not in (node_attrs or {}) else {}
-            dot.node(node.name, _label(node), **{**look, "fillcolor": color(node), **own})
+            dot.node(ids[node.name], escape(_label(node)), **{**look, "fillcolor": color(node), **own})
     for node in graph.nodes:
         for child, number in node.inputs:
             if child in hidden:
                 continue
             about = [_shape_of(shapes[child][number])] if shapes else []
             about += [types[child.output_names[number]]] if types else []
-            dot.edge(node.name, child.name, label="\n".join(about), dir="back", arrowtail="open")
+            dot.edge(ids[node.name], ids[child.name], label="\n".join(about), dir="back", arrowtail="open")
     if which("dot") is None:
         dot._repr_mimebundle_ = lambda *_, **__: _bundle(graph, shapes, hide_weights)
     return dot

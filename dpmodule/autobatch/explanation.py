@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from html import escape
+
+from .. import markup
 
 __all__ = ["Explanation", "KindRow"]
 
@@ -124,7 +125,7 @@ class Explanation:
         return _Picture(self.sequence).text()
 
     def _repr_html_(self) -> str:
-        return f"<div>{self._repr_svg_()}<pre>{escape(str(self))}</pre></div>"
+        return f"<div>{self._repr_svg_()}<pre>{markup.text(str(self))}</pre></div>"
 
 
 def _duration(seconds: float) -> str:
@@ -194,9 +195,10 @@ class _Picture:
         parts = []
         for place, (name, label, size) in enumerate(self._sequence):
             y = self._y(size)
+            title = f"<title>{markup.text(label)}: {size}</title>"
             parts.append(
                 f'<rect x="{self.LEFT + place * step:.2f}" y="{y:.1f}" width="{step - gap:.2f}" '
-                f'height="{bottom - y:.1f}" fill="{self._colours[name]}"><title>{escape(label)}: {size}</title></rect>'
+                f'height="{bottom - y:.1f}" fill="{self._colours[name]}">{title}</rect>'
             )
         return parts
 
@@ -208,6 +210,6 @@ class _Picture:
             shown = name if len(name) < 27 else f"{name[:25]}..."
             parts.append(
                 f'<rect x="{x:.0f}" y="{y - 9}" width="10" height="10" fill="{self._colours[name]}"/>'
-                f'<text x="{x + 14:.0f}" y="{y}" fill="currentColor">{escape(shown)}</text>'
+                f'<text x="{x + 14:.0f}" y="{y}" fill="currentColor">{markup.text(shown)}</text>'
             )
         return parts

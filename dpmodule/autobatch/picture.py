@@ -19,7 +19,7 @@ def graphviz_text() -> str:
     for node in range(graph.size):
         kind = graph.signature(node).kind
         args = graph.operands(node)
-        label = "result" if kind.op is EXTRA else kind.op.name
+        label = "result" if kind.op is EXTRA else kind.op.name.replace("\\", "\\\\").replace('"', '\\"')
         operands = ", ".join(f"v{arg}" for arg in args)
         lines.append(f'  N{node} [label="v{node} = {label}({operands}) {shown(graph.dim(node))}"];')
         lines += [f"  N{arg} -> N{node};" for arg in args]

@@ -14,6 +14,7 @@ import sys
 from collections.abc import Sequence
 
 from ..base import MXNetError
+from ..graph.node import printable
 from . import agents, check, convert, explain, im2rec, inspect, options, predict, train, train_files
 
 __all__ = ["main", "make_parser"]
@@ -91,7 +92,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         if not is_memory and not isinstance(error, (MXNetError, OSError)):
             raise
         text = f"not enough memory{_large(words)}: {error}" if is_memory else _in_options(str(error))
-        print(f"dpmodule: error: {' '.join(text.splitlines())}", file=sys.stderr)
+        line = printable(" ".join(text.splitlines()))  # names in files may steer a terminal
+        print(f"dpmodule: error: {line}", file=sys.stderr)
         return 2
 
 

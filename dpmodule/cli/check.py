@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from ..base import ArgumentError, dtype_name
+from ..graph.node import printable
 from ..ndarray import NDArray
 from . import options, saved
 from .check_folder import check_folder
@@ -63,7 +64,7 @@ def _check(args: argparse.Namespace) -> int:
         _compare_names(names, inputs, values)
     bound = random_batch(net, shapes, values)
     for name, output in zip(net.list_outputs(), bound.forward(is_train=False)):
-        print(f"output: {name} {_statistics(output)}")
+        print(f"output: {printable(name)} {_statistics(output)}")
     return 0
 
 
@@ -82,7 +83,7 @@ def _compare_names(names: list[str], inputs: list[str], values: Mapping[str, NDA
         ("not used", [n for n in values if n not in names]),
     ):
         if which:
-            print(f"parameters {what}: {', '.join(which)}")
+            print(f"parameters {what}: {printable(', '.join(which))}")
 
 
 def _statistics(output: NDArray) -> str:

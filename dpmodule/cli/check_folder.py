@@ -11,6 +11,7 @@ import numpy as np
 from .. import checkpoint, symbol
 from ..base import ArgumentError, FileError, MXNetError
 from ..files.file_kind import regular_file
+from ..graph.node import printable
 from ..ndarray import safetensors
 from .kinds import ModelPlace, find, is_pretrained
 from .models import Model, Shapes, read
@@ -46,7 +47,7 @@ def check_folder(folder: str, asked: list[tuple[str | None, tuple[int, ...]]]) -
             failed += 1
             text = " ".join(str(error).removeprefix(f"{path}: ").split()) or type(error).__name__
             line = f"error {path}: {text if len(text) <= _LONGEST else text[:_LONGEST] + ' ...'}"
-        print(line, flush=True)
+        print(printable(line), flush=True)
     if not total:
         raise ArgumentError(f"{folder}: there is no model in this folder, nor in those below")
     print(f"{total - failed} of {total} models can be used")

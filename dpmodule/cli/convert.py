@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from ..base import ArgumentError
+from ..graph.node import printable
 from . import options
 from .compare import compare, draw, run, runs_by_itself
 from .kinds import KINDS, ModelPlace, find, wanted
@@ -84,7 +85,7 @@ def _convert(args: argparse.Namespace) -> int:
         f"read: {args.input} ({place.kind}), {len(model.net.graph.nodes)} nodes, {_count(model):,} parameters"
     )
     for name in model.data_names:
-        print(f"input: {name} {shapes[name]}")
+        print(f"input: {printable(name)} {shapes[name]}")
     files = write(model, target, shapes, args.opset)
     print(f"written: {', '.join(files)} ({target.kind})")
     return _compare(model, target, shapes, args.tolerance)

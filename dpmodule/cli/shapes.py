@@ -10,6 +10,7 @@ from typing import Any
 from .. import context, ndarray
 from ..base import ArgumentError, MXNetError, ShapeError
 from ..devices.generators import host
+from ..graph.node import printable
 from ..ndarray import NDArray
 from ..ops.spec import LABEL
 from ..symbol import Symbol
@@ -160,7 +161,7 @@ def input_lines(
         **dict.fromkeys(saved, " (as saved)"),
         **dict.fromkeys(given, ""),
     }
-    return [f"input: {name} {shapes[name]}{origins[name]}" for name in names]
+    return [f"input: {printable(name)} {shapes[name]}{origins[name]}" for name in names]
 
 
 def sample_shape(net: Symbol, values: Mapping[str, NDArray]) -> tuple[int, ...] | None:

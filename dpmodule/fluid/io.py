@@ -7,11 +7,12 @@ from collections.abc import Sequence
 from copy import copy
 from typing import Any
 
-from ..base import ArgumentError, FileFormatError, StateError, dtype_from_code
+from ..base import ArgumentError, FileFormatError, StateError
 from ..checkpoint import load_checkpoint, save_checkpoint, states_file
 from ..checkpoint import load_params as load_network_params
 from ..compat import lazy
 from ..files.file_transaction import read_settled
+from ..graph import variable_dtype, variable_shape
 from ..symbol import Group, Symbol
 from .param_attr import ParamAttr
 from .program import Program, default_main_program
@@ -147,13 +148,18 @@ def load_inference_model(
     order: dict[int, str] = {}
     for name in symbol.list_arguments():
         node, own = internals[name], attributes.get(name, {})
-        kind = dtype_from_code(int(own.get("__dtype__", 0)))
+        kind = variable_dtype(node.entries[0][0]) or "float32"
         if name in values:
             program.add(Parameter(program, node, name, values[name].shape, kind, ParamAttr(name)))
             program.store.declare(name, values[name].shape, kind, needs_grad=False)
         else:
             program.add(_data(program, node, name, kind, own))
-            order[int(own.get(_FEED, len(order)))] = name
+            number = own.get(_FEED, str(len(order)))
+            if not number.isdecimal() or int(number) in order:
+                raise FileFormatError(
+                    f"input {name!r} has {_FEED}={number!r}, expected its place among the inputs"
+                )
+            order[int(number)] = name
     program.store.load(values, {})
     targets = [program.add(_target(program, each)) for each in symbol]
     return [program, [order[number] for number in sorted(order)], targets]
@@ -162,6 +168,7 @@ def load_inference_model(
 def _data(program: Program, symbol: Symbol, name: str, dtype: str, attributes: Any) -> Data:
     """Return the variable of an input as its attributes say."""
     level = int(attributes.get("__storage_type__") == _RAGGED)
+    variable_shape(symbol.entries[0][0])  # tells what is not a shape
     shape = declared_shape(attributes)
     if not shape:
         raise FileFormatError(

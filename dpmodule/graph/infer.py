@@ -46,10 +46,13 @@ class InferredBody:
 
     Args:
         graph: the subgraph.
+        results: what was inferred of subgraphs so far, which gets more. A rule may ask several times; without this
+            the work would double with every level of nesting.
     """
 
-    def __init__(self, graph: Graph) -> None:
+    def __init__(self, graph: Graph, results: dict[Any, Any] | None = None) -> None:
         self.graph = graph
+        self._results: dict[Any, Any] = {} if results is None else results
 
     @property
     def num_inputs(self) -> int:
@@ -62,9 +65,12 @@ class InferredBody:
         Raises:
             ShapeError: they contradict each other inside; names the inner node.
         """
-        given = {node.name: shape for node, shape in zip(self.graph.inputs, ins)}
-        found = infer_shapes(self.graph, given, outs)
-        return [found[node][0] for node in self.graph.inputs], [found[n][i] for n, i in self.graph.heads]
+        key = id(self.graph), (*ins,), (*outs,)
+        if key not in self._results:
+            given = {node.name: shape for node, shape in zip(self.graph.inputs, ins)}
+            self._results[key] = self._at_ends(_shapes_of(self.graph, given, outs, self._results))
+        inner, made = self._results[key]
+        return list(inner), list(made)
 
     def types(self, ins: Sequence[str | None]) -> tuple[list[str | None], list[str | None]]:
         """Infer the types of all inputs and outputs from those of some inputs.
@@ -72,14 +78,23 @@ class InferredBody:
         Raises:
             DTypeError: they contradict each other inside; names the inner node.
         """
-        given = {node.name: dtype for node, dtype in zip(self.graph.inputs, ins) if dtype is not None}
-        found = infer_types(self.graph, given)
+        key = id(self.graph), (*ins,)
+        if key not in self._results:
+            given = {node.name: dtype for node, dtype in zip(self.graph.inputs, ins) if dtype is not None}
+            self._results[key] = self._at_ends(_types_of(self.graph, given, None, self._results))
+        inner, made = self._results[key]
+        return list(inner), list(made)
+
+    def _at_ends(self, found: Mapping[Node, Sequence[Any]]) -> tuple[list[Any], list[Any]]:
+        """Return what was found for the inputs and for the outputs."""
         return [found[node][0] for node in self.graph.inputs], [found[n][i] for n, i in self.graph.heads]
 
 
-def _attributes(node: Node) -> Any:
+def _attributes(node: Node, results: dict[Any, Any]) -> Any:
     """Return a node's attributes, with subgraphs that can be asked for shapes and types."""
-    return node.a._replace(bodies=tuple(map(InferredBody, node.subgraphs))) if node.subgraphs else node.a
+    if not node.subgraphs:
+        return node.a
+    return node.a._replace(bodies=tuple(InferredBody(graph, results) for graph in node.subgraphs))
 
 
 def _declared_shapes(graph: Graph, given: Mapping[str, Shape]) -> dict[Node, list[Shape]]:
@@ -125,6 +140,13 @@ def infer_shapes(
     Raises:
         ShapeError: a contradiction; the text names the node and the line that made it.
     """
+    return _shapes_of(graph, given, heads, {})
+
+
+def _shapes_of(
+    graph: Graph, given: Mapping[str, Shape], heads: Sequence[Shape], results: dict[Any, Any]
+) -> dict[Node, list[Shape]]:
+    """Do the work of `infer_shapes`; `results` is that of `InferredBody`."""
     shapes = _declared_shapes(graph, given)
     for (node, i), shape in zip(graph.heads, heads):
         shapes[node][i] = unify(shapes[node][i], shape, f"given and required shape of {node.describe()}")
@@ -136,14 +158,20 @@ def infer_shapes(
             if node in pending:
                 pending.discard(node)
                 try:
-                    _run_rule(graph, node, shapes, pending)
+                    _run_rule(graph, node, shapes, pending, results)
                 except ShapeError as error:
                     raise _located(error, node, shapes) from error
         forwards = not forwards
     return shapes
 
 
-def _run_rule(graph: Graph, node: Node, shapes: dict[Node, list[Shape]], pending: set[Node]) -> None:
+def _run_rule(
+    graph: Graph,
+    node: Node,
+    shapes: dict[Node, list[Shape]],
+    pending: set[Node],
+    results: dict[Any, Any],
+) -> None:
     """Run one operator's rule, and mark the operators that its findings concern.
 
     Raises:
@@ -151,7 +179,7 @@ def _run_rule(graph: Graph, node: Node, shapes: dict[Node, list[Shape]], pending
     """
     outs = shapes[node]
     ins = [shapes[child][i] for child, i in node.inputs]
-    found_ins, found_outs = found_shapes(node.op, _attributes(node), ins, outs)  # type: ignore[arg-type]
+    found_ins, found_outs = found_shapes(node.op, _attributes(node, results), ins, outs)  # type: ignore[arg-type]
     changed = False
     # merged with what was known, so that knowledge only grows and the walk ends
     for i, (before, found) in enumerate(zip(outs, found_outs)):
@@ -185,18 +213,25 @@ def infer_types(
     Raises:
         DTypeError: inputs that must be of one type are not; the text names the node and the line that made it.
     """
+    return _types_of(graph, given, default, {})
+
+
+def _types_of(
+    graph: Graph, given: Mapping[str, str], default: str | None, results: dict[Any, Any]
+) -> dict[Node, list[str | None]]:
+    """Do the work of `infer_types`; `results` is that of `InferredBody`."""
     types: dict[Node, list[Any]] = {}
     for node in graph.nodes:
         if node.op is None:
             types[node] = [given.get(node.name) or variable_dtype(node)]
         else:
             types[node] = [None] * node.num_outputs
-    _propagate_types(graph, types)
+    _propagate_types(graph, types, results)
     if default is not None:
         for node in graph.nodes:
             if node.op is None and types[node] == [None]:
                 types[node] = [default]
-                _propagate_types(graph, types)
+                _propagate_types(graph, types, results)
     for node in graph.nodes:
         _check_types(node, types)
     return types
@@ -217,7 +252,7 @@ def _check_types(node: Node, types: Mapping[Node, list[Any]]) -> None:
         raise DTypeError(f"{node.describe()} takes inputs of one type, got {inputs}; convert with sym.cast")
 
 
-def _propagate_types(graph: Graph, types: dict[Node, list[Any]]) -> None:
+def _propagate_types(graph: Graph, types: dict[Node, list[Any]], results: dict[Any, Any]) -> None:
     """Carry types along the operators, forwards and backwards in turn, until nothing changes."""
     operators = [n for n in graph.nodes if n.op is not None]
     changed, forwards = True, True
@@ -228,7 +263,7 @@ def _propagate_types(graph: Graph, types: dict[Node, list[Any]]) -> None:
             ins = [types[child][i] for child, i in node.inputs]
             if None not in ins and None not in outs:
                 continue
-            new_ins, new_outs = infer_type(node.op, _attributes(node), ins, outs)  # type: ignore[arg-type]
+            new_ins, new_outs = infer_type(node.op, _attributes(node, results), ins, outs)  # type: ignore[arg-type]
             better = [new or old for new, old in zip(new_outs, outs)]  # what is known stays known
             if better != outs:
                 types[node] = better

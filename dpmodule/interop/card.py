@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
+
+from ..graph.node import printable
 
 __all__ = ["make_card"]
 
@@ -53,7 +56,7 @@ def _body(
         "",
         *_table(config["data"]),
         "",
-        f"Outputs: {', '.join(f'`{each}`' for each in config['outputs'])}. Operators: {kinds or 'none'}.",
+        f"Outputs: {', '.join(map(_code, config['outputs']))}. Operators: {kinds or 'none'}.",
         "",
         "```python",
         "import dpmodule as mx",
@@ -70,6 +73,14 @@ def _body(
     return "\n".join(lines)
 
 
+def _code(name: str) -> str:
+    """Return a name as code in a table: neither a line, nor a column, nor the code ends in it."""
+    text = printable(name).replace("|", r"\|")
+    fence = "`" * (1 + max((len(run) for run in re.findall("`+", text)), default=0))
+    space = " " if "`" in text else ""
+    return f"{fence}{space}{text}{space}{fence}"
+
+
 def _table(inputs: Sequence[Mapping[str, Any]]) -> list[str]:
-    rows = [f"| `{each['name']}` | {tuple(each['shape'])} | {each['dtype']} |" for each in inputs]
+    rows = [f"| {_code(each['name'])} | {tuple(each['shape'])} | {each['dtype']} |" for each in inputs]
     return ["| input | shape, the batch first | type |", "|---|---|---|", *rows]

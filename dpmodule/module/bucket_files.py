@@ -27,6 +27,13 @@ Bucket = tuple[Symbol, list[str], list[str]]
 
 
 def _symbol_file(prefix: str, key: BucketKey) -> str:
+    """Return the file of a bucket's graph.
+
+    Raises:
+        ArgumentError: the key leads out of the folder.
+    """
+    if os.path.basename(text := str(key)) != text or "\0" in text:
+        raise ArgumentError(f"bucket key {key!r} is part of a file name, which must not have slashes in it")
     return f"{prefix}-{key}-symbol.json"
 
 
@@ -83,7 +90,7 @@ def save(
 def _read_key(text: str) -> Any:
     try:
         return ast.literal_eval(text)
-    except (ValueError, SyntaxError):
+    except (ValueError, SyntaxError, RecursionError, MemoryError):
         return None
 
 
@@ -104,7 +111,7 @@ def load(prefix: str) -> tuple[dict[Any, Bucket], Any]:
         ]
         default = ast.literal_eval(found["default_bucket_key"])
         return {key: (_symbol(prefix, key), data, label) for key, data, label in rows}, default
-    except (ValueError, SyntaxError, KeyError, TypeError) as error:
+    except (ValueError, SyntaxError, KeyError, TypeError, RecursionError, MemoryError) as error:
         raise FileFormatError(
             f"{path}: not the list of buckets that save_checkpoint writes ({error!r})"
         ) from error

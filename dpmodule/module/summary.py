@@ -8,6 +8,7 @@ from ..base import MXNetError, dtype_name
 from ..executor.cost import intermediate_bytes, item_size
 from ..executor.flops import backward_flops, forward_flops
 from ..graph import Node, infer_shapes, infer_types
+from ..graph.node import printable
 from ..ops.shapes import known, prod
 from .group.executor_group import DataParallelExecutorGroup
 from .lifecycle import Stage
@@ -73,7 +74,15 @@ def summarize(group: DataParallelExecutorGroup) -> str:
         total, trained = total + count, trained + learnt
         state = ("yes" if learnt else "no") if own else ""
         cost = costs.cells(node)
-        rows.append((f"{node.name} ({node.op.name})", cost[0], f"{count:,}" if own else "", state, *cost[1:]))
+        rows.append(
+            (
+                f"{printable(node.name)} ({node.op.name})",
+                cost[0],
+                f"{count:,}" if own else "",
+                state,
+                *cost[1:],
+            )
+        )
     widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
     lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths)).rstrip() for row in rows]
     rule = "-" * len(max(lines, key=len))

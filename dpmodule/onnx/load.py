@@ -14,7 +14,7 @@ from ..symbol import Symbol
 from .from_onnx.bodies import graph_of
 from .from_onnx.build import GraphBuilder
 from .from_onnx.check import Checker
-from .from_onnx.problems import Problems, Refused
+from .from_onnx.problems import Problems, Refused, TooLarge
 from .from_onnx.read import read_model
 from .from_onnx.table import TRANSLATORS
 from .from_onnx.tensors import DTYPES
@@ -122,16 +122,37 @@ def import_model(
         checker.function(function)
     wanted = _given_shapes(model.graph, shapes or {}, problems)
     problems.check()
+    try:
+        checker.expansion(model.graph)
+        return _attempted(model, versions, wanted, path, (checker, functions))
+    except TooLarge as error:
+        raise FileFormatError(f"{path}: {error}") from None
+
+
+def _attempted(
+    model: Any,
+    versions: Mapping[str, int],
+    wanted: Mapping[str, tuple[int | str, ...]],
+    path: str,
+    checked: tuple[Checker, Mapping[tuple[str, str], Any]],
+) -> tuple[Symbol, Params, Params]:
+    """Translate a model with one set of sizes after the other for those that it leaves open, until one fits.
+
+    Raises:
+        FileFormatError: none does; lists the problems of the first.
+        TooLarge: it stands for too many nodes.
+    """
     first: Problems | None = None
     is_open = any(isinstance(d, str) for shape in wanted.values() for d in shape[1:])
     for attempt in range(len(ATTEMPTS) if is_open else 1):
         found = Problems(path)
-        walk_of = (checker, functions, os.path.dirname(os.path.abspath(path)))
+        walk_of = (*checked, os.path.dirname(os.path.abspath(path)))
         made = _translated(model, versions, wanted, attempt, found, walk_of)
         if made is not None:
             return made
         first = first or found
-    (first or problems).check()
+    if first is not None:
+        first.check()
     raise FileFormatError(f"{path}: nothing could be made of this file")
 
 

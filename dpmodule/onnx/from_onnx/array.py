@@ -11,6 +11,7 @@ import torch
 from .build import GraphBuilder
 from .call import NodeCall, Translator
 from .forms import (
+    LONGEST,
     arith,
     common_shape,
     dynamic,
@@ -318,7 +319,7 @@ def _range(c: NodeCall) -> OnnxValue:
         raise Refused("delta depends on the sizes of the inputs")
     gap = float(step[0])
     counts = tuple(max(0, math.ceil((float(m) - float(n)) / gap)) for m, n in zip(last, first))
-    if max(counts) > 2**24 or min(counts) == 0:
+    if max(counts) > LONGEST or min(counts) == 0:
         raise Refused(f"{counts[0]} elements")
     if dynamic(counts) and b.fixed(start) is None:
         line = positions(b, counts, 0, 1, start.dtype)

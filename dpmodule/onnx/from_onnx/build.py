@@ -72,6 +72,7 @@ class GraphBuilder:
         scope: the graph in which nodes are made.
         label: what the next nodes' names begin with.
         fresh: nodes made since somebody emptied it.
+        may_end: bodies of loops that have been seen to end these, by their id.
     """
 
     def __init__(self, worlds: int, hints: Hints) -> None:
@@ -81,6 +82,7 @@ class GraphBuilder:
         self.root = self.scope = GraphScope()
         self.label = "onnx"
         self.fresh: list[Node] = []
+        self.may_end: dict[int, Any] = {}
         self._taken: dict[str, int] = {}
         self._packed: dict[str, OnnxValue] = {}
         self._folded = 0

@@ -5,14 +5,17 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any
 
-from .problems import Problems
+from ...graph.node import CONTROL
+from .problems import Problems, TooLarge
 
-__all__ = ["DOMAINS", "Checker", "place_of", "versions_of"]
+__all__ = ["CALLS", "DOMAINS", "Checker", "domain_of", "place_of", "versions_of"]
 
 DOMAINS = ("", "ai.onnx.ml")
 _OLDEST = {"": 7, "ai.onnx.ml": 1}
 _NODES = 250_000
 _DEPTH = 32
+CALLS = 64
+"""How deep functions may call each other."""
 
 # numbers of AttributeProto.AttributeType: which field of an attribute each fills
 _FIELDS = {
@@ -34,6 +37,11 @@ def versions_of(imports: Any) -> dict[str, int]:
     return {"" if each.domain == "ai.onnx" else each.domain: each.version for each in imports}
 
 
+def domain_of(node: Any) -> str:
+    """Return the domain of a node's operator, the main one's name being ""."""
+    return "" if node.domain == "ai.onnx" else str(node.domain)
+
+
 def place_of(node: Any) -> str:
     """Return how a message names a node."""
     name = node.name or (node.output[0] if node.output else "")
@@ -41,8 +49,8 @@ def place_of(node: Any) -> str:
 
 
 def _are_texts(values: Iterable[Any]) -> bool:
-    """Say whether names are text; what is not UTF-8 in the file comes as bytes."""
-    return all(isinstance(each, str) for each in values)
+    """Say whether names are text without control characters; what is not UTF-8 in the file comes as bytes."""
+    return all(isinstance(each, str) and not CONTROL.search(each) for each in values)
 
 
 def _texts_of(node: Any) -> Iterator[Any]:
@@ -66,13 +74,14 @@ class Checker:
 
     Args:
         problems: where what is wrong goes.
-        functions: domain and name of the model's own functions.
+        functions: the model's own functions, by domain and name.
         is_known: tells whether there is a translator: ``(domain, type)``.
     """
 
-    def __init__(self, problems: Problems, functions: Collection[tuple[str, str]], is_known: Any) -> None:
+    def __init__(self, problems: Problems, functions: Mapping[tuple[str, str], Any], is_known: Any) -> None:
         self._problems, self._functions, self._is_known = problems, functions, is_known
         self._count = 0
+        self._expanded: dict[tuple[str, str], int] = {}
         self._reads: dict[int, frozenset[str]] = {}
         self._alive: list[Any] = []  # messages whose id stands for them
         self.orders: dict[int, list[Any]] = {}
@@ -84,7 +93,7 @@ class Checker:
 
         found = versions_of(imports)
         if not _are_texts(found):
-            self._problems.add("", "a domain that is no valid UTF-8")
+            self._problems.add("", "a domain that is not text")
             return {}
         known = {domain for domain, _ in self._functions}
         for domain, version in found.items():
@@ -109,7 +118,7 @@ class Checker:
         where = f"graph {graph.name!r}"
         held = [each.values for each in graph.sparse_initializer]
         if not _are_texts(each.name for each in (*graph.input, *graph.output, *graph.initializer, *held)):
-            self._problems.add(where, "names that are no valid UTF-8")
+            self._problems.add(where, "names that are not text, or have control characters")
             return
         if not graph.output:
             self._problems.add(where, "it has no outputs")
@@ -128,10 +137,36 @@ class Checker:
         """Check a function of the model."""
         where = f"function {function.name!r}"
         if not _are_texts((*function.input, *function.output, *function.attribute)):
-            self._problems.add(where, "names that are no valid UTF-8")
+            self._problems.add(where, "names that are not text, or have control characters")
             return
         names = set(function.input)
         self._nodes(function, where, versions_of(function.opset_import), names, depth)
+
+    def expansion(self, graph: Any, calls: int = 0) -> int:
+        """Return how many nodes a graph has with the nodes of functions in place of their calls.
+
+        Args:
+            graph: a graph, or a function.
+            calls: how many functions are being looked at.
+
+        Raises:
+            TooLarge: there are too many, or functions call each other too deep or in a circle.
+        """
+        count = len(graph.node)
+        for node in graph.node:
+            key = domain_of(node), node.op_type
+            if key in self._functions:
+                if calls == CALLS:
+                    raise TooLarge(
+                        f"function {node.op_type!r}: functions call each other too deep, or in a circle"
+                    )
+                if key not in self._expanded:
+                    self._expanded[key] = self.expansion(self._functions[key], calls + 1)
+                count += self._expanded[key]
+            count += sum(self.expansion(inner, calls) for inner in graphs_of(node))
+        if count > _NODES:
+            raise TooLarge(f"more than {_NODES} nodes, with those of functions in place of their calls")
+        return count
 
     def _nodes(
         self, graph: Any, where: str, versions: Mapping[str, int], names: set[str], depth: int
@@ -150,7 +185,7 @@ class Checker:
             names.update(name for node in nodes for name in node.output)
             return
         if not all(_are_texts(_texts_of(node)) for node in nodes):
-            self._problems.add(where, "nodes with names that are no valid UTF-8")
+            self._problems.add(where, "nodes with names that are not text, or have control characters")
             self.orders[id(graph)] = []
             return
         makers = self._makers(nodes, names, versions)
@@ -219,7 +254,7 @@ class Checker:
         return order
 
     def _node(self, node: Any, versions: Mapping[str, int]) -> None:
-        domain = "" if node.domain == "ai.onnx" else node.domain
+        domain = domain_of(node)
         if (domain, node.op_type) in self._functions:
             return
         place = place_of(node)

@@ -9,7 +9,7 @@ import torch
 from .bodies import branch, each_step, while_true
 from .build import GraphBuilder
 from .call import NodeCall, Translator
-from .forms import arith, as_scalar, cast, in_order, normal, positions, squeeze, unsqueeze
+from .forms import LONGEST, arith, as_scalar, cast, in_order, normal, positions, squeeze, unsqueeze
 from .index import selected
 from .problems import Refused
 from .value import OnnxValue
@@ -49,10 +49,12 @@ def _loop(c: NodeCall) -> list[Any]:
     begins = None if c.maybe(1) is None else b.fixed(c.value(1))
     if counts is not None and min(counts) < 1:
         raise Refused("a loop without steps")
-    if counts is not None and (c.maybe(1) is None or (begins is not None and bool(begins))):
+    always_begins = c.maybe(1) is None or (begins is not None and bool(begins))
+    if counts is not None and max(counts) <= LONGEST and always_begins and id(graph) not in b.may_end:
         found = _counted(c, graph, states, counts)
         if found is not None:
             return found
+        b.may_end[id(graph)] = graph  # in a loop around this one it is translated again
     return _conditional(c, graph, states, counts)
 
 
@@ -99,7 +101,7 @@ def _conditional(
     most = None if counts is None or len(set(counts)) > 1 else counts[0]
     collected, last = while_true(b, variables, most, test, step)
     if collected and most is not None:
-        keep = arith(b, "lesser", b.constant(torch.arange(most)), last[0])
+        keep = arith(b, "lesser", positions(b, (most,)), last[0])
         collected = [selected(b, each, cast(b, keep, "float32")) for each in collected]
     return [*last[2:], *collected]
 
@@ -186,9 +188,12 @@ def _taken_apart(c: NodeCall) -> list[Any]:
     if whole is None:
         raise Refused("a sequence whose length depends on the sizes of the inputs")
     given = c.maybe(1)
-    sizes = [1] * whole if given is None else list(b.numbers(given, "split")[0])
-    if given is not None and given.is_scalar:
-        sizes = [min(sizes[0], whole - i) for i in range(0, whole, max(1, sizes[0]))]
+    sizes = [1] if given is None else list(b.numbers(given, "split")[0])
+    if given is None or given.is_scalar:
+        step = max(1, sizes[0])
+        if whole > 4096 * step:
+            raise Refused(f"a sequence of {-(-whole // step)} arrays, at most 4096")
+        sizes = [min(sizes[0], whole - i) for i in range(0, whole, step)]
     if sum(sizes) != whole or min(sizes) < 1 or len(sizes) > 4096:
         raise Refused(f"split {sizes[:16]} of an axis of {whole} elements")
     places = [sum(sizes[:i]) for i in range(len(sizes))]

@@ -18,6 +18,7 @@ from .value import OnnxValue
 from .worlds import Dims, Sizes
 
 __all__ = [
+    "LONGEST",
     "arith",
     "as_scalar",
     "broadcast_dims",
@@ -40,6 +41,9 @@ __all__ = [
     "unary",
     "unsqueeze",
 ]
+
+LONGEST = 2**24
+"""How many numbers a row has at most that the file only states the length of."""
 
 _TRIES = 3000
 _ORDER = ("bool", "uint8", "int8", "int16", "int32", "int64", "bfloat16", "float16", "float32", "float64")
@@ -220,6 +224,8 @@ def _moved(b: GraphBuilder, donor: tuple[OnnxValue, int], by: int) -> OnnxValue:
     """Return zeros along one axis, as many as another axis has and some more, or fewer."""
     value, axis = donor
     line = like_axis(b, b.constant(torch.zeros(1)), 0, (value, axis))
+    if by > LONGEST:
+        raise Refused(f"an axis that is {by} longer than one of the inputs, at most {LONGEST}")
     if by > 0:
         made: OnnxValue = b("Concat", line, b.constant(torch.zeros(by)), dim=0)
     else:
@@ -255,8 +261,14 @@ def filled(b: GraphBuilder, targets: Sequence[Sequence[int]], value: float, dtyp
 def positions(
     b: GraphBuilder, sizes: Sizes, start: int = 0, step: int = 1, dtype: str = "int64"
 ) -> OnnxValue:
-    """Return evenly spaced integers, as many as a size says."""
+    """Return evenly spaced integers, as many as a size says.
+
+    Raises:
+        Refused: they are too many for a constant of the graph.
+    """
     if not dynamic(sizes):
+        if sizes[0] > LONGEST:
+            raise Refused(f"a row of {sizes[0]} positions, the longest is {LONGEST}")
         return b.constant(torch.arange(sizes[0], dtype=torch.int64) * step + start, dtype)
     value, axis = _donor(b, sizes)
     line = b("_contrib_arange_like", value, axis=axis, start=float(start), step=float(step))

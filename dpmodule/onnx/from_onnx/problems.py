@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ...base import FileFormatError
 
-__all__ = ["Problems", "Refused"]
+__all__ = ["Problems", "Refused", "TooLarge"]
 
 _SHOWN = 60
 """How many problems a message lists; of more it tells the number."""
@@ -12,6 +12,10 @@ _SHOWN = 60
 
 class Refused(Exception):
     """A translator cannot express what a node does; the text says why."""
+
+
+class TooLarge(Exception):
+    """A file stands for more nodes than are made of one; the text says how many. Nothing else is looked at."""
 
 
 class Problems:

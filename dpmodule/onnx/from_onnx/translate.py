@@ -9,17 +9,15 @@ from typing import Any
 from ...base import MXNetError
 from .build import GraphBuilder, GraphScope
 from .call import NodeCall, Translator
-from .check import Checker, place_of, schema_of, versions_of
-from .problems import Problems, Refused
+from .check import CALLS, Checker, domain_of, place_of, schema_of, versions_of
+from .problems import Problems, Refused, TooLarge
 from .tensors import DTYPES, tensor_of
 from .value import OnnxValue
 
 __all__ = ["GraphNames", "Walk"]
 
-_CALLS = 64
-"""How deep functions may call each other."""
-
 _NODES = 500_000
+"""How many nodes are translated, with those of functions, and of bodies that are tried in two forms."""
 
 _BROKEN = object()
 """Stands for what a node would have made that could not be translated."""
@@ -112,6 +110,10 @@ class Walk:
     def _node(self, node: Any, names: GraphNames, versions: Mapping[str, int]) -> None:
         inputs = [names.find(name) if name else None for name in node.input]
         self._count += 1
+        if self._count > _NODES:
+            raise TooLarge(
+                f"more than {_NODES} nodes, with those of functions and of bodies that are tried twice"
+            )
         if any(each is _BROKEN for each in inputs):
             made: list[Any] = [_BROKEN] * len(node.output)
         else:
@@ -125,8 +127,6 @@ class Walk:
         outer = self._b.label
         self._b.label = next((name for name in node.output if name), node.name) or node.op_type
         try:
-            if self._count > _NODES:
-                raise Refused(f"more than {_NODES} nodes, with those of functions")
             made = self._made(node, inputs, names, versions)
             found = list(made) if isinstance(made, (list, tuple)) else [made]
             if len(found) < len(node.output) and any(node.output[len(found) :]):
@@ -142,7 +142,7 @@ class Walk:
         return found
 
     def _made(self, node: Any, inputs: list[Any], names: GraphNames, versions: Mapping[str, int]) -> Any:
-        domain = "" if node.domain == "ai.onnx" else node.domain
+        domain = domain_of(node)
         function = self._functions.get((domain, node.op_type))
         if function is not None:
             return self._called(function, node, inputs)
@@ -182,7 +182,7 @@ class Walk:
         self, function: Any, node: Any, inputs: Sequence[Any], usual: Mapping[str, Any] = MappingProxyType({})
     ) -> list[Any]:
         """Translate the nodes of a function in place of a call of it."""
-        if self._calls >= _CALLS:
+        if self._calls >= CALLS:
             raise Refused("functions call each other too deep, or in a circle")
         self._calls += 1
         try:
