@@ -19,6 +19,7 @@ from .from_onnx.read import read_model
 from .from_onnx.table import TRANSLATORS
 from .from_onnx.tensors import DTYPES
 from .from_onnx.translate import GraphNames, Walk
+from .from_onnx.upgrade import upgraded
 from .from_onnx.worlds import ATTEMPTS, sizes_of
 from .hints import read_hints
 
@@ -111,8 +112,8 @@ def import_model(
 
     Source: MXNet 1.9.1 `contrib.onnx.import_model`.
     """
-    model = read_model(model_file)
     path = os.fspath(model_file)
+    model = upgraded(read_model(model_file), path)
     problems = Problems(path)
     functions = {(f.domain, f.name): f for f in model.functions}
     checker = Checker(problems, functions, lambda domain, name: (domain, name) in TRANSLATORS)

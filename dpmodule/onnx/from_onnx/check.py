@@ -8,10 +8,11 @@ from typing import Any
 from ...graph.node import CONTROL
 from .problems import Problems, TooLarge
 
-__all__ = ["CALLS", "DOMAINS", "Checker", "domain_of", "place_of", "versions_of"]
+__all__ = ["CALLS", "DOMAINS", "OLDEST", "Checker", "domain_of", "place_of", "versions_of"]
 
 DOMAINS = ("", "ai.onnx.ml")
-_OLDEST = {"": 7, "ai.onnx.ml": 1}
+OLDEST = {"": 7, "ai.onnx.ml": 1}
+"""Version of each domain's operators that is read at least; models of older ones are upgraded."""
 _NODES = 250_000
 _DEPTH = 32
 CALLS = 64
@@ -102,10 +103,10 @@ class Checker:
                     continue  # only a problem where a node is of this domain, which tells it itself
             else:
                 newest = onnx.defs.onnx_opset_version() if not domain else onnx.defs.onnx_ml_opset_version()
-                if not _OLDEST[domain] <= version <= newest:
+                if not OLDEST[domain] <= version <= newest:
                     name = domain or "ai.onnx"
                     self._problems.add(
-                        "", f"opset {version} of {name}, expected {_OLDEST[domain]} to {newest}"
+                        "", f"opset {version} of {name}, expected {OLDEST[domain]} to {newest}"
                     )
         if "" not in found and not found:
             self._problems.add("", "the file does not say which opset it uses")
@@ -206,12 +207,12 @@ class Checker:
                 makers[name] = node
         for node in nodes:
             self._node(node, versions)
-            for name in sorted(self._read(node), key=str):
+            for name in sorted(self.reads(node), key=str):
                 if name and name not in makers and name not in names:
                     self._problems.add(place_of(node), f"reads {name!r}, which nothing makes")
         return makers
 
-    def _read(self, node: Any) -> frozenset[str]:
+    def reads(self, node: Any) -> frozenset[str]:
         """Return the names that a node reads, by itself or in its graphs."""
         found = self._reads.get(id(node))
         if found is None:
@@ -225,7 +226,7 @@ class Checker:
         self._alive += [graph, nodes]
         own = {each.name for each in (*graph.input, *graph.initializer)}
         own.update(name for node in nodes for name in node.output)
-        read = {each.name for each in graph.output}.union(*(self._read(node) for node in nodes))
+        read = {each.name for each in graph.output}.union(*(self.reads(node) for node in nodes))
         return read - own - {""}
 
     def _sorted(self, nodes: list[Any], makers: Mapping[str, Any], where: str) -> list[Any]:
@@ -234,7 +235,7 @@ class Checker:
         readers: dict[int, list[int]] = {}
         number = {id(node): i for i, node in enumerate(nodes)}
         for i, node in enumerate(nodes):
-            needs = {number[id(makers[name])] for name in self._read(node) if name and name in makers}
+            needs = {number[id(makers[name])] for name in self.reads(node) if name and name in makers}
             waits[i] = len(needs)
             for each in needs:
                 readers.setdefault(each, []).append(i)

@@ -160,8 +160,11 @@ def _at(c: NodeCall) -> OnnxValue:
 
 def _insert(c: NodeCall) -> list[Any]:
     items = _items(c)
-    place = _place(c, 2, len(items) + 1) if c.has(2) else len(items)
-    return [[*items[:place], c.value(1), *items[place:]]]
+    place = int(c.b.needed(c.value(2), "position")) if c.has(2) else len(items)
+    if not -len(items) <= place <= len(items):
+        raise Refused(f"position {place} of a sequence of {len(items)}")
+    items.insert(place, c.value(1))
+    return [items]
 
 
 def _erase(c: NodeCall) -> list[Any]:

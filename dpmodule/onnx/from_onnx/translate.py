@@ -86,6 +86,7 @@ class Walk:
         self._b, self._checker, self._problems = builder, checker, problems
         self._table, self._functions, self._folder = table, functions, folder
         self._calls = self._count = 0
+        self._read: set[str] = set()
 
     def initializers(self, graph: Any, names: GraphNames, is_main: bool) -> None:
         """Give the arrays of a graph to its names."""
@@ -104,7 +105,10 @@ class Walk:
 
     def nodes(self, graph: Any, names: GraphNames, versions: Mapping[str, int]) -> None:
         """Translate a graph's nodes."""
-        for node in self._checker.orders.get(id(graph), graph.node):
+        order = self._checker.orders.get(id(graph), graph.node)
+        self._read.update(each.name for each in graph.output)
+        self._read.update(*map(self._checker.reads, order))
+        for node in order:
             self._node(node, names, versions)
 
     def _node(self, node: Any, names: GraphNames, versions: Mapping[str, int]) -> None:
@@ -129,7 +133,7 @@ class Walk:
         try:
             made = self._made(node, inputs, names, versions)
             found = list(made) if isinstance(made, (list, tuple)) else [made]
-            if len(found) < len(node.output) and any(node.output[len(found) :]):
+            if any(name and name in self._read for name in node.output[len(found) :]):
                 raise Refused(f"only the first {len(found)} of its outputs can be made")
         except Refused as error:
             self._problems.add(place_of(node), str(error))
@@ -156,7 +160,7 @@ class Walk:
             inputs,
             _attributes(node, schema),
             schema.since_version,
-            [bool(name) for name in node.output],
+            [bool(name) and name in self._read for name in node.output],
             lambda graph, values, **kwargs: self.body(graph, values, names, versions, **kwargs),
             lambda proto: tensor_of(proto, self._folder),
         )
@@ -193,6 +197,7 @@ class Walk:
             defaults = {**usual, **{each.name: each for each in function.attribute_proto}}
             versions = versions_of(function.opset_import)
             order = self._checker.orders.get(id(function), list(function.node))
+            self._read.update(function.output, *map(self._checker.reads, order))
             for inner in order:
                 self._node(_filled_in(inner, {**defaults, **given}), names, versions)
             return [names.find(name) for name in function.output]
