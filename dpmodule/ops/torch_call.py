@@ -59,12 +59,12 @@ class TorchCall:
         if dtypes is not None and len(dtypes) != num_inputs:
             raise ArgumentError(f"torch_module: dtypes has {len(dtypes)} entries for {num_inputs} inputs")
         self.module = module
-        self.kind = type(module).__name__
+        self.kind = module._get_name()
         self.number = next(_numbers)
         self.parameters, self.buffers = slots_of(module)
         self._num_inputs, self._num_outputs = num_inputs, num_outputs
-        floating = [s.dtype for s in self.parameters if torch_dtype(s.dtype).is_floating_point]
-        self._floating = floating[0] if floating else "float32"
+        types = [*(s.dtype for s in self.parameters), *(dtypes or ())]
+        self._floating = next((t for t in types if torch_dtype(t).is_floating_point), "float32")
         self._declared = None if dtypes is None else tuple(torch_dtype(d) for d in dtypes)
         self._is_tied = has_ties(module)  # looking for it in each call takes long
         self._instances = Instances(module)

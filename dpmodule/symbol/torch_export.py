@@ -23,6 +23,7 @@ from torch.fx import Node as TorchNode
 from torch.utils import _pytree as pytree
 
 from ..base import ArgumentError
+from .torch_functions import AppliedFunction, KeptGradients, check_hooks
 from .torch_operators import dims_of, is_number, known_overloads
 from .torch_recurrent import WholeNetworks
 
@@ -44,10 +45,12 @@ class Exported(NamedTuple):
     Attributes:
         program: torch's graph and the values of parameters.
         inputs: name and example of every leaf of the arguments, in torch's order.
+        applied: calls of custom functions, to which the graph refers by number.
     """
 
     program: ExportedProgram
     inputs: list[tuple[str, Any]]
+    applied: list[AppliedFunction]
 
 
 def leaf_names(tree: object, join: str = "_", first: str = "") -> list[str]:
@@ -112,6 +115,7 @@ def export(
         raise ArgumentError(
             f"from_torch: module is of type {type(module).__name__}, expected a torch.nn.Module"
         )
+    check_hooks(module)
     _bound(module, example, named)
     names = _flat_names(module, example, named)
     leaves = _distinct(pytree.tree_leaves((tuple(example), dict(named))))
@@ -119,14 +123,14 @@ def export(
     axes = [_varying(name, leaf, dynamic) for name, leaf in zip(names, leaves)]
     grown = _enlarged(leaves, axes, dynamic)
     try:
-        program = _exported(module, example, named, grown, axes)
+        program, applied = _exported(module, example, named, grown, axes)
     except ArgumentError:
         if dynamic is not None or grown is leaves:
             raise
-        program = _exported(module, example, named, leaves, axes)
+        program, applied = _exported(module, example, named, leaves, axes)
     inputs = list(zip(names, leaves))
     _check_stays(module, program, inputs, dynamic)
-    return Exported(program, inputs)
+    return Exported(program, inputs, applied)
 
 
 def _distinct(leaves: list[Any]) -> list[Any]:
@@ -190,7 +194,7 @@ def _exported(
     named: Mapping[str, Any],
     leaves: list[Any],
     axes: list[list[int]],
-) -> ExportedProgram:
+) -> tuple[ExportedProgram, list[AppliedFunction]]:
     """Export a module; sizes of the axes named may vary.
 
     Raises:
@@ -206,9 +210,11 @@ def _exported(
     fast = torch.backends.mha.get_fastpath_enabled()
     torch.backends.mha.set_fastpath_enabled(False)  # which hides attention behind one operator of its own
     try:
-        with warnings.catch_warnings(), torch.enable_grad(), _silent(), WholeNetworks():
+        gradients = KeptGradients()
+        with warnings.catch_warnings(), torch.enable_grad(), _silent(), WholeNetworks(), gradients:
             warnings.simplefilter("ignore")
-            return torch.export.export(module, args, kwargs, dynamic_shapes=dims, strict=False)
+            program = torch.export.export(module, args, kwargs, dynamic_shapes=dims, strict=False)
+            return program, gradients.applied
     except Exception as error:
         raise _refusal(module, error) from error
     finally:

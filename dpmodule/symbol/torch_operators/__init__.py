@@ -5,6 +5,7 @@ from . import arithmetic as arithmetic
 from . import array as array
 from . import attention as attention
 from . import creation as creation
+from . import functions as functions
 from . import indexing as indexing
 from . import layers as layers
 from . import losses as losses

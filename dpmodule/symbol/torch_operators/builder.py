@@ -11,6 +11,7 @@ import torch
 from ...ndarray import NDArray
 from ...ndarray.creation import from_torch
 from ..symbol import Symbol, Variable, call
+from ..torch_node import torch_module
 from .sizes import Dims, Size, dims_of, is_number, places, reshape_codes, same, spans
 from .value import NoCounterpart, TorchValue, type_name
 
@@ -84,6 +85,18 @@ class SymbolBuilder:
         """Apply an operator to values or symbols."""
         symbols = [self.sym(i) if isinstance(i, TorchValue) else i for i in inputs]
         made = call(alias, *symbols, name=f"_{len(self._made)}", **attrs)
+        self._made.append(made.entries[0][0])
+        return made
+
+    def module(self, module: torch.nn.Module, values: Sequence[TorchValue], num_outputs: int) -> Symbol:
+        """Apply a torch module to values, as one operator."""
+        made = torch_module(
+            module,
+            *map(self.sym, values),
+            name=f"_{len(self._made)}",
+            num_outputs=num_outputs,
+            dtypes=[value.type for value in values],
+        )
         self._made.append(made.entries[0][0])
         return made
 

@@ -1,0 +1,243 @@
+"""Gradients of the user's own, which torch.export drops: custom functions stay single operators, hooks are refused."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+import weakref
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import torch
+from torch.autograd.grad_mode import inference_mode
+from torch.overrides import TorchFunctionMode
+from torch.utils import _pytree as pytree
+from torch.utils.checkpoint import CheckpointFunction
+
+from ..base import ArgumentError
+from .torch_recurrent import NAMESPACE
+
+__all__ = ["AppliedFunction", "KeptGradients", "check_hooks", "applied_function"]
+
+_NAME = f"{NAMESPACE}::autograd_function"
+_numbers = itertools.count()
+_applied: weakref.WeakValueDictionary[int, AppliedFunction] = weakref.WeakValueDictionary()
+_PLAIN = (bool, int, float, complex, str, bytes, type(None), torch.dtype, torch.device, torch.layout)
+_Function: Any = torch.autograd.Function
+_inference_mode: Any = inference_mode
+_apply: Callable[..., Any] = _Function.__dict__["apply"].__func__
+_one_at_a_time = threading.RLock()
+
+
+class _Tensor:
+    """Where arguments or results of a function have a tensor."""
+
+
+class AppliedFunction(torch.nn.Module):
+    """One call of a `torch.autograd.Function`, with other tensors each time.
+
+    Args:
+        function: the function.
+        arguments: what it was called with.
+
+    Attributes:
+        tensors: the tensors among the arguments.
+        floating: the element type that a symbol has for its results.
+
+    Raises:
+        ArgumentError: an argument is neither a tensor nor a plain value, so it may hold parameters that a symbol
+            would not see.
+    """
+
+    def __init__(self, function: type[torch.autograd.Function], arguments: tuple[Any, ...]) -> None:
+        super().__init__()
+        leaves, self._spec = pytree.tree_flatten(arguments)
+        self.tensors = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
+        self._leaves = [_Tensor if isinstance(leaf, torch.Tensor) else leaf for leaf in leaves]
+        self._dtypes = [(t.dtype, t.dim()) for t in self.tensors]
+        self.floating = next((t.dtype for t in self.tensors if t.is_floating_point()), torch.float32)
+        self.function = function
+        for leaf in self._leaves:
+            if isinstance(leaf, torch.SymInt):
+                raise ArgumentError(
+                    f"{function.__name__} gets a size that may vary; let its forward read the size from a tensor, or "
+                    "fix it by dynamic={}"
+                )
+            if leaf is not _Tensor and not isinstance(leaf, _PLAIN):
+                raise ArgumentError(
+                    f"{function.__name__} gets an argument of type {type(leaf).__name__}, expected tensors and plain "
+                    "values"
+                )
+        self.result: Any = None
+
+    def called(self, tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+        """Call the function; return the tensors among its results, and note in `result` where they are.
+
+        Raises:
+            ArgumentError: the function writes into its arguments.
+        """
+        given = iter(tensors)
+        versions = [t._version for t in tensors]
+        arguments = [next(given) if leaf is _Tensor else leaf for leaf in self._leaves]
+        results, spec = pytree.tree_flatten(
+            _apply(self.function, *pytree.tree_unflatten(arguments, self._spec))
+        )
+        if [t._version for t in tensors] != versions:
+            raise ArgumentError(
+                f"{self.function.__name__} writes into its arguments; let it return a new tensor"
+            )
+        self.result = [_Tensor if isinstance(one, torch.Tensor) else one for one in results], spec
+        return [one for one in results if isinstance(one, torch.Tensor)]
+
+    def forward(self, *tensors: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        """Call the function on what a symbol has for its tensors: one axis where torch has none, numbers for truth."""
+        given = [
+            t.reshape(()).to(dtype) if rank == 0 else t.to(dtype)
+            for t, (dtype, rank) in zip(tensors, self._dtypes)
+        ]
+        return tuple(one.to(self.floating) for one in self.called(given))
+
+    def _get_name(self) -> str:
+        return self.function.__name__
+
+    def rebuilt(self, tensors: Sequence[torch.Tensor]) -> Any:
+        """Return the function's results with other tensors."""
+        leaves, spec = self.result
+        given = iter(tensors)
+        return pytree.tree_unflatten([next(given) if leaf is _Tensor else leaf for leaf in leaves], spec)
+
+
+def applied_function(number: int) -> AppliedFunction:
+    """Return the call that an operator in torch's graph has a number for."""
+    return _applied[number]
+
+
+def _run(number: int, tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+    return [one.clone() for one in _applied[number].called(tensors)]
+
+
+def _empty(number: int, tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+    return [torch.empty_like(one) for one in _applied[number].called(tensors)]
+
+
+torch.library.define(_NAME, "(int number, Tensor[] tensors) -> Tensor[]")
+torch.library.impl(_NAME, "CompositeExplicitAutograd", _run)
+torch.library.register_fake(_NAME, _empty)
+
+
+class KeptGradients(TorchFunctionMode):
+    """While it is active, torch.export keeps what a module does about its gradients.
+
+    A call of a custom `torch.autograd.Function` becomes one operator, `torch.inference_mode` acts as `torch.no_grad`
+    and ``tensor.data`` as ``tensor.detach()``. Hooks on tensors are refused.
+
+    Attributes:
+        applied: the calls, which torch's graph names by number; they live as long as something refers to them.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.applied: list[AppliedFunction] = []
+        self._thread = threading.get_ident()
+        self._is_inside = False
+        self._enter_inference_mode: Any = None
+
+    def __enter__(self) -> Any:
+        """Begin to keep gradients."""
+        _one_at_a_time.acquire()
+        call, enter, thread = self._call, inference_mode.__enter__, threading.get_ident()
+
+        def apply(cls: type[torch.autograd.Function], *args: Any, **kwargs: Any) -> Any:
+            return call(cls, *args, **kwargs)
+
+        def enter_no_grad(mode: Any) -> None:
+            if threading.get_ident() == thread:
+                # `inference_mode.__exit__` leaves this instead of torch's own
+                mode._inference_mode_context = torch.set_grad_enabled(not mode.mode)
+            else:
+                enter(mode)
+
+        self._enter_inference_mode = enter
+        _Function.apply, _inference_mode.__enter__ = classmethod(apply), enter_no_grad
+        return super().__enter__()  # type: ignore[no-untyped-call]  # so it is in torch
+
+    def __exit__(self, *error: Any) -> None:
+        """Leave torch as it was."""
+        super().__exit__(*error)  # type: ignore[no-untyped-call]  # so it is in torch
+        _Function.apply, _inference_mode.__enter__ = classmethod(_apply), self._enter_inference_mode
+        _one_at_a_time.release()
+
+    def _call(self, cls: type[torch.autograd.Function], *args: Any, **kwargs: Any) -> Any:
+        """Call a function of the user's as one operator, and one of torch's as ever."""
+        if threading.get_ident() != self._thread or self._is_inside:
+            return _apply(cls, *args, **kwargs)
+        if cls is CheckpointFunction:
+            return _checkpointed(*args)
+        if cls.__module__.partition(".")[0] == "torch" or torch._C._are_functorch_transforms_active():
+            return _apply(cls, *args, **kwargs)
+        applied = AppliedFunction(cls, args)
+        if not applied.tensors:
+            return _apply(cls, *args, **kwargs)
+        self.applied.append(applied)
+        number = next(_numbers)
+        _applied[number] = applied
+        tensors, applied.tensors = applied.tensors, []
+        self._is_inside = True
+        try:
+            return applied.rebuilt(torch.ops.dpmodule.autograd_function(number, tensors))
+        finally:
+            self._is_inside = False
+
+    def __torch_function__(
+        self,
+        func: Callable[..., Any],
+        types: Iterable[type],
+        args: tuple[Any, ...] = (),
+        kwargs: dict[str, Any] | None = None,
+    ) -> Any:
+        """Call a function of torch.
+
+        Raises:
+            ArgumentError: it puts a hook on a tensor.
+        """
+        if getattr(func, "__self__", None) is torch.Tensor.data:  # its getter
+            return args[0].detach()
+        if func in _HOOKS:
+            raise ArgumentError(
+                f"forward calls {func.__name__}, and a symbol runs no hooks; change the gradient in a "
+                "torch.autograd.Function instead"
+            )
+        return func(*args, **(kwargs or {}))
+
+
+_HOOKS = (torch.Tensor.register_hook, torch.Tensor.register_post_accumulate_grad_hook)
+
+
+def _checkpointed(function: Callable[..., Any], preserves_random_state: bool, *args: Any) -> Any:
+    """Run what reentrant checkpointing recomputes, with gradients only if an argument has one, as in torch."""
+    needs_grad = any(isinstance(arg, torch.Tensor) and arg.requires_grad for arg in args)
+    with torch.set_grad_enabled(torch.is_grad_enabled() and needs_grad):
+        return function(*args)
+
+
+def check_hooks(module: torch.nn.Module) -> None:
+    """Refuse hooks that change gradients, which a symbol does not run.
+
+    Raises:
+        ArgumentError: a part of the module, or a parameter, has one.
+    """
+    owners = [
+        name or "the module itself"
+        for name, part in module.named_modules()
+        if part._backward_hooks or part._backward_pre_hooks
+    ]
+    owners += [
+        name
+        for name, parameter in module.named_parameters()
+        if parameter._backward_hooks or getattr(parameter, "_post_accumulate_grad_hooks", None)
+    ]
+    if owners:
+        raise ArgumentError(
+            f"from_torch: {type(module).__name__} has hooks on gradients ({', '.join(owners)}), and a symbol runs "
+            "none; remove them, or put what they do into a torch.autograd.Function"
+        )
