@@ -6,6 +6,8 @@ Source: the functions of MXNet 1.9.1's `mx.nd`.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import nullcontext
+from math import prod
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
@@ -15,6 +17,7 @@ import torch.utils.dlpack
 from .. import mode
 from ..base import ArgumentError, DTypeError, MXNetError, ShapeError
 from ..context import Context, gpu_module, is_gpu, num_gpus
+from ..devices.single_thread import single_thread
 from ..ops import get
 from ..ops.dtypes import name_of
 from ..ops.exposure import expose, mark_own
@@ -50,6 +53,9 @@ __all__ = [
     "waitall",
     "zeros",
 ]
+
+_LARGE = 32768
+"""Number of elements above which torch fills an array in several threads."""
 
 
 def array(
@@ -128,7 +134,10 @@ def _filled(
     try:
         if value is None:
             return NDArray(torch.empty(dims, dtype=wanted, device=where.torch_device), where)
-        return NDArray(torch.full(dims, value, dtype=wanted, device=where.torch_device), where)
+        with (
+            single_thread() if prod(dims) > _LARGE else nullcontext()
+        ):  # as arrays are often made before a fork
+            return NDArray(torch.full(dims, value, dtype=wanted, device=where.torch_device), where)
     except RuntimeError as error:
         raise MXNetError(f"no room for an array of shape {dims}: {str(error).splitlines()[0]}") from error
 
