@@ -18,6 +18,7 @@ from .base import ArgumentError, DTypeError, ShapeError, StateError, dtype_name
 from .compat import lazy
 from .context import Context, cpu
 from .devices.shared_memory import Segment
+from .devices.single_thread import single_thread
 from .executor.sparse_arrays import allocate_as
 from .ndarray import NDArray
 from .ops.exposure import expose
@@ -240,7 +241,8 @@ class ParamStore:
 
     def average(self) -> tuple[dict[str, NDArray], dict[str, NDArray]]:
         """Return parameters and states as new CPU arrays, averaged over the contexts."""
-        return self._average(self._arrays), self._average(self._aux)
+        with single_thread():
+            return self._average(self._arrays), self._average(self._aux)
 
     def _average(self, table: list[dict[str, NDArray]]) -> dict[str, NDArray]:
         home = cpu()
@@ -307,8 +309,9 @@ class ParamStore:
         by_device: dict[torch.device, list[_Slot]] = {}
         for slot in slots:
             by_device.setdefault(self._at(slot).raw.device, []).append(slot)
-        for members in by_device.values():
-            self._move(members)
+        with single_thread():
+            for members in by_device.values():
+                self._move(members)
         self._shared_by, self.optimizer_states = os.getpid(), states
         if updater is not None:
             self._give_states(updater, keys)

@@ -14,6 +14,7 @@ import torch
 from ..base import ArgumentError, SignatureError, StateError, dtype_name
 from ..context import Context, is_gpu
 from ..devices.generators import generator
+from ..devices.single_thread import single_thread
 from ..graph import Node
 from ..graph.merge import merge_equal
 from ..ndarray import NDArray
@@ -258,14 +259,15 @@ class Executor:
             ShapeError: a shape does not fit.
         """
         parts = ("argument", arg_params, self.arg_dict), ("auxiliary state", aux_params, self.aux_dict)
-        for kind, given, own in parts:
-            for name, value in (given or {}).items():
-                if name in own:
-                    assign(name, own[name], value)
-                elif not allow_extra_params:
-                    raise ArgumentError(
-                        f"copy_params_from: {name!r} is no {kind} of this graph: {', '.join(own)}"
-                    )
+        with single_thread():
+            for kind, given, own in parts:
+                for name, value in (given or {}).items():
+                    if name in own:
+                        assign(name, own[name], value)
+                    elif not allow_extra_params:
+                        raise ArgumentError(
+                            f"copy_params_from: {name!r} is no {kind} of this graph: {', '.join(own)}"
+                        )
 
     def _own_inputs(self) -> None:
         """Copy borrowed inputs; what backward reads from now on are the copies, which the caller may change."""

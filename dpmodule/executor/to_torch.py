@@ -17,6 +17,7 @@ import torch
 from torch import fx
 
 from ..base import ArgumentError, OpError
+from ..devices.single_thread import single_thread
 from ..graph import Graph, Node
 from ..ndarray import NDArray
 from ..ops.spec import AUX, LABEL, PARAM
@@ -66,7 +67,8 @@ def to_torch(
     _check(graph, names, arg_params, aux_params, share)
     arrays = {n: arg_params[n] for n in graph.argument_names if n not in names}
     arrays.update({n: aux_params[n] for n in graph.auxiliary_names})
-    held = {name: _tensor(value, share) for name, value in arrays.items()}
+    with single_thread():
+        held = {name: _tensor(value, share) for name, value in arrays.items()}
     labels, ones = _only_labels(graph, names), _always_one(graph)
     data = [n for n in names if n not in {node.name for node in labels}]
     sizes, missing = sizes_of(graph, {name: tuple(t.shape) for name, t in held.items()}, data, shapes or {})

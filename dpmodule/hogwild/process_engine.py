@@ -234,7 +234,10 @@ class _Crew:
         self._tickets = Tickets()
         self._job: Job | None = None
         self._settings = _settings(prepared.module.optimizer)
-        self._supervisor = Supervisor("hogwild", start_method, grace_s=_GRACE_S)
+        self._start_s = START_S + timeout_s
+        self._supervisor = Supervisor(
+            "hogwild", start_method, grace_s=_GRACE_S, start_timeout_s=self._start_s
+        )
         try:
             self._start(prepared, workers)
         except BaseException:
@@ -256,8 +259,11 @@ class _Crew:
         )
         preload(__name__)
         children = [self._supervisor.start(_serve, setup) for _ in range(workers)]
+        deadline = time.monotonic() + self._start_s
         for child in children:
-            child.recv(START_S + self._timeout_s)
+            if not child.poll(max(deadline - time.monotonic(), 0.0)):
+                raise child.stuck(f"has not started within {self._start_s:g} s")
+            child.recv()
 
     @property
     def is_alive(self) -> bool:

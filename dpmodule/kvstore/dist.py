@@ -48,8 +48,6 @@ class DistKVStore(KVStore):
         ranks: the processes.
         held: whether the last push was dropped in all processes, because one of them asked for that, or none had
             anything to add.
-        samples: how many samples the next push of this process is a sum over; None: a whole batch. See
-            `count_samples`.
 
     Example:
         >>> store = mx.kv.create("dist_sync", timeout_s=60)  # a store of one worker, without torchrun
@@ -76,7 +74,7 @@ class DistKVStore(KVStore):
         super().__init__("dist_sync" if kind == "dist" else kind, "device" in kind)
         self.ranks: Ranks = join(kind, timeout_s)
         self.held = False
-        self.samples: int | None = None
+        self._samples: int | None = None
         self._batch = self._whole = 0
         self._scales_partial = False
         self._codes: Compression | None = None
@@ -105,7 +103,7 @@ class DistKVStore(KVStore):
     def count_samples(self, batch: int) -> int:
         """Return how many samples the batches of all processes have together.
 
-        Pushes that sum over fewer or more samples, as `samples` tells, are scaled from then on as if they were of that
+        Pushes that sum over fewer or more samples, see `say_samples`, are scaled from then on as if they were of that
         many.
 
         Args:
@@ -117,6 +115,14 @@ class DistKVStore(KVStore):
         self._check_options()
         self._batch, self._whole = batch, int(self.ranks.total(batch))
         return self._whole
+
+    def say_samples(self, number: int | None) -> None:
+        """Say how many samples of this process the pushes sum over from now on.
+
+        Args:
+            number: how many; None: those of a whole batch.
+        """
+        self._samples = number
 
     def scale_partial(self, scales: bool) -> None:
         """Say whether a push to which some processes add nothing is scaled by the samples of the others.
@@ -202,8 +208,8 @@ class DistKVStore(KVStore):
         )
 
     def _samples_of_push(self) -> int:
-        if self.samples is not None:
-            return self.samples
+        if self._samples is not None:
+            return self._samples
         return self._batch if self.ranks.say["active"] or not self._scales_partial else 0
 
     def _sums_for(self, keys: Sequence[Key], dense: Sequence[int], tensors: Sequence[torch.Tensor]) -> Sums:

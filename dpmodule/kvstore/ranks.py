@@ -200,7 +200,8 @@ class Ranks:
                 here, there = first.get(name), theirs.get(name)
                 if repr(here) != repr(there):  # NaN equals itself
                     raise ArgumentError(
-                        f"{what}: {name} is {here!r} on rank 0 and {there!r} on rank {rank}; give all processes the same"
+                        f"{what}: {name} is {here!r} on rank 0 and {there!r} on rank {rank}; "
+                        "give all processes the same"
                     )
 
     def spread(self, tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:

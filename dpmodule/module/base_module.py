@@ -15,6 +15,7 @@ from ..base import ArgumentError
 from ..base import _as_list as _as_list
 from ..checkpoint import split_params
 from ..compat import lazy
+from ..devices.single_thread import single_thread
 from ..initializer import Uniform
 from ..ndarray import NDArray
 from ..ndarray.ragged import RaggedNDArray, numbers_of
@@ -226,18 +227,18 @@ class BaseModule:
             StateError: `shared_module` is not bound and initialized; `store` came from another process and lacks a
                 parameter; or the module is on another store that it cannot leave.
         """
-        self._bind(
-            BindArguments(
-                data_shapes,
-                label_shapes,
-                for_training,
-                inputs_need_grad,
-                force_rebind,
-                shared_module,
-                grad_req,
-                store,
-            )
+        wanted = BindArguments(
+            data_shapes,
+            label_shapes,
+            for_training,
+            inputs_need_grad,
+            force_rebind,
+            shared_module,
+            grad_req,
+            store,
         )
+        with single_thread():
+            self._bind(wanted)
 
     def _bind(self, wanted: BindArguments) -> None:
         raise self._not_here()
@@ -283,9 +284,10 @@ class BaseModule:
             ArgumentError: a value is missing, or unknown where that is refused.
             ShapeError: a value has another shape than its parameter.
         """
-        self._init_params(
-            ParamArguments(initializer, arg_params, aux_params, allow_missing, force_init, allow_extra)
-        )
+        with single_thread():
+            self._init_params(
+                ParamArguments(initializer, arg_params, aux_params, allow_missing, force_init, allow_extra)
+            )
 
     def _init_params(self, given: ParamArguments) -> None:
         raise self._not_here()
@@ -394,7 +396,8 @@ class BaseModule:
             StateError: the parameters are in a store that came from another process, without states of this optimizer;
                 or they are shared, and the optimizer remembers what cannot be.
         """
-        self._init_optimizer(OptimizerArguments(kvstore, optimizer, optimizer_params, force_init))
+        with single_thread():
+            self._init_optimizer(OptimizerArguments(kvstore, optimizer, optimizer_params, force_init))
 
     def _init_optimizer(self, wanted: OptimizerArguments) -> None:
         raise self._not_here()

@@ -10,6 +10,7 @@ import torch
 
 from ..base import ArgumentError
 from ..context import Context
+from ..devices.single_thread import single_thread
 from ..symbol.half import LOSS_SCALE, HalfRules
 
 if TYPE_CHECKING:
@@ -57,7 +58,9 @@ def check_devices(rules: HalfRules, contexts: Iterable[Context]) -> None:
         ArgumentError: one cannot.
     """
     for context in contexts:
-        if not _can(context.torch_device, rules.dtype):
+        with single_thread():
+            can = _can(context.torch_device, rules.dtype)
+        if not can:
             raise ArgumentError(
                 f"amp: {context} cannot multiply {rules.dtype} numbers; take another type, or leave amp out"
             )

@@ -79,14 +79,14 @@ class Lockstep:
     def say_samples(self, number: int) -> None:
         """Tell the others that the next update sums over so many samples of this process, in place of a whole batch."""
         for store in self._stores:
-            store.samples = number
+            store.say_samples(number)
 
     def hush(self) -> None:
         """Note that the update is over along with which all was said."""
         if self._ranks is not None:
             self._ranks.hush()
         for store in self._stores:
-            store.samples = None
+            store.say_samples(None)
 
     def take(self, word: str) -> bool:
         """Return whether some process said a word along with the last update, and forget it."""

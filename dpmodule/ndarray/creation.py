@@ -6,6 +6,8 @@ Source: the functions of MXNet 1.9.1's `mx.nd`.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import nullcontext
+from math import prod
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
@@ -15,6 +17,7 @@ import torch.utils.dlpack
 from .. import mode
 from ..base import ArgumentError, DTypeError, OutOfMemoryError, ShapeError
 from ..context import Context, gpu_module, is_gpu, num_gpus
+from ..devices.single_thread import single_thread
 from ..ops import get
 from ..ops.dtypes import name_of
 from ..ops.exposure import expose, mark_own
@@ -50,6 +53,9 @@ __all__ = [
     "waitall",
     "zeros",
 ]
+
+_LARGE = 32768
+"""Number of elements above which torch fills an array in several threads."""
 
 
 def array(
@@ -128,7 +134,9 @@ def _filled(
     try:
         if value is None:
             return NDArray(torch.empty(dims, dtype=wanted, device=where.torch_device), where)
-        return NDArray(torch.full(dims, value, dtype=wanted, device=where.torch_device), where)
+        # arrays are often made before a fork
+        with single_thread() if prod(dims) > _LARGE else nullcontext():
+            return NDArray(torch.full(dims, value, dtype=wanted, device=where.torch_device), where)
     except (RuntimeError, TypeError) as error:  # the latter of dimensions beyond 64 bits
         raise OutOfMemoryError(f"an array of shape {dims}", error) from error
 

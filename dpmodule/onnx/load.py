@@ -8,6 +8,7 @@ from typing import Any
 
 from ..base import FileFormatError, ShapeError, dtype_from_code
 from ..context import cpu
+from ..devices.single_thread import single_thread
 from ..io import DataDesc
 from ..ndarray import NDArray
 from ..symbol import Symbol
@@ -148,7 +149,8 @@ def _attempted(
     for attempt in range(len(ATTEMPTS) if is_open else 1):
         found = Problems(path)
         walk_of = (*checked, os.path.dirname(os.path.abspath(path)))
-        made = _translated(model, versions, wanted, attempt, found, walk_of)
+        with single_thread():
+            made = _translated(model, versions, wanted, attempt, found, walk_of)
         if made is not None:
             return made
         first = first or found

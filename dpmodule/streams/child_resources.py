@@ -13,6 +13,7 @@ import time
 from multiprocessing.process import BaseProcess
 
 from .crash_note import Note
+from .fork_server import forget, let_continue
 from .frames import MessageFrames
 from .lifeline import Lifeline
 
@@ -92,6 +93,7 @@ class Ends:
             return False
         self.exitcode = self.process.exitcode
         if self.exitcode is None:  # with a forkserver the status comes by way of the server
+            let_continue()
             self.process.join(max(deadline - time.monotonic(), 1.0))
             self.exitcode = self.process.exitcode
         return True
@@ -128,8 +130,10 @@ class Ends:
             os.close(self._pidfd)
             self._pidfd = -1
         if self.process is not None and os.getpid() == self._owner:
-            with contextlib.suppress(ValueError):  # the system hangs, and the process still runs
+            try:
                 self.process.close()
+            except ValueError:  # the system hangs, and the process still runs
+                forget(self.process)
 
 
 def _close_all() -> None:

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import os
 import signal
+from typing import TYPE_CHECKING
 
-from .child_resources import Ends
 from .errors import WorkerDied, WorkerStuck
+
+if TYPE_CHECKING:
+    from .child_resources import Ends
 
 __all__ = ["death", "hanging", "state_of"]
 

@@ -22,10 +22,12 @@ from ..devices import shared_memory
 from . import child
 from .child import START, Link, Passed
 from .errors import UnpicklableError
+from .fork_server import watched
 from .messages import Message, pack
 
 __all__ = [
     "START_METHODS",
+    "START_S",
     "check_not_importing_main",
     "check_start_method",
     "launch",
@@ -34,6 +36,9 @@ __all__ = [
 ]
 
 START_METHODS = ("spawn", "fork", "forkserver")
+
+START_S = 60.0
+"""How long a process that is not forked may take to start and import torch on a busy machine, in seconds."""
 _MAIN_KEYS = ("init_main_from_name", "init_main_from_path")
 _hiding = threading.RLock()
 _preloaded = ["__main__", child.__name__]
@@ -182,6 +187,7 @@ def launch(
     link: Link,
     target: Callable[..., Any],
     args: tuple[Any, ...],
+    timeout_s: float = START_S,
 ) -> BaseProcess:
     """Start the process of a child.
 
@@ -190,6 +196,11 @@ def launch(
         link: the child's part of the connection.
         target: what a forked child runs; others are sent it.
         args: its arguments.
+        timeout_s: how long the fork server may take to start it, in seconds.
+
+    Raises:
+        WorkerStuck: the fork server did not start it in time, or is stopped.
+        WorkerDied: the fork server died meanwhile.
     """
     context: Any = multiprocessing.get_context(method)
     given = (link, target, args) if method == "fork" else (link,)
@@ -199,10 +210,13 @@ def launch(
         with _without_interrupts():
             process.start()
         return process
-    if method == "forkserver":
-        _prepare_forkserver()
     resource_tracker.ensure_running()
-    with _hiding, _hidden_main(), _without_interrupts():
+    with contextlib.ExitStack() as stack:
+        if method == "forkserver":
+            _prepare_forkserver()
+            stack.enter_context(watched(f"worker {link.index} {link.name!r}", timeout_s))
+        for each in (_hiding, _hidden_main(), _without_interrupts()):
+            stack.enter_context(each)
         process.start()
     return process
 

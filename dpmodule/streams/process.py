@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
-from ..base import ArgumentError, StateError
+from ..base import ArgumentError, MXNetError, StateError
 from ..compat.closing import Closing
 from ..devices import generators
 from .child import DONE, ERROR, MESSAGE, Link
@@ -18,7 +18,7 @@ from .child_resources import Ends
 from .crash_note import STACK_SIGNAL
 from .errors import PipeClosed, WorkerStuck, refused
 from .exit_errors import death, hanging, state_of
-from .launch import check_not_importing_main, launch, pack_target
+from .launch import START_S, check_not_importing_main, launch, pack_target
 from .messages import Message, Received, pack
 from .remote import RemoteError
 
@@ -47,6 +47,7 @@ class ChildProcess(Closing):
         index: number of the worker.
         start_method: "spawn", "fork" or "forkserver".
         num_threads: how many threads torch may use in the child.
+        start_timeout_s: how long the system may take to start the child, until it has its function, in seconds.
 
     Attributes:
         name: of the worker.
@@ -58,6 +59,8 @@ class ChildProcess(Closing):
         UnpicklableError: the function or one of its arguments cannot be given to a process that is not forked; none
             has been started then.
         StateError: a main program that lacks ``if __name__ == "__main__":`` is being imported in a child.
+        WorkerStuck: the child could not be started in time, as the fork server or the child itself is stopped.
+        WorkerDied: the fork server, or the child, died meanwhile.
         FileError: the system has no descriptor, process or memory left for it.
     """
 
@@ -69,6 +72,7 @@ class ChildProcess(Closing):
         index: int = 0,
         start_method: str = "spawn",
         num_threads: int = 1,
+        start_timeout_s: float = START_S,
     ) -> None:
         self.name = name
         self.index = index
@@ -87,7 +91,7 @@ class ChildProcess(Closing):
         self._finalizer = weakref.finalize(self, Ends.close, self._ends)
         self._finalizer.atexit = False  # `child_resources` has a function of its own for that
         try:
-            self._start(start_method, target, args, num_threads, message)
+            self._start(start_method, target, args, num_threads, message, start_timeout_s)
         except BaseException:
             self._closed = True
             self._finalizer()
@@ -104,16 +108,19 @@ class ChildProcess(Closing):
         args: tuple[Any, ...],
         threads: int,
         message: Message | None,
+        timeout_s: float,
     ) -> None:
         ends = self._ends
         fds = (ends.child_sock, ends.lifeline.child_fd, ends.note.fd)
         link = Link(*fds, self.name, self.index, threads, generators.child_seed())
         try:
-            ends.started(launch(method, link, target, args))
+            ends.started(launch(method, link, target, args, timeout_s))
+        except MXNetError:
+            raise
         except OSError as error:
             raise refused(f"the process of worker {self.index} {self.name!r}", error) from error
         if message is not None:
-            self._send(message, None)
+            self._send(message, timeout_s)
 
     def __repr__(self) -> str:
         return f"ChildProcess({self.index}, {self.name!r}, pid={self.pid})"

@@ -12,15 +12,12 @@ from ..base import StateError
 from ..compat import lazy
 from ..compat.closing import Closing
 from .checks import check_count, check_seconds
-from .launch import check_start_method
+from .launch import START_S, check_start_method
 from .process import GRACE_S, ChildProcess, close_all
 
 __all__ = ["START_S", "Supervisor"]
 
 lazy.publish(__name__, __all__)
-
-START_S = 60.0
-"""How long a process that is not forked may take to start and import torch on a busy machine, in seconds."""
 
 
 class Supervisor(Closing):
@@ -42,6 +39,7 @@ class Supervisor(Closing):
         timeout_s: how long a child may take to answer in `join`, in seconds; None: as long as it lives.
         grace_s: how long a child may take to end by itself in `close`, in seconds, and again after SIGTERM.
         num_threads: how many threads torch may use in each child.
+        start_timeout_s: how long the system may take to start a child, until it has its function, in seconds.
 
     Raises:
         ArgumentError: the system has no such start method, or a number is below 0.
@@ -64,15 +62,18 @@ class Supervisor(Closing):
         timeout_s: float | None = None,
         grace_s: float = GRACE_S,
         num_threads: int = 1,
+        start_timeout_s: float = START_S,
     ) -> None:
         check_count("Supervisor", "num_threads", num_threads)
         check_seconds("Supervisor", "grace_s", grace_s, optional=False)
         check_seconds("Supervisor", "timeout_s", timeout_s)
+        check_seconds("Supervisor", "start_timeout_s", start_timeout_s, optional=False)
         self.name = name
         self.start_method = check_start_method(start_method)
         self.timeout_s = timeout_s
         self.grace_s = grace_s
         self.num_threads = num_threads
+        self.start_timeout_s = start_timeout_s
         self._children: list[ChildProcess] = []
         self._closed = False
 
@@ -97,13 +98,21 @@ class Supervisor(Closing):
         Raises:
             UnpicklableError: the function or an argument cannot be given to another process; none is started then.
             MemoryError: shared memory is not enough for tensors and bytes among the arguments; likewise.
+            WorkerStuck: the child could not be started in time, as the fork server or the child itself is stopped.
+            WorkerDied: the fork server, or the child, died meanwhile.
             StateError: the supervisor is closed.
         """
         if self._closed:
             raise StateError(f"supervisor {self.name!r} is closed; make a new one")
         index = len(self._children) if index is None else index
         child = ChildProcess(
-            target, args, name or f"{self.name}-{index}", index, self.start_method, self.num_threads
+            target,
+            args,
+            name or f"{self.name}-{index}",
+            index,
+            self.start_method,
+            self.num_threads,
+            self.start_timeout_s,
         )
         self._children.append(child)
         _hand_over(args, child.pid)

@@ -13,6 +13,7 @@ from torch.fx import Node as TorchNode
 from torch.utils import _pytree as pytree
 
 from ..base import ArgumentError, MXNetError
+from ..devices.single_thread import single_thread
 from ..ndarray import NDArray
 from .symbol import Group, Symbol
 from .torch_export import export, functional, leaf_names, user_inputs, writes_simply
@@ -103,7 +104,8 @@ def imported(
         program = functional(program)
     names = [name for name, _ in exported.inputs]
     owned = {id(tensor): name for name, tensor in (*module.named_parameters(), *module.named_buffers())}
-    symbol, values = _Translation(type(module).__name__, program, names, owned, training).run()
+    with single_thread():
+        symbol, values = _Translation(type(module).__name__, program, names, owned, training).run()
     arguments = {n: values[n] for n in symbol.list_arguments() if n in values}
     states = {n: values[n] for n in symbol.list_auxiliary_states() if n in values}
     trained = {owned[id(p)] for p in module.parameters() if p.requires_grad}

@@ -17,6 +17,7 @@ import torch
 from numpy.typing import NDArray
 
 from ...base import FileError, FileFormatError
+from ...devices.single_thread import single_thread
 from ...files.atomic import naming_errors, write_atomically
 from ...files.file_kind import regular_file
 from ..arguments import file_name, flag, line_text, text
@@ -247,8 +248,9 @@ def populate_collection(collection: Collection, fname: str, key: str) -> None:
         missing: Any = next(each, None)
         if missing is not None:
             raise FileFormatError(f"{fname} holds no values for {missing.name()} {missing.shape()}")
-    for storage, entry in found:
-        fill(storage, entry, fname)
+    with single_thread():
+        for storage, entry in found:
+            fill(storage, entry, fname)
 
 
 def _check_shape(storage: ParameterStorage, entry: TextEntry, fname: str) -> None:
@@ -281,7 +283,8 @@ def populate_one(storage: ParameterStorage, fname: str, key: str, is_lookup: boo
         FileError: the file cannot be read.
         FileFormatError: it is damaged, there is no such name, or the shapes differ.
     """
-    fill(storage, find(fname, key, is_lookup), fname)
+    with single_thread():
+        fill(storage, find(fname, key, is_lookup), fname)
 
 
 def find(fname: str, key: str, is_lookup: bool) -> TextEntry:
