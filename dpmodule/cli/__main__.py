@@ -41,6 +41,7 @@ _OPTIONS = {
     'on_nonfinite="skip" leaves such batches out, "warn" or "ignore"': "--on-nonfinite skip leaves such batches out, "
     "warn or ignore",
     'on_nonfinite="warn" or "ignore"': "--on-nonfinite warn or ignore",
+    'check_labels="warn"': "--check-labels warn",
     "DataFeedDesc(..., allow_pipe_command=True)": "--allow-pipe-command",
     "mode is 'native'": "--mode is 'native'",
     "mode='auto'": "--mode auto",

@@ -60,6 +60,7 @@ def _add_data_options(group: Any) -> None:
         default="error",
         help="what to do with a line that is not as described; skipped ones are counted (default: error)",
     )
+    options.add_check_labels(group, "raise")
     group.add_argument(
         "--allow-pipe-command",
         action="store_true",

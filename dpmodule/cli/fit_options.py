@@ -92,6 +92,7 @@ def _add_training_options(group: Any) -> None:
         help="what to do when an output of the network, or a gradient, is NaN or infinite (default: raise, which "
         "stops; skip leaves the batch out)",
     )
+    options.add_check_labels(group, "warn")
     group.add_argument("--seed", type=options.seed, default=0, help="seed of all random numbers (default: 0)")
     group.add_argument(
         "--target",

@@ -22,6 +22,7 @@ from ..optimizer.base import registry as optimizers
 
 __all__ = [
     "CommandParser",
+    "add_check_labels",
     "add_contexts",
     "add_input_shapes",
     "contexts",
@@ -106,6 +107,17 @@ def add_contexts(group: Any) -> None:
         default=[cpu()],
         metavar="LIST",
         help="devices, such as 'cpu(0),cpu(1)' (default: cpu(0))",
+    )
+
+
+def add_check_labels(group: Any, default: str) -> None:
+    """Add ``--check-labels``."""
+    group.add_argument(
+        "--check-labels",
+        choices=["raise", "warn", "ignore"],
+        default=default,
+        help="what to do when the first batch of an epoch has labels that are not classes of the network "
+        f"(default: {default})",
     )
 
 

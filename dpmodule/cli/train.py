@@ -113,6 +113,7 @@ def _train(
                 batch_end_callback=bar,
                 epoch_end_callback=save,
                 on_nonfinite=args.on_nonfinite,
+                check_labels=args.check_labels,
                 checkpoint=_checkpoint(args) if args.resume else None,
                 resume="auto" if args.resume else None,
             )

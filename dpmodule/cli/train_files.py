@@ -57,7 +57,11 @@ def _run(args: argparse.Namespace) -> int:
             files.make_ready(args.prefix, args.overwrite, args.load_epoch)
             training.run(epoch, command)
     except BoundsError as error:
-        raise BoundsError(f"{error}; --rows SLOT=COUNT makes the tables of a slot larger") from error
+        if "table" in str(error):
+            raise BoundsError(f"{error}; --rows SLOT=COUNT makes the tables of a slot larger") from error
+        if loaded is None and args.symbol is None:
+            raise BoundsError(f"{error}; --classes COUNT makes a network of more classes") from error
+        raise
     files.tell_written(args.prefix, args.epochs)
     return 0
 
@@ -157,6 +161,7 @@ class _FileTraining:
             progress=not args.quiet and sys.stderr.isatty(),
             split_files=args.split_files,
             on_bad_line=args.on_bad_line,
+            check_labels=args.check_labels,
         )
         if not results.examples:
             raise ArgumentError(feed_files.NO_LINE)

@@ -14,7 +14,7 @@ from ..hogwild.data_feed_desc import DataFeedDesc
 from ..io import DataBatch
 from ..symbol import BlockGrad as block_gradient
 from ..symbol import Group, Symbol
-from .feeding import as_bound, check_rows, fed
+from .feeding import as_bound, check_numbers, fed
 from .place import context_of
 from .program import Program, default_main_program
 from .runs import data_descs, initialize, runs_of
@@ -183,7 +183,7 @@ class Executor(Closing):
         values = {
             each.name: as_bound(each, value) for each, value in zip(data, fed(program, feed, data).values())
         }
-        check_rows(heads, values)
+        check_numbers(heads, values)
         descs = data_descs(program, {name: value.shape for name, value in values.items()})
         module = runs.module(program, heads, key, descs)
         batch = DataBatch([values[each.name] for each in descs], [])

@@ -10,13 +10,14 @@ import numpy as np
 
 from ..base import ArgumentError, BoundsError, DTypeError, ShapeError, did_you_mean
 from ..compat import lazy
+from ..module.class_labels import FedNetwork, find_wrong_label
 from ..ndarray import NDArray, array
 from ..ndarray.ragged import RaggedNDArray, ragged_array
 from ..symbol import Symbol
 from .program import Program, default_main_program
 from .variable import Data, Variable
 
-__all__ = ["DataFeeder", "as_bound", "check_rows", "create_lod_tensor", "fed"]
+__all__ = ["DataFeeder", "as_bound", "check_numbers", "create_lod_tensor", "fed"]
 
 lazy.publish(__name__, __all__)
 
@@ -142,11 +143,11 @@ def as_bound(data: Data, value: Any) -> Any:
     return RaggedNDArray.of_record(record.replaced(record.values.flatten()), value.context)
 
 
-def check_rows(symbol: Symbol, values: Mapping[str, Any]) -> None:
-    """Refuse numbers that are no rows of the tables that they are looked up in.
+def check_numbers(symbol: Symbol, values: Mapping[str, Any]) -> None:
+    """Refuse numbers that are not rows of the tables that are looked up, and labels that are not classes.
 
     Raises:
-        BoundsError: there are some; names the data and the table.
+        BoundsError: there are some; names the data, and the table or the layer.
     """
     for node in symbol.graph.nodes:
         if node.op is None or node.op.name != "Embedding" or node.inputs[0][0].name not in values:
@@ -159,6 +160,10 @@ def check_rows(symbol: Symbol, values: Mapping[str, Any]) -> None:
             raise BoundsError(
                 f"feed: {name!r} has the value {int(wrong[0])}, but the table {table!r} has {rows} rows"
             )
+    shapes = {name: value.shape for name, value in values.items()}
+    found = find_wrong_label(FedNetwork(symbol, shapes, values))
+    if found is not None:
+        raise BoundsError(f"feed: {found.describe(f'row {found.row} of the batch')}")
 
 
 class DataFeeder:

@@ -11,6 +11,7 @@ from typing import Any
 
 from .. import metric as metrics
 from ..base import ArgumentError
+from ..module.class_labels import CHOICES
 from .results import Progress
 
 __all__ = ["MODES", "RunArguments", "check_seconds", "check_workers"]
@@ -35,6 +36,7 @@ class RunArguments:
     progress: bool = False
     split_files: bool = False
     on_bad_line: str = "error"
+    check_labels: str = "raise"
     debug: bool = False
     resume: Any = None
     average_every_n_batches: int | None = None
@@ -48,6 +50,7 @@ class RunArguments:
         """
         _check_choice("mode", self.mode, MODES)
         _check_choice("on_bad_line", self.on_bad_line, _ON_BAD_LINE)
+        _check_choice("check_labels", self.check_labels, CHOICES)
         if self.callback is not None and not callable(self.callback):
             raise ArgumentError(
                 f"callback is {self.callback!r}, expected a function of one argument, or None"

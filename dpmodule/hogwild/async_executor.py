@@ -25,6 +25,7 @@ from .data_feed_desc import DataFeedDesc
 from .dataset import InMemoryDataset, QueueDataset, Reading
 from .engines import Choice, Engines
 from .job import Job
+from .label_check import check_first_labels
 from .program import BoundProgram
 from .programs import Programs
 from .reporter import Reporter
@@ -115,6 +116,7 @@ class AsyncExecutor(Closing):
         progress: bool = False,
         split_files: bool = False,
         on_bad_line: str = "error",
+        check_labels: str = "raise",
         resume: Any = None,
         average_every_n_batches: int | None = None,
         average_every_s: float | None = None,
@@ -148,6 +150,8 @@ class AsyncExecutor(Closing):
             progress: whether a progress bar is shown.
             split_files: cut files by bytes, so that one file keeps several workers busy.
             on_bad_line: "error", or "skip" to pass over lines that are not as described, and count them.
+            check_labels: what to do about labels in the first batch that are not classes of the network, such as 10
+                beside ten scores: "raise" before anything is trained, "warn", or "ignore".
             resume: prefix of a snapshot of a run over the same files: its parameters, optimizer states and random
                 numbers are taken, and the lines trained on that it was not; None: all lines are.
             average_every_n_batches: with several processes, as torchrun starts them: average parameters over them
@@ -165,7 +169,8 @@ class AsyncExecutor(Closing):
             FileError: a file is missing, or cannot be read; or there is no snapshot to resume.
             ShapeError: a fetch has more than one number a line.
             FileFormatError: a bad line; names file, line and slot.
-            BoundsError: a value is no row of the table that is looked up.
+            BoundsError: a value is no row of the table that is looked up; or a label of the first batch is not a
+                class, and `check_labels` is "raise".
             NonFiniteError: an output or a gradient is not finite; it has changed no parameter. It has the attributes
                 `file` and `batch`.
             WorkerDied: a worker process is gone, `index` says which, and `file` what it was working on; parameters are
@@ -230,6 +235,7 @@ class AsyncExecutor(Closing):
                 Reporter(args, prepared.fetches.names) as reporter,
             ):
                 self._course = course
+                check_first_labels(prepared, course.parts, args.on_bad_line, args.check_labels)
                 job = _job(prepared, course, workers, args, reporter)
                 stats = course.end(self._engines.run(choice.mode, prepared, job))
                 reporter.end(stats)

@@ -15,6 +15,7 @@ from ..base import ArgumentError, MXNetError
 from ..graph.node import Entry, Node
 from ..io import DataDesc
 from ..ndarray import NDArray
+from ..ndarray.ragged import RaggedNDArray, numbers_of
 from ..ops.spec import ClassLabels, Env
 from ..symbol import Symbol
 from .group.batch_splitter import redescribe
@@ -65,13 +66,13 @@ class FedNetwork(NamedTuple):
     Attributes:
         symbol: the symbol.
         shapes: shapes of its inputs and labels by name.
-        labels: those arrays by name that may hold class numbers.
+        labels: those arrays by name that may hold class numbers, dense or ragged.
         axes: the axis of the samples by name; the first one where a name is missing.
     """
 
     symbol: Symbol
     shapes: Mapping[str, tuple[int, ...]]
-    labels: Mapping[str, torch.Tensor]
+    labels: Mapping[str, NDArray]
     axes: Mapping[str, int] = MappingProxyType({})
 
 
@@ -93,8 +94,8 @@ def fed_network(module: Any, batch: Any, is_first: bool = True) -> FedNetwork:
         descs = redescribe(bound, given, getattr(batch, described, None)) if given else bound or ()
         shapes.update({desc.name: tuple(desc.shape) for desc in descs})
         for desc, array in zip(descs, given):
-            if isinstance(array, NDArray) and array.stype == "default":
-                arrays[desc.name], axes[desc.name] = array.raw, DataDesc.get_batch_axis(desc.layout)
+            if isinstance(array, NDArray) and array.stype in ("default", "ragged"):
+                arrays[desc.name], axes[desc.name] = array, DataDesc.get_batch_axis(desc.layout)
     return FedNetwork(module.symbol, shapes, arrays, axes)
 
 
@@ -219,21 +220,24 @@ def _shapes_of(
 
 
 def _wrong_label(
-    reader: _Reader, shapes: Sequence[tuple[int, ...]], fed: torch.Tensor, axis: int, pad: int
+    reader: _Reader, shapes: Sequence[tuple[int, ...]], array: NDArray, axis: int, pad: int
 ) -> WrongLabel | None:
     operator: Any = reader.node.op
     rule: ClassLabels | None = operator.classes(reader.node.a, *shapes)
+    fed = numbers_of(array).detach()
     if rule is None or not fed.numel():
         return None
     places = _places(reader.path, fed)
-    flat = fed.detach().flatten()[places.flatten()] if reader.path else fed.detach()
-    labels = (flat.double() if flat.is_floating_point() else flat.long()).reshape(shapes[1])
+    labels = fed.flatten()[places.flatten()].view(places.shape) if reader.path else fed
+    labels = labels.double() if labels.is_floating_point() else labels.long()
     is_read = torch.ones_like(labels, dtype=torch.bool) if rule.reads is None else rule.reads(labels)
     for value in reader.masked:
         is_read &= labels != value
-    rows = places.reshape(shapes[1]) // prod(fed.shape[axis + 1 :]) % fed.shape[axis]
+    rows = places // prod(fed.shape[axis + 1 :]) % fed.shape[axis]
+    if isinstance(array, RaggedNDArray):
+        rows = array.record().row_numbers()[rows]
     if pad:
-        is_read &= rows < fed.shape[axis] - pad
+        is_read &= rows < array.shape[axis] - pad
     is_class = (labels >= 0) & (labels < rule.count)
     if labels.is_floating_point():
         is_class &= labels == labels.floor()

@@ -196,6 +196,14 @@ MISTAKES = [
     (["--rows", "wrods=5"], "--rows wrods=5: 'wrods' is no slot of ids that is used; these are words"),
     (["--rows", "words="], "--rows: 'words=', expected a slot and a number of rows such as 'words=90000'"),
     (["--rows", "20"], "--rows SLOT=COUNT makes the tables of a slot larger"),
+    (
+        ["--files", "outside"],
+        "the label 2 in 'label', which is not one of the 2 classes (0 to 1) of SoftmaxOutput 'p'",
+    ),
+    (
+        ["--files", "outside"],
+        "--check-labels warn trains on such labels; --classes COUNT makes a network of more",
+    ),
     (["--hidden", "5,x"], "--hidden: '5,x', expected units such as '128,96', or none"),
     (["--metric", "aux"], "--metric: 'aux', expected names of metrics: "),
     (["--net", "logistic", "--width", "5"], "--width 5 does not go with --net logistic"),
@@ -211,6 +219,7 @@ MISTAKES = [
 def test_mistakes_are_one_line_before_anything_is_written(words, match, run, tmp_path):
     text = described(16, **BAGS).desc()
     (tmp_path / "empty").write_text("")
+    (tmp_path / "outside").write_text("1 3 1 2\n")
     (tmp_path / "piped").write_text(text.replace('"cat"', '"zcat -f"'))
     (tmp_path / "unused").write_text(text.replace("is_used: true", "is_used: false"))
     mx.sym.FullyConnected(mx.sym.Variable("x"), num_hidden=2).save("fc-symbol.json")

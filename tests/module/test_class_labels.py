@@ -118,7 +118,7 @@ def warnings_of(caplog):
 def test_labels_that_are_not_classes(name, caplog):
     symbol, shape, labels, expected = CASES[name]
     feed = mx.io.NDArrayIter(np.ones(shape, "float32"), labels, N, label_name="label")
-    options = dict(num_epoch=2, eval_metric=mx.metric.Loss(), on_nonfinite="ignore")
+    options = {"num_epoch": 2, "eval_metric": mx.metric.Loss(), "on_nonfinite": "ignore"}
     mx.mod.Module(symbol, label_names=["label"]).fit(feed, **options)
     found = warnings_of(caplog)
     if expected is None:

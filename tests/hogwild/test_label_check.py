@@ -1,0 +1,113 @@
+"""Labels outside of the classes, before workers train on them: the same from every engine."""
+
+import logging
+
+import numpy as np
+import pytest
+
+import dpmodule as mx
+import dpmodule.fluid as fluid
+
+FEED = """batch_size: 3 multi_slot_desc {
+    slots { name: "x" type: "float" is_dense: true is_used: true }
+    slots { name: "label" type: "%s" is_dense: true is_used: true } }"""
+LABEL = mx.sym.Variable("label")
+SCORES = mx.sym.FullyConnected(mx.sym.Variable("x", shape=(0, 2)), num_hidden=4, name="fc")
+NET = mx.sym.SoftmaxOutput(SCORES, LABEL, name="softmax")
+
+
+def written(folder, labels, name="part-0"):
+    path = folder / name
+    path.write_text("".join(f"2 0.5 1 1 {label}\n" for label in labels))
+    return str(path)
+
+
+def run(net, path, kind="uint64", **keywords):
+    with mx.AsyncExecutor() as executor:
+        return executor.run_from_files(net, mx.DataFeedDesc(FEED % kind), [path], 1, **keywords)
+
+
+@pytest.mark.parametrize("mode", ["serial", "process", "native", "auto"])
+def test_every_engine_refuses_them_before_it_trains(mode, tmp_path):
+    if mode == "native" and mx.native.core is None:
+        pytest.skip("needs the extension")
+    path = written(tmp_path, [0, 3, 4, 1])
+    with mx.AsyncExecutor() as executor:
+        with pytest.raises(mx.base.BoundsError) as error:
+            executor.run_from_files(NET, mx.DataFeedDesc(FEED % "uint64"), [path], 1, mode=mode)
+        assert str(error.value) == (
+            f"run_from_files: row 2 of the batch that begins in line 1 of {path} has the label 4 in 'label', which is "
+            "not one of the 4 classes (0 to 3) of SoftmaxOutput 'softmax'. Correct the files; check_labels=\"warn\" "
+            "trains on such labels"
+        )
+        assert executor.module(NET).optimizer.num_update == 0
+        good = written(tmp_path, [0, 3, 1, 9])  # later batches are not looked at
+        assert (
+            executor.run_from_files(NET, mx.DataFeedDesc(FEED % "uint64"), [good], 1, mode="serial").batches
+            == 2
+        )
+
+
+@pytest.mark.parametrize(
+    ("net", "kind", "labels", "text"),
+    [
+        (NET, "float", ["0", "1.5", "2"], "row 1 .* label 1.5 .* 4 classes"),
+        (NET, "float", ["0", "1", "-1"], "row 2 .* label -1"),
+        (NET, "float", ["5", "6", "1"], "row 0 .* label 5 .* 2 of 3 labels are not"),
+        (mx.sym.SoftmaxOutput(SCORES, LABEL, use_ignore=True, ignore_label=-1), "float", [0, 1, -1], None),
+        (
+            mx.sym.MakeLoss(mx.sym.pick(mx.sym.log_softmax(SCORES), LABEL)),
+            "uint64",
+            [0, 1, 4],
+            "row 2 .* of pick",
+        ),
+        (mx.sym.LinearRegressionOutput(mx.sym.sum(SCORES, axis=1), LABEL), "uint64", [0, 1, 4], None),
+    ],
+)
+def test_what_counts_as_one(net, kind, labels, text, tmp_path, caplog):
+    path = written(tmp_path, labels)
+    with caplog.at_level(logging.WARNING):
+        for choice in ("warn", "ignore"):
+            assert run(net, path, kind, check_labels=choice).batches == 1
+    found = [each.getMessage() for each in caplog.records if "classes" in each.getMessage()]
+    assert len(found) == (text is not None)
+    if text is None:
+        assert run(net, path, kind).batches == 1
+        return
+    assert 'check_labels="raise" stops it' in found[0]
+    with pytest.raises(mx.base.BoundsError, match=text):
+        run(net, path, kind)
+
+
+def test_bad_lines_and_programs_of_fluid(tmp_path):
+    path = written(tmp_path, ["x", 0, "y", 9, 1])
+    with pytest.raises(mx.base.FileFormatError, match="line 1"):
+        run(NET, path)
+    with pytest.raises(mx.base.BoundsError, match="row 1 of the batch that begins in line 2"):
+        run(NET, path, on_bad_line="skip")
+    with pytest.raises(ValueError, match="check_labels is 'stop', expected one of raise, warn, ignore"):
+        run(NET, path, check_labels="stop")
+    with fluid.program_guard(fluid.Program(), fluid.Program()):
+        x, label = fluid.layers.data("x", [2]), fluid.layers.data("label", [1], dtype="int64")
+        probabilities = fluid.layers.fc(x, 4, act="softmax")
+        losses = fluid.layers.cross_entropy(probabilities, label, ignore_index=7)
+        fluid.optimizer.SGD(0.1).minimize(fluid.layers.mean(losses))
+        feed = fluid.DataFeedDesc(FEED % "uint64")
+        executor = fluid.Executor()
+        executor.run(fluid.default_startup_program())
+        assert executor.run_from_files(None, feed, [written(tmp_path, [0, 7, 3])], 1, []).batches == 1
+        with pytest.raises(IndexError, match="row 1 .* label 4"):
+            executor.run_from_files(None, feed, [written(tmp_path, [0, 4, 3])], 1, [])
+        batch = {"x": np.ones((2, 2)), "label": [[7], [3]]}
+        executor.run(feed=batch, fetch_list=[])
+        batch["label"][1] = [4]
+        with pytest.raises(IndexError, match="row 1 of the batch has the label 4 in 'label'.* 4 classes"):
+            executor.run(feed=batch, fetch_list=[])
+    with fluid.program_guard(fluid.Program(), fluid.Program()):  # a label for each word
+        words, tags = (fluid.layers.data(name, [1], dtype="int64", lod_level=1) for name in ("words", "tags"))
+        scores = fluid.layers.fc(fluid.layers.embedding(words, [9, 2]), 3)
+        loss = fluid.layers.mean(fluid.layers.softmax_with_cross_entropy(scores, tags))
+        executor.run(fluid.default_startup_program())
+        batch = {"words": [[1], [2, 3], [4]], "tags": [[0], [1, 3], [2]]}
+        with pytest.raises(IndexError, match="row 1 of the batch has the label 3 in 'tags'.* 3 classes"):
+            executor.run(feed=batch, fetch_list=[loss])
