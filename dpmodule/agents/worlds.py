@@ -13,7 +13,7 @@ from typing import Any
 
 from ..base import ArgumentError
 from .agent import create_agents_from_shared
-from .loading import task_class
+from .loading import teacher_of
 from .metrics import aggregate_metrics, by_name
 
 __all__ = [
@@ -469,7 +469,6 @@ def create_task_world(
     Raises:
         ArgumentError: there is no such task.
     """
-    kind, arguments = task_class(opt["task"])
-    agents = [kind({**opt, "task_arguments": arguments}), *user_agents]
+    agents = [teacher_of(opt, opt["task"]), *user_agents]
     world = default_world or (DialogPartnerWorld if len(agents) == 2 else MultiAgentDialogWorld)
     return world(opt, agents)
