@@ -203,6 +203,7 @@ def environment_page() -> str:
     titles = {
         "dpmodule": "Of this package",
         "MXNet": "Of MXNet",
+        "ParlAI": "Of ParlAI",
         "torch": "Of torch and torchrun",
         "NVIDIA": "Of NVIDIA's libraries",
         "compilers": "Of compilers",

@@ -13,7 +13,16 @@ from typing import Any
 
 from ..base import ArgumentError
 
-__all__ = ["AGENTS", "TASKS", "agent_class", "class2str", "module_named", "str2class", "task_class", "teacher_of"]
+__all__ = [
+    "AGENTS",
+    "TASKS",
+    "agent_class",
+    "class2str",
+    "module_named",
+    "str2class",
+    "task_class",
+    "teacher_of",
+]
 
 AGENTS: Mapping[str, str] = MappingProxyType(
     {

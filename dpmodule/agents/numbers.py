@@ -13,9 +13,21 @@ from ..base import ArgumentError
 __all__ = ["check_names", "real", "whole"]
 
 _NAMES = (
-    "batch_sort batchsize cands_datafile context_length datatype hide_labels hogwild_ahead hogwild_mode "
-    "hogwild_timeout_s include_labels max_batch_tokens model_file numthreads on_bad_line"
-).split()
+    "batch_sort",
+    "batchsize",
+    "cands_datafile",
+    "context_length",
+    "datatype",
+    "hide_labels",
+    "hogwild_ahead",
+    "hogwild_mode",
+    "hogwild_timeout_s",
+    "include_labels",
+    "max_batch_tokens",
+    "model_file",
+    "numthreads",
+    "on_bad_line",
+)
 """Options by which worlds and teachers run differently, and which a program does not use for something else."""
 
 _NEAR = 0.85

@@ -183,9 +183,9 @@ class FixedDialogTeacher(Teacher):
     With ``batch_sort`` and a batch size above 1 episodes are squashed into examples of their own, sorted by length into
     batches, and `batch_act` returns one batch after the other (`dpmodule.agents.squash`).
 
-    A subclass defines `get`, `num_episodes` and `num_examples`. One whose examples take long to load asks for them ahead
-    of time in `submit_load_request`, by ``data_loader.request_load(self.receive_data, function, arguments)``, and takes
-    what was loaded from `data_queue`.
+    A subclass defines `get`, `num_episodes` and `num_examples`. One whose examples take long to load asks for them
+    ahead of time in `submit_load_request`, by ``data_loader.request_load(self.receive_data, function, arguments)``, and
+    takes what was loaded from `data_queue`.
 
     With the option ``places``, which may be empty, it keeps note of which example each copy is at: `places_dict` tells
     it, and given as that option, by the name of the task, lets another teacher go on there.

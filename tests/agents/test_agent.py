@@ -110,7 +110,12 @@ def test_a_model_file_that_is_missing_is_told_by_its_path(tmp_path):
 
 @pytest.mark.parametrize(
     ("name", "meant"),
-    [("batch_size", "batchsize"), ("num-threads", "numthreads"), ("dataType", "datatype"), ("modelfile", "model_file")],
+    [
+        ("batch_size", "batchsize"),
+        ("num-threads", "numthreads"),
+        ("dataType", "datatype"),
+        ("modelfile", "model_file"),
+    ],
 )
 def test_options_spelt_another_way_are_told(name, meant):
     opt = {"task": spec(Texts, "a-1"), "model": "repeat_label", name: 3}

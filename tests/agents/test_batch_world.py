@@ -258,7 +258,7 @@ class Wrong(Noting):
         (lambda rows: [{}] * 2, r"batch_act of agent 'noting' \(Wrong\) returned 2 messages for 3 rows"),
         (
             lambda rows: [{}] * 2 + [{"text": 7}],
-            r"agent 'noting' \(Wrong\) returned a message whose text is of type int from its act in row 2, expected a str",
+            r"agent 'noting' \(Wrong\) returned a message whose text is of type int from its act in row 2",
         ),
         (lambda rows: [], "returned 0 messages for 3 rows"),
         (lambda rows: None, "returned something of type NoneType for 3 rows"),

@@ -53,20 +53,30 @@ def test_other_types_and_missing_keys_are_refused():
     for act in (lambda: table["other"], lambda: table.__delitem__("other")):
         with pytest.raises(KeyError, match=r"no key 'other'.*'count', 'loss'.*'w'"):
             act()
-    with pytest.raises(DTypeError, match="'count' is of type int and stays so, got 1.5 of type float; delete the key"):
+    with pytest.raises(
+        DTypeError, match="'count' is of type int and stays so, got 1.5 of type float; delete the key"
+    ):
         table["count"] = 1.5
     with pytest.raises(DTypeError, match="'done' is of type bool"):
         table["done"] = 1
     with pytest.raises(DTypeError, match="'count' is of type int and stays so, got tensor"):
         table["count"] = torch.zeros(())
-    for value, told in ((1.5, "1.5 of type float"), (torch.zeros(3), "shape .3,.*"), (torch.zeros(2).int(), "int32")):
-        with pytest.raises(DTypeError, match=rf"'w' is a tensor of shape \(2,\) and torch.float32 .* got .*{told}"):
+    for value, told in (
+        (1.5, "1.5 of type float"),
+        (torch.zeros(3), "shape .3,.*"),
+        (torch.zeros(2).int(), "int32"),
+    ):
+        with pytest.raises(
+            DTypeError, match=rf"'w' is a tensor of shape \(2,\) and torch.float32 .* got .*{told}"
+        ):
             table["w"] = value
     with pytest.raises(ArgumentError, match="at most 64 bits"):
         table["count"] = 2**63
     with pytest.raises(ArgumentError, match="at most 64 bits"):
         table["new"] = 2**63
-    with pytest.raises(DTypeError, match="'name' is 'x' of type str, expected an int, a float, a bool or a torch"):
+    with pytest.raises(
+        DTypeError, match="'name' is 'x' of type str, expected an int, a float, a bool or a torch"
+    ):
         table["name"] = "x"
     assert {key: table[key] for key in given()} == given()
     assert len(table) == 5

@@ -128,12 +128,18 @@ class Pictures(Talks):
         self.waiting = example
         if ready is None:
             return self.next_example()
-        return ({**ready[0], "image": self.data_queue.get(timeout=60)} if "text" in ready[0] else ready[0]), ready[1]
+        return (
+            {**ready[0], "image": self.data_queue.get(timeout=60)} if "text" in ready[0] else ready[0]
+        ), ready[1]
 
 
 @pytest.mark.parametrize("mode", ["fork", "thread"])
 def test_examples_are_loaded_ahead_in_every_process(mode):
-    opt = {"task": spec(Pictures), "talks": [[{"text": text, "labels": [text]}] for text in "abc"], "datatype": "valid"}
+    opt = {
+        "task": spec(Pictures),
+        "talks": [[{"text": text, "labels": [text]}] for text in "abc"],
+        "datatype": "valid",
+    }
     teacher = Pictures(opt)
     acts = [teacher.act() for _ in range(4)]
     assert [act.get("image") for act in acts] == ["aa", "bb", "cc", None]

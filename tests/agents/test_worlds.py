@@ -219,13 +219,17 @@ def test_the_text_of_an_answer_is_a_str(text):
     opt = {**VALID, "reply": {"text": text}}
     agent, teacher = Wrong(opt), create_task(opt, Noting(opt)).get_agents()[0]
     told = rf"agent 'noting' \(Wrong\) returned a message whose text is of type {type(text).__name__} from its act"
-    worlds = [kind(opt, [teacher, agent]) for kind in (DialogPartnerWorld, MultiAgentDialogWorld, ExecutableWorld)]
+    worlds = [
+        kind(opt, [teacher, agent]) for kind in (DialogPartnerWorld, MultiAgentDialogWorld, ExecutableWorld)
+    ]
     for world in (*worlds, create_task({**opt, "batchsize": 2}, agent)):
         with pytest.raises(ArgumentError, match=told):
             world.parley()
     teacher.act()
     total = teacher.report()["total"]
-    with pytest.raises(TypeError, match=f"reply of agent 'x' is of type {type(text).__name__}, expected a str"):
+    with pytest.raises(
+        TypeError, match=f"reply of agent 'x' is of type {type(text).__name__}, expected a str"
+    ):
         teacher.observe({"id": "x", "text": text})
     assert teacher.report()["total"] == total
     MultiAgentDialogWorld(opt, [agent, Noting(opt)]).parley()  # nobody counts
