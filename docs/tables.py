@@ -56,6 +56,9 @@ ERRORS = {
         "Make the call that the text names first, such as `bind`, `init_params` or `init_optimizer`.",
         'mx.mod.Module(mx.sym.Variable("data"), label_names=None).forward(None)',
     ),
+    "NotSupportedError": Help(
+        "Use an object of the family that takes the call: to display a world, one with `numthreads` 1."
+    ),
     "DeviceError": Help(
         "Use a device that is there: `mx.num_gpus()` counts GPUs, `dpmodule info` lists them.",
         "mx.nd.zeros((2,), ctx=mx.gpu(99))",
@@ -204,6 +207,7 @@ def environment_page() -> str:
     titles = {
         "dpmodule": "Of this package",
         "MXNet": "Of MXNet",
+        "ParlAI": "Of ParlAI",
         "torch": "Of torch and torchrun",
         "NVIDIA": "Of NVIDIA's libraries",
         "compilers": "Of compilers",

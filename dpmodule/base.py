@@ -10,6 +10,7 @@ that handlers written for it keep working::
     ├── ShapeError [ValueError]           shapes that contradict each other or cannot be inferred
     ├── DTypeError [TypeError]            an unknown or unfitting element type
     ├── StateError [AssertionError]       a call that comes before the one it needs
+    │   └── NotSupportedError [NotImplementedError] a call that an object of this kind never takes
     ├── DeviceError                       a device that does not exist here
     ├── FileError [OSError]               a file that cannot be opened, read or written
     ├── FileFormatError [ValueError]      a damaged, truncated or foreign file
@@ -49,6 +50,7 @@ __all__ = [
     "NodeError",
     "NonFiniteError",
     "NotImplementedForSymbol",
+    "NotSupportedError",
     "NotSupportedForSparseNDArray",
     "OpError",
     "OutOfMemoryError",
@@ -104,6 +106,10 @@ class DTypeError(MXNetError, TypeError):
 
 class StateError(MXNetError, AssertionError):
     """A call that comes before the call it depends on, such as `forward` before `bind`."""
+
+
+class NotSupportedError(StateError, NotImplementedError):
+    """A call that an object of this kind never takes, though others of its family do."""
 
 
 class DeviceError(MXNetError):

@@ -76,6 +76,8 @@ _NVIDIA = (
 )
 _REQUIRE = "Makes `pip install` fail where the C++ extension cannot be built, instead of going on without it."
 _FLAGS = "Options of the compiler; -g among them keeps the symbols of the extension."
+_PARLAI_HOME = "The folder of a program with agents; `opt['parlai_home']` holds it."
+_PARLAI_DATA = "Where tasks find their files unless `--datapath` says it; `opt['datapath']` holds it."
 _APPDATA = "On Windows, where the default of MXNET_HOME lies."
 
 VARIABLES = (
@@ -103,6 +105,10 @@ VARIABLES = (
     EnvironmentVariable("DMLC_ROLE", "any", "not set", EACH_USE, _DMLC, "MXNet"),
     EnvironmentVariable("DMLC_PS_*", "any", "not set", EACH_USE, _DMLC, "MXNet"),
     EnvironmentVariable("DMLC_NUM_*", "any", "not set", EACH_USE, _DMLC, "MXNet"),
+    EnvironmentVariable("PARLAI_HOME", "a folder", "the current one", EACH_USE, _PARLAI_HOME, "ParlAI"),
+    EnvironmentVariable(
+        "PARLAI_DATAPATH", "a folder", "data in PARLAI_HOME", EACH_USE, _PARLAI_DATA, "ParlAI"
+    ),
     EnvironmentVariable("RANK", "a number from 0", "not set: one process", EACH_USE, _RANK, "torch"),
     EnvironmentVariable("WORLD_SIZE", "a number from 1", "not set: one process", EACH_USE, _WORLD, "torch"),
     EnvironmentVariable("LOCAL_WORLD_SIZE", "a number from 1", "not set", EACH_USE, _LOCAL, "torch"),

@@ -14,9 +14,10 @@ _LATER = {
     "dynamic_batch_world": "DynamicBatchWorld",
     "hogwild_world": "HogwildWorld",
     "ir_baseline": "IrBaselineAgent",
+    "loading": "class2str str2class",
     "metrics": "Metrics aggregate_metrics",
     "module_agent": "ModuleAgent",
-    "multi_task": "MultiTaskTeacher",
+    "multi_task": "MultiTaskTeacher create_task_agent_from_taskname",
     "parser": "ParlaiParser",
     "repeat": "RandomCandidateAgent RepeatLabelAgent RepeatQueryAgent",
     "seq2seq": "Seq2seqAgent",
@@ -24,7 +25,7 @@ _LATER = {
     "starspace": "StarspaceAgent",
     "tasks": "DocsTeacher FromFileTeacher NoCandidateTeacher ReverseTeacher",
     "teachers": "FixedDialogTeacher Teacher",
-    "worlds": "DialogPartnerWorld ExecutableWorld MultiAgentDialogWorld MultiWorld World create_task_world",
+    "worlds": "DialogPartnerWorld ExecutableWorld MultiAgentDialogWorld MultiWorld World create_task_world validate",
 }
 
 __all__ = list(lazy.modules_of(_LATER))

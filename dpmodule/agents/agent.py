@@ -12,6 +12,7 @@ from typing import Any
 
 from ..base import ArgumentError, FileError
 from .loading import agent_class, module_named
+from .numbers import check_names
 from .saved_options import load_options, options_file
 
 __all__ = ["Agent", "create_agent", "create_agent_from_shared", "create_agents_from_shared"]
@@ -111,11 +112,12 @@ def create_agent(opt: Mapping[str, Any], requireModelExists: bool = False) -> An
         requireModelExists: refuse a model file that has not been saved.
 
     Raises:
-        ArgumentError: no agent is named, there is none of the name, or the saved options name one in a module that is
-            neither ours nor named in `opt`, too.
-        FileError: the model file is not there.
+        ArgumentError: no agent is named, there is none of the name, the saved options name one in a module that is
+            neither ours nor named in `opt`, too, or the name of an option is misspelt.
+        FileError: the model file has not been saved, and that is required, or no agent is named to make one.
         FileFormatError: the saved options are no JSON.
     """
+    check_names(opt)
     merged, trusted = dict(opt), None
     path = opt.get("model_file")
     if path and os.path.isfile(options_file(path)):
@@ -123,8 +125,13 @@ def create_agent(opt: Mapping[str, Any], requireModelExists: bool = False) -> An
         own = opt.get("override") or {}
         trusted = [module_named(opt.get("model")), module_named(own.get("model"))]
         merged = {**merged, **saved, **own, "model_file": path}
-    elif path and requireModelExists:
-        raise FileError(2, "there is no saved model", options_file(path))
+    elif path and (requireModelExists or not opt.get("model")):
+        what = (
+            ""
+            if opt.get("model")
+            else '; mend opt["model_file"], or name the agent to make: opt["model"], --model'
+        )
+        raise FileError(2, f"there is no saved model{what}", options_file(path))
     if not merged.get("model"):
         raise ArgumentError(
             "model is not set; name an agent, such as 'repeat_label' or 'package.module:Class' "

@@ -8,7 +8,7 @@ from typing import Any
 from .copies import WorldOfCopies, batch_of_replies, has_batch_act, row_of, silent
 from .numbers import whole
 from .teachers import FixedDialogTeacher
-from .worlds import DialogPartnerWorld, MultiAgentDialogWorld, World, validate
+from .worlds import DialogPartnerWorld, MultiAgentDialogWorld, World, check_texts, validate
 
 __all__ = ["BatchWorld"]
 
@@ -65,10 +65,14 @@ class BatchWorld(WorldOfCopies):
         observations = self.batch_observations
         for index in range(len(self.acts)):
             acts = self.acts[index] = self.batch_act(index, observations[index])
-            for other in range(len(self.acts)):
-                seen = self.batch_observe(other, acts, index)
-                if seen is not None:
-                    observations[other] = seen
+            try:
+                for other in range(len(self.acts)):
+                    seen = self.batch_observe(other, acts, index)
+                    if seen is not None:
+                        observations[other] = seen
+            except TypeError:
+                check_texts(acts, self.world.get_agents()[index])
+                raise
         self.update_counters()
 
     def batch_act(self, index: int, batch_observation: Sequence[Any] | None) -> Sequence[Any]:

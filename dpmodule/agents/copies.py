@@ -94,25 +94,25 @@ def numbered(shared: Any, numbers: Mapping[str, int]) -> Any:
 
 
 def batch_of_replies(agent: Any, observations: Any, count: int) -> Sequence[Any]:
-    """Return what the `batch_act` of an agent says.
+    """Return what the `batch_act` of an agent says, a message for each row.
 
     Args:
         agent: the original agent.
         observations: what its copies' `observe` returned.
-        count: how many messages it has to return.
+        count: how many rows there are; of more messages the first ones count.
 
     Raises:
-        ArgumentError: it returned another number.
+        ArgumentError: it returned fewer messages, or something else than a list.
     """
     acts = agent.batch_act(observations)
-    found = len(acts) if isinstance(acts, (list, tuple)) else None
-    if found != count:
-        said = f"something of type {type(acts).__name__}" if found is None else f"{found} messages"
+    length = len(acts) if isinstance(acts, (list, tuple)) else None
+    if length is None or length < count:
+        said = f"something of type {type(acts).__name__}" if length is None else f"{length} messages"
         raise ArgumentError(
             f"batch_act of agent {agent.getID()!r} ({type(agent).__name__}) returned {said} for {count} rows; it has "
             "to return a list with one message for each row, also for rows whose observation has no text"
         )
-    return acts  # type: ignore[no-any-return]
+    return acts if length == count else acts[:count]  # type: ignore[no-any-return]
 
 
 def has_batch_act(agent: Any) -> bool:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
-import tempfile
-from multiprocessing import reduction
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
+
+from .process_lock import ProcessLock
 
 __all__ = ["LocalCounter", "SharedCounter", "counter_for"]
 
@@ -32,23 +33,31 @@ class LocalCounter:
         """Begin at 0 again, or at another number."""
         self._next = number
 
+    @property
+    def value(self) -> int:
+        """The number that was taken last, -1 before the first; ParlAI's teachers read and set it."""
+        return self._next - 1
+
+    @value.setter
+    def value(self, number: int) -> None:
+        self._next = number + 1
+
+    def get_lock(self) -> AbstractContextManager[None]:
+        """Return what a ``with`` statement holds while `value` is changed; nothing has to be locked here."""
+        return nullcontext()
+
     def __deepcopy__(self, memo: Any) -> LocalCounter:
         return self
 
 
-class SharedCounter:
+class SharedCounter(ProcessLock):
     """Numbers from 0 on, each of which one worker gets, for processes and threads.
 
     The next number is the position in a file without a name, which all processes have in common and which Linux guards
     while it moves it: a single call to the system, and no lock that a process could die with.
     """
 
-    __slots__ = ("__weakref__", "_fd")
-
-    def __init__(self) -> None:
-        # not memfd_create's, whose position Linux guards less; see streams.tickets
-        with tempfile.TemporaryFile() as file:
-            self._fd = os.dup(file.fileno())
+    # the file is not memfd_create's, whose position Linux guards less; see streams.tickets
 
     def take(self) -> int:
         """Return the next number, and go on to the one behind it."""
@@ -62,20 +71,21 @@ class SharedCounter:
         """Begin at 0 again, or at another number, while nobody takes any."""
         os.lseek(self._fd, number, os.SEEK_SET)
 
-    def __deepcopy__(self, memo: Any) -> SharedCounter:
+    @property
+    def value(self) -> int:
+        """The number that was taken last, -1 before the first; it is changed under `get_lock`."""
+        return self.peek() - 1
+
+    @value.setter
+    def value(self, number: int) -> None:
+        self.reset(number + 1)
+
+    def get_lock(self) -> SharedCounter:
+        """Return what a ``with`` statement holds while `value` is read and set, as `take` needs no lock."""
         return self
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        return _received, (reduction.DupFd(self._fd),)
-
-    def __del__(self) -> None:
-        os.close(self._fd)
-
-
-def _received(fd: Any) -> SharedCounter:
-    made = SharedCounter.__new__(SharedCounter)
-    made._fd = fd.detach()
-    return made
+    def __deepcopy__(self, memo: Any) -> SharedCounter:
+        return self
 
 
 def counter_for(workers: int) -> LocalCounter | SharedCounter:

@@ -9,7 +9,7 @@ from ..base import ArgumentError
 from .batch_world import BatchWorld
 from .dynamic_batch_world import DynamicBatchWorld
 from .hogwild_world import HogwildWorld
-from .numbers import whole
+from .numbers import check_names, whole
 from .worlds import MultiWorld, World, create_task_world, task_names
 
 __all__ = ["create_task"]
@@ -28,8 +28,10 @@ def create_task(opt: Mapping[str, Any], user_agents: Any, default_world: type[Wo
         default_world: the class of the plain worlds.
 
     Raises:
-        ArgumentError: no task is named, there is none of the name, or a number is below 1.
+        ArgumentError: no task is named, there is none of the name, a number is below 1, or the name of an option is
+            misspelt.
     """
+    check_names(opt)
     tasks = task_names(opt.get("task") or "")
     if not tasks:
         raise ArgumentError('task is not set; name one, such as "reverse" (opt["task"], --task)')

@@ -274,8 +274,8 @@ class DictionaryAgent(Agent):
         if tokenizer is None:
             names = [each.removesuffix("_tokenize") for each in dir(self) if each.endswith("_tokenize")]
             raise ArgumentError(
-                f"dict_tokenizer is {name!r}, expected one of {', '.join(filter(None, names))}, or a name for which the "
-                "dictionary has a method NAME_tokenize(text)"
+                f"dict_tokenizer is {name!r}, expected one of {', '.join(filter(None, names))}; a subclass adds others "
+                "by methods NAME_tokenize(text)"
             )
         return tokenizer
 

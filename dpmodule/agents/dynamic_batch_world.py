@@ -12,7 +12,7 @@ from typing import Any
 from ..base import ArgumentError
 from .copies import WorldOfCopies, batch_of_replies, has_batch_act, row_of, silent
 from .numbers import whole
-from .worlds import World, validate
+from .worlds import World, check_texts, validate
 
 __all__ = ["DynamicBatchWorld", "best_window"]
 
@@ -139,7 +139,11 @@ class DynamicBatchWorld(WorldOfCopies):
         for each, reply in zip(batch, replies):
             row = self.worlds[each.row]
             row.get_acts()[1] = validate(reply, agent, each.row)
-            row.get_agents()[0].observe(reply)
+            try:
+                row.get_agents()[0].observe(reply)
+            except TypeError:
+                check_texts([reply], agent)
+                raise
             self._idle.append(each.row)
 
     def display(self) -> str:

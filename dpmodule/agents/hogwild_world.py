@@ -14,7 +14,7 @@ from typing import Any, NoReturn
 
 import torch
 
-from ..base import ArgumentError, StateError
+from ..base import ArgumentError, NotSupportedError
 from ..devices import generators
 from .batch_world import BatchWorld
 from .copies import WorldOfCopies, numbered
@@ -190,7 +190,7 @@ class HogwildWorld(WorldOfCopies):
         """Shut down, and raise: the messages are in the workers.
 
         Raises:
-            StateError: always.
+            NotSupportedError: always; a StateError and a NotImplementedError.
         """
         self._refuse("display")
 
@@ -198,13 +198,13 @@ class HogwildWorld(WorldOfCopies):
         """Shut down, and raise: each worker is in an episode of its own.
 
         Raises:
-            StateError: always.
+            NotSupportedError: always; a StateError and a NotImplementedError.
         """
         self._refuse("episode_done")
 
     def _refuse(self, name: str) -> NoReturn:
         self.shutdown()
-        raise StateError(
+        raise NotSupportedError(
             f"HogwildWorld.{name} cannot tell what happens in the workers, and the world has been shut down; "
             'use one worker: opt["numthreads"] = 1'
         )

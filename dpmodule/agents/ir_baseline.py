@@ -112,11 +112,11 @@ class IrBaselineAgent(Agent):
         self._of: tuple[Any, int] = (None, -1)
 
     @staticmethod
-    def add_cmdline_args(argparser: Any) -> None:
-        """Add its options to a parser.
+    def add_cmdline_args(argparser: Any) -> Any:
+        """Add its options to a parser, and return their group.
 
         Args:
-            argparser: the `ParlaiParser` that gets a group of options more.
+            argparser: the `ParlaiParser`.
         """
         group = argparser.add_argument_group("ranking by common words")
         group.add_argument(
@@ -126,6 +126,7 @@ class IrBaselineAgent(Agent):
         )
         group.add_argument("--history-size", type=int, default=1, help="texts of a question (default: 1)")
         DictionaryAgent.add_cmdline_args(argparser)
+        return group
 
     def _counted(self) -> int:
         words = self.dictionary

@@ -4,13 +4,25 @@ from __future__ import annotations
 
 import difflib
 import importlib
+import importlib.util
+import sys
 from collections.abc import Collection, Mapping
+from contextlib import suppress
 from types import MappingProxyType
 from typing import Any
 
 from ..base import ArgumentError
 
-__all__ = ["AGENTS", "TASKS", "agent_class", "module_named", "task_class"]
+__all__ = [
+    "AGENTS",
+    "TASKS",
+    "agent_class",
+    "class2str",
+    "module_named",
+    "str2class",
+    "task_class",
+    "teacher_of",
+]
 
 AGENTS: Mapping[str, str] = MappingProxyType(
     {
@@ -35,6 +47,8 @@ TASKS: Mapping[str, str] = MappingProxyType(
 """Tasks that are ready, by the name that ``--task`` takes."""
 
 _OWN = "dpmodule.agents"
+_DEFAULT = "DefaultTeacher"
+"""The class of a module of tasks that is named alone."""
 
 
 def agent_class(spec: str, trusted: Collection[str | None] | None = None) -> tuple[Any, str]:
@@ -53,10 +67,50 @@ def agent_class(spec: str, trusted: Collection[str | None] | None = None) -> tup
 def task_class(spec: str) -> tuple[Any, str]:
     """Return the class of teachers that a name stands for, and the arguments behind it; see `agent_class`.
 
+    A module alone means its class ``DefaultTeacher``.
+
     Raises:
         ArgumentError: there is no such task.
     """
     return _find("task", spec, TASKS, None)
+
+
+def teacher_of(opt: Mapping[str, Any], task: str) -> Any:
+    """Return the teacher of a task.
+
+    Args:
+        opt: options; the teacher gets the name of the task, and the arguments behind it as ``task_arguments``, too.
+        task: the name; see `task_class`.
+
+    Raises:
+        ArgumentError: there is no such task.
+    """
+    kind, arguments = task_class(task)
+    return kind({**opt, "task": task, "task_arguments": arguments})
+
+
+def str2class(value: str) -> Any:
+    """Return the class that a text such as ``package.module:Class`` names.
+
+    Args:
+        value: the text.
+
+    Raises:
+        ArgumentError: there is none.
+    """
+    module, _, name = value.partition(":")
+    if not name:
+        raise ArgumentError(f"str2class: {value!r} names no class, expected package.module:Class")
+    return _imported("str2class", module, name)
+
+
+def class2str(value: type) -> str:
+    """Return the text that `str2class` reads.
+
+    Args:
+        value: a class.
+    """
+    return f"{value.__module__}:{value.__qualname__}"
 
 
 def module_named(spec: str | None) -> str | None:
@@ -75,6 +129,8 @@ def _find(
         path, arguments = ready[head], rest
     else:
         name, _, arguments = rest.partition(":")
+        if not name and option == "task" and _is_module(head):
+            name = _DEFAULT
         path = f"{head}:{name}"
         if not name:
             raise _unknown(option, spec, ready)
@@ -102,6 +158,12 @@ def _imported(option: str, module: str, name: str) -> Any:
     if not isinstance(found, type):
         raise ArgumentError(f"{option}: {module}:{name} is of type {type(found).__name__}, expected a class")
     return found
+
+
+def _is_module(name: str) -> bool:
+    with suppress(ImportError, ValueError):  # a package of its path is missing, or it is not a name
+        return name in sys.modules or importlib.util.find_spec(name) is not None
+    return False
 
 
 def _unknown(option: str, spec: str, ready: Mapping[str, str]) -> ArgumentError:

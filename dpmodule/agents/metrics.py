@@ -16,7 +16,7 @@ from copy import copy
 from functools import lru_cache
 from typing import Any
 
-from ..base import ArgumentError
+from ..base import ArgumentError, DTypeError
 from .tally import SumColumns
 
 __all__ = [
@@ -190,10 +190,11 @@ class Metrics:
             Whether it was right: ``{"correct": 0 or 1}``.
 
         Raises:
+            DTypeError: the text is not a str.
             ArgumentError: one of `metrics` is no number, or has no proper name.
         """
         add, labels = self._column.add, labels or ()
-        guess = observation.get("text")
+        guess = _text_of(observation)
         correct = int(guess is not None and exact_match(guess, labels))
         add(_TOTAL, 1)
         if guess is not None:
@@ -213,12 +214,12 @@ class Metrics:
             labels: what each of them should have been.
 
         Raises:
-            ArgumentError: as `update` does.
+            DTypeError, ArgumentError: as `update` does.
         """
         said = correct = exact = 0
         parts, others = [], []
         for observation, answers in zip(observations, labels):
-            guess = observation.get("text")
+            guess = _text_of(observation)
             if guess is not None:
                 said += 1
                 if exact_match(guess, answers or ()):
@@ -286,6 +287,15 @@ class Metrics:
     def clear(self) -> None:
         """Begin anew, in all columns, while nobody adds."""
         self._tally.clear()
+
+
+def _text_of(reply: Mapping[str, Any]) -> str | None:
+    text = reply.get("text")
+    if text is None or isinstance(text, str):
+        return text
+    raise DTypeError(
+        f"the text of a reply of agent {reply.get('id')!r} is of type {type(text).__name__}, expected a str"
+    )
 
 
 def by_name(reports: Iterable[tuple[str, Mapping[str, Any]]]) -> dict[str, Mapping[str, Any]]:

@@ -84,11 +84,11 @@ class ModuleAgent(Agent):
     default_initializer = "xavier"
 
     @staticmethod
-    def add_cmdline_args(parser: Any) -> None:
-        """Add the options of modules to a parser; those that are not given are left to the agent.
+    def add_cmdline_args(parser: Any) -> Any:
+        """Add the options of modules to a parser, and return their group; what is not given is left to the agent.
 
         Args:
-            parser: the `ParlaiParser` that gets a group of options more.
+            parser: the `ParlaiParser`.
         """
         group = parser.add_argument_group("training of modules", argument_default=argparse.SUPPRESS)
         group.add_argument(
@@ -105,6 +105,7 @@ class ModuleAgent(Agent):
             choices=["raise", "warn", "ignore"],
             help="about NaN and infinity (default: raise)",
         )
+        return group
 
     def __init__(self, opt: Mapping[str, Any], shared: Mapping[str, Any] | None = None) -> None:
         super().__init__(opt, shared)

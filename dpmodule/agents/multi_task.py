@@ -1,4 +1,4 @@
-"""`MultiTaskTeacher`: one teacher for several tasks.
+"""`MultiTaskTeacher`: one teacher for several tasks; the teachers that options name.
 
 Source: ParlAI's of 2018.
 """
@@ -12,12 +12,12 @@ from typing import Any
 from ..base import ArgumentError
 from .agent import create_agents_from_shared
 from .copies import numbered
-from .loading import task_class
+from .loading import teacher_of
 from .metrics import aggregate_metrics, by_name
 from .teachers import Teacher
 from .worlds import task_names
 
-__all__ = ["MultiTaskTeacher"]
+__all__ = ["MultiTaskTeacher", "create_task_agent_from_taskname"]
 
 Message = dict[str, Any]
 
@@ -47,10 +47,7 @@ class MultiTaskTeacher(Teacher):
         else:
             # sorted batches of one task leave no place for another
             single = {**self.opt, "batch_sort": False}
-            kinds = [(name, *task_class(name)) for name in task_names(self.opt.get("task") or "")]
-            self.tasks = [
-                kind({**single, "task": name, "task_arguments": rest}) for name, kind, rest in kinds
-            ]
+            self.tasks = [teacher_of(single, name) for name in task_names(self.opt.get("task") or "")]
         if not self.tasks:
             raise ArgumentError('task is not set; name several, with commas between (opt["task"], --task)')
         self.random = (self.opt.get("datatype") or "train") == "train"
@@ -136,3 +133,16 @@ class MultiTaskTeacher(Teacher):
         """Shut down all tasks."""
         for task in self.tasks:
             task.shutdown()
+
+
+def create_task_agent_from_taskname(opt: Mapping[str, Any]) -> list[Any]:
+    """Return the teacher of the task that options name, in a list; a `MultiTaskTeacher` for several tasks.
+
+    Args:
+        opt: options; ``task``: a task, or several with commas between.
+
+    Raises:
+        ArgumentError: no task is named, or there is none of a name.
+    """
+    names = task_names(opt.get("task") or "")
+    return [teacher_of(opt, names[0]) if len(names) == 1 else MultiTaskTeacher(opt)]

@@ -1,14 +1,67 @@
-"""Numbers among options."""
+"""Checks of options: numbers, and names that are misspelt."""
 
 from __future__ import annotations
 
+import difflib
 import math
+import warnings
 from collections.abc import Mapping
 from typing import Any
 
 from ..base import ArgumentError
 
-__all__ = ["real", "whole"]
+__all__ = ["check_names", "real", "whole"]
+
+_NAMES = (
+    "batch_sort",
+    "batchsize",
+    "cands_datafile",
+    "context_length",
+    "datatype",
+    "hide_labels",
+    "hogwild_ahead",
+    "hogwild_mode",
+    "hogwild_timeout_s",
+    "include_labels",
+    "max_batch_tokens",
+    "model_file",
+    "numthreads",
+    "on_bad_line",
+)
+"""Options by which worlds and teachers run differently, and which a program does not use for something else."""
+
+_NEAR = 0.85
+
+
+def check_names(opt: Mapping[str, Any]) -> None:
+    """Refuse options whose names differ from known ones only in case, ``_`` and ``-``; warn of others that are close.
+
+    An option that is there under its right name, too, may have a neighbour of any name.
+
+    Args:
+        opt: options.
+
+    Raises:
+        ArgumentError: there is such a name.
+    """
+    missing = {_letters(name): name for name in _NAMES if name not in opt}
+    for name in opt:
+        letters = _letters(str(name))
+        if letters in missing:
+            raise ArgumentError(
+                f"there is no option {name!r}; did you mean {missing[letters]!r}? An option of your own needs another "
+                "name"
+            )
+        for near in difflib.get_close_matches(letters, missing, 1, _NEAR):
+            if name not in _NAMES:
+                warnings.warn(
+                    f"opt has {name!r}, which worlds and teachers do not read; did you mean {missing[near]!r}?",
+                    stacklevel=3,
+                )
+
+
+def _letters(name: str) -> str:
+    return name.lower().replace("_", "").replace("-", "")
 
 
 def whole(opt: Mapping[str, Any], name: str, default: int | None, least: int = 1) -> int:

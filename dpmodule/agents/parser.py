@@ -10,12 +10,12 @@ import itertools
 import os
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NoReturn
 
 from ..base import ArgumentError, did_you_mean
 from .dictionary import DictionaryAgent
-from .loading import agent_class, task_class
+from .loading import agent_class, str2class, task_class
 from .saved_options import RUN_OPTIONS, load_options, options_file
 from .teachers import is_training
 from .worlds import task_names
@@ -34,14 +34,18 @@ class ParlaiParser(argparse.ArgumentParser):
     """Makes options of what stands on the command line.
 
     The class of the agent that ``--model`` names, and of every task that ``--task`` names, may add flags of its own: it
-    has a static method ``add_cmdline_args(parser)``, which calls ``parser.add_argument`` and the like. The type
-    ``"bool"`` reads true and false, yes and no, 1 and 0.
+    has a static method ``add_cmdline_args(parser)``, which calls ``parser.add_argument`` and the like, and returns the
+    group. The type ``"bool"`` reads true and false, yes and no, 1 and 0; ``"class"`` reads ``package.module:Class``.
 
     Args:
         add_parlai_args: whether there are the flags of tasks and worlds.
         add_model_args: whether there are those of models and dictionaries, too.
         description: what the program does, for its help.
         options: further arguments of `argparse.ArgumentParser`.
+
+    Attributes:
+        parlai_home: the folder of the program: what PARLAI_HOME names, or else the current one.
+        opt: the options that were parsed last.
 
     Example:
         >>> parser = ParlaiParser(True, True)
@@ -60,13 +64,35 @@ class ParlaiParser(argparse.ArgumentParser):
         settings = {"allow_abbrev": False, "conflict_handler": "resolve", **options}
         super().__init__(description=description or "Agents and worlds.", **settings)
         self.register("type", "bool", _truth)
+        self.register("type", "class", str2class)
+        self.add_arg = self.add_argument
+        self.parlai_home = os.environ.get("PARLAI_HOME") or os.getcwd()
+        self.opt: dict[str, Any] = {}
+        self._named: set[Any] = set()
         if add_parlai_args:
             self.add_parlai_args()
         if add_model_args:
             self.add_model_args()
 
-    def add_parlai_args(self) -> None:
-        """Add the flags of tasks, worlds and batches."""
+    def add_parlai_data_path(self, argument_group: Any = None) -> None:
+        """Add the flag of the folder with data.
+
+        Args:
+            argument_group: the group that gets it; None: the parser.
+        """
+        (argument_group or self).add_argument(
+            "-dp",
+            "--datapath",
+            metavar="FOLDER",
+            help="where tasks find their files (default: $PARLAI_DATAPATH, or data in the current folder)",
+        )
+
+    def add_parlai_args(self, args: Sequence[str] | None = None) -> None:
+        """Add the flags of tasks, worlds and batches.
+
+        Args:
+            args: ParlAI's; not used.
+        """
         group = self.add_argument_group("tasks and worlds")
         group.add_argument(
             "-t",
@@ -79,9 +105,9 @@ class ParlaiParser(argparse.ArgumentParser):
             "--datatype",
             default="train",
             type=_datatype,
-            help="train, train:ordered, valid or test, with :stream to keep nothing in memory (default: train)",
+            help="train, train:ordered, valid or test, with :stream to keep nothing in memory (default: %(default)s)",
         )
-        group.add_argument("-dp", "--datapath", metavar="FOLDER", help="where tasks find their files")
+        self.add_parlai_data_path(group)
         group.add_argument(
             "-nt", "--numthreads", type=_at_least_1, default=1, help="Hogwild workers (default: 1)"
         )
@@ -138,8 +164,12 @@ class ParlaiParser(argparse.ArgumentParser):
             "--max-batch-tokens", type=_at_least_1, help="most tokens of a batch, in place of --batchsize"
         )
 
-    def add_model_args(self) -> None:
-        """Add the flags of models and dictionaries."""
+    def add_model_args(self, args: Sequence[str] | None = None) -> None:
+        """Add the flags of models and dictionaries.
+
+        Args:
+            args: ParlAI's; not used.
+        """
         group = self.add_argument_group("models")
         group.add_argument(
             "-m", "--model", metavar="NAME", help="a ready agent, or package.module:Class:arguments"
@@ -164,33 +194,70 @@ class ParlaiParser(argparse.ArgumentParser):
             ArgumentError: there is no such flag, agent or task, or no such value.
         """
         words = list(sys.argv[1:] if args is None else args)
-        self._add_named(words)
+        self.add_extra_args(words)
         self._check_flags(words)
         given = vars(super().parse_args(words, self._unset()))
-        opt = dict(vars(super().parse_args(words, namespace)))
+        self.opt = opt = dict(vars(super().parse_args(words, namespace)))
+        opt["parlai_home"] = self.parlai_home
+        if "datapath" in opt and opt["datapath"] is None:
+            opt["datapath"] = os.environ.get("PARLAI_DATAPATH") or os.path.join(self.parlai_home, "data")
         opt["override"] = {
             name: value for name, value in given.items() if value is not _UNSET and name not in RUN_OPTIONS
         }
         if print_args:
-            self.print_args(opt)
+            self.print_args()
         return opt
 
     def _unset(self) -> argparse.Namespace:
         """Return a namespace that keeps argparse from setting defaults."""
         return argparse.Namespace(**{action.dest: _UNSET for action in self._actions})
 
-    def _add_named(self, words: Sequence[str]) -> None:
-        """Add the flags of the agent and the tasks that stand on the line."""
-        kinds = [task_class(name)[0] for name in task_names(self._value_of(words, "-t", "--task"))]
-        if model := self._value_of(words, "-m", "--model"):
-            kinds.append(agent_class(model)[0])
-        else:
-            path = options_file(self._value_of(words, "-mf", "--model-file"))
-            saved = load_options(path).get("model") if os.path.isfile(path) else None
-            kinds += [agent_class(saved, trusted=())[0]] if saved else []
-        for kind in dict.fromkeys(kinds):
-            if hasattr(kind, "add_cmdline_args"):
-                kind.add_cmdline_args(self)
+    def add_extra_args(self, args: Sequence[str] | None = None) -> None:
+        """Add the flags of the agent and the tasks that a command line names.
+
+        Args:
+            args: the words of the line (default: those of the program).
+
+        Raises:
+            ArgumentError: there is no such agent or task.
+        """
+        words = list(sys.argv[1:] if args is None else args)
+        self.add_task_args(self._value_of(words, "-t", "--task"))
+        model, kept = self._value_of(words, "-m", "--model"), None
+        path = options_file(self._value_of(words, "-mf", "--model-file"))
+        if not model and os.path.isfile(path):
+            model, kept = load_options(path).get("model") or "", ()
+        if model:
+            self._add_flags(agent_class(model, trusted=kept)[0])
+
+    def add_task_args(self, task: str) -> None:
+        """Add the flags of tasks.
+
+        Args:
+            task: their names, with commas between.
+
+        Raises:
+            ArgumentError: there is no such task.
+        """
+        for name in task_names(task):
+            self._add_flags(task_class(name)[0])
+
+    def add_model_subargs(self, model: str) -> None:
+        """Add the flags of an agent.
+
+        Args:
+            model: its name.
+
+        Raises:
+            ArgumentError: there is no such agent.
+        """
+        self._add_flags(agent_class(model)[0])
+
+    def _add_flags(self, kind: Any) -> None:
+        """Add the flags of a class, once."""
+        if kind not in self._named and hasattr(kind, "add_cmdline_args"):
+            kind.add_cmdline_args(self)
+        self._named.add(kind)
 
     def _value_of(self, words: Sequence[str], *flags: str) -> str:
         """Return what stands behind a flag, if there is such a one, the last time; else an empty text."""
@@ -212,13 +279,15 @@ class ParlaiParser(argparse.ArgumentParser):
                     "need --model or --task on the line)"
                 )
 
-    def print_args(self, opt: dict[str, Any]) -> None:
+    def print_args(self, opt: Mapping[str, Any] | None = None) -> None:
         """Write options to the standard output, a line for each.
 
         Args:
-            opt: the options by name; ``override`` is left out.
+            opt: the options by name (default: those that were parsed last, or those of the program's command line);
+                ``override`` is left out.
         """
-        lines = [f"[ {name}: {value} ]" for name, value in sorted(opt.items()) if name != "override"]
+        shown = opt or self.opt or self.parse_args(print_args=False)
+        lines = [f"[ {name}: {value} ]" for name, value in sorted(shown.items()) if name != "override"]
         sys.stdout.write("\n".join(lines) + "\n")
 
     def error(self, message: str) -> NoReturn:

@@ -31,6 +31,7 @@ RUN_OPTIONS = frozenset(
         "numthreads",
         "on_bad_line",
         "override",
+        "parlai_home",
         "seed",
         "task",
         "task_arguments",

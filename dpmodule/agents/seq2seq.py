@@ -52,11 +52,11 @@ class Seq2seqAgent(ModuleAgent):
     default_learningrate = 0.003
 
     @staticmethod
-    def add_cmdline_args(parser: Any) -> None:
-        """Add the options of this agent to a parser; those that are not given are left to it.
+    def add_cmdline_args(parser: Any) -> Any:
+        """Add the options of this agent to a parser, and return their group; those that are not given are left to it.
 
         Args:
-            parser: the `ParlaiParser` that gets a group of options more.
+            parser: the `ParlaiParser`.
         """
         ModuleAgent.add_cmdline_args(parser)
         group = parser.add_argument_group("seq2seq", argument_default=argparse.SUPPRESS)
@@ -75,6 +75,7 @@ class Seq2seqAgent(ModuleAgent):
         group.add_argument(
             "--longest-answer", type=int, help="tokens of what is said (default: those that count)"
         )
+        return group
 
     def __init__(self, opt: Mapping[str, Any], shared: Mapping[str, Any] | None = None) -> None:
         super().__init__(opt, shared)

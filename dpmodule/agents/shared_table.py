@@ -1,21 +1,16 @@
-"""`SharedTable`: a table of numbers in shared memory, for copies of an agent in other processes."""
+"""`SharedTable`: a table of numbers and tensors in shared memory, for copies of an agent in other processes."""
 
 from __future__ import annotations
 
-import os
-import tempfile
-import threading
 from collections.abc import Iterator, Mapping, MutableMapping
-from multiprocessing import reduction
-from typing import Any, NoReturn
+from itertools import chain
+from typing import Any
 
-try:
-    import fcntl
-except ImportError:  # Windows: workers are threads there
-    fcntl = None  # type: ignore[assignment]
+import torch
 
 from ..base import ArgumentError, DTypeError
 from ..devices.shared_memory import shared_bytes
+from .process_lock import ProcessLock
 
 __all__ = ["SharedTable"]
 
@@ -24,14 +19,17 @@ _FORMATS = {int: "q", bool: "q", float: "d"}
 
 
 class SharedTable(MutableMapping[Any, Any]):
-    """A table of numbers that every process sees which has it, from an agent's `share` or otherwise.
+    """A table of numbers and tensors that every process sees which has it, from an agent's `share` or otherwise.
 
-    Its keys, and the type of what stands under each, are those that it was made with. Reading a value and writing one
-    takes no lock. Whoever computes a new value from the old one, as in ``table["count"] += 1``, does so under
-    `get_lock` where another worker may do the same.
+    Reading a value and writing one takes no lock. Whoever computes a new value from the old one, as in
+    ``table["count"] += 1``, does so under `get_lock` where another worker may do the same.
+
+    What stands under a key keeps its type; a tensor is moved to shared memory, keeps its shape and element type, and is
+    written in place. A key that is added or deleted later is so in this process, and in copies that are made of the
+    table afterwards.
 
     Args:
-        init_dict: the keys, and what stands under them at first: ints of 64 bits, floats or bools.
+        init_dict: the keys, and what stands under them at first: ints of 64 bits, floats, bools or torch tensors.
 
     Raises:
         DTypeError: a value is of another type.
@@ -47,65 +45,100 @@ class SharedTable(MutableMapping[Any, Any]):
     """
 
     def __init__(self, init_dict: Mapping[Any, Any] | None = None) -> None:
-        given = dict(init_dict or {})
-        for key, value in given.items():
+        self._numbers: dict[Any, tuple[int, int, type]] = {}
+        self._tensors: dict[Any, torch.Tensor] = {}
+        self._memories: list[torch.Tensor] = []
+        self._views: list[dict[type, Any]] = []
+        self._lock = ProcessLock()
+        values = dict(init_dict or {})
+        self._add({key: value for key, value in values.items() if not isinstance(value, torch.Tensor)})
+        self.update(values)
+
+    def _add(self, numbers: Mapping[Any, Any]) -> None:
+        """Make room for numbers under new keys, in one piece of shared memory."""
+        for key, value in numbers.items():
             if type(value) not in _FORMATS:
                 raise DTypeError(
-                    f"SharedTable: {key!r} is {value!r} of type {type(value).__name__}, expected an int, a float or a "
-                    "bool; larger things are shared as torch tensors, by share_memory_()"
+                    f"SharedTable: {key!r} is {value!r} of type {type(value).__name__}, expected an int, a float, a "
+                    "bool or a torch tensor"
                 )
-        self._places = {key: (place, type(value)) for place, (key, value) in enumerate(given.items())}
-        self._memory: Any = shared_bytes("a SharedTable", _BYTES * max(len(given), 1))
-        self._lock = _Lock()
-        self._open()
-        self.update(given)
+        if numbers:
+            block = len(self._memories)
+            self._open(shared_bytes("a SharedTable", _BYTES * len(numbers)))
+            self._numbers.update(
+                {key: (block, place, type(value)) for place, (key, value) in enumerate(numbers.items())}
+            )
 
-    def _open(self) -> None:
-        plain = memoryview(self._memory.numpy()).cast("B")
-        self._views = {kind: plain.cast(code) for kind, code in _FORMATS.items()}  # type: ignore[call-overload]
+    def _open(self, memory: torch.Tensor) -> None:
+        plain = memoryview(memory.numpy()).cast("B")
+        self._memories.append(memory)
+        self._views.append({kind: plain.cast(code) for kind, code in _FORMATS.items()})  # type: ignore[call-overload]
 
     def __getitem__(self, key: Any) -> Any:
-        if key not in self._places:
-            self._refuse(key)
-        place, kind = self._places[key]
-        return kind(self._views[kind][place])
+        number = self._numbers.get(key)
+        if number is None:
+            return self._tensor(key)
+        block, place, kind = number
+        return kind(self._views[block][kind][place])
+
+    def _tensor(self, key: Any) -> torch.Tensor:
+        if key not in self._tensors:
+            known = ", ".join(map(repr, self)) or "none"
+            raise KeyError(f"SharedTable has no key {key!r}; its keys in this process: {known}")
+        return self._tensors[key]
 
     def __setitem__(self, key: Any, value: Any) -> None:
-        if key not in self._places:
-            self._refuse(key)
-        place, kind = self._places[key]
+        if key in self._tensors or isinstance(value, torch.Tensor) and key not in self._numbers:
+            self._set_tensor(key, value)
+            return
+        is_new = key not in self._numbers
+        if is_new:
+            self._add({key: value})
+        block, place, kind = self._numbers[key]
         if type(value) is not kind:
             raise DTypeError(
                 f"SharedTable: {key!r} is of type {kind.__name__} and stays so, got {value!r} of type "
-                f"{type(value).__name__}"
+                f"{type(value).__name__}; delete the key first to change the type"
             )
         try:
-            self._views[kind][place] = value
+            self._views[block][kind][place] = value
         except ValueError as error:
+            if is_new:
+                del self._numbers[key]
             raise ArgumentError(f"SharedTable: {key!r} is {value!r}, expected at most 64 bits") from error
 
-    def __delitem__(self, key: Any) -> None:
-        raise ArgumentError(
-            f"SharedTable: {key!r} cannot be deleted, since other processes would not know of it"
-        )
+    def _set_tensor(self, key: Any, value: Any) -> None:
+        own = self._tensors.get(key)
+        if own is None:
+            value.share_memory_()
+            self._tensors[key] = value
+        elif own is not value:
+            if not isinstance(value, torch.Tensor) or _form(value) != _form(own):
+                raise DTypeError(
+                    f"SharedTable: {key!r} is {_form(own)} and stays so, got {_form(value)}; delete the key first to "
+                    "change it"
+                )
+            with torch.no_grad():
+                own.copy_(value)
 
-    def _refuse(self, key: Any) -> NoReturn:
-        known = ", ".join(map(repr, self._places)) or "none"
-        raise KeyError(
-            f"SharedTable has no key {key!r}; its keys are those that it was made with, as other processes would not "
-            f"know of others: {known}"
-        )
+    def __delitem__(self, key: Any) -> None:
+        if self._numbers.pop(key, None) is None:
+            self._tensor(key)
+            del self._tensors[key]
 
     def __iter__(self) -> Iterator[Any]:
-        return iter(self._places)
+        return chain(self._numbers, self._tensors)
+
+    def __contains__(self, key: object) -> bool:
+        return key in self._numbers or key in self._tensors
 
     def __len__(self) -> int:
-        return len(self._places)
+        return len(self._numbers) + len(self._tensors)
 
     def __repr__(self) -> str:
         return f"SharedTable({dict(self)!r})"
 
-    def get_lock(self) -> _Lock:
+    def get_lock(self) -> ProcessLock:
         """Return a lock for a ``with`` statement, which one worker at a time holds, and may take again inside.
 
         The system takes it from a process that dies.
@@ -116,49 +149,16 @@ class SharedTable(MutableMapping[Any, Any]):
         return self  # a copy would be a table that nobody else sees
 
     def __getstate__(self) -> tuple[Any, ...]:
-        return self._places, self._memory, self._lock
+        return self._numbers, self._tensors, self._memories, self._lock
 
     def __setstate__(self, state: tuple[Any, ...]) -> None:
-        self._places, self._memory, self._lock = state
-        self._open()
+        self._numbers, self._tensors, memories, self._lock = state
+        self._memories, self._views = [], []
+        for memory in memories:
+            self._open(memory)
 
 
-class _Lock:
-    """A lock between processes, and between the threads of each: of a file without a name."""
-
-    def __init__(self) -> None:
-        with tempfile.TemporaryFile() as file:
-            self._fd = os.dup(file.fileno())
-        self._own = threading.RLock()
-        self._depth = 0
-
-    def __enter__(self) -> None:
-        self._own.acquire()
-        self._depth += 1
-        if self._depth == 1 and fcntl is not None:
-            try:
-                fcntl.lockf(self._fd, fcntl.LOCK_EX)
-            except BaseException:  # Ctrl-C
-                self._leave()
-                raise
-
-    def __exit__(self, *error: object) -> None:
-        if self._depth == 1 and fcntl is not None:
-            fcntl.lockf(self._fd, fcntl.LOCK_UN)
-        self._leave()
-
-    def _leave(self) -> None:
-        self._depth -= 1
-        self._own.release()
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return _received, (reduction.DupFd(self._fd),)
-
-    def __del__(self) -> None:
-        os.close(self._fd)
-
-
-def _received(fd: Any) -> _Lock:
-    made = _Lock.__new__(_Lock)
-    made._fd, made._own, made._depth = fd.detach(), threading.RLock(), 0
-    return made
+def _form(value: Any) -> str:
+    if not isinstance(value, torch.Tensor):
+        return f"{value!r} of type {type(value).__name__}"
+    return f"a tensor of shape {tuple(value.shape)} and {value.dtype}"

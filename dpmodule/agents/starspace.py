@@ -91,11 +91,11 @@ class StarspaceAgent(ModuleAgent):
     default_initializer = "normal"
 
     @staticmethod
-    def add_cmdline_args(parser: Any) -> None:
-        """Add the options of this agent to a parser; those that are not given are left to it.
+    def add_cmdline_args(parser: Any) -> Any:
+        """Add the options of this agent to a parser, and return their group; those that are not given are left to it.
 
         Args:
-            parser: the `ParlaiParser` that gets a group of options more.
+            parser: the `ParlaiParser`.
         """
         ModuleAgent.add_cmdline_args(parser)
         group = parser.add_argument_group("starspace", argument_default=argparse.SUPPRESS)
@@ -110,6 +110,7 @@ class StarspaceAgent(ModuleAgent):
         group.add_argument("--temperature", type=float, help="what cosines are divided by (default: 0.1)")
         group.add_argument("--truncate", type=int, help="words that count (default: -1, all)")
         group.add_argument("--fixed-candidates-file", metavar="FILE", help="answers, one a line")
+        return group
 
     def __init__(self, opt: Mapping[str, Any], shared: Mapping[str, Any] | None = None) -> None:
         super().__init__(opt, shared)

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import inspect
 import random
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
+from contextlib import AbstractContextManager
 from random import Random
 from typing import Any
 
 from ..base import ArgumentError
 from .agent import Agent
 from .counter import LocalCounter, SharedCounter, counter_for
+from .data_loader import DataLoader, LoadedQueue
 from .episode_places import EpisodePlaces
 from .metrics import Metrics
 from .squash import flatten, make_batches, sort_data
@@ -159,6 +163,15 @@ def _metrics_of(opt: Mapping[str, Any], shared: Mapping[str, Any] | None) -> Met
     return found.for_worker(worker) if isinstance(found, Metrics) and worker is not None else found
 
 
+def _takes_nothing(function: Callable[..., Any]) -> bool:
+    """Say whether a function can be called without arguments."""
+    try:
+        inspect.signature(function).bind()
+    except TypeError:
+        return False
+    return True
+
+
 class FixedDialogTeacher(Teacher):
     """A teacher with a fixed set of episodes, which any number of rows and workers go through together.
 
@@ -170,8 +183,9 @@ class FixedDialogTeacher(Teacher):
     With ``batch_sort`` and a batch size above 1 episodes are squashed into examples of their own, sorted by length into
     batches, and `batch_act` returns one batch after the other (`dpmodule.agents.squash`).
 
-    A subclass defines `get`, `num_episodes` and `num_examples`, and may take longer than others to find an example:
-    it then asks for it ahead of time in `submit_load_request`.
+    A subclass defines `get`, `num_episodes` and `num_examples`. One whose examples take long to load asks for them
+    ahead of time in `submit_load_request`, by ``data_loader.request_load(self.receive_data, function, arguments)``, and
+    takes what was loaded from `data_queue`.
 
     With the option ``places``, which may be empty, it keeps note of which example each copy is at: `places_dict` tells
     it, and given as that option, by the name of the task, lets another teacher go on there.
@@ -180,6 +194,12 @@ class FixedDialogTeacher(Teacher):
         opt: options: ``datatype``, ``batchsize``, ``batch_sort``, ``context_length``, ``include_labels``,
             ``hide_labels``, ``numthreads``, ``places``.
         shared: of another instance.
+
+    Attributes:
+        index: the place among the episodes or batches, which all copies share; ``index.value`` is the number that was
+            taken last, -1 before the first, and is changed under `_lock`.
+        data_loader: calls functions in a thread, one after the other.
+        data_queue: what `receive_data` was given; its `get` waits for it, and raises what the loading raised.
 
     Raises:
         ArgumentError: an option is no such thing.
@@ -208,6 +228,8 @@ class FixedDialogTeacher(Teacher):
         self._hides = bool(self.opt.get("hide_labels", False))
         self._is_copy = shared is not None
         self.index = shared["index"] if shared else counter_for(int(self.opt.get("numthreads") or 1))
+        self.data_loader = shared["data_loader"] if shared else DataLoader()
+        self._announces = _takes_nothing(self.submit_load_request)
         self._batches: _Batches | None = shared.get("batches") if shared else None
         is_row = shared is not None and "batchindex" in shared
         self.lastYs: list[Any] = shared["lastYs"] if shared and is_row else [None] * self.bsz
@@ -247,6 +269,11 @@ class FixedDialogTeacher(Teacher):
         self.episode_idx = self.entry_idx = -1
         self.epochDone = False
         self.lastYs[:] = [None] * len(self.lastYs)
+        self.data_queue = LoadedQueue()
+
+    def _lock(self) -> AbstractContextManager[Any]:
+        """Return what a ``with`` statement holds while ``index.value`` is read and set."""
+        return self.index.get_lock()
 
     def reset(self) -> None:
         """Begin a new epoch, and count anew; the original's place among the examples is that of all copies."""
@@ -278,7 +305,9 @@ class FixedDialogTeacher(Teacher):
 
     def share(self) -> dict[str, Any]:
         """Return what a copy is made of: the place among the examples is one for all."""
-        shared = {**super().share(), "index": self.index, "lastYs": self.lastYs}
+        shared = {
+            **super().share(), "index": self.index, "lastYs": self.lastYs, "data_loader": self.data_loader
+        }  # fmt: skip
         if self.use_batch_act:
             shared["batches"] = self._sorted()
         if self._places is not None:
@@ -305,7 +334,18 @@ class FixedDialogTeacher(Teacher):
         raise NotImplementedError(f"{type(self).__name__} has to define num_episodes()")
 
     def submit_load_request(self) -> None:
-        """Begin to load the example behind this one; called before each example. Nothing here."""
+        """Begin to load the example behind this one; called before each example. Nothing here.
+
+        One that takes arguments is not called by this class, as in ParlAI.
+        """
+
+    def receive_data(self, future: Future[Any]) -> None:
+        """Put what has been loaded into `data_queue`; called by `data_loader`, in its thread.
+
+        Args:
+            future: of the function that loads.
+        """
+        self.data_queue.put(future)
 
     # going through the examples
 
@@ -339,7 +379,8 @@ class FixedDialogTeacher(Teacher):
                 return {"episode_done": True}, True
         else:
             self.entry_idx += 1
-        self.submit_load_request()
+        if self._announces:
+            self.submit_load_request()
         example = self.get(self.episode_idx, self.entry_idx)
         self.episode_done = bool(example["episode_done"])
         is_last = self.training and not self.random and self.episode_idx == self.num_episodes() - 1

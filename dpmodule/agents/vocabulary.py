@@ -8,7 +8,7 @@ from typing import Any
 
 from ..base import ArgumentError
 from .dictionary import DictionaryAgent
-from .loading import task_class
+from .loading import teacher_of
 from .worlds import task_names
 
 __all__ = ["build_dict", "dictionary_file", "training_examples"]
@@ -30,8 +30,7 @@ def training_examples(opt: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     """
     plain = {**opt, "datatype": "train:ordered", "batchsize": 1, "numthreads": 1, "batch_sort": False}
     for name in task_names(opt.get("task") or ""):
-        kind, arguments = task_class(name)
-        yield from _of(kind({**plain, "task": name, "task_arguments": arguments}))
+        yield from _of(teacher_of(plain, name))
 
 
 def _of(teacher: Any) -> Iterator[dict[str, Any]]:

@@ -13,7 +13,7 @@ from typing import Any
 
 from ..base import ArgumentError
 from .agent import create_agents_from_shared
-from .loading import task_class
+from .loading import teacher_of
 from .metrics import aggregate_metrics, by_name
 
 __all__ = [
@@ -22,6 +22,7 @@ __all__ = [
     "MultiAgentDialogWorld",
     "MultiWorld",
     "World",
+    "check_texts",
     "create_task_world",
     "task_names",
     "validate",
@@ -32,24 +33,47 @@ _LONGEST = 1000
 
 
 def validate(act: Any, agent: Any = None, row: int | None = None) -> Any:
-    """Return a message, or refuse what is none.
+    """Return a message, or refuse what is not one.
+
+    Args:
+        act: what an agent said.
+        agent: the agent, for the error.
+        row: its row in a batch.
 
     Raises:
-        ArgumentError: it is no dict; the text names the agent and the row of the batch.
+        ArgumentError: it is not a dict; the text names the agent and the row of the batch.
     """
     if isinstance(act, dict):
         return act
+    what = "None" if act is None else f"something of type {type(act).__name__}"
+    raise _unfit(what, "a dict with a message", agent, row)
+
+
+def check_texts(acts: Sequence[Any], agent: Any) -> None:
+    """Refuse messages whose text is not a str; called where the agents that observed them have failed.
+
+    Args:
+        acts: what an agent said, in every row of a batch.
+        agent: the agent.
+
+    Raises:
+        ArgumentError: one has such a text; the error names the agent and the row of the batch.
+    """
+    for row, act in enumerate(acts):
+        text = act.get("text")
+        if text is not None and not isinstance(text, str):
+            what = f"a message whose text is of type {type(text).__name__}"
+            raise _unfit(what, "a str", agent, row if len(acts) > 1 else None)
+
+
+def _unfit(what: str, expected: str, agent: Any, row: int | None) -> ArgumentError:
     who = "an agent" if agent is None else f"agent {_name(agent)}"
     where = "" if row is None else f" in row {row}"
-    raise ArgumentError(f"{who} returned {_article(act)} from its act{where}, expected a dict with a message")
+    return ArgumentError(f"{who} returned {what} from its act{where}, expected {expected}")
 
 
 def _name(agent: Any) -> str:
     return f"{agent.getID()!r} ({type(agent).__name__})" if hasattr(agent, "getID") else type(agent).__name__
-
-
-def _article(value: Any) -> str:
-    return "None" if value is None else f"something of type {type(value).__name__}"
 
 
 class World:
@@ -252,7 +276,11 @@ class DialogPartnerWorld(World):
         act = acts[0] = teacher.act()
         student.observe(act if type(act) is dict else validate(act, teacher))
         act = acts[1] = student.act()
-        teacher.observe(act if type(act) is dict else validate(act, student))
+        try:
+            teacher.observe(act if type(act) is dict else validate(act, student))
+        except TypeError:
+            check_texts([act], student)
+            raise
         self.update_counters()
 
 
@@ -263,9 +291,13 @@ class MultiAgentDialogWorld(World):
         """Let everyone speak once."""
         for index, agent in enumerate(self.agents):
             act = self.acts[index] = validate(agent.act(), agent)
-            for other in self.agents:
-                if other is not agent:
-                    other.observe(act)
+            try:
+                for other in self.agents:
+                    if other is not agent:
+                        other.observe(act)
+            except TypeError:
+                check_texts([act], agent)
+                raise
         self.update_counters()
 
 
@@ -284,23 +316,27 @@ class ExecutableWorld(MultiAgentDialogWorld):
         """
 
     def observe(self, agent: Any, act: Any) -> Any:
-        """Return what an agent sees of a message, its own ones too; None: nothing.
+        """Return what an agent sees of a message: all of it, but nothing of its own ones; None: nothing.
 
         Args:
             agent: who is to see it.
             act: the message of any of the agents.
         """
-        return act
+        return None if act.get("id") == agent.getID() else act
 
     def parley(self) -> None:
         """Let everyone speak once, change the world, and show it."""
         for index, agent in enumerate(self.agents):
             act = self.acts[index] = validate(agent.act(), agent)
             self.execute(agent, act)
-            for other in self.agents:
-                seen = self.observe(other, act)
-                if seen is not None:
-                    other.observe(seen)
+            try:
+                for other in self.agents:
+                    seen = self.observe(other, act)
+                    if seen is not None:
+                        other.observe(seen)
+            except TypeError:
+                check_texts([act], agent)
+                raise
         self.update_counters()
 
 
@@ -433,7 +469,6 @@ def create_task_world(
     Raises:
         ArgumentError: there is no such task.
     """
-    kind, arguments = task_class(opt["task"])
-    agents = [kind({**opt, "task_arguments": arguments}), *user_agents]
+    agents = [teacher_of(opt, opt["task"]), *user_agents]
     world = default_world or (DialogPartnerWorld if len(agents) == 2 else MultiAgentDialogWorld)
     return world(opt, agents)

@@ -16,8 +16,8 @@ from .command import Command
 
 __all__ = ["add_commands"]
 
-_EVALUATE = "Go through all examples of a task once, and print how well an agent does. --datatype is valid by default."
-_DISPLAY = "Print the first examples of a task. --datatype is train:ordered by default."
+_EVALUATE = "Go through all examples of a task once, and print how well an agent does."
+_DISPLAY = "Print the first examples of a task."
 _TALK = (
     "Answer what is typed, line by line; an empty line begins a new dialogue. The end of the input, or Ctrl-C, ends "
     "it."

@@ -10,10 +10,11 @@ from dpmodule.agents import (
     create_agent,
     create_agent_from_shared,
     create_agents_from_shared,
+    create_task,
 )
 from dpmodule.agents.saved_options import load_options, packed_options
 from dpmodule.base import ArgumentError, FileError, FileFormatError
-from helpers.talks import Noting, spec
+from helpers.talks import Noting, Texts, spec
 
 
 class Sharing(Agent):
@@ -96,6 +97,39 @@ def test_agents_by_module_class_and_arguments():
 def test_agents_that_there_are_not(model, told):
     with pytest.raises(ArgumentError, match=told):
         create_agent({"model": model})
+
+
+def test_a_model_file_that_is_missing_is_told_by_its_path(tmp_path):
+    path = str(tmp_path / "none")
+    with pytest.raises(FileError, match=r"there is no saved model; mend .*or name the agent.*none\.opt"):
+        create_agent({"model_file": path})
+    with pytest.raises(FileError, match=r"there is no saved model.*none\.opt"):
+        create_agent({"model_file": path, "model": "repeat_label"}, requireModelExists=True)
+    assert type(create_agent({"model_file": path, "model": "repeat_label"})) is RepeatLabelAgent
+
+
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [
+        ("batch_size", "batchsize"),
+        ("num-threads", "numthreads"),
+        ("dataType", "datatype"),
+        ("modelfile", "model_file"),
+    ],
+)
+def test_options_spelt_another_way_are_told(name, meant):
+    opt = {"task": spec(Texts, "a-1"), "model": "repeat_label", name: 3}
+    for make in (create_agent, lambda opt: create_task(opt, RepeatLabelAgent(opt))):
+        with pytest.raises(ArgumentError, match=f"there is no option '{name}'; did you mean '{meant}'"):
+            make(opt)
+    own = {**opt, meant: {"batchsize": 2, "datatype": "valid"}.get(meant)}
+    assert create_task(own, create_agent(own)).opt[name] == 3, "a name of the program's own"
+
+
+def test_options_that_are_nearly_known_are_warned_of():
+    opt = {"task": spec(Texts, "a-1"), "context_lenght": 3, "contexts": "cpu", "batches": 1, "file": "x"}
+    with pytest.warns(UserWarning, match="opt has 'context_lenght', .*did you mean 'context_length'"):
+        create_task(opt, RepeatLabelAgent(opt))
 
 
 # saved options

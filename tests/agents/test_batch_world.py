@@ -256,7 +256,10 @@ class Wrong(Noting):
     ("reply", "told"),
     [
         (lambda rows: [{}] * 2, r"batch_act of agent 'noting' \(Wrong\) returned 2 messages for 3 rows"),
-        (lambda rows: [{}] * 4, "returned 4 messages for 3 rows"),
+        (
+            lambda rows: [{}] * 2 + [{"text": 7}],
+            r"agent 'noting' \(Wrong\) returned a message whose text is of type int from its act in row 2",
+        ),
         (lambda rows: [], "returned 0 messages for 3 rows"),
         (lambda rows: None, "returned something of type NoneType for 3 rows"),
         (lambda rows: {"text": "x"}, "returned something of type dict for 3 rows"),
@@ -272,6 +275,15 @@ def test_a_batch_act_that_breaks_the_rules(reply, told):
     world = create_task(given, Wrong(given))
     with pytest.raises(ArgumentError, match=told):
         world.parley()
+
+
+def test_of_more_messages_than_rows_the_first_ones_count():
+    given = opt_of(3, batch_sort=True)
+    student = NotingBatch(given)
+    student.batch_act = lambda rows: (*map(student.answer, rows), {"text": "more"}, None)
+    world = epoch(given, student)[0]
+    assert world.report() == {"total": 10, "accuracy": 1.0, "f1": 1.0}
+    assert len(world.acts[1]) == 3
 
 
 @pytest.mark.parametrize("value", [0, -1, 2.0, "2", True])

@@ -35,3 +35,26 @@ def test_processes_and_threads_take_each_number_once():
     thread.join()
     assert sorted(sum(found, own)) == list(range(20_000))
     assert counter.peek() == 20_000
+
+
+def add_by_value(channel, counter, count):
+    taken = []
+    for _ in range(count):
+        with counter.get_lock():
+            counter.value += 1
+            taken.append(counter.value)
+    return taken
+
+
+def test_the_value_is_the_number_taken_last_and_is_changed_under_a_lock():
+    for counter in (counter_for(1), counter_for(2)):
+        assert (counter.value, counter.take(), counter.value) == (-1, 0, 0)
+        with counter.get_lock():
+            counter.value = (counter.value + 41) % 7
+        assert (counter.value, counter.peek(), counter.take()) == (6, 7, 7)
+    counter = SharedCounter()
+    with Supervisor("adder", "fork") as adders:
+        for _ in range(3):
+            adders.start(add_by_value, counter, 300)
+        taken = adders.join(60)
+    assert sorted(sum(taken, [])) == list(range(900))

@@ -53,7 +53,12 @@ def test_copies_share_the_episodes():
 
 
 def test_candidates_of_all_examples():
-    entries = [("a", "b"), ("c", "d", None, ["d", "e"]), ("e", ["d", "a", "f"]), {"text": "f", "eval_labels": "g"}]
+    entries = [
+        ("a", "b"),
+        ("c", "d", None, ["d", "e"]),
+        ("e", ["d", "a", "f"]),
+        {"text": "f", "eval_labels": "g"},
+    ]
     kinds = (DialogData, StreamDialogData)
     data, stream = (kind({}, lambda path: zip(entries, [True] * 4), cands=["a", "b", "a"]) for kind in kinds)
     assert data.get(0)[0]["label_candidates"] is data.cands
@@ -63,7 +68,9 @@ def test_candidates_of_all_examples():
 
 
 def test_only_the_first_label_has_to_be_a_candidate():
-    data = DialogData({}, lambda path: [(("a", ["b", "z"], None, ["b"]), True), (("c", [], None, ["b"]), True)])
+    data = DialogData(
+        {}, lambda path: [(("a", ["b", "z"], None, ["b"]), True), (("c", [], None, ["b"]), True)]
+    )
     assert data.get(0)[0]["label_candidates"] == data.get(1)[0]["label_candidates"] == ("b",)
 
 

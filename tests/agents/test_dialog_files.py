@@ -98,7 +98,9 @@ def test_candidates_of_a_file_are_offered_with_every_example(read, tmp_path, kin
 
 
 def test_a_cloze_file_says_so_before_each_episode(read):
-    told = [[each["text"] for each in episode] for episode in read(FB, "1 a _\tb\n2 c\td\n1 e\tf\n", cloze=True)]
+    told = [
+        [each["text"] for each in episode] for episode in read(FB, "1 a _\tb\n2 c\td\n1 e\tf\n", cloze=True)
+    ]
     line = "Fill in the blank in the last sentence."
     assert told == [[f"{line}\na _", "c"], [f"{line}\ne"]]
 
@@ -176,7 +178,10 @@ def test_empty_files_are_epochs_of_nothing(read, kind, text, datatype):
 
 def test_line_ends_of_other_systems(read):
     assert read(FB, "\ufeff1 a\tb\r\n2 c\u2028d\te\r\n") == [
-        [{"text": "a", "eval_labels": ("b",), "reward": 0}, {"text": "c\u2028d", "eval_labels": ("e",), "reward": 0}]
+        [
+            {"text": "a", "eval_labels": ("b",), "reward": 0},
+            {"text": "c\u2028d", "eval_labels": ("e",), "reward": 0},
+        ]
     ]
 
 

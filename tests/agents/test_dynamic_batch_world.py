@@ -139,6 +139,10 @@ class Wrong(Noting):
             lambda rows: ["text"] * len(rows),
             r"agent 'noting' \(Wrong\) returned something of type str .* in row \d+",
         ),
+        (
+            lambda rows: [{"text": ["a"]}] * len(rows),
+            r"agent 'noting' \(Wrong\) returned a message whose text is of type list",
+        ),
         (None, "observe of agent 'noting'.* returned None in row 0"),
     ],
 )

@@ -1,6 +1,24 @@
 import pytest
 
-from dpmodule.agents import Agent, ParlaiParser, RepeatLabelAgent, Teacher, create_agent
+from dpmodule.agents import (
+    Agent,
+    DictionaryAgent,
+    FromFileTeacher,
+    IrBaselineAgent,
+    ModuleAgent,
+    MultiTaskTeacher,
+    ParlaiParser,
+    RepeatLabelAgent,
+    Seq2seqAgent,
+    StarspaceAgent,
+    Teacher,
+    class2str,
+    create_agent,
+    create_task,
+    create_task_agent_from_taskname,
+    str2class,
+    validate,
+)
 from dpmodule.base import ArgumentError
 
 
@@ -14,6 +32,10 @@ class Library(Teacher):
     @staticmethod
     def add_cmdline_args(parser):
         parser.add_argument("--shelf", type=int, default=3)
+
+
+class DefaultTeacher(Library):
+    """What the name of this module stands for as a task."""
 
 
 def parse(*words, **more):
@@ -122,6 +144,89 @@ def test_a_program_adds_flags_of_its_own():
 def test_options_are_shown(capsys):
     ParlaiParser().parse_args(["-bs", "4"])
     assert "[ batchsize: 4 ]" in capsys.readouterr().out.splitlines()
+
+
+def test_options_are_shown_without_naming_them(capsys, monkeypatch):
+    monkeypatch.setattr("sys.argv", ["program", "-bs", "3"])
+    ParlaiParser().print_args()
+    parser = ParlaiParser()
+    parser.parse_args(["-bs", "5"], print_args=False)
+    parser.print_args()
+    shown = capsys.readouterr().out
+    assert shown.index("[ batchsize: 3 ]") < shown.index("[ batchsize: 5 ]")
+    assert parser.opt["batchsize"] == 5
+
+
+def test_folders_of_programs_of_parlai(monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    for name in ("PARLAI_HOME", "PARLAI_DATAPATH"):
+        monkeypatch.delenv(name, raising=False)
+    opt = parse()
+    assert (opt["parlai_home"], opt["datapath"]) == (str(tmp_path), str(tmp_path / "data"))
+    monkeypatch.setenv("PARLAI_HOME", "/home/me")
+    assert parse()["datapath"] == "/home/me/data"
+    monkeypatch.setenv("PARLAI_DATAPATH", "/data")
+    assert (parse()["datapath"], parse("-dp", "mine")["datapath"]) == ("/data", "mine")
+    bare = ParlaiParser(False)
+    assert "datapath" not in bare.parse_args([], print_args=False)
+    bare.add_parlai_data_path(bare.add_argument_group("data"))
+    assert bare.parse_args([], print_args=False)["datapath"] == "/data"
+
+
+def test_flags_are_added_by_hand_as_in_parlai():
+    parser = ParlaiParser(False)
+    parser.add_parlai_args(["-bs", "3"])
+    parser.add_model_args()
+    parser.add_task_args(f"{__name__}:Library,reverse")
+    parser.add_model_subargs("seq2seq")
+    parser.add_extra_args(["-m", f"{__name__}:Learner"])
+    parser.add_arg("--reader", type="class", default=None)
+    line = ["--shelf", "2", "-hs", "7", "--learning-rate", "0.5", "--reader", "dpmodule.agents:Teacher"]
+    opt = parser.parse_args(line, print_args=False)
+    assert (opt["shelf"], opt["hiddensize"], opt["learning_rate"], opt["reader"]) == (2, 7, 0.5, Teacher)
+
+
+@pytest.mark.parametrize(
+    "kind", [DictionaryAgent, ModuleAgent, Seq2seqAgent, StarspaceAgent, IrBaselineAgent, FromFileTeacher]
+)
+def test_subclasses_add_flags_to_the_group_of_their_base(kind):
+    parser = ParlaiParser()
+    kind.add_cmdline_args(parser).add_argument("--mood", type="bool", default=True)
+    assert parser.parse_args(["--mood", "no"], print_args=False)["mood"] is False
+
+
+def test_names_that_programs_of_parlai_import():
+    assert str2class(class2str(Library)) is Library
+    assert class2str(Teacher) == "dpmodule.agents.teachers:Teacher"
+    for name, told in (("dpmodule.agents", "names no class"), ("dpmodule.agents:No", "has no 'No'")):
+        with pytest.raises(ArgumentError, match=told):
+            str2class(name)
+    message = {"text": "hi"}
+    assert validate(message) is message
+    with pytest.raises(RuntimeError, match="an agent returned None from its act, expected a dict"):
+        validate(None)
+    (one,) = create_task_agent_from_taskname({"task": "reverse:size=3", "datatype": "valid"})
+    assert (one.num_examples(), one.getID()) == (3, "reverse:size=3")
+    (two,) = create_task_agent_from_taskname({"task": "reverse, nocandidate", "datatype": "valid"})
+    assert (type(two), len(two.tasks)) == (MultiTaskTeacher, 2)
+    with pytest.raises(ArgumentError, match="task is not set"):
+        create_task_agent_from_taskname({})
+
+
+def test_a_module_alone_means_its_default_teacher():
+    assert parse("-t", __name__, "--shelf", "5")["shelf"] == 5
+    world = create_task({"task": __name__}, RepeatLabelAgent({}))
+    assert type(world.get_agents()[0]) is DefaultTeacher
+    with pytest.raises(ArgumentError, match="the module 'dpmodule.agents' has no 'DefaultTeacher'"):
+        parse("-t", "dpmodule.agents")
+
+
+def test_help_tells_the_default_that_counts(capsys):
+    parser = ParlaiParser()
+    parser.set_defaults(datatype="valid")
+    with pytest.raises(SystemExit):
+        parser.parse_args(["--help"])
+    assert "(default: valid)" in " ".join(capsys.readouterr().out.split())
 
 
 def test_help_lists_the_flags_of_the_agent(capsys):

@@ -1,10 +1,11 @@
-"""`SharedTable`: numbers under fixed keys that every process sees."""
+"""`SharedTable`: numbers and tensors that every process sees."""
 
 import copy
 import os
 import signal
 
 import pytest
+import torch
 
 from dpmodule.agents import SharedTable
 from dpmodule.base import ArgumentError, DTypeError
@@ -17,6 +18,13 @@ def count_up(channel, table, times):
             table["count"] += 1
 
 
+def write(channel, table):
+    table["w"] = torch.tensor([5.0, 6.0])
+    table["late"] += 2
+    count_up(channel, table, 10)
+    return list(table)
+
+
 def die_with_lock(channel, table):
     with table.get_lock():
         os.kill(os.getpid(), signal.SIGKILL)
@@ -26,7 +34,7 @@ def given():
     return {"count": 0, "loss": 0.5, "done": False, 7: -(2**63)}
 
 
-def test_it_is_a_dict_of_fixed_keys_and_types():
+def test_it_is_a_dict_of_numbers():
     table = SharedTable(given())
     assert dict(table) == given()
     assert len(table) == 4
@@ -40,23 +48,74 @@ def test_it_is_a_dict_of_fixed_keys_and_types():
     assert table.get("other", 5) == 5
 
 
-def test_other_keys_and_types_are_refused():
-    table = SharedTable(given())
-    with pytest.raises(KeyError, match=r"no key 'other'.*'count', 'loss'"):
-        table["other"] = 1
-    with pytest.raises(KeyError, match="no key 'other'"):
-        table["other"]
-    with pytest.raises(DTypeError, match="'count' is of type int and stays so, got 1.5 of type float"):
+def test_other_types_and_missing_keys_are_refused():
+    table = SharedTable({**given(), "w": torch.zeros(2)})
+    for act in (lambda: table["other"], lambda: table.__delitem__("other")):
+        with pytest.raises(KeyError, match=r"no key 'other'.*'count', 'loss'.*'w'"):
+            act()
+    with pytest.raises(
+        DTypeError, match="'count' is of type int and stays so, got 1.5 of type float; delete the key"
+    ):
         table["count"] = 1.5
     with pytest.raises(DTypeError, match="'done' is of type bool"):
         table["done"] = 1
+    with pytest.raises(DTypeError, match="'count' is of type int and stays so, got tensor"):
+        table["count"] = torch.zeros(())
+    for value, told in (
+        (1.5, "1.5 of type float"),
+        (torch.zeros(3), "shape .3,.*"),
+        (torch.zeros(2).int(), "int32"),
+    ):
+        with pytest.raises(
+            DTypeError, match=rf"'w' is a tensor of shape \(2,\) and torch.float32 .* got .*{told}"
+        ):
+            table["w"] = value
     with pytest.raises(ArgumentError, match="at most 64 bits"):
         table["count"] = 2**63
-    with pytest.raises(ArgumentError, match="cannot be deleted"):
-        del table["count"]
-    with pytest.raises(DTypeError, match="'name' is 'x' of type str"):
-        SharedTable({"name": "x"})
-    assert dict(table) == given()
+    with pytest.raises(ArgumentError, match="at most 64 bits"):
+        table["new"] = 2**63
+    with pytest.raises(
+        DTypeError, match="'name' is 'x' of type str, expected an int, a float, a bool or a torch"
+    ):
+        table["name"] = "x"
+    assert {key: table[key] for key in given()} == given()
+    assert len(table) == 5
+
+
+def test_keys_are_deleted_and_come_again_with_another_type():
+    table = SharedTable({"key": 0, "ctr": 0.0, "a": torch.ones(1), "b": torch.zeros(2, dtype=torch.int64)})
+    for key in ("key", "a"):
+        del table[key]
+        assert key not in table
+    assert list(table) == list(table.keys()) == ["ctr", "b"]
+    assert len(table) == 2
+    table["key"] = True
+    table["a"] = 7
+    table.update(ctr=1.5, start=2.5)
+    assert (table["key"], table["a"], table["ctr"], table["start"]) == (True, 7, 1.5, 2.5)
+    assert table.pop("start") == 2.5
+
+
+def test_tensors_are_moved_to_shared_memory_and_written_in_place():
+    weight = torch.nn.Parameter(torch.ones(2))
+    table = SharedTable({"count": 0, "w": weight, "i": torch.arange(3)})
+    assert table["w"] is weight
+    assert weight.is_shared()
+    table["i"] += 1
+    table["w"] = torch.tensor([3.0, 4.0])
+    assert (weight.tolist(), table["i"].tolist()) == ([3.0, 4.0], [1, 2, 3])
+
+
+@pytest.mark.parametrize("mode", ["fork", "spawn"])
+def test_other_processes_write_tensors_and_added_keys(mode):
+    table = SharedTable({"count": 0, "w": torch.zeros(2)})
+    table["late"] = 0.5
+    del table["count"]
+    table["count"] = 1
+    with Supervisor("writer", mode) as writers:
+        writers.start(write, table)
+        assert writers.join(60) == [["late", "count", "w"]]
+    assert (table["w"].tolist(), table["late"], table["count"]) == ([5.0, 6.0], 2.5, 11)
 
 
 def test_workers_that_take_the_lock_lose_no_addition():
@@ -66,14 +125,6 @@ def test_workers_that_take_the_lock_lose_no_addition():
             adders.start(count_up, table, 500)
         adders.join(60)
     assert table["count"] == 1500
-
-
-def test_a_spawned_process_has_the_same_table():
-    table = SharedTable({"count": 0})
-    with Supervisor("adder", "spawn") as adders:
-        adders.start(count_up, table, 10)
-        adders.join(60)
-    assert table["count"] == 10
 
 
 def test_a_worker_that_dies_with_the_lock_gives_it_back():

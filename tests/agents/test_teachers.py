@@ -1,3 +1,5 @@
+import pickle
+
 import pytest
 
 from dpmodule.agents import Teacher, create_task, create_task_world
@@ -102,6 +104,85 @@ def test_the_example_is_announced_before_it_is_asked_for():
     teacher.act()
     teacher.act()
     assert calls == [("load", 0, 0), ("get", 0, 0), ("load", 0, 1), ("get", 0, 1)]
+
+
+class Pictures(Talks):
+    """Loads what belongs to an example while the one before it is asked, as ParlAI's teachers with images do."""
+
+    def reset(self):
+        super().reset()
+        self.waiting = None
+
+    def submit_load_request(self, name):
+        self.data_loader.request_load(self.receive_data, self.load, (name,))
+
+    def load(self, name):
+        if name == "bad":
+            raise OSError("no picture")
+        return name * 2
+
+    def next_example(self):
+        ready, example = getattr(self, "waiting", None), super().next_example()
+        if "text" in example[0]:
+            self.submit_load_request(example[0]["text"])
+        self.waiting = example
+        if ready is None:
+            return self.next_example()
+        return (
+            {**ready[0], "image": self.data_queue.get(timeout=60)} if "text" in ready[0] else ready[0]
+        ), ready[1]
+
+
+@pytest.mark.parametrize("mode", ["fork", "thread"])
+def test_examples_are_loaded_ahead_in_every_process(mode):
+    opt = {
+        "task": spec(Pictures),
+        "talks": [[{"text": text, "labels": [text]}] for text in "abc"],
+        "datatype": "valid",
+    }
+    teacher = Pictures(opt)
+    acts = [teacher.act() for _ in range(4)]
+    assert [act.get("image") for act in acts] == ["aa", "bb", "cc", None]
+    teacher.reset()
+    assert teacher.act()["image"] == "aa"
+    teacher.data_loader = pickle.loads(pickle.dumps(teacher.data_loader))
+    assert teacher.act()["image"] == "bb"
+    opt.update(numthreads=2, hogwild_mode=mode)
+    with create_task(opt, Noting(opt)) as world:
+        world.parley()
+        world.parley()
+        assert world.report()["total"] == 2
+
+
+def test_what_loading_raised_is_raised_to_the_teacher():
+    talks = [[{"text": text, "labels": ["x"]}] for text in ("a", "bad", "c")]
+    teacher = Pictures({"talks": talks, "datatype": "valid"})
+    assert teacher.act()["image"] == "aa"
+    with pytest.raises(OSError, match="no picture"):
+        teacher.act()
+    teacher.data_loader.request_load(teacher.receive_data, dict, {"a": 1})
+    assert teacher.data_queue.get() == "cc"
+    assert teacher.data_queue.get() == {"a": 1}
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_teacher_takes_numbers_by_the_value_of_its_index(workers):
+    class ByValue(Texts):
+        def next_episode_idx(self, num_eps=None, loop=None):
+            with self._lock():
+                self.index.value += 1
+                if self.training:
+                    self.index.value %= self.num_episodes()
+                return self.index.value
+
+    opt = {"task": spec(Texts, "a-1-1-1"), "task_arguments": "a-1-1-1", "numthreads": workers}
+    teacher = ByValue({**opt, "datatype": "train:ordered"})
+    copy = ByValue(teacher.opt, teacher.share())
+    assert teacher.index.value == -1
+    texts = [each.act()["text"].strip(" x") for _ in range(2) for each in (teacher, copy)]
+    assert texts == ["a 0.0", "a 1.0", "a 2.0", "a 0.0"]
+    teacher.reset()
+    assert copy.index.value == -1
 
 
 def test_next_episode_idx_takes_numbers_and_goes_round_if_asked():

@@ -106,6 +106,14 @@ def test_an_executable_world_changes_and_shows_each_its_part():
     assert agents[2].heard == ["c hears a0", "c hears b0", "c hears c2"], "its own ones, too"
 
 
+@pytest.mark.parametrize("rows", [1, 2])
+def test_agents_of_an_executable_world_do_not_hear_themselves(rows):
+    opt = {**VALID, "batchsize": rows}
+    world = create_task(opt, Noting(opt), default_world=ExecutableWorld)
+    world.parley()
+    assert world.report() == {"total": rows, "accuracy": 1.0, "f1": 1.0}, "not the teacher's own questions"
+
+
 def test_a_world_without_parley():
     with pytest.raises(NotImplementedError, match="World has to define parley"):
         World({}).parley()
@@ -204,6 +212,27 @@ def test_act_must_return_a_dict(reply):
             RuntimeError, match=r"agent 'noting' \(Wrong\) returned .* from its act, expected a dict"
         ):
             world.parley()
+
+
+@pytest.mark.parametrize("text", [7, ["a"], b"a", 0.5])
+def test_the_text_of_an_answer_is_a_str(text):
+    opt = {**VALID, "reply": {"text": text}}
+    agent, teacher = Wrong(opt), create_task(opt, Noting(opt)).get_agents()[0]
+    told = rf"agent 'noting' \(Wrong\) returned a message whose text is of type {type(text).__name__} from its act"
+    worlds = [
+        kind(opt, [teacher, agent]) for kind in (DialogPartnerWorld, MultiAgentDialogWorld, ExecutableWorld)
+    ]
+    for world in (*worlds, create_task({**opt, "batchsize": 2}, agent)):
+        with pytest.raises(ArgumentError, match=told):
+            world.parley()
+    teacher.act()
+    total = teacher.report()["total"]
+    with pytest.raises(
+        TypeError, match=f"reply of agent 'x' is of type {type(text).__name__}, expected a str"
+    ):
+        teacher.observe({"id": "x", "text": text})
+    assert teacher.report()["total"] == total
+    MultiAgentDialogWorld(opt, [agent, Noting(opt)]).parley()  # nobody counts
 
 
 def test_subclasses_of_dict_are_messages():

@@ -89,7 +89,7 @@ def test_an_agent_is_trained_validated_saved_and_evaluated(run, tmp_path):
     done = run(
         "eval-agent", "-t", "reverse:train:length=3:letters=3:size=50", "-m", "letters:Table", "-mf", "m"
     )
-    assert (done.code, done.out) == (0, "total=50, accuracy=1, f1=1, loss=1\n")
+    assert (done.code, done.out) == (0, "total=50, accuracy=1, f1=0.82, loss=1\n")
 
 
 def test_batches_train_as_well(run):
@@ -199,7 +199,7 @@ def test_display_data_prints_examples(run):
 def test_several_tasks_are_told_apart(run):
     done = run("eval-agent", "-t", f"{COPY},reverse:valid:size=3", "-m", "repeat_label")
     assert done.out == (
-        "total=103, accuracy=1, f1=1; nocandidate:length=2:tokens=3: total=100, accuracy=1, f1=1; "
+        "total=103, accuracy=1, f1=1, loss=0, ppl=0; nocandidate:length=2:tokens=3: total=100, accuracy=1, f1=1; "
         "reverse:valid:size=3: total=3, accuracy=1, f1=1\n"
     )
 
