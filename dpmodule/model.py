@@ -23,6 +23,7 @@ from .module.mxnet_helpers import create_kvstore as _create_kvstore  # noqa: F40
 from .module.mxnet_helpers import initialize_kvstore as _initialize_kvstore  # noqa: F401
 from .module.mxnet_helpers import update_params as _update_params  # noqa: F401
 from .module.mxnet_helpers import update_params_on_kvstore as _update_params_on_kvstore  # noqa: F401
+from .name import NameManager
 from .ndarray import NDArray, array
 from .symbol import Symbol
 
@@ -139,7 +140,8 @@ class FeedForward:
         if self.sym_gen is None:
             net: Any = self.symbol
         else:
-            made = self.sym_gen(getattr(data, "default_bucket_key", None))
+            with NameManager():  # names as in the buckets that are trained
+                made = self.sym_gen(getattr(data, "default_bucket_key", None))
             net = made[0] if isinstance(made, tuple) else made
         if not isinstance(net, Symbol):
             raise ArgumentError(f"the network is {type(net).__name__}, expected a Symbol")
@@ -248,7 +250,7 @@ class FeedForward:
             kvstore=kvstore,
             optimizer=self.optimizer,
             optimizer_params=self.kwargs,
-            eval_end_callback=eval_end_callback,
+            eval_end_callback=_without_log(eval_end_callback),
             eval_batch_end_callback=eval_batch_end_callback,
             initializer=self.initializer,
             arg_params=self.arg_params,
@@ -469,10 +471,16 @@ class FeedForward:
             kvstore=kvstore,
             logger=logger,
             work_load_list=work_load_list,
-            eval_end_callback=eval_end_callback or LogValidationMetricsCallback(),
+            eval_end_callback=eval_end_callback,
             eval_batch_end_callback=eval_batch_end_callback,
         )
         return model
+
+
+def _without_log(callbacks: Any) -> list[Any]:
+    """Return callbacks of an evaluation without MXNet's default, which logs what `Module.fit` logs by itself."""
+    listed = callbacks if isinstance(callbacks, (list, tuple)) else [] if callbacks is None else [callbacks]
+    return [callback for callback in listed if type(callback) is not LogValidationMetricsCallback]
 
 
 def _cut(arrays: Sequence[Any], pad: int | None) -> list[Any]:

@@ -144,3 +144,23 @@ def test_bad_input(make, error, text):
 def test_extra_parameters_on_request():
     model = FeedForward(network(), arg_params={"x": mx.nd.ones(1)}, allow_extra_params=True)
     assert model.arg_params == {}
+
+
+@pytest.mark.parametrize("by_create", [True, False])
+def test_each_figure_of_the_validation_is_logged_once(by_create, caplog):
+    inputs, labels = CASES.data()
+    caplog.set_level("INFO")
+    seen = []
+    callbacks = [mx.callback.LogValidationMetricsCallback(), seen.append]
+    options = {"eval_data": (inputs, labels), "eval_metric": ["acc", "ce"]}
+    if by_create:
+        FeedForward.create(network(), inputs, labels, num_epoch=2, eval_end_callback=seen.append, **options)
+    else:
+        model = FeedForward(network(), num_epoch=2)
+        model.fit(inputs, labels, eval_end_callback=callbacks, **options)
+    lines = [record.getMessage().partition("=")[0] for record in caplog.records]
+    names = ("accuracy", "cross-entropy")
+    assert [line for line in lines if "Validation" in line] == [
+        f"Epoch[{epoch}] Validation-{name}" for epoch in range(2) for name in names
+    ]
+    assert [param.epoch for param in seen] == [0, 1]

@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..base import ArgumentError
+from ..name import NameManager
 from ..symbol import Symbol
 from .module import Module
 
@@ -49,7 +50,8 @@ class Buckets(OrderedDict[Any, Module]):
             ArgumentError: `sym_gen` has no symbol for the key, or returns something else.
         """
         try:
-            found = self._sym_gen(key)
+            with NameManager():  # layers without a name have the same parameters in every bucket
+                found = self._sym_gen(key)
         except (KeyError, IndexError) as error:
             raise ArgumentError(f"bucket key {key!r}: sym_gen has no symbol for it ({error!r})") from error
         if not (isinstance(found, tuple) and len(found) == 3 and isinstance(found[0], Symbol)):

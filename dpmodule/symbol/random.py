@@ -15,7 +15,7 @@ from ..base import ArgumentError
 from ..compat import lazy
 from ..ndarray.convert import is_number
 from .op_functions import face_of, names_in
-from .symbol import Symbol, call
+from .symbol import Symbol, face
 
 if TYPE_CHECKING:
     from ..types import DTypeLike, Number, ShapeLike
@@ -52,9 +52,9 @@ def _draw(name: str, params: dict[str, Any], samples: tuple[str, ...], options: 
     """
     given = {k: v for k, v in options.items() if v is not None}
     if all(is_number(p) for p in params.values()):
-        return call(f"_random_{name}", **params, **given)
+        return face(f"_random_{name}")(**params, **given)
     if samples and all(isinstance(p, Symbol) for p in params.values()):
-        return call(f"_sample_{name}", **dict(zip(samples, params.values())), **given)
+        return face(f"_sample_{name}")(**dict(zip(samples, params.values())), **given)
     kinds = ", ".join(f"{k} is {type(p).__name__}" for k, p in params.items())
     raise ArgumentError(f"random.{name} takes numbers or Symbols, all of one kind; {kinds}")
 
@@ -69,7 +69,7 @@ def uniform(
         high: upper bound, of the same kind.
         shape: shape of the result, inferred if None; with symbols as parameters what each element draws.
         dtype: element type, float32 if None.
-        kwargs: name and attributes.
+        kwargs: name and attributes; `out` is accepted as in MXNet, and has no effect.
     """
     return _draw(
         "uniform", {"low": low, "high": high}, ("low", "high"), {"shape": shape, "dtype": dtype, **kwargs}
@@ -86,7 +86,7 @@ def normal(
         scale: standard deviation, of the same kind; from 0.
         shape: shape of the result, inferred if None; with symbols as parameters what each element draws.
         dtype: element type, float32 if None.
-        **kwargs: name and attributes.
+        **kwargs: name and attributes; `out` is accepted as in MXNet, and has no effect.
     """
     return _draw(
         "normal", {"loc": loc, "scale": scale}, ("mu", "sigma"), {"shape": shape, "dtype": dtype, **kwargs}
@@ -101,7 +101,7 @@ def randn(*shape: int, loc: Param = 0, scale: Param = 1, dtype: DTypeLike = None
         loc: mean, a number or a Symbol.
         scale: standard deviation, of the same kind; from 0.
         dtype: element type, float32 if None.
-        **kwargs: name and attributes.
+        **kwargs: name and attributes; `out` is accepted as in MXNet, and has no effect.
     """
     return normal(loc, scale, shape or None, dtype, **kwargs)
 
@@ -113,7 +113,7 @@ def poisson(lam: Param = 1, shape: ShapeLike | None = None, dtype: DTypeLike = N
         lam: mean, a number or a Symbol; from 0.
         shape: shape of the result, inferred if None; with symbols as parameters what each element draws.
         dtype: element type, float32 if None.
-        **kwargs: name and attributes.
+        **kwargs: name and attributes; `out` is accepted as in MXNet, and has no effect.
     """
     return _draw("poisson", {"lam": lam}, ("lam",), {"shape": shape, "dtype": dtype, **kwargs})
 
@@ -127,7 +127,7 @@ def exponential(
         scale: mean, a number or a Symbol; above 0.
         shape: shape of the result, inferred if None; with symbols as parameters what each element draws.
         dtype: element type, float32 if None.
-        **kwargs: name and attributes.
+        **kwargs: name and attributes; `out` is accepted as in MXNet, and has no effect.
 
     Raises:
         ArgumentError: `scale` is 0 or less, or neither a number nor a symbol.
@@ -147,7 +147,7 @@ def gamma(
         beta: its scale, of the same kind; above 0.
         shape: shape of the result, inferred if None; with symbols as parameters what each element draws.
         dtype: element type, float32 if None.
-        **kwargs: name and attributes.
+        **kwargs: name and attributes; `out` is accepted as in MXNet, and has no effect.
     """
     options = {"shape": shape, "dtype": dtype, **kwargs}
     return _draw("gamma", {"alpha": alpha, "beta": beta}, ("alpha", "beta"), options)
@@ -163,7 +163,7 @@ def negative_binomial(
         p: chance of a failure, of the same kind; from 0 to 1.
         shape: shape of the result, inferred if None; with symbols as parameters what each element draws.
         dtype: element type, float32 if None.
-        **kwargs: name and attributes.
+        **kwargs: name and attributes; `out` is accepted as in MXNet, and has no effect.
     """
     return _draw(
         "negative_binomial", {"k": k, "p": p}, ("k", "p"), {"shape": shape, "dtype": dtype, **kwargs}
@@ -180,7 +180,7 @@ def generalized_negative_binomial(
         alpha: dispersion, of the same kind; 0 gives the Poisson distribution.
         shape: shape of the result, inferred if None; with symbols as parameters what each element draws.
         dtype: element type, float32 if None.
-        **kwargs: name and attributes.
+        **kwargs: name and attributes; `out` is accepted as in MXNet, and has no effect.
     """
     options = {"shape": shape, "dtype": dtype, **kwargs}
     return _draw("generalized_negative_binomial", {"mu": mu, "alpha": alpha}, ("mu", "alpha"), options)
@@ -196,7 +196,7 @@ def randint(
         high: the integer after the greatest.
         shape: shape of the result, inferred if None; with symbols as parameters what each element draws.
         dtype: int32 (None) or int64.
-        **kwargs: name and attributes.
+        **kwargs: name and attributes; `out` is accepted as in MXNet, and has no effect.
     """
     return _draw("randint", {"low": low, "high": high}, (), {"shape": shape, "dtype": dtype, **kwargs})
 
@@ -215,10 +215,10 @@ def multinomial(
         shape: how many to draw for each row.
         get_prob: also return the logarithm of the probability of what was drawn.
         dtype: element type of the class numbers.
-        kwargs: name and attributes.
+        kwargs: name and attributes; `out` is accepted as in MXNet, and has no effect.
     """
     given: dict[str, Any] = {} if shape is None else {"shape": shape}
-    return call("_sample_multinomial", data, get_prob=get_prob, dtype=dtype, **given, **kwargs)
+    return face("_sample_multinomial")(data, get_prob=get_prob, dtype=dtype, **given, **kwargs)
 
 
 def shuffle(data: Symbol, **kwargs: Any) -> Symbol:
@@ -226,9 +226,9 @@ def shuffle(data: Symbol, **kwargs: Any) -> Symbol:
 
     Args:
         data: (N, ...).
-        **kwargs: name and attributes.
+        **kwargs: name and attributes; `out` is accepted as in MXNet, and has no effect.
     """
-    return call("_shuffle", data, **kwargs)
+    return face("_shuffle")(data, **kwargs)
 
 
 __getattr__, __dir__ = lazy.attributes(

@@ -243,3 +243,16 @@ def test_sparse_arrays_are_filled_in_place(stype):
     assert (array.stype, array.asnumpy().sum()) == (stype, 0)
     mx.init.Constant(2)(Desc("a_weight"), array)
     assert array.asnumpy().sum() == 12
+
+
+def test_arrays_of_an_initializer_reach_the_parameter_through_a_saved_symbol():
+    value = mx.nd.array([[1, 2], [3, 4.5]])
+    weight = mx.sym.Variable("weight", init=mx.init.Constant(value))
+    net = mx.sym.FullyConnected(mx.sym.Variable("data"), weight, num_hidden=2, no_bias=True)
+    mod = mx.mod.Module(mx.sym.load_json(net.tojson()), label_names=None)
+    mod.bind([("data", (1, 2))])
+    mod.init_params(mx.init.Zero())
+    assert mod.get_params()[0]["weight"].asnumpy().tolist() == value.asnumpy().tolist()
+    again = mx.init.create(mx.init.Constant(value).dumps())
+    assert again == mx.init.Constant(value)
+    assert again.dumps() == net.attr_dict()["weight"]["__init__"]

@@ -398,3 +398,34 @@ def test_names_of_mxnets_attributes():
     assert (mod._work_load_list, mod._group2ctxs, mod._compression_params) == (None, None, None)
     assert (mod._params_dirty, mod._total_exec_bytes) == (False, 0)
     assert mx.mod.BucketingModule(lambda key: (net, ["data"], None), 3)._context == mx.cpu(0)
+
+
+def unnamed(length):
+    data = mx.sym.sum(mx.sym.Variable("data"), axis=1)
+    hidden = mx.sym.FullyConnected(data, num_hidden=4)
+    scores = mx.sym.FullyConnected(hidden, num_hidden=2)
+    return mx.sym.SoftmaxOutput(scores, name="softmax"), ("data",), ("softmax_label",)
+
+
+def test_layers_without_names_have_the_same_parameters_in_every_bucket():
+    mx.sym.FullyConnected(mx.sym.Variable("before"), num_hidden=1)  # takes a name of the program's own count
+    mod = mx.mod.BucketingModule(unnamed, default_bucket_key=10)
+    found = []
+    for length in (10, 5, 10, 5):
+        rng = np.random.RandomState(length)
+        data, label = mx.nd.array(rng.rand(4, length, 3)), mx.nd.array(rng.randint(0, 2, 4))
+        shapes = [mx.io.DataDesc("data", data.shape)], [mx.io.DataDesc("softmax_label", (4,))]
+        one = mx.io.DataBatch(
+            [data], [label], bucket_key=length, provide_data=shapes[0], provide_label=shapes[1]
+        )
+        if not mod.binded:
+            mod.bind(*shapes)
+            mod.init_params(mx.init.One())
+            mod.init_optimizer()
+        mod.forward(one)
+        found.append(mod.get_outputs()[0].asnumpy()[0, 0])
+        mod.backward()
+        mod.update()
+    assert mod.symbol.list_arguments()[1] == "fullyconnected0_weight"
+    # what MXNet 1.9.1 printed for the same program
+    np.testing.assert_allclose(found, [0.5, 0.98562664, 0.9998647, 0.98660326], rtol=1e-5)

@@ -31,6 +31,14 @@ def test_symbols_as_parameters_draw_for_each_element():
     assert out.shape == (2, 1000)
     assert (out[0] < 1).all()
     assert (out[1] >= 10).all()
+    for make in (S.random.poisson, S.random.exponential, S.random.multinomial, S.random.shuffle):
+        assert make(S.Variable("a"), out=None).list_arguments() == ["a"]
+    for make in (S.random.normal, S.random.gamma, S.random.negative_binomial):
+        assert make(S.Variable("a"), S.Variable("b"), shape=2, out=mx.nd.ones(2)).list_arguments() == [
+            "a",
+            "b",
+        ]
+    assert S.random.randint(0, 5, out=3).list_arguments() == []
 
 
 def test_every_forward_draws_anew_and_the_seed_repeats_it():
