@@ -217,5 +217,5 @@ def test_an_input_may_be_called_self():
     assert net.infer_type(self="float32")[1] == [np.float32]
     bound = net.simple_bind(mx.cpu(), self=(2, 4))
     assert bound.forward(self=mx.nd.ones((2, 4)))[0].shape == (2, 3)
-    assert bound.reshape(self=(3, 4)).forward()[0].shape == (3, 3)
+    assert bound.reshape(self=(1, 4)).forward()[0].shape == (1, 3)
     assert net(self=S.Variable("other")).list_arguments()[0] == "other"
