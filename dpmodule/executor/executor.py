@@ -373,7 +373,7 @@ class Executor:
 
     # forward
 
-    def forward(self, is_train: bool = False, **kwargs: Any) -> list[NDArray]:
+    def forward(self, /, is_train: bool = False, **kwargs: Any) -> list[NDArray]:
         """Run the graph.
 
         Shape:
@@ -724,7 +724,7 @@ class Executor:
     # reshaping
 
     def reshape(
-        self, partial_shaping: bool = False, allow_up_sizing: bool = False, **kwargs: Iterable[int]
+        self, /, partial_shaping: bool = False, allow_up_sizing: bool = False, **kwargs: Iterable[int]
     ) -> Executor:
         """Return an executor for other input shapes; arrays whose shape stays are the same objects.
 

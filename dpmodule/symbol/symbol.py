@@ -211,7 +211,7 @@ class Symbol:
 
     # shapes and types
 
-    def infer_shape(self, *args: Any, **kwargs: Any) -> Found:
+    def infer_shape(self, /, *args: Any, **kwargs: Any) -> Found:
         """Infer all shapes from those of some arguments; works in both directions.
 
         Args:
@@ -232,7 +232,7 @@ class Symbol:
         """
         return check_shapes(self.graph, self.infer_shape_partial(*args, **kwargs))
 
-    def infer_shape_partial(self, *args: Any, **kwargs: Any) -> Found:
+    def infer_shape_partial(self, /, *args: Any, **kwargs: Any) -> Found:
         """Infer what follows from the given shapes; like `infer_shape`, with () for unknown ones.
 
         Inside `util.np_shape` unknown shapes are None, and () is the shape of a scalar.
@@ -243,7 +243,7 @@ class Symbol:
         """
         return partial_shapes(self.graph, args, kwargs)
 
-    def infer_type(self, *args: Any, **kwargs: Any) -> Found:
+    def infer_type(self, /, *args: Any, **kwargs: Any) -> Found:
         """Infer all element types from those of some arguments.
 
         Args:
@@ -259,7 +259,7 @@ class Symbol:
         """
         return check_types(self.graph, self.infer_type_partial(*args, **kwargs))
 
-    def infer_type_partial(self, *args: Any, **kwargs: Any) -> Found:
+    def infer_type_partial(self, /, *args: Any, **kwargs: Any) -> Found:
         """Infer what follows from the given types; like `infer_type`, with None for unknown ones.
 
         Args:
@@ -427,7 +427,7 @@ class Symbol:
 
     # composition
 
-    def __call__(self, *args: Symbol, **kwargs: Any) -> Symbol:
+    def __call__(self, /, *args: Symbol, **kwargs: Any) -> Symbol:
         """Return a copy in which arguments are replaced: by position, or by argument name.
 
         Raises:

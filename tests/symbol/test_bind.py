@@ -234,3 +234,13 @@ def test_binding_refuses_gradients_through_what_has_none():
     assert (blocked.grad_dict["x"].asnumpy() == 0).all()
     beside = S.Group([S.BlockGrad(picked), S.Variable("y") * 2])
     beside.simple_bind(mx.cpu(), grad_req={"y": "write"}, y=(1,), **given)
+
+
+def test_an_input_may_be_called_self():
+    net = S.FullyConnected(S.Variable("self"), num_hidden=3, name="fc")
+    assert net.infer_shape(self=(2, 4))[1] == [(2, 3)]
+    assert net.infer_type(self="float32")[1] == [np.float32]
+    bound = net.simple_bind(mx.cpu(), self=(2, 4))
+    assert bound.forward(self=mx.nd.ones((2, 4)))[0].shape == (2, 3)
+    assert bound.reshape(self=(1, 4)).forward()[0].shape == (1, 3)
+    assert net(self=S.Variable("other")).list_arguments()[0] == "other"
