@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from ..graph.node import printable
+
 __all__ = ["ExecutorExplanation", "MemoryHolder", "MemoryUse", "ProgramSource", "StepRow"]
 
 
@@ -81,7 +83,7 @@ class MemoryUse:
         sizes = [_bytes(each.nbytes) for each in self.holders]
         width = max(map(len, sizes), default=0)
         lines += [
-            f"  {size:>{width}}  {each.what} {each.name}"
+            f"  {size:>{width}}  {each.what} {printable(each.name)}"
             for size, each in zip(sizes, self.holders, strict=True)
         ]
         return "\n".join(lines)
@@ -157,7 +159,7 @@ class StepRow:
         shapes = self.shapes if len(self.shapes) < 4 else (*self.shapes[:2], None)
         known = [str(s) for s in shapes if s is not None]
         return [
-            f"{self.name} +{others}" if others > 0 else self.name,
+            f"{printable(self.name)} +{others}" if others > 0 else printable(self.name),
             self.operator,
             ", ".join(known) + (" ..." if known and len(known) < len(self.shapes) else ""),
             f"{self.dtype}, ragged" if self.ragged else self.dtype,

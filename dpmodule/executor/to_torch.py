@@ -143,17 +143,17 @@ def _reads(graph: Graph) -> Iterator[tuple[Node, str]]:
 def _unfit_names(graph: Graph, inputs: Collection[str]) -> Iterator[str]:
     """Yield names that a module cannot give to parameters and states."""
     names = [n.name for n in graph.inputs if n.name not in inputs]
+    if unsafe := [name for name in names if not all(map(is_safe_in_source, name.split(".")))]:
+        yield (
+            f"{', '.join(map(repr, unsafe))} cannot be written in the module's source; rename what is a Python "
+            "keyword, or has quotes, backslashes, control characters or compatibility characters of Unicode"
+        )
     for name in names:
         first, *rest = name.split(".")
         if not all((first, *rest)):
             yield f"{name!r} has an empty part between dots"
         elif clash := sorted({first} & _module_names(True) or {*rest} & _module_names(False)):
             yield f"{clash[0]!r} of {name!r} is a name that torch's modules use themselves; rename the variable"
-        elif not all(map(is_safe_in_source, (first, *rest))):
-            yield (
-                f"{name!r} cannot be written in the module's source: a name must not be a Python keyword, and must not "
-                "have quotes, backslashes, control characters or compatibility letters; rename the variable"
-            )
         for end in range(1, len(rest) + 1):
             outer = ".".join([first, *rest][:end])
             if outer in names:

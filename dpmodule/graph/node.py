@@ -10,15 +10,15 @@ from typing import Any
 from ..base import ArgumentError
 from ..ops.spec import AUX, LABEL, Op
 
-__all__ = ["CONTROL", "Entry", "Graph", "Node", "printable"]
+__all__ = ["Entry", "Graph", "Node", "printable"]
 
-CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
+_CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 """Characters that end lines, steer terminals, or are not text at all."""
 
 
 def printable(text: str) -> str:
     """Return text as a terminal or a page may have it, such as a name from a file: without control characters."""
-    return CONTROL.sub("\ufffd", text)
+    return _CONTROL.sub("\ufffd", text)
 
 
 class Node:

@@ -74,15 +74,8 @@ def summarize(group: DataParallelExecutorGroup) -> str:
         total, trained = total + count, trained + learnt
         state = ("yes" if learnt else "no") if own else ""
         cost = costs.cells(node)
-        rows.append(
-            (
-                f"{printable(node.name)} ({node.op.name})",
-                cost[0],
-                f"{count:,}" if own else "",
-                state,
-                *cost[1:],
-            )
-        )
+        title = f"{printable(node.name)} ({node.op.name})"
+        rows.append((title, cost[0], f"{count:,}" if own else "", state, *cost[1:]))
     widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
     lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths)).rstrip() for row in rows]
     rule = "-" * len(max(lines, key=len))

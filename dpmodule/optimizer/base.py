@@ -257,7 +257,13 @@ class Optimizer:
         if not self.sym_info:
             return {}
         attrs, names = self.sym_info
-        return {name: float(attrs[name][key]) for name in names if key in attrs.get(name, {})}
+        found = {name: attrs[name][key] for name in names if key in attrs.get(name, {})}
+        try:
+            return {name: float(text) for name, text in found.items()}
+        except ValueError as error:
+            raise ArgumentError(
+                f"the symbol's {key} of {', '.join(found)}: {error}, expected numbers"
+            ) from None
 
     def multipliers(self, index: Key) -> tuple[float, float]:
         """Return the multipliers of a parameter's learning rate and weight decay.

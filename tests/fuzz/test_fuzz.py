@@ -1,10 +1,25 @@
-"""Damaged files are read or refused with a typed error: never a crash, a hang or a flood of memory."""
+"""Damaged and hostile files are read or refused with a typed error: no crash, no hang, no flood, nothing runs."""
 
 import json
+import os
+import re
+import xml.etree.ElementTree as ET
 from pathlib import Path
 
+import numpy as np
 import pytest
+import torch
 
+import dpmodule as mx
+import dpmodule.autobatch as dy
+from dpmodule import fluid
+from dpmodule.agents import DictionaryAgent, create_agent
+from dpmodule.base import ArgumentError, FileError, FileFormatError, MXNetError, OpError, OutOfMemoryError
+from dpmodule.cli import kinds, tables
+from dpmodule.cli.__main__ import main
+from dpmodule.hogwild import data_files
+from helpers import hostile
+from helpers.hostile import NAMES
 from helpers.programs import run_file
 
 HERE = Path(__file__).parent
@@ -35,3 +50,333 @@ def test_damaged_files(kind, tmp_path):
 @pytest.mark.parametrize("kind", KINDS)
 def test_damaged_files_at_length(kind, tmp_path):
     check(run(kind, 100_000, 2, tmp_path, 3500), 100_000)
+
+
+# --- hostile names
+
+
+@pytest.fixture
+def ran(tmp_path, monkeypatch):
+    """What the code in hostile names has called; the test runs in a folder of its own."""
+    monkeypatch.chdir(tmp_path)
+    calls = hostile.watched(monkeypatch)
+    yield calls
+    assert not calls
+    assert not (tmp_path.parent / "ran()").exists()
+
+
+def in_checkpoint(net, values, format="params"):
+    mx.model.save_checkpoint("net", 0, net, values, {}, format=format)
+    return mx.model.load_checkpoint("net", 0)[:2]
+
+
+def in_onnx(net, values):
+    mx.onnx.export_model(net, values, [hostile.INPUT.shape], np.float32, "net.onnx")
+    return mx.onnx.import_model("net.onnx")[:2]
+
+
+def in_folder(net, values):
+    mx.interop.save_pretrained("folder", net, values, {}, [("data", hostile.INPUT.shape)])
+    found = mx.interop.load_pretrained("folder")
+    card = Path("folder", "README.md").read_text()
+    assert not re.search(r"^\s*(ran|<|\[)", card, re.MULTILINE)
+    return found.symbol, found.arg_params
+
+
+FORMATS = {
+    "json": lambda net, values: (mx.sym.load_json(net.tojson()), values),
+    "params": in_checkpoint,
+    "safetensors": lambda net, values: in_checkpoint(net, values, "safetensors"),
+    "onnx": in_onnx,
+    "folder": in_folder,
+}
+
+
+@pytest.mark.parametrize("form", FORMATS)
+def test_names_are_kept_and_do_not_run_in_files(form, ran):
+    assert len(set(NAMES)) == 200
+    net, values = FORMATS[form](*hostile.network(NAMES))
+    assert set(values) == set(NAMES)
+    np.testing.assert_array_equal(hostile.outputs(net, values), hostile.expected(NAMES))
+
+
+def test_names_in_files_of_dynet(ran):
+    source, target, kept = dy.ParameterCollection(), dy.ParameterCollection(), []
+    for number, name in enumerate(NAMES):
+        try:
+            init = dy.NumpyInitializer(np.array([number, 1.0]))
+            kept.append((number, source.add_parameters((2,), name=name, init=init)))
+        except ArgumentError:
+            assert set("/\n_") & set(name)
+    source.save("dynet.model")
+    copies = [target.add_parameters((2,)) for _ in kept]
+    target.populate("dynet.model")
+    dy.save("dynet", [parameter for _, parameter in kept])
+    loaded = dy.load("dynet", dy.ParameterCollection())
+    for (number, _), copy, again in zip(kept, copies, loaded, strict=True):
+        assert copy.as_array().tolist() == again.as_array().tolist() == [number, 1]
+
+
+def test_names_in_a_folder_of_fluid(ran):
+    program, startup, executor = fluid.Program(), fluid.Program(), fluid.Executor()
+    with fluid.program_guard(program, startup):
+        data, layers = fluid.layers.data(NAMES[0], [2]), []
+        for name in NAMES[1:]:
+            weight = fluid.ParamAttr(name=name, initializer=fluid.initializer.Constant(2.0))
+            layers.append(fluid.layers.fc(data, 1, param_attr=weight, bias_attr=False, name=f"{name}fc"))
+        out = fluid.layers.sum(layers)
+    executor.run(startup)
+    fluid.io.save_inference_model("fluid", NAMES[:1], [out], executor, program)
+    again, feeds, targets = fluid.io.load_inference_model("fluid", executor)
+    assert executor.run(again, {feeds[0]: hostile.INPUT}, targets)[0].tolist() == [[6 * 199]]
+    assert sorted(os.listdir("fluid")) == ["model-0000.params", "model-symbol.json"]
+
+
+def test_names_in_files_of_agents(ran):
+    words = DictionaryAgent({})
+    for name in NAMES:
+        words.add_token(name)
+    words.save("agent.dict")
+    again = DictionaryAgent({"dict_file": "agent.dict"})
+    assert [again[name] for name in NAMES] == [words[name] for name in NAMES]
+
+
+def drawn_as_svg(net):
+    root = ET.fromstring(net._repr_svg_())
+    assert {each.tag.rpartition("}")[2] for each in root.iter()} <= {
+        "svg",
+        "g",
+        "title",
+        "rect",
+        "text",
+        "path",
+    }
+    assert not any(key.startswith("on") for each in root.iter() for key in each.attrib)
+
+
+def drawn_as_dot(net):
+    text = mx.viz.plot_network(net, hide_weights=False, shape={"data": hostile.INPUT.shape}).source
+    bare = re.sub(r'"(?:[^"\\]|\\.)*"', "NAME", text, flags=re.DOTALL)
+    assert "ran" not in bare
+    assert "script" not in bare
+    assert (bare.count(" [label="), bare.count("->")) == (5, 2), text  # three nodes, two edges
+
+
+def in_torch(net, values):
+    module = net.to_torch(values)
+    np.testing.assert_array_equal(
+        module(torch.tensor(hostile.INPUT)).detach().numpy(), hostile.INPUT + [[3, 5]]
+    )
+    assert list(module.state_dict()) == list(values)
+
+
+def as_options(name):
+    Path("agent.opt").write_text(json.dumps({"model": name, name: name}))
+    create_agent({"model_file": "agent"})
+
+
+def as_attribute(name):
+    node = {
+        "op": "FullyConnected",
+        "name": "fc",
+        "attrs": {"num_hidden": name},
+        "inputs": [[0, 0, 0], [0, 0, 0]],
+    }
+    rows = [{"op": "null", "name": "data", "attrs": {name: name, "__shape__": name}, "inputs": []}]
+    mx.sym.load_json(json.dumps({"nodes": rows, "heads": [[0, 0, 0]]})).attr_dict()
+    mx.sym.load_json(json.dumps({"nodes": [*rows, node], "heads": [[1, 0, 0]]}))
+
+
+def as_custom_attribute(name):
+    row = {"op": "Custom", "name": "o", "attrs": {"op_type": "hostile", name: name}, "inputs": [[0, 0, 0]]}
+    graph = {"nodes": [{"op": "null", "name": "data", "inputs": []}, row], "heads": [[1, 0, 0]]}
+    mx.sym.load_json(json.dumps(graph)).to_torch({})(torch.ones(1))
+
+
+@mx.operator.register("hostile")
+class AnyAttributes(mx.operator.CustomOpProp):
+    def __init__(self, **attributes):
+        super().__init__()
+
+
+USES = {
+    "svg": (lambda name: drawn_as_svg(hostile.single(name)[0]), 0),
+    "dot": (lambda name: drawn_as_dot(hostile.single(name)[0]), 0),
+    "torch": (lambda name: in_torch(*hostile.single(name)), 156),
+    "options": (as_options, 200),
+    "attribute": (as_attribute, 200),
+    "custom": (as_custom_attribute, 200),
+}
+"""What is done with one name, and how many of the names it refuses."""
+
+
+@pytest.mark.parametrize("use", USES)
+def test_names_are_escaped_or_refused_wherever_they_go(use, ran):
+    call, most = USES[use]
+    refused = []
+    for name in NAMES:
+        try:
+            call(name)
+        except MXNetError as error:
+            str(error).encode()
+            refused.append(name)
+        assert not ran, name
+    assert len(refused) == most, refused
+
+
+@pytest.mark.parametrize(
+    "name", ["conv1/weight:0", "a.b", "a-b", "a b", "1", "gewicht_\u00fc", "\u6743\u91cd", "_x"]
+)
+def test_odd_names_that_are_meant_well_work(name, ran):
+    in_torch(*hostile.single(name))
+    drawn_as_dot(hostile.single(name)[0])
+
+
+def test_inputs_of_any_name_are_parameters_of_forward(ran):
+    used = ["torch", "getattr", "device", "fx_pytree", "dpmodule_ops_fx_add_n", "self", "lambda", *NAMES]
+    module = mx.sym.add_n(*map(mx.sym.Variable, used)).to_torch({})
+    numbers = [torch.tensor([float(i)]) for i in range(len(used))]
+    assert module(*numbers).item() == sum(range(len(used)))
+
+
+def test_the_command_line_neither_runs_names_nor_prints_what_steers_a_terminal(ran, capsys):
+    net, values = hostile.network(NAMES)
+    mx.onnx.export_model(net, values, [hostile.INPUT.shape], np.float32, "evil.onnx")
+    shape = ("--shape", "data=1,2")
+    assert main(["convert", "evil.onnx", "evil.pt2", *shape]) == 2
+    assert "cannot be written in the module's source" in capsys.readouterr().err
+    accepted = [name for name in NAMES if name.isprintable() and not set("'\"\\") & set(name)]
+    accepted = [name for name in accepted if not name.startswith("lambda") and "." not in name][::6]
+    mx.model.save_checkpoint("net", 0, *hostile.network(accepted), {})
+    for words in (
+        "convert net net.pt2",
+        "convert evil.onnx copy",
+        "check copy",
+        "summary copy",
+        "explain copy --source",
+    ):
+        assert main([*words.split(), *shape]) == 0, words
+    assert not re.search("[\0-\x08\x0b-\x1f\x7f-\x9f]", capsys.readouterr().out)
+
+
+# --- pipes and devices
+
+
+def renamed(path, name):
+    os.rename(path, name)
+    return name
+
+
+READERS = {
+    "onnx": mx.onnx.import_model,
+    "onnx metadata": mx.onnx.get_model_metadata,
+    "symbol": mx.sym.load,
+    "params": mx.nd.load,
+    "safetensors": mx.nd.safetensors.read_metadata,
+    "states": lambda path: mx.optimizer.get_updater(mx.optimizer.create("sgd")).load_states(path),
+    "torch": mx.interop.load_torch_state,
+    "rec": lambda path: mx.recordio.MXRecordIO(path, "r"),
+    "rec of images": lambda path: mx.io.ImageRecordIter(path_imgrec=path, data_shape=(3, 2, 2), batch_size=1),
+    "mnist": lambda path: mx.io.MNISTIter(image=path, label=path),
+    "list of images": lambda path: mx.image.ImageIter(1, (3, 2, 2), path_imglist=path, path_root="."),
+    "feed": mx.hogwild.DataFeedDesc,
+    "dynet": lambda path: dy.ParameterCollection().populate(path),
+    "dynet values": lambda path: dy.ParameterCollection().add_parameters(
+        2, init=dy.FromFileInitializer(path)
+    ),
+    "fluid": lambda path: (renamed(path, "model-symbol.json"), fluid.io.load_inference_model(".")),
+    "folder": lambda path: (renamed(path, "config.json"), mx.interop.load_pretrained(".")),
+    "convert": kinds.find,
+    "npz": lambda path: tables.read_npz(path, None),
+}
+DATA = {
+    "csv": lambda path: mx.io.CSVIter(data_csv=path, data_shape=(2,), batch_size=1),
+    "libsvm": lambda path: mx.io.LibSVMIter(data_libsvm=path, data_shape=(2,), batch_size=1),
+    "files of a feed": lambda path: data_files.check_files([path]),
+    "table": lambda path: tables.read_csv(path, None, None),
+}
+"""Readers of data, which may come from a pipe, but not from a device."""
+
+
+@pytest.mark.timeout(10)
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no pipes with names")
+@pytest.mark.parametrize("name", [*READERS, *DATA])
+def test_pipes_and_devices_are_not_waited_for(name, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    os.symlink("/dev/zero", "device")
+    with pytest.raises(FileError, match="this is a device, expected a (regular )?file"):
+        (READERS | DATA)[name]("device")
+    if name in READERS:
+        os.mkfifo("pipe")
+        with pytest.raises(FileError, match="this is a named pipe, expected a regular file"):
+            READERS[name]("pipe")
+
+
+# --- absurd sizes
+
+HUGE = 10**15
+
+
+def bound(op, inputs=1, **attrs):
+    """Bind an operator from a file, with attributes that nobody checked."""
+    names = [f"x{i}" for i in range(inputs)]
+    rows = [{"op": "null", "name": name, "inputs": []} for name in names]
+    row = {"op": op, "name": "o", "attrs": attrs, "inputs": [[i, 0, 0] for i in range(inputs)]}
+    net = mx.sym.load_json(json.dumps({"nodes": [*rows, row], "heads": [[inputs, 0, 0]]}))
+    return net.simple_bind(mx.cpu(), x0=(2, 3))
+
+
+def with_shape(shape):
+    net = mx.sym.FullyConnected(mx.sym.Variable("data", shape=shape), num_hidden=2)
+    return mx.sym.load_json(net.tojson()).simple_bind(mx.cpu())
+
+
+def with_csv(columns):
+    Path("a.csv").write_text("1,2,3\n")
+    return next(mx.io.CSVIter(data_csv="a.csv", data_shape=(columns,), batch_size=1))
+
+
+SIZES = {
+    "shape of an array": (OutOfMemoryError, lambda: mx.nd.zeros((HUGE,))),
+    "shape beyond 64 bits": (OutOfMemoryError, lambda: mx.nd.full((2**70,), 1)),
+    "shape of a matrix": (OutOfMemoryError, lambda: mx.nd.sparse.zeros("csr", (HUGE, 3))),
+    "dense copy": (OutOfMemoryError, lambda: mx.nd.sparse.zeros("row_sparse", (HUGE, 3)).asnumpy()),
+    "__shape__": (OutOfMemoryError, lambda: with_shape((HUGE, 3))),
+    "__shape__ of 80 bits": (OutOfMemoryError, lambda: with_shape((2**40, 2**40))),
+    "num_hidden": (OutOfMemoryError, lambda: bound("FullyConnected", 2, num_hidden=str(HUGE), no_bias="1")),
+    "reps": (OutOfMemoryError, lambda: bound("tile", reps=f"({HUGE},)")),
+    "depth": (OutOfMemoryError, lambda: bound("one_hot", depth=str(2**62))),
+    "num_args": (FileFormatError, lambda: bound("Concat", 2, num_args=str(HUGE))),
+    "num_weights": (
+        FileFormatError,
+        lambda: bound("multi_sgd_update", 2, num_weights=str(HUGE), lrs="1", wds="0"),
+    ),
+    "num_outputs": (OpError, lambda: bound("SliceChannel", num_outputs=str(HUGE))),
+    "parameters of dynet": (
+        OutOfMemoryError,
+        lambda: dy.ParameterCollection().add_parameters((10**9, 10**9)),
+    ),
+    "table of dynet": (
+        OutOfMemoryError,
+        lambda: dy.ParameterCollection().add_lookup_parameters((10**9, 10**9)),
+    ),
+    "batch": (OutOfMemoryError, lambda: next(mx.io.NDArrayIter(np.zeros((3, 2)), batch_size=HUGE))),
+    "columns": (FileFormatError, lambda: with_csv(HUGE)),
+}
+
+
+@pytest.mark.parametrize("name", SIZES)
+def test_absurd_sizes_have_a_typed_error(name, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    kind, call = SIZES[name]
+    with pytest.raises(kind) as caught:
+        call()
+    assert isinstance(caught.value, MXNetError)
+    assert len(str(caught.value)) < 500
+
+
+def test_an_absurd_shape_on_the_command_line(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    mx.sym.FullyConnected(mx.sym.Variable("data"), num_hidden=2, name="fc").save("net-symbol.json")
+    assert main(["check", "net-symbol.json", "--shape", "data=99999,99999999"]) == 2
+    assert "expected smaller numbers" in capsys.readouterr().err

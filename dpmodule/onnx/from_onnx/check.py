@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any
 
-from ...graph.node import CONTROL
 from .problems import Problems, TooLarge
 
 __all__ = ["CALLS", "DOMAINS", "OLDEST", "Checker", "domain_of", "place_of", "versions_of"]
@@ -50,8 +49,8 @@ def place_of(node: Any) -> str:
 
 
 def _are_texts(values: Iterable[Any]) -> bool:
-    """Say whether names are text without control characters; what is not UTF-8 in the file comes as bytes."""
-    return all(isinstance(each, str) and not CONTROL.search(each) for each in values)
+    """Say whether names are text; what is not UTF-8 in the file comes as bytes."""
+    return all(isinstance(each, str) for each in values)
 
 
 def _texts_of(node: Any) -> Iterator[Any]:
@@ -94,7 +93,7 @@ class Checker:
 
         found = versions_of(imports)
         if not _are_texts(found):
-            self._problems.add("", "a domain that is not text")
+            self._problems.add("", "a domain that is not valid UTF-8")
             return {}
         known = {domain for domain, _ in self._functions}
         for domain, version in found.items():
@@ -119,7 +118,7 @@ class Checker:
         where = f"graph {graph.name!r}"
         held = [each.values for each in graph.sparse_initializer]
         if not _are_texts(each.name for each in (*graph.input, *graph.output, *graph.initializer, *held)):
-            self._problems.add(where, "names that are not text, or have control characters")
+            self._problems.add(where, "names that are not valid UTF-8")
             return
         if not graph.output:
             self._problems.add(where, "it has no outputs")
@@ -138,7 +137,7 @@ class Checker:
         """Check a function of the model."""
         where = f"function {function.name!r}"
         if not _are_texts((*function.input, *function.output, *function.attribute)):
-            self._problems.add(where, "names that are not text, or have control characters")
+            self._problems.add(where, "names that are not valid UTF-8")
             return
         names = set(function.input)
         self._nodes(function, where, versions_of(function.opset_import), names, depth)
@@ -186,7 +185,7 @@ class Checker:
             names.update(name for node in nodes for name in node.output)
             return
         if not all(_are_texts(_texts_of(node)) for node in nodes):
-            self._problems.add(where, "nodes with names that are not text, or have control characters")
+            self._problems.add(where, "nodes with names that are not valid UTF-8")
             self.orders[id(graph)] = []
             return
         makers = self._makers(nodes, names, versions)
