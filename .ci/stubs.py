@@ -147,6 +147,7 @@ LATER = (
     "math.factor",
     "math.khatri_rao",
     "math.linalg",
+    "math.onnx",
     "math.reduce",
     "math.scalar",
     "math.triangle",

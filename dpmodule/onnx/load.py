@@ -15,10 +15,11 @@ from ..symbol import Symbol
 from .from_onnx.bodies import graph_of
 from .from_onnx.build import GraphBuilder
 from .from_onnx.check import Checker
+from .from_onnx.forms import cast
 from .from_onnx.problems import Problems, Refused, TooLarge
 from .from_onnx.read import read_model
 from .from_onnx.table import TRANSLATORS
-from .from_onnx.tensors import DTYPES
+from .from_onnx.tensors import CODES, DTYPES, UNSIGNED
 from .from_onnx.translate import GraphNames, Walk
 from .from_onnx.upgrade import upgraded
 from .from_onnx.worlds import ATTEMPTS, sizes_of
@@ -177,7 +178,11 @@ def _translated(
         builder.reserve(each.name)
     for each in _inputs(graph):
         code = each.type.tensor_type.elem_type
-        names.put(each.name, builder.variable(each.name, held[each.name], DTYPES[code], is_open=True))
+        value = builder.variable(each.name, held[each.name], UNSIGNED.get(code, DTYPES[code]), is_open=True)
+        builder.label = each.name
+        value = cast(builder, value, DTYPES[code])
+        value.code = code if CODES.get(value.dtype) != code else 0
+        names.put(each.name, value)
     walk = Walk(builder, checker, problems, TRANSLATORS, functions, folder)
     walk.initializers(graph, names, True)
     walk.nodes(graph, names, versions)

@@ -79,6 +79,10 @@ LATER: dict[str, str] = {
     _linalg_gemm _linalg_gemm2 _linalg_syrk _linalg_trmm _linalg_trsm linalg_gemm linalg_gemm2 linalg_syrk
     linalg_trmm linalg_trsm
     """,
+    "math.onnx": """
+    _npi_bitwise_and _npi_bitwise_left_shift _npi_bitwise_not _npi_bitwise_or _npi_bitwise_right_shift
+    _npi_bitwise_xor _onnx_mod _onnx_round
+    """,
     "math.reduce": """
     _sparse_mean _sparse_norm _sparse_sum argmax argmax_channel argmin max max_axis mean min min_axis moments
     nanprod nansum norm prod sum sum_axis

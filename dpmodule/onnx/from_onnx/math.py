@@ -17,7 +17,6 @@ from .forms import (
     even,
     expand,
     filled,
-    flag,
     normal,
     paired,
     positions,
@@ -27,7 +26,7 @@ from .forms import (
     unsqueeze,
 )
 from .problems import Refused
-from .tensors import DTYPES
+from .types import cast_to
 from .value import OnnxValue
 
 __all__ = ["TABLE"]
@@ -103,11 +102,35 @@ def _power(c: NodeCall) -> OnnxValue:
 
 
 def _mod(c: NodeCall) -> OnnxValue:
-    x, y = c.x, c.value(1)
-    if not c.attrs["fmod"]:
+    x, y = same_type(c.b, c.x, c.value(1))
+    if not c.attrs["fmod"] and "float" not in x.dtype:
         return arith(c.b, "mod", x, y)
-    whole = unary(c.b, "trunc", arith(c.b, "div", x, y))
-    return arith(c.b, "minus", x, arith(c.b, "mul", whole, y))
+    made = c.b("_onnx_mod", x, y, fmod=bool(c.attrs["fmod"]))
+    return as_scalar(made, x.is_scalar and y.is_scalar)
+
+
+def _bitwise(c: NodeCall) -> OnnxValue:
+    return _bits(c, c.kind.removeprefix("Bitwise").lower(), c.x, c.value(1))
+
+
+def _bits(c: NodeCall, word: str, x: OnnxValue, y: OnnxValue) -> OnnxValue:
+    return as_scalar(c.b(f"_npi_bitwise_{word}", x, y), x.is_scalar and y.is_scalar)
+
+
+def _bitwise_not(c: NodeCall) -> OnnxValue:
+    return unary(c.b, "_npi_bitwise_not", c.x)
+
+
+def _bit_shift(c: NodeCall) -> OnnxValue:
+    b, x, y = c.b, c.x, c.value(1)
+    word = f"{c.attrs['direction'].lower()}_shift"
+    found = _bits(c, word, x, y)
+    if x.type != 13 or word == "left_shift":
+        return found
+    # the sign comes in from the left: these bits, and the ones that it fills in
+    signs = _bits(c, "right_shift", b.constant(torch.tensor([-(2**63)])), y)
+    signs = _bits(c, "left_shift", signs, b.constant(torch.tensor([1])))
+    return _bits(c, "and", found, unary(b, "_npi_bitwise_not", signs))
 
 
 def _many(c: NodeCall) -> OnnxValue:
@@ -211,16 +234,8 @@ def _is_inf(c: NodeCall) -> OnnxValue:
 
 
 def _cast(c: NodeCall) -> OnnxValue:
-    if c.kind == "CastLike":
-        wanted = c.value(1).dtype
-    else:
-        code = c.attrs["to"]
-        if code not in DTYPES or code == 8:
-            raise Refused(f"a cast to type {code}, which there is none of here")
-        wanted = DTYPES[code]
-    if wanted == "bool":
-        return flag(c.b, c.x)
-    return cast(c.b, c.x, wanted)
+    code = c.value(1).type if c.kind == "CastLike" else c.attrs["to"]
+    return cast_to(c.b, c.x, code, bool(c.attrs.get("saturate", 1)))
 
 
 def _identity(c: NodeCall) -> Any:
@@ -297,7 +312,10 @@ TABLE: dict[str, Translator] = {
     **dict.fromkeys(_COMPARE, _compare),
     **dict.fromkeys(("And", "Or", "Xor"), _logic),
     **dict.fromkeys(("Max", "Min", "Sum", "Mean"), _many),
+    **dict.fromkeys(("BitwiseAnd", "BitwiseOr", "BitwiseXor"), _bitwise),
     **dict.fromkeys(("Cast", "CastLike"), _cast),
+    "BitShift": _bit_shift,
+    "BitwiseNot": _bitwise_not,
     "Celu": _celu,
     "Clip": _clip,
     "CumSum": _cumsum,

@@ -8,12 +8,11 @@ from .conv import TABLE as CONV
 from .forms import arith, as_scalar, cast, even, normal, unary, unsqueeze
 from .linear import product
 from .problems import Refused
-from .tensors import DTYPES
+from .tensors import FEW_BITS, RANGES
+from .types import cast_to
 from .value import OnnxValue
 
 __all__ = ["TABLE"]
-
-_LIMITS = {"int8": (-128, 127), "uint8": (0, 255), "int16": (-32768, 32767), "int32": (-(2**31), 2**31 - 1)}
 
 
 def _along(b: GraphBuilder, part: OnnxValue, x: OnnxValue, axis: int) -> OnnxValue:
@@ -35,22 +34,32 @@ def _opened(b: GraphBuilder, x: OnnxValue, scale: OnnxValue, zero: OnnxValue | N
 
 
 def _closed(
-    b: GraphBuilder, x: OnnxValue, scale: OnnxValue, zero: OnnxValue | None, axis: int, dtype: str
+    b: GraphBuilder,
+    x: OnnxValue,
+    scale: OnnxValue,
+    zero: OnnxValue | None,
+    axis: int,
+    code: int,
+    saturate: bool = True,
 ) -> OnnxValue:
-    """Return numbers quantized."""
-    if dtype not in _LIMITS:
-        raise Refused(f"quantized numbers of type {dtype}")
-    low, high = _LIMITS[dtype]
-    found = even(b, arith(b, "div", cast(b, x, scale.dtype), _along(b, scale, x, axis)))
+    """Return numbers quantized to the type of a number in ONNX."""
+    parts = arith(b, "div", cast(b, x, scale.dtype), _along(b, scale, x, axis))
+    if code in FEW_BITS:  # their zero point is 0
+        return cast_to(b, parts, code, saturate)
+    if code not in RANGES:
+        raise Refused(f"quantized numbers of type {code}")
+    low, high = RANGES[code]
+    found = even(b, parts)
     if zero is not None:
         found = arith(b, "plus", found, cast(b, _along(b, zero, x, axis), scale.dtype))
-    return cast(b, unary(b, "clip", found, a_min=float(low), a_max=float(high)), dtype)
+    return cast_to(b, unary(b, "clip", found, a_min=float(low), a_max=float(high)), code)
 
 
 def _quantize(c: NodeCall) -> OnnxValue:
     zero = c.maybe(2)
-    code = c.attrs.get("output_dtype") or 2
-    return _closed(c.b, c.x, c.value(1), zero, c.attrs.get("axis", 1), zero.dtype if zero else DTYPES[code])
+    code = zero.type if zero is not None else c.attrs.get("output_dtype") or 2
+    saturate = bool(c.attrs.get("saturate", 1))
+    return _closed(c.b, c.x, c.value(1), zero, c.attrs.get("axis", 1), code, saturate)
 
 
 def _dequantize(c: NodeCall) -> OnnxValue:
@@ -66,7 +75,7 @@ def _dynamic(c: NodeCall) -> list[OnnxValue]:
         b, unary(b, "clip", arith(b, "div", arith(b, "rminus", low, 0.0), scale), a_min=0.0, a_max=255.0)
     )
     whole = cast(b, zero, "uint8")
-    return [_closed(b, x, scale, whole, 0, "uint8"), scale, whole]
+    return [_closed(b, x, scale, whole, 0, 2), scale, whole]
 
 
 def _shifted(b: GraphBuilder, x: OnnxValue, zero: OnnxValue | None, axis: int) -> OnnxValue:
@@ -84,7 +93,7 @@ def _product(c: NodeCall) -> OnnxValue:
     b, x, y = c.b, c.x, c.value(3)
     left = _opened(b, x, c.value(1), c.maybe(2), x.rank - 2)
     right = _opened(b, y, c.value(4), c.maybe(5), y.rank - 1)
-    return _closed(b, product(b, left, right), c.value(6), c.maybe(7), -1, c.value(7).dtype)
+    return _closed(b, product(b, left, right), c.value(6), c.maybe(7), -1, c.value(7).type)
 
 
 def _convolved(c: NodeCall, x: OnnxValue, weight: OnnxValue) -> OnnxValue:
@@ -107,7 +116,7 @@ def _conv(c: NodeCall) -> OnnxValue:
         scale = arith(b, "mul", c.value(4), c.value(1))
         bias = arith(b, "mul", cast(b, c.value(8), "float32"), scale)
         found = arith(b, "plus", found, _along(b, bias, found, 1))
-    return _closed(b, found, c.value(6), c.maybe(7), 1, c.value(7).dtype)
+    return _closed(b, found, c.value(6), c.maybe(7), 1, c.value(7).type)
 
 
 TABLE: dict[str, Translator] = {

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import torch
 
-__all__ = ["DTYPES", "tensor_of"]
+__all__ = ["CODES", "DTYPES", "FEW_BITS", "RANGES", "UNSIGNED", "tensor_of"]
 
 DTYPES = {
     1: "float32",
@@ -33,10 +33,32 @@ DTYPES = {
     21: "uint8",
     22: "int8",
     23: "float32",
+    25: "uint8",
+    26: "int8",
 }
-"""ONNX's number of an element type: the type it has here. Greater unsigned integers become signed ones of twice the
-size, since torch cannot compute with them; floats of 8 bits or fewer become float32, and integers of 4 bits 8. Texts
-are counted: each becomes its position in the list."""
+"""ONNX's number of an element type, and the type that operators compute in here. Larger unsigned integers become signed
+ones of twice the size (64 bits: of the same bits), since torch cannot compute with them; floats of 8 bits or fewer
+become float32, and integers of 4 or 2 bits get 8. Texts are counted: each becomes its position in the list."""
+
+CODES = {"float32": 1, "uint8": 2, "int8": 3, "int16": 5, "int32": 6, "int64": 7, "bool": 9, "float16": 10}
+CODES |= {"float64": 11, "bfloat16": 16}
+"""The numbers of the types that are the same here."""
+
+UNSIGNED = {4: "uint16", 12: "uint32", 13: "uint64"}
+"""Types of inputs and outputs that operators compute in another type."""
+
+FEW_BITS = {
+    17: "float8_e4m3fn",
+    18: "float8_e4m3fnuz",
+    19: "float8_e5m2",
+    20: "float8_e5m2fnuz",
+    23: "float4_e2m1",
+}
+"""Types of floats whose values float32 holds."""
+
+RANGES = {2: (0, 255), 3: (-128, 127), 4: (0, 65535), 5: (-32768, 32767), 6: (-(2**31), 2**31 - 1)}
+RANGES |= {21: (0, 15), 22: (-8, 7), 25: (0, 3), 26: (-2, 1)}
+"""The least and the greatest integer of types that numbers are quantized to."""
 
 _STRING, _BFLOAT16, _PLAIN = 8, 16, (1, 2, 3, 4, 5, 6, 7, 9, 10, 11, 12, 13)
 
@@ -87,6 +109,8 @@ def _size(proto: Any) -> int:
     number: int = math.prod(proto.dims)
     if proto.data_type in (21, 22, 23):
         return (number + 1) // 2
+    if proto.data_type in (25, 26):
+        return (number + 3) // 4
     size: int = onnx.helper.tensor_dtype_to_np_dtype(proto.data_type).itemsize
     return number * size
 

@@ -10,8 +10,10 @@ from ...base import MXNetError
 from .build import GraphBuilder, GraphScope
 from .call import NodeCall, Translator
 from .check import CALLS, Checker, domain_of, place_of, schema_of, versions_of
+from .forms import cast
 from .problems import Problems, Refused, TooLarge
-from .tensors import DTYPES, tensor_of
+from .tensors import CODES, UNSIGNED, tensor_of
+from .types import prepared, typed
 from .value import OnnxValue
 
 __all__ = ["GraphNames", "Walk"]
@@ -99,7 +101,9 @@ class Walk:
                 continue
             trains = tensor.is_floating_point() and tensor.dim() > 0 and tensor.numel() > 0
             name = proto.name if is_main else self._b.reserve(proto.name)
-            names.put(proto.name, self._b.parameter(name, tensor, trains))
+            value = self._b.parameter(name, tensor, trains)
+            value.code = proto.data_type if CODES.get(value.dtype) != proto.data_type else 0
+            names.put(proto.name, value)
         for proto in graph.sparse_initializer:
             self._problems.add(f"initializer {proto.values.name!r}", "it is sparse, expected a dense array")
 
@@ -165,7 +169,11 @@ class Walk:
             lambda proto: tensor_of(proto, self._folder),
         )
         first = len(self._b.fresh)
+        call.inputs = prepared(self._b, node.op_type, inputs)
         made = translator(call)
+        if not domain:
+            values = typed(self._b, node.op_type, schema, inputs, call.attrs, made)
+            made = values if isinstance(made, (list, tuple)) else values[0]
         self._name(made, node, first)
         del self._b.fresh[first:]
         return made
@@ -213,10 +221,9 @@ class Walk:
         if schema.has_function:
             body = schema.function_body
         else:
-            codes = {name: code for code, name in reversed(DTYPES.items())}
             types = []
             for value in inputs:
-                code = codes[value.dtype] if isinstance(value, OnnxValue) else 1
+                code = value.type if isinstance(value, OnnxValue) else 1
                 dims = value.dims[0] if isinstance(value, OnnxValue) else ()
                 types.append(onnx.helper.make_tensor_type_proto(code, dims).SerializeToString())
             text = schema.get_context_dependent_function(node.SerializeToString(), types)
@@ -271,8 +278,21 @@ class Walk:
             if isinstance(value, list):
                 self._problems.add(f"output {each.name!r}", "it is a sequence, expected an array")
             elif value is not _BROKEN and value is not None:
-                found.append(value)
+                found.append(self._declared(each, value))
         return found if len(found) == len(graph.output) else None
+
+    def _declared(self, declared: Any, value: OnnxValue) -> OnnxValue:
+        """Return an output in the unsigned type that the file declares for it."""
+        b, dtype = self._b, UNSIGNED.get(declared.type.tensor_type.elem_type)
+        if dtype is None or value.dtype == dtype:
+            return value
+        source = value.again()
+        source.entry, source.scope, source.known, source.recipe = b.entry(value), b.scope, None, None
+        made = cast(b, source, dtype)
+        name = declared.name.removesuffix("_output")
+        if made.entry is not None and source.entry is not None and source.entry[0].name == name:
+            source.entry[0].name, made.entry[0].name = b.reserve(f"{name}_signed"), name
+        return made
 
 
 def _filled_in(node: Any, given: Mapping[str, Any]) -> Any:

@@ -43,7 +43,7 @@ def upgraded(model: Any, path: str) -> Any:
 
 
 def _stand_up_slopes(old: Any, made: Any) -> None:
-    """Give the slopes of PRelu axes of size 1 after their own: one for each channel before opset 7, broadcast from then.
+    """Give slopes of PRelu axes of size 1 after their own: they are one for each channel before opset 7, and broadcast later.
 
     The converter leaves them as they are.
     """

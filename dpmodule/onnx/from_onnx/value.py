@@ -7,6 +7,7 @@ from typing import Any
 import torch
 
 from ...graph import Entry
+from .tensors import CODES
 from .worlds import Dims
 
 __all__ = ["OnnxValue"]
@@ -17,7 +18,8 @@ class OnnxValue:
 
     Attributes:
         shapes: its shape in every world. An array without axes, which MXNet lacks, has (1,) here.
-        dtype: its element type.
+        dtype: the element type that operators compute in.
+        code: ONNX's number of the element type in the file if that is another one, else 0.
         is_scalar: whether it has no axes in ONNX.
         entry: what makes it in the graph; None for a constant that nothing has needed there yet.
         known: its values in every world, where they follow from the file and the sizes alone.
@@ -29,6 +31,7 @@ class OnnxValue:
     """
 
     __slots__ = (
+        "code",
         "dtype",
         "entry",
         "is_scalar",
@@ -43,6 +46,7 @@ class OnnxValue:
 
     def __init__(self, shapes: tuple[Dims, ...], dtype: str, entry: Entry | None = None) -> None:
         self.shapes, self.dtype, self.entry = shapes, dtype, entry
+        self.code = 0
         self.is_scalar = False
         self.known: tuple[torch.Tensor, ...] | None = None
         self.trains = False
@@ -50,6 +54,11 @@ class OnnxValue:
         self.scope: Any = None
         self.name = ""
         self.turned: OnnxValue | None = None
+
+    @property
+    def type(self) -> int:
+        """ONNX's number of the element type in the file."""
+        return self.code or CODES[self.dtype]
 
     @property
     def rank(self) -> int:
@@ -73,6 +82,6 @@ class OnnxValue:
     def again(self) -> OnnxValue:
         """Return a copy, of which something is to be changed."""
         made = OnnxValue(self.shapes, self.dtype, self.entry)
-        for each in ("is_scalar", "known", "trains", "recipe", "scope", "name", "turned"):
+        for each in ("code", "is_scalar", "known", "trains", "recipe", "scope", "name", "turned"):
             setattr(made, each, getattr(self, each))
         return made

@@ -15,6 +15,7 @@ from .types import computed_in, working_type
 
 __all__ = [
     "add_n",
+    "bitwise",
     "cbrt",
     "clip",
     "compare",
@@ -22,6 +23,7 @@ __all__ = [
     "divide",
     "erfinv",
     "expm1",
+    "few_bits",
     "filled_like",
     "gamma",
     "gammaln",
@@ -33,6 +35,7 @@ __all__ = [
     "logical_not",
     "mod",
     "not_equal",
+    "onnx_mod",
     "power",
     "radians",
     "rcbrt",
@@ -92,6 +95,41 @@ def mod(c: OperatorCall) -> str:
     left, right = _operands(c, computed_in("Where", c.opset, _common_type(c)))
     zero = right.equals(0)
     return result(zero.choose(0, left.then("Mod", zero.choose(1, right))))
+
+
+def onnx_mod(c: OperatorCall) -> str:
+    """Mod; with the sign of the divisor ONNX Runtime has it for integers alone."""
+    if "float" not in _common_type(c):
+        left, right = _operands(c, computed_in("Where", c.opset, _common_type(c)))
+        zero = right.equals(0)
+        return result(zero.choose(0, left.then("Mod", zero.choose(1, right), fmod=int(c.a.fmod))))
+    left, right = _operands(c, working_type(_common_type(c)))
+    rest = left.then("Mod", right, fmod=1)
+    if c.a.fmod:
+        return result(rest)
+    apart = (rest * right.then("Sign")) < 0
+    return result(apart.choose(rest + right, rest))
+
+
+def bitwise(c: OperatorCall) -> str:
+    """An operator of bits, which ONNX has from opset 18 on."""
+    if c.opset < 18:
+        c.refuse(f"ONNX has {c.type} from opset 18 on, and {c.opset} is wanted")
+    found: str = c.emit(c.type, *c.inputs)
+    return found
+
+
+_FEW_BITS = {"float8_e4m3fn": 17, "float8_e4m3fnuz": 18, "float8_e5m2": 19, "float8_e5m2fnuz": 20}
+
+
+def few_bits(c: OperatorCall) -> str:
+    """Cast to a type of few bits and back."""
+    code = _FEW_BITS.get(c.a.to)
+    if code is None or c.opset < 19:
+        first = 23 if code is None else 19
+        c.refuse(f"ONNX casts to {c.a.to} from opset {first} on, and {c.opset} is wanted")
+    rounded = c.emit("Cast", c.inputs[0], to=code, saturate=int(c.a.saturate))
+    return c.cast(rounded, c.dtypes[0])
 
 
 def power(c: OperatorCall) -> str:

@@ -1,0 +1,164 @@
+"""Element types that torch does not compute with: what keeps values within them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from .build import GraphBuilder
+from .forms import arith, as_scalar, cast, flag, unary
+from .problems import Refused
+from .tensors import DTYPES, FEW_BITS, RANGES, UNSIGNED
+from .value import OnnxValue
+
+__all__ = ["cast_to", "prepared", "typed"]
+
+_UINT64 = 13
+_BOOL = 9
+_WRAPS = {
+    "Add",
+    "BitShift",
+    "BitwiseNot",
+    "CumProd",
+    "CumSum",
+    "Einsum",
+    "Gemm",
+    "MatMul",
+    "Mul",
+    "ReduceProd",
+    "ReduceSum",
+    "ReduceSumSquare",
+    "Sub",
+    "Sum",
+}
+"""Operators whose results may leave the range of unsigned integers."""
+_ORDERS = {
+    "ArgMax",
+    "ArgMin",
+    "Clip",
+    "Greater",
+    "GreaterOrEqual",
+    "Less",
+    "LessOrEqual",
+    "Max",
+    "Min",
+    "ReduceMax",
+    "ReduceMin",
+    "TopK",
+}
+"""Operators that depend on the order of numbers alone."""
+_REFUSED = {
+    "Abs",
+    "Div",
+    "Mean",
+    "Mod",
+    "Pow",
+    "Range",
+    "ReduceL1",
+    "ReduceL2",
+    "ReduceLogSum",
+    "ReduceLogSumExp",
+    "ReduceMean",
+    "Sign",
+}
+"""Operators whose results for integers of 64 bits do not follow from those for signed ones."""
+
+
+def cast_to(b: GraphBuilder, x: OnnxValue, code: int, saturate: bool = True) -> OnnxValue:
+    """Convert to the type of a number in ONNX, as its Cast does.
+
+    Args:
+        b: what makes nodes.
+        x: the value.
+        code: the number.
+        saturate: whether floats that are too great for a type of 8 bits become the greatest of it.
+
+    Raises:
+        Refused: there is no such type here.
+    """
+    if code not in DTYPES or code == 8:
+        raise Refused(f"a cast to type {code}, which there is none of here")
+    if x.type == code:
+        return x
+    dtype = DTYPES[code]
+    if x.type == _UINT64 and (code in FEW_BITS or "float" in dtype):
+        x = cast(b, x, UNSIGNED[_UINT64])
+    if code == _BOOL:
+        return flag(b, x)
+    if code in FEW_BITS:
+        floats = x if "float" in x.dtype else cast(b, x, dtype)
+        return cast(b, unary(b, "_onnx_round", floats, to=FEW_BITS[code], saturate=saturate), dtype)
+    if code in UNSIGNED:
+        return cast(b, cast(b, x, UNSIGNED[code]), dtype)
+    low, high = RANGES.get(code, (0, 0))
+    if not 0 < high - low < 16:
+        return cast(b, x, dtype)
+    rest = arith(b, "mod", arith(b, "minus", cast(b, x, "int32"), float(low)), float(high - low + 1))
+    return cast(b, arith(b, "plus", rest, float(low)), dtype)
+
+
+def prepared(b: GraphBuilder, kind: str, inputs: Sequence[Any]) -> list[Any]:
+    """Return the inputs of an operator such that it computes with unsigned integers of 64 bits as with signed ones.
+
+    Raises:
+        Refused: it cannot.
+    """
+    large = [isinstance(value, OnnxValue) and value.code == _UINT64 for value in inputs]
+    if kind in _REFUSED and any(large):
+        raise Refused(
+            f"{kind} of uint64; torch has no unsigned arithmetic: cast to int64 before, or to a float"
+        )
+    if kind not in _ORDERS:
+        return list(inputs)
+    return [_turned(b, value) if is_large else value for value, is_large in zip(inputs, large)]
+
+
+def _turned(b: GraphBuilder, x: OnnxValue) -> OnnxValue:
+    """Turn the highest bit, after which signed integers are in the order of the unsigned ones, and back."""
+    lowest = b.constant(torch.tensor([-(2**63)]))
+    made = as_scalar(b("broadcast_add", x, lowest), x.is_scalar)
+    made.code = x.code
+    return made
+
+
+def typed(
+    b: GraphBuilder, kind: str, schema: Any, inputs: Sequence[Any], attrs: dict[str, Any], made: Any
+) -> list[Any]:
+    """Return the results of an operator with their types in the file, and within the range of these.
+
+    Args:
+        b: what makes nodes.
+        kind: the operator.
+        schema: what the package onnx tells about it.
+        inputs: its inputs, as the file has them.
+        attrs: its attributes.
+        made: its results.
+    """
+    codes: dict[str, int] = {}
+    for i, value in enumerate(inputs):
+        if isinstance(value, OnnxValue) and schema.inputs:
+            codes.setdefault(schema.inputs[min(i, len(schema.inputs) - 1)].type_str, value.type)
+    named = next((attrs[name] for name in ("to", "dtype", "output_dtype") if attrs.get(name)), 0)
+    named = named or getattr(attrs.get("value"), "data_type", 0)
+    values = list(made) if isinstance(made, (list, tuple)) else [made]
+    for i, value in enumerate(values):
+        if not isinstance(value, OnnxValue) or not schema.outputs:
+            continue
+        code = codes.get(schema.outputs[min(i, len(schema.outputs) - 1)].type_str, named)
+        values[i] = _of_type(b, kind, value, code if DTYPES.get(code) == value.dtype else 0)
+    return values
+
+
+def _of_type(b: GraphBuilder, kind: str, value: OnnxValue, code: int) -> OnnxValue:
+    is_odd = code in UNSIGNED or code in FEW_BITS or code in RANGES and code > 16
+    if value.code != (code if is_odd else 0):
+        value = value.again()
+        value.code = code if is_odd else 0
+    if value.code == _UINT64 and kind in _ORDERS:
+        return _turned(b, value)
+    if value.code in UNSIGNED and value.code != _UINT64 and kind in _WRAPS:
+        code, value = value.code, cast(b, cast(b, value, UNSIGNED[value.code]), value.dtype)
+        value.code = code
+    return value
