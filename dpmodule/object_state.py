@@ -32,6 +32,7 @@ __all__ = [
     "digest",
     "has_live_iterator",
     "noted",
+    "packed_changes",
     "random_generators",
     "restore",
     "set_state",
@@ -56,19 +57,20 @@ _MAPPINGS: dict[str, Any] = {
 _FACTORIES: dict[str, Any] = {kind.__name__: kind for kind in (bool, int, float, str, list, dict, set)}
 _ABSTRACT = {"abc", "builtins", "collections.abc", "typing"}
 """Modules of base classes that keep nothing."""
-_TRANSPARENT = (
-    "dpmodule.image",
-    "dpmodule.io",
-    "dpmodule.metric",
-    "dpmodule.rnn",
-    "torch.nn",
-    "torch.utils.data",
-)
+_TRANSPARENT = ("dpmodule.io.iterator", "dpmodule.io.loader_plan", "dpmodule.io.parts", "dpmodule.metric")
+_TRANSPARENT += ("torch.nn", "torch.utils.data")
 """Parts of libraries whose objects are packed like those of a program."""
+_SEARCHED = ("dpmodule.image", "dpmodule.io", "dpmodule.rnn", *_TRANSPARENT)
+"""Parts of libraries whose objects may hold random generators of a program."""
 _SAMPLE = 4096
 """Of larger arrays so many numbers, spread over the array, tell whether it has changed."""
+_LONGEST = 10_000
+"""Collections with more elements are packed by their length and a few elements where large arrays are."""
+_COLLECTIONS = (list, set, frozenset, deque, *_MAPPINGS.values())
 _MOST_OBJECTS = 50_000
-"""So many objects are searched at most for random generators."""
+"""So many objects are searched at most for random generators, and packed where large arrays are not."""
+_DEEPEST = 50
+"""So many objects, each inside of the one before, are packed at most."""
 
 _UNCHANGED = {"kind": "unchanged"}
 
@@ -100,11 +102,7 @@ def noted(
 
 
 def changes(
-    owner: object,
-    before: Mapping[str, Any],
-    leave_out: frozenset[str] = frozenset(),
-    strict: bool = True,
-    **how: Any,
+    owner: object, before: Mapping[str, Any], leave_out: frozenset[str] = frozenset()
 ) -> dict[str, Any]:
     """Return the attributes that differ from those that `noted` returned, as plain data and arrays.
 
@@ -112,25 +110,41 @@ def changes(
         owner: the object.
         before: what `noted` returned.
         leave_out: names of attributes that are not looked at.
-        strict: whether a change that cannot be packed is an error; if not, it is left out.
-        **how: as `noted` was given it.
 
     Raises:
         ArgumentError: an attribute has changed and cannot be packed; names it.
     """
+    state, unpackable = packed_changes(owner, before, leave_out)
+    for place, kind in unpackable.values():
+        raise ArgumentError(
+            f"{type(owner).__name__}.{place} has changed and holds a {kind}, which cannot be kept over a resume: use "
+            "numbers, strings, arrays, or lists, tuples, dicts, sets and deques of these"
+        )
+    return state
+
+
+def packed_changes(
+    owner: object, before: Mapping[str, Any], leave_out: frozenset[str] = frozenset(), **how: Any
+) -> tuple[dict[str, Any], dict[str, tuple[str, str]]]:
+    """Return what `changes` does, and of attributes that cannot be packed where and what they are, by name.
+
+    Args:
+        owner: the object.
+        before: what `noted` returned.
+        leave_out: names of attributes that are not looked at.
+        **how: as `noted` was given it.
+    """
     state: dict[str, Any] = {}
+    unpackable: dict[str, tuple[str, str]] = {}
     for name, now in noted(owner, leave_out, **how).items():
         if name in before and _same(now, before[name]) and state.keys().isdisjoint(_others_in(now)):
             continue
         wrong = _unpackable(now, before.get(name, _UNCHANGED), name)
         if wrong is None:
             state[name] = _plain(now)
-        elif strict:
-            raise ArgumentError(
-                f"{type(owner).__name__}.{wrong[0]} has changed and holds a {wrong[1]}, which cannot be kept over a "
-                "resume: use numbers, strings, arrays, or lists, tuples, dicts, sets and deques of these"
-            )
-    return state
+        else:
+            unpackable[name] = wrong
+    return state, unpackable
 
 
 def restore(owner: Any, before: Mapping[str, Any], state: Mapping[str, Any], **how: Any) -> None:
@@ -151,7 +165,10 @@ def restore(owner: Any, before: Mapping[str, Any], state: Mapping[str, Any], **h
         if name in now and not (_same(now[name], tree) and trees.keys().isdisjoint(_others_in(tree))):
             trees[name] = _plain(tree)
     for name, tree in {**trees, **state}.items():
-        setattr(owner, name, unpack(tree, getattr(owner, name, None), [name]))
+        current = getattr(owner, name, None)
+        value = unpack(tree, current, [name])
+        if value is not current:
+            object.__setattr__(owner, name, value)
 
 
 def _attributes(owner: Any) -> Iterator[tuple[str, Any]]:
@@ -188,8 +205,14 @@ class _Packer:
 
     def _changeable(self, value: Any, path: list[Any]) -> Any:
         kind = type(value)
+        if len(path) > _DEEPEST or (self._largest is not None and len(self._alive) > _MOST_OBJECTS):
+            return _Opaque(value)
         if kind in _ARRAYS:
             return self._array(value)
+        if self._largest is not None and kind in _COLLECTIONS and len(value) > _LONGEST:
+            return _Opaque(
+                (len(value), [id(each) for _, each in zip(range(0, len(value), len(value) // 100), value)])
+            )
         if isinstance(value, _GENERATORS):
             return {"kind": "generator", "state": state_of(value)}
         if kind is list:
@@ -200,6 +223,8 @@ class _Packer:
             return {"kind": "deque", "items": self._row(value, path), "maxlen": value.maxlen}
         if kind in _MAPPINGS.values():
             return self._mapping(value, path)
+        if (state := _iterator_state(value)) is not None:
+            return {"kind": "iterator", "state": state}
         if _is_packable_object(value):
             attributes = {name: self(each, [*path, name]) for name, each in _attributes(value)}
             return {
@@ -242,6 +267,14 @@ def _in_order(values: Any) -> list[Any]:
         return list(values)
 
 
+def _iterator_state(value: Any) -> Any:
+    """Return where a data iterator stands; None if it is something else, or cannot say."""
+    if not hasattr(value, "provide_data") or not hasattr(value, "load_state_dict"):
+        return None
+    with suppress(NotImplementedError):
+        return value.state_dict()
+
+
 def _is_packable_object(value: Any) -> bool:
     """Say whether an object is of a class of a program, whose attributes say all about it."""
     if isinstance(value, (type, types.ModuleType, types.FunctionType, types.MethodType, BaseException)):
@@ -258,10 +291,10 @@ _BUILT_IN = frozenset(
 )
 
 
-def _is_open(cls: type) -> bool:
+def _is_open(cls: type, parts: tuple[str, ...] = _TRANSPARENT) -> bool:
     """Say whether objects of a class are looked into: those of programs, not those of most libraries."""
     name = cls.__module__
-    if any(name == part or name.startswith(f"{part}.") for part in _TRANSPARENT):
+    if any(name == part or name.startswith(f"{part}.") for part in parts):
         return True
     top = name.partition(".")[0]
     return top not in sys.stdlib_module_names | {"dpmodule", "numpy", "torch"} or top == "__main__"
@@ -391,6 +424,9 @@ class _Unpacker:
             return self._at(tree["path"]) if made is self else made
         if kind == "object":
             return self._object(tree, current, path)
+        if kind == "iterator":
+            current.load_state_dict(tree["state"])
+            return self._keep(path, current)
         if kind == "generator":
             return self._keep(path, _with_state(tree["state"], current, path))
         if kind in ("set", "frozenset"):
@@ -549,7 +585,7 @@ def _reachable(value: Any) -> Iterator[tuple[str, Any]]:
         yield from _read_by(value)
     elif inspect.isgenerator(value):
         yield from (value.gi_frame.f_locals if value.gi_frame else {}).items()
-    elif not isinstance(value, (type, types.ModuleType)) and _is_open(type(value)):
+    elif not isinstance(value, (type, types.ModuleType)) and _is_open(type(value), _SEARCHED):
         yield from _attributes(value)
         for cls in type(value).__mro__:
             if cls.__module__.partition(".")[0] not in sys.stdlib_module_names | {"dpmodule", "torch"} - {
@@ -595,12 +631,17 @@ def has_live_iterator(packed: Any) -> bool:
     return isinstance(packed, (list, tuple)) and any(map(has_live_iterator, packed))
 
 
-def digest(array: Any) -> int:
-    """Return a number that tells arrays of the same shape and type apart, with few exceptions."""
-    tensor = array.raw if isinstance(array, NDArray) else array
-    if isinstance(array, RowSparseNDArray):
-        tensor = array.data.raw
-    flat = tensor.detach().reshape(-1) if isinstance(tensor, torch.Tensor) else np.asarray(tensor).reshape(-1)
-    part = flat[:: max(1, len(flat) // _SAMPLE)]
-    data = part.cpu().contiguous().view(torch.uint8).numpy() if isinstance(part, torch.Tensor) else part
-    return zlib.crc32(np.ascontiguousarray(data).tobytes())
+def digest(value: Any) -> int:
+    """Return a number that tells arrays, or collections of them, apart, with few exceptions."""
+    if isinstance(value, (list, tuple)):
+        return zlib.crc32(repr([digest(each) for each in value]).encode())
+    if isinstance(value, NDArray):
+        value = value.raw if value.stype == "default" else value.data.raw  # type: ignore[attr-defined]
+    if isinstance(value, torch.Tensor):
+        flat = value.detach().reshape(-1)
+        part = flat[:: max(1, len(flat) // _SAMPLE)].contiguous()
+        return zlib.crc32((part.cpu().view(torch.uint8) if len(part) else part).numpy().tobytes())
+    if isinstance(value, np.ndarray) and value.dtype.kind in "biufc":
+        flat = value.reshape(-1)
+        return zlib.crc32(np.ascontiguousarray(flat[:: max(1, len(flat) // _SAMPLE)]).tobytes())
+    return zlib.crc32(repr(value).encode()) if isinstance(value, (*_SCALARS, np.generic)) else 0

@@ -14,6 +14,7 @@ from ..base import ArgumentError, StateError
 from ..devices import generators
 from ..ndarray import NDArray
 from .desc import DataDesc
+from .epoch_start import EpochStart
 from .iterator import CurrentBatch, DataBatch, DataIter, check_state
 from .wrap import is_array, numbered_names, shares_read_only, wrap
 
@@ -80,7 +81,8 @@ class IterableIter(CurrentBatch):
         _check_iterable(data)
         self._iterable: Iterable[Any] = data
         self._layout = _ItemLayout(data_names, label_names)
-        self._begun_with: dict[str, Any] | None = generators.state_dict()
+        self._start = EpochStart(getattr(data, "index_source", data))
+        self._begun_with: dict[str, Any] | None = self._start.state_dict()
         self._taken = 0
         self._items: Iterator[Any] | None = iter(data)
         self._one_shot = self._items is data
@@ -138,11 +140,12 @@ class IterableIter(CurrentBatch):
         return self._begun_with is not None
 
     def state_dict(self) -> dict[str, Any]:
-        """Return how many batches of the epoch have been taken, and how random numbers stood when it began.
+        """Return how many batches of the epoch have been taken, and what the iterable was like when it began.
 
-        They are None between `reset` and the first batch: the epoch will begin with those that there are then.
+        Between `reset` and the first batch, it is what it is like now: the epoch has not begun.
         """
-        return {"kind": "IterableIter", "taken": self._taken, "generators": self._begun_with}
+        start = self._start.state_dict() if self._begun_with is None else self._begun_with
+        return {"kind": "IterableIter", "taken": self._taken, "begun": self.begun, "start": start}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Begin the epoch again as it began then, and leave out the batches that were taken.
@@ -153,22 +156,22 @@ class IterableIter(CurrentBatch):
         """
         check_state(self, state)
         if state["taken"]:
-            _logger.info("%s: %d batches are read again, to go on behind them", self._name, state["taken"])
+            _logger.info("%s: %d batches are read again, to continue after them", self._name, state["taken"])
         now = generators.state_dict()
-        if state["generators"] is not None:
-            generators.load_state_dict(state["generators"])
         if not (self._one_shot and self._peeked is not None):
             self._items, self._peeked = None, None
             self._begun_with = None
+            self._start.load_state_dict(state["start"])
         self._taken = 0
-        if not state["taken"] and self._items is None and state["generators"] is not None:
+        if state["begun"] and not state["taken"] and self._items is None:
             self._peeked = self._read()  # begun now, with these random numbers
+        elif not state["begun"]:
+            self._start.check(state["start"])
         for number in range(state["taken"]):
             if not self.iter_next():
                 raise StateError(
                     f"{self._name} has given {number} batches, the state was saved after {state['taken']}"
                 )
-        self.current_batch = None
         generators.load_state_dict(now)
 
     @property
@@ -180,7 +183,7 @@ class IterableIter(CurrentBatch):
         if self._items is None:
             if self._one_shot:
                 raise self._spent()
-            self._begun_with, self._taken = generators.state_dict(), 0
+            self._begun_with, self._taken = self._start.state_dict(), 0
             self._items = iter(self._iterable)
         for item in self._items:
             return self._layout.batch(item)

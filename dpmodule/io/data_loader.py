@@ -221,7 +221,8 @@ class DataLoaderIter(CurrentBatch, Closing):
         if self._workers is not None:
             self._workers.load_state_dict(workers)
         self._batches.load_state_dict(state["batches"])
-        self.current_batch = None
+        batch, self._batches.current_batch = self._batches.current_batch, None
+        self.current_batch = batch and self._finished(batch)
 
     def iter_next(self) -> bool:
         """Move on to the next batch, and say whether there was one.

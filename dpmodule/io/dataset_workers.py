@@ -93,6 +93,11 @@ class ProcessLoader:
         self._again = state
 
     @property
+    def index_source(self) -> Any:
+        """What gives the indices of an epoch, in this process."""
+        return self._batches
+
+    @property
     def pids(self) -> list[int]:
         """The processes' numbers, in the order of the workers."""
         return self._feed.pids

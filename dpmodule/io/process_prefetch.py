@@ -13,6 +13,7 @@ from ..compat.closing import Closing
 from ..devices import generators
 from ..streams.checks import check_count
 from .desc import DataDesc
+from .epoch_start import EpochStart
 from .feed_worker import FeedOrders
 from .iterator import CurrentBatch, DataBatch, DataIter, check_state
 from .parts import check_part
@@ -204,6 +205,13 @@ class ProcessPrefetchingIter(CurrentBatch, Closing):
                 "again, to go on behind them",
                 state["taken"],
             )
+        if not state["taken"] and (
+            wrong := [name for each in state["iters"] for name in each["start"]["lost"]]
+        ):
+            raise StateError(
+                f"ProcessPrefetchingIter: the workers' iterators do not say where they stand, and {', '.join(wrong)} "
+                "cannot be kept over a resume; give them state_dict and load_state_dict"
+            )
         self._feed.begin_again(state["epoch"], state["iters"])
         for number in range(state["taken"]):
             if self._feed.take() is END:
@@ -289,6 +297,7 @@ class IterSource:
                 f"ProcessPrefetchingIter: factory returned {self._iterator!r}, expected an iterator such as a DataIter"
             )
         self._begun = False
+        self._start = EpochStart(self._iterator)
 
     @property
     def description(self) -> dict[str, Any]:
@@ -308,15 +317,22 @@ class IterSource:
             found = iterator.state_dict()
         except (NotImplementedError, AttributeError):
             found = None
-        return {"iter": found, "begun": self._begun}
+        return {
+            "iter": found,
+            "begun": self._begun,
+            "start": {"lost": []} if found else self._start.state_dict(),
+        }
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Bring the iterator to where another one stood."""
         if state["iter"] is not None:
             self._iterator.load_state_dict(state["iter"])
             self._begun = state["begun"]
-        else:  # one that has been read since needs the reset in any case
-            self._begun = self._begun or state["begun"]
+        else:
+            self._start.load_state_dict(state["start"])
+            # what has been read since, and could not be put back, needs the reset in any case
+            is_stale = bool(self._start.live() or state["start"]["lost"])
+            self._begun = state["begun"] or (self._begun and is_stale)
 
     def begin(self, epoch: int) -> Iterator[DataBatch]:
         """Begin an epoch, the first one without a reset."""

@@ -16,7 +16,7 @@ from ..base import ArgumentError, ShapeError
 from ..devices.device_transfer import on_device
 from ..ndarray import NDArray
 from ..ndarray.ragged import numbers_of
-from ..object_state import changes, noted, restore
+from ..object_state import changes, noted, packed_changes, restore
 from ..registry import Registry
 from .tally import Tally
 
@@ -270,7 +270,7 @@ class EvalMetric:
         self._settle()
         before = vars(self).get(_BEFORE)
         if before is None:  # `update` was put into the class, or the object, later
-            return changes(self, {}, _NOT_STATE | _CONFIG, strict=False)
+            return packed_changes(self, {}, _NOT_STATE | _CONFIG)[0]
         return changes(self, before, _NOT_STATE)
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:

@@ -432,20 +432,33 @@ class _NotSaving:
     def begin_epoch(self) -> None:
         pass
 
-    def note_position(self, nbatch: int) -> None:
+    def note_position(self, nbatch: int, last: object = None) -> None:
         pass
 
     def after_epoch(self, run: TrainingRun, ends: bool) -> None:
         pass
 
 
-def _saving(options: FitOptions, data: DataIter, lockstep: Lockstep) -> Any:
+def _saving(options: FitOptions, data: DataIter, lockstep: Lockstep, others: Mapping[str, Any]) -> Any:
     """Return what saves a run; most are not saved, and need not import what does that."""
     if options.dry_run or (options.checkpoint is None and options.resume is None):
         return _NotSaving()
     from .saving import Saving
 
-    return Saving(options.checkpoint, data, lockstep)
+    return Saving(options.checkpoint, data, lockstep, {**others, "callbacks": _who_draws(options)})
+
+
+def _who_draws(options: FitOptions) -> list[Any]:
+    """Return the functions and objects of a program that `fit` calls, which may draw random numbers of their own."""
+    return [
+        options.epoch_end_callback,
+        options.batch_end_callback,
+        options.eval_end_callback,
+        options.eval_batch_end_callback,
+        options.callbacks,
+        options.training_step,
+        options.sparse_row_id_fn,
+    ]
 
 
 class TrainingRun:
@@ -490,7 +503,12 @@ class TrainingRun:
         self._steps = _TrainingSteps(self.module, options, self._lockstep, self._clock)
         self._begun = self._epoch_begun = time.monotonic()
         self._stopped = self._is_out_of_time = False
-        self._saving = _saving(options, self._data, self._lockstep)
+        others = {
+            "module": module,
+            "metrics": [self.metric, self._validation],
+            "eval_data": self._evaluations,
+        }
+        self._saving = _saving(options, self._data, self._lockstep, others)
         self._has_scheduled_work = (
             self._lockstep.several
             or self._metric_within_epoch is not None
@@ -673,6 +691,8 @@ class TrainingRun:
         if self._stopped and not self._options.dry_run:  # before the end of the epoch
             self._add_to_history(row)
             return
+        if not self._lockstep.several:  # an interrupted evaluation is repeated on resume, and these callbacks
+            self._saving.note_position(self.nbatch)
         if not self._options.dry_run:
             self._call_epoch_callbacks()
         row.update(self._evaluate_epoch(boundary))
@@ -693,13 +713,12 @@ class TrainingRun:
         """
         if self._lockstep.several:
             return self._evaluate(self._validation)
-        self._saving.note_position(self.nbatch)
         try:
             with boundary.at_once():
                 return self._evaluate(self._validation)
         except (KeyboardInterrupt, SystemExit):
             if boundary.asked and self._saving.wants_end(True):
-                self._saving.within_epoch(self, True)
+                self._saving.within_epoch(self, True, is_repeated=True)
             raise
 
     def _call_on_epoch_end(self) -> None:
@@ -759,14 +778,16 @@ class TrainingRun:
 
     def _train_epoch(self, boundary: BatchBoundary) -> list[tuple[str, float]]:
         """Train on every batch once, unless it ends before, and return the epoch's metrics."""
-        is_over, self._resumed = self._resumed is not None and self._resumed["over"], None
+        is_resumed, is_over = self._resumed is not None, self._resumed is not None and self._resumed["over"]
+        self._resumed = None
         metric = self.metric
         if is_over:
             # saved between the last batch and the end of the epoch, at which an iterator keeps what rolls over
             next(self._data, None)
+            self._saving.continue_after(None)
         else:
             self._epoch_metrics, self._contexts_averaged = None, False
-            metric = self._train_batches(boundary)
+            metric = self._train_batches(boundary, is_resumed)
         if self._lockstep.several:
             self._wait_for_others(boundary)
         elif boundary.asked and not self._stopped:
@@ -776,13 +797,12 @@ class TrainingRun:
             boundary.end()
         return self._steps.values(metric) if self._epoch_metrics is None else self._epoch_metrics
 
-    def _train_batches(self, boundary: BatchBoundary) -> Any:
+    def _train_batches(self, boundary: BatchBoundary, is_resumed: bool) -> Any:
         """Train on the epoch's batches; return what measures them as long as others may still train."""
         monitor, limit = self._options.monitor, self._options.max_time_s
         saving, lockstep = self._saving, self._lockstep
         metric = self.metric
-        with self._clock.data:
-            batch, batches = _first_batch(self.module, self._data, self.epoch)
+        batch, batches = self._first_batch(is_resumed)
         self._check_labels(batch)
         while batch is not None:
             if monitor is not None:
@@ -792,14 +812,14 @@ class TrainingRun:
             try:
                 self._steps.train(batch, self)
             except NonFiniteError:
-                self._save_before_bad_batch(batches)
+                self._save_before_bad_batch(batch, batches)
                 raise
             asked = lockstep.asked(boundary) if lockstep.several else boundary.asked
             self._is_out_of_time = limit is not None and time.monotonic() - self._begun >= limit
             ends = asked or (self._is_out_of_time and not lockstep.several)
             saves = self._has_scheduled_work and (lockstep.take("due") or saving.wants_end(ends))
             if saves:  # the batch read next is not part of the saved state
-                saving.note_position(self.nbatch + 1)
+                saving.note_position(self.nbatch + 1, batch)
             following = self._next(batches)
             if following is None:
                 metric = self._finish_epoch_metrics()
@@ -807,7 +827,7 @@ class TrainingRun:
                 monitor.toc_print()
             self._after(batch, following is None)
             if saves:
-                saving.within_epoch(self, following is None)
+                saving.within_epoch(self, following is None, following)
             # a signal that comes in a callback waits for the next batch only if other processes or a save need it
             if asked or (boundary.asked and not lockstep.several and not saving.wants_end(True)):
                 boundary.end()
@@ -843,6 +863,13 @@ class TrainingRun:
             )
             return
 
+    def _first_batch(self, is_resumed: bool) -> tuple[Any, Iterator[Any]]:
+        with self._clock.data:
+            batch, batches = _first_batch(self.module, self._data, self.epoch)
+        if is_resumed:
+            self._saving.continue_after(batch)
+        return batch, batches
+
     def _finish_epoch_metrics(self) -> Any:
         """Finish the last update of an epoch, and note its metrics if they are known; return what measures them."""
         self._steps.finish(self)
@@ -861,10 +888,11 @@ class TrainingRun:
             evaluate=every is not None and count % every == 0,
         )
 
-    def _save_before_bad_batch(self, batches: Iterator[Any]) -> None:
+    def _save_before_bad_batch(self, batch: Any, batches: Iterator[Any]) -> None:
         """Save the state before a batch in which something is not finite, as that of a run that has left it out.
 
         Args:
+            batch: the batch.
             batches: those that follow.
         """
         options, saving, lockstep = self._options, self._saving, self._lockstep
@@ -877,11 +905,11 @@ class TrainingRun:
             return
         self.nbatch += 1
         self.num_batches += 1
-        saving.note_position(self.nbatch)
-        is_last = self._next(batches) is None
-        if is_last and not lockstep.several:
+        saving.note_position(self.nbatch, batch)
+        following = self._next(batches)
+        if following is None and not lockstep.several:
             self._finish_epoch_metrics()
-        saving.within_epoch(self, is_last)
+        saving.within_epoch(self, following is None, following)
 
     def _wait_for_others(self, boundary: BatchBoundary) -> None:
         """Take part in the updates of processes that have batches left, adding nothing."""

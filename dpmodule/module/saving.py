@@ -16,6 +16,9 @@ from ..base import ArgumentError, FileError, FileFormatError, StateError
 from ..callback.checkpoint import Checkpoint
 from ..devices import generators
 from ..files import file_transaction
+from ..io.epoch_start import EpochStart
+from ..ndarray import NDArray
+from ..object_state import digest, random_generators, set_state, state_of
 from ..symbol import Symbol
 from .lockstep import Lockstep
 from .run_lock import RunLock
@@ -25,7 +28,7 @@ if TYPE_CHECKING:
     from ..callback.base import RunLike
     from ..io import DataIter
     from .protocol import Resumable
-    from .types import CheckpointLike
+    from .types import BatchLike, CheckpointLike
 
 __all__ = ["Saving"]
 
@@ -39,12 +42,15 @@ class Saving:
         checkpoint: the rules, their prefix, or None: nothing is saved.
         data: the iterator that the run reads.
         lockstep: the processes that train together; the first one saves for all.
+        others: what else may draw random numbers of its own, such as callbacks, by name.
 
     Raises:
         ArgumentError: `checkpoint` is something else.
     """
 
-    def __init__(self, checkpoint: CheckpointLike, data: DataIter, lockstep: Lockstep) -> None:
+    def __init__(
+        self, checkpoint: CheckpointLike, data: DataIter, lockstep: Lockstep, others: Mapping[str, Any]
+    ) -> None:
         if isinstance(checkpoint, (str, os.PathLike)):
             checkpoint = Checkpoint(checkpoint)
         if checkpoint is not None and not isinstance(checkpoint, Checkpoint):
@@ -56,8 +62,11 @@ class Saving:
         self._lockstep = lockstep
         self._position: dict[str, Any] = {}
         self._facts: dict[str, Any] = {"started": time.time()}
-        # states of the random generators before the epoch was shuffled
-        self._before_reset: dict[str, Any] | None = None
+        self._others = {"train_data": data, **others}
+        # for an iterator that does not say where it stands: what the epoch began with, and whether a reset began it
+        self._start = None if _says_position(data) else EpochStart(data)
+        self._epoch_start = None if self._start is None else {**self._start.state_dict(), "reset": False}
+        self._expected: dict[str, Any] = {}
         self._found_at: tuple[str, Any] | None = None
         self._lock = None if checkpoint is None else RunLock(checkpoint.prefix)
 
@@ -98,33 +107,45 @@ class Saving:
             self._rules.on_fit_begin(run)
 
     def begin_epoch(self) -> None:
-        """Note how random numbers stand before the data are put into an order, for iterators that say nothing."""
-        if self._rules is not None:
-            self._before_reset = generators.state_dict()
+        """Note what the data are like before they are put into an order, if they do not say that themselves."""
+        if self._rules is not None and self._start is not None:
+            self._epoch_start = {**self._start.state_dict(), "reset": True}
 
-    def note_position(self, nbatch: int) -> None:
+    def note_position(self, nbatch: int, last: BatchLike | None = None) -> None:
         """Note where the data and all random numbers stand.
 
         Args:
             nbatch: how many batches of the epoch have been read.
+            last: the last one.
         """
-        try:
+        if self._start is None:
             iterator: dict[str, Any] = {"state": self._data.state_dict()}
-        except (NotImplementedError, AttributeError):
-            iterator = {"skip": nbatch, "generators": self._before_reset}
-        self._position = {"iterator": iterator, "generators": generators.state_dict()}
+        else:
+            iterator = {"skip": nbatch, "start": self._epoch_start}
+        self._position = {"iterator": iterator, "last": _digest_of_order(last), **self._random_numbers()}
+
+    def _random_numbers(self) -> dict[str, Any]:
+        own = {path: state_of(each) for path, each in random_generators(self._others).items()}
+        return {"generators": generators.state_dict(), "own_generators": own}
 
     # saving
 
-    def within_epoch(self, run: RunLike, over: bool) -> None:
+    def within_epoch(
+        self, run: RunLike, over: bool, following: BatchLike | None = None, is_repeated: bool = False
+    ) -> None:
         """Save after a batch, at the position that was noted.
 
         Args:
             run: the run.
             over: whether it was the epoch's last batch.
+            following: the batch that has been read since, and will be read again.
+            is_repeated: whether all that has been done since is done again on resume.
         """
-        if self._rules is not None:
-            self._save(run, files.LAST, {**run.state_dict(over), **self._position})
+        if self._rules is None:
+            return
+        after = None if is_repeated else self._random_numbers()
+        more = {"next": _digest(following), "after": after}
+        self._save(run, files.LAST, {**run.state_dict(over), **self._position, **more})
 
     def after_epoch(self, run: RunLike, ends: bool) -> None:
         """Save after an epoch, if it is due, at the beginning of the next one.
@@ -251,43 +272,147 @@ class Saving:
             load_optimizer_bytes(chain[0], files.load_states(*self._found_at))
 
     def load_position(self, state: Mapping[str, Any]) -> None:
-        """Bring the data and all random numbers to where they stood."""
+        """Bring the data and all random numbers to where they stood.
+
+        Raises:
+            StateError: the data cannot be brought there.
+        """
         if self._rules is not None and "rules" in state:
             self._rules.load_state_dict(state["rules"])
+        self._expected = dict(state)
         iterator = state["iterator"]
         if "state" not in iterator:
-            self._skip_batches(iterator["skip"], iterator["generators"])
+            self._read_again(iterator["skip"], iterator["start"])
         elif not hasattr(self._data, "load_state_dict"):
-            raise self._cannot_go_on("has no load_state_dict")
+            raise self._cannot_go_on("it has no load_state_dict")
         else:
             try:
                 self._data.load_state_dict(iterator["state"])
-            except NotImplementedError as error:
+            except (NotImplementedError, StateError) as error:
                 raise self._cannot_go_on(str(error)) from error
+            self._check_last(getattr(self._data, "current_batch", None))
+        self._load_random_numbers(state, is_last=state.get("after") is None)
+
+    def continue_after(self, batch: BatchLike | None) -> None:
+        """Check the first batch that has been read after a resume, and set the random numbers to those after it.
+
+        Args:
+            batch: the batch; None: the epoch was over.
+
+        Raises:
+            StateError: it is another batch than the one that came there.
+        """
+        state, self._expected = self._expected, {}
+        self._compare(state.get("next"), _digest(batch))
+        if state.get("after") is not None:
+            self._load_random_numbers(state["after"], is_last=True)
+
+    def _load_random_numbers(self, state: Mapping[str, Any], is_last: bool) -> None:
+        """Set all random generators.
+
+        Args:
+            state: what `_random_numbers` returned.
+            is_last: whether all of the program's own generators must be there now.
+
+        Raises:
+            StateError: one is missing, or is of another kind.
+        """
+        here = random_generators(self._others)
+        try:
+            for path, each in here.items():
+                if path in state["own_generators"]:
+                    set_state(each, state["own_generators"][path])
+        except ArgumentError as error:
+            raise self._cannot_go_on(str(error)) from error
+        if is_last and (missing := sorted(state["own_generators"].keys() - here.keys())):
+            raise StateError(
+                f"fit: the run under {self._prefix!r} drew random numbers from {', '.join(missing)}, which is missing "
+                "here; give fit the same callbacks, metrics and data, or begin anew under another prefix"
+            )
         generators.load_state_dict(state["generators"])
 
-    def _skip_batches(self, count: int, before: Mapping[str, Any] | None) -> None:
-        """Read and drop batches of an iterator that cannot say where it stands."""
-        _logger.info(
-            "%s does not say where it stands: %d batches are read again, to go on behind them",
-            type(self._data).__name__,
-            count,
-        )
-        if before is not None:
-            generators.load_state_dict(before)
-            self._data.reset()
+    def _read_again(self, count: int, begun: Mapping[str, Any]) -> None:
+        """Begin the epoch of an iterator that cannot say where it stands again, and drop batches."""
+        if self._start is None or type(self._data).__module__.startswith("dpmodule."):
+            raise self._cannot_go_on("it, or an iterator inside of it, does not define state_dict")
+        if count:
+            _logger.info(
+                "%s does not say where it stands: %d batches are read again, to continue after them",
+                type(self._data).__name__,
+                count,
+            )
+        self._epoch_start = dict(begun)
+        held: Mapping[str, Any] | None = None
+        try:
+            self._start.load_state_dict(begun)
+            if begun["reset"]:
+                held = self._start.live()
+                self._data.reset()
+            if not count:
+                self._start.check(begun, held)
+        except (ArgumentError, StateError) as error:
+            raise self._cannot_go_on(str(error)) from error
+        batch = None
         for number in range(count):
-            if next(self._data, None) is None:
+            batch = next(self._data, None)
+            if batch is None and not number:  # it was at its end when the run began
+                self._data.reset()
+                batch = next(self._data, None)
+            if batch is None:
                 raise self._cannot_go_on(
-                    f"gave {number} batches, the run was saved after {count} of an epoch"
+                    f"it gave {number} batches, the run was saved after {count} of an epoch"
                 )
+        self._check_last(batch)
+
+    def _check_last(self, batch: Any) -> None:
+        """Compare the last batch that has been read again with the one that was trained on, if no other will come."""
+        if self._expected.get("next") is None:
+            self._compare(self._expected["last"], _digest_of_order(batch))
+
+    def _compare(self, before: int | None, now: int | None) -> None:
+        if before is not None and now is not None and before != now:
+            raise self._cannot_go_on(
+                "it gives another batch there than it did before, so its order, or its data, are not the same"
+            )
+
+    @property
+    def _prefix(self) -> str | None:
+        return None if self._found_at is None else self._found_at[0]
 
     def _cannot_go_on(self, why: str) -> StateError:
-        prefix = None if self._found_at is None else self._found_at[0]
         return StateError(
-            f"fit: the run under {prefix!r} cannot go on with this {type(self._data).__name__}: {why}; give the data "
-            "that it was trained on, or begin anew under another prefix"
+            f"fit: the run under {self._prefix!r} cannot be resumed with this {type(self._data).__name__}: {why}; give "
+            "the data that it was trained on, seeded alike, define state_dict and load_state_dict, or begin anew under "
+            "another prefix"
         )
+
+
+def _says_position(data: DataIter) -> bool:
+    try:
+        data.state_dict()
+    except (NotImplementedError, AttributeError):
+        return False
+    return True
+
+
+def _digest(batch: BatchLike | None) -> int | None:
+    """Return a number that tells batches apart; None for None."""
+    if batch is None:
+        return None
+    parts: list[Any] = batch if isinstance(batch, list) else [batch]
+    return digest([[list(each.data or ()), list(each.label or ())] for each in parts])
+
+
+def _digest_of_order(batch: BatchLike | None) -> int | None:
+    """Return a number that tells batches apart, without random changes of their data, if their labels do."""
+    if batch is None:
+        return None
+    parts: list[Any] = batch if isinstance(batch, list) else [batch]
+    labels = [list(each.label or ()) for each in parts]
+    constant = all(
+        isinstance(each, NDArray) and bool((each.raw == each.raw[:1]).all()) for each in sum(labels, [])
+    )
+    return _digest(batch) if constant else digest(labels)
 
 
 _REQUIRED_KEYS = {
@@ -302,7 +427,16 @@ _REQUIRED_KEYS = {
     "optimizers",
     "history",
 }
-_REQUIRED_KEYS |= {"callbacks", "threads", "kernels", "iterator", "generators", "started"}
+_REQUIRED_KEYS |= {
+    "callbacks",
+    "threads",
+    "kernels",
+    "iterator",
+    "generators",
+    "own_generators",
+    "last",
+    "started",
+}
 
 
 def _sort_key(path: str) -> tuple[float, int, int]:

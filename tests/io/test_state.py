@@ -329,7 +329,7 @@ def test_counting_is_told_in_one_line(caplog):
     with caplog.at_level(logging.INFO):
         other.load_state_dict(it.state_dict())
     lines = [record.getMessage() for record in caplog.records]
-    assert lines == ["DataLoader: 3 batches are read again, to go on behind them"]
+    assert lines == ["DataLoader: 3 batches are read again, to continue after them"]
     assert [batch.data[0].asnumpy()[0, 0] for batch in other] == [3]
 
 

@@ -2,6 +2,7 @@
 
 import logging
 import os
+import random
 import signal
 from functools import partial
 
@@ -413,6 +414,195 @@ def test_an_iterator_that_says_nothing_is_read_again(tmp_path, caplog):
         # the order of the first epoch was drawn by the program, which has to draw it again
         check_resumes(tmp_path, (7, 16, 29), make_data=Silent, later_seed=9)
     assert "Silent does not say where it stands: 5 batches are read again" in caplog.text
+
+
+class Plain(mx.io.DataIter):
+    """An iterator of a program: shuffles in place, changes its rows at random, and says nothing of where it stands."""
+
+    def __init__(self, shuffle, noise=lambda: 0.0):
+        super().__init__(8)
+        points = blobs()
+        self.rows, self.classes = points.data[0][1].asnumpy(), points.label[0][1].asnumpy()
+        self.provide_data, self.provide_label = points.provide_data, points.provide_label
+        self.order, self.at = np.arange(96), 0
+        self.shuffle, self.noise = shuffle, noise
+
+    def reset(self):
+        self.at = 0
+        self.shuffle(self.order)
+
+    def next(self):
+        if self.at == 96:
+            raise StopIteration
+        part, self.at = self.order[self.at : self.at + 8], self.at + 8
+        return mx.io.DataBatch(
+            [mx.nd.array(self.rows[part] + self.noise())], [mx.nd.array(self.classes[part])]
+        )
+
+
+def held_by_a_closure():
+    source = np.random.RandomState(5)
+    return Plain(lambda order: source.shuffle(order), lambda: source.standard_normal() / 9)
+
+
+def held_by_a_method():
+    source = random.Random(5)
+    return Plain(lambda order: order.sort(), source.random)
+
+
+def of_globals():
+    return Plain(
+        lambda order: np.random.shuffle(order),
+        lambda: torch.rand(1).item() + mx.nd.random.normal().asscalar(),
+    )
+
+
+class Endless(Plain):
+    """Goes on reading one Python generator over all epochs."""
+
+    def __init__(self):
+        super().__init__(None)
+        source = np.random.default_rng(5)
+        self.parts = (part for _ in range(99) for part in source.permutation(96).reshape(12, 8))
+
+    def reset(self):
+        self.at = 0
+
+    def next(self):
+        if self.at < 96:
+            self.order[self.at : self.at + 8] = next(self.parts)
+        return super().next()
+
+
+def loader(sampler=None, **options):
+    points = blobs()
+    dataset = torch.utils.data.TensorDataset(points.data[0][1].torch(), points.label[0][1].torch())
+    return torch.utils.data.DataLoader(dataset, batch_size=8, sampler=sampler and sampler(dataset), **options)
+
+
+class Shuffled(torch.utils.data.Sampler):
+    """Shuffles the order of the last epoch once more."""
+
+    def __init__(self, dataset):
+        self.source, self.order = random.Random(4), list(range(len(dataset)))
+
+    def __len__(self):
+        return len(self.order)
+
+    def __iter__(self):
+        self.source.shuffle(self.order)
+        return iter(list(self.order))
+
+
+OWN_DATA = {
+    "closure": held_by_a_closure,
+    "method": held_by_a_method,
+    "globals": of_globals,
+    "generator": lambda: loader(shuffle=True, generator=torch.Generator().manual_seed(5)),
+    "sampler": lambda: loader(Shuffled),
+    "workers": lambda: mx.io.ProcessPrefetchingIter(
+        lambda **part: held_by_a_method(), 1, start_method="fork"
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", OWN_DATA)
+def test_data_of_a_program_that_draw_random_numbers(tmp_path, kind):
+    """Killed twice within an epoch, and at the beginning of one."""
+    made = []
+
+    def data():
+        for each in made:
+            each.close()
+        made[:] = [OWN_DATA[kind]()] if kind == "workers" else []
+        return made[0] if made else OWN_DATA[kind]()
+
+    check_resumes(tmp_path, (6, 8, 13, 22), make_data=data, every=2, num_epoch=2)
+
+
+class Drawing:
+    """A callback that draws random numbers of all kinds, and changes parameters by them."""
+
+    def __init__(self):
+        self.own = [random.Random(3), np.random.default_rng(3)]
+
+    def __call__(self, *args):
+        value = sum(each.random() for each in [*self.own, random, np.random]) + torch.rand(1).item()
+        module = getattr(args[0], "locals", {}).get("run") and args[0].locals["module"]
+        if module:
+            weights, states = module.get_params()
+            module.set_params({name: weight + value / 99 for name, weight in weights.items()}, states)
+
+
+class DrawingMetric(mx.metric.EvalMetric):
+    def __init__(self):
+        self.own = np.random.RandomState(3)
+        super().__init__("drawing")
+
+    def update(self, labels, preds):
+        self.sum_metric += self.own.rand() + np.random.rand()
+        self.num_inst += 1
+
+
+def test_callbacks_and_metrics_that_draw_random_numbers(tmp_path):
+    def options(*callbacks):
+        names = ("epoch_end_callback", "eval_end_callback", "eval_batch_end_callback")
+        found = {name: [Drawing()] for name in names}
+        found |= {"batch_end_callback": [Drawing(), *callbacks], "eval_metric": ["acc", DrawingMetric()]}
+        return {**found, "eval_data": blobs(count=24), "num_epoch": 2, "every": 3}
+
+    whole, history = run(tmp_path, prefix="whole", **options())
+    for kill in (5, 11):
+        with pytest.raises(Killed):
+            run(tmp_path, **options(killed_at(kill)))
+    interrupted = options()
+    interrupted["eval_batch_end_callback"].append(signal_at(2, signal.SIGINT))
+    with pytest.raises(KeyboardInterrupt):
+        run(tmp_path, **interrupted)
+    with pytest.raises(Killed):
+        run(tmp_path, **options(killed_at(20)))
+    again, found = run(tmp_path, **options())
+    assert_bits(whole, again)
+    for name in ("train-drawing", "validation-drawing", "validation-accuracy"):
+        assert found[name] == history[name]
+    with pytest.raises(StateError, match="drew random numbers from .*callbacks.*which is missing here"):
+        run(tmp_path, eval_metric=["acc", DrawingMetric()], eval_data=blobs(count=24))
+
+
+INEXACT = {
+    "seeded otherwise": (
+        lambda: of_globals_from_the_start(),
+        7,
+        "it gives another batch there than it did before",
+    ),
+    "endless": (Endless, 13, "and parts cannot be kept over a resume"),
+    "persistent workers": (
+        lambda: loader(shuffle=True, num_workers=1, persistent_workers=True),
+        13,
+        "and _iterator cannot be kept over a resume",
+    ),
+    "inside": (
+        lambda: mx.io.ResizeIter(of_globals(), 12),
+        7,
+        "an iterator inside of it, does not define state_dict",
+    ),
+}
+
+
+def of_globals_from_the_start():
+    data = of_globals()
+    data.reset()
+    return data
+
+
+@pytest.mark.parametrize("kind", INEXACT)
+def test_what_cannot_be_resumed_exactly_is_refused_before_it_trains(tmp_path, kind):
+    make, kill, words = INEXACT[kind]
+    run(tmp_path, kill=kill, make_data=make)
+    batches = []
+    with pytest.raises(StateError, match=words):
+        run(tmp_path, make_data=make, batch_end_callback=batches.append)
+    assert batches == []
 
 
 def test_files_of_rows(tmp_path):
@@ -838,7 +1028,7 @@ REFUSED = {
     "iterator": (
         {"make_data": lambda: Mute(12)},
         StateError,
-        "cannot go on with this Mute: Mute does not define load_state_dict; give the data that it was trained on",
+        "cannot be resumed with this Mute: Mute does not define load_state_dict; give the data that it was trained on",
     ),
 }
 
@@ -868,7 +1058,7 @@ def test_what_is_refused_leaves_the_good_checkpoint(tmp_path, what):
 
 def test_an_iterator_that_has_become_shorter_is_refused(tmp_path):
     run(tmp_path, kill=17, make_data=lambda: Mute(12), every=4)
-    with pytest.raises(StateError, match="Mute: gave 3 batches, the run was saved after 4 of an epoch"):
+    with pytest.raises(StateError, match="Mute: it gave 3 batches, the run was saved after 4 of an epoch"):
         run(tmp_path, make_data=lambda: Mute(3))
 
 
