@@ -90,9 +90,19 @@ def _trials(inputs: Sequence[str], given: Shapes) -> Iterator[tuple[tuple[str, i
 def _tried(graph: Graph, shapes: Shapes) -> dict[Node, list[Shape]]:
     """Return the shapes of all nodes, nothing if these inputs contradict each other."""
     try:
-        return infer_shapes(graph, shapes)
+        found = infer_shapes(graph, shapes)
     except ShapeError:
         return {}
+    return {} if any(_reads_ragged(node, found) for node in graph.nodes) else found
+
+
+def _reads_ragged(node: Node, shapes: dict[Node, list[Shape]]) -> bool:
+    """Say whether an RNN got data of two axes, which are ragged; a module of torch has none."""
+    if node.op is None or node.op.name != "RNN":
+        return False
+    child, output = node.inputs[0]
+    data = shapes[child][output]
+    return data is not None and len(data) == 2
 
 
 def _moves(shapes: Sequence[Sequence[Size]]) -> bool:

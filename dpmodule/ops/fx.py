@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import torch
 from torch.fx import Proxy
 
-from ..base import ArgumentError
+from ..base import ArgumentError, StateError
 from .dtypes import name_of
 from .fx_forms import FORMS
 from .fx_opaque import call, is_opaque
@@ -182,7 +182,12 @@ def _computation(op: Op) -> Function:
     if form is not None:
         run = form
     elif bind is not None:
-        return lambda a, env, *tensors: bind(a)(*tensors)
+
+        def compute(a: Any, env: Env, *tensors: torch.Tensor) -> Any:
+            bound = bind(a)
+            return run(a, env, *tensors) if bound is None else bound(*tensors)
+
+        return compute
     return _writing(op, run) if op.mutates else run
 
 
@@ -198,7 +203,12 @@ def _loss(op: Op) -> Function:
                     f"{name}: no label was given, which a loss needs in train mode; give it, or call eval()"
                 )
             return forward(a, env, data, *rest)
-        if not (torch.is_grad_enabled() and data.requires_grad):
+        if torch.jit.is_tracing() and env.is_train:
+            raise StateError(
+                f"{name}: torch.jit.trace cannot record the gradient of a loss; call eval() before tracing, or use "
+                "torch.compile"
+            )
+        if not (torch.is_grad_enabled() and data.requires_grad) or torch.jit.is_tracing():
             return forward(a, env, data, *rest)
         fixed, others = data.detach(), [label.detach() for label in rest]
         out = forward(a, env, fixed, *others)

@@ -15,6 +15,7 @@ import torch
 
 from .dtypes import name_of, torch_dtype
 from .infer import infer_shape, infer_type
+from .recording import is_recorded
 from .registry import get
 from .spec import Env
 
@@ -55,10 +56,14 @@ def is_opaque(name: str) -> bool:
     if name in _BY_NUMPY:
         return torch.compiler.is_dynamo_compiling()
     if name in _WITHOUT_GRADIENT:
-        return torch.compiler.is_compiling()
+        return is_recorded()
     if name not in _IN_PREDICTION:
         return False
-    return is_exporting() or (torch.compiler.is_compiling() and not torch.is_grad_enabled())
+    return (
+        is_exporting()
+        or torch.jit.is_tracing()
+        or (torch.compiler.is_compiling() and not torch.is_grad_enabled())
+    )
 
 
 def call(name: str, attributes: dict[str, Any], tensors: Sequence[torch.Tensor]) -> Any:
@@ -79,7 +84,8 @@ def _record(name: str, attributes: str) -> Any:
 def _opaque(name: str, attributes: str, tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
     op, a = get(name), _record(name, attributes)
     env = Env(tensors[0].device, None, False)
-    found = op.bind(a)(*tensors) if op.bind is not None else op.run(a, env, *tensors)
+    bound = op.bind(a) if op.bind is not None else None
+    found = op.run(a, env, *tensors) if bound is None else bound(*tensors)
     found = found if isinstance(found, (tuple, list)) else (found,)
     return [each.clone() for each in found[: len(op.output_names(a))]]
 

@@ -601,3 +601,127 @@ def test_networks_go_through_torchs_exporter_to_onnx(name, tmp_path_factory):
     more = torch.rand(7, *shape[1:])
     found = session.run(None, {session.get_inputs()[0].name: more.numpy()})[0]
     np.testing.assert_allclose(found, net(more).detach().numpy(), rtol=1e-4, atol=1e-5)
+
+
+# networks that torch's tools record
+
+
+def _rnn(mode="lstm", layout="NTC", **options):
+    cell = mx.rnn.FusedRNNCell(5, mode=mode, prefix="l_", **{"num_layers": 1, **options})
+    return cell.unroll(3, mx.sym.Variable("data"), layout=layout, merge_outputs=True)[0]
+
+
+def _as_gluon(directions):
+    """An LSTM as Gluon exports it, which makes its own begin states and joins its parameters."""
+    prefixes = [f"{side}{layer}" for layer in range(2) for side in ("l", "r")[:directions]]
+    shapes = {"i2h_weight": (20, 0), "h2h_weight": (20, 5), "i2h_bias": (20,), "h2h_bias": (20,)}
+    names = [(f"{prefix}_{part}", part) for part in shapes for prefix in prefixes]
+    names.sort(key=lambda pair: pair[1].endswith("bias"))
+    wide = {f"{side}{layer}": 2 if not layer else 5 * directions for side in "lr" for layer in range(2)}
+    flat = [
+        mx.sym.Reshape(
+            mx.sym.Variable(name, shape=(20, wide[name[:2]]) if part == "i2h_weight" else shapes[part]),
+            shape=(-1,),
+        )
+        for name, part in names
+    ]
+    begin = [mx.sym.zeros(shape=(2 * directions, 0, 5), name=f"h0_{i}") for i in range(2)]
+    data = mx.sym.SwapAxis(mx.sym.Variable("data"), dim1=0, dim2=1)
+    options = {"num_layers": 2, "bidirectional": directions == 2, "state_outputs": True}
+    out = mx.sym.RNN(
+        data, mx.sym._internal._rnn_param_concat(*flat, dim=0), *begin, state_size=5, mode="lstm", **options
+    )
+    return mx.sym.SwapAxis(out[0], dim1=0, dim2=1)
+
+
+def _pooled(**options):
+    data = mx.sym.Convolution(mx.sym.Variable("data"), kernel=(3, 3), num_filter=9, name="conv")
+    return mx.sym.Pooling(data, kernel=(2, 2), **options)
+
+
+TRACING = pytest.mark.filterwarnings(
+    "ignore:`torch.jit.trace.*` is deprecated", "ignore::torch.jit.TracerWarning"
+)
+RECORDED = {
+    "lstm": (_rnn(), (4, 3, 2)),
+    "gru_of_steps": (_rnn("gru", "TNC"), (3, 4, 2)),
+    "deep_lstm": (_rnn(num_layers=2, bidirectional=True), (4, 3, 2)),
+    "gluon": (_as_gluon(1), (4, 3, 2)),
+    "gluon_both_ways": (_as_gluon(2), (4, 3, 2)),
+    "layer_norm": (
+        mx.sym.LayerNorm(
+            mx.sym.FullyConnected(mx.sym.Variable("data"), num_hidden=6, name="fc"), name="norm"
+        ),
+        (4, 2),
+    ),
+    "layer_norm_of_rows": (mx.sym.LayerNorm(mx.sym.Variable("data"), axis=1, name="norm"), (4, 3, 2)),
+    "max_pool": (_pooled(pool_type="max", stride=(2, 2)), (2, 1, 8, 8)),
+    "full_max_pool": (_pooled(pool_type="max", stride=(3, 3), pooling_convention="full"), (2, 1, 8, 8)),
+    "global_pool": (_pooled(pool_type="max", global_pool=True), (2, 1, 8, 8)),
+    "average_pool": (_pooled(pool_type="avg", pad=(1, 1), count_include_pad=False), (2, 1, 8, 8)),
+    "classes": (
+        mx.sym.SoftmaxOutput(
+            mx.sym.Activation(mx.sym.max(_pooled(), axis=(2, 3)), act_type="relu"), name="softmax"
+        ),
+        (5, 1, 8, 8),
+    ),
+}
+
+EXPORTED = ("lstm", "gluon_both_ways", "layer_norm", "layer_norm_of_rows")
+
+
+def _recorded(name):
+    """Return a network without being told shapes, one batch, and a larger one."""
+    symbol, shape = RECORDED[name]
+    label = {"softmax_label": shape[:1]} if name == "classes" else {}
+    arrays, _ = draw(symbol, {"data": shape, **label}, dtype="float32")
+    executor = symbol.bind(mx.cpu(), {n: a.copy() for n, a in arrays.items()})
+    wanted = executor.forward(is_train=False)[0].torch()
+    data = arrays.pop("data").torch()
+    arrays.pop("softmax_label", None)
+    net = symbol.to_torch(arrays, {}).eval()
+    torch.testing.assert_close(net(data), wanted)
+    axis = 1 if name == "gru_of_steps" else 0
+    return net, data, torch.cat([data * (i + 1) / 70 for i in range(70)], axis), axis
+
+
+@TRACING
+@walks(sorted(RECORDED))
+def test_networks_are_traced_and_exported_with_any_batch(name):
+    net, data, more, axis = _recorded(name)
+    wanted = net(more)
+    traced = torch.jit.trace(net, (data,))
+    assert "^" not in str(traced.inlined_graph)  # no call of Python
+    torch.testing.assert_close(traced(more), wanted)
+    if name in EXPORTED:
+        shapes = ({axis: torch.export.Dim.AUTO},)
+        program = torch.export.export(net, (data,), dynamic_shapes=shapes, strict=False)
+        torch.testing.assert_close(program.module()(more), wanted)
+
+
+@walks(["lstm"])
+def test_recurrent_networks_are_compiled_with_gradients(name):
+    net, data, _, _ = _recorded(name)
+    grads = []
+    for module in (net, torch.compile(net, backend="aot_eager")):
+        net.zero_grad()
+        module(data).square().sum().backward()
+        grads.append(net.l_parameters.grad.clone())
+    torch.testing.assert_close(*grads)
+    torch._dynamo.reset()
+
+
+@TRACING
+def test_a_loss_is_not_traced_in_train_mode():
+    net, data, _, _ = _recorded("classes")
+    with pytest.raises(StateError, match="cannot record the gradient of a loss"):
+        torch.jit.trace(net.train(), (data, torch.zeros(5)))
+
+
+def test_softmax_up_to_a_length():
+    symbol = mx.sym.softmax(mx.sym.Variable("data"), mx.sym.Variable("length"), use_length=True, axis=1)
+    data, length = torch.randn(3, 4), torch.tensor([1, 2, 4], dtype=torch.int32)
+    wanted = [row[:n].softmax(0).tolist() + [0.0] * (4 - n) for row, n in zip(data, length.tolist())]
+    torch.testing.assert_close(symbol.to_torch()(data, length), torch.tensor(wanted))
+    scaled = mx.sym.softmax(mx.sym.Variable("data"), temperature=2.0).to_torch()
+    torch.testing.assert_close(scaled(data), (data / 2).softmax(1))

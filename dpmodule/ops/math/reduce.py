@@ -46,7 +46,11 @@ class _Extreme(torch.autograd.Function):
         return grad * (x == found), None, None, None
 
 
-_extreme: Callable[..., torch.Tensor] = _Extreme.apply
+_apply: Callable[..., torch.Tensor] = _Extreme.apply
+
+
+def _extreme(x: torch.Tensor, dims: tuple[int, ...], keep: bool, largest: bool) -> torch.Tensor:
+    return (_Extreme.forward if torch.jit.is_tracing() else _apply)(x, dims, keep, largest)
 
 
 def _sum(x: torch.Tensor, dims: tuple[int, ...], keep: bool) -> torch.Tensor:

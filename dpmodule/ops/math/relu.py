@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 from ...compat import torch_private
+from ..recording import is_recorded
 
 __all__ = ["relu", "relu_gradient"]
 
@@ -22,7 +23,7 @@ def relu_gradient(grad: torch.Tensor, out: torch.Tensor) -> torch.Tensor:
     """
     grad = torch.ops.aten.threshold_backward(grad, out, 0)
     # a sum of such numbers is NaN only if one of them is, and takes a fraction of the time of looking at each
-    can_look = out.is_cpu and not (torch_private.is_batched(out) or torch.compiler.is_compiling())
+    can_look = out.is_cpu and not (torch_private.is_batched(out) or is_recorded())
     if can_look and not math.isnan(out.sum().item()):
         return grad
     return torch.where(out.isnan(), out, grad)
@@ -49,4 +50,5 @@ _apply: Callable[..., torch.Tensor] = _Relu.apply
 
 def relu(data: torch.Tensor) -> torch.Tensor:
     """Return the greater one of each element and 0; NaN stays."""
-    return _apply(data) if data.requires_grad and torch.is_grad_enabled() else torch.relu(data)
+    by_torch = not (data.requires_grad and torch.is_grad_enabled()) or torch.jit.is_tracing()
+    return torch.relu(data) if by_torch else _apply(data)

@@ -76,6 +76,8 @@ class _Selu(torch.autograd.Function):
 
 
 def _selu(data: torch.Tensor) -> torch.Tensor:
+    if torch.jit.is_tracing():
+        return torch.selu(data)
     result: torch.Tensor = _Selu.apply(data)  # type: ignore[no-untyped-call]
     return result
 

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import torch
 
 from ...compat import torch_private
+from ..recording import is_recorded
 from .small_matmul import is_plain, kernels
 
 __all__ = ["convolve3x3", "takes"]
@@ -100,7 +101,7 @@ def takes(x: torch.Tensor, weight: torch.Tensor, bias: Optional, step: int) -> b
         bias: the bias.
         step: by how much windows move.
     """
-    if torch.compiler.is_compiling() or x.dim() != 4 or x.shape[2] % step or x.shape[3] % step:
+    if is_recorded() or x.dim() != 4 or x.shape[2] % step or x.shape[3] % step:
         return False
     sizes = _sizes(x, weight.shape[0], step)
     given = (x, weight) if bias is None else (x, weight, bias)

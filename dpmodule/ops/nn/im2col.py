@@ -12,6 +12,7 @@ from torch.nn import functional as F
 from ...base import Shape, ShapeError
 from ..attrs import shape
 from ..bound import bound
+from ..recording import is_recorded
 from ..shapes import prod
 from ..spec import ROWS, Attr, Onnx, Shapes, arg
 from .rules import agree, layer, per_axis, window_size
@@ -73,7 +74,7 @@ _kept = lru_cache(maxsize=256)(_Windows)
 
 def _windows(a: Any, spatial: tuple[int, ...]) -> _Windows:
     """Return the windows over a spatial shape; a compiler, which may not know its numbers, gets new ones."""
-    return _Windows(a, spatial) if torch.compiler.is_compiling() else _kept(a, spatial)
+    return _Windows(a, spatial) if is_recorded() else _kept(a, spatial)
 
 
 def _gather(w: _Windows, data: torch.Tensor) -> torch.Tensor:

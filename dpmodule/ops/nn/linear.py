@@ -18,6 +18,7 @@ import torch
 from torch.nn import functional as F
 
 from ...compat import torch_private
+from ..recording import is_recorded
 from . import few_rows
 from .few_rows import has_few_rows, multiply_few_rows
 from .small_matmul import is_moderate, multiply, pays
@@ -77,7 +78,7 @@ def by_onednn(data: torch.Tensor, weight: torch.Tensor) -> bool:
         and data.device.type == "cpu"
         and onednn_pays()
         and not (torch_private.is_batched(data) or torch_private.is_batched(weight))
-        and not torch.compiler.is_compiling()  # it knows no such call, and chooses for itself
+        and not is_recorded()  # it knows no such call, and chooses for itself
     )
 
 

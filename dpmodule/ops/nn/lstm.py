@@ -16,6 +16,7 @@ import torch
 from torch.autograd.function import once_differentiable
 
 from ...compat import torch_private
+from ..recording import is_recorded
 from .linear import linear, product_by_faster
 from .small_matmul import is_plain, kernels, pays
 
@@ -35,7 +36,7 @@ def is_small(x: torch.Tensor, begin: Sequence[torch.Tensor], weights: Sequence[t
         begin: both begin states.
         weights: two weights, and no biases or two.
     """
-    if torch.compiler.is_compiling():  # looked at first, since the sizes may be unknown then
+    if is_recorded():  # looked at first, since the sizes may be unknown then
         return False
     rows, units = x.shape[1], weights[1].shape[1]
     return (

@@ -15,6 +15,7 @@ import torch
 from torch.autograd.function import once_differentiable
 
 from ...compat import torch_private
+from ..recording import is_recorded
 from .small_matmul import is_plain, kernels
 
 __all__ = ["Rectifier", "is_native", "native_norm"]
@@ -63,7 +64,7 @@ def is_native(x: torch.Tensor, other: Optional, vectors: Sequence[torch.Tensor])
         other: the other summand.
         vectors: gamma, beta, moving mean and moving variance.
     """
-    if torch.compiler.is_compiling() or x.dim() != 4 or x.shape[1] % _CHANNELS:
+    if is_recorded() or x.dim() != 4 or x.shape[1] % _CHANNELS:
         return False
     return (
         x.numel() > x.shape[1] > 0

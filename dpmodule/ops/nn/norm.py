@@ -13,6 +13,7 @@ from ...base import Shape, ShapeError
 from ..attrs import boolean, choice, integer, real
 from ..bound import bound
 from ..dtypes import HALF
+from ..recording import is_recorded
 from ..registry import op
 from ..shapes import same, unify
 from ..spec import ROWS, Attr, Env, Infer, Onnx, Shapes, arg, param
@@ -72,9 +73,9 @@ def _normalized(
     The fused CPU kernel adds up the gradients of gamma and beta one row after the other, which loses digits
     that MXNet keeps once there are hundreds of rows; the sums of plain arithmetic are pairwise.
     """
-    rows = x.numel() // max(gamma.shape[0], 1)
     trained = torch.is_grad_enabled() and (gamma.requires_grad or beta.requires_grad)
-    if not trained or rows < _MANY_ROWS or x.dtype != torch.float32 or x.device.type != "cpu":
+    is_single = not trained or x.dtype != torch.float32 or x.device.type != "cpu" or is_recorded()
+    if is_single or x.numel() // max(gamma.shape[0], 1) < _MANY_ROWS:  # a tracer would fix the number of rows
         return torch.native_layer_norm(x, gamma.shape, gamma, beta, eps)
     plain, mean, rstd = torch.native_layer_norm(x, gamma.shape, None, None, eps)
     return torch.addcmul(beta, plain, gamma), mean, rstd

@@ -14,6 +14,7 @@ from ...devices.device_transfer import beside
 from ..attrs import boolean, choice, integer, optional, shape
 from ..bound import bound
 from ..dtypes import HALF
+from ..recording import is_recorded
 from ..shapes import prod
 from ..spec import ROWS, Attr, Infer, Onnx, Shapes, arg
 from .rules import channels_last, layer, per_axis, through_first, to_first, to_last, window_size
@@ -61,7 +62,7 @@ def _max_pool2d(
     ceil_mode: bool = False,
 ) -> torch.Tensor:
     """Run `torch.max_pool2d`, over channels-last memory where its CPU kernel is several times as fast."""
-    if data.device.type != "cpu" or data.dim() != 4:
+    if data.device.type != "cpu" or data.dim() != 4 or torch.jit.is_tracing():
         return torch.max_pool2d(data, kernel_size, stride, padding, dilation, ceil_mode)
     pairs = [v if isinstance(v, tuple) else (v, v) for v in (stride, padding, dilation)]
     recorded = data.requires_grad and torch.is_grad_enabled()
@@ -189,7 +190,7 @@ _kept = lru_cache(maxsize=256)(Window)
 
 def window_of(a: Any, spatial: tuple[int, ...]) -> Window:
     """Return the windows over a spatial shape; a compiler, which may not know its numbers, gets new ones."""
-    return Window(a, spatial) if torch.compiler.is_compiling() else _kept(a, spatial)
+    return Window(a, spatial) if is_recorded() else _kept(a, spatial)
 
 
 def _global(a: Any, data: torch.Tensor) -> torch.Tensor:

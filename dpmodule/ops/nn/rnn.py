@@ -134,7 +134,8 @@ def _pieces(
 
 def weights_of(a: Any, parameters: torch.Tensor, features: int) -> list[torch.Tensor]:
     """Cut the flat vector into torch's list of weights; one split, so that backward is one concatenation."""
-    sizes, shapes, order = _pieces(_layout(a, features))
+    pieces = _pieces.__wrapped__ if torch.compiler.is_compiling() else _pieces  # it warns of a cache
+    sizes, shapes, order = pieces(_layout(a, features))
     parts = [
         part.view(shape)
         for part, shape in zip(torch.split_with_sizes(parameters, sizes), shapes, strict=True)
@@ -153,15 +154,28 @@ def _run_layers(
     """Run some layers without dropout; return the output and the last states."""
     if _is_small(a, x, batch_sizes, states, weights, num_layers):
         return small_lstm(x, [state[0] for state in states], weights)
+    if a.mode == "lstm" and torch.compiler.is_compiling() and torch.is_grad_enabled():
+        x = _differentiable(x, weights[0])
     hx = tuple(states) if _with_cell(a) else states[0]
-    # cuDNN keeps what backward needs only in its training mode
-    options = True, num_layers, 0.0, torch.is_grad_enabled(), a.bidirectional
+    # cuDNN keeps what backward needs only in its training mode; `torch.jit.trace` records one for both
+    training = torch.is_grad_enabled() or torch.jit.is_tracing()
+    options = True, num_layers, 0.0, training, a.bidirectional
     function = _FUNCTIONS[a.mode]
     if batch_sizes is None:
         found = function(x, hx, weights, *options, False)
     else:
         found = function(x, batch_sizes, hx, weights, *options)
     return tuple(found)
+
+
+def _differentiable(x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
+    """Return the same data, which need a gradient if a weight does.
+
+    torch compiles an LSTM over data without gradient into a call of oneDNN that has no backward.
+    """
+    if x.requires_grad or not weight.requires_grad:
+        return x
+    return torch.cat([x, weight[:0].unsqueeze(1).expand(-1, x.shape[1], -1)])
 
 
 def _is_small(
@@ -311,7 +325,8 @@ def rnn(
     weights = weights_of(a, parameters, data.shape[-1])
     count = 1 + _with_cell(a)
     states = (state, *rest[: count - 1])
-    check_states(a, data, states)
+    if not torch.jit.is_tracing():  # which would warn of comparing sizes
+        check_states(a, data, states)
     if _with_lengths(a):
         found = _run_padded(a, env, data, states, rest[-1], weights)
     else:

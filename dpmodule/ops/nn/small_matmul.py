@@ -14,6 +14,7 @@ import torch
 from torch.nn import functional as F
 
 from ...compat import torch_private
+from ..recording import is_recorded
 
 __all__ = [
     "are_plain",
@@ -91,9 +92,7 @@ def are_plain(left: torch.Tensor, right: torch.Tensor) -> bool:
     return (
         is_plain(left)
         and is_plain(right)
-        and not (
-            torch_private.is_batched(left) or torch_private.is_batched(right) or torch.compiler.is_compiling()
-        )
+        and not (torch_private.is_batched(left) or torch_private.is_batched(right) or is_recorded())
     )
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import torch
 
 from ...compat import torch_private
+from ..recording import is_recorded
 from .rules import window_size
 from .small_matmul import is_plain, kernels
 
@@ -22,7 +23,7 @@ _LEAST_CHANNELS = 8
 def pays(data: torch.Tensor) -> bool:
     """Say whether the kernel is the fastest for some images, of which no gradient is recorded, and there is one."""
     return (
-        not torch.compiler.is_compiling()
+        not is_recorded()
         and data.shape[1] >= _LEAST_CHANNELS
         and data.numel() > 0
         and is_plain(data)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import torch
 
 from ...compat import torch_private
+from ..recording import is_recorded
 from .small_matmul import is_plain, kernels
 
 __all__ = ["row_softmax"]
@@ -19,7 +20,7 @@ _LEAST_ROWS = 4
 
 def _is_small(data: torch.Tensor) -> bool:
     """Say whether rows are short enough for the kernel, and of nothing that is learned."""
-    if torch.compiler.is_compiling():  # looked at first, since the sizes may be unknown then
+    if is_recorded():  # looked at first, since the sizes may be unknown then
         return False
     return (
         data.dim() == 2

@@ -14,6 +14,7 @@ import torch
 from torch.nn import functional as F
 
 from ...compat import torch_private
+from ..recording import is_recorded
 from .small_matmul import is_plain, kernels
 
 __all__ = ["WindowGrid", "unfold"]
@@ -58,7 +59,7 @@ def unfold(images: torch.Tensor, grid: WindowGrid) -> torch.Tensor:
     if (
         is_plain(images)
         and hasattr(kernels(), "unfold")
-        and not (torch_private.is_batched(images) or torch.compiler.is_compiling())
+        and not (torch_private.is_batched(images) or is_recorded())
     ):
         return _apply(images, grid)
     return _by_torch(images, grid)
