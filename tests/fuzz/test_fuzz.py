@@ -233,10 +233,20 @@ def test_odd_names_that_are_meant_well_work(name, ran):
 
 
 def test_inputs_of_any_name_are_parameters_of_forward(ran):
-    used = ["torch", "getattr", "device", "fx_pytree", "dpmodule_ops_fx_add_n", "self", "lambda", *NAMES]
-    module = mx.sym.add_n(*map(mx.sym.Variable, used)).to_torch({})
-    numbers = [torch.tensor([float(i)]) for i in range(len(used))]
-    assert module(*numbers).item() == sum(range(len(used)))
+    words = ["torch", "getattr", "device", "fx_pytree", "dpmodule_ops_fx_FullyConnected", "self", "lambda"]
+    weight = mx.sym.Variable("a-b", shape=(2, 2))
+    layers = [
+        mx.sym.FullyConnected(mx.sym.Variable(word), weight, num_hidden=2, no_bias=True) for word in words
+    ]
+    module = mx.sym.add_n(*layers, *map(mx.sym.Variable, NAMES)).to_torch(
+        {"a-b": mx.nd.array([[1, 0], [0, 2]])}
+    )
+    inputs = [torch.full((1, 2), float(i)) for i in range(len(words) + len(NAMES))]
+    first, rest = sum(range(len(words))), sum(range(len(words), len(inputs)))
+    assert module(*inputs).tolist() == [[first + rest, 2 * first + rest]]
+    few = mx.sym.add_n(*layers).to_torch({"a-b": mx.nd.array([[1, 0], [0, 2]])}).eval()
+    program = torch.export.export(few, tuple(inputs[: len(words)]))
+    assert program.module()(*inputs[: len(words)]).tolist() == [[first, 2 * first]]
 
 
 def test_the_command_line_neither_runs_names_nor_prints_what_steers_a_terminal(ran, capsys):
