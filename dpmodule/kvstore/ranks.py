@@ -6,9 +6,13 @@ import atexit
 import contextlib
 import logging
 import os
-from collections.abc import Iterator, Mapping, Sequence
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, wait
 from datetime import timedelta
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 import torch.distributed as dist
@@ -31,6 +35,13 @@ VOTES = ("active", "bad", "overflow", "due", "stop", "interrupt", "terminate", "
 _VARIABLES = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
 _START = "torchrun --standalone --nproc-per-node 2 program.py"
 _joined: dict[float, tuple[Any, Ranks]] = {}
+
+_LOOK_S = 1.0
+_CONNECTIONS = 5
+"""How often one can connect, a second apart, until it is not rank 0 that listens."""
+
+_GRACE_S = 1.0
+_Result = TypeVar("_Result")
 
 
 class Ranks:
@@ -296,7 +307,8 @@ def join(kind: str, timeout_s: float) -> Ranks:
         timeout_s: seconds after which a process that does not take part counts as lost.
 
     Raises:
-        ArgumentError: `timeout_s` is not above 0, or the program was started for MXNet's servers.
+        ArgumentError: `timeout_s` is not above 0, the environment's variables do not say where and as what to join,
+            the port is in use, or the program was started for MXNet's servers.
         LostWorkerError: the others did not come in time.
     """
     if not isinstance(timeout_s, (int, float)) or not timeout_s > 0:
@@ -304,12 +316,11 @@ def join(kind: str, timeout_s: float) -> Ranks:
     if not dist.is_available():
         return _alone(kind, "this build of torch has no torch.distributed")
     if not dist.is_initialized():
-        if any(name not in os.environ for name in _VARIABLES):
-            _refuse_dmlc(kind)
+        if not _is_started_with_others(kind):
             return _alone(
                 kind, f"neither torchrun nor a process group of the program's own; start it by {_START}"
             )
-        _initialize(timeout_s)
+        _initialize(kind, timeout_s)
     world, known = dist.group.WORLD, _joined.get(timeout_s)
     if known is None or known[0] is not world:
         known = _joined[timeout_s] = world, _made(timeout_s)
@@ -319,6 +330,43 @@ def join(kind: str, timeout_s: float) -> Ranks:
 def _alone(kind: str, why: str) -> Ranks:
     _logger.warning("kvstore %s: this process is the only worker: %s", kind, why)
     return Ranks(None, 0.0, None)
+
+
+def _is_started_with_others(kind: str) -> bool:
+    """Say whether the environment tells this process to join others.
+
+    Raises:
+        ArgumentError: its variables are incomplete or wrong, or those of MXNet's launcher.
+    """
+    missing = [name for name in _VARIABLES if not os.environ.get(name)]
+    if missing:
+        _refuse_dmlc(kind)
+        if {"RANK", "WORLD_SIZE"} <= {*missing} or os.environ.get("WORLD_SIZE") == "1":
+            return False
+        present = [name for name in _VARIABLES if name not in missing]
+        raise ArgumentError(
+            f"kvstore {kind!r}: the environment has {', '.join(present)}, but not {', '.join(missing)}; set all of "
+            f"them, as torchrun does: {_START}"
+        )
+    _variable(kind, "RANK", 0, _variable(kind, "WORLD_SIZE", 1, 2**31))
+    _variable(kind, "MASTER_PORT", 1, 65536)
+    return True
+
+
+def _variable(kind: str, name: str, low: int, above: int) -> int:
+    """Return the number that a variable of the environment has to be.
+
+    Raises:
+        ArgumentError: it is something else.
+    """
+    text = os.environ[name]
+    if not text.strip().lstrip("+-").isdecimal() or not low <= int(text) < above:
+        limit = f"WORLD_SIZE - 1 = {above - 1}" if name == "RANK" else str(above - 1)
+        raise ArgumentError(
+            f"kvstore {kind!r}: the environment has {name}={text}, expected a whole number from {low} to {limit}; "
+            f"torchrun sets it: {_START}"
+        )
+    return int(text)
 
 
 def _refuse_dmlc(kind: str) -> None:
@@ -335,30 +383,110 @@ def _backend() -> str:
     return "cpu:gloo,cuda:nccl" if num_gpus() and dist.is_nccl_available() else "gloo"
 
 
-def _initialize(timeout_s: float) -> None:
+def _initialize(kind: str, timeout_s: float) -> None:
     timeout = timedelta(seconds=timeout_s)
+
+    def meet() -> tuple[Any, int, int]:
+        return next(rendezvous("env://", timeout=timeout))
+
+    def initialize() -> None:
+        own = dist.PrefixStore(_prefix(), store)  # type: ignore[attr-defined]
+        own.set_timeout(timeout)
+        dist.init_process_group(_backend(), timeout=timeout, store=own, rank=rank, world_size=size)
+
+    wanted = ", ".join(f"{name}={os.environ[name]}" for name in _VARIABLES)
+    deadline = time.monotonic() + timeout_s
     try:
-        dist.init_process_group(_backend(), timeout=timeout, **_rendezvous(timeout))
-    except (RuntimeError, ValueError) as error:
-        wanted = ", ".join(f"{name}={os.environ[name]}" for name in _VARIABLES)
+        store, rank, size = _within(deadline, meet, "rank 0 does not answer", _StrangerAtPort(kind, wanted))
+        _within(deadline, initialize, "a process is missing or stopped")
+    except ArgumentError:
+        raise
+    except (RuntimeError, ValueError, TimeoutError) as error:
+        first = str(error).splitlines()[0]
+        if "EADDRINUSE" in first:
+            raise ArgumentError(
+                f"kvstore {kind!r}: the port is in use ({wanted}), by another program or by another process with "
+                f"RANK={os.environ['RANK']}; choose another MASTER_PORT, or let torchrun choose one: {_START}"
+            ) from error
         raise LostWorkerError(
-            f"the processes did not find each other within {timeout_s:g} s ({wanted}): {str(error).splitlines()[0]}"
+            f"the processes did not find each other within {timeout_s:g} s ({wanted}): {first}"
         ) from error
     atexit.register(_leave)
 
 
-def _rendezvous(timeout: timedelta) -> dict[str, Any]:
-    """Return where processes meet that torchrun has started again; nothing if torch finds it by itself.
+class _StrangerAtPort:
+    """Notices that what listens where rank 0 should does not answer as rank 0 does.
 
-    torch 2.13 has them meet in the store of the start before, where they find addresses of processes that are gone.
-    Keys with the number of the start are new. Over several machines the numbers may differ.
+    Args:
+        kind: name of the kvstore, for messages.
+        wanted: the variables of the environment, for messages.
+    """
+
+    def __init__(self, kind: str, wanted: str) -> None:
+        self._kind, self._wanted, self._connections = kind, wanted, 0
+
+    def __call__(self) -> None:
+        """Try to connect; rank 0's store answers as soon as that succeeds.
+
+        Raises:
+            ArgumentError: it has succeeded several times, and the store has not answered.
+        """
+        try:
+            address = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
+            socket.create_connection(address, timeout=_LOOK_S).close()
+        except OSError:
+            self._connections = 0
+            return
+        self._connections += 1
+        if self._connections >= _CONNECTIONS and os.environ["RANK"] != "0":
+            raise ArgumentError(
+                f"kvstore {self._kind!r}: what listens at the port is not rank 0 ({self._wanted}); another program "
+                f"uses it, or rank 0 is stopped: choose another MASTER_PORT, or let torchrun choose one: {_START}"
+            )
+
+
+def _within(
+    deadline: float, task: Callable[[], _Result], why: str, look: Callable[[], None] | None = None
+) -> _Result:
+    """Return what a task returns; torch waits without limit for a process that is stopped.
+
+    Args:
+        deadline: when it has to be done, by the monotonic clock.
+        task: runs in a thread, which is left alone if it is late.
+        why: why it may be late, for the message.
+        look: called every second meanwhile; what it raises ends the waiting.
+
+    Raises:
+        TimeoutError: it is late.
+        BaseException: whatever the task raises.
+    """
+    answer: Future[_Result] = Future()
+
+    def run() -> None:
+        try:
+            answer.set_result(task())
+        except BaseException as error:
+            answer.set_exception(error)
+
+    threading.Thread(target=run, name="dpmodule-join", daemon=True).start()
+    last = deadline + _GRACE_S  # torch has its own limit, and knows more
+    while not wait([answer], min(_LOOK_S, max(last - time.monotonic(), 0.0))).done:
+        if time.monotonic() >= last:
+            raise TimeoutError(why)
+        if look is not None:
+            look()
+    return answer.result()
+
+
+def _prefix() -> str:
+    """Return what keys of this start begin with.
+
+    torch 2.13 has processes that torchrun has started again meet in the store of the start before, where they would
+    find addresses of processes that are gone. Over several machines the numbers of starts may differ.
     """
     start = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
-    if start == "0" or os.environ.get("LOCAL_WORLD_SIZE") != os.environ["WORLD_SIZE"]:
-        return {}
-    store, rank, size = next(rendezvous("env://", timeout=timeout))
-    own = dist.PrefixStore(f"start{start}", store)  # type: ignore[attr-defined]
-    return {"store": own, "rank": rank, "world_size": size}
+    is_one_machine = os.environ.get("LOCAL_WORLD_SIZE") == os.environ["WORLD_SIZE"]
+    return f"start{start}" if is_one_machine and start != "0" else "default_pg"
 
 
 def _leave() -> None:
@@ -369,10 +497,22 @@ def _leave() -> None:
 
 def _made(timeout_s: float) -> Ranks:
     """Return a group of its own over all processes, whose waits end in time whatever the program's group does."""
-    store = dist.distributed_c10d._get_default_store()
-    group = dist.new_group(backend=_backend(), timeout=timedelta(seconds=timeout_s))
-    found = Ranks(group, timeout_s, store)
+
+    def made() -> Ranks:
+        store = dist.distributed_c10d._get_default_store()
+        group = dist.new_group(backend=_backend(), timeout=timedelta(seconds=timeout_s))
+        ranks = Ranks(group, timeout_s, store)
+        ranks.barrier()
+        return ranks
+
+    try:
+        found = _within(time.monotonic() + timeout_s, made, "a process is missing or stopped")
+    except LostWorkerError:
+        raise
+    except (RuntimeError, TimeoutError) as error:
+        raise LostWorkerError(
+            f"the processes did not form a group within {timeout_s:g} s (timeout_s): {str(error).splitlines()[0]}"
+        ) from error
     generators.set_rank(found.rank)
-    found.barrier()
     atexit.register(found.end)
     return found

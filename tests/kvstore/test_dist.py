@@ -1,5 +1,7 @@
 """The store of several processes, which are real ones: by itself, in `fit`, over saves, when a process is lost."""
 
+import socket
+
 import numpy as np
 import pytest
 import torch
@@ -489,6 +491,65 @@ def test_variables_of_servers_are_refused_with_the_command_to_use(monkeypatch):
     monkeypatch.setenv("DMLC_PS_ROOT_URI", "10.0.0.1")
     with pytest.raises(ArgumentError, match=r"DMLC_PS_ROOT_URI, DMLC_ROLE are set.* torchrun --standalone"):
         mx.kv.create("dist_sync")
+
+
+JOINING = {"RANK": "0", "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "29500"}
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"RANK": "x"}, "RANK=x, expected a whole number from 0 to WORLD_SIZE - 1 = 1"),
+        ({"RANK": "2"}, "RANK=2, expected"),
+        ({"RANK": "-1"}, "RANK=-1, expected"),
+        ({"WORLD_SIZE": "two"}, "WORLD_SIZE=two, expected a whole number from 1"),
+        ({"WORLD_SIZE": "0"}, "WORLD_SIZE=0, expected"),
+        ({"MASTER_PORT": "http"}, "MASTER_PORT=http, expected a whole number from 1 to 65535"),
+        ({"MASTER_PORT": "65536"}, "MASTER_PORT=65536, expected"),
+        ({"MASTER_ADDR": ""}, "RANK, WORLD_SIZE, MASTER_PORT, but not MASTER_ADDR; set all of them"),
+        ({"RANK": "", "MASTER_PORT": ""}, "WORLD_SIZE, MASTER_ADDR, but not RANK, MASTER_PORT"),
+    ],
+)
+def test_wrong_variables_are_refused_before_anybody_is_waited_for(changes, message, monkeypatch):
+    for name, value in {**JOINING, **changes}.items():
+        monkeypatch.setenv(name, value)
+    with pytest.raises(ArgumentError, match=message):
+        mx.kv.create("dist_sync")
+
+
+@pytest.mark.parametrize("rank", [0, 1])
+def test_a_port_of_another_program_is_refused_at_once(rank, monkeypatch):
+    monkeypatch.setattr("dpmodule.kvstore.ranks._LOOK_S", 0.05)
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", 0))
+        other.listen(16)
+        for name, value in {**JOINING, "RANK": rank, "MASTER_PORT": other.getsockname()[1]}.items():
+            monkeypatch.setenv(name, str(value))
+        what = ("the port is in use", "what listens at the port is not rank 0")[rank]
+        with pytest.raises(
+            ArgumentError, match=f"{what} .*MASTER_PORT={other.getsockname()[1]}.*choose another"
+        ):
+            mx.kv.create("dist_sync", timeout_s=60)
+
+
+STOPPED = """
+import os, signal
+import torch.distributed as dist
+import dpmodule as mx
+if os.environ["RANK"] == "0":
+    dist.init_process_group("gloo")
+    os.kill(os.getpid(), signal.SIGSTOP)
+try:
+    mx.kv.create("dist_sync", timeout_s=0.5)
+except mx.base.LostWorkerError as error:
+    print(error)
+"""
+
+
+def test_rank_0_is_stopped_while_the_others_join_it():
+    with ranks(STOPPED, 2) as programs:
+        assert programs[1].wait(30) == 0
+        assert "did not form a group within 0.5 s" in programs[1].output()[0]
 
 
 @pytest.mark.parametrize(
