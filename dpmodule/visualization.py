@@ -18,7 +18,6 @@ from .graph import Graph, Node, infer_shapes
 from .graph.node import printable
 from .graph.picture import LARGEST, color, detail, draw
 from .ops.shapes import known, prod
-from .ops.spec import PARAM
 from .symbol import Symbol
 
 __all__ = ["plot_network", "print_summary"]
@@ -105,13 +104,8 @@ def _rows(graph: Graph, shapes: Mapping[Node, Any], inputs: set[str]) -> Rows:
 
 def _data(graph: Graph) -> set[Node]:
     """Return the variables that are some operator's first input, as data are, and no operator's parameter."""
-    found: set[Node] = set()
-    parameters: set[Node] = set()
-    for node in graph.nodes:
-        declared = [] if node.op is None else node.op.wanted(node.a, len(node.inputs))
-        found.update(child for child, _ in node.inputs[:1])
-        parameters.update(child for (child, _), one in zip(node.inputs, declared) if one.kind == PARAM)
-    return found - parameters
+    first = {child for node in graph.nodes for child, _ in node.inputs[:1]}
+    return {child for child in first if child.name not in graph.parameters}
 
 
 def _shape_text(node: Node, shapes: Mapping[Node, Any]) -> str:

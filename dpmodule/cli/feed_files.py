@@ -9,7 +9,8 @@ from dataclasses import dataclass
 
 from .. import symbol
 from ..base import ArgumentError, did_you_mean
-from ..hogwild import DataFeedDesc, FileBatches, Part, check_files
+from ..hogwild import DataFeedDesc, Part, check_files
+from ..hogwild.data_feed import first_batch
 from ..symbol import Symbol
 from . import file_networks, file_options
 from .file_networks import NETS, NetworkSizes
@@ -87,11 +88,10 @@ def _values(data: FileData, on_bad_line: str) -> dict[str, int]:
     )  # which the user has allowed, or there is none
     one.set_batch_size(1)
     one.set_dense_slots(floats)
-    parts = (Part(path) for path in data.files)
-    with FileBatches(one, lambda: next(parts, None), on_bad_line) as batches:
-        for first in batches:
-            return {name: int(first.slots[name].values.shape[1]) for name in floats}
-    raise ArgumentError(NO_LINE)
+    first = first_batch(one, map(Part, data.files), on_bad_line)
+    if first is None:
+        raise ArgumentError(NO_LINE)
+    return {name: int(first.slots[name].values.shape[1]) for name in floats}
 
 
 def choose(args: argparse.Namespace, data: FileData, loaded: SavedNetwork | None) -> Symbol:
@@ -193,11 +193,13 @@ def _checked(net: Symbol, data: FileData, name: str) -> Symbol:
     """Return a network that is to be fed.
 
     Raises:
-        ArgumentError: the label is none of its inputs.
+        ArgumentError: it has no variable of the label's name.
     """
     if data.label not in net.list_arguments():
+        variables = [each for each in net.list_arguments() if each not in net.graph.parameters]
         raise ArgumentError(
-            f"{name} has no input {data.label!r}, the feed's label; --label says which slot it is; its inputs and "
-            f"parameters are {', '.join(net.list_arguments())}"
+            f"{name} has no variable {data.label!r}, the feed's label; --label SLOT names another slot. The feed has "
+            f"the slots {', '.join(slot.name for slot in data.feed.slots)}, the network the variables "
+            f"{', '.join(variables)}{did_you_mean(data.label, variables)}"
         )
     return net

@@ -10,7 +10,6 @@ from typing import Any, Protocol
 from ..base import dtype_name
 from ..graph import Graph, Node, infer_types
 from ..ops.shapes import prod
-from ..ops.spec import PARAM
 from . import passes
 from .arrays import BoundArrays
 from .cost import intermediate_bytes, item_size, working_bytes
@@ -77,7 +76,7 @@ class Inspection:
         if times:
             with self._executor.rehearsal(is_train) as run:
                 measured = measure_times(run, repeats)
-        names = _declared_parameters(graph) if parameters is None else set(parameters)
+        names = set(graph.parameters if parameters is None else parameters)
         rows = _Rows(
             graph, shapes, self._types(), self._wanted if is_train else [], names, self._arrays.storage
         )
@@ -189,21 +188,6 @@ def _step_times(measured: StepTimes | None, at: int) -> tuple[float | None, floa
     if measured is None:
         return None, None
     return measured.forward[at], measured.backward[at] if measured.backward else None
-
-
-def _declared_parameters(graph: Graph) -> set[str]:
-    """Return the names of the variables that some operator takes as a parameter."""
-    found: set[str] = set()
-    for node in graph.nodes:
-        if node.op is None:
-            continue
-        declared = node.op.wanted(node.a, len(node.inputs))
-        found.update(
-            child.name
-            for (child, _), one in zip(node.inputs, declared)
-            if child.op is None and one.kind == PARAM
-        )
-    return found
 
 
 def _covered(low: Lowered) -> list[tuple[int, ...]]:

@@ -20,7 +20,7 @@ from ..base import ArgumentError, OpError
 from ..devices.single_thread import single_thread
 from ..graph import Graph, Node
 from ..ndarray import NDArray
-from ..ops.spec import AUX, LABEL, PARAM
+from ..ops.spec import AUX, LABEL
 from .storage import declared_storage, storage_of
 from .torch_sizes import sizes_of
 from .torch_writer import ModulePlan, is_safe_in_source, written
@@ -113,7 +113,7 @@ def _unfit_arrays(
     ):
         missing = [n for n in names if n not in given]
         if what == "arg_params":
-            missing += [n for n in inputs if n in _parameters(graph)]
+            missing += [n for n in inputs if n in graph.parameters]
         if missing:
             prefixed = any(key.startswith(("arg:", "aux:")) for key in given)
             hint = " (its names begin as in files; mx.model.load_checkpoint takes arg: and aux: away)"
@@ -123,21 +123,6 @@ def _unfit_arrays(
                 yield f"{name} is {type(given[name]).__name__}, expected an NDArray"
             elif share and getattr(given[name], "stype", "default") != "default":
                 yield f"{name} is stored as {given[name].stype}, which cannot be shared; call tostype('default')"
-
-
-def _parameters(graph: Graph) -> set[str]:
-    """Return the variables that operators declare to be parameters."""
-    return {child.name for child, kind in _reads(graph) if child.op is None and kind == PARAM}
-
-
-def _reads(graph: Graph) -> Iterator[tuple[Node, str]]:
-    """Yield the node and the kind of each input of each operator."""
-    for node in graph.nodes:
-        if node.op is None:
-            continue
-        declared = node.op.wanted(node.a, len(node.inputs))
-        for (child, _), one in zip(node.inputs, declared):
-            yield child, one.kind
 
 
 def _unfit_names(graph: Graph, inputs: Collection[str]) -> Iterator[str]:

@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import Any
 
 from ..base import ArgumentError
-from ..ops.spec import AUX, LABEL, Op
+from ..ops.spec import AUX, DATA, LABEL, PARAM, Op
 
 __all__ = ["Entry", "Graph", "Node", "printable"]
 
@@ -166,34 +166,36 @@ class Graph:
         return found
 
     @cached_property
-    def _fed(self) -> tuple[set[Node], set[Node]]:
-        """Variables that are auxiliary states of some operator, and those that are labels of one."""
-        states: set[Node] = set()
-        labels: set[Node] = set()
+    def _kinds(self) -> dict[str, set[Node]]:
+        """Variables by the kind of input that some operator takes them for; a variable may be of several kinds."""
+        found: dict[str, set[Node]] = {AUX: set(), DATA: set(), LABEL: set(), PARAM: set()}
         for node in self.nodes:
             if node.op is None or node.op.variadic is not None and not node.op.variadic.group:
                 continue
             for (child, _), declared in zip(node.inputs, node.op.wanted(node.a, len(node.inputs))):
-                if child.op is None and declared.kind == AUX:
-                    states.add(child)
-                elif child.op is None and declared.kind == LABEL:
-                    labels.add(child)
-        return states, labels
+                if child.op is None:
+                    found[declared.kind].add(child)
+        return found
 
     @cached_property
     def arguments(self) -> tuple[Node, ...]:
         """Variables that are arguments, in order."""
-        return tuple(n for n in self.nodes if n.op is None and n not in self._fed[0])
+        return tuple(n for n in self.nodes if n.op is None and n not in self._kinds[AUX])
 
     @cached_property
     def auxiliary(self) -> tuple[Node, ...]:
         """Variables that are auxiliary states, in order."""
-        return tuple(n for n in self.nodes if n.op is None and n in self._fed[0])
+        return tuple(n for n in self.nodes if n.op is None and n in self._kinds[AUX])
 
     @cached_property
     def labels(self) -> tuple[str, ...]:
         """Names of the variables that feed a label input."""
-        return tuple(n.name for n in self.arguments if n in self._fed[1])
+        return tuple(n.name for n in self.arguments if n in self._kinds[LABEL])
+
+    @cached_property
+    def parameters(self) -> tuple[str, ...]:
+        """Names of the variables that some operator declares to be parameters."""
+        return tuple(n.name for n in self.arguments if n in self._kinds[PARAM])
 
     @cached_property
     def inputs(self) -> tuple[Node, ...]:

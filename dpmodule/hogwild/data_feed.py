@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, replace
 from itertools import repeat
 from typing import TYPE_CHECKING
@@ -25,10 +26,12 @@ __all__ = [
     "Part",
     "check_files",
     "check_on_bad_line",
+    "first_batch",
     "split_parts",
 ]
 
 _BLOCK_BYTES = 1 << 20
+_FIRST_BLOCK_BYTES = 1 << 16
 _KEPT_OFFSETS = 64
 
 Columns = dict[str, SlotValues]
@@ -261,6 +264,26 @@ class FileBatches(Closing):
     def close(self) -> None:
         """End a program that is running, and let go of the file."""
         self._reader.close()
+
+
+def first_batch(desc: DataFeedDesc, parts: Iterable[Part], on_bad_line: str) -> FeedBatch | None:
+    """Return the first batch of some parts, None if there is no line; reads little more than that.
+
+    Args:
+        desc: as for `FileBatches`.
+        parts: what is read, in order.
+        on_bad_line: as for `FileBatches`.
+
+    Raises:
+        FileError: a file cannot be read.
+        FileFormatError: a bad line.
+    """
+    rest = iter(parts)
+    with (
+        FileBatches(desc, lambda: next(rest, None), on_bad_line, block_bytes=_FIRST_BLOCK_BYTES) as source,
+        closing(iter(source)) as batches,  # what ends by itself would lose a Ctrl-C that comes meanwhile
+    ):
+        return next(batches, None)
 
 
 def check_on_bad_line(call: str, on_bad_line: str) -> None:

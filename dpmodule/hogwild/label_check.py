@@ -6,14 +6,13 @@ import logging
 from collections.abc import Sequence
 
 from ..base import BoundsError, MXNetError
-from ..module.class_labels import FedNetwork, find_wrong_label
-from .data_feed import FeedBatch, FileBatches, Part
+from ..module.class_labels import FedNetwork, find_wrong_label, reads_classes
+from .data_feed import Part, first_batch
 from .program import BoundProgram
 
 __all__ = ["check_first_labels"]
 
 _logger = logging.getLogger(__name__)
-_BLOCK_BYTES = 1 << 16
 
 
 def check_first_labels(
@@ -30,14 +29,19 @@ def check_first_labels(
     Raises:
         BoundsError: there is one, and `check_labels` is "raise".
     """
-    lines = None if check_labels == "ignore" else _first_batch(prepared, parts, on_bad_line)
+    feed, symbol = prepared.feed, prepared.module.symbol
+    descs = [*feed.data, *feed.labels]
+    if check_labels == "ignore" or not reads_classes(symbol, [desc.name for desc in descs]):
+        return
+    try:
+        lines = first_batch(feed.desc, parts, on_bad_line)
+    except MXNetError:  # the run itself says it
+        return
     if lines is None:
         return
-    feed = prepared.feed
-    descs = [*feed.data, *feed.labels]
     shapes = {desc.name: (lines.num_lines, *desc.shape[1:]) for desc in descs}
     labels = {desc.name: feed.input(desc.name, lines) for desc in descs}
-    wrong = find_wrong_label(FedNetwork(prepared.module.symbol, shapes, labels))
+    wrong = find_wrong_label(FedNetwork(symbol, shapes, labels))
     if wrong is None:
         return
     place = f"row {wrong.row} of the batch that begins in line {lines.first_line} of {lines.file}"
@@ -45,15 +49,3 @@ def check_first_labels(
     if check_labels == "raise":
         raise BoundsError(f'{text} Correct the files; check_labels="warn" trains on such labels')
     _logger.warning('%s Training goes on; check_labels="raise" stops it, "ignore" says nothing', text)
-
-
-def _first_batch(prepared: BoundProgram, parts: Sequence[Part], on_bad_line: str) -> FeedBatch | None:
-    """Return the first batch, None if there is none, or it cannot be read, which the run itself says."""
-    rest = iter(parts)
-    try:
-        with FileBatches(
-            prepared.feed.desc, lambda: next(rest, None), on_bad_line, block_bytes=_BLOCK_BYTES
-        ) as batches:
-            return next(iter(batches), None)
-    except MXNetError:
-        return None

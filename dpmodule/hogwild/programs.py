@@ -62,7 +62,7 @@ class Programs:
             StateError: it is only to be run, and has no parameters.
         """
         module, store = self._module_for(program, desc)
-        feed = self._feed_for(module, desc, parts)
+        feed = self._feed_for(module, desc, parts, args)
         names = [each.name for each in (*feed.data, *feed.labels)]
         fetches = Fetches.find(module.symbol, fetch, names)
         if train:
@@ -147,7 +147,9 @@ class Programs:
             known = self._entries[id(program)] = program, module, store
         return known[1], store
 
-    def _feed_for(self, module: Module, desc: DataFeedDesc, parts: Sequence[Part]) -> SlotFeed:
+    def _feed_for(
+        self, module: Module, desc: DataFeedDesc, parts: Sequence[Part], args: RunArguments
+    ) -> SlotFeed:
         """Return how a feed's slots become a module's inputs: as found before, if the slots are the same."""
         own = tuple((slot.name, slot.type, slot.is_dense, slot.width) for slot in desc.slots)
         key = desc.batch_size, desc.pipe_command, own
@@ -161,7 +163,10 @@ class Programs:
             bound = {
                 each.name: tuple(each.shape) for each in (*module.data_shapes, *(module.label_shapes or ()))
             }
-        feed = feed_of(module.symbol, desc, module.data_names, labels, parts, bound)
+        given = {*(args.arg_params or ()), *(module.preloaded or ((),))[0]}
+        if module.binded:
+            given.update(arguments)
+        feed = feed_of(module.symbol, desc, module.data_names, labels, parts, bound, given)
         self._feeds[id(module)] = module, key, feed
         return feed
 

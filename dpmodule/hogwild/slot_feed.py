@@ -25,13 +25,12 @@ from ..ndarray import NDArray
 from ..ndarray.ragged import RaggedNDArray
 from ..streams import Slot
 from ..symbol import Symbol
-from .data_feed import FeedBatch, FileBatches, Part
+from .data_feed import FeedBatch, Part, first_batch
 
 __all__ = ["Lines", "SlotFeed", "feed_of"]
 
 _FLOATING = ("float16", "float32", "float64", "bfloat16")
 _LOOKUPS = ("Embedding",)
-_PEEK_BYTES = 1 << 16
 RAGGED = "101"
 """The text of `__storage_type__` in graphs."""
 
@@ -123,6 +122,7 @@ def feed_of(
     label_names: Sequence[str],
     parts: Sequence[Part],
     bound: Mapping[str, tuple[int, ...]],
+    given: Collection[str] = (),
 ) -> SlotFeed:
     """Find out how a feed's slots become the inputs of a symbol.
 
@@ -133,21 +133,19 @@ def feed_of(
         label_names: which are labels.
         parts: where a first line is looked for, should the size of a dense slot not be known otherwise.
         bound: shapes of inputs that are known already.
+        given: arguments that have values, and need no slot.
 
     Raises:
-        ArgumentError: an input is no slot, or a slot is none that can feed it.
+        ArgumentError: an input has no slot, or a slot cannot feed it.
         ShapeError: shapes contradict each other.
         StateError: the size of a dense slot is not known, and there is no line in any file.
     """
     names = [*data_names, *label_names]
     slots = {slot.name: slot for slot in desc.slots}
-    missing = [name for name in names if name not in slots]
-    if missing:
-        raise ArgumentError(
-            f"{', '.join(missing)}: the program has inputs that are no slots of the feed; its slots are "
-            f"{', '.join(slots)}{did_you_mean(missing[0], slots)}"
-        )
     attributes = symbol.attr_dict()
+    certain, possible = _without_slot(symbol, names, given, attributes)
+    variables = [name for name in symbol.list_arguments() if name in names or name in possible]
+    _check_slots([*(name for name in names if name not in slots), *certain], slots, variables)
     ragged = {name for name in names if attributes.get(name, {}).get("__storage_type__") == RAGGED}
     lines = Lines(
         tuple(_as_declared(slot, names, ragged) for slot in desc.slots), desc.batch_size, desc.pipe_command
@@ -155,7 +153,14 @@ def feed_of(
     known = {
         name: _declared(name, attributes.get(name, {}), bound.get(name), name in ragged) for name in names
     }
-    shapes = _shapes(symbol, lines, known, parts)
+    try:
+        shapes = _shapes(symbol, lines, known, parts)
+    except (ShapeError, StateError):
+        if any(slot.is_used and slot.name not in names for slot in desc.slots):  # names may differ
+            _check_slots(possible, slots, variables)
+        raise
+    if possible:
+        _check_slots(_of_unknown_shape(symbol, shapes, possible), slots, variables)
     lines = replace(lines, slots=tuple(_with_width(slot, shapes.get(slot.name)) for slot in lines.slots))
     types = _types(symbol, names, slots, attributes)
     stypes = {name: "ragged" if name in ragged else "default" for name in names}
@@ -166,6 +171,49 @@ def feed_of(
         tuple(descs[name] for name in label_names),
         _tables(symbol, names),
     )
+
+
+def _without_slot(
+    symbol: Symbol, names: Sequence[str], given: Collection[str], attributes: Mapping[str, Mapping[str, str]]
+) -> tuple[list[str], list[str]]:
+    """Return arguments beside `names` that are not parameters, and those that may not be."""
+    graph = symbol.graph
+    open_ones = [
+        name
+        for name in graph.argument_names
+        if not (name in names or name in given or name in graph.parameters)
+        and "__init__" not in attributes.get(name, {})
+    ]
+    return [
+        name for name in open_ones if name in graph.labels or _holds_samples(attributes.get(name, {}))
+    ], open_ones
+
+
+def _holds_samples(attributes: Mapping[str, str]) -> bool:
+    """Say whether a variable is declared with an axis for the batch, or ragged, as no parameter is."""
+    shape = ast.literal_eval(attributes.get("__shape__", "None"))
+    return attributes.get("__storage_type__") == RAGGED or bool(shape) and shape[0] == 0
+
+
+def _of_unknown_shape(
+    symbol: Symbol, shapes: Mapping[str, tuple[int, ...]], names: Sequence[str]
+) -> list[str]:
+    found = dict(zip(symbol.list_arguments(), symbol.infer_shape_partial(**shapes)[0]))
+    return [name for name in names if not found[name] or 0 in found[name]]
+
+
+def _check_slots(missing: Sequence[str], slots: Collection[str], variables: Sequence[str]) -> None:
+    """Refuse inputs that no slot feeds.
+
+    Raises:
+        ArgumentError: there are some; lists the slots and the variables.
+    """
+    if missing:
+        raise ArgumentError(
+            f"a slot feeds the variable of its name, but no slot is called {' or '.join(missing)}; the feed has the "
+            f"slots {', '.join(slots)}, the network the variables {', '.join(variables)}"
+            f"{did_you_mean(missing[0], slots)}"
+        )
 
 
 def _as_declared(slot: Slot, names: Sequence[str], ragged: Collection[str]) -> Slot:
@@ -249,10 +297,9 @@ def _widths(lines: Lines, names: Sequence[str], parts: Sequence[Part]) -> dict[s
         StateError: there is no line.
     """
     one: Any = replace(lines, batch_size=1)
-    rest = iter(parts)
-    with FileBatches(one, lambda: next(rest, None), "skip", block_bytes=_PEEK_BYTES) as batches:
-        for first in batches:
-            return {name: int(first.slots[name].values.shape[1]) for name in names}
+    first = first_batch(one, parts, "skip")
+    if first is not None:
+        return {name: int(first.slots[name].values.shape[1]) for name in names}
     raise StateError(
         f"no file has a line, so that it is not known how many values a line has for {', '.join(names)}; declare the "
         "variable with its shape, as in Variable(name, shape=(0, 13))"

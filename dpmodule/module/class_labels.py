@@ -20,7 +20,15 @@ from ..ops.spec import ClassLabels, Env
 from ..symbol import Symbol
 from .group.batch_splitter import redescribe
 
-__all__ = ["CHOICES", "FedNetwork", "WrongLabel", "check_choice", "fed_network", "find_wrong_label"]
+__all__ = [
+    "CHOICES",
+    "FedNetwork",
+    "WrongLabel",
+    "check_choice",
+    "fed_network",
+    "find_wrong_label",
+    "reads_classes",
+]
 
 CHOICES = ("raise", "warn", "ignore")
 """What `check_labels` may be."""
@@ -132,6 +140,16 @@ class WrongLabel:
             f"{where} has the label {self.value:.10g} in {self.input!r}, which is not one of the {self.classes} "
             f"classes (0 to {self.classes - 1}) of {self.reader}.{others}"
         )
+
+
+def reads_classes(symbol: Symbol, names: Collection[str]) -> bool:
+    """Say whether some operator reads an input as class numbers.
+
+    Args:
+        symbol: the network.
+        names: names of its inputs.
+    """
+    return bool(_readers(symbol, names))
 
 
 def find_wrong_label(network: FedNetwork, pad: int = 0) -> WrongLabel | None:

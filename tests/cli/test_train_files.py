@@ -3,6 +3,7 @@
 import re
 import shlex
 import signal
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -118,6 +119,12 @@ def test_a_symbol_of_ones_own(run):
     mx.sym.SoftmaxOutput(net, mx.sym.Variable("label"), name="p").save("own-symbol.json")
     done = run(*QUICK[:5], "--symbol", "own-symbol.json", "--mode", "serial", "--epochs", 2)
     assert len(aucs(done, "accuracy")) == 2  # three classes
+    for old, new in (("words", "word"), ("label", "lable")):
+        text = Path("own-symbol.json").read_text().replace(f'"{old}"', f'"{new}"')
+        Path("other-symbol.json").write_text(text)
+        error = run(*QUICK[:5], "--symbol", "other-symbol.json", "--prefix", "other").error
+        assert "slots words, label, the network the variables " in error
+        assert f"did you mean {old if old == 'words' else new}?" in error
 
 
 def test_same_seed_same_bits_and_quiet_prints_the_last_epoch_only(run):

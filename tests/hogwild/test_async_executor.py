@@ -379,7 +379,7 @@ def test_every_line_counts_once(run, tmp_path, seed):
         (
             {"data_feed": described(x="float dense")},
             ArgumentError,
-            "label: the program has inputs that are no slots",
+            "no slot is called label; the feed has the slots x, the network the variables x, label",
         ),
     ],
     ids=lambda value: next(iter(value)) if isinstance(value, dict) else None,
@@ -394,6 +394,47 @@ def test_mistakes_are_found_before_any_worker_starts(run, dense, change, error, 
     }
     with pytest.raises(error, match=text):
         run.run_from_files(**{"mode": "process", **given, **change})
+
+
+@pytest.mark.parametrize(
+    ("feed", "text"),
+    [
+        (
+            {"word": "uint64", "label": "uint64 dense"},
+            "called words; .* slots word, label,.*; did you mean word",
+        ),
+        (
+            {"words": "uint64", "lable": "uint64 dense"},
+            "called label; .* variables words, label; did you mean lable",
+        ),
+        (
+            {"a": "uint64", "b": "uint64 dense"},
+            "called words or label; the feed has the slots a, b, the network the",
+        ),
+    ],
+)
+def test_slots_and_variables_of_other_names_are_listed(run, bags, feed, text):
+    desc = described(**feed)
+    for call in (
+        lambda program: run.run_from_files(program, desc, bags, 1),
+        lambda program: run.explain(program, desc),
+        lambda program: list(run.infer_from_files(program, desc, bags, 1, [])),
+    ):
+        with pytest.raises(ArgumentError, match=text):
+            call(bag_net())
+    learned = mx.sym.broadcast_mul(mx.sym.Variable("x"), mx.sym.Variable("y"))
+    net = mx.sym.LinearRegressionOutput(
+        mx.sym.FullyConnected(learned, num_hidden=1), mx.sym.Variable("label")
+    )
+    with pytest.raises(
+        ArgumentError, match="no slot is called y; .* slots x, label, the network the variables x, y, label"
+    ):
+        run.run_from_files(net, described(**DENSE), bags, 1)
+    net = mx.sym.broadcast_mul(
+        mx.sym.Variable("x", shape=(0, 4)), mx.sym.Variable("scale_weight", shape=(1, 4))
+    )
+    net = mx.sym.LinearRegressionOutput(mx.sym.sum(net, axis=1), mx.sym.Variable("label"))
+    run.explain(net, described(**DENSE))  # a parameter of the user's own needs no slot
 
 
 @pytest.mark.parametrize("context", [mx.gpu(0), [mx.cpu(0), mx.cpu(1)]])
