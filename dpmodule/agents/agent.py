@@ -126,12 +126,8 @@ def create_agent(opt: Mapping[str, Any], requireModelExists: bool = False) -> An
         trusted = [module_named(opt.get("model")), module_named(own.get("model"))]
         merged = {**merged, **saved, **own, "model_file": path}
     elif path and (requireModelExists or not opt.get("model")):
-        what = (
-            ""
-            if opt.get("model")
-            else '; mend opt["model_file"], or name the agent to make: opt["model"], --model'
-        )
-        raise FileError(2, f"there is no saved model{what}", options_file(path))
+        hint = "" if requireModelExists else "; correct model_file, or name the agent to make as model"
+        raise FileError(2, f"there is no saved model{hint}", options_file(path))
     if not merged.get("model"):
         raise ArgumentError(
             "model is not set; name an agent, such as 'repeat_label' or 'package.module:Class' "

@@ -164,7 +164,7 @@ class FbDialogTeacher(DialogTeacher):
 
     def label_candidates(self) -> Iterable[str] | None:
         """Return the candidates of the file that ``cands_datafile`` names."""
-        return self.cands  # type: ignore[no-any-return]
+        return self.cands
 
     def load_cands(self, path: Any) -> Iterable[str] | None:
         """Return the candidates of a file: its lines, or the labels of numbered lines; see `DialogFile.candidates`.

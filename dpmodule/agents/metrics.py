@@ -194,7 +194,9 @@ class Metrics:
             ArgumentError: one of `metrics` is no number, or has no proper name.
         """
         add, labels = self._column.add, labels or ()
-        guess = _text_of(observation)
+        guess = observation.get("text")
+        if guess is not None and not isinstance(guess, str):
+            raise _no_text(observation)
         correct = int(guess is not None and exact_match(guess, labels))
         add(_TOTAL, 1)
         if guess is not None:
@@ -219,8 +221,10 @@ class Metrics:
         said = correct = exact = 0
         parts, others = [], []
         for observation, answers in zip(observations, labels):
-            guess = _text_of(observation)
+            guess = observation.get("text")
             if guess is not None:
+                if not isinstance(guess, str):
+                    raise _no_text(observation)
                 said += 1
                 if exact_match(guess, answers or ()):
                     correct += 1
@@ -289,13 +293,9 @@ class Metrics:
         self._tally.clear()
 
 
-def _text_of(reply: Mapping[str, Any]) -> str | None:
-    text = reply.get("text")
-    if text is None or isinstance(text, str):
-        return text
-    raise DTypeError(
-        f"the text of a reply of agent {reply.get('id')!r} is of type {type(text).__name__}, expected a str"
-    )
+def _no_text(reply: Mapping[str, Any]) -> DTypeError:
+    kind = type(reply["text"]).__name__
+    return DTypeError(f"the text of a reply of agent {reply.get('id')!r} is of type {kind}, expected a str")
 
 
 def by_name(reports: Iterable[tuple[str, Mapping[str, Any]]]) -> dict[str, Mapping[str, Any]]:

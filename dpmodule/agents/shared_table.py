@@ -70,7 +70,8 @@ class SharedTable(MutableMapping[Any, Any]):
             )
 
     def _open(self, memory: torch.Tensor) -> None:
-        plain = memoryview(memory.numpy()).cast("B")
+        numbers: Any = memory.numpy()
+        plain = memoryview(numbers).cast("B")
         self._memories.append(memory)
         self._views.append({kind: plain.cast(code) for kind, code in _FORMATS.items()})  # type: ignore[call-overload]
 

@@ -234,7 +234,7 @@ def _shown(act: Mapping[str, Any]) -> str:
     lines = [f"[{act.get('id', 'agent')}]:"]
     for key in _SHOWN:
         value = act.get(key)
-        if value is None or value == "":
+        if value is None or value == "" or key == "reward" and not value:
             continue
         text = value if isinstance(value, str) else _joined(value)
         text = text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."

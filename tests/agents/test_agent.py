@@ -101,7 +101,7 @@ def test_agents_that_there_are_not(model, told):
 
 def test_a_model_file_that_is_missing_is_told_by_its_path(tmp_path):
     path = str(tmp_path / "none")
-    with pytest.raises(FileError, match=r"there is no saved model; mend .*or name the agent.*none\.opt"):
+    with pytest.raises(FileError, match=r"there is no saved model; correct model_file, or name .*none\.opt"):
         create_agent({"model_file": path})
     with pytest.raises(FileError, match=r"there is no saved model.*none\.opt"):
         create_agent({"model_file": path, "model": "repeat_label"}, requireModelExists=True)

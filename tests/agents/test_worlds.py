@@ -15,7 +15,7 @@ from dpmodule.agents import (
     create_task,
 )
 from dpmodule.base import ArgumentError
-from helpers.talks import Noting, Texts, epoch, spec, texts_of
+from helpers.talks import Noting, Talks, Texts, epoch, spec, texts_of
 
 TASK = spec(Texts, "a-3-1-2")
 VALID = {"task": TASK, "datatype": "valid"}
@@ -132,6 +132,12 @@ def test_display():
     assert world.display().splitlines() == [
         f"[{TASK}]:", " a 0.0", " [eval_labels: 0.0]", "[noting]:", " 0.0"
     ]  # fmt: skip
+    talks = [[{"text": "a", "reward": 0}, {"text": "b", "reward": 0.5}]]
+    world = create_task({"task": spec(Talks), "talks": talks, "datatype": "valid"}, Noting(VALID))
+    world.parley()
+    assert "reward" not in world.display(), "none was given"
+    world.parley()
+    assert " [reward: 0.5]" in world.display()
 
 
 # create_task
