@@ -1,9 +1,11 @@
 """Damaged and hostile files are read or refused with a typed error: no crash, no hang, no flood, nothing runs."""
 
+import io
 import json
 import os
 import re
 import xml.etree.ElementTree as ET
+import zipfile
 from pathlib import Path
 
 import numpy as np
@@ -341,6 +343,14 @@ def with_shape(shape):
     return mx.sym.load_json(net.tojson()).simple_bind(mx.cpu())
 
 
+def with_npz(shape):
+    head = io.BytesIO()
+    np.lib.format.write_array_header_1_0(head, {"descr": "<f4", "fortran_order": False, "shape": shape})
+    with zipfile.ZipFile("a.npz", "w") as archive:
+        archive.writestr("x.npy", head.getvalue())
+    return tables.read_npz("a.npz", None)
+
+
 def with_csv(columns):
     Path("a.csv").write_text("1,2,3\n")
     return next(mx.io.CSVIter(data_csv="a.csv", data_shape=(columns,), batch_size=1))
@@ -371,6 +381,8 @@ SIZES = {
         lambda: dy.ParameterCollection().add_lookup_parameters((10**9, 10**9)),
     ),
     "batch": (OutOfMemoryError, lambda: next(mx.io.NDArrayIter(np.zeros((3, 2)), batch_size=HUGE))),
+    "npz": (OutOfMemoryError, lambda: with_npz((HUGE, 3))),
+    "npz beyond 64 bits": (FileFormatError, lambda: with_npz((10**30,))),
     "columns": (FileFormatError, lambda: with_csv(HUGE)),
 }
 
