@@ -6,6 +6,7 @@ import os
 import re
 import xml.etree.ElementTree as ET
 import zipfile
+from html.parser import HTMLParser
 from pathlib import Path
 
 import numpy as np
@@ -164,6 +165,27 @@ def drawn_as_dot(net):
     assert (bare.count(" [label="), bare.count("->")) == (5, 2), text  # three nodes, two edges
 
 
+class Tags(HTMLParser):
+    """Collects the tags and attributes of a page."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.found = set()
+        self.feed(text)
+
+    def handle_starttag(self, tag, attrs):
+        self.found |= {tag, *(key for key, _ in attrs)}
+
+
+def drawn_as_html(net, values):
+    module = mx.mod.Module(net, label_names=None)
+    module.bind([("data", hostile.INPUT.shape)], for_training=False)
+    module.init_params(arg_params=values)
+    found = Tags(module._repr_html_()).found
+    assert "svg" in found
+    assert not found & {"script", "b", "a", "img", "onclick", "href"}
+
+
 def in_torch(net, values):
     module = net.to_torch(values)
     np.testing.assert_array_equal(
@@ -203,6 +225,7 @@ class AnyAttributes(mx.operator.CustomOpProp):
 
 USES = {
     "svg": (lambda name: drawn_as_svg(hostile.single(name)[0]), 0),
+    "html": (lambda name: drawn_as_html(*hostile.single(name)), 0),
     "dot": (lambda name: drawn_as_dot(hostile.single(name)[0]), 0),
     "torch": (lambda name: in_torch(*hostile.single(name)), 156),
     "options": (as_options, 200),
