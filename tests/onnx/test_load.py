@@ -357,6 +357,19 @@ class TestBadFiles:
         network = symbol.to_torch(params)
         assert network(torch.tensor([1.0, -2.0])).tolist() == [1, 0]
 
+    @pytest.mark.timeout(20)
+    def test_a_number_that_is_reached_in_many_ways_is_looked_for_once(self, tmp_path):
+        nodes = [helper.make_node("Expand", ["w", "size"], ["t0"])]
+        nodes += [helper.make_node("Add", [f"t{i}", f"t{i}"], [f"t{i + 1}"]) for i in range(60)]
+        nodes += [
+            helper.make_node("ReduceSum", ["t60"], ["sum"]),
+            helper.make_node("Cast", ["sum"], ["shape"], to=TensorProto.INT64),
+            helper.make_node("Reshape", ["x", "shape"], ["y"]),
+        ]
+        arrays = {"w": np.ones(1, np.float32), "size": np.array([10**9])}
+        model = hand.model_of(nodes, [hand.value("x", [2])], [hand.value("y", None)], arrays)
+        assert "node 'y' (Reshape): shape depends on the data" in refusal(tmp_path, model)
+
     def test_lengths_that_a_file_only_states_take_no_memory(self, tmp_path):
         state = helper.make_tensor_value_info("s", TensorProto.FLOAT, [2])
         number = helper.make_tensor_value_info("i", TensorProto.INT64, [])
