@@ -13,7 +13,7 @@ from typing import Any
 from ..base import ArgumentError, FileError
 from .loading import agent_class, module_named
 from .numbers import check_names
-from .saved_options import load_options, options_file
+from .saved_options import RUN_OPTIONS, load_options, options_file
 
 __all__ = ["Agent", "create_agent", "create_agent_from_shared", "create_agents_from_shared"]
 
@@ -104,7 +104,7 @@ def create_agent(opt: Mapping[str, Any], requireModelExists: bool = False) -> An
     """Return the agent that options name.
 
     Where ``opt["model_file"]`` has been saved, the options in the file beside it (``.opt``) count more than `opt`, and
-    ``opt["override"]``, a dict, more than these.
+    ``opt["override"]``, a dict, more than these. Options of a run, such as ``task``, are not read from there.
 
     Args:
         opt: options; ``model`` is the name of an agent that is ready, such as ``"repeat_label"``, or
@@ -121,7 +121,10 @@ def create_agent(opt: Mapping[str, Any], requireModelExists: bool = False) -> An
     merged, trusted = dict(opt), None
     path = opt.get("model_file")
     if path and os.path.isfile(options_file(path)):
-        saved = load_options(options_file(path))
+        found = load_options(options_file(path))
+        saved = {
+            name: value for name, value in found.items() if name not in RUN_OPTIONS
+        }  # a task is code, too
         own = opt.get("override") or {}
         trusted = [module_named(opt.get("model")), module_named(own.get("model"))]
         merged = {**merged, **saved, **own, "model_file": path}

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from ..base import ArgumentError, FileFormatError, MXNetError
+from ..base import ArgumentError, FileFormatError, MXNetError, OutOfMemoryError
 from ..files.file_kind import refuse_device, regular_file
 from ..io.parsing import ParsedRows, read_libsvm
 
@@ -81,7 +81,17 @@ def read_npz(path: str, held: str | None) -> FileTable:
                 )
             marks = None if held is None else _marks(path, held, file[held], len(x))
             return FileTable(x[:, None] if x.ndim == 1 else x, file.get("y"), marks)
-    except (ValueError, TypeError, AttributeError, EOFError, OSError, zipfile.BadZipFile) as error:
+    except MemoryError as error:
+        raise OutOfMemoryError(f"the arrays of {path}", error) from error
+    except (
+        ValueError,
+        TypeError,
+        AttributeError,
+        EOFError,
+        OSError,
+        OverflowError,
+        zipfile.BadZipFile,
+    ) as error:
         if isinstance(error, MXNetError):
             raise
         raise FileFormatError(f"{path}: no readable .npz file ({error})") from error

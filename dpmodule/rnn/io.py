@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from .. import ndarray as nd
-from ..base import ArgumentError, StateError, dtype_name
+from ..base import ArgumentError, OutOfMemoryError, StateError, dtype_name
 from ..compat import lazy
 from ..devices import generators
 from ..io import DataBatch, DataDesc, DataIter
@@ -195,7 +195,10 @@ class BucketSentenceIter(DataIter):
             logging.warning("discarded %d sentences longer than the largest bucket.", too_long)
         arrays = []
         for size, mine in zip(self.buckets, rows, strict=True):
-            array = np.full((len(mine), size), self.invalid_label, dtype=self.dtype)
+            try:
+                array = np.full((len(mine), size), self.invalid_label, dtype=self.dtype)
+            except (MemoryError, ValueError) as error:
+                raise OutOfMemoryError(f"{len(mine)} sentences padded to {size} words", error) from error
             for row, sentence in zip(array, mine, strict=True):
                 row[: len(sentence)] = sentence
             arrays.append(array)

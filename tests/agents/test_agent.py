@@ -1,4 +1,5 @@
 import json
+import sys
 
 import pytest
 
@@ -146,6 +147,17 @@ def test_saved_options_count_more_and_overrides_most(tmp_path):
     agent = create_agent({"model_file": path, "size": 7, "depth": 9, "extra": 1, "override": {"depth": 5}})
     assert type(agent) is RepeatLabelAgent
     assert [agent.opt[name] for name in ("size", "depth", "extra")] == [3, 5, 1]
+
+
+def test_a_task_named_in_a_file_is_not_imported(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "task_of_a_file.py").write_text("class Teacher: pass")
+    path = saved(
+        tmp_path, model="seq2seq", task="task_of_a_file:Teacher", override={"task": "task_of_a_file:Teacher"}
+    )
+    with pytest.raises(ArgumentError, match="there is no dictionary"):
+        create_agent({"model_file": path})
+    assert "task_of_a_file" not in sys.modules
 
 
 def test_a_class_named_in_a_file_is_not_imported_unless_trusted(tmp_path):

@@ -1,9 +1,12 @@
 """Damaged and hostile files are read or refused with a typed error: no crash, no hang, no flood, nothing runs."""
 
+import io
 import json
 import os
 import re
 import xml.etree.ElementTree as ET
+import zipfile
+from html.parser import HTMLParser
 from pathlib import Path
 
 import numpy as np
@@ -162,6 +165,27 @@ def drawn_as_dot(net):
     assert (bare.count(" [label="), bare.count("->")) == (5, 2), text  # three nodes, two edges
 
 
+class Tags(HTMLParser):
+    """Collects the tags and attributes of a page."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.found = set()
+        self.feed(text)
+
+    def handle_starttag(self, tag, attrs):
+        self.found |= {tag, *(key for key, _ in attrs)}
+
+
+def drawn_as_html(net, values):
+    module = mx.mod.Module(net, label_names=None)
+    module.bind([("data", hostile.INPUT.shape)], for_training=False)
+    module.init_params(arg_params=values)
+    found = Tags(module._repr_html_()).found
+    assert "svg" in found
+    assert not found & {"script", "b", "a", "img", "onclick", "href"}
+
+
 def in_torch(net, values):
     module = net.to_torch(values)
     np.testing.assert_array_equal(
@@ -201,6 +225,7 @@ class AnyAttributes(mx.operator.CustomOpProp):
 
 USES = {
     "svg": (lambda name: drawn_as_svg(hostile.single(name)[0]), 0),
+    "html": (lambda name: drawn_as_html(*hostile.single(name)), 0),
     "dot": (lambda name: drawn_as_dot(hostile.single(name)[0]), 0),
     "torch": (lambda name: in_torch(*hostile.single(name)), 156),
     "options": (as_options, 200),
@@ -341,6 +366,14 @@ def with_shape(shape):
     return mx.sym.load_json(net.tojson()).simple_bind(mx.cpu())
 
 
+def with_npz(shape):
+    head = io.BytesIO()
+    np.lib.format.write_array_header_1_0(head, {"descr": "<f4", "fortran_order": False, "shape": shape})
+    with zipfile.ZipFile("a.npz", "w") as archive:
+        archive.writestr("x.npy", head.getvalue())
+    return tables.read_npz("a.npz", None)
+
+
 def with_csv(columns):
     Path("a.csv").write_text("1,2,3\n")
     return next(mx.io.CSVIter(data_csv="a.csv", data_shape=(columns,), batch_size=1))
@@ -371,6 +404,8 @@ SIZES = {
         lambda: dy.ParameterCollection().add_lookup_parameters((10**9, 10**9)),
     ),
     "batch": (OutOfMemoryError, lambda: next(mx.io.NDArrayIter(np.zeros((3, 2)), batch_size=HUGE))),
+    "npz": (OutOfMemoryError, lambda: with_npz((HUGE, 3))),
+    "npz beyond 64 bits": (FileFormatError, lambda: with_npz((10**30,))),
     "columns": (FileFormatError, lambda: with_csv(HUGE)),
 }
 

@@ -6,6 +6,7 @@ import numpy as np
 import onnx
 import onnxruntime as ort
 import pytest
+import torch
 from onnx import TensorProto, helper, numpy_helper
 
 import dpmodule as mx
@@ -296,6 +297,99 @@ class TestBadFiles:
             [outer], [hand.value("x", [2])], [hand.value("y", [2])], functions=[made], own=1
         )
         assert "functions call each other too deep, or in a circle" in refusal(tmp_path, model)
+
+    def test_functions_that_double_their_nodes_at_every_level(self, tmp_path):
+        opsets = [helper.make_opsetid("", 17), helper.make_opsetid("own", 1)]
+
+        def model(levels):
+            functions = [
+                helper.make_function(
+                    "own",
+                    f"f{i}",
+                    ["a"],
+                    ["b"],
+                    [
+                        helper.make_node(f"f{i + 1}", [x], [y], domain="own")
+                        for x, y in (("a", "t"), ("t", "b"))
+                    ],
+                    opsets,
+                )
+                for i in range(levels)
+            ]
+            last = helper.make_node("Relu", ["a"], ["b"])
+            functions.append(helper.make_function("own", f"f{levels}", ["a"], ["b"], [last], opsets))
+            call = helper.make_node("f0", ["x"], ["y"], domain="own")
+            ends = [hand.value("x", [2])], [hand.value("y", [2])]
+            return hand.model_of([call], *ends, functions=functions, own=1)
+
+        symbol, _, _ = mx.onnx.import_model(saved(tmp_path, model(4)))
+        assert symbol.tojson().count('"op": "Activation"') + symbol.tojson().count('"op": "relu"') == 16
+        text = "more than 250000 nodes, with those of functions in place of their calls"
+        assert text in refusal(tmp_path, model(30))
+        assert "functions call each other too deep" in refusal(tmp_path, model(100))
+
+    @pytest.mark.timeout(20)
+    def test_loops_in_loops_are_translated_a_few_times_each(self, tmp_path):
+        def body(level):
+            kinds = ((TensorProto.INT64, "i"), (TensorProto.BOOL, "c"), (TensorProto.FLOAT, "s"))
+            ends = [
+                helper.make_tensor_value_info(f"{name}{level}", kind, [2] if name == "s" else [])
+                for kind, name in kinds
+            ]
+            state, out = f"s{level}", f"o{level}"
+            inner = helper.make_node("Relu", [state], [out])
+            if level < 18:
+                inner = helper.make_node("Loop", ["count", "yes", state], [out], body=body(level + 1))
+            nodes = [
+                inner,
+                helper.make_node("ReduceSum", [state], [f"r{level}"], keepdims=0),
+                helper.make_node("Greater", [f"r{level}", "zero"], [f"d{level}"]),
+            ]
+            names = (TensorProto.BOOL, f"d{level}", []), (TensorProto.FLOAT, out, [2])
+            outs = [helper.make_tensor_value_info(name, kind, shape) for kind, name, shape in names]
+            return helper.make_graph(nodes, f"b{level}", ends, outs)
+
+        loop = helper.make_node("Loop", ["count", "yes", "x"], ["y"], body=body(0))
+        arrays = {"count": np.array(2), "yes": np.array(True), "zero": np.array(0, np.float32)}
+        model = hand.model_of([loop], [hand.value("x", [2])], [hand.value("y", [2])], arrays)
+        symbol, params, _ = mx.onnx.import_model(saved(tmp_path, model))
+        symbol.infer_shape_partial()
+        network = symbol.to_torch(params)
+        assert network(torch.tensor([1.0, -2.0])).tolist() == [1, 0]
+
+    @pytest.mark.timeout(20)
+    def test_a_number_that_is_reached_in_many_ways_is_looked_for_once(self, tmp_path):
+        nodes = [helper.make_node("Expand", ["w", "size"], ["t0"])]
+        nodes += [helper.make_node("Add", [f"t{i}", f"t{i}"], [f"t{i + 1}"]) for i in range(60)]
+        nodes += [
+            helper.make_node("ReduceSum", ["t60"], ["sum"]),
+            helper.make_node("Cast", ["sum"], ["shape"], to=TensorProto.INT64),
+            helper.make_node("Reshape", ["x", "shape"], ["y"]),
+        ]
+        arrays = {"w": np.ones(1, np.float32), "size": np.array([10**9])}
+        model = hand.model_of(nodes, [hand.value("x", [2])], [hand.value("y", None)], arrays)
+        assert "node 'y' (Reshape): shape depends on the data" in refusal(tmp_path, model)
+
+    def test_lengths_that_a_file_only_states_take_no_memory(self, tmp_path):
+        state = helper.make_tensor_value_info("s", TensorProto.FLOAT, [2])
+        number = helper.make_tensor_value_info("i", TensorProto.INT64, [])
+        flag = helper.make_tensor_value_info("c", TensorProto.BOOL, [])
+        nodes = [helper.make_node("Add", ["s", "s"], ["o"]), helper.make_node("Identity", ["c"], ["d"])]
+        outs = [
+            helper.make_tensor_value_info("d", TensorProto.BOOL, []),
+            helper.make_tensor_value_info("o", TensorProto.FLOAT, [2]),
+        ]
+        body = helper.make_graph(nodes, "body", [number, flag, state], outs)
+        loop = helper.make_node("Loop", ["count", "yes", "x"], ["y"], body=body)
+        ends = [hand.value("x", [2])], [hand.value("y", [2])]
+        for count in (10**9, 10**11):
+            arrays = {"count": np.array(count), "yes": np.array(True)}
+            mx.onnx.import_model(saved(tmp_path, hand.model_of([loop], *ends, arrays)))
+        parts = helper.make_node("SplitToSequence", ["x"], ["parts"])
+        first = helper.make_node("SequenceAt", ["parts", "zero"], ["y"])
+        ends = [hand.value("x", [2**30])], [hand.value("y", None)]
+        model = hand.model_of([parts, first], *ends, {"zero": np.array(0)})
+        assert "a sequence of 1073741824 arrays" in refusal(tmp_path, model)
 
     def test_constants_that_would_be_huge_are_not_computed(self, tmp_path):
         nodes = [

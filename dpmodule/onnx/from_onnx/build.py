@@ -27,9 +27,6 @@ _FOLDED = 2**24
 """Elements that a constant may have which is computed while reading."""
 
 _FOLDED_IN_ALL = 2**26
-_DEPTH = 100
-"""How many operators lie at most between a parameter and what is computed from it while reading."""
-
 _FROZEN = {"__lr_mult__": "0.0", "__wd_mult__": "0.0"}
 
 
@@ -200,13 +197,24 @@ class GraphBuilder:
 
     # values
 
-    def every(self, value: OnnxValue, depth: int = 0) -> tuple[torch.Tensor, ...] | None:
-        """Return a value's numbers in every world, None where they depend on the inputs."""
-        if value.known is None and value.recipe is not None and depth < _DEPTH:
-            op, a, inputs = value.recipe
-            tensors = [self.every(each, depth + 1) for each in inputs]
-            if all(t is not None for t in tensors) and self._may_fold(list(value.shapes)):
-                value.known = self._run(op, a, tensors, [value.shapes])[0]  # type: ignore[arg-type]
+    def every(self, value: OnnxValue) -> tuple[torch.Tensor, ...] | None:
+        """Return a value's numbers in every world, None where they depend on the inputs.
+
+        Each recipe on the way is tried once: one that fails would fail again.
+        """
+        waiting = [value]
+        while waiting:
+            last = waiting[-1]
+            if last.known is not None or last.recipe is None:
+                waiting.pop()
+                continue
+            op, a, inputs = last.recipe
+            before = [each for each in inputs if each.known is None and each.recipe is not None]
+            waiting += before
+            if not before:
+                last.recipe, tensors = None, [each.known for each in inputs]
+                if all(t is not None for t in tensors) and self._may_fold(list(last.shapes)):
+                    last.known = self._run(op, a, tensors, [last.shapes])[0]  # type: ignore[arg-type]
         return value.known
 
     def fixed(self, value: OnnxValue) -> torch.Tensor | None:
