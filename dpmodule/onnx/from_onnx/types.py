@@ -20,7 +20,6 @@ _BOOL = 9
 _WRAPS = {
     "Add",
     "BitShift",
-    "BitwiseNot",
     "CumProd",
     "CumSum",
     "Einsum",

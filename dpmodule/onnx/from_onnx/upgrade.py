@@ -43,9 +43,9 @@ def upgraded(model: Any, path: str) -> Any:
 
 
 def _stand_up_slopes(old: Any, made: Any) -> None:
-    """Give slopes of PRelu axes of size 1 after their own: they are one for each channel before opset 7, and broadcast later.
+    """Give slopes of PRelu axes of size 1 after their own: before opset 7 there is one slope for each channel.
 
-    The converter leaves them as they are.
+    From opset 7 on slopes broadcast, and the converter leaves them as they are.
     """
     import onnx
 
