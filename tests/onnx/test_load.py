@@ -295,6 +295,25 @@ class TestElementTypes:
         assert got.dtype == np.uint32
         assert got.tolist() == [[2, 4]] * 4
 
+    def test_loops_and_branches_keep_the_types(self, tmp_path):
+        kind, flag = TensorProto.UINT32, TensorProto.BOOL
+        steps = [helper.make_node("Add", ["s", "x"], ["s2"]), helper.make_node("Identity", ["c"], ["c2"])]
+        ends = [hand.value("c2", [], flag), hand.value("s2", [2], kind)]
+        start = [
+            hand.value("i", [], TensorProto.INT64),
+            hand.value("c", [], flag),
+            hand.value("s", [2], kind),
+        ]
+        body = helper.make_graph(steps, "body", start, ends)
+        nodes = [
+            helper.make_node("Loop", ["n", "on", "x"], ["f"], body=body),
+            helper.make_node("Add", ["f", "f"], ["y"]),
+        ]
+        x = np.array([2**31, 2**32 - 1], "u4")
+        arrays = {"n": np.array(2), "on": np.array(True)}
+        (got,) = results(tmp_path, nodes, {"x": x}, [("y", kind)], arrays)
+        np.testing.assert_array_equal(got, x * np.uint32(6))
+
     def test_types_of_few_bits_round_and_saturate(self, tmp_path):
         x = np.array([0.3, -17.5, 18.5, 1e6, -np.inf, 3.7], "f4")
         rows = {

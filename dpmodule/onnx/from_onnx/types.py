@@ -10,10 +10,10 @@ import torch
 from .build import GraphBuilder
 from .forms import arith, as_scalar, cast, flag, unary
 from .problems import Refused
-from .tensors import DTYPES, FEW_BITS, RANGES, UNSIGNED
+from .tensors import CODES, DTYPES, FEW_BITS, RANGES, UNSIGNED
 from .value import OnnxValue
 
-__all__ = ["cast_to", "prepared", "typed"]
+__all__ = ["cast_to", "of_type", "prepared", "typed"]
 
 _UINT64 = 13
 _BOOL = 9
@@ -141,20 +141,30 @@ def typed(
             codes.setdefault(schema.inputs[min(i, len(schema.inputs) - 1)].type_str, value.type)
     named = next((attrs[name] for name in ("to", "dtype", "output_dtype") if attrs.get(name)), 0)
     named = named or getattr(attrs.get("value"), "data_type", 0)
+    body = attrs.get("then_branch", attrs.get("body"))
     values = list(made) if isinstance(made, (list, tuple)) else [made]
     for i, value in enumerate(values):
         if not isinstance(value, OnnxValue) or not schema.outputs:
             continue
         code = codes.get(schema.outputs[min(i, len(schema.outputs) - 1)].type_str, named)
-        values[i] = _of_type(b, kind, value, code if DTYPES.get(code) == value.dtype else 0)
+        if body is not None:  # the first output of a loop's body is its condition
+            code = body.output[i + (kind == "Loop")].type.tensor_type.elem_type
+        values[i] = _in_range(b, kind, of_type(value, code))
     return values
 
 
-def _of_type(b: GraphBuilder, kind: str, value: OnnxValue, code: int) -> OnnxValue:
-    is_odd = code in UNSIGNED or code in FEW_BITS or code in RANGES and code > 16
-    if value.code != (code if is_odd else 0):
-        value = value.again()
-        value.code = code if is_odd else 0
+def of_type(value: OnnxValue, code: int) -> OnnxValue:
+    """Return a value with ONNX's number of its type in the file, where operators compute in another type."""
+    is_other = DTYPES.get(code) == value.dtype and CODES[value.dtype] != code
+    code = code if is_other else 0
+    if value.code == code:
+        return value
+    made = value.again()
+    made.code = code
+    return made
+
+
+def _in_range(b: GraphBuilder, kind: str, value: OnnxValue) -> OnnxValue:
     if value.code == _UINT64 and kind in _ORDERS:
         return _turned(b, value)
     if value.code in UNSIGNED and value.code != _UINT64 and kind in _WRAPS:
