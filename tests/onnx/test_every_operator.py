@@ -18,8 +18,8 @@ EVERY = sorted({ops.get(name).name for name in ops.names()})
 MAPPED = [name for name in EVERY if not ops.get(name).onnx.missing]
 
 NOT_COMPARED = {
-    "_onnx_bitwise(kind=left_shift)": "ONNX shifts unsigned integers alone",
-    "_onnx_bitwise(kind=right_shift)": "ONNX shifts unsigned integers alone",
+    "_onnx_bitwise(kind=left_shift)": "ONNX shifts only unsigned integers",
+    "_onnx_bitwise(kind=right_shift)": "ONNX shifts only unsigned integers",
 }
 """Rows of the tables, or recorded calls, that ONNX refuses or rounds otherwise: a reason for each."""
 

@@ -66,19 +66,19 @@ _REFUSED = {
 
 
 def cast_to(b: GraphBuilder, x: OnnxValue, code: int, saturate: bool = True) -> OnnxValue:
-    """Convert to the type of a number in ONNX, as its Cast does.
+    """Convert to an element type, as ONNX's Cast does.
 
     Args:
         b: what makes nodes.
         x: the value.
-        code: the number.
-        saturate: whether floats that are too great for a type of 8 bits become the greatest of it.
+        code: ONNX's number of the type.
+        saturate: whether floats beyond a type of 8 bits become its greatest value.
 
     Raises:
         Refused: there is no such type here.
     """
     if code not in DTYPES or code == 8:
-        raise Refused(f"a cast to type {code}, which there is none of here")
+        raise Refused(f"a cast to element type {code}, which dpmodule does not have")
     if x.type == code:
         return x
     dtype = DTYPES[code]
@@ -99,10 +99,10 @@ def cast_to(b: GraphBuilder, x: OnnxValue, code: int, saturate: bool = True) -> 
 
 
 def prepared(b: GraphBuilder, kind: str, inputs: Sequence[Any]) -> list[Any]:
-    """Return the inputs of an operator such that it computes with unsigned integers of 64 bits as with signed ones.
+    """Return the inputs of an operator, changed so that signed arithmetic is right for uint64.
 
     Raises:
-        Refused: it cannot.
+        Refused: it is not.
     """
     large = [isinstance(value, OnnxValue) and value.code == _UINT64 for value in inputs]
     if kind in _REFUSED and any(large):
@@ -115,7 +115,7 @@ def prepared(b: GraphBuilder, kind: str, inputs: Sequence[Any]) -> list[Any]:
 
 
 def _turned(b: GraphBuilder, x: OnnxValue) -> OnnxValue:
-    """Turn the highest bit, after which signed integers are in the order of the unsigned ones, and back."""
+    """Flip the highest bit: signed integers then have the order of the unsigned ones. Twice is the value itself."""
     lowest = b.constant(torch.tensor([-(2**63)]))
     made = as_scalar(b("broadcast_add", x, lowest), x.is_scalar)
     made.code = x.code
@@ -125,7 +125,7 @@ def _turned(b: GraphBuilder, x: OnnxValue) -> OnnxValue:
 def typed(
     b: GraphBuilder, kind: str, schema: Any, inputs: Sequence[Any], attrs: dict[str, Any], made: Any
 ) -> list[Any]:
-    """Return the results of an operator with their types in the file, and within the range of these.
+    """Return the results of an operator with their element types in the file, wrapped to their range.
 
     Args:
         b: what makes nodes.

@@ -22,12 +22,12 @@ def upgraded(model: Any, path: str) -> Any:
     Raises:
         FileFormatError: the model is damaged, or the converter cannot upgrade it.
     """
-    from onnx import version_converter
-
     versions = versions_of(model.opset_import)
     old = versions.get("", _TARGET)
     if not 0 < old < _TARGET or model.functions:
         return model
+    from onnx import version_converter
+
     problems = Problems(path)
     # the converter is C++ code that relies on a sound graph
     Checker(problems, (), lambda domain, name: True).graph(model.graph, versions)

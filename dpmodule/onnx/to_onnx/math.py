@@ -114,7 +114,7 @@ def onnx_mod(c: OperatorCall) -> str:
 def onnx_bitwise(c: OperatorCall) -> str:
     """An operator of bits, which ONNX has from opset 18 on."""
     if "shift" in c.a.kind:
-        c.refuse("ONNX shifts unsigned integers alone")
+        c.refuse("ONNX shifts only unsigned integers")
     if c.opset < 18:
         c.refuse(f"ONNX has operators of bits from opset 18 on, and {c.opset} is wanted")
     found: str = c.emit(f"Bitwise{c.a.kind.capitalize()}", *c.inputs)
