@@ -130,8 +130,9 @@ def find_shapes(
             shown = " ".join(f"--shape {name}={','.join(map(str, shape))}" for name, shape in given.items())
             raise ArgumentError(f"{shown} does not fit the parameters: {error}") from error
         raise
-    if found is None and guess and (len(inputs) == 1 or (inputs and not values)):
-        found = _guessed(net, known, values, inputs[0], batch)
+    data = [name for name in inputs if not name.endswith("label")] or inputs
+    if found is None and guess and (len(data) == 1 or (data and not values)):
+        found = _guessed(net, known, values, data[0], batch)
     if found is None:
         others = {*inferred(net, values, known)[0], *_read_as(PARAM, net)}
         names = [name for name in net.list_arguments() if name not in others]

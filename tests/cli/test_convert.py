@@ -115,7 +115,7 @@ def test_what_is_looked_up_gets_whole_numbers(here):
     assert convert("words", "words.safetensors", "--shape", "data:3,6") == 0
 
 
-@pytest.mark.parametrize("target", ["out", "folder/", "a.onnx"])
+@pytest.mark.parametrize("target", ["out", "folder/", "a.onnx", "a.pt2"])
 def test_a_training_detector_takes_the_shape_of_its_label(here, capsys, target):
     net, shapes = detection_nets.ssd(mx)
     module = mx.mod.Module(net, label_names=["label"])
@@ -124,18 +124,20 @@ def test_a_training_detector_takes_the_shape_of_its_label(here, capsys, target):
     module.save_checkpoint("ssd", 3)
     sizes = ("--shape", "label=1,4,6", "--shape", "data=1,3,24,24")
     assert convert("ssd", target, *sizes) == 0, capsys.readouterr().err
-    # ONNX does not have the two outputs that are computed from labels
-    assert f"among {1_800 if target == 'a.onnx' else 2_700:,} numbers" in capsys.readouterr().out
+    # ONNX and torch.export do not have the two outputs that are computed from labels
+    assert f"among {1_800 if target in ('a.onnx', 'a.pt2') else 2_700:,} numbers" in capsys.readouterr().out
 
 
-def test_a_program_of_torch_has_no_outputs_of_labels(here, capsys, caplog):
+@pytest.mark.parametrize("target", ["folder/", "a.onnx", "a.pt2"])
+def test_a_label_of_a_loss_by_hand_is_an_input(here, capsys, target):
     scores = mx.sym.FullyConnected(mx.sym.Variable("data"), num_hidden=3, name="fc")
     loss = mx.sym.MakeLoss(mx.sym.square(scores - mx.sym.Variable("label")), name="loss")
     params = {"fc_weight": mx.nd.ones((3, 5)), "fc_bias": mx.nd.ones((3,))}
     checkpoint.save_checkpoint("pair", 0, mx.sym.Group([scores, loss]), params, {})
-    assert convert("pair", "a.pt2") == 0, capsys.readouterr().err
-    assert "among 3 numbers" in capsys.readouterr().out
-    assert "left out, as computed from labels: loss_output" in caplog.text
+    assert convert("pair", target) == 0, capsys.readouterr().err
+    shown = capsys.readouterr().out
+    assert "input: data (1, 5)\ninput: label (1, 3)\n" in shown
+    assert "among 6 numbers" in shown
 
 
 @pytest.mark.parametrize("target", ["out", "folder/", "a.onnx", "a.pt2"])
