@@ -257,8 +257,8 @@ def _load_params(prefix: str, epoch: Epoch, graph: Callable[[], Symbol]) -> tupl
             return (), ()
         return symbol.list_arguments(), symbol.list_auxiliary_states()
 
-    arg_params, aux_params, others = split_params(first, names)
-    for key in others:
+    arg_params, aux_params, unknown = split_params(first, names)
+    for key in unknown:
         if ":" not in key.strip(":"):
             raise FileFormatError(
                 f"{paths[0]}: holds an array {key!r}, expected the names of the graph's parameters, such as "

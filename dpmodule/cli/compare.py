@@ -105,7 +105,7 @@ def _run_exported(model: Model, feed: Arrays) -> Outputs:
     inputs = [node for node in program.graph.nodes if node.name in program.graph_signature.user_inputs]
     names = [node.name for node in inputs]
     if set(names) != set(feed):
-        names = model.data_names
+        names = model.inputs
     values = [torch.from_numpy(feed[name]).to(node.meta["val"].dtype) for name, node in zip(names, inputs)]
     with torch.no_grad():
         found = program.module()(*values)

@@ -84,7 +84,7 @@ def _convert(args: argparse.Namespace) -> int:
     print(
         f"read: {args.input} ({place.kind}), {len(model.net.graph.nodes)} nodes, {_count(model):,} parameters"
     )
-    for name in model.data_names:
+    for name in model.inputs:
         print(f"input: {printable(name)} {shapes[name]}")
     files = write(model, target, shapes, args.opset)
     print(f"written: {', '.join(files)} ({target.kind})")
@@ -103,10 +103,10 @@ def _count(model: Model) -> int:
 
 def _compare(model: Model, target: ModelPlace, shapes: Shapes, tolerance: float) -> int:
     """Read what was written, run both on the same data, and print how far they are apart."""
-    known = {name: shapes[name] for name in model.data_names}
+    known = {name: shapes[name] for name in model.inputs}
     again = replace(model, place=target) if runs_by_itself(target) else read(target, shapes=known)
     known |= {name: shapes[name] for name in model.label_names if name in again.net.list_arguments()}
-    feed = draw(model.net, shapes, model.data_names)
+    feed = draw(model.net, shapes, model.inputs)
     first, expected = run(model, shapes, feed)
     second, outputs = run(again, find_shapes(again.net, known, again.values), feed)
     if target.kind in ("onnx", "pt2"):  # they cannot have outputs that are computed from labels

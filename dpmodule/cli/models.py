@@ -54,6 +54,13 @@ class Model:
         return [name for name in self.net.list_arguments() if name not in others]
 
     @property
+    def inputs(self) -> list[str]:
+        """What predictions are computed from: data, and labels that are read by more than losses."""
+        net = self.predictions
+        labels = label_inputs(net) | {*self.label_names} - {*net.list_arguments()}
+        return [name for name in self.net.list_arguments() if name not in {*labels, *self.values}]
+
+    @property
     def predictions(self) -> Symbol:
         """The graph without the outputs that are computed from labels, if there are others."""
         kept = prediction_graph(self.net.graph)
@@ -271,7 +278,7 @@ def _write_state(model: Model, path: str) -> list[str]:
 
 
 def _write_onnx(model: Model, path: str, shapes: Shapes, opset: int | None) -> str:
-    names = model.data_names
+    names = model.inputs
     types = [_input_type(model, name) for name in names]
     more: dict[str, Any] = {} if opset is None else {"opset": opset}
     sizes = [shapes[name] for name in names]
@@ -314,12 +321,12 @@ def _program(model: Model, shapes: Shapes) -> torch.export.ExportedProgram:
     """
     net: Any = model.predictions
     module = net.to_torch(model.arg_params, model.aux_params).eval()
-    types = {name: getattr(torch, _input_type(model, name)) for name in model.data_names}
-    batch = max(shapes[name][0] for name in model.data_names)
-    grown = {name: (2 if batch == 1 else shapes[name][0], *shapes[name][1:]) for name in model.data_names}
+    types = {name: getattr(torch, _input_type(model, name)) for name in model.inputs}
+    batch = max(shapes[name][0] for name in model.inputs)
+    grown = {name: (2 if batch == 1 else shapes[name][0], *shapes[name][1:]) for name in model.inputs}
     failures = []
     for sizes, is_open in ((grown, True), (shapes, False)):  # a size of 1 would stay fixed
-        examples = tuple(torch.zeros(sizes[name], dtype=types[name]) for name in model.data_names)
+        examples = tuple(torch.zeros(sizes[name], dtype=types[name]) for name in model.inputs)
         try:
             return torch.export.export(
                 module, examples, dynamic_shapes=_dynamic(examples) if is_open else None

@@ -12,7 +12,7 @@ from ..base import ArgumentError, MXNetError, ShapeError
 from ..devices.generators import host
 from ..graph.node import printable
 from ..ndarray import NDArray
-from ..ops.spec import LABEL
+from ..ops.spec import LABEL, PARAM
 from ..symbol import Symbol
 from .data import Samples
 
@@ -39,12 +39,17 @@ _OTHER_SIDES = tuple(side for side in range(4, 301) if side not in _USUAL_SIDES)
 
 def label_inputs(net: Symbol) -> set[str]:
     """Return the variables that operators take as labels."""
+    return _read_as(LABEL, net)
+
+
+def _read_as(kind: str, net: Symbol) -> set[str]:
+    """Return the variables that operators declare to be of a kind: LABEL, PARAM."""
     return {
         child.name
         for node in net.graph.nodes
         if node.op is not None and node.op.variadic is None
         for (child, _), one in zip(node.inputs, node.op.wanted(node.a))
-        if child.op is None and one.kind == LABEL
+        if child.op is None and one.kind == kind
     }
 
 
@@ -126,13 +131,15 @@ def find_shapes(
             shown = " ".join(f"--shape {name}={','.join(map(str, shape))}" for name, shape in given.items())
             raise ArgumentError(f"{shown} does not fit the parameters: {error}") from error
         raise
-    if found is None and guess and (len(inputs) == 1 or (inputs and not values)):
-        found = _guessed(net, known, values, inputs[0], batch)
+    data = [name for name in inputs if not name.endswith("label")] or inputs
+    if found is None and guess and (len(data) == 1 or (data and not values)):
+        found = _guessed(net, known, values, data[0], batch)
     if found is None:
-        open_inputs = [
-            n for n in net.list_arguments() if n not in {*inferred(net, values, known)[0], *values}
-        ]
-        wanted = " ".join(f"--shape {name}=..." for name in open_inputs)
+        others = {*inferred(net, values, known)[0], *_read_as(PARAM, net)}
+        names = [name for name in net.list_arguments() if name not in others]
+        labels = label_inputs(net)
+        names = [name for name in names if name not in labels] or names or inputs
+        wanted = " ".join(f"--shape {name}=..." for name in names)
         raise ArgumentError(f"the shapes of the inputs do not follow from the network; give them: {wanted}")
     return found
 

@@ -19,8 +19,9 @@ from .from_onnx.forms import cast
 from .from_onnx.problems import Problems, Refused, TooLarge
 from .from_onnx.read import read_model
 from .from_onnx.table import TRANSLATORS
-from .from_onnx.tensors import CODES, DTYPES, UNSIGNED
+from .from_onnx.tensors import DTYPES, UNSIGNED
 from .from_onnx.translate import GraphNames, Walk
+from .from_onnx.types import of_type
 from .from_onnx.upgrade import upgraded
 from .from_onnx.worlds import ATTEMPTS, sizes_of
 from .hints import read_hints
@@ -180,9 +181,7 @@ def _translated(
         code = each.type.tensor_type.elem_type
         value = builder.variable(each.name, held[each.name], UNSIGNED.get(code, DTYPES[code]), is_open=True)
         builder.label = each.name
-        value = cast(builder, value, DTYPES[code])
-        value.code = code if CODES.get(value.dtype) != code else 0
-        names.put(each.name, value)
+        names.put(each.name, of_type(cast(builder, value, DTYPES[code]), code))
     walk = Walk(builder, checker, problems, TRANSLATORS, functions, folder)
     walk.initializers(graph, names, True)
     walk.nodes(graph, names, versions)

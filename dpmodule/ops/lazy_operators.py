@@ -80,8 +80,7 @@ LATER: dict[str, str] = {
     linalg_trmm linalg_trsm
     """,
     "math.onnx": """
-    _npi_bitwise_and _npi_bitwise_left_shift _npi_bitwise_not _npi_bitwise_or _npi_bitwise_right_shift
-    _npi_bitwise_xor _onnx_mod _onnx_round
+    _onnx_bitwise _onnx_mod _onnx_round
     """,
     "math.reduce": """
     _sparse_mean _sparse_norm _sparse_sum argmax argmax_channel argmin max max_axis mean min min_axis moments

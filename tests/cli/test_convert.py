@@ -115,21 +115,32 @@ def test_what_is_looked_up_gets_whole_numbers(here):
     assert convert("words", "words.safetensors", "--shape", "data:3,6") == 0
 
 
-@pytest.mark.parametrize("target", ["out", "a.safetensors", "folder/", "a.pt", "a.onnx", "a.pt2"])
+@pytest.mark.parametrize("target", ["out", "folder/", "a.onnx", "a.pt2"])
 def test_a_training_detector_takes_the_shape_of_its_label(here, capsys, target):
     net, shapes = detection_nets.ssd(mx)
     module = mx.mod.Module(net, label_names=["label"])
     module.bind([("data", shapes["data"])], [("label", shapes["label"])])
     module.init_params(mx.init.Xavier())
     module.save_checkpoint("ssd", 3)
-    assert convert("ssd", target, "--shape", "label=1,4,6", "--shape", "data=1,3,24,24") == 0, (
-        capsys.readouterr().err
-    )
+    sizes = ("--shape", "label=1,4,6", "--shape", "data=1,3,24,24")
+    assert convert("ssd", target, *sizes) == 0, capsys.readouterr().err
     # ONNX and torch.export do not have the two outputs that are computed from labels
     assert f"among {1_800 if target in ('a.onnx', 'a.pt2') else 2_700:,} numbers" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("target", ["out", "a.safetensors", "folder/", "a.pt", "a.onnx", "a.pt2"])
+@pytest.mark.parametrize("target", ["folder/", "a.onnx", "a.pt2"])
+def test_a_label_of_a_loss_by_hand_is_an_input(here, capsys, target):
+    scores = mx.sym.FullyConnected(mx.sym.Variable("data"), num_hidden=3, name="fc")
+    loss = mx.sym.MakeLoss(mx.sym.square(scores - mx.sym.Variable("label")), name="loss")
+    params = {"fc_weight": mx.nd.ones((3, 5)), "fc_bias": mx.nd.ones((3,))}
+    checkpoint.save_checkpoint("pair", 0, mx.sym.Group([scores, loss]), params, {})
+    assert convert("pair", target) == 0, capsys.readouterr().err
+    shown = capsys.readouterr().out
+    assert "input: data (1, 5)\ninput: label (1, 3)\n" in shown
+    assert "among 6 numbers" in shown
+
+
+@pytest.mark.parametrize("target", ["out", "folder/", "a.onnx", "a.pt2"])
 def test_two_inputs_without_parameters(here, capsys, target):
     net = mx.sym.dot(mx.sym.Variable("a"), mx.sym.Variable("b"), transpose_b=True) * 2
     checkpoint.save_checkpoint("two", 0, net, {}, {})

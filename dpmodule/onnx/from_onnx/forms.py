@@ -428,9 +428,5 @@ def unary(b: GraphBuilder, name: str, x: OnnxValue, **attrs: Any) -> OnnxValue:
 
 
 def even(b: GraphBuilder, x: OnnxValue) -> OnnxValue:
-    """Round, a half to the even neighbour, as no operator of MXNet does."""
-    low = unary(b, "floor", x)
-    rest = arith(b, "minus", x, low)
-    up = arith(b, "greater", rest, 0.5)
-    odd = arith(b, "mul", arith(b, "equal", rest, 0.5), arith(b, "mod", low, 2.0))
-    return arith(b, "plus", low, arith(b, "plus", up, odd))
+    """Round, a half to the even neighbour."""
+    return unary(b, "_onnx_round", x)

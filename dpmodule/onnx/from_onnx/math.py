@@ -26,6 +26,7 @@ from .forms import (
     unsqueeze,
 )
 from .problems import Refused
+from .tensors import RANGES
 from .types import cast_to
 from .value import OnnxValue
 
@@ -114,11 +115,16 @@ def _bitwise(c: NodeCall) -> OnnxValue:
 
 
 def _bits(c: NodeCall, word: str, x: OnnxValue, y: OnnxValue) -> OnnxValue:
-    return as_scalar(c.b(f"_npi_bitwise_{word}", x, y), x.is_scalar and y.is_scalar)
+    return as_scalar(c.b("_onnx_bitwise", x, y, kind=word), x.is_scalar and y.is_scalar)
 
 
 def _bitwise_not(c: NodeCall) -> OnnxValue:
-    return unary(c.b, "_npi_bitwise_not", c.x)
+    low, high = RANGES.get(c.x.type, (-1, -1))
+    return _turned(c, c.x, -1 if low else high)
+
+
+def _turned(c: NodeCall, x: OnnxValue, bits: int) -> OnnxValue:
+    return _bits(c, "xor", x, c.b.constant(torch.tensor(bits), x.dtype))
 
 
 def _bit_shift(c: NodeCall) -> OnnxValue:
@@ -130,7 +136,7 @@ def _bit_shift(c: NodeCall) -> OnnxValue:
     # the sign comes in from the left: these bits, and the ones that it fills in
     signs = _bits(c, "right_shift", b.constant(torch.tensor([-(2**63)])), y)
     signs = _bits(c, "left_shift", signs, b.constant(torch.tensor([1])))
-    return _bits(c, "and", found, unary(b, "_npi_bitwise_not", signs))
+    return _bits(c, "and", found, _turned(c, signs, -1))
 
 
 def _many(c: NodeCall) -> OnnxValue:

@@ -42,12 +42,12 @@ def _closed(
     code: int,
     saturate: bool = True,
 ) -> OnnxValue:
-    """Return numbers quantized to the type of a number in ONNX."""
+    """Return numbers quantized; `code` is ONNX's number of the type."""
     parts = arith(b, "div", cast(b, x, scale.dtype), _along(b, scale, x, axis))
     if code in FEW_BITS:  # their zero point is 0
         return cast_to(b, parts, code, saturate)
     if code not in RANGES:
-        raise Refused(f"quantized numbers of type {code}")
+        raise Refused(f"numbers quantized to element type {code}")
     low, high = RANGES[code]
     found = even(b, parts)
     if zero is not None:

@@ -57,7 +57,7 @@ FEW_BITS = {
 """Types of floats whose values float32 holds."""
 
 RANGES = {2: (0, 255), 3: (-128, 127), 4: (0, 65535), 5: (-32768, 32767), 6: (-(2**31), 2**31 - 1)}
-RANGES |= {21: (0, 15), 22: (-8, 7), 25: (0, 3), 26: (-2, 1)}
+RANGES |= {12: (0, 2**32 - 1), 21: (0, 15), 22: (-8, 7), 25: (0, 3), 26: (-2, 1)}
 """The least and the greatest integer of types that numbers are quantized to."""
 
 _STRING, _BFLOAT16, _PLAIN = 8, 16, (1, 2, 3, 4, 5, 6, 7, 9, 10, 11, 12, 13)

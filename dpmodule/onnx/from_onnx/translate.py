@@ -12,8 +12,8 @@ from .call import NodeCall, Translator
 from .check import CALLS, Checker, domain_of, place_of, schema_of, versions_of
 from .forms import cast
 from .problems import Problems, Refused, TooLarge
-from .tensors import CODES, UNSIGNED, tensor_of
-from .types import prepared, typed
+from .tensors import UNSIGNED, tensor_of
+from .types import of_type, prepared, typed
 from .value import OnnxValue
 
 __all__ = ["GraphNames", "Walk"]
@@ -101,9 +101,7 @@ class Walk:
                 continue
             trains = tensor.is_floating_point() and tensor.dim() > 0 and tensor.numel() > 0
             name = proto.name if is_main else self._b.reserve(proto.name)
-            value = self._b.parameter(name, tensor, trains)
-            value.code = proto.data_type if CODES.get(value.dtype) != proto.data_type else 0
-            names.put(proto.name, value)
+            names.put(proto.name, of_type(self._b.parameter(name, tensor, trains), proto.data_type))
         for proto in graph.sparse_initializer:
             self._problems.add(f"initializer {proto.values.name!r}", "it is sparse, expected a dense array")
 
@@ -260,7 +258,8 @@ class Walk:
         self._b.scope = scope or outer
         try:
             for each, value in zip(graph.input, inputs):
-                inner.put(each.name, value)
+                is_array = isinstance(value, OnnxValue)
+                inner.put(each.name, of_type(value, each.type.tensor_type.elem_type) if is_array else value)
             self.initializers(graph, inner, False)
             self.nodes(graph, inner, versions)
             found = [inner.find(each.name) for each in graph.output]

@@ -10,17 +10,16 @@ import torch
 from .build import GraphBuilder
 from .forms import arith, as_scalar, cast, flag, unary
 from .problems import Refused
-from .tensors import DTYPES, FEW_BITS, RANGES, UNSIGNED
+from .tensors import CODES, DTYPES, FEW_BITS, RANGES, UNSIGNED
 from .value import OnnxValue
 
-__all__ = ["cast_to", "prepared", "typed"]
+__all__ = ["cast_to", "of_type", "prepared", "typed"]
 
 _UINT64 = 13
 _BOOL = 9
 _WRAPS = {
     "Add",
     "BitShift",
-    "BitwiseNot",
     "CumProd",
     "CumSum",
     "Einsum",
@@ -67,19 +66,19 @@ _REFUSED = {
 
 
 def cast_to(b: GraphBuilder, x: OnnxValue, code: int, saturate: bool = True) -> OnnxValue:
-    """Convert to the type of a number in ONNX, as its Cast does.
+    """Convert to an element type, as ONNX's Cast does.
 
     Args:
         b: what makes nodes.
         x: the value.
-        code: the number.
-        saturate: whether floats that are too great for a type of 8 bits become the greatest of it.
+        code: ONNX's number of the type.
+        saturate: whether floats beyond a type of 8 bits become its greatest value.
 
     Raises:
         Refused: there is no such type here.
     """
     if code not in DTYPES or code == 8:
-        raise Refused(f"a cast to type {code}, which there is none of here")
+        raise Refused(f"a cast to element type {code}, which dpmodule does not have")
     if x.type == code:
         return x
     dtype = DTYPES[code]
@@ -100,10 +99,10 @@ def cast_to(b: GraphBuilder, x: OnnxValue, code: int, saturate: bool = True) -> 
 
 
 def prepared(b: GraphBuilder, kind: str, inputs: Sequence[Any]) -> list[Any]:
-    """Return the inputs of an operator such that it computes with unsigned integers of 64 bits as with signed ones.
+    """Return the inputs of an operator, changed so that signed arithmetic is right for uint64.
 
     Raises:
-        Refused: it cannot.
+        Refused: it is not.
     """
     large = [isinstance(value, OnnxValue) and value.code == _UINT64 for value in inputs]
     if kind in _REFUSED and any(large):
@@ -116,7 +115,7 @@ def prepared(b: GraphBuilder, kind: str, inputs: Sequence[Any]) -> list[Any]:
 
 
 def _turned(b: GraphBuilder, x: OnnxValue) -> OnnxValue:
-    """Turn the highest bit, after which signed integers are in the order of the unsigned ones, and back."""
+    """Flip the highest bit: signed integers then have the order of the unsigned ones. Twice is the value itself."""
     lowest = b.constant(torch.tensor([-(2**63)]))
     made = as_scalar(b("broadcast_add", x, lowest), x.is_scalar)
     made.code = x.code
@@ -126,7 +125,7 @@ def _turned(b: GraphBuilder, x: OnnxValue) -> OnnxValue:
 def typed(
     b: GraphBuilder, kind: str, schema: Any, inputs: Sequence[Any], attrs: dict[str, Any], made: Any
 ) -> list[Any]:
-    """Return the results of an operator with their types in the file, and within the range of these.
+    """Return the results of an operator with their element types in the file, wrapped to their range.
 
     Args:
         b: what makes nodes.
@@ -142,20 +141,30 @@ def typed(
             codes.setdefault(schema.inputs[min(i, len(schema.inputs) - 1)].type_str, value.type)
     named = next((attrs[name] for name in ("to", "dtype", "output_dtype") if attrs.get(name)), 0)
     named = named or getattr(attrs.get("value"), "data_type", 0)
+    body = attrs.get("then_branch", attrs.get("body"))
     values = list(made) if isinstance(made, (list, tuple)) else [made]
     for i, value in enumerate(values):
         if not isinstance(value, OnnxValue) or not schema.outputs:
             continue
         code = codes.get(schema.outputs[min(i, len(schema.outputs) - 1)].type_str, named)
-        values[i] = _of_type(b, kind, value, code if DTYPES.get(code) == value.dtype else 0)
+        if body is not None:  # the first output of a loop's body is its condition
+            code = body.output[i + (kind == "Loop")].type.tensor_type.elem_type
+        values[i] = _in_range(b, kind, of_type(value, code))
     return values
 
 
-def _of_type(b: GraphBuilder, kind: str, value: OnnxValue, code: int) -> OnnxValue:
-    is_odd = code in UNSIGNED or code in FEW_BITS or code in RANGES and code > 16
-    if value.code != (code if is_odd else 0):
-        value = value.again()
-        value.code = code if is_odd else 0
+def of_type(value: OnnxValue, code: int) -> OnnxValue:
+    """Return a value with ONNX's number of its type in the file, where operators compute in another type."""
+    is_other = DTYPES.get(code) == value.dtype and CODES[value.dtype] != code
+    code = code if is_other else 0
+    if value.code == code:
+        return value
+    made = value.again()
+    made.code = code
+    return made
+
+
+def _in_range(b: GraphBuilder, kind: str, value: OnnxValue) -> OnnxValue:
     if value.code == _UINT64 and kind in _ORDERS:
         return _turned(b, value)
     if value.code in UNSIGNED and value.code != _UINT64 and kind in _WRAPS:

@@ -22,12 +22,12 @@ def upgraded(model: Any, path: str) -> Any:
     Raises:
         FileFormatError: the model is damaged, or the converter cannot upgrade it.
     """
-    from onnx import version_converter
-
     versions = versions_of(model.opset_import)
     old = versions.get("", _TARGET)
     if not 0 < old < _TARGET or model.functions:
         return model
+    from onnx import version_converter
+
     problems = Problems(path)
     # the converter is C++ code that relies on a sound graph
     Checker(problems, (), lambda domain, name: True).graph(model.graph, versions)
@@ -43,9 +43,9 @@ def upgraded(model: Any, path: str) -> Any:
 
 
 def _stand_up_slopes(old: Any, made: Any) -> None:
-    """Give slopes of PRelu axes of size 1 after their own: they are one for each channel before opset 7, and broadcast later.
+    """Give slopes of PRelu axes of size 1 after their own: before opset 7 there is one slope for each channel.
 
-    The converter leaves them as they are.
+    From opset 7 on slopes broadcast, and the converter leaves them as they are.
     """
     import onnx
 

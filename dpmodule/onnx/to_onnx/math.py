@@ -15,7 +15,6 @@ from .types import computed_in, working_type
 
 __all__ = [
     "add_n",
-    "bitwise",
     "cbrt",
     "clip",
     "compare",
@@ -23,7 +22,6 @@ __all__ = [
     "divide",
     "erfinv",
     "expm1",
-    "few_bits",
     "filled_like",
     "gamma",
     "gammaln",
@@ -35,7 +33,9 @@ __all__ = [
     "logical_not",
     "mod",
     "not_equal",
+    "onnx_bitwise",
     "onnx_mod",
+    "onnx_round",
     "power",
     "radians",
     "rcbrt",
@@ -111,19 +111,24 @@ def onnx_mod(c: OperatorCall) -> str:
     return result(apart.choose(rest + right, rest))
 
 
-def bitwise(c: OperatorCall) -> str:
+def onnx_bitwise(c: OperatorCall) -> str:
     """An operator of bits, which ONNX has from opset 18 on."""
+    if "shift" in c.a.kind:
+        c.refuse("ONNX shifts only unsigned integers")
     if c.opset < 18:
-        c.refuse(f"ONNX has {c.type} from opset 18 on, and {c.opset} is wanted")
-    found: str = c.emit(c.type, *c.inputs)
+        c.refuse(f"ONNX has operators of bits from opset 18 on, and {c.opset} is wanted")
+    found: str = c.emit(f"Bitwise{c.a.kind.capitalize()}", *c.inputs)
     return found
 
 
 _FEW_BITS = {"float8_e4m3fn": 17, "float8_e4m3fnuz": 18, "float8_e5m2": 19, "float8_e5m2fnuz": 20}
 
 
-def few_bits(c: OperatorCall) -> str:
-    """Cast to a type of few bits and back."""
+def onnx_round(c: OperatorCall) -> str:
+    """Round; to a type of few bits Cast, and back."""
+    if c.a.to == "integer":
+        kind = working_type(c.dtypes[0])
+        return result(term(c, 0).cast(kind).then("Round").cast(c.dtypes[0]))
     code = _FEW_BITS.get(c.a.to)
     if code is None or c.opset < 19:
         first = 23 if code is None else 19

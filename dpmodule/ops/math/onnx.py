@@ -8,77 +8,41 @@ from typing import Any
 import torch
 
 from ..attrs import boolean, choice
-from ..registry import declare, op
+from ..registry import op
 from ..shapes import broadcasting, same
 from ..spec import ROWS, Attr, Onnx, arg
 
-__all__ = ["FEW_BITS"]
+__all__ = ["onnx_bitwise", "onnx_mod", "onnx_round"]
 
-_BITWISE: tuple[tuple[str, Callable[..., torch.Tensor], str, Onnx], ...] = (
-    (
-        "and",
-        torch.bitwise_and,
-        "Return the bits that both integers have",
-        Onnx("BitwiseAnd", builder="bitwise"),
-    ),
-    (
-        "or",
-        torch.bitwise_or,
-        "Return the bits that one integer or both have",
-        Onnx("BitwiseOr", builder="bitwise"),
-    ),
-    (
-        "xor",
-        torch.bitwise_xor,
-        "Return the bits in which integers differ",
-        Onnx("BitwiseXor", builder="bitwise"),
-    ),
-    (
-        "left_shift",
-        torch.bitwise_left_shift,
-        "Move the bits of the first integer up by the second, without those that leave its type",
-        Onnx(missing="it shifts unsigned integers alone"),
-    ),
-    (
-        "right_shift",
-        torch.bitwise_right_shift,
-        "Move the bits of the first integer down by the second; its sign stays",
-        Onnx(missing="it shifts unsigned integers alone"),
-    ),
+_BITWISE: dict[str, Callable[..., torch.Tensor]] = {
+    "and": torch.bitwise_and,
+    "or": torch.bitwise_or,
+    "xor": torch.bitwise_xor,
+    "left_shift": torch.bitwise_left_shift,
+    "right_shift": torch.bitwise_right_shift,
+}
+
+
+@op(
+    "_onnx_bitwise",
+    [arg("lhs"), arg("rhs")],
+    {"kind": Attr(choice(*_BITWISE), "what is done with the bits")},
+    infer=broadcasting,
+    differentiable=False,
+    onnx=Onnx(builder="onnx_bitwise"),
 )
+def onnx_bitwise(a: Any, env: Any, left: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
+    """Combine the bits of integers, or shift those of the first by the second, with broadcasting.
 
-for _word, _function, _sentence, _onnx in _BITWISE:
-    declare(
-        f"_npi_bitwise_{_word}",
-        _function,
-        [arg("lhs"), arg("rhs")],
-        doc=f"""{_sentence}, with broadcasting.
+    A shift to the right keeps the sign.
 
-Shape:
-    lhs, rhs: shapes whose dimensions are equal or 1, aligned at the end; integers of one dtype.
-    returns: the greater of each two dimensions; the dtype of the inputs.
+    Shape:
+        lhs, rhs: shapes whose dimensions are equal or 1, aligned at the end; integers.
+        returns: the greater of each two dimensions; the dtype of the inputs.
 
-Source: MXNet {"2.0" if "shift" in _word else "1.9.1"} `_npi_bitwise_{_word}`.
-""",
-        infer=broadcasting,
-        onnx=_onnx,
-    )
-
-declare(
-    "_npi_bitwise_not",
-    torch.bitwise_not,
-    [arg("x", ROWS)],
-    doc="""Turn every bit of integers.
-
-Shape:
-    x: any shape, of integers.
-    returns: the same shape and dtype.
-
-Source: MXNet 1.9.1 `_npi_bitwise_not`.
-""",
-    infer=same,
-    onnx=Onnx("BitwiseNot", builder="bitwise"),
-)
+    Source: ONNX `BitwiseAnd`, `BitwiseOr`, `BitwiseXor` and `BitShift`.
+    """
+    return _BITWISE[a.kind](left, right)
 
 
 @op(
@@ -105,40 +69,43 @@ def onnx_mod(a: Any, env: Any, left: torch.Tensor, right: torch.Tensor) -> torch
     return torch.fmod(left, right) if a.fmod else torch.copysign(torch.remainder(left, right), right)
 
 
-FEW_BITS = {
+_FLOATS = {
     "float8_e4m3fn": torch.float8_e4m3fn,
     "float8_e4m3fnuz": torch.float8_e4m3fnuz,
     "float8_e5m2": torch.float8_e5m2,
     "float8_e5m2fnuz": torch.float8_e5m2fnuz,
-    "float4_e2m1": None,
 }
-"""Types of 8 and 4 bits by name; torch has none of 4 bits."""
+"""Types of 8 bits by name."""
+
+_ROUNDED_TO = ("integer", *_FLOATS, "float4_e2m1")
 
 
 @op(
     "_onnx_round",
     [arg("data", ROWS)],
     {
-        "to": Attr(choice(*FEW_BITS), "whose values are kept"),
-        "saturate": Attr(boolean, "make too great numbers the greatest, not infinity or NaN", True),
+        "to": Attr(choice(*_ROUNDED_TO), "the values that are kept: integers, or those of a type", "integer"),
+        "saturate": Attr(boolean, "make too great numbers the greatest of 8 bits, not infinity or NaN", True),
     },
     infer=same,
-    onnx=Onnx("Cast", builder="few_bits"),
+    onnx=Onnx("Round", builder="onnx_round"),
 )
 def onnx_round(a: Any, env: Any, data: torch.Tensor) -> torch.Tensor:
-    """Round floats to the values of a type of 8 or 4 bits, a half to the even neighbour.
+    """Round floats to integers, or to the values of a type of 8 or 4 bits; a half goes to the even neighbour.
 
     Shape:
         data: any shape, of floats.
         returns: the same shape and dtype.
 
-    Source: ONNX `Cast`, to the type and back.
+    Source: ONNX `Round`, and `Cast` to a type and back.
     """
-    dtype = FEW_BITS[a.to]
-    if dtype is None:
+    if a.to == "integer":
+        return torch.round(data)
+    if a.to == "float4_e2m1":
         size = data.abs()
         step = torch.where(size < 2, 0.5, torch.where(size < 4, 1.0, 2.0)).to(data.dtype)
         return ((data / step).round() * step).clamp(-6, 6).nan_to_num(nan=-0.0)
+    dtype = _FLOATS[a.to]
     limit = torch.finfo(dtype).max
     found = (data.clamp(-limit, limit) if a.saturate else data).to(dtype).to(data.dtype)
     if a.saturate or dtype is not torch.float8_e4m3fn:
