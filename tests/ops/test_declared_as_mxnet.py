@@ -50,7 +50,8 @@ def test_no_operator_or_alias_is_unknown_to_mxnet():
     gradients = {"_backward_gather_nd"}  # the one of MXNet's gradients that users call
     of_paddle = {f"sequence_{kind}" for kind in ("conv", "expand", "lstm", "pool", "reverse", "softmax")}
     of_loss_scaling = {"_scale_gradient"}
-    assert set(ops.names()) - known == gradients | of_paddle | of_loss_scaling
+    of_torch = {"_scatter_add_nd"}
+    assert set(ops.names()) - known == gradients | of_paddle | of_loss_scaling | of_torch
 
 
 def test_aliases():
