@@ -67,7 +67,7 @@ class TorchCall:
         if dtypes is not None and len(dtypes) != num_inputs:
             raise ArgumentError(f"torch_module: dtypes has {len(dtypes)} entries for {num_inputs} inputs")
         self.module = module
-        self.kind = module._get_name()
+        self.kind = module._get_name()  # type: ignore[no-untyped-call]  # so it is in torch
         self.number = next(_numbers)
         self.parameters, self.buffers = slots_of(module)
         self._num_inputs, self._num_outputs = num_inputs, num_outputs
