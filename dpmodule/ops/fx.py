@@ -21,6 +21,7 @@ from ..base import ArgumentError, StateError
 from .dtypes import name_of
 from .fx_forms import FORMS
 from .fx_opaque import call, is_opaque
+from .recording import is_traced
 from .registry import find
 from .spec import AUX, Env, Op
 
@@ -203,12 +204,12 @@ def _loss(op: Op) -> Function:
                     f"{name}: no label was given, which a loss needs in train mode; give it, or call eval()"
                 )
             return forward(a, env, data, *rest)
-        if torch.jit.is_tracing() and env.is_train:
+        if is_traced() and env.is_train:
             raise StateError(
                 f"{name}: torch.jit.trace cannot record the gradient of a loss; call eval() before tracing, or use "
                 "torch.compile"
             )
-        if not (torch.is_grad_enabled() and data.requires_grad) or torch.jit.is_tracing():
+        if not (torch.is_grad_enabled() and data.requires_grad) or is_traced():
             return forward(a, env, data, *rest)
         fixed, others = data.detach(), [label.detach() for label in rest]
         out = forward(a, env, fixed, *others)

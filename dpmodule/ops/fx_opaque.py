@@ -15,7 +15,7 @@ import torch
 
 from .dtypes import name_of, torch_dtype
 from .infer import infer_shape, infer_type
-from .recording import is_recorded
+from .recording import is_recorded, is_traced
 from .registry import get
 from .spec import Env
 
@@ -59,11 +59,7 @@ def is_opaque(name: str) -> bool:
         return is_recorded()
     if name not in _IN_PREDICTION:
         return False
-    return (
-        is_exporting()
-        or torch.jit.is_tracing()
-        or (torch.compiler.is_compiling() and not torch.is_grad_enabled())
-    )
+    return is_exporting() or is_traced() or (torch.compiler.is_compiling() and not torch.is_grad_enabled())
 
 
 def call(name: str, attributes: dict[str, Any], tensors: Sequence[torch.Tensor]) -> Any:

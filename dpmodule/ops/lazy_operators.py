@@ -18,8 +18,8 @@ LATER: dict[str, str] = {
     _arange _eye _full _linspace _ones _zeros
     """,
     "array.handling": """
-    _CrossDeviceCopy _copyto _grad_add _onehot_encode _scatter_set_nd _zeros_without_dtype amp_multicast
-    fill_element_0index
+    _CrossDeviceCopy _copyto _grad_add _onehot_encode _scatter_add_nd _scatter_set_nd _zeros_without_dtype
+    amp_multicast fill_element_0index
     """,
     "array.histogram": """
     _histogram

@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import torch
 
-__all__ = ["is_recorded"]
+__all__ = ["is_recorded", "is_traced"]
+
+_jit: Any = torch.jit
+is_traced: Callable[[], bool] = _jit.is_tracing
+"""Say whether `torch.jit.trace` is at work, which records a `torch.autograd.Function` as a call of Python."""
 
 
 def is_recorded() -> bool:
@@ -12,4 +19,4 @@ def is_recorded() -> bool:
 
     They see torch's own operators only, and the sizes may be unknown to them: kernels of our own stay out then.
     """
-    return torch.compiler.is_compiling() or torch.jit.is_tracing()
+    return torch.compiler.is_compiling() or is_traced()

@@ -43,7 +43,7 @@ class TorchCall:
         dtypes: type of each input; None finds out: the module's own floating type, or int64 if that fails.
 
     Raises:
-        ArgumentError: `module` is no torch module, or one that has not made its parameters yet.
+        ArgumentError: `module` is not a torch module, is scripted, or has not made its parameters yet.
         DTypeError: a parameter is of a type that MXNet does not have.
     """
 
@@ -56,10 +56,18 @@ class TorchCall:
     ) -> None:
         if not isinstance(module, torch.nn.Module):
             raise ArgumentError(f"torch_module: got {module!r}, expected a torch.nn.Module")
+        scripted = [
+            n or "module" for n, part in module.named_modules() if isinstance(part, torch.jit.ScriptModule)
+        ]
+        if scripted:
+            raise ArgumentError(
+                f"torch_module: {scripted[0]} is a torch.jit.ScriptModule, whose parameters cannot be replaced; give "
+                "the module that it was scripted or traced from"
+            )
         if dtypes is not None and len(dtypes) != num_inputs:
             raise ArgumentError(f"torch_module: dtypes has {len(dtypes)} entries for {num_inputs} inputs")
         self.module = module
-        self.kind = module._get_name()
+        self.kind = module._get_name()  # type: ignore[no-untyped-call]  # so it is in torch
         self.number = next(_numbers)
         self.parameters, self.buffers = slots_of(module)
         self._num_inputs, self._num_outputs = num_inputs, num_outputs

@@ -115,6 +115,10 @@ def export(
         raise ArgumentError(
             f"from_torch: module is of type {type(module).__name__}, expected a torch.nn.Module"
         )
+    if isinstance(module, torch.jit.ScriptModule):
+        raise ArgumentError(
+            "from_torch: module is a torch.jit.ScriptModule, expected the module that it was scripted or traced from"
+        )
     check_hooks(module)
     _bound(module, example, named)
     names = _flat_names(module, example, named)

@@ -226,7 +226,7 @@ class _Translation:
                 continue
             if node in inputs:
                 self._enter_input(node, inputs[node])
-            elif node.users:
+            elif node.users and specs[node.name].target is not None:  # else a token that orders side effects
                 tensor = self._held(specs[node.name].target)
                 found = tied.get(id(tensor))
                 if found is None:

@@ -123,3 +123,13 @@ def test_one_example_for_several_inputs_stays_several_inputs():
     assert net.list_arguments() == ["left", "right"]
     left, right = mx.nd.ones((2, 3)), mx.nd.ones((2, 3)) * 2
     assert net.eval(left=left, right=right)[0].asnumpy().tolist() == [[-3.0] * 3] * 2
+
+
+@pytest.mark.filterwarnings("ignore:`torch.jit")
+def test_scripted_modules_are_refused():
+    net, x = nn.Linear(3, 2), torch.ones(2, 3)
+    for scripted in (torch.jit.trace(net, x), torch.jit.script(net)):
+        with pytest.raises(ArgumentError, match="a torch.jit.ScriptModule, expected the module that it was"):
+            mx.sym.from_torch(scripted, x)
+        with pytest.raises(ArgumentError, match="0 is a torch.jit.ScriptModule, whose parameters cannot be"):
+            mx.sym.torch_module(nn.Sequential(scripted))

@@ -127,23 +127,25 @@ def _zeros(c: OperatorCall) -> str:
 
 
 def scatter_add_nd(c: OperatorCall) -> str:
-    """ScatterND that adds up; before version 16 a product with rows of zeros and ones."""
+    """ScatterND that adds up, into zeros or an array; before version 16 a product with rows of zeros and ones."""
+    part, index = len(c.inputs) - 2, len(c.inputs) - 1
     if c.opset >= 16:
         kind = (
             "float32" if c.dtypes[0] in ("float16", "bfloat16") else c.dtypes[0]
         )  # the runtime adds no halves
-        zeros = Term(c, _zeros(c), c.dtypes[0]).cast(kind)
-        return result(zeros.then("ScatterND", _rows(c, 1), term(c, 0, kind), reduction="add"))
-    shape = c.numbers(c.a.shape)
-    axes = c.length(0, 1)
+        whole = Term(c, c.inputs[0] if part else _zeros(c), c.dtypes[0]).cast(kind)
+        return result(whole.then("ScatterND", _rows(c, index), term(c, part, kind), reduction="add"))
+    shape = c.numbers(c.out_shapes[0])
+    axes = c.length(0, index)
     steps = [prod(shape[i + 1 : axes]) for i in range(axes)]
-    places = (_rows(c, 1) * np.array(steps)).reduce("ReduceSum", -1)
+    places = (_rows(c, index) * np.array(steps)).reduce("ReduceSum", -1)
     flat = Term(c, c.emit("Reshape", places.value, c.ints(-1)), "int64")
     kind = computed_in("MatMul", c.opset, c.dtypes[0])
     rest = prod(shape[axes:])
-    data = Term(c, c.emit("Reshape", c.inputs[0], c.ints(-1, rest)), c.dtypes[0]).cast(kind)
+    data = Term(c, c.emit("Reshape", c.inputs[part], c.ints(-1, rest)), c.dtypes[part]).cast(kind)
     total = _hits(flat, prod(shape[:axes])).cast(kind).transpose(1, 0).then("MatMul", data)
-    return reshape(c, result(total), shape)
+    added = reshape(c, result(total), shape)
+    return c.emit("Add", c.inputs[0], added) if part else added
 
 
 def diag(c: OperatorCall) -> str:

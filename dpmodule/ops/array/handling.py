@@ -214,6 +214,41 @@ def scatter_set_nd(a: Any) -> Tensors:
     return scatter_set_nd
 
 
+def _infer_add_nd(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
+    whole = unify(ins[0], outs[0], "lhs and output of _scatter_add_nd")
+    return [whole, *ins[1:]], [whole]
+
+
+@bound(
+    "_scatter_add_nd",
+    [arg("lhs"), arg("rhs"), arg("indices")],
+    infer=_infer_add_nd,
+    infer_type=lambda a, ins, outs: (
+        [ins[0] or outs[0], ins[1] or ins[0] or outs[0], ins[2] or "int64"],
+        [ins[0] or outs[0]],
+    ),
+    batch=NEVER,
+    onnx=Onnx("ScatterND", builder="scatter_add_nd"),
+)
+def scatter_add_nd(a: Any) -> Tensors:
+    """Return an array with elements, or slices, added by one position for each of the leading axes.
+
+    Shape:
+        lhs: any.
+        rhs: (Y..., the dimensions of `lhs` after the first M).
+        indices: (M, Y...): positions along the first M axes; no gradient. Several at one place add up.
+        returns: as lhs.
+
+    Source: ours, for what torch calls `index_add` and `scatter_add`; MXNet has only `_backward_gather_nd`, which adds
+    into zeros of a fixed shape.
+    """
+
+    def scatter_add_nd(whole: torch.Tensor, part: torch.Tensor, index: torch.Tensor) -> torch.Tensor:
+        return whole.index_put(tuple(index.detach().long()), part, accumulate=True)
+
+    return scatter_add_nd
+
+
 _HALVES = ("float16", "bfloat16", "float32")
 
 

@@ -7,6 +7,8 @@ from typing import Any
 
 import torch
 
+from ..recording import is_traced
+
 __all__ = ["in_type_of", "kept_type", "round_away", "whole", "with_gradient"]
 
 Elementwise = Callable[[torch.Tensor], torch.Tensor]
@@ -44,7 +46,7 @@ def with_gradient(
     apply: Callable[..., torch.Tensor] = _Pointwise.apply
 
     def run(x: torch.Tensor) -> torch.Tensor:
-        return function(x) if torch.jit.is_tracing() else apply(function, slope, x)
+        return function(x) if is_traced() else apply(function, slope, x)
 
     return run
 

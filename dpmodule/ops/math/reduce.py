@@ -13,6 +13,7 @@ from ..attrs import boolean, choice, integer, ints, optional
 from ..axes import normal_axes, normal_axis
 from ..bound import bound
 from ..dtypes import torch_dtype
+from ..recording import is_traced
 from ..shapes import output_shape, typed
 from ..spec import Attr, Onnx, Shapes, arg
 from .pointwise import in_type_of
@@ -50,7 +51,7 @@ _apply: Callable[..., torch.Tensor] = _Extreme.apply
 
 
 def _extreme(x: torch.Tensor, dims: tuple[int, ...], keep: bool, largest: bool) -> torch.Tensor:
-    return (_Extreme.forward if torch.jit.is_tracing() else _apply)(x, dims, keep, largest)
+    return (_Extreme.forward if is_traced() else _apply)(x, dims, keep, largest)
 
 
 def _sum(x: torch.Tensor, dims: tuple[int, ...], keep: bool) -> torch.Tensor:

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from ...compat import torch_private
-from ..recording import is_recorded
+from ..recording import is_recorded, is_traced
 
 __all__ = ["relu", "relu_gradient"]
 
@@ -50,5 +50,5 @@ _apply: Callable[..., torch.Tensor] = _Relu.apply
 
 def relu(data: torch.Tensor) -> torch.Tensor:
     """Return the greater one of each element and 0; NaN stays."""
-    by_torch = not (data.requires_grad and torch.is_grad_enabled()) or torch.jit.is_tracing()
+    by_torch = not (data.requires_grad and torch.is_grad_enabled()) or is_traced()
     return torch.relu(data) if by_torch else _apply(data)

@@ -12,6 +12,7 @@ from torch.nn import functional as F
 from ...base import Shape
 from ..attrs import choice, real
 from ..bound import bound
+from ..recording import is_traced
 from ..registry import op
 from ..shapes import same, unify
 from ..spec import ROWS, Attr, Env, Onnx, Shapes, arg, param
@@ -76,7 +77,7 @@ class _Selu(torch.autograd.Function):
 
 
 def _selu(data: torch.Tensor) -> torch.Tensor:
-    if torch.jit.is_tracing():
+    if is_traced():
         return torch.selu(data)
     result: torch.Tensor = _Selu.apply(data)  # type: ignore[no-untyped-call]
     return result

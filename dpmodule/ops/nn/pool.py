@@ -14,7 +14,7 @@ from ...devices.device_transfer import beside
 from ..attrs import boolean, choice, integer, optional, shape
 from ..bound import bound
 from ..dtypes import HALF
-from ..recording import is_recorded
+from ..recording import is_recorded, is_traced
 from ..shapes import prod
 from ..spec import ROWS, Attr, Infer, Onnx, Shapes, arg
 from .rules import channels_last, layer, per_axis, through_first, to_first, to_last, window_size
@@ -62,7 +62,7 @@ def _max_pool2d(
     ceil_mode: bool = False,
 ) -> torch.Tensor:
     """Run `torch.max_pool2d`, over channels-last memory where its CPU kernel is several times as fast."""
-    if data.device.type != "cpu" or data.dim() != 4 or torch.jit.is_tracing():
+    if data.device.type != "cpu" or data.dim() != 4 or is_traced():
         return torch.max_pool2d(data, kernel_size, stride, padding, dilation, ceil_mode)
     pairs = [v if isinstance(v, tuple) else (v, v) for v in (stride, padding, dilation)]
     recorded = data.requires_grad and torch.is_grad_enabled()

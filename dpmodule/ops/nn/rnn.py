@@ -12,6 +12,7 @@ from torch.nn.utils import rnn as packing
 
 from ...base import OpError, Shape, ShapeError
 from ..attrs import boolean, choice, fraction, integer, optional, real
+from ..recording import is_traced
 from ..registry import op
 from ..spec import NEVER, Attr, Env, Onnx, Shapes, Types, arg, param
 from . import rnn_weights
@@ -158,7 +159,7 @@ def _run_layers(
         x = _differentiable(x, weights[0])
     hx = tuple(states) if _with_cell(a) else states[0]
     # cuDNN keeps what backward needs only in its training mode; `torch.jit.trace` records one for both
-    training = torch.is_grad_enabled() or torch.jit.is_tracing()
+    training = torch.is_grad_enabled() or is_traced()
     options = True, num_layers, 0.0, training, a.bidirectional
     function = _FUNCTIONS[a.mode]
     if batch_sizes is None:
@@ -325,7 +326,7 @@ def rnn(
     weights = weights_of(a, parameters, data.shape[-1])
     count = 1 + _with_cell(a)
     states = (state, *rest[: count - 1])
-    if not torch.jit.is_tracing():  # which would warn of comparing sizes
+    if not is_traced():  # which would warn of comparing sizes
         check_states(a, data, states)
     if _with_lengths(a):
         found = _run_padded(a, env, data, states, rest[-1], weights)

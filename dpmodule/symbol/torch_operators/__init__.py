@@ -8,6 +8,7 @@ from . import creation as creation
 from . import functions as functions
 from . import indexing as indexing
 from . import layers as layers
+from . import linalg as linalg
 from . import losses as losses
 from . import recurrent as recurrent
 from . import reductions as reductions

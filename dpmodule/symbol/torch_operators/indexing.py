@@ -147,14 +147,19 @@ def _gather(b: SymbolBuilder, value: TorchValue, dim: int, index: TorchValue, **
         same(p, q) for i, (p, q) in enumerate(zip(value.dims, index.dims)) if i != axis
     ):
         return b.op("pick", value, index, axis=axis, keepdims=True)
+    return b.op("gather_nd", value, _elements(b, index, axis))
+
+
+def _elements(b: SymbolBuilder, index: TorchValue, axis: int) -> Symbol:
+    """Return positions for `gather_nd` that differ from those of the index itself along one axis."""
     rows = []
-    for i in range(value.rank):
+    for i in range(index.rank):
         if i == axis:
             rows.append(b.sym(b.cast(index, torch.int64)))
             continue
         one = tuple(d if j == i else 1 for j, d in enumerate(index.dims))
         rows.append(b.sym(b.expand(b.reshape(b.indices(index, i, torch.int64), one), index.dims)))
-    return b.op("gather_nd", value, b.op("stack", *rows, axis=0))
+    return b.op("stack", *rows, axis=0)
 
 
 # writing
@@ -210,19 +215,136 @@ def _select_scatter(b: SymbolBuilder, value: TorchValue, source: TorchValue, dim
 @translates("index_put")
 def _index_put(
     b: SymbolBuilder, value: TorchValue, indices: Sequence[TorchValue | None], source: TorchValue, *rest: Any
-) -> Symbol:
+) -> Any:
+    accumulates = bool(rest and rest[0])
     mask = indices[0]
-    if (
-        len(indices) != 1
-        or mask is None
-        or not mask.is_bool
-        or source.dims not in ((), (1,))
-        or (rest and rest[0])
-    ):
-        raise NoCounterpart("writes to positions that are not fixed")
+    if not any(index is not None and index.is_bool for index in indices):
+        return _index_written(b, value, indices, source, accumulates)
+    if len(indices) != 1 or mask is None or source.dims not in ((), (1,)) or accumulates:
+        raise NoCounterpart("writes several values, or adds, where a mask is true: their number is not known")
     mask = b.reshape(mask, (*mask.dims, *[1] * (value.rank - mask.rank)))
     dims = dims_of(b.result)
     return b.op("where", b.expand(mask, dims), b.expand(b.cast(source, value.dtype), dims), value)
+
+
+def _written(
+    b: SymbolBuilder, value: TorchValue, source: TorchValue, positions: Symbol, accumulates: bool
+) -> TorchValue:
+    """Write or add elements, or slices, at positions for the leading axes."""
+    source = b.cast(source, value.dtype)
+    if accumulates:
+        made = b.op("_scatter_add_nd", value, source, positions)
+    else:
+        shape = tuple(d if is_number(d) else 0 for d in value.dims)
+        made = b.op("_scatter_set_nd", value, source, positions, shape=shape)
+    return b.value(made, value.dims, value.dtype)
+
+
+def _index_written(
+    b: SymbolBuilder,
+    value: TorchValue,
+    indices: Sequence[TorchValue | None],
+    source: TorchValue,
+    accumulates: bool,
+) -> TorchValue:
+    """Write or add what `_index` would read."""
+    axes = [axis for axis, index in enumerate(indices) if index is not None]
+    given = [index for index in indices if index is not None]
+    rank = max(index.rank for index in given)
+    padded = [(1,) * (rank - i.rank) + i.dims for i in given]
+    places = tuple(next((d for d in each if not same(d, 1)), 1) for each in zip(*padded))
+    rest = [axis for axis in range(value.rank) if axis not in axes]
+    before = axes[0] if axes == list(range(axes[0], axes[0] + len(axes))) else 0
+    kept = tuple(value.dims[axis] for axis in rest)
+    source = b.expand(source, (*kept[:before], *places, *kept[before:]))
+    # positions first, and the axes that they stand for first, too
+    source = b.transpose(
+        source, [*range(before, before + rank), *range(before), *range(before + rank, source.rank)]
+    )
+    order = [*axes, *rest]
+    moved = b.transpose(value, order)
+    written = _written(b, moved, source, _positions(b, moved, given), accumulates)
+    return b.transpose(written, [order.index(axis) for axis in range(value.rank)])
+
+
+@translates("index_add")
+def _index_add(
+    b: SymbolBuilder, value: TorchValue, dim: int, index: TorchValue, source: TorchValue, alpha: float = 1
+) -> TorchValue:
+    if alpha != 1:
+        source = b.value(b.with_number("mul", source, alpha), source.dims, source.dtype)
+    return _index_written(b, value, [*[None] * value.axis(dim), index], source, True)
+
+
+@translates("index_copy")
+def _index_copy(
+    b: SymbolBuilder, value: TorchValue, dim: int, index: TorchValue, source: TorchValue
+) -> TorchValue:
+    return _index_written(b, value, [*[None] * value.axis(dim), index], source, False)
+
+
+@translates("index_fill")
+def _index_fill(
+    b: SymbolBuilder, value: TorchValue, dim: int, index: TorchValue, number: TorchValue | float
+) -> TorchValue:
+    source = number if isinstance(number, TorchValue) else b.full((), number, value.dtype)
+    return _index_written(b, value, [*[None] * value.axis(dim), index], source, False)
+
+
+@translates("scatter")
+def _scatter(
+    b: SymbolBuilder,
+    value: TorchValue,
+    dim: int,
+    index: TorchValue,
+    source: TorchValue | float,
+    reduce: str | None = None,
+) -> Any:
+    if reduce not in (None, "add"):
+        raise NoCounterpart(f"scatters with reduce={reduce!r}")
+    if not isinstance(source, TorchValue):
+        source = b.full(index.dims, source, value.dtype)
+    elif not all(map(same, source.dims, index.dims)):  # torch passes over the rest
+        source = b.value(b.op("slice_like", source, index), index.dims, source.dtype)
+    return _written(b, value, source, _elements(b, index, value.axis(dim)), reduce == "add")
+
+
+@translates("scatter_add")
+def _scatter_add(b: SymbolBuilder, value: TorchValue, dim: int, index: TorchValue, source: TorchValue) -> Any:
+    return _scatter(b, value, dim, index, source, "add")
+
+
+@translates("scatter_reduce")
+def _scatter_reduce(
+    b: SymbolBuilder,
+    value: TorchValue,
+    dim: int,
+    index: TorchValue,
+    source: TorchValue,
+    reduce: str,
+    include_self: bool = True,
+) -> Any:
+    if reduce != "sum" or not include_self:
+        raise NoCounterpart(f"scatters with reduce={reduce!r} and include_self={include_self}")
+    return _scatter(b, value, dim, index, source, "add")
+
+
+@translates("unfold")
+def _unfold(b: SymbolBuilder, value: TorchValue, dim: int, size: int, step: int) -> TorchValue:
+    axis, count = value.axis(dim), dims_of(b.result)[value.axis(dim)]
+    lead, tail = value.dims[:axis], value.dims[axis + 1 :]
+    if is_number(count):
+        starts = b.op(
+            "Reshape", b.op("_arange", start=0.0, stop=float(count * step), step=float(step)), shape=(-1, 1)
+        )
+        within = b.op("Reshape", b.op("_arange", start=0.0, stop=float(size)), shape=(1, -1))
+        made = b.op("take", value, b.op("broadcast_add", starts, within), axis=axis)
+    else:
+        ends = [None if k == size - 1 else k + 1 - size for k in range(size)]
+        parts = [b.op("slice", value, **_ranges(axis, k, end, step)) for k, end in enumerate(ends)]
+        made = b.op("stack", *parts, axis=axis + 1)
+    windows = b.value(made, (*lead, count, size, *tail), value.dtype)
+    return b.transpose(windows, [*range(axis + 1), *range(axis + 2, value.rank + 1), axis + 1])
 
 
 # order along axes

@@ -315,12 +315,29 @@ def _adaptive_pooled(b: SymbolBuilder, value: TorchValue, kind: str, rank: int) 
     if all(is_number(n) and is_number(d) and d % n == 0 for n, d in zip(wanted, sizes)):
         kernel = tuple(d // n for n, d in zip(wanted, sizes))
         return _pooled(b, value, rank, False, {"kernel": kernel, "stride": kernel, "pool_type": kind})
+    if not all(map(is_number, (*wanted, *sizes))):
+        raise NoCounterpart("pools to a size that is not fixed, or data whose size is not")
     if kind != "avg" or rank > 2 or value.rank != rank + 2:
-        raise NoCounterpart("pools to a size that does not divide that of the data")
+        return _pooled_by_axis(b, value, kind, wanted)
     if rank == 2:
         return b.op("_contrib_AdaptiveAvgPooling2D", value, output_size=tuple(wanted))
     flat = b.op("_contrib_AdaptiveAvgPooling2D", b.op("expand_dims", value, axis=2), output_size=(1, *wanted))
     return b.op("squeeze", flat, axis=2)
+
+
+def _pooled_by_axis(b: SymbolBuilder, value: TorchValue, kind: str, wanted: Dims) -> Symbol:
+    """Pool one axis after the other over windows of different lengths."""
+    single = value.rank == len(wanted) + 1
+    symbol = b.op("expand_dims", value, axis=0) if single else b.sym(value)
+    for i, (count, size) in enumerate(zip(wanted, value.dims[-len(wanted) :])):
+        axis, parts = i + 2, []
+        for k in range(count):
+            begin, end = k * size // count, -((k + 1) * size // -count)
+            part = b.op("slice_axis", symbol, axis=axis, begin=begin, end=end)
+            window = tuple(end - begin if j == i else 1 for j in range(len(wanted)))
+            parts.append(b.op("Pooling", part, kernel=window, pool_type=kind))
+        symbol = parts[0] if count == 1 else b.op("Concat", *parts, dim=axis)
+    return b.squeeze(symbol, [0], len(wanted) + 2) if single else symbol
 
 
 for _rank in (1, 2, 3):
@@ -720,6 +737,42 @@ def _col2im(
 def _grid_sampler(
     b: SymbolBuilder, value: TorchValue, grid: TorchValue, mode: int, padding: int, align_corners: bool
 ) -> Symbol:
-    if mode or padding or not align_corners or value.rank != 4:
-        raise NoCounterpart("samples otherwise than bilinearly, with zeros outside and align_corners=True")
-    return b.op("BilinearSampler", value, b.transpose(grid, (0, 3, 1, 2)))
+    if mode not in (_BILINEAR, _NEAREST) or padding not in (_ZEROS, _BORDER) or value.rank != 4:
+        raise NoCounterpart(
+            "samples volumes, by cubes, or with reflection; of pictures, bilinear or nearest with zeros or the border "
+            "outside can be taken"
+        )
+    places = b.sym(b.transpose(grid, (0, 3, 1, 2)))
+    if mode == _NEAREST or padding == _BORDER or not align_corners:
+        parts = [
+            _along(
+                b, b.op("slice_axis", places, axis=1, begin=i, end=i + 1), size, mode, padding, align_corners
+            )
+            for i, size in enumerate(reversed(value.dims[2:]))
+        ]
+        places = b.op("Concat", *parts, dim=1)
+    return b.op("BilinearSampler", value, places)
+
+
+_BILINEAR, _NEAREST, _ZEROS, _BORDER = 0, 1, 0, 1
+
+
+def _along(
+    b: SymbolBuilder, places: Symbol, size: Size, mode: int, padding: int, align_corners: bool
+) -> Symbol:
+    """Return where to sample along one axis, in numbers by which -1 and 1 are the middles of the outermost pixels.
+
+    Raises:
+        NoCounterpart: the axis has one pixel, or its length is not fixed.
+    """
+    if not is_number(size) or size < 2:
+        raise NoCounterpart(f"samples along an axis of {size} pixels, expected a fixed number of two or more")
+    if not align_corners:
+        places = b.op("_mul_scalar", places, scalar=size / (size - 1))
+    if padding == _BORDER:
+        places = b.op("clip", places, a_min=-1.0, a_max=1.0)
+    if mode == _NEAREST:
+        half = (size - 1) / 2
+        pixels = b.op("rint", b.op("_mul_scalar", b.op("_plus_scalar", places, scalar=1.0), scalar=half))
+        places = b.op("_minus_scalar", b.op("_div_scalar", pixels, scalar=half), scalar=1.0)
+    return places

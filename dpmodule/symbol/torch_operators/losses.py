@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ..symbol import Symbol
 from .builder import SymbolBuilder
+from .sizes import is_number
 from .table import translates
 from .value import NoCounterpart, TorchValue
 
@@ -12,7 +13,10 @@ __all__: list[str] = []
 _MEAN, _SUM = 1, 2
 
 
-def _reduced(b: SymbolBuilder, losses: Symbol, reduction: int) -> Symbol:
+def _reduced(b: SymbolBuilder, losses: Symbol, reduction: int, weights: Symbol | None = None) -> Symbol:
+    """Return losses, their sum or their mean, which is divided by the sum of their weights where they have some."""
+    if reduction == _MEAN and weights is not None:
+        return b.op("elemwise_div", b.op("sum", losses), b.op("sum", weights))
     if reduction == _MEAN:
         return b.op("mean", losses)
     return b.op("sum", losses) if reduction == _SUM else losses
@@ -46,16 +50,31 @@ def _nll(
     weight: TorchValue | None = None,
     reduction: int = _MEAN,
     ignore_index: int = -100,
+    label_smoothing: float = 0.0,
 ) -> Symbol:
-    if weight is not None:
-        raise NoCounterpart("weights classes in a loss")
     axis = 1 if scores.rank > 1 else 0
-    kept = b.op("_not_equal_scalar", b.cast(target, scores.dtype), scalar=float(ignore_index))
-    losses = b.op("negative", b.op("pick", scores, target, axis=axis))
-    losses = b.op("elemwise_mul", losses, kept)
-    if reduction != _MEAN:
-        return _reduced(b, losses, reduction)
-    return b.op("elemwise_div", b.op("sum", losses), b.op("sum", kept))
+    weights = b.op("_not_equal_scalar", b.cast(target, scores.dtype), scalar=float(ignore_index))
+    losses = b.op("pick", scores, target, axis=axis)
+    if label_smoothing:
+        kept, classes = weights, scores.dims[axis]
+        if not is_number(classes):
+            raise NoCounterpart("smooths labels over classes whose number is not fixed")
+    if weight is not None:
+        weights = b.op("elemwise_mul", weights, b.op("take", weight, target))
+    losses = b.op("elemwise_mul", losses, weights)
+    if label_smoothing:
+        every = b.op("elemwise_mul", b.op("sum", _by_class(b, scores, weight, axis), axis=axis), kept)
+        losses = b.op("_mul_scalar", losses, scalar=1 - label_smoothing)
+        losses = b.op("elemwise_add", losses, b.op("_mul_scalar", every, scalar=label_smoothing / classes))
+    return _reduced(b, b.op("negative", losses), reduction, weights)
+
+
+def _by_class(b: SymbolBuilder, scores: TorchValue, weight: TorchValue | None, axis: int) -> Symbol:
+    """Return scores times the weights of their classes."""
+    if weight is None:
+        return b.sym(scores)
+    shape = (1,) * axis + (-1,) + (1,) * (scores.rank - axis - 1)
+    return b.op("broadcast_mul", scores, b.op("Reshape", weight, shape=shape))
 
 
 @translates("cross_entropy_loss")
@@ -68,11 +87,19 @@ def _cross_entropy(
     ignore_index: int = -100,
     label_smoothing: float = 0.0,
 ) -> Symbol:
-    if label_smoothing or target.is_float:
-        raise NoCounterpart("compares with a distribution instead of classes")
-    scores = b.op("log_softmax", value, axis=1 if value.rank > 1 else 0)
-    known = b.value(scores, value.dims, value.dtype)
-    return _nll(b, known, target, weight, reduction, ignore_index)
+    axis = 1 if value.rank > 1 else 0
+    scores = b.value(b.op("log_softmax", value, axis=axis), value.dims, value.dtype)
+    if not target.is_float:
+        return _nll(b, scores, target, weight, reduction, ignore_index, label_smoothing)
+    shares = b.sym(b.cast(target, value.dtype))
+    if label_smoothing:
+        classes = value.dims[axis]
+        if not is_number(classes):
+            raise NoCounterpart("smooths labels over classes whose number is not fixed")
+        shares = b.op("_mul_scalar", shares, scalar=1 - label_smoothing)
+        shares = b.op("_plus_scalar", shares, scalar=label_smoothing / classes)
+    losses = b.op("elemwise_mul", _by_class(b, scores, weight, axis), shares)
+    return _reduced(b, b.op("negative", b.op("sum", losses, axis=axis)), reduction)
 
 
 @translates("binary_cross_entropy_with_logits")
@@ -84,11 +111,25 @@ def _binary(
     pos_weight: TorchValue | None = None,
     reduction: int = _MEAN,
 ) -> Symbol:
-    if weight is not None or pos_weight is not None:
-        raise NoCounterpart("weights examples or classes in a loss")
-    grown = b.op("Activation", value, act_type="softrelu")
-    losses = b.op("elemwise_sub", grown, b.op("elemwise_mul", value, b.cast(target, value.dtype)))
-    return _reduced(b, losses, reduction)
+    yes = b.sym(b.cast(target, value.dtype))
+    if pos_weight is None:
+        grown = b.op("Activation", value, act_type="softrelu")
+        losses = b.op("elemwise_sub", grown, b.op("elemwise_mul", value, yes))
+    else:
+        grown = b.op("Activation", b.op("negative", value), act_type="softrelu")
+        factor = b.op("_plus_scalar", b.op("broadcast_mul", yes, _minus_one(b, pos_weight)), scalar=1.0)
+        no = b.op("elemwise_mul", b.op("_rminus_scalar", yes, scalar=1.0), value)
+        losses = b.op("elemwise_add", no, b.op("elemwise_mul", factor, grown))
+    return _reduced(b, _weighted(b, losses, weight), reduction)
+
+
+def _minus_one(b: SymbolBuilder, value: TorchValue) -> Symbol:
+    return b.op("_minus_scalar", value, scalar=1.0)
+
+
+def _weighted(b: SymbolBuilder, losses: Symbol, weight: TorchValue | None) -> Symbol:
+    """Return losses times weights that have a shape for broadcasting."""
+    return losses if weight is None else b.op("broadcast_mul", losses, weight)
 
 
 @translates("binary_cross_entropy")
@@ -99,14 +140,12 @@ def _binary_of_chances(
     weight: TorchValue | None = None,
     reduction: int = _MEAN,
 ) -> Symbol:
-    if weight is not None:
-        raise NoCounterpart("weights examples in a loss")
     yes, no = (_log(b, v) for v in (b.sym(value), b.op("_rminus_scalar", value, scalar=1.0)))
     rest = b.op("_rminus_scalar", target, scalar=1.0)
     both = b.op("elemwise_add", b.op("elemwise_mul", target, yes), b.op("elemwise_mul", rest, no))
-    return _reduced(b, b.op("negative", both), reduction)
+    return _reduced(b, _weighted(b, b.op("negative", both), weight), reduction)
 
 
 def _log(b: SymbolBuilder, chance: Symbol | TorchValue) -> Symbol:
-    """Return a logarithm that is no smaller than -100, as torch limits it."""
+    """Return a logarithm that is not below -100, as torch limits it."""
     return b.op("_maximum_scalar", b.op("log", chance), scalar=-100.0)

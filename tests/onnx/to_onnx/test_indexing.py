@@ -70,6 +70,7 @@ def test_scattered_elements_add_up(opset, dtype):
     check_op("_backward_gather_nd", X[:3, 0].astype(dtype), index, attrs={"shape": (4, 3, 2)}, opset=opset)
     part = np.array([1, 2, 3]).astype(dtype)
     check_op("_backward_gather_nd", part, index, attrs={"shape": (4, 3)}, opset=opset)
+    check_op("_scatter_add_nd", X.astype(dtype), X[:3, 0].astype(dtype), index, opset=opset)
 
 
 def test_diagonals():

@@ -51,6 +51,13 @@ CASES = [
         grad=(0, 1),
     ),
     OpCase(
+        "_scatter_add_nd",
+        (X, Y[:2, 0].copy(), np.array([[0, 0], [1, 1]])),
+        {},
+        lambda x, y, i: x + y.sum() * np.outer(np.eye(3)[0], np.eye(4)[1]),
+        grad=(0, 1),
+    ),
+    OpCase(
         "amp_multicast",
         (X.astype("f4"), Y.astype("f2"), Y),
         {},

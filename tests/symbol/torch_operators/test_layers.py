@@ -7,6 +7,7 @@ from torch import nn
 from torch.nn import functional as F
 
 import dpmodule as mx
+from dpmodule.base import ArgumentError
 from helpers.torch_import import Functions, array, compare
 
 
@@ -229,3 +230,40 @@ def test_other_floating_types(name):
     np.testing.assert_allclose(
         found.asnumpy(), net(x).detach().numpy(), 1e-2, 1e-2 if name == "float16" else 1e-9
     )
+
+
+def test_pooling_to_sizes_that_do_not_divide():
+    functions = {
+        "max": lambda x: F.adaptive_max_pool2d(x[:, :, 0], (3, 4)),
+        "max_of_lines": lambda x: F.adaptive_max_pool1d(x[:, 0, 0], 3),
+        "max_of_volumes": lambda x: F.adaptive_max_pool3d(x, (2, 3, 5)),
+        "average_of_volumes": lambda x: F.adaptive_avg_pool3d(x, (2, 3, 2)),
+        "larger": lambda x: F.adaptive_max_pool2d(x[:, 0], (9, 3)),
+        "one_picture": lambda x: F.adaptive_max_pool2d(x[0, 0], (4, 5)),
+    }
+    compare(Functions(functions), lambda n: (torch.randn(n, 2, 3, 7, 5),))
+    pool = Functions({"pool": lambda x: F.adaptive_max_pool1d(x, 3)})
+    with pytest.raises(ArgumentError, match="pools to a size that is not fixed, or data whose size is not"):
+        mx.sym.from_torch(pool, torch.ones(2, 3, 8), dynamic={"x": {2: "length"}})
+
+
+def test_sampling_at_places():
+    def sampled(**options):
+        return lambda x, y: F.grid_sample(x, 1.3 * y, **options)
+
+    functions = {
+        "sampled": sampled(align_corners=False),
+        "border": sampled(align_corners=False, padding_mode="border"),
+        "border_corners": sampled(align_corners=True, padding_mode="border"),
+        "nearest": sampled(align_corners=False, mode="nearest"),
+        "affine": lambda x, y: F.grid_sample(
+            x,
+            F.affine_grid(y[:, 0, :2, :2] @ torch.eye(2, 3), (x.shape[0], 2, 4, 5), align_corners=False),
+            align_corners=False,
+        ),
+    }
+    compare(Functions(functions), lambda n: (torch.randn(n, 2, 4, 5), 2 * torch.rand(n, 3, 6, 2) - 1))
+    for options, reason in (({"padding_mode": "reflection"}, "or with reflection"), ({}, "axis of 1 pixels")):
+        net = Functions({"out": sampled(align_corners=False, **options)})
+        with pytest.raises(ArgumentError, match=reason):
+            mx.sym.from_torch(net, torch.ones(2, 2, 1, 3), torch.zeros(2, 2, 2, 2))

@@ -1,0 +1,124 @@
+"""Linear algebra: factors, inverses, linear systems and distances."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from ..symbol import Symbol
+from .builder import SymbolBuilder
+from .sizes import Dims, dims_of
+from .table import translates
+from .value import NoCounterpart, TorchValue
+
+__all__: list[str] = []
+
+
+def _broadcast(left: Dims, right: Dims) -> Dims:
+    """Return the shape of leading axes after broadcasting."""
+    rank = max(len(left), len(right))
+    padded = [(1,) * (rank - len(dims)) + dims for dims in (left, right)]
+    return tuple(q if p == 1 else p for p, q in zip(*padded))
+
+
+def _flipped(b: SymbolBuilder, value: TorchValue) -> TorchValue:
+    """Return matrices with rows and columns exchanged."""
+    return b.transpose(value, [*range(value.rank - 2), value.rank - 1, value.rank - 2])
+
+
+@translates("linalg_inv", "inverse")
+def _inverse(b: SymbolBuilder, value: TorchValue) -> Symbol:
+    return b.op("_linalg_inverse", value)
+
+
+@translates("linalg_det", "det")
+def _det(b: SymbolBuilder, value: TorchValue) -> Symbol:
+    return b.op("_linalg_det", value)
+
+
+@translates("linalg_slogdet", "slogdet")
+def _slogdet(b: SymbolBuilder, value: TorchValue) -> list[Symbol]:
+    return list(b.op("_linalg_slogdet", value))
+
+
+@translates("logdet")
+def _logdet(b: SymbolBuilder, value: TorchValue) -> Symbol:
+    sign, logarithm = b.op("_linalg_slogdet", value)
+    return b.op("elemwise_add", logarithm, b.op("log", sign))
+
+
+@translates("linalg_cholesky", "cholesky")
+def _cholesky(b: SymbolBuilder, value: TorchValue, upper: bool = False) -> TorchValue:
+    lower = b.value(b.op("_linalg_potrf", value), value.dims, value.dtype)
+    return _flipped(b, lower) if upper else lower
+
+
+@translates("linalg_solve")
+def _solve(b: SymbolBuilder, matrices: TorchValue, right: TorchValue, left: bool = True) -> TorchValue:
+    is_vector = right.rank == 1 or (right.rank == matrices.rank - 1 and right.dims == matrices.dims[:-1])
+    if is_vector:
+        right = b.reshape(right, (*right.dims, 1))
+    lead = _broadcast(matrices.dims[:-2], right.dims[:-2])
+    inverse = b.value(b.op("_linalg_inverse", matrices), matrices.dims, matrices.dtype)
+    inverse = b.expand(inverse, (*lead, *matrices.dims[-2:]))
+    right = b.expand(right, (*lead, *right.dims[-2:]))
+    pair = (inverse, right) if left or is_vector else (right, inverse)
+    return b.reshape(b.value(b.op("_linalg_gemm2", *pair), right.dims, right.dtype), dims_of(b.result))
+
+
+@translates("linalg_solve_triangular")
+def _solve_triangular(
+    b: SymbolBuilder,
+    matrices: TorchValue,
+    right: TorchValue,
+    upper: bool,
+    left: bool = True,
+    unitriangular: bool = False,
+) -> Symbol:
+    if unitriangular:
+        raise NoCounterpart("takes the diagonal of triangular matrices for ones")
+    return _by_triangle(b, matrices, right, upper, rightside=not left)
+
+
+def _by_triangle(
+    b: SymbolBuilder, matrices: TorchValue, right: TorchValue, upper: bool, **options: bool
+) -> Symbol:
+    lead = _broadcast(matrices.dims[:-2], right.dims[:-2])
+    parts = [b.expand(value, (*lead, *value.dims[-2:])) for value in (matrices, right)]
+    return b.op("_linalg_trsm", *parts, lower=not upper, **options)
+
+
+@translates("cholesky_solve")
+def _cholesky_solve(b: SymbolBuilder, right: TorchValue, factor: TorchValue, upper: bool = False) -> Symbol:
+    half = b.value(_by_triangle(b, factor, right, upper, transpose=upper), dims_of(b.result), right.dtype)
+    return _by_triangle(b, factor, half, upper, transpose=not upper)
+
+
+@translates("cdist", "_cdist_forward")
+def _cdist(
+    b: SymbolBuilder, left: TorchValue, right: TorchValue, p: float = 2.0, compute_mode: Any = None
+) -> Symbol:
+    rows = b.reshape(left, (*left.dims[:-1], 1, left.dims[-1]))
+    columns = b.reshape(right, (*right.dims[:-2], 1, *right.dims[-2:]))
+    gaps = b.op("broadcast_sub", rows, columns) if left.rank == right.rank else None
+    if gaps is None:
+        raise NoCounterpart("measures distances between batches of a different number of axes")
+    if p == 2:
+        return _root(b, b.op("sum", b.op("square", gaps), axis=-1))
+    sizes = b.op("abs", gaps)
+    if p == 1:
+        return b.op("sum", sizes, axis=-1)
+    if math.isinf(p):
+        return b.op("max", sizes, axis=-1)
+    if p < 1:
+        raise NoCounterpart(f"measures distances with p={p}, below 1")
+    total = b.op("sum", b.op("_power_scalar", sizes, scalar=float(p)), axis=-1)
+    return _root(b, total, 1 / p)
+
+
+def _root(b: SymbolBuilder, total: Symbol, power: float = 0.5) -> Symbol:
+    """Return a power of sums, with gradient 0 where a sum is 0, as torch has for the distance of a point to itself."""
+    is_zero = b.op("_equal_scalar", total, scalar=0.0)
+    safe = b.op("elemwise_add", total, is_zero)
+    found = b.op("sqrt", safe) if power == 0.5 else b.op("_power_scalar", safe, scalar=power)
+    return b.op("elemwise_sub", found, is_zero)
