@@ -488,7 +488,7 @@ class TrainingRun:
             "a training_step": options.training_step is not None,
             "shard": options.shard and several,
         }
-        return facts(self.module, self._data, self._lockstep.size, how)
+        return {**facts(self.module, self._data, self._lockstep.size, how), "metric": self.metric.settings()}
 
     def state_dict(self, over: bool = False) -> dict[str, Any]:
         """Return what a run needs to go on beyond the files of MXNet, as plain data and arrays.
@@ -525,15 +525,16 @@ class TrainingRun:
         from .run_state import load_module, load_optimizer_state, other_bits
 
         self.epoch, self.nbatch, self.num_batches = state["epoch"], state["nbatch"], state["num_batches"]
-        self._saving.load_parameters(
-            self.module, partial(_install_optimizer, self.module, self._options, True)
-        )
+        install = partial(_install_optimizer, self.module, self._options, True)
+        self._log_change(self._saving.load_parameters(self.module, install, state["facts"]["rates"]))
         load_module(self.module, state["module"])
         self._lockstep.load_own_state(self.module, state.get("own", ()))
-        for each, data in zip(self.module.all_updates(), state["optimizers"]):
-            load_optimizer_state(each, data)
+        rates = state["facts"]["rates"]
+        for each, data, rate in zip(self.module.all_updates(), state["optimizers"], rates):
+            self._log_change(load_optimizer_state(each, data, rate))
         self.metric.reset()  # as it was before the first batch
-        self.metric.load_state_dict(state["metric"])
+        if self.nbatch:  # at the start of an epoch another metric may be given
+            self.metric.load_state_dict(state["metric"])
         found = state.get("found")
         self._epoch_metrics = found and [(name, value) for name, value in found]
         self._contexts_averaged = state.get("averaged", False)
@@ -545,6 +546,10 @@ class TrainingRun:
                 "the run was saved %s: the rest may differ in the last digits", "; ".join(different)
             )
         self._saving.load_position(state)
+
+    def _log_change(self, change: str | None) -> None:
+        if change is not None:
+            self._log("fit: %s", change)
 
     def _load_callbacks(self, states: Iterable[Any]) -> None:
         """Give callbacks the states that were saved of those of the same class, in their order."""
