@@ -665,9 +665,11 @@ class TrainingRun:
             self._call_on_epoch_end()
         self._saving.begin_epoch()
         self._data.reset()
+        asked = boundary.asked
         if not self._options.dry_run:
-            self._saving.after_epoch(self, boundary.asked)
-        if boundary.asked and not self._lockstep.several:  # else all processes end after the next batch
+            with boundary.saving():
+                self._saving.after_epoch(self, asked)
+        if asked and not self._lockstep.several:  # else all processes end after the next batch
             boundary.end()
 
     def _evaluate_epoch(self, boundary: BatchBoundary) -> dict[str, float]:
@@ -682,7 +684,8 @@ class TrainingRun:
                 return self._evaluate(self._validation)
         except (KeyboardInterrupt, SystemExit):
             if boundary.asked and self._saving.wants_end(True):
-                self._saving.within_epoch(self, True, is_repeated=True)
+                with boundary.saving():
+                    self._saving.within_epoch(self, True, is_repeated=True)
             raise
 
     def _call_on_epoch_end(self) -> None:
@@ -756,8 +759,9 @@ class TrainingRun:
             self._wait_for_others(boundary)
         elif boundary.asked and not self._stopped:
             if self._saving.wants_end(True):
-                self._saving.note_position(self.nbatch)
-                self._saving.within_epoch(self, True)
+                with boundary.saving():
+                    self._saving.note_position(self.nbatch)
+                    self._saving.within_epoch(self, True)
             boundary.end()
         return self._steps.values(metric) if self._epoch_metrics is None else self._epoch_metrics
 
@@ -790,7 +794,8 @@ class TrainingRun:
                 monitor.toc_print()
             self._after(batch, following is None)
             if saves:
-                saving.within_epoch(self, following is None, following)
+                with boundary.saving():
+                    saving.within_epoch(self, following is None, following)
             # a signal that comes in a callback waits for the next batch only if other processes or a save need it
             if asked or (boundary.asked and not lockstep.several and not saving.wants_end(True)):
                 boundary.end()

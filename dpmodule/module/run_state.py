@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 __all__ = [
     "differences",
     "facts",
+    "keep_settings",
     "kernels",
     "load_module",
     "load_optimizer_bytes",
@@ -76,6 +77,7 @@ def facts(
         "how": {
             "the types of 16 bits (amp)": [_half_types(each.group.symbol) for each in chain],
             "the parameters that are trained": [sorted(each.names) for each in chain],
+            "the multipliers of the weight decay": [described(each.optimizer.wd_mult) for each in chain],
             "the compression of gradients": [_compression(each.store) for each in chain],
             "dist_async": [getattr(each.store, "adds_up", True) is False for each in chain],
             **(how or {}),
@@ -142,12 +144,16 @@ def _plain_value(value: Any) -> Any:
 
 def _optimizer_text(optimizer: Optimizer) -> str:
     """Return an optimizer's class and the settings that no schedule changes."""
-    plain = {
+    plain = _settings(optimizer)
+    return f"{type(optimizer).__name__}({', '.join(f'{key}={value}' for key, value in plain.items())})"
+
+
+def _settings(optimizer: Optimizer) -> dict[str, Any]:
+    return {
         key: value
         for key, value in sorted(vars(optimizer).items())
         if isinstance(value, (int, float, str, bool)) and not key.startswith("_") and key not in _SCHEDULED
     }
-    return f"{type(optimizer).__name__}({', '.join(f'{key}={value}' for key, value in plain.items())})"
 
 
 _rates: weakref.WeakKeyDictionary[Optimizer, Any] = weakref.WeakKeyDictionary()
@@ -236,6 +242,22 @@ def load_optimizer_state(updates: Updates, state: Mapping[str, Any], rate: Mappi
     made = type(updates.optimizer).__new__(type(updates.optimizer))
     made.__setstate__({**updates.optimizer.__getstate__(), **state["attributes"]})
     return _restore_optimizer(updates, vars(made), state["schedule"], state["states"], rate)
+
+
+def keep_settings(updates: Updates, own: Optimizer) -> None:
+    """Go on with an optimizer in place of the one that was loaded with its states, from that one's counts.
+
+    Args:
+        updates: have loaded states.
+        own: the optimizer that the program has given.
+    """
+    updater = updates.active_updater()
+    loaded = updater.optimizer
+    if loaded is own or type(loaded) is not type(own):
+        return
+    settings = {*_settings(own), *_NOT_SAVED, "lr", "lr_mult", "wd_mult"}
+    vars(own).update({key: value for key, value in vars(loaded).items() if key not in settings})
+    updater.optimizer = own
 
 
 _NOT_SAVED = ("idx2name", "param_dict", "sym_info", "lr_scheduler")

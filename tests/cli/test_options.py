@@ -104,7 +104,7 @@ def test_one_line_says_what_is_wrong(words, match, run):
         (options.input_shape, "data:1,3", ("data", (1, 3))),
         (options.input_shape, "1,3", (None, (1, 3))),
         (options.workload, "1,3", [1.0, 3.0]),
-        (options.epoch, "interrupted", "interrupted"),
+        (options.epoch, "last", "last"),
         (options.epoch, "12", 12),
         (options.optimizer_name, "Adam", "adam"),
         (options.store, "none", None),
