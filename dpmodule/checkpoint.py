@@ -8,8 +8,7 @@ one save switch together: whenever a save is killed, loading finds the old set o
 In the format "safetensors" one file, ``<prefix>-<epoch>.safetensors``, holds parameters and graph: the same keys, and
 the graph's JSON as the text `SYMBOL` beside them. Whoever loads finds either format.
 
-What a training leaves that was broken off within an epoch stands beside them, with the word "interrupted"
-(`INTERRUPTED`) in place of the number.
+What a run saves within an epoch has the word "last" (`LAST`) in place of the number.
 """
 
 from __future__ import annotations
@@ -33,7 +32,6 @@ from .symbol import load as load_symbol
 
 __all__ = [
     "FORMATS",
-    "INTERRUPTED",
     "LAST",
     "SYMBOL",
     "epochs",
@@ -55,11 +53,8 @@ lazy.publish(__name__, __all__)
 Params = dict[str, NDArray]
 Epoch = SupportsIndex | str
 
-INTERRUPTED = "interrupted"
-"""What stands in place of an epoch's number in the names of files saved in the middle of one."""
-
 LAST = "last"
-"""What stands there in the names of files that a `callback.Checkpoint` saves within an epoch."""
+"""What stands in place of an epoch's number in the names of files that are saved within one."""
 
 FORMATS = ("params", "safetensors")
 """Formats of parameters, which are the endings of their files, too."""
@@ -82,7 +77,7 @@ def params_file(prefix: str, epoch: Epoch, format: str = "params") -> str:
 
     Args:
         prefix: path and beginning of the name of every file, such as ``"runs/digits"``.
-        epoch: its number from 0, ``"interrupted"`` or ``"last"``.
+        epoch: its number from 0, or ``"last"``.
         format: ``"params"`` or ``"safetensors"``.
     """
     if format not in FORMATS:
@@ -95,7 +90,7 @@ def states_file(prefix: str, epoch: Epoch) -> str:
 
     Args:
         prefix: path and beginning of the name of every file, such as ``"runs/digits"``.
-        epoch: its number from 0, ``"interrupted"`` or ``"last"``.
+        epoch: its number from 0, or ``"last"``.
     """
     return f"{os.fspath(prefix)}-{_tag(epoch)}.states"
 
@@ -105,7 +100,7 @@ def run_file(prefix: str, epoch: Epoch) -> str:
 
     Args:
         prefix: path and beginning of the name of every file, such as ``"runs/digits"``.
-        epoch: its number from 0, ``"interrupted"`` or ``"last"``.
+        epoch: its number from 0, or ``"last"``.
     """
     return f"{os.fspath(prefix)}-{_tag(epoch)}.run"
 
@@ -129,7 +124,7 @@ def save_checkpoint(
 
     Args:
         prefix: path up to the first "-" of the file names; its folder must exist.
-        epoch: number of the epoch, from 0, or `INTERRUPTED`.
+        epoch: number of the epoch, from 0, or `LAST`.
         symbol: the graph; None leaves the graph's file alone.
         arg_params: parameters by name.
         aux_params: auxiliary states by name.
@@ -140,7 +135,7 @@ def save_checkpoint(
             A file of the other format that is there already stays; see `load_params`.
 
     Raises:
-        ArgumentError: `epoch` is neither a number from 0 nor `INTERRUPTED`, a parameter is no NDArray, or the format is
+        ArgumentError: `epoch` is neither a number from 0 nor `LAST`, a parameter is no NDArray, or the format is
             another or cannot hold it.
         FileError: a file cannot be written; the old ones are untouched then.
 
@@ -177,7 +172,7 @@ def load_checkpoint(prefix: str, epoch: Epoch) -> tuple[Symbol, Params, Params]:
 
     Args:
         prefix: as in `save_checkpoint`.
-        epoch: number of the epoch, or `INTERRUPTED`.
+        epoch: number of the epoch, or `LAST`.
 
     Returns:
         (symbol, arg_params, aux_params); the graph is that of the safetensors file, if there is one that has it.
@@ -196,7 +191,7 @@ def saved_symbol(prefix: str, epoch: Epoch) -> Symbol:
 
     Args:
         prefix: as in `save_checkpoint`.
-        epoch: number of the epoch, or `INTERRUPTED`.
+        epoch: number of the epoch, or `LAST`.
 
     Raises:
         FileError: there is none; the text tells which epochs there are.
@@ -225,7 +220,7 @@ def load_params(prefix: str, epoch: Epoch) -> tuple[Params, Params]:
 
     Args:
         prefix: as in `save_checkpoint`.
-        epoch: number of the epoch, or `INTERRUPTED`.
+        epoch: number of the epoch, or `LAST`.
 
     Returns:
         (arg_params, aux_params)
@@ -275,7 +270,7 @@ def params_files(prefix: str, epoch: Epoch) -> list[str]:
 
     Args:
         prefix: path and beginning of the name of every file, such as ``"runs/digits"``.
-        epoch: its number from 0, ``"interrupted"`` or ``"last"``.
+        epoch: its number from 0, or ``"last"``.
     """
     paths = [params_file(prefix, epoch, each) for each in FORMATS]
     for path in paths:
@@ -309,7 +304,7 @@ def load_states(prefix: str, epoch: Epoch) -> bytes:
 
     Args:
         prefix: as in `save_checkpoint`.
-        epoch: number of the epoch, or `INTERRUPTED`.
+        epoch: number of the epoch, or `LAST`.
 
     Raises:
         FileError: the file is missing; the text tells which epochs there are.
@@ -354,16 +349,14 @@ def files(prefix: str) -> list[str]:
 
 def _tag(epoch: Epoch) -> str:
     """Return what stands for an epoch in the names of its files."""
-    if isinstance(epoch, str) and epoch in (INTERRUPTED, LAST):
+    if isinstance(epoch, str) and epoch == LAST:
         return epoch
     try:
         number = operator.index(epoch)  # type: ignore[arg-type]
     except TypeError:
         number = -1
     if number < 0:
-        raise ArgumentError(
-            f"epoch is {epoch!r}, expected a whole number from 0, {INTERRUPTED!r} or {LAST!r}"
-        )
+        raise ArgumentError(f"epoch is {epoch!r}, expected a whole number from 0, or {LAST!r}")
     return f"{number:04d}"
 
 
@@ -415,8 +408,7 @@ def _family(prefix: str) -> Callable[[str], bool]:
     """Tell the files of `prefix` from those of others, such as another prefix that begins like it."""
     name = re.escape(os.path.basename(os.fspath(prefix)))
     kinds = "|".join((*FORMATS, "states", "run"))
-    numbered, interrupted = rf"(\d{{4,}}|last)(\.({kinds}))?", rf"interrupted(\.({kinds}|json))?"
-    pattern = re.compile(rf"{name}-(symbol\.json|{numbered}|{interrupted})", re.DOTALL)
+    pattern = re.compile(rf"{name}-(symbol\.json|(\d{{4,}}|last)(\.({kinds}))?)", re.DOTALL)
     return lambda target: pattern.fullmatch(target) is not None
 
 

@@ -29,7 +29,9 @@ from .ndarray.row_sparse import RowSparseNDArray
 
 __all__ = [
     "changes",
+    "described",
     "digest",
+    "equal",
     "has_live_iterator",
     "noted",
     "packed_changes",
@@ -205,24 +207,18 @@ class _Packer:
 
     def _changeable(self, value: Any, path: list[Any]) -> Any:
         kind = type(value)
-        if len(path) > _DEEPEST or (self._largest is not None and len(self._alive) > _MOST_OBJECTS):
-            return _Opaque(value)
         if kind in _ARRAYS:
             return self._array(value)
+        if len(path) > _DEEPEST or (self._largest is not None and len(self._alive) > _MOST_OBJECTS):
+            return _Opaque(value)
         if self._largest is not None and kind in _COLLECTIONS and len(value) > _LONGEST:
             return _Opaque(
                 (len(value), [id(each) for _, each in zip(range(0, len(value), len(value) // 100), value)])
             )
         if isinstance(value, _GENERATORS):
             return {"kind": "generator", "state": state_of(value)}
-        if kind is list:
-            return self._row(value, path)
-        if kind in (set, frozenset):
-            return {"kind": kind.__name__, "items": self._row(_in_order(value), path)}
-        if kind is deque:
-            return {"kind": "deque", "items": self._row(value, path), "maxlen": value.maxlen}
-        if kind in _MAPPINGS.values():
-            return self._mapping(value, path)
+        if kind in _COLLECTIONS:
+            return self._collection(value, path)
         if (state := _iterator_state(value)) is not None:
             return {"kind": "iterator", "state": state}
         if _is_packable_object(value):
@@ -233,6 +229,16 @@ class _Packer:
                 "attributes": attributes,
             }
         return _Opaque(value)
+
+    def _collection(self, value: Any, path: list[Any]) -> Any:
+        kind = type(value)
+        if kind is list:
+            return self._row(value, path)
+        if kind in (set, frozenset):
+            return {"kind": kind.__name__, "items": self._row(_in_order(value), path)}
+        if kind is deque:
+            return {"kind": "deque", "items": self._row(value, path), "maxlen": value.maxlen}
+        return self._mapping(value, path)
 
     def _row(self, values: Any, path: list[Any]) -> list[Any]:
         return [self(each, [*path, i]) for i, each in enumerate(values)]
@@ -492,6 +498,34 @@ def _array_like(array: Any, current: Any) -> Any:
     if isinstance(array, NDArray) and isinstance(current, NDArray):
         return array.copyto(current.context)
     return array.copy()
+
+
+# descriptions
+
+
+def described(value: Any) -> Any:
+    """Return plain data and arrays that tell settings apart; a function becomes its name and a number of its code."""
+    if inspect.isfunction(value):
+        constants = [each for each in value.__code__.co_consts if not isinstance(each, types.CodeType)]
+        held = [_content(cell) for cell in value.__closure__ or ()]
+        numbers = [each for each in [*constants, *held] if type(each) in _SCALARS]
+        return f"{value.__qualname__} {zlib.crc32(value.__code__.co_code + repr(numbers).encode()):08x}"
+    if isinstance(value, (list, tuple)):
+        return [described(each) for each in value]
+    if isinstance(value, dict):
+        return {str(key): described(each) for key, each in value.items()}
+    if _is_packable_object(value):
+        return {
+            "class": type(value).__qualname__,
+            **{name: described(each) for name, each in _attributes(value)},
+        }
+    tree = _Packer(None)(value, [])
+    return type(value).__qualname__ if isinstance(tree, _Opaque) else tree
+
+
+def equal(one: Any, other: Any) -> bool:
+    """Say whether two values that `described` returned are equal, bit for bit."""
+    return _same(one, other)
 
 
 # random generators

@@ -107,9 +107,9 @@ def test_epoch_is_a_whole_number(prefix, epoch):
 
 
 def test_what_is_saved_in_the_middle_of_an_epoch(prefix):
-    word = checkpoint.INTERRUPTED
+    word = checkpoint.LAST
     checkpoint.save_checkpoint(prefix, 3, network(), params(), {})
-    position = {f"{prefix}-interrupted.json": b"{}"}
+    position = {f"{prefix}-last.run": b"{}"}
     checkpoint.save_checkpoint(prefix, word, network(), params(), {}, states=b"states", more=position)
     assert checkpoint.epochs(prefix) == [3]
     assert checkpoint.load_checkpoint(prefix, word)[1].keys() == params().keys()
@@ -119,9 +119,9 @@ def test_what_is_saved_in_the_middle_of_an_epoch(prefix):
         Path(prefix + stray).write_text("not ours")
     endings = [
         "-0003.params",
-        "-interrupted.json",
-        "-interrupted.params",
-        "-interrupted.states",
+        "-last.params",
+        "-last.run",
+        "-last.states",
         "-symbol.json",
     ]
     assert checkpoint.files(prefix) == [prefix + ending for ending in endings]

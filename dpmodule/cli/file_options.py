@@ -22,7 +22,11 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     _add_network_options(parser.add_argument_group("network"))
     _add_training_options(parser.add_argument_group("training"))
     optimizer_options.add_options(parser.add_argument_group("optimizer"), "adagrad", RATES)
-    saving_options.add_options(parser.add_argument_group("files that are written"))
+    saving_options.add_options(
+        parser.add_argument_group("files that are written"),
+        "train on the lines that are left in the epoch in which Ctrl-C or an error ended the run under PREFIX, if "
+        "there is one (default: start anew)",
+    )
 
 
 def _add_data_options(group: Any) -> None:

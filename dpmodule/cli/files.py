@@ -25,7 +25,7 @@ __all__ = [
     "tell_written",
 ]
 
-_LONGEST_ENDING = "-interrupted.params.01234567.commit"
+_LONGEST_ENDING = "-last.params.01234567.commit"
 """About what is added to a prefix, in the name of a temporary file."""
 
 
@@ -94,24 +94,20 @@ def remove(prefix: str) -> None:
         os.unlink(path)
 
 
-def make_ready(prefix: str, overwrite: bool, load_epoch: int | str | None) -> None:
+def make_ready(prefix: str, overwrite: bool, resume: bool) -> None:
     """Make room for the files of a training that begins.
 
     Args:
         prefix: their prefix.
         overwrite: whether what is saved under it is removed.
-        load_epoch: the epoch that it goes on from, None if it starts anew.
+        resume: whether it resumes the run that is saved there.
     """
     make_folder(prefix)
-    interrupted = checkpoint.params_file(prefix, checkpoint.INTERRUPTED)
+    interrupted = checkpoint.run_file(prefix, checkpoint.LAST)
     if overwrite:
         remove(prefix)
-    elif os.path.exists(interrupted) and load_epoch != checkpoint.INTERRUPTED:
-        print(
-            f"note: {interrupted} is left of an earlier training; --load-epoch {checkpoint.INTERRUPTED} goes on "
-            "from it",
-            file=sys.stderr,
-        )
+    elif os.path.exists(interrupted) and not resume:
+        print(f"note: {interrupted} is left of an earlier run; --resume continues that", file=sys.stderr)
 
 
 def tell_written(prefix: str, epoch: int) -> None:
@@ -143,7 +139,7 @@ def _check_folder(option: str, given: str, path: str) -> None:
 
 def _difference(prefix: str, net: Symbol, shapes: Mapping[str, tuple[int, ...]]) -> str | None:
     """Say how the network saved under a prefix differs from this one; None if it is the same."""
-    epoch = None if checkpoint.epochs(prefix) else checkpoint.INTERRUPTED
+    epoch = None if checkpoint.epochs(prefix) else checkpoint.LAST
     has_params = epoch is None or bool(checkpoint.params_files(prefix, epoch))
     try:
         other = saved.load(prefix, epoch if has_params else None)

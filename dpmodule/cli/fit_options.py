@@ -61,7 +61,17 @@ def _add_network_options(group: Any) -> None:
         metavar="COUNT",
         help="number of classes (default: as many as there are labels, which are then 0, 1, ... without a gap)",
     )
-    saving_options.add_options(group, resumable=True)
+    saving_options.add_options(
+        group,
+        "continue, bit for bit, the newest run that is saved under PREFIX, if there is one; save after every epoch, of "
+        "which the last two are kept without --save-every (default: start anew; Ctrl-C and SIGTERM save PREFIX-last.*)",
+    )
+    group.add_argument(
+        "--save-batches",
+        type=options.positive,
+        metavar="BATCHES",
+        help="also save after every so many batches of an epoch (default: none)",
+    )
 
 
 def _add_training_options(group: Any) -> None:
@@ -121,10 +131,6 @@ def check(args: argparse.Namespace) -> None:
     if args.workload is not None and len(args.workload) != len(args.contexts):
         raise ArgumentError(
             f"--workload has {len(args.workload)} shares, expected {len(args.contexts)}: one for each of --contexts"
-        )
-    if args.save_batches is not None and not args.resume:
-        raise ArgumentError(
-            "--save-batches saves the state of a run, which --resume goes on from; give that, too"
         )
     optimizer_options.check(args)
 

@@ -27,7 +27,7 @@ KINDS = {
 }
 """Kinds of models, and what they are."""
 
-_EPOCH = re.compile(r"(?P<prefix>.+)-(?P<epoch>\d{4,}|interrupted)\.(params|safetensors)", re.DOTALL)
+_EPOCH = re.compile(r"(?P<prefix>.+)-(?P<epoch>\d{4,}|last)\.(params|safetensors)", re.DOTALL)
 _SYMBOL = "-symbol.json"
 _ENDINGS = {
     ".params": "mxnet",

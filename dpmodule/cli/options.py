@@ -16,7 +16,7 @@ from typing import Any
 
 from .. import kvstore
 from ..base import DeviceError, MXNetError, did_you_mean
-from ..checkpoint import INTERRUPTED
+from ..checkpoint import LAST
 from ..context import Context, cpu
 from ..optimizer.base import registry as optimizers
 
@@ -184,13 +184,13 @@ fraction = finite("a number from 0 to 1", lambda number: 0 <= number <= 1)
 
 
 def epoch(text: str) -> int | str:
-    """Read the number of an epoch, or the word for what an interrupted training left."""
-    if text == INTERRUPTED:
+    """Read the number of an epoch, or "last" for what was saved within one."""
+    if text == LAST:
         return text
     try:
         return whole(0)(text)
     except argparse.ArgumentTypeError as error:
-        raise argparse.ArgumentTypeError(f"{error}, or {INTERRUPTED!r}") from None
+        raise argparse.ArgumentTypeError(f"{error}, or {LAST!r}") from None
 
 
 def contexts(text: str) -> list[Context]:

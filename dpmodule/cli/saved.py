@@ -86,7 +86,7 @@ def add_arguments(parser: argparse.ArgumentParser, default: str, by_name: bool =
     group.add_argument(
         "--epoch",
         type=options.epoch,
-        help=f"epoch of the prefix, or {checkpoint.INTERRUPTED!r} (default: the last one saved)",
+        help=f"epoch of the prefix, or {checkpoint.LAST!r} (default: the last one saved)",
     )
     parser.set_defaults(network=None, classes=None, by_name=by_name)
     if by_name:
@@ -174,7 +174,7 @@ def load(
 
     Args:
         prefix: its prefix.
-        epoch: which epoch, or `checkpoint.INTERRUPTED`; None = the last one, without parameters if there is none.
+        epoch: which epoch, or `checkpoint.LAST`; None = the last one, without parameters if there is none.
         params: file of the parameters, if they are not the prefix's.
         option: the option that names the epoch, for messages.
 
@@ -189,10 +189,10 @@ def load(
         )
     saved = checkpoint.epochs(prefix)
     if params is None and epoch is None:
-        if not saved and checkpoint.params_files(prefix, checkpoint.INTERRUPTED):
+        if not saved and checkpoint.params_files(prefix, checkpoint.LAST):
             raise ArgumentError(
-                f"under the prefix {prefix!r} is only what an interrupted training left; "
-                f"{option} {checkpoint.INTERRUPTED} takes that"
+                f"under the prefix {prefix!r} is only what was saved within an epoch; "
+                f"{option} {checkpoint.LAST} takes that"
             )
         epoch = saved[-1] if saved else None
     if params is not None or epoch is None:

@@ -17,7 +17,6 @@ from ..ndarray import NDArray
 from ..symbol import Symbol
 from . import data, networks
 from .data import Samples
-from .keeping import interrupted_epoch
 from .saved import SavedNetwork, split_values
 from .shapes import data_input, fitted, inferred
 
@@ -43,14 +42,11 @@ def first_epoch(args: argparse.Namespace) -> int:
     """Return the number of the first epoch.
 
     Raises:
-        ArgumentError: no epoch is left to train, or no training was broken off.
-        FileFormatError: a file is damaged.
+        ArgumentError: no epoch is left to train.
     """
     if args.load_epoch is None:
         return 0
-    epoch = (
-        interrupted_epoch(args.prefix) if args.load_epoch == checkpoint.INTERRUPTED else int(args.load_epoch)
-    )
+    epoch = int(args.load_epoch)
     if epoch >= args.epochs:
         raise ArgumentError(
             f"--load-epoch {args.load_epoch} and --epochs {args.epochs} leave nothing to do: {epoch} epochs are done, "

@@ -8,11 +8,12 @@ import sys
 from contextlib import nullcontext
 from typing import Any
 
-from .. import callback, checkpoint, initializer, io, kvstore, lr_scheduler, optimizer, random
+from .. import callback, initializer, io, kvstore, lr_scheduler, optimizer, random
+from ..module import Module
 from . import data, files, fit_options, saved, starting
 from .command import Command
 from .data import Samples
-from .keeping import KeepingModule, remove_interrupted, save_interrupted, tell_resume
+from .interrupted import SavedRuns, tell_resume
 from .shapes import width
 
 __all__ = ["add_commands"]
@@ -24,7 +25,7 @@ def add_commands(commands: Any) -> None:
         "fit",
         help="train a network",
         description="Train a network that tells classes apart: by default a small LeNet on scikit-learn's "
-        "handwritten digits. Ctrl-C saves what has been reached and prints the command that goes on.",
+        "handwritten digits. Ctrl-C saves the run and prints the command that resumes it.",
     )
     parser.set_defaults(run=_run)
     fit_options.add_options(parser)
@@ -47,15 +48,22 @@ def _run(args: argparse.Namespace) -> int:
         files.refuse_others(args.prefix, start.net, start.shapes, command)
     module = _module(args, start)
     if is_first:
-        files.make_ready(args.prefix, args.overwrite, args.load_epoch)
+        files.make_ready(args.prefix, args.overwrite, args.resume)
     iterators = [_iterator(start, samples, args.batch_size, i == 0) for i, samples in enumerate(start.parts)]
-    _train(args, module, iterators[0], epoch, command, store)
-    return _report(args, module, iterators[-1], "training" if len(iterators) == 1 else "validation", is_first)
+    kind = "training" if len(iterators) == 1 else "validation"
+    saved_runs = SavedRuns(args.prefix)
+    try:
+        _train(args, module, iterators[0], epoch, store)
+        return _report(args, module, iterators[-1], kind, is_first)
+    except BaseException:
+        if is_first:
+            tell_resume(saved_runs.newest(), command)
+        raise
 
 
-def _module(args: argparse.Namespace, start: starting.Start) -> KeepingModule:
-    """Return the module to train, with the parameters to go on from."""
-    module = KeepingModule(
+def _module(args: argparse.Namespace, start: starting.Start) -> Module:
+    """Return the module to train, with the parameters of the epoch to continue."""
+    module = Module(
         start.net,
         data_names=[start.data_name],
         label_names=[start.label_name],
@@ -79,64 +87,48 @@ def _iterator(start: starting.Start, samples: Samples, batch_size: int, shuffle:
 
 def _train(
     args: argparse.Namespace,
-    module: KeepingModule,
+    module: Module,
     batches: io.NDArrayIter,
     begin_epoch: int,
-    command: Command,
     store: kvstore.KVStoreBase | None,
 ) -> None:
-    """Train, and save what has been reached even if it is broken off; of several processes, only the first saves."""
+    """Train; of several processes, only the first saves."""
     workers, is_first = (1, True) if store is None else (store.num_workers, store.rank == 0)
     num_batches = math.ceil(batches.num_data / batches.batch_size / workers)
-    every = args.save_every or args.epochs
-
-    def save(epoch: int, *_: Any) -> None:
-        if not is_first:
-            return
-        if (epoch + 1) % every == 0 or epoch + 1 == args.epochs:
-            module.save_checkpoint(args.prefix, epoch + 1, save_optimizer_states=True)
-
-    try:
-        with (
-            callback.TqdmBar(num_batches, batches.batch_size * workers) if is_first else nullcontext() as bar
-        ):
-            module.fit(
-                batches,
-                eval_metric=["acc", "ce"],
-                optimizer=args.optimizer,
-                optimizer_params=_optimizer_params(args, num_batches, begin_epoch),
-                initializer=initializer.Xavier(factor_type="in", magnitude=2.0),
-                kvstore=args.kvstore if store is None else store,
-                shard=store is not None,
-                begin_epoch=begin_epoch,
-                num_epoch=args.epochs,
-                batch_end_callback=bar,
-                epoch_end_callback=save,
-                on_nonfinite=args.on_nonfinite,
-                check_labels=args.check_labels,
-                checkpoint=_checkpoint(args) if args.resume else None,
-                resume="auto" if args.resume else None,
-            )
-    except BaseException:
-        if not is_first:
-            raise
-        if args.resume:
-            tell_resume(args.prefix, command)
-        else:
-            save_interrupted(module.last_finite(), module.symbol, args.prefix, command)
-        raise
-    if is_first and args.load_epoch == checkpoint.INTERRUPTED:
-        remove_interrupted(args.prefix)
+    with callback.TqdmBar(num_batches, batches.batch_size * workers) if is_first else nullcontext() as bar:
+        module.fit(
+            batches,
+            eval_metric=["acc", "ce"],
+            optimizer=args.optimizer,
+            optimizer_params=_optimizer_params(args, num_batches, begin_epoch),
+            initializer=initializer.Xavier(factor_type="in", magnitude=2.0),
+            kvstore=args.kvstore if store is None else store,
+            shard=store is not None,
+            begin_epoch=begin_epoch,
+            num_epoch=args.epochs,
+            batch_end_callback=bar,
+            on_nonfinite=args.on_nonfinite,
+            check_labels=args.check_labels,
+            checkpoint=_Checkpoint(args),
+            resume="auto" if args.resume else None,
+        )
 
 
-def _checkpoint(args: argparse.Namespace) -> callback.Checkpoint:
-    """Return what saves the state of the run."""
-    return callback.Checkpoint(
-        args.prefix,
-        every_n_epochs=args.save_every or 1,
-        every_n_batches=args.save_batches,
-        keep_last=None if args.save_every else 2,
-    )
+class _Checkpoint(callback.Checkpoint):
+    """Saves as the options say, and after the last epoch."""
+
+    def __init__(self, args: argparse.Namespace) -> None:
+        super().__init__(
+            args.prefix,
+            every_n_epochs=args.save_every or (1 if args.resume else args.epochs),
+            every_n_batches=args.save_batches,
+            keep_last=None if args.save_every or not args.resume else 2,
+        )
+        self._last = args.epochs
+
+    def wants_epoch(self, epoch: int) -> bool:
+        """Say whether an epoch is to be saved."""
+        return epoch + 1 == self._last or super().wants_epoch(epoch)
 
 
 def _optimizer_params(args: argparse.Namespace, num_batches: int, begin_epoch: int) -> dict[str, Any]:
@@ -147,9 +139,7 @@ def _optimizer_params(args: argparse.Namespace, num_batches: int, begin_epoch: i
     return params
 
 
-def _report(
-    args: argparse.Namespace, module: KeepingModule, samples: io.DataIter, kind: str, is_first: bool
-) -> int:
+def _report(args: argparse.Namespace, module: Module, samples: io.DataIter, kind: str, is_first: bool) -> int:
     """Print the final accuracy and what was written, in the first process; return the exit code."""
     accuracy = dict(module.score(samples, "acc"))["accuracy"]
     if not is_first:

@@ -7,7 +7,7 @@ import sys
 from typing import Any
 
 from .. import checkpoint, initializer, metric, random
-from ..base import ArgumentError, BoundsError
+from ..base import ArgumentError, BoundsError, MXNetError
 from ..context import cpu
 from ..hogwild import AsyncExecutor
 from ..module import Module
@@ -16,7 +16,7 @@ from ..symbol import Variable as variable
 from . import feed_files, file_options, files, optimizer_options, saved, starting
 from .command import Command
 from .feed_files import FileData
-from .keeping import Copy, copy_of, remove_interrupted, save_interrupted
+from .interrupted import tell_resume
 from .saved import SavedNetwork
 
 __all__ = ["add_commands"]
@@ -32,7 +32,7 @@ def add_commands(commands: Any) -> None:
         help="train a network straight from files, with several workers",
         description="Train a network straight from files of lines in MultiSlot format, with workers that write to the "
         "same parameters without locks, as mx.AsyncExecutor does. Ctrl-C saves what has been reached and prints the "
-        "command that goes on.",
+        "command that resumes it.",
     )
     parser.set_defaults(run=_run)
     file_options.add_options(parser)
@@ -43,7 +43,8 @@ def _run(args: argparse.Namespace) -> int:
     optimizer_options.check(args)
     files.check_prefix(args.prefix)
     random.seed(args.seed)
-    epoch = starting.first_epoch(args)
+    last = AsyncExecutor.last_snapshot(args.prefix) if args.resume else None
+    epoch = starting.first_epoch(args) if last is None else last.epoch
     loaded = None if args.load_epoch is None else saved.load(args.prefix, args.load_epoch)
     data = feed_files.read(args)
     net = feed_files.choose(args, data, loaded)
@@ -54,8 +55,8 @@ def _run(args: argparse.Namespace) -> int:
         with AsyncExecutor(timeout_s=args.timeout) as executor:
             training = _FileTraining(args, data, net, loaded, executor)
             training.tell_engine()
-            files.make_ready(args.prefix, args.overwrite, args.load_epoch)
-            training.run(epoch, command)
+            files.make_ready(args.prefix, args.overwrite, args.resume)
+            training.run(epoch, command, last is not None)
     except BoundsError as error:
         if "table" in str(error):
             raise BoundsError(f"{error}; --rows SLOT=COUNT makes the tables of a slot larger") from error
@@ -99,12 +100,13 @@ class _FileTraining:
         )
         self._optimizer_params = optimizer_options.params(args, file_options.RATES)
 
-    def run(self, begin_epoch: int, command: Command) -> None:
-        """Train, and save what has been reached even if it is broken off.
+    def run(self, begin_epoch: int, command: Command, resumes: bool) -> None:
+        """Train, and save what has been reached if it is interrupted.
 
         Args:
             begin_epoch: number of the first epoch.
             command: the command that is being run.
+            resumes: whether a part of the first epoch has been trained, as a snapshot tells.
 
         Raises:
             ArgumentError: there is no line to train on.
@@ -115,15 +117,12 @@ class _FileTraining:
         for epoch in range(begin_epoch, args.epochs):
             updates = self._updates()
             try:
-                self._epoch(epoch)
+                self._epoch(epoch, args.prefix if resumes and epoch == begin_epoch else None)
             except BaseException:
-                found = self._last_finite(epoch, updates)
-                save_interrupted(found, self._module.symbol, args.prefix, command)
+                self._save_interrupted(epoch, updates, command)
                 raise
             if (epoch + 1) % every == 0 or epoch + 1 == args.epochs:
                 self._module.save_checkpoint(args.prefix, epoch + 1, save_optimizer_states=True)
-        if args.load_epoch == checkpoint.INTERRUPTED:
-            remove_interrupted(args.prefix)
 
     def tell_engine(self) -> None:
         """Print which engine is going to train, and why.
@@ -145,8 +144,8 @@ class _FileTraining:
         )
         print(f"engine: {choice}")
 
-    def _epoch(self, epoch: int) -> None:
-        """Train on all lines once, and print what came of it."""
+    def _epoch(self, epoch: int, resume: str | None) -> None:
+        """Train on all lines once, or on those that are left, and print what came of it."""
         args = self._args
         results = self._executor.run_from_files(
             self._module,
@@ -162,8 +161,9 @@ class _FileTraining:
             split_files=args.split_files,
             on_bad_line=args.on_bad_line,
             check_labels=args.check_labels,
+            resume=resume,
         )
-        if not results.examples:
+        if not results.examples and resume is None:
             raise ArgumentError(feed_files.NO_LINE)
         found = [_shown(results.metric)]
         if self._data.validation:
@@ -198,17 +198,33 @@ class _FileTraining:
         own = self._module.optimizer
         return 0 if own is None else own.num_update
 
-    def _last_finite(self, epoch: int, before: int) -> Copy | None:
-        """Return the parameters, None if there has been no update, or they are not finite.
+    def _save_interrupted(self, epoch: int, before: int, command: Command) -> None:
+        """Save a snapshot, or the last whole epoch if nothing has been trained since, and print how to resume.
 
         Args:
             epoch: the number of the epoch.
             before: how many updates there were at its beginning.
+            command: the command that is being run.
         """
-        if not self._updates():
-            return None
-        found = copy_of(self._module, epoch, self._updates() - before, with_states=True)
-        return found if found.is_finite() else None
+        prefix, saved = self._args.prefix, checkpoint.params_file(self._args.prefix, epoch)
+        if not self._updates() or not self._is_finite():
+            tell_resume(None, command)
+            return
+        try:
+            if self._updates() > before:
+                self._executor.snapshot(prefix, epoch)
+                tell_resume(saved, command)
+            else:
+                self._module.save_checkpoint(prefix, epoch, save_optimizer_states=True)
+                tell_resume(saved, command, ["--load-epoch", str(epoch)])
+        except MXNetError as error:
+            print(f"the parameters could not be saved: {error}", file=sys.stderr)
+
+    def _is_finite(self) -> bool:
+        """Say whether there is neither NaN nor infinity in the parameters."""
+        return all(
+            bool(array.raw.isfinite().all()) for each in self._module.get_params() for array in each.values()
+        )
 
 
 def _workers(args: argparse.Namespace, data: FileData) -> int:

@@ -153,7 +153,9 @@ def load_parameters(snapshot: Snapshot, module: Module, alone: bool) -> None:
     states = checkpoint.load_states(snapshot.prefix, snapshot.epoch)
     updater = module.updates.active_updater()
     if updater.shared is None:
-        load_optimizer_bytes(module.updates, states)
+        change = load_optimizer_bytes(module.updates, states, snapshot.state["facts"]["rates"][0])
+        if change is not None:
+            module.logger.info("resume: %s", change)
     else:  # in place, where the workers see it
         updater.set_states(states)
     if alone:

@@ -16,7 +16,7 @@ from ..base import ArgumentError, ShapeError
 from ..devices.device_transfer import on_device
 from ..ndarray import NDArray
 from ..ndarray.ragged import numbers_of
-from ..object_state import changes, noted, packed_changes, restore
+from ..object_state import changes, described, noted, packed_changes, restore
 from ..registry import Registry
 from .tally import Tally
 
@@ -285,6 +285,15 @@ class EvalMetric:
         self._settle()
         self._note()
         restore(self, vars(self)[_BEFORE], state, leave_out=_NOT_STATE)
+
+    def settings(self) -> list[dict[str, Any]]:
+        """Return what tells this metric from another one: class, name and arguments, as plain data.
+
+        Example:
+            >>> mx.metric.TopKAccuracy(2).settings()[0]["name"]
+            'top_k_accuracy_2'
+        """
+        return [{"class": type(self).__name__, "name": self.name, "arguments": described(self._kwargs)}]
 
     def _note(self) -> None:
         """Note what the metric is like before its first batch."""

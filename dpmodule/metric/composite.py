@@ -176,6 +176,10 @@ class CompositeEvalMetric(EvalMetric):
         for metric, saved in zip(self.metrics, state["metrics"], strict=True):
             metric.load_state_dict(saved)
 
+    def settings(self) -> list[dict[str, Any]]:
+        """Return the settings of all parts."""
+        return [row for metric in self.metrics for row in metric.settings()]
+
     def reset(self) -> None:
         """Reset every metric."""
         for metric in self.metrics:

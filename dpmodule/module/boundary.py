@@ -28,6 +28,7 @@ class BatchBoundary:
         self.number = 0
         self._on_ask = on_ask
         self._defers = True
+        self._saves = False
         self._previous: dict[int, Any] = {}
 
     def __enter__(self) -> BatchBoundary:
@@ -68,6 +69,15 @@ class BatchBoundary:
         finally:
             self._defers = True
 
+    @contextmanager
+    def saving(self) -> Iterator[None]:
+        """Put off a second signal, too, within this context: what is being saved is whole then."""
+        self._saves = True
+        try:
+            yield
+        finally:
+            self._saves = False
+
     def ask(self, number: int) -> None:
         """Act as if a signal had come, as it did to a process that trains with this one."""
         self.number, self.asked = number, True
@@ -75,7 +85,7 @@ class BatchBoundary:
     def _ask(self, number: int, frame: FrameType | None) -> None:
         is_second = self.asked
         self.ask(number)
-        if is_second or not self._defers:
+        if not self._saves and (is_second or not self._defers):
             self.end()
         if self._on_ask is not None:
             self._on_ask()

@@ -12,6 +12,7 @@ from ..base import StateError
 from ..ndarray import NDArray
 from .base_module import BaseModule
 from .lifecycle import Stage, needs
+from .run_state import keep_settings
 from .updates import Updates
 
 if TYPE_CHECKING:
@@ -151,3 +152,12 @@ class CheckpointedModule(BaseModule):
             FileFormatError: it is damaged or foreign.
         """
         self.updates.active_updater().load_states(fname)
+
+    def load_preloaded_states(self) -> None:
+        """Read the states for the optimizer that has just been installed, whose settings stay."""
+        path, self.preloaded_states = self.preloaded_states, None
+        if path is None:
+            return
+        own = self.updates.optimizer
+        self.load_optimizer_states(path)
+        keep_settings(self.updates, own)

@@ -529,7 +529,7 @@ class TrainingRun:
             "a training_step": options.training_step is not None,
             "shard": options.shard and several,
         }
-        return facts(self.module, self._data, self._lockstep.size, how)
+        return {**facts(self.module, self._data, self._lockstep.size, how), "metric": self.metric.settings()}
 
     def state_dict(self, over: bool = False) -> dict[str, Any]:
         """Return what a run needs to go on beyond the files of MXNet, as plain data and arrays.
@@ -566,15 +566,16 @@ class TrainingRun:
         from .run_state import load_module, load_optimizer_state, other_bits
 
         self.epoch, self.nbatch, self.num_batches = state["epoch"], state["nbatch"], state["num_batches"]
-        self._saving.load_parameters(
-            self.module, partial(_install_optimizer, self.module, self._options, True)
-        )
+        install = partial(_install_optimizer, self.module, self._options, True)
+        self._log_change(self._saving.load_parameters(self.module, install, state["facts"]["rates"]))
         load_module(self.module, state["module"])
         self._lockstep.load_own_state(self.module, state.get("own", ()))
-        for each, data in zip(self.module.all_updates(), state["optimizers"]):
-            load_optimizer_state(each, data)
+        rates = state["facts"]["rates"]
+        for each, data, rate in zip(self.module.all_updates(), state["optimizers"], rates):
+            self._log_change(load_optimizer_state(each, data, rate))
         self.metric.reset()  # as it was before the first batch
-        self.metric.load_state_dict(state["metric"])
+        if self.nbatch:  # at the start of an epoch another metric may be given
+            self.metric.load_state_dict(state["metric"])
         found = state.get("found")
         self._epoch_metrics = found and [(name, value) for name, value in found]
         self._contexts_averaged = state.get("averaged", False)
@@ -586,6 +587,10 @@ class TrainingRun:
                 "the run was saved %s: the rest may differ in the last digits", "; ".join(different)
             )
         self._saving.load_position(state)
+
+    def _log_change(self, change: str | None) -> None:
+        if change is not None:
+            self._log("fit: %s", change)
 
     def _load_callbacks(self, states: Iterable[Any]) -> None:
         """Give callbacks the states that were saved of those of the same class, in their order."""
@@ -701,9 +706,11 @@ class TrainingRun:
             self._call_on_epoch_end()
         self._saving.begin_epoch()
         self._data.reset()
+        asked = boundary.asked
         if not self._options.dry_run:
-            self._saving.after_epoch(self, boundary.asked)
-        if boundary.asked and not self._lockstep.several:  # else all processes end after the next batch
+            with boundary.saving():
+                self._saving.after_epoch(self, asked)
+        if asked and not self._lockstep.several:  # else all processes end after the next batch
             boundary.end()
 
     def _evaluate_epoch(self, boundary: BatchBoundary) -> dict[str, float]:
@@ -718,7 +725,8 @@ class TrainingRun:
                 return self._evaluate(self._validation)
         except (KeyboardInterrupt, SystemExit):
             if boundary.asked and self._saving.wants_end(True):
-                self._saving.within_epoch(self, True, is_repeated=True)
+                with boundary.saving():
+                    self._saving.within_epoch(self, True, is_repeated=True)
             raise
 
     def _call_on_epoch_end(self) -> None:
@@ -792,8 +800,9 @@ class TrainingRun:
             self._wait_for_others(boundary)
         elif boundary.asked and not self._stopped:
             if self._saving.wants_end(True):
-                self._saving.note_position(self.nbatch)
-                self._saving.within_epoch(self, True)
+                with boundary.saving():
+                    self._saving.note_position(self.nbatch)
+                    self._saving.within_epoch(self, True)
             boundary.end()
         return self._steps.values(metric) if self._epoch_metrics is None else self._epoch_metrics
 
@@ -827,7 +836,8 @@ class TrainingRun:
                 monitor.toc_print()
             self._after(batch, following is None)
             if saves:
-                saving.within_epoch(self, following is None, following)
+                with boundary.saving():
+                    saving.within_epoch(self, following is None, following)
             # a signal that comes in a callback waits for the next batch only if other processes or a save need it
             if asked or (boundary.asked and not lockstep.several and not saving.wants_end(True)):
                 boundary.end()

@@ -241,7 +241,7 @@ class Module(CheckpointedModule):
 
         Args:
             prefix: path and first part of the file names.
-            epoch: number of the epoch, or `checkpoint.INTERRUPTED`.
+            epoch: number of the epoch, or "last".
             load_optimizer_states: also read ``prefix-NNNN.states`` once the optimizer is installed.
             kwargs: arguments of the constructor.
 
@@ -748,9 +748,7 @@ class Module(CheckpointedModule):
         may_be_inside = not self.group.store.is_shared
         made = Updates.install(wanted, self.group, self._compression_params, may_be_inside)
         self._install(made, wanted.force_init and self._stage >= Stage.READY)
-        if self.preloaded_states is not None:
-            self.load_optimizer_states(self.preloaded_states)
-            self.preloaded_states = None
+        self.load_preloaded_states()
 
     def _install(self, updates: Updates, anew: bool = False) -> None:
         """Update the parameters by these from now on."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import weakref
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +15,7 @@ from ..base import ArgumentError
 from ..context import gpu_module, num_gpus
 from ..graph import Graph
 from ..ndarray import NDArray
+from ..object_state import described, equal
 from ..ops.nn.linear import onednn_pays
 from ..optimizer.states import load_states
 from ..symbol import Symbol
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
 __all__ = [
     "differences",
     "facts",
+    "keep_settings",
     "kernels",
     "load_module",
     "load_optimizer_bytes",
@@ -36,6 +39,7 @@ __all__ = [
     "optimizer_bytes",
     "optimizer_state",
     "other_bits",
+    "rate_of",
 ]
 
 
@@ -65,6 +69,7 @@ def facts(
         else hashlib.sha256(repr(_structure(symbol.graph)).encode()).hexdigest(),
         "parameters": shapes,
         "optimizer": [_optimizer_text(each.optimizer) for each in chain],
+        "rates": [rate_of(each.optimizer) for each in chain],
         "contexts": [[str(context) for context in each.group.contexts] for each in chain],
         "batch_size": getattr(data, "batch_size", None),
         "examples": getattr(data, "num_data", None),
@@ -72,6 +77,7 @@ def facts(
         "how": {
             "the types of 16 bits (amp)": [_half_types(each.group.symbol) for each in chain],
             "the parameters that are trained": [sorted(each.names) for each in chain],
+            "the multipliers of the weight decay": [described(each.optimizer.wd_mult) for each in chain],
             "the compression of gradients": [_compression(each.store) for each in chain],
             "dist_async": [getattr(each.store, "adds_up", True) is False for each in chain],
             **(how or {}),
@@ -138,12 +144,52 @@ def _plain_value(value: Any) -> Any:
 
 def _optimizer_text(optimizer: Optimizer) -> str:
     """Return an optimizer's class and the settings that no schedule changes."""
-    plain = {
+    plain = _settings(optimizer)
+    return f"{type(optimizer).__name__}({', '.join(f'{key}={value}' for key, value in plain.items())})"
+
+
+def _settings(optimizer: Optimizer) -> dict[str, Any]:
+    return {
         key: value
         for key, value in sorted(vars(optimizer).items())
         if isinstance(value, (int, float, str, bool)) and not key.startswith("_") and key not in _SCHEDULED
     }
-    return f"{type(optimizer).__name__}({', '.join(f'{key}={value}' for key, value in plain.items())})"
+
+
+_rates: weakref.WeakKeyDictionary[Optimizer, Any] = weakref.WeakKeyDictionary()
+"""What `rate_of` has returned: training changes an optimizer, which may be used in a second `fit`."""
+
+
+def rate_of(optimizer: Optimizer) -> dict[str, Any]:
+    """Return the learning rate, its schedule and its multipliers as the program gave them, as plain data."""
+    if optimizer not in _rates:
+        schedule = optimizer.lr_scheduler
+        settings = described(vars(schedule)) if hasattr(schedule, "__dict__") else {}
+        _rates[optimizer] = {
+            "learning rate": described(optimizer.lr),
+            "schedule": None if schedule is None else {"class": type(schedule).__name__, **settings},
+            "multipliers": described(optimizer.lr_mult),
+        }
+    rate: dict[str, Any] = _rates[optimizer]
+    return rate
+
+
+def _rate_change(saved: Mapping[str, Any], optimizer: Optimizer) -> str | None:
+    """Say how the learning rate, or its schedule, differs from that of a saved run; None if it does not."""
+    here = rate_of(optimizer)
+    if equal(dict(saved), here):
+        return None
+    return f"the {_rate_text(saved)} of the saved run becomes {_rate_text(here)}"
+
+
+def _rate_text(rate: Mapping[str, Any]) -> str:
+    schedule = rate["schedule"]
+    if schedule is None:
+        text = f"learning rate {rate['learning rate']}"
+    else:
+        words = [f"{name}={value}" for name, value in schedule.items() if name != "class" and name[0] != "_"]
+        text = f"schedule {schedule['class']}({', '.join(words)})"
+    return f"{text} with the multipliers {rate['multipliers']}" if rate["multipliers"] else text
 
 
 _SCHEDULED = frozenset({"num_update", "begin_num_update", "lr", "aggregate_num", "m_schedule"})
@@ -155,8 +201,16 @@ def optimizer_bytes(updates: Updates) -> bytes:
     return updates.active_updater().get_states(dump_optimizer=True)
 
 
-def load_optimizer_bytes(updates: Updates, data: bytes) -> None:
-    """Go on from states and counts that `optimizer_bytes` returned; the optimizer itself stays the object it is.
+def load_optimizer_bytes(updates: Updates, data: bytes, rate: Mapping[str, Any]) -> str | None:
+    """Continue from states and counts that `optimizer_bytes` returned; the optimizer itself stays the object it is.
+
+    Args:
+        updates: hold the optimizer.
+        data: the states.
+        rate: what `rate_of` returned of the saved optimizer; the program may give another learning rate, or schedule.
+
+    Returns:
+        How the learning rate or its schedule changes, None if it does not.
 
     Raises:
         FileFormatError: these are no such bytes.
@@ -169,7 +223,7 @@ def load_optimizer_bytes(updates: Updates, data: bytes) -> None:
             f"the saved optimizer is a {type(saved).__name__}, this one a {type(own).__name__}; resume with the same"
         )
     schedule = {} if saved.lr_scheduler is None else vars(saved.lr_scheduler)
-    _restore_optimizer(updates, vars(saved), schedule, states)
+    return _restore_optimizer(updates, vars(saved), schedule, states, rate)
 
 
 def optimizer_state(updates: Updates) -> dict[str, Any]:
@@ -183,11 +237,27 @@ def optimizer_state(updates: Updates) -> dict[str, Any]:
     }
 
 
-def load_optimizer_state(updates: Updates, state: Mapping[str, Any]) -> None:
-    """Go on from what `optimizer_state` returned; the optimizer itself stays the object it is."""
+def load_optimizer_state(updates: Updates, state: Mapping[str, Any], rate: Mapping[str, Any]) -> str | None:
+    """Continue from what `optimizer_state` returned; see `load_optimizer_bytes`."""
     made = type(updates.optimizer).__new__(type(updates.optimizer))
     made.__setstate__({**updates.optimizer.__getstate__(), **state["attributes"]})
-    _restore_optimizer(updates, vars(made), state["schedule"], state["states"])
+    return _restore_optimizer(updates, vars(made), state["schedule"], state["states"], rate)
+
+
+def keep_settings(updates: Updates, own: Optimizer) -> None:
+    """Go on with an optimizer in place of the one that was loaded with its states, from that one's counts.
+
+    Args:
+        updates: have loaded states.
+        own: the optimizer that the program has given.
+    """
+    updater = updates.active_updater()
+    loaded = updater.optimizer
+    if loaded is own or type(loaded) is not type(own):
+        return
+    settings = {*_settings(own), *_NOT_SAVED, "lr", "lr_mult", "wd_mult"}
+    vars(own).update({key: value for key, value in vars(loaded).items() if key not in settings})
+    updater.optimizer = own
 
 
 _NOT_SAVED = ("idx2name", "param_dict", "sym_info", "lr_scheduler")
@@ -195,16 +265,23 @@ _NOT_SAVED = ("idx2name", "param_dict", "sym_info", "lr_scheduler")
 
 
 def _restore_optimizer(
-    updates: Updates, attributes: Mapping[str, Any], schedule: Mapping[str, Any], states: dict[Any, Any]
-) -> None:
-    """Give an optimizer the attributes, its schedule's, and the states that were saved."""
+    updates: Updates,
+    attributes: Mapping[str, Any],
+    schedule: Mapping[str, Any],
+    states: dict[Any, Any],
+    rate: Mapping[str, Any],
+) -> str | None:
+    """Give an optimizer the attributes, its schedule's, and the states that were saved; return how its rate changes."""
     updater, own = updates.active_updater(), updates.optimizer
-    if own.lr_scheduler is not None:
+    change = _rate_change(rate, own)
+    names = _NOT_SAVED if change is None else (*_NOT_SAVED, "lr", "lr_mult")
+    if change is None and own.lr_scheduler is not None:
         vars(own.lr_scheduler).update(schedule)
-    kept = {key: getattr(own, key) for key in _NOT_SAVED if hasattr(own, key)}
+    kept = {key: getattr(own, key) for key in names if hasattr(own, key)}
     vars(own).update({**attributes, **kept})
     updater.states = states
     updater.states_synced = dict.fromkeys(states, False)
+    return change
 
 
 def kernels() -> dict[str, str]:

@@ -6,7 +6,7 @@ import io
 import logging
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +18,7 @@ from ..devices import generators
 from ..files import file_transaction
 from ..io.epoch_start import EpochStart
 from ..ndarray import NDArray
-from ..object_state import digest, random_generators, set_state, state_of
+from ..object_state import digest, equal, random_generators, set_state, state_of
 from ..symbol import Symbol
 from .lockstep import Lockstep
 from .run_lock import RunLock
@@ -250,26 +250,36 @@ class Saving:
             )
         states = [state, *state.get("ranks", [])]
         own: dict[str, Any] = states[self._lockstep.rank] if len(states) == self._lockstep.size else state
-        if wrong := differences(own["facts"], self._facts["facts"]):
+        wrong = differences(own["facts"], self._facts["facts"])
+        if own["nbatch"]:
+            wrong += _other_metric(own["facts"]["metric"], self._facts["facts"]["metric"])
+        if wrong:
             raise ArgumentError(f"fit: the run under {prefix!r} was another one: {'; '.join(wrong)}")
         return own
 
-    def load_parameters(self, module: Resumable, install: Callable[[], None]) -> None:
+    def load_parameters(
+        self, module: Resumable, install: Callable[[], None], rates: Sequence[Mapping[str, Any]]
+    ) -> str | None:
         """Give a module the parameters, and its optimizer the states, that were saved with the state found.
 
         Args:
             module: what is trained.
             install: installs its optimizer anew.
+            rates: the learning rates of the saved run.
+
+        Returns:
+            How the learning rate changes, None if it does not.
         """
         if self._found_at is None:
-            return
+            return None
         module.set_params(*files.load_params(*self._found_at))
         # the store has copies of the parameters
         if any(each.updater is None for each in module.all_updates()):
             install()
         chain = module.all_updates()
-        if len(chain) == 1:
-            load_optimizer_bytes(chain[0], files.load_states(*self._found_at))
+        if len(chain) > 1:  # their states are in the run's file
+            return None
+        return load_optimizer_bytes(chain[0], files.load_states(*self._found_at), rates[0])
 
     def load_position(self, state: Mapping[str, Any]) -> None:
         """Bring the data and all random numbers to where they stood.
@@ -385,6 +395,18 @@ class Saving:
             "the data that it was trained on, seeded alike, define state_dict and load_state_dict, or begin anew under "
             "another prefix"
         )
+
+
+def _other_metric(saved: list[dict[str, Any]], here: list[dict[str, Any]]) -> list[str]:
+    """Return how a metric differs from the one whose sums have been saved, in words."""
+    if equal(saved, here):
+        return []
+    before, now = (", ".join(str(each["name"]) for each in rows) for rows in (saved, here))
+    if before == now:
+        before, now = (
+            ", ".join(f"{each['class']}({each['arguments']})" for each in rows) for rows in (saved, here)
+        )
+    return [f"the metric was {before}, is {now}, which can be changed only at the start of an epoch"]
 
 
 def _says_position(data: DataIter) -> bool:

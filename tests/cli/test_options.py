@@ -116,7 +116,7 @@ def test_the_command_alone_prints_its_help(run):
         (options.input_shape, "data:1,3", ("data", (1, 3))),
         (options.input_shape, "1,3", (None, (1, 3))),
         (options.workload, "1,3", [1.0, 3.0]),
-        (options.epoch, "interrupted", "interrupted"),
+        (options.epoch, "last", "last"),
         (options.epoch, "12", 12),
         (options.optimizer_name, "Adam", "adam"),
         (options.store, "none", None),

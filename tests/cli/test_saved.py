@@ -99,8 +99,8 @@ def test_a_name_of_ours_and_a_prefix(run):
             "--epoch is 7; saved under the prefix 'four' are the epochs: 1, 2",
         ),
         (
-            ["check", "four", "--epoch", "interrupted"],
-            "--epoch is interrupted; saved under the prefix 'four'",
+            ["check", "four", "--epoch", "last"],
+            "--epoch is last; saved under the prefix 'four'",
         ),
         (["check", "four-0001.params"], "four-0001.params"),
         (["check", "four", "four-symbol.json"], "four-symbol.json"),

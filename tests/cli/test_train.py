@@ -28,7 +28,7 @@ def test_it_reaches_97_percent_and_writes_a_checkpoint(run, names):
     assert done.code == 0
     assert accuracy(done) >= 0.97
     assert "samples/s" in done.err
-    assert names() == ["model-0020.params", "model-0020.states", "model-symbol.json"]
+    assert names() == ["model-0020.params", "model-0020.run", "model-0020.states", "model-symbol.json"]
 
 
 @pytest.mark.parametrize("network", ["mlp", "lenet", "resnet"])
@@ -130,7 +130,7 @@ def test_nan_is_an_error_a_warning_or_nothing(run, caplog):
     [
         (["--load-epoch", "3"], "--load-epoch 3 and --epochs 2 leave nothing to do"),
         (["--load-epoch", "1"], "nothing is saved under the prefix 'model'"),
-        (["--load-epoch", "interrupted"], "there is no model-interrupted.json"),
+        (["--load-epoch", "interrupted"], "argument --load-epoch: 'interrupted', expected a whole number"),
         (["--contexts", "cpu(0),cpu(1)", "--workload", "1,2,3"], "--workload has 3 shares, expected 2"),
         (["--shape", "65"], "--shape (65,) has 65 values, but a sample of the digits has 64"),
         (["--validation-data", "set.npz"], "--validation-data needs --data"),

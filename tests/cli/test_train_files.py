@@ -159,20 +159,17 @@ def test_ctrl_c_saves_and_the_printed_command_goes_on(run, monkeypatch, tmp_path
     monkeypatch.setattr(mx.AsyncExecutor, "run_from_files", interrupted)
     done = run(*QUICK, "--epochs", 3, "--prefix", "my run/net")
     assert done.code == 130
-    assert "saved: my run/net-interrupted.params (epoch 1, batches done: 0)" in done.err
+    assert "saved: my run/net-0001.params" in done.err
     assert done.err.endswith("dpmodule: interrupted\n")
-    program, *words = shlex.split(re.search(r"to go on from there: (.*)", done.err)[1])
+    program, *words = shlex.split(re.search(r"to resume: (.*)", done.err)[1])
     assert program == "dpmodule"
     monkeypatch.undo()
     monkeypatch.chdir(tmp_path)
     again = run(*words)
     assert again.code == 0, again
     assert re.findall(r"epoch (\d)", again.out) == ["2", "3"]
-    assert sorted(path.name for path in tmp_path.glob("my run/*")) == [
-        "net-0003.params",
-        "net-0003.states",
-        "net-symbol.json",
-    ]
+    endings = [f"net-{epoch:04d}.{ending}" for epoch in (1, 3) for ending in ("params", "states")]
+    assert sorted(path.name for path in tmp_path.glob("my run/*")) == [*endings, "net-symbol.json"]
 
 
 def test_bad_lines_are_passed_over_and_counted_if_asked_for(run, tmp_path):

@@ -858,6 +858,70 @@ def test_another_run_is_refused_with_all_that_differs(tmp_path):
         run(tmp_path, module=lambda: mx.mod.Module(classifier(dropout=0.4)))
 
 
+def rate_at_batches(rates):
+    def note(param):
+        rates.append(float(param.locals["module"].optimizer.learning_rate))
+
+    return note
+
+
+def test_another_learning_rate_or_schedule_is_taken_and_logged(tmp_path, caplog):
+    """The run goes on as one whose optimizer was given the other rate at that moment."""
+    schedules = {
+        "a rate": lambda: {"learning_rate": 0.2},
+        "a schedule": lambda: {"lr_scheduler": mx.lr_scheduler.FactorScheduler(5, 0.5, base_lr=0.4)},
+        "its like": lambda: {"lr_scheduler": mx.lr_scheduler.FactorScheduler(5, 0.7, base_lr=0.4)},
+        "another": lambda: {"lr_scheduler": mx.lr_scheduler.CosineScheduler(20, 0.3, final_lr=0.01)},
+    }
+    for first in schedules:
+        for second in schedules:
+            caplog.clear()
+            prefix, rates, whole = f"{first} {second}", [], []
+            run(tmp_path, prefix=prefix, kill=12, num_epoch=2, optimizer_params=schedules[first]())
+            for name, found in ((prefix, rates), ("whole " + prefix, whole)):
+                options = {
+                    "optimizer_params": schedules[second](),
+                    "batch_end_callback": rate_at_batches(found),
+                }
+                with caplog.at_level(logging.INFO):
+                    run(tmp_path, prefix=name, num_epoch=2, **options)
+            assert rates == whole[10:], prefix
+            text = " of the saved run becomes "
+            assert (text in caplog.text) is (first != second), prefix
+
+
+def test_multipliers_of_the_learning_rate_are_the_programs(tmp_path, caplog):
+    def module(factor):
+        weight = mx.sym.Variable("hidden_weight", lr_mult=factor)
+        net = mx.sym.FullyConnected(mx.sym.Variable("data"), weight=weight, num_hidden=4, name="hidden")
+        return mx.mod.Module(mx.sym.SoftmaxOutput(net, name="softmax"))
+
+    run(tmp_path, module=partial(module, 1.0), num_epoch=1)
+    with caplog.at_level(logging.INFO):
+        again, _ = run(tmp_path, module=partial(module, 0.0), num_epoch=2)
+    assert "with the multipliers {'hidden_weight': 0.0}" in caplog.text
+    assert again.optimizer.lr_mult == {"hidden_weight": 0.0}
+
+
+def test_another_metric_is_refused_within_an_epoch_and_taken_at_the_start_of_one(tmp_path):
+    run(tmp_path, kill=7)
+    before = contents(tmp_path)
+    for metric, words in (
+        ("mse", "the metric was accuracy, cross-entropy, is mse, which can be changed only at the start"),
+        (["ce", "acc"], "was accuracy, cross-entropy, is cross-entropy, accuracy"),
+        (
+            ["acc", mx.metric.CrossEntropy(1e-3)],
+            r"was Accuracy\(.*, is Accuracy\(.*CrossEntropy\({'eps': 0.001",
+        ),
+    ):
+        with pytest.raises(ArgumentError, match=words):
+            run(tmp_path, eval_metric=metric)
+    assert contents(tmp_path) == before
+    run(tmp_path, num_epoch=1)
+    _, history = run(tmp_path, num_epoch=2, eval_metric="mse")
+    assert [list(row)[3:] for row in history] == [["train-accuracy", "train-cross-entropy"], ["train-mse"]]
+
+
 def test_other_steps_are_refused_with_all_that_differs(tmp_path):
     options = {"accumulate": 2, "clip_global_norm": 1.0}
     run(tmp_path, num_epoch=1, **options)

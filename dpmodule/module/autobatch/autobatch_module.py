@@ -382,9 +382,7 @@ class AutobatchModule(CheckpointedModule):
             return
         self._update_by(Updates.install(wanted, self.updated_group(), self._compression_params))
         self._mark(Stage.READY, True)
-        if self.preloaded_states is not None:
-            self.load_optimizer_states(self.preloaded_states)
-            self.preloaded_states = None
+        self.load_preloaded_states()
 
     @needs(Stage.INITIALIZED)
     def borrow_optimizer(self, shared_module: AutobatchModule) -> None:
