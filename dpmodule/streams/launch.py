@@ -21,7 +21,7 @@ from ..base import ArgumentError, StateError
 from ..devices import shared_memory
 from . import child
 from .child import START, Link, Passed
-from .errors import UnpicklableError
+from .errors import UnpicklableError, WorkerDied
 from .fork_server import watched
 from .messages import Message, pack
 
@@ -200,7 +200,7 @@ def launch(
 
     Raises:
         WorkerStuck: the fork server did not start it in time, or is stopped.
-        WorkerDied: the fork server died meanwhile.
+        WorkerDied: the fork server died meanwhile, and so did the next one.
     """
     context: Any = multiprocessing.get_context(method)
     given = (link, target, args) if method == "fork" else (link,)
@@ -210,15 +210,25 @@ def launch(
         with _without_interrupts():
             process.start()
         return process
-    resource_tracker.ensure_running()
-    with contextlib.ExitStack() as stack:
-        if method == "forkserver":
-            _prepare_forkserver()
-            stack.enter_context(watched(f"worker {link.index} {link.name!r}", timeout_s))
-        for each in (_hiding, _hidden_main(), _without_interrupts()):
-            stack.enter_context(each)
-        process.start()
+    if method == "forkserver":
+        _prepare_forkserver()
+        try:
+            _start(process, watched(_worker(link), timeout_s))
+        except WorkerDied:  # it may have been killed before, and just not been gone: the next one is new
+            _start(process, watched(_worker(link), timeout_s))
+    else:
+        _start(process, contextlib.nullcontext())
     return process
+
+
+def _worker(link: Link) -> str:
+    return f"worker {link.index} {link.name!r}"
+
+
+def _start(process: BaseProcess, watch: contextlib.AbstractContextManager[None]) -> None:
+    resource_tracker.ensure_running()
+    with watch, _hiding, _hidden_main(), _without_interrupts():
+        process.start()
 
 
 def preload(module: str) -> None:
