@@ -353,6 +353,13 @@ for uneven in (False, True):
     assert history["train-accuracy"] == rest["train-accuracy"]
 assert [row["batch"] for row in history] == [(4, 8)[rank]] * 3
 
+# a limit on batches waits for the update that adds up gradients of several of them
+prefix = os.path.join(sys.argv[1], "accumulated")
+whole, _ = go(None, False, accumulate=3)
+assert [row["batch"] for row in go(prefix, False, accumulate=3, max_batches=8)[1]] == [6, 3]
+values, _ = go(prefix, False, resume="auto", accumulate=3)
+assert all((values[name] == whole[name]).all() for name in whole)
+
 _, history = go(None, False, "callback")
 assert [row["batch"] for row in history] == [6, 4 + rank]
 assert history.ended == ["a callback after batch 3 of epoch 1", "another process ended training"][rank]
