@@ -474,10 +474,10 @@ class TrainingRun:
         self._lockstep = _lockstep(module, options, [self._data, *self._evaluations.values()])
         self.metric = metrics.create(options.eval_metric)
         self._validation = self.metric if options.validation_metric is None else options.validation_metric
-        _check_same_options(self._lockstep, options, self._evaluations, self.metric)
         # evaluations within an epoch reset their metric, which must not be that of the whole epoch
         self._metric_within_epoch: Any = deepcopy(self._validation) if options.eval_every_n_batches else None
         self._callbacks: list[Any] = _callbacks(options)
+        _check_same_options(self._lockstep, options, self._evaluations, self.metric)
         self._batch_callbacks = _plain_functions(options.batch_end_callback)
         self._epoch_callbacks = _plain_functions(options.epoch_end_callback)
         self._clock = StepClock(self.module, options.profile)

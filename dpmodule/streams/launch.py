@@ -39,6 +39,7 @@ START_METHODS = ("spawn", "fork", "forkserver")
 
 START_S = 60.0
 """How long a process that is not forked may take to start and import torch on a busy machine, in seconds."""
+
 _MAIN_KEYS = ("init_main_from_name", "init_main_from_path")
 _hiding = threading.RLock()
 _preloaded = ["__main__", child.__name__]
@@ -227,7 +228,7 @@ def _worker(link: Link) -> str:
 
 def _start(process: BaseProcess, watch: contextlib.AbstractContextManager[None]) -> None:
     resource_tracker.ensure_running()
-    with watch, _hiding, _hidden_main(), _without_interrupts():
+    with _hiding, watch, _hidden_main(), _without_interrupts():
         process.start()
 
 

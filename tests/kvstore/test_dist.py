@@ -220,6 +220,7 @@ for options, text in [
     ({"shard": bool(rank)}, "fit: shard is False on rank 0"),
     ({"dry_run": bool(rank)}, "fit: dry_run is False on rank 0"),
     ({"checkpoint": ("saved", None)[rank]}, "fit: checkpoint is True on rank 0 and False on rank 1"),
+    ({"callbacks": [mx.callback.Checkpoint("saved")][rank:]}, "fit: checkpoint is True on rank 0"),
 ]:
     try:
         mx.mod.Module(mlp(), context=mx.cpu()).fit(
