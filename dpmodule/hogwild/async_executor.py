@@ -175,7 +175,7 @@ class AsyncExecutor(Closing):
                 `file` and `batch`.
             WorkerDied: a worker process is gone, `index` says which, and `file` what it was working on; parameters are
                 usable.
-            WorkerStuck: a worker has not finished a batch within `timeout_s`.
+            WorkerStuck: a worker has not finished a batch within `timeout_s`, or could not be started.
             KeyboardInterrupt: Ctrl-C, raised after the batches that were running; the executor stays usable.
             LostWorkerError: another process is gone, or has not come to an average within 5 `timeout_s`.
             StateError: the executor is closed, or runs already.

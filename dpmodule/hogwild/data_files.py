@@ -24,6 +24,9 @@ _PARTS_PER_WORKER = 4
 _LEAST_BYTES = 4096
 _STDERR_BYTES = 2000
 
+_END_S = 10.0
+"""How long a command may run on after it has closed its output, in seconds."""
+
 
 @dataclass(frozen=True)
 class Part:
@@ -305,7 +308,12 @@ class _Piped:
         return count
 
     def _finish(self) -> None:
-        status = self._process.wait()
+        try:
+            status = self._process.wait(_END_S)
+        except subprocess.TimeoutExpired as error:
+            raise FileError(
+                f"{self._path}: pipe_command {self._command!r} closed its output and did not end within {_END_S:g} s"
+            ) from error
         if status == 0:
             return
         self._errors.seek(0, os.SEEK_END)

@@ -387,7 +387,8 @@ def _initialize(kind: str, timeout_s: float) -> None:
     timeout = timedelta(seconds=timeout_s)
 
     def meet() -> tuple[Any, int, int]:
-        return next(rendezvous("env://", timeout=timeout))
+        met: tuple[Any, int, int] = next(rendezvous("env://", timeout=timeout))
+        return met
 
     def initialize() -> None:
         own = dist.PrefixStore(_prefix(), store)  # type: ignore[attr-defined]

@@ -312,7 +312,8 @@ def fit(
             the end of an epoch there may be fewer.
         clip_global_norm: greatest length of all gradients together; see `BaseModule.clip_by_global_norm`.
         eval_every_n_batches: evaluate within epochs, too, after so many batches each time.
-        max_batches: end after so many batches in all, those before a `resume` counted in.
+        max_batches: end after so many batches in all, those before a `resume` counted in; several processes that
+            `accumulate` end after the update that follows.
         max_time_s: end after the batch in which so many seconds are over. Where either ends an epoch early, the state
             of the run is saved, if there is a `checkpoint` with `save_on_interrupt`.
         dry_run: train on one batch and evaluate on one, to see whether everything fits: callbacks at the end of epochs
@@ -493,10 +494,10 @@ class TrainingRun:
         self._lockstep = _lockstep(module, options, [self._data, *self._evaluations.values()])
         self.metric = metrics.create(options.eval_metric)
         self._validation = self.metric if options.validation_metric is None else options.validation_metric
-        _check_same_options(self._lockstep, options, self._evaluations, self.metric)
         # evaluations within an epoch reset their metric, which must not be that of the whole epoch
         self._metric_within_epoch: Any = deepcopy(self._validation) if options.eval_every_n_batches else None
         self._callbacks: list[Any] = _callbacks(options)
+        _check_same_options(self._lockstep, options, self._evaluations, self.metric)
         self._batch_callbacks = _plain_functions(options.batch_end_callback)
         self._epoch_callbacks = _plain_functions(options.epoch_end_callback)
         self._clock = StepClock(self.module, options.profile)
@@ -966,7 +967,11 @@ class TrainingRun:
             self._stop_with_others()
         if options.dry_run:
             self.stop("dry_run")
-        elif options.max_batches is not None and self.num_batches >= options.max_batches:
+        elif (
+            options.max_batches is not None
+            and self.num_batches >= options.max_batches
+            and not (self._lockstep.several and self._steps.are_gradients_pending)  # they save with an update
+        ):
             self.stop(f"max_batches={options.max_batches}")
         elif self._is_out_of_time:
             self.stop(f"max_time_s={options.max_time_s}")
@@ -1125,6 +1130,11 @@ class _TrainingSteps:
         if bad is None and self._pending_batches < self._options.accumulate:
             return True
         return self.finish(run, bad)
+
+    @property
+    def are_gradients_pending(self) -> bool:
+        """Whether gradients wait for those of further batches."""
+        return self._pending_batches > 0
 
     def state_dict(self) -> dict[str, Any]:
         """Return what waits, after having the module keep gradients that do."""

@@ -10,7 +10,7 @@ import struct
 import tempfile
 import time
 
-__all__ = ["Note", "STACK_SIGNAL"]
+__all__ = ["Note", "STACK_SIGNAL", "state_of"]
 
 _FIRST_FREE: int | None = getattr(signal, "SIGRTMIN", None)
 STACK_SIGNAL = int(signal.SIGUSR2 if _FIRST_FREE is None else _FIRST_FREE + 7)
@@ -126,3 +126,12 @@ def _anonymous() -> int:
         return os.memfd_create("dpmodule-note", os.MFD_CLOEXEC)
     with tempfile.TemporaryFile() as file:
         return os.dup(file.fileno())
+
+
+def state_of(pid: int) -> str:
+    """Return the letter that the system has for a process's state; empty if it does not say."""
+    try:
+        with open(os.path.join("/proc", str(pid), "stat"), "rb") as file:
+            return file.read().rpartition(b")")[2].split()[0].decode()
+    except (OSError, IndexError):
+        return ""

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import signal
-from typing import TYPE_CHECKING
 
+from .child_resources import Ends
 from .errors import WorkerDied, WorkerStuck
 
-if TYPE_CHECKING:
-    from .child_resources import Ends
-
-__all__ = ["death", "hanging", "state_of"]
+__all__ = ["death", "hanging"]
 
 
 def death(who: str, index: int, name: str, ends: Ends) -> WorkerDied:
@@ -69,12 +65,3 @@ def _manner(code: int | None) -> str:
         return f"was killed by {signal.Signals(-code).name}"
     except ValueError:
         return f"was killed by signal {-code}"
-
-
-def state_of(pid: int) -> str:
-    """Return the letter that the system has for a process's state; empty if it does not say."""
-    try:
-        with open(os.path.join("/proc", str(pid), "stat"), "rb") as file:
-            return file.read().rpartition(b")")[2].split()[0].decode()
-    except (OSError, IndexError):
-        return ""

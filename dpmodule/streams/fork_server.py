@@ -8,12 +8,13 @@ import os
 import signal
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from multiprocessing.process import BaseProcess
 from typing import Any
 
+from .crash_note import state_of
 from .errors import WorkerDied, WorkerStuck
-from .exit_errors import state_of
 
 __all__ = ["forget", "let_continue", "watched"]
 
@@ -21,6 +22,7 @@ _STOPPED_S = 5.0
 """How long the server may be stopped (SIGSTOP) while a process is started, in seconds."""
 
 _LOOK_S = 0.2
+_END_S = 5.0
 
 
 @contextlib.contextmanager
@@ -55,6 +57,7 @@ def watched(worker: str, timeout_s: float) -> Iterator[None]:
     try:
         yield
     except (EOFError, ConnectionError) as error:
+        _await_end(_server_pid())
         if reasons:
             raise WorkerStuck(
                 f"{worker} could not be started: {reasons[0]} and has been killed; the next start makes a new one"
@@ -73,6 +76,13 @@ def _server_pid() -> int | None:
     server: Any = forkserver._forkserver
     pid: int | None = server._forkserver_pid
     return pid
+
+
+def _await_end(pid: int | None) -> None:
+    """Wait for a server to be gone that has closed its connections, so that the next start does not ask it again."""
+    deadline = time.monotonic() + _END_S
+    while pid is not None and state_of(pid) not in ("", "X", "Z") and time.monotonic() < deadline:
+        time.sleep(0.001)
 
 
 def _is_stopped(pid: int | None) -> bool:

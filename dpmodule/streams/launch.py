@@ -21,7 +21,7 @@ from ..base import ArgumentError, StateError
 from ..devices import shared_memory
 from . import child
 from .child import START, Link, Passed
-from .errors import UnpicklableError
+from .errors import UnpicklableError, WorkerDied
 from .fork_server import watched
 from .messages import Message, pack
 
@@ -39,6 +39,7 @@ START_METHODS = ("spawn", "fork", "forkserver")
 
 START_S = 60.0
 """How long a process that is not forked may take to start and import torch on a busy machine, in seconds."""
+
 _MAIN_KEYS = ("init_main_from_name", "init_main_from_path")
 _hiding = threading.RLock()
 _preloaded = ["__main__", child.__name__]
@@ -200,7 +201,7 @@ def launch(
 
     Raises:
         WorkerStuck: the fork server did not start it in time, or is stopped.
-        WorkerDied: the fork server died meanwhile.
+        WorkerDied: the fork server died meanwhile, and so did the next one.
     """
     context: Any = multiprocessing.get_context(method)
     given = (link, target, args) if method == "fork" else (link,)
@@ -210,15 +211,25 @@ def launch(
         with _without_interrupts():
             process.start()
         return process
-    resource_tracker.ensure_running()
-    with contextlib.ExitStack() as stack:
-        if method == "forkserver":
-            _prepare_forkserver()
-            stack.enter_context(watched(f"worker {link.index} {link.name!r}", timeout_s))
-        for each in (_hiding, _hidden_main(), _without_interrupts()):
-            stack.enter_context(each)
-        process.start()
+    if method == "forkserver":
+        _prepare_forkserver()
+        try:
+            _start(process, watched(_worker(link), timeout_s))
+        except WorkerDied:  # it may have been killed before, and just not been gone: the next one is new
+            _start(process, watched(_worker(link), timeout_s))
+    else:
+        _start(process, contextlib.nullcontext())
     return process
+
+
+def _worker(link: Link) -> str:
+    return f"worker {link.index} {link.name!r}"
+
+
+def _start(process: BaseProcess, watch: contextlib.AbstractContextManager[None]) -> None:
+    resource_tracker.ensure_running()
+    with _hiding, watch, _hidden_main(), _without_interrupts():
+        process.start()
 
 
 def preload(module: str) -> None:

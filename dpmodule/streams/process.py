@@ -15,9 +15,9 @@ from ..compat.closing import Closing
 from ..devices import generators
 from .child import DONE, ERROR, MESSAGE, Link
 from .child_resources import Ends
-from .crash_note import STACK_SIGNAL
+from .crash_note import STACK_SIGNAL, state_of
 from .errors import PipeClosed, WorkerStuck, refused
-from .exit_errors import death, hanging, state_of
+from .exit_errors import death, hanging
 from .launch import START_S, check_not_importing_main, launch, pack_target
 from .messages import Message, Received, pack
 from .remote import RemoteError

@@ -17,6 +17,7 @@ import dpmodule as mx
 from dpmodule.base import ArgumentError, FileError, FileFormatError
 from dpmodule.hogwild import FileBatches, Part, check_files, split_parts
 from helpers.functors import backend as backend
+from helpers.processes import descendants, until
 from helpers.walk import walks
 
 DESC = """
@@ -327,6 +328,18 @@ def test_a_program_that_fails_is_shown(tmp_path):
     for command in ("no-such-program -x", str(tmp_path)):
         with pytest.raises(FileError, match=f"{path}: pipe_command '{command}' cannot be run"):
             list(batches_of(feed_of(2, command), [Part(path)]))
+
+
+def test_a_program_that_does_not_end_with_its_output_is_ended(tmp_path, monkeypatch):
+    monkeypatch.setattr("dpmodule.hogwild.data_files._END_S", 0.1)
+    path = put(tmp_path / "a", GOOD)
+    before = descendants()
+    lasting = program(tmp_path, "os.close(0); os.close(1); time.sleep(100)")
+    with pytest.raises(
+        FileError, match=f"^{path}: pipe_command .* closed its output and did not end within 0.1 s"
+    ):
+        list(batches_of(feed_of(2, lasting), [Part(path)]))
+    until(lambda: descendants() <= before)
 
 
 def test_a_program_is_ended_with_the_iteration(tmp_path):

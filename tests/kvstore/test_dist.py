@@ -220,6 +220,7 @@ for options, text in [
     ({"shard": bool(rank)}, "fit: shard is False on rank 0"),
     ({"dry_run": bool(rank)}, "fit: dry_run is False on rank 0"),
     ({"checkpoint": ("saved", None)[rank]}, "fit: checkpoint is True on rank 0 and False on rank 1"),
+    ({"callbacks": [mx.callback.Checkpoint("saved")][rank:]}, "fit: checkpoint is True on rank 0"),
 ]:
     try:
         mx.mod.Module(mlp(), context=mx.cpu()).fit(
@@ -378,6 +379,13 @@ for uneven in (False, True):
     assert history["train-rows"] == history["train-sizes"] == [90] * 3
     assert history["train-classes"] == [len(set(y.tolist()))] * 3
 assert [row["batch"] for row in history] == [(4, 8)[rank]] * 3
+
+# a limit on batches waits for the update that adds up gradients of several of them
+prefix = os.path.join(sys.argv[1], "accumulated")
+whole, _ = go(None, False, accumulate=3)
+assert [row["batch"] for row in go(prefix, False, accumulate=3, max_batches=8)[1]] == [6, 3]
+values, _ = go(prefix, False, resume="auto", accumulate=3)
+assert all((values[name] == whole[name]).all() for name in whole)
 
 _, history = go(None, False, "callback")
 assert [row["batch"] for row in history] == [6, 4 + rank]
