@@ -16,7 +16,7 @@ import torch
 
 from .. import metric as metrics
 from ..base import ArgumentError, BoundsError, NonFiniteError, StateError
-from ..callback import BatchEndParam, Callback, as_list
+from ..callback import BatchEndParam, Callback, TqdmBar, as_list
 from ..context import Context
 from ..initializer import Uniform
 from ..ndarray import NDArray
@@ -746,6 +746,9 @@ class TrainingRun:
         monitor, limit = self._options.monitor, self._options.max_time_s
         saving, lockstep = self._saving, self._lockstep
         metric = self.metric
+        for callback in self._batch_callbacks:
+            if isinstance(callback, TqdmBar):
+                callback.on_epoch_begin(self)
         with self._clock.data:
             batch, batches = _first_batch(self._data, self.epoch)
         self._check_labels(batch)
