@@ -731,6 +731,9 @@ class TrainingRun:
             next(self._data, None)
         else:
             self._epoch_metrics, self._contexts_averaged = None, False
+            for callback in self._batch_callbacks:
+                if isinstance(callback, TqdmBar):
+                    callback.on_epoch_begin(self)
             metric = self._train_batches(boundary)
         if self._lockstep.several:
             self._wait_for_others(boundary)
@@ -746,9 +749,6 @@ class TrainingRun:
         monitor, limit = self._options.monitor, self._options.max_time_s
         saving, lockstep = self._saving, self._lockstep
         metric = self.metric
-        for callback in self._batch_callbacks:
-            if isinstance(callback, TqdmBar):
-                callback.on_epoch_begin(self)
         with self._clock.data:
             batch, batches = _first_batch(self._data, self.epoch)
         self._check_labels(batch)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING
 
 from ..base import ArgumentError, dtype_name
@@ -24,6 +24,7 @@ def first_values(
     attributes: Mapping[str, Mapping[str, str]],
     allow_missing: bool,
     allow_extra: bool,
+    labels: Collection[str] = (),
 ) -> dict[str, NDArray]:
     """Return a value for every array.
 
@@ -36,6 +37,7 @@ def first_values(
         attributes: attributes of the symbol's nodes by name.
         allow_missing: initialize what is not given.
         allow_extra: pass over names that `arrays` lacks.
+        labels: names of variables that operators read as labels, for messages.
 
     Shape:
         arrays[name], given[name], returns[name]: that of the parameter.
@@ -69,10 +71,18 @@ def first_values(
                     f"the value of {name} is of type {kind}, expected an NDArray; use mx.nd.array"
                 )
         elif given is not None and not allow_missing:
-            raise ArgumentError(
-                f"init_params: no value is given for {name} (allow_missing=True initializes it)"
-            )
+            hint = _label_hint(name) if name in labels else "allow_missing=True initializes it"
+            raise ArgumentError(f"init_params: no value is given for {name} ({hint})")
         elif initializer is not None:
             values[name] = allocate(arrays[name].shape, cpu(), dtype_name(arrays[name].dtype))
-            initializer(InitDesc(name, attributes.get(name)), values[name])
+            try:
+                initializer(InitDesc(name, attributes.get(name)), values[name])
+            except ArgumentError as error:
+                if name not in labels:
+                    raise
+                raise ArgumentError(f"init_params: {error} ({_label_hint(name)})") from error
     return values
+
+
+def _label_hint(name: str) -> str:
+    return f"it is a label of the network, not a parameter; give the module label_names=[{name!r}]"
