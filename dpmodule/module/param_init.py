@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ..base import ArgumentError, dtype_name
 from ..context import cpu
@@ -63,6 +63,11 @@ def first_values(
     values = {}
     for name in sorted(arrays):
         values[name] = arrays[name]
+        hint = (
+            f"it is a label of the network, not a parameter; give the module label_names=[{name!r}]"
+            if name in labels
+            else ""
+        )
         if given is not None and name in given:
             values[name] = given[name]
             if not isinstance(values[name], NDArray):
@@ -71,18 +76,19 @@ def first_values(
                     f"the value of {name} is of type {kind}, expected an NDArray; use mx.nd.array"
                 )
         elif given is not None and not allow_missing:
-            hint = _label_hint(name) if name in labels else "allow_missing=True initializes it"
-            raise ArgumentError(f"init_params: no value is given for {name} ({hint})")
+            raise ArgumentError(
+                f"init_params: no value is given for {name} ({hint or 'allow_missing=True initializes it'})"
+            )
         elif initializer is not None:
             values[name] = allocate(arrays[name].shape, cpu(), dtype_name(arrays[name].dtype))
-            try:
-                initializer(InitDesc(name, attributes.get(name)), values[name])
-            except ArgumentError as error:
-                if name not in labels:
-                    raise
-                raise ArgumentError(f"init_params: {error} ({_label_hint(name)})") from error
+            _initialize(values[name], InitDesc(name, attributes.get(name)), initializer, hint)
     return values
 
 
-def _label_hint(name: str) -> str:
-    return f"it is a label of the network, not a parameter; give the module label_names=[{name!r}]"
+def _initialize(array: NDArray, desc: InitDesc, initializer: Any, hint: str) -> None:
+    try:
+        initializer(desc, array)
+    except ArgumentError as error:
+        if not hint:
+            raise
+        raise ArgumentError(f"init_params: {error} ({hint})") from error
