@@ -18,6 +18,7 @@ from .base import BatchEndParam
 if TYPE_CHECKING:
     from ..ndarray import NDArray
     from ..symbol import Symbol
+    from .base import RunLike
 
 __all__ = [
     "LogValidationMetricsCallback",
@@ -276,7 +277,8 @@ class LogValidationMetricsCallback:
 class TqdmBar(Closing):
     """Show a tqdm progress bar per epoch, with the metric and the speed; in notebooks a graphical one.
 
-    Use it as a batch callback. A bar closes with the last batch of its epoch, known from `total` or from
+    Use it as a batch callback. `fit` opens a bar at the beginning of an epoch; in other loops the first batch opens it,
+    which then does not count in the speed. A bar closes with the last batch of its epoch, known from `total` or from
     ``locals["end_of_batch"]`` (`fit` sets it), when the next epoch begins, or by `close`, which doubles as an
     epoch callback; the object is a context manager too.
 
@@ -312,6 +314,7 @@ class TqdmBar(Closing):
         self._options = options
         self._bar: Any = None
         self._epoch: int | None = None
+        self._before = 0
 
     def __call__(self, param: BatchEndParam) -> None:
         """Move the bar to a batch.
@@ -319,9 +322,9 @@ class TqdmBar(Closing):
         Args:
             param: where training stands.
         """
-        if self._bar is None or param.epoch != self._epoch or param.nbatch < self._bar.n:
-            self._open(param.epoch)
         done = param.nbatch + 1
+        if self._bar is None or param.epoch != self._epoch or param.nbatch < self._bar.n:
+            self._open(param.epoch, done)
         last = done == self.total or bool(_local(param, "end_of_batch"))
         if last or param.nbatch % self.every == 0:
             self._bar.set_postfix(self._postfix(param), refresh=False)
@@ -329,27 +332,37 @@ class TqdmBar(Closing):
         if last:
             self.close()
 
+    def on_epoch_begin(self, run: RunLike) -> None:
+        """Open the bar of an epoch; `fit` calls it.
+
+        Args:
+            run: the training.
+        """
+        self._open(run.epoch, run.nbatch)
+
     def close(self, *_: object) -> None:
         """Close the bar, if one is open; takes and ignores what epoch callbacks are given."""
         if self._bar is not None:
             self._bar.close()
             self._bar = None
 
-    def _open(self, epoch: int) -> None:
+    def _open(self, epoch: int, done: int) -> None:
         from tqdm.auto import tqdm  # slow to import, and asks whether this is a notebook
 
         self.close()
         self._epoch = epoch
-        self._bar = tqdm(total=self.total, desc=self.desc.format(epoch=epoch), unit="batch", **self._options)
+        text = self.desc.format(epoch=epoch)
+        self._bar = tqdm(total=self.total, desc=text, unit="batch", initial=done, **self._options)
+        self._before = done
 
     def _postfix(self, param: BatchEndParam) -> dict[str, str]:
         shown = {}
         if param.eval_metric is not None:
             shown = {name: f"{value:.4f}" for name, value in param.eval_metric.get_name_value()}
         batch_size = self.batch_size or getattr(_local(param, "train_data"), "batch_size", None)
-        elapsed = self._bar.format_dict["elapsed"]
-        if batch_size and elapsed > 0:
-            shown["samples/s"] = f"{(param.nbatch + 1) * batch_size / elapsed:.0f}"
+        elapsed, count = self._bar.format_dict["elapsed"], param.nbatch + 1 - self._before
+        if batch_size and elapsed > 0 and count:
+            shown["samples/s"] = f"{count * batch_size / elapsed:.0f}"
         return shown
 
 

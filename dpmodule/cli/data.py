@@ -15,13 +15,13 @@ from ..base import ArgumentError, FileFormatError, MXNetError, ShapeError
 from . import options, tables
 from .tables import FileTable
 
-__all__ = ["Samples", "add_options", "num_classes", "part", "read", "read_both", "split"]
+__all__ = ["SHARE", "Samples", "add_options", "num_classes", "part", "read", "read_both", "split"]
 
 Array = np.ndarray[Any, Any]
 
 _SPLIT_SEED = 0  # fixed, so that `fit` and `predict` mean the same samples by "validation"
-_SHARE = 0.2
-"""Share of the samples that is kept apart unless the command line says otherwise."""
+SHARE = 0.2
+"""Share of the samples that is kept for validation unless ``--validation`` gives another."""
 
 
 @dataclass(frozen=True)
@@ -134,7 +134,7 @@ def part(args: argparse.Namespace, samples: Samples) -> tuple[Samples, Samples]:
     """Return (training, validation) samples: as a column marks them, or by a share of all."""
     if samples.held is not None:
         return _pick(samples, ~samples.held), _pick(samples, samples.held)
-    return split(samples, _SHARE if args.validation is None else args.validation)
+    return split(samples, SHARE if args.validation is None else args.validation)
 
 
 def split(samples: Samples, share: float) -> tuple[Samples, Samples]:
@@ -261,7 +261,7 @@ def _nothing_left(args: argparse.Namespace, samples: Samples, what: str) -> str:
     if samples.held is not None:
         marked = "every sample" if what == "training" else "no sample"
         return f"--validation-column {args.validation_column} marks {marked} of {samples.name}: none is left for {what}"
-    share = _SHARE if args.validation is None else args.validation
+    share = SHARE if args.validation is None else args.validation
     return f"--validation {share:g} of {len(samples.x)} samples leaves none for training; expected a smaller share"
 
 

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from ..base import ArgumentError, FileFormatError, MXNetError, OutOfMemoryError
-from ..files.file_kind import refuse_device, regular_file
+from ..files.file_kind import likely_kind, refuse_device, regular_file
 from ..io.parsing import ParsedRows, read_libsvm
 
 __all__ = ["FORMATS", "FileTable", "format_of", "read_csv", "read_npz", "read_sparse"]
@@ -94,7 +94,8 @@ def read_npz(path: str, held: str | None) -> FileTable:
     ) as error:
         if isinstance(error, MXNetError):
             raise
-        raise FileFormatError(f"{path}: no readable .npz file ({error})") from error
+        meaning = error if os.path.getsize(path) else likely_kind(b"")
+        raise FileFormatError(f"{path}: not a readable .npz file ({meaning})") from error
 
 
 def read_csv(path: str, label: str | None, held: str | None) -> FileTable:

@@ -44,6 +44,14 @@ def _run(args: argparse.Namespace) -> int:
     )
     command = Command(args.words)
     is_first = store is None or store.rank == 0
+    if len(start.parts) == 1 and args.validation != 0 and is_first:
+        share = data.SHARE if args.validation is None else args.validation
+        count = len(start.parts[0].x)
+        print(
+            f"note: --validation {share:g} of {count} samples is less than one: none are kept for validation, all are "
+            "trained on",
+            file=sys.stderr,
+        )
     if loaded is None and not args.overwrite and is_first:
         files.refuse_others(args.prefix, start.net, start.shapes, command)
     module = _module(args, start)

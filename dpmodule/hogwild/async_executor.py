@@ -239,6 +239,8 @@ class AsyncExecutor(Closing):
                 job = _job(prepared, course, workers, args, reporter)
                 stats = course.end(self._engines.run(choice.mode, prepared, job))
                 reporter.end(stats)
+                if args.resume is None and not any(each.examples or each.skipped for each in stats):
+                    _logger.warning("run_from_files: no file has a line, so nothing was trained")
         finally:
             self._is_running = False
         return Results(prepared.fetches.names, stats, time.monotonic() - start, args.debug)

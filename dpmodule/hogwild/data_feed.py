@@ -393,9 +393,11 @@ class _Cutter:
     def _concatenated(self, pieces: list[SlotValues]) -> SlotValues:
         values = torch.cat([piece.values for piece in pieces])
         rows = sum(piece.offsets.shape[0] - 1 for piece in pieces)
-        if values.dim() == 2 or values.shape[0] == rows:
+        if values.dim() == 2:
             return SlotValues(values, self._even(rows, values.numel() // rows))
         counts = torch.cat([piece.offsets.diff() for piece in pieces])
+        if values.shape[0] == rows and bool((counts == 1).all()):
+            return SlotValues(values, self._even(rows, 1))
         return SlotValues(values, torch.cat([counts.new_zeros(1), counts.cumsum(0)]))
 
     def _even(self, rows: int, width: int) -> torch.Tensor:
@@ -412,4 +414,5 @@ def _even_width(column: SlotValues) -> int:
     shape = column.values.shape
     if len(shape) == 2:
         return int(shape[1])
-    return int(shape[0] == column.offsets.shape[0] - 1)  # no line has none
+    offsets = column.offsets
+    return int(shape[0] == offsets.shape[0] - 1 and bool((offsets.diff() == 1).all()))

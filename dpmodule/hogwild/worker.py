@@ -209,4 +209,4 @@ def _look(work: WorkerState, lines: Any, batch: Any, stats: WorkerStats) -> None
 
 
 def _mean(values: torch.Tensor) -> float:
-    return float(values.mean(dtype=torch.float64))
+    return float(values.mean(dtype=torch.float64)) if values.numel() else 0.0

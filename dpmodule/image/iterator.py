@@ -118,6 +118,8 @@ class ImageIter(DataIter):
         self.cur = 0
         self.last_batch_handle = last_batch_handle
         self.num_image = None if self.seq is None else len(self.seq)
+        if self.imgrec is None and not keys:
+            _logger.warning("ImageIter: there are no images in %s", path_imglist or "imglist")
         self._over = False
         self._carried: tuple[NDArray, NDArray, int] | None = None
         self.reset()

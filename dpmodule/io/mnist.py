@@ -17,7 +17,7 @@ import torch
 
 from ..base import FileError, FileFormatError, ShapeError
 from ..context import cpu
-from ..files.file_kind import regular_file
+from ..files.file_kind import likely_kind, regular_file
 from ..ndarray import NDArray
 from ..ops.attrs import boolean, choice, integer, optional, string
 from ..ops.spec import Attr
@@ -167,8 +167,9 @@ def read_idx(path: str, axes: int) -> np.ndarray[Any, Any]:
             with gzip.GzipFile(fileobj=raw) if packed else nullcontext(raw) as file:
                 start = file.read(head)
                 if start[:4] != expected:
+                    meaning = likely_kind(start) or f"{start[:4]!r} in place of {expected!r}"
                     raise FileFormatError(
-                        f"{path}: byte 0: {start[:4]!r} in place of {expected!r}; no idx file of bytes with {axes} axes"
+                        f"{path}: byte 0: {meaning}; expected an idx file of bytes with {axes} axes"
                     )
                 if len(start) < head:
                     raise FileFormatError(

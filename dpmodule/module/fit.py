@@ -16,7 +16,7 @@ import torch
 
 from .. import metric as metrics
 from ..base import ArgumentError, BoundsError, NonFiniteError, StateError
-from ..callback import BatchEndParam, Callback, as_list
+from ..callback import BatchEndParam, Callback, TqdmBar, as_list
 from ..context import Context
 from ..initializer import Uniform
 from ..ndarray import NDArray
@@ -796,6 +796,9 @@ class TrainingRun:
             self._saving.continue_after(None)
         else:
             self._epoch_metrics, self._contexts_averaged = None, False
+            for callback in self._batch_callbacks:
+                if isinstance(callback, TqdmBar):
+                    callback.on_epoch_begin(self)
             metric = self._train_batches(boundary, is_resumed)
         if self._lockstep.several:
             self._wait_for_others(boundary)

@@ -731,8 +731,11 @@ class Module(CheckpointedModule):
         states = {name: store.aux(name, 0) for name in self.group.aux_names if name not in keeps_value}
         # as in MXNet, unknown names are an error only in set_params(..., allow_missing=True)
         passes_over_extra = given.allow_extra or not allow_missing or given.initializer is not None
+        labels = self._symbol.graph.labels
         store.load(
-            first_values(arrays, arg_params, given.initializer, attributes, allow_missing, passes_over_extra),
+            first_values(
+                arrays, arg_params, given.initializer, attributes, allow_missing, passes_over_extra, labels
+            ),
             first_values(states, aux_params, given.initializer, attributes, allow_missing, passes_over_extra),
         )
         self._valued = frozenset()

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Collection, Mapping
+from typing import TYPE_CHECKING, Any
 
 from ..base import ArgumentError, dtype_name
 from ..context import cpu
@@ -24,6 +24,7 @@ def first_values(
     attributes: Mapping[str, Mapping[str, str]],
     allow_missing: bool,
     allow_extra: bool,
+    labels: Collection[str] = (),
 ) -> dict[str, NDArray]:
     """Return a value for every array.
 
@@ -36,6 +37,7 @@ def first_values(
         attributes: attributes of the symbol's nodes by name.
         allow_missing: initialize what is not given.
         allow_extra: pass over names that `arrays` lacks.
+        labels: names of variables that operators read as labels, for messages.
 
     Shape:
         arrays[name], given[name], returns[name]: that of the parameter.
@@ -61,6 +63,11 @@ def first_values(
     values = {}
     for name in sorted(arrays):
         values[name] = arrays[name]
+        hint = (
+            f"it is a label of the network, not a parameter; give the module label_names=[{name!r}]"
+            if name in labels
+            else ""
+        )
         if given is not None and name in given:
             values[name] = given[name]
             if not isinstance(values[name], NDArray):
@@ -70,9 +77,18 @@ def first_values(
                 )
         elif given is not None and not allow_missing:
             raise ArgumentError(
-                f"init_params: no value is given for {name} (allow_missing=True initializes it)"
+                f"init_params: no value is given for {name} ({hint or 'allow_missing=True initializes it'})"
             )
         elif initializer is not None:
             values[name] = allocate(arrays[name].shape, cpu(), dtype_name(arrays[name].dtype))
-            initializer(InitDesc(name, attributes.get(name)), values[name])
+            _initialize(values[name], InitDesc(name, attributes.get(name)), initializer, hint)
     return values
+
+
+def _initialize(array: NDArray, desc: InitDesc, initializer: Any, hint: str) -> None:
+    try:
+        initializer(desc, array)
+    except ArgumentError as error:
+        if not hint:
+            raise
+        raise ArgumentError(f"init_params: {error} ({hint})") from error

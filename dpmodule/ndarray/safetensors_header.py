@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, NoReturn
 
 from ..base import FileFormatError
+from ..files.file_kind import likely_kind
 from ..ops.dtypes import torch_dtype
 from ..ops.shapes import prod
 
@@ -104,9 +105,8 @@ def header_length(head: bytes, size: int, name: str) -> int:
     """
     length = int.from_bytes(head[:LENGTH_BYTES], "little")
     if len(head) < LENGTH_BYTES or size < LENGTH_BYTES + 2:
-        raise FileFormatError(
-            f"{name}: byte 0: {size} bytes are no safetensors file; the file is truncated or damaged"
-        )
+        meaning = "the file is truncated or damaged" if size else likely_kind(b"")
+        raise FileFormatError(f"{name}: byte 0: {size} bytes are not a safetensors file; {meaning}")
     if length > _MOST_BYTES:
         raise FileFormatError(
             f"{name}: byte 0: a header of {length} bytes, expected at most {_MOST_BYTES}; the file is damaged, or no "

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Callable
 from typing import IO, Any
 
 from ..base import ArgumentError, FileError, StateError
 from ..compat.closing import Closing
-from ..files.file_kind import regular_file
+from ..files.file_kind import likely_kind, regular_file
 from .framing import frame, read_record
 from .index import load_index, write_line
 
 __all__ = ["MXIndexedRecordIO", "MXRecordIO"]
 
+_logger = logging.getLogger(__name__)
 _BUFFER = 1 << 16
 """Bytes read from and written to the file at once."""
 
@@ -55,6 +57,8 @@ class MXRecordIO(Closing):
         self.writable = flag == "w"
         self._at = 0
         self.open()
+        if not self.writable and not os.path.getsize(self.uri):
+            _logger.warning("%s: %s, it has no records", self.uri, likely_kind(b""))
 
     def open(self) -> None:
         """Open the file; one opened for writing is emptied.
@@ -277,7 +281,8 @@ class MXIndexedRecordIO(MXRecordIO):
         self._ready(write=False)
         at = self.idx.get(idx)
         if at is None:
-            raise UnknownKeyError(f"{self.idx_path} has no key {idx!r} among its {len(self.idx)}")
+            among = f"among its {len(self.idx)}" if self.idx else f"and no other; {self.uri} has no records"
+            raise UnknownKeyError(f"{self.idx_path} has no key {idx!r} {among}")
         self.go_to(at)
 
     def tell(self) -> int:

@@ -4,6 +4,7 @@ import io
 import logging
 import re
 
+import numpy as np
 import pytest
 
 import dpmodule as mx
@@ -216,6 +217,30 @@ def test_tqdm_bar_learns_end_and_batch_size_from_the_loop():
     bar(at(1, train_data=Data(), end_of_batch=True))
     assert out.getvalue().endswith("\n")
     assert "samples/s=" in shown(out)[0]
+
+
+def test_tqdm_bar_counts_the_time_of_the_first_batch(monkeypatch):
+    now = [0.0]
+    monkeypatch.setattr("tqdm.std.time", lambda: now[0])
+
+    class Slow(mx.io.NDArrayIter):
+        def next(self):
+            now[0] += 0.5
+            return super().next()
+
+    out = io.StringIO()
+    net = mx.sym.SoftmaxOutput(mx.sym.FullyConnected(mx.sym.Variable("data"), num_hidden=2), name="softmax")
+    bar = mx.callback.TqdmBar(total=3, every=1, file=out, ncols=120, mininterval=0)
+    mx.mod.Module(net).fit(Slow(np.ones((12, 3)), np.zeros(12), 4), num_epoch=2, batch_end_callback=bar)
+    found = [int(each) for each in re.findall(r"samples/s=(\d+)", out.getvalue())]
+    assert max(found) <= 8  # a batch takes half a second
+    assert "Epoch 1:   0%" in out.getvalue()
+    out = io.StringIO()
+    with mx.callback.TqdmBar(total=3, batch_size=4, every=1, file=out, ncols=120, mininterval=0) as bar:
+        for nbatch in range(3):  # by hand, the first batch is over when the bar opens
+            now[0] += 0.5
+            bar(at(nbatch))
+    assert set(re.findall(r"samples/s=(\d+)", out.getvalue())) == {"8"}
 
 
 def test_tqdm_bar_reads_the_metric_seldom():

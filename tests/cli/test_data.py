@@ -108,7 +108,7 @@ def test_validation_by_share_column_or_file(tmp_path):
         (["--validation-data", "other.csv"], r"has the columns b, a, expected a, b as in"),
         (["--label-column", "none"], r"d.csv has no labels; give"),
         (["--index-base", "1"], r"--index-base 1 is for LibSVM files; d.csv is none"),
-        (["--format", "npz"], r"--validation-column|d.csv: no readable .npz file"),
+        (["--format", "npz"], r"--validation-column|d.csv: not a readable .npz file"),
         (["--format", "libsvm", "--label-column", "1"], "--label-column and --validation-column are for tables"),
     ],
 )  # fmt: skip

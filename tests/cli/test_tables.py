@@ -105,7 +105,7 @@ def test_bad_npz_is_refused(tmp_path):
     path = tmp_path / "d.npz"
     for content in (b"", b"no zip", b"PK\x03\x04 cut short"):
         path.write_bytes(content)
-        with pytest.raises(FileFormatError, match=r"d\.npz"):
+        with pytest.raises(FileFormatError, match=r"d\.npz.*" + ("" if content else "the file is empty")):
             read_npz(str(path), None)
     with open(path, "wb") as file:
         np.save(file, np.ones(3))

@@ -110,6 +110,15 @@ def test_a_symbol_of_ones_own_and_a_csv(run):
     assert len(lines) == 301
 
 
+def test_too_few_rows_for_validation_are_told(run):
+    np.savez("d.npz", x=[[1.0], [2.0]], y=[0, 1])
+    words = (*QUICK, "--data", "d.npz", "--overwrite")
+    note = "note: --validation 0.2 of 2 samples is less than one: none are kept for validation, all are trained on"
+    assert note in run(*words).err
+    assert "note" not in run(*words, "--validation", "0").err
+    assert "note" not in run(*words, "--validation", "0.5").err
+
+
 def test_nan_is_an_error_a_warning_or_nothing(run, caplog):
     np.savez("d.npz", x=[[1.0], [np.nan]] * 4, y=[0, 1] * 4)
     words = (*QUICK, "--data", "d.npz", "--validation", "0", "--prefix")

@@ -33,7 +33,7 @@ class Drawn:
             for _ in range(lines):
                 words = []
                 for _, is_float, width, limit in self.slots:
-                    count = width or generator.randint(1, 5)
+                    count = width or generator.randint(0, 5)
                     numbers = [
                         round(generator.random(), 3) if is_float else generator.randrange(limit)
                         for _ in range(count)

@@ -437,6 +437,14 @@ def test_slots_and_variables_of_other_names_are_listed(run, bags, feed, text):
     run.explain(net, described(**DENSE))  # a parameter of the user's own needs no slot
 
 
+def test_files_without_lines_are_told(run, tmp_path, caplog):
+    (tmp_path / "empty").touch()
+    (tmp_path / "blank").write_text("\n\n")
+    files = [str(tmp_path / name) for name in ("empty", "blank")]
+    assert run.run_from_files(bag_net(), described(**BAGS), files, 1, check_labels="ignore").examples == 0
+    assert "run_from_files: no file has a line, so nothing was trained" in caplog.text
+
+
 @pytest.mark.parametrize("context", [mx.gpu(0), [mx.cpu(0), mx.cpu(1)]])
 def test_programs_elsewhere_than_on_one_cpu_are_refused(run, dense, context):
     if context == mx.gpu(0):

@@ -102,6 +102,19 @@ def test_equals_the_serial_engine(seed, tmp_path):
     compare(seed, tmp_path)
 
 
+@pytest.mark.parametrize("pool", ["sum", "mean", "sqrt", "max", "first", "last"])
+def test_slots_without_values_pool_to_zeros(pool, tmp_path):
+    path = tmp_path / "lines"
+    path.write_text("0 1 1\n2 3 4 1 0\n0 1 0\n1 3 1 1\n" + "0 1 1\n0 1 0\n" * 4)
+    expected = trained(bow(pool), bow_feed(4), [str(path)], "serial", fetch="words")
+    found = trained(bow(pool), bow_feed(4), [str(path)], "native", fetch="words")
+    assert_close(found[0], expected[0])
+    assert found[1][0] == pytest.approx(expected[1][0]) == pytest.approx(10 / 9)
+    only = trained(bow(pool), bow_feed(4), [str(path)], "native", optimizer=("sgd", {"learning_rate": 0.0}))
+    changed = (found[0]["table_weight"] != only[0]["table_weight"]).any(1)
+    assert np.flatnonzero(changed).tolist() in ([3, 4], [3], [4])
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(12, 200))
 def test_equals_the_serial_engine_for_every_graph(seed, tmp_path):

@@ -57,7 +57,8 @@ def test_a_gzipped_file_is_found_under_the_plain_name(tmp_path):
     [
         (IMAGES.read_bytes()[:-1], r"byte 15695: the file is cut short"),
         (IMAGES.read_bytes()[:9], r"byte 9: the file ends within its head"),
-        (LABELS.read_bytes(), r"byte 0: .*no idx file of bytes with 3 axes"),
+        (LABELS.read_bytes(), r"byte 0: .*expected an idx file of bytes with 3 axes"),
+        (b"", r"byte 0: the file is empty"),
         (b"<html>", r"byte 0: "),
         (gzip.compress(IMAGES.read_bytes())[:-20], r"gzip stream is damaged"),
     ],

@@ -111,6 +111,7 @@ def test_a_folder_is_read_as_one(tmp_path):
         ("a,b\n1,2\n", r"a\.csv: line 1: 'a' is no"),
         ("1,\n", r"a\.csv: line 1: '' is no"),
         ("<!DOCTYPE html>\n", "HTML page"),
+        ("", r"a\.csv: the file is empty"),
     ],
 )
 def test_bad_csv_is_told_with_file_and_line(tmp_path, text, message):
@@ -198,6 +199,7 @@ def test_libsvm_parts_cover_all_rows():
         ("1 1.5:2\n", r"line 1: '1.5:2'"),
         ("x\n", r"line 1: 'x'"),
         ("1 0:\n", r"line 1: '0:'"),
+        ("", "the file is empty"),
     ],
 )
 def test_bad_libsvm_is_told_with_file_and_line(tmp_path, text, message):

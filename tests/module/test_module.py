@@ -295,6 +295,21 @@ def test_set_params_refuses(change, error, message):
         mod.set_params(params, {})
 
 
+@pytest.mark.filterwarnings("ignore:label_names holds 'label'")
+@pytest.mark.parametrize("label_names", [None, ["label"]])
+def test_a_label_that_is_not_in_label_names_is_no_missing_parameter(label_names, tmp_path):
+    ready().save_checkpoint(tmp_path / "net", 1)
+    mod = mx.mod.Module.load(tmp_path / "net", 1, label_names=label_names)
+    mod.bind([("data", (4, 8))], for_training=False)
+    text = (
+        r"softmax_label.* is a label of the network, not a parameter; give .* label_names=\['softmax_label'\]"
+    )
+    with pytest.raises(ArgumentError, match=f"no value is given for {text}"):
+        mod.init_params()
+    with pytest.raises(ArgumentError, match=f"no initialization rule for the name '{text}"):
+        mod.init_params(arg_params={}, allow_missing=True)
+
+
 def test_set_params_may_leave_out_and_pass_over():
     mod = ready()
     before = mod.get_params()[0]

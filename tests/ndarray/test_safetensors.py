@@ -202,7 +202,7 @@ def entry(**changes):
 
 BAD = [
     (b"", "the file is empty"),
-    (b"\x02\0\0\0\0\0\0", "7 bytes are no safetensors"),
+    (b"\x02\0\0\0\0\0\0", "7 bytes are not a safetensors file; the file is truncated"),
     (struct.pack("<Q", 10**9) + b"{}", "1000000000 bytes, expected at most 100000000"),
     (struct.pack("<Q", 2**63) + b"{" * 90, "expected at most"),
     (struct.pack("<Q", 50) + b"{}", "header of 50 bytes, but 2 are left"),

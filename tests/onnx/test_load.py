@@ -494,7 +494,7 @@ class TestBadFiles:
             json.dumps({"a": 1}).encode(),
         ):
             (tmp_path / "bad.onnx").write_bytes(data)
-            with pytest.raises(FileFormatError, match=r"bad\.onnx"):
+            with pytest.raises(FileFormatError, match=r"bad\.onnx.*" + ("" if data else "the file is empty")):
                 mx.onnx.import_model(tmp_path / "bad.onnx")
         with pytest.raises(FileError):
             mx.onnx.import_model(tmp_path / "none.onnx")

@@ -175,9 +175,14 @@ def test_damage_is_told_with_file_and_byte(tmp_path, data, text):
         list(iter(record.read, None))
 
 
-def test_an_empty_file_has_no_records(tmp_path):
-    (tmp_path / "a.rec").touch()
-    assert read_all(tmp_path / "a.rec") == []
+def test_an_empty_file_has_no_records(tmp_path, caplog):
+    path = tmp_path / "a.rec"
+    path.touch()
+    assert read_all(path) == []
+    assert [each.getMessage() for each in caplog.records] == [f"{path}: the file is empty, it has no records"]
+    (tmp_path / "a.idx").touch()
+    with pytest.raises(KeyError, match=r"no key 0 and no other; .*a\.rec has no records"):
+        mx.recordio.MXIndexedRecordIO(tmp_path / "a.idx", path, "r").read_idx(0)
 
 
 def test_many_records_are_read(tmp_path):

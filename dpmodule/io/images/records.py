@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ...base import ArgumentError, FileError, FileFormatError
-from ...files.file_kind import regular_file
+from ...files.file_kind import likely_kind, regular_file
 from ...recordio.framing import RecordFile
 from ...recordio.index import load_index
 from ..parsing import input_files
@@ -51,7 +51,7 @@ class RecordSource:
     Raises:
         ArgumentError: no path, or an index for several files.
         FileError: a file cannot be opened.
-        FileFormatError: a file does not begin with a record.
+        FileFormatError: a file does not begin with a record, or all are empty.
     """
 
     def __init__(
@@ -60,6 +60,8 @@ class RecordSource:
         if not path:
             raise ArgumentError(f"{owner}: path_imgrec is required: path of the record file (.rec)")
         self.files = [RecordFile(each) for each in input_files(path)]
+        if not any(file.size for file in self.files):
+            raise FileFormatError(f"{owner}: {path}: {likely_kind(b'')}, expected records of images")
         if index and len(self.files) != 1:
             raise ArgumentError(f"{owner}: path_imgidx goes with one record file, not {len(self.files)}")
         self.indexed = bool(index)

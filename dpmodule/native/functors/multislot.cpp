@@ -26,7 +26,8 @@ const char *end_of_word(const char *at) noexcept {
 
 constexpr const char *integer_expected = "an integer from 0 to 18446744073709551615";
 constexpr const char *float_expected = "a finite decimal number of float32";
-constexpr const char *count_expected = "the number of values, 1 or more (a slot without values needs a padding value)";
+constexpr const char *count_expected = "the number of values";
+constexpr const char *dense_count_expected = "the number of values, 1 or more, since the slot is dense";
 
 }  // namespace
 
@@ -111,9 +112,9 @@ bool MultiSlotParser::parse_plain_slot(Words &words, std::size_t index) {
     const std::size_t size = static_cast<std::size_t>(words.end() - words.begin());
     if (size == 0 || size > 8) return false;
     count = read_short(words.begin(), size, bad);
-    if (bad || *words.end() != ' ' || count == 0 || count > words.left() / 2) return false;
-    if (slot.is_dense && column.dim != count) return false;
     const char last = index + 1 == slots_.size() ? '\n' : ' ';
+    if (bad || *words.end() != (count == 0 ? last : ' ') || count > words.left() / 2) return false;
+    if (slot.is_dense && (column.dim != count || count == 0)) return false;
     if (!slot.is_used) {
         return slot.is_float ? plain_floats<false>(words, index, count, last)
                              : plain_integers<false>(words, index, count, last);
@@ -191,7 +192,8 @@ const char *MultiSlotParser::parse_slot(const char *at, const char *limit, std::
     at = skip_blanks(at);
     std::uint64_t count = 0;
     const char *stop = read_unsigned(at, limit, count);
-    if (!stop || !ends_number(*stop) || count == 0) fail(index, "count", at, count_expected);
+    if (!stop || !ends_number(*stop) || (count == 0 && slot.is_dense))
+        fail(index, "count", at, slot.is_dense ? dense_count_expected : count_expected);
     if (slot.is_dense && column.dim != count) {
         if (column.dim != 0) {
             throw Error(Kind::file_format, where() + ", slot '" + slot.name + "': found " + std::to_string(count) +

@@ -16,7 +16,8 @@ __all__ = ["MultiSlotLines", "Slot", "SlotValues", "finish", "parse"]
 _MOST = 2**64 - 1
 _INTEGER_EXPECTED = f"an integer from 0 to {_MOST}"
 _FLOAT_EXPECTED = "a finite decimal number of float32"
-_COUNT_EXPECTED = "the number of values, 1 or more (a slot without values needs a padding value)"
+_COUNT_EXPECTED = "the number of values"
+_DENSE_COUNT_EXPECTED = "the number of values, 1 or more, since the slot is dense"
 
 _INTEGER = re.compile(rb"[0-9]+")
 _FLOAT = re.compile(rb"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
@@ -193,8 +194,9 @@ class _Parser:
         slot = self._slots[i]
         word = words[at] if at < len(words) else b""
         count = _integer(word)
-        if count < 1:
-            raise self._error(slot, "count", word, _COUNT_EXPECTED)
+        if count < slot.is_dense:
+            expected = _DENSE_COUNT_EXPECTED if slot.is_dense else _COUNT_EXPECTED
+            raise self._error(slot, "count", word, expected)
         if slot.is_dense and self._dims[i] != count:
             self._set_dim(i, count)
         given = words[at + 1 : at + 1 + count]

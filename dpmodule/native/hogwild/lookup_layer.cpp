@@ -49,6 +49,11 @@ void LookupLayer::take_rows(const SlotBatch &slot, int lines) {
 
 void LookupLayer::pool_line(const SlotBatch &slot, int line, float *to) {
     const int begin = slot.begin(line), count = slot.end(line) - begin;
+    if (count == 0) {
+        std::fill(to, to + width_, 0.0f);
+        if (pool_ == Pool::Max) std::fill_n(winners_.data() + static_cast<std::ptrdiff_t>(line) * width_, width_, -1);
+        return;
+    }
     if (pool_ == Pool::Max) return largest_of_line(slot, line, to);
     std::fill(to, to + width_, 0.0f);
     if (squared_) {
@@ -90,7 +95,7 @@ void LookupLayer::largest_of_line(const SlotBatch &slot, int line, float *to) {
 }
 
 float LookupLayer::factor(const SlotBatch &slot, int line) const {
-    const float count = static_cast<float>(slot.end(line) - slot.begin(line));
+    const float count = static_cast<float>(std::max(slot.end(line) - slot.begin(line), 1));
     return pool_ == Pool::Mean ? 1.0f / count : pool_ == Pool::Sqrt ? 1.0f / std::sqrt(count) : 1.0f;
 }
 

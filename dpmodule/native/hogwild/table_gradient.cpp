@@ -15,8 +15,12 @@ void for_each_term(const Lookup &lookup, const Batch &batch, Term term) {
     for (int line = 0; line < batch.lines; ++line) {
         const int begin = slot.begin(line), end = slot.end(line);
         switch (lookup.pool) {
-            case Pool::First: term(begin, line); break;
-            case Pool::Last: term(end - 1, line); break;
+            case Pool::First:
+                if (begin < end) term(begin, line);
+                break;
+            case Pool::Last:
+                if (begin < end) term(end - 1, line);
+                break;
             case Pool::Max: break;
             case Pool::None:
                 for (int i = begin; i < end; ++i) term(i, i);
@@ -104,7 +108,9 @@ void TableGradient::add_winners(const Batch &batch) {
             const float *gradient = gradients_.data() + static_cast<std::size_t>(lookup.first) * width_;
             const std::size_t count = static_cast<std::size_t>(batch.lines) * width_;
             for (std::size_t i = 0; i < count; ++i) {
-                const std::size_t number = static_cast<std::size_t>(numbers[(*lookup.winners)[i]]);
+                const int winner = (*lookup.winners)[i];
+                if (winner < 0) continue;  // the line has no values
+                const std::size_t number = static_cast<std::size_t>(numbers[winner]);
                 winners_[number * width_ + i % width_] += gradient[i];
             }
         }

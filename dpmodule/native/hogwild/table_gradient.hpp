@@ -15,7 +15,7 @@ struct Lookup {
     bool squared;                     // rows are squared before they are pooled
     int first;                        // of its rows among those of all lookups of the table
     int rows;                         // of these, for a whole batch
-    const std::vector<int> *winners;  // Pool::Max: for each number of the result which id it is from
+    const std::vector<int> *winners;  // Pool::Max: for each number of the result which id it is from, -1 for none
 };
 
 // The gradient of a table for one worker: every row of the batch once, however often and by whatever lookups it was used.

@@ -6,7 +6,7 @@ import os
 from typing import Any
 
 from ...base import ArgumentError, FileError, FileFormatError, MissingPackageError
-from ...files.file_kind import regular_file
+from ...files.file_kind import likely_kind, regular_file
 
 __all__ = ["read_model"]
 
@@ -43,7 +43,6 @@ def read_model(file: str | os.PathLike[str]) -> Any:
     except (DecodeError, ValueError, RuntimeError) as error:
         raise FileFormatError(f"{path}: no ONNX file, or a truncated or damaged one: {error}") from None
     if not model.HasField("graph") or not model.ir_version:
-        raise FileFormatError(
-            f"{path}: {len(data)} bytes without a graph and a version, so no ONNX file, or a truncated one"
-        )
+        meaning = likely_kind(data) or f"{len(data)} bytes without a graph and a version"
+        raise FileFormatError(f"{path}: not an ONNX file, or a truncated one: {meaning}")
     return model

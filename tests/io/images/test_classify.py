@@ -283,6 +283,9 @@ def test_labels_that_do_not_fit_are_told_with_their_place():
 
 def test_damaged_files_are_refused(tmp_path):
     (tmp_path / "a.rec").write_text("<!DOCTYPE html><html></html>")
+    (tmp_path / "empty.rec").touch()
+    with pytest.raises(FileFormatError, match=r"ImageRecordIter: .*empty\.rec: the file is empty"):
+        images(path_imgrec=tmp_path / "empty.rec")
     with pytest.raises(FileFormatError, match="byte 0: .*HTML page"):
         images(path_imgrec=tmp_path / "a.rec")
     (tmp_path / "a.rec").write_bytes((FORMATS / "images_l1.rec").read_bytes()[:2000])
