@@ -45,7 +45,7 @@ def check_names(opt: Mapping[str, Any]) -> None:
         ArgumentError: there is such a name.
     """
     missing = {_letters(name): name for name in _NAMES if name not in opt}
-    for name in opt:
+    for name in (name for name in opt if name not in _NAMES):
         letters = _letters(str(name))
         if letters in missing:
             raise ArgumentError(
@@ -53,11 +53,10 @@ def check_names(opt: Mapping[str, Any]) -> None:
                 "name"
             )
         for near in difflib.get_close_matches(letters, missing, 1, _NEAR):
-            if name not in _NAMES:
-                warnings.warn(
-                    f"opt has {name!r}, which worlds and teachers do not read; did you mean {missing[near]!r}?",
-                    stacklevel=3,
-                )
+            warnings.warn(
+                f"opt has {name!r}, which worlds and teachers do not read; did you mean {missing[near]!r}?",
+                stacklevel=3,
+            )
 
 
 def _letters(name: str) -> str:
