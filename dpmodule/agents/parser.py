@@ -98,7 +98,7 @@ class ParlaiParser(argparse.ArgumentParser):
             "-t",
             "--task",
             metavar="NAMES",
-            help="tasks, with commas: ready ones, or package.module:Class:arguments",
+            help="tasks, with commas: ready ones, or package.module:Class:arguments (default class: DefaultTeacher)",
         )
         group.add_argument(
             "-dt",
