@@ -19,7 +19,7 @@ from .agent import Agent
 from .dictionary import DictionaryAgent
 from .history import History
 from .network import Network, Settings
-from .numbers import check_names, whole
+from .option_checks import check_names, whole
 from .parser import ParlaiParser
 from .saved_options import options_file, packed_options
 from .vocabulary import build_dict, dictionary_file, training_examples

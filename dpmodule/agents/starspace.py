@@ -18,7 +18,7 @@ from ..base import ArgumentError
 from ..ndarray import NDArray
 from . import vectors
 from .module_agent import ModuleAgent
-from .numbers import real, whole
+from .option_checks import real, whole
 
 __all__ = ["StarspaceAgent"]
 
