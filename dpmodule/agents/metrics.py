@@ -203,10 +203,10 @@ class Metrics:
         guess = observation.get("text")
         if guess is not None and not isinstance(guess, str):
             raise _no_text(observation)
-        words = None if guess is None else normalize_answer(guess)
-        correct = int(words is not None and _is_among(words, labels))
+        words = "" if guess is None else normalize_answer(guess)
+        correct = int(guess is not None and _is_among(words, labels))
         add(_TOTAL, 1)
-        if words is not None:
+        if guess is not None:
             add(_CORRECT, correct)
             if self._with_f1:
                 add(_F1, bool(words) if correct else f1_score(guess, labels))
