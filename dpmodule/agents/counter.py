@@ -57,8 +57,6 @@ class SharedCounter(ProcessLock):
     while it moves it: a single call to the system, and no lock that a process could die with.
     """
 
-    # the file is not memfd_create's, whose position Linux guards less; see streams.tickets
-
     def take(self) -> int:
         """Return the next number, and go on to the one behind it."""
         return os.lseek(self._fd, 1, os.SEEK_CUR) - 1

@@ -217,9 +217,10 @@ class _Candidates:
     def __init__(self, texts: Iterable[str] | None) -> None:
         self.texts: tuple[str, ...] | None = None
         if texts is not None:
-            self.texts = tuple(dict.fromkeys((texts,) if isinstance(texts, str) else texts))
-            if not all(isinstance(text, str) for text in self.texts):
-                raise ArgumentError(f"label_candidates() returned {str(texts)[:80]!r}, expected texts")
+            given = (texts,) if isinstance(texts, str) else tuple(texts)
+            if not all(isinstance(text, str) for text in given):
+                raise ArgumentError(f"label_candidates() returned {str(given)[:80]!r}, expected texts")
+            self.texts = tuple(dict.fromkeys(given))
         self._set = frozenset(self.texts or ())
 
     def to(self, message: Message) -> Message:

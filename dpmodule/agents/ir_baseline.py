@@ -16,7 +16,7 @@ from ..base import FileFormatError
 from ..files.file_transaction import read_settled, write_set
 from .agent import Agent
 from .dictionary import DictionaryAgent
-from .numbers import whole
+from .option_checks import whole
 from .saved_options import options_file, packed_options
 
 __all__ = ["IrBaselineAgent"]

@@ -54,8 +54,14 @@ def normalize_answer(text: str) -> str:
 
 def exact_match(guess: str, answers: Iterable[str]) -> bool:
     """Say whether a guess is one of the answers, as `normalize_answer` makes them."""
-    wanted = normalize_answer(guess)
-    return any(normalize_answer(answer) == wanted for answer in answers)
+    return _is_among(normalize_answer(guess), answers)
+
+
+def _is_among(words: str, answers: Iterable[str]) -> bool:
+    for answer in answers:  # noqa: SIM110  # a generator for `any` takes twice as long
+        if normalize_answer(answer) == words:
+            return True
+    return False
 
 
 def f1_score(guess: str, answers: Iterable[str]) -> float:
@@ -197,12 +203,13 @@ class Metrics:
         guess = observation.get("text")
         if guess is not None and not isinstance(guess, str):
             raise _no_text(observation)
-        correct = int(guess is not None and exact_match(guess, labels))
+        words = "" if guess is None else normalize_answer(guess)
+        correct = int(guess is not None and _is_among(words, labels))
         add(_TOTAL, 1)
         if guess is not None:
             add(_CORRECT, correct)
             if self._with_f1:
-                add(_F1, f1_score(guess, labels))
+                add(_F1, bool(words) if correct else f1_score(guess, labels))
         self._add_others(observation, labels)
         return {"correct": correct}
 
@@ -226,9 +233,10 @@ class Metrics:
                 if not isinstance(guess, str):
                     raise _no_text(observation)
                 said += 1
-                if exact_match(guess, answers or ()):
+                words = normalize_answer(guess)
+                if _is_among(words, answers or ()):
                     correct += 1
-                    exact += bool(normalize_answer(guess))  # F1 is 0 where no words are left
+                    exact += bool(words)  # F1 is 0 where no words are left
                 elif self._with_f1 and (part := f1_score(guess, answers or ())):
                     parts.append(part)
             if self._with_bleu or "text_candidates" in observation or "metrics" in observation:

@@ -19,7 +19,8 @@ from .agent import Agent
 from .dictionary import DictionaryAgent
 from .history import History
 from .network import Network, Settings
-from .numbers import whole
+from .option_checks import check_names, whole
+from .parser import ParlaiParser
 from .saved_options import options_file, packed_options
 from .vocabulary import build_dict, dictionary_file, training_examples
 
@@ -112,6 +113,7 @@ class ModuleAgent(Agent):
         self.id = type(self).__name__
         self._history = History(self.opt)
         if shared is None:
+            check_names(self.opt, _option_names(type(self)))
             path = self.opt.get("model_file")
             is_saved = bool(path) and os.path.isfile(options_file(str(path)))
             self.dict: Any = self.build_dictionary(str(path) if is_saved else None)
@@ -307,6 +309,14 @@ class ModuleAgent(Agent):
             self.opt.get("on_nonfinite") or "raise",
             values,
         )
+
+
+def _option_names(kind: type) -> list[str]:
+    """Return the options of a class of this package, or of the nearest base that is one: those of its flags."""
+    parser = ParlaiParser(False)
+    own: Any = next(base for base in kind.__mro__ if base.__module__.startswith(__package__))
+    own.add_cmdline_args(parser)
+    return [action.dest for action in parser._actions if action.dest != "help"]
 
 
 def _contexts(given: Any) -> list[Context]:

@@ -98,7 +98,7 @@ class ParlaiParser(argparse.ArgumentParser):
             "-t",
             "--task",
             metavar="NAMES",
-            help="tasks, with commas: ready ones, or package.module:Class:arguments",
+            help="tasks, with commas: ready ones, or package.module:Class:arguments (default class: DefaultTeacher)",
         )
         group.add_argument(
             "-dt",
@@ -213,7 +213,7 @@ class ParlaiParser(argparse.ArgumentParser):
         return argparse.Namespace(**{action.dest: _UNSET for action in self._actions})
 
     def add_extra_args(self, args: Sequence[str] | None = None) -> None:
-        """Add the flags of the agent and the tasks that a command line names.
+        """Add the flags of the agent and the tasks that a command line, or `set_defaults`, names.
 
         Args:
             args: the words of the line (default: those of the program).
@@ -222,9 +222,9 @@ class ParlaiParser(argparse.ArgumentParser):
             ArgumentError: there is no such agent or task.
         """
         words = list(sys.argv[1:] if args is None else args)
-        self.add_task_args(self._value_of(words, "-t", "--task"))
-        model, kept = self._value_of(words, "-m", "--model"), None
-        path = options_file(self._value_of(words, "-mf", "--model-file"))
+        self.add_task_args(self._value_of(words, "task"))
+        model, kept = self._value_of(words, "model"), None
+        path = options_file(self._value_of(words, "model_file"))
         if not model and os.path.isfile(path):
             model, kept = load_options(path).get("model") or "", ()
         if model:
@@ -259,12 +259,13 @@ class ParlaiParser(argparse.ArgumentParser):
             kind.add_cmdline_args(self)
         self._named.add(kind)
 
-    def _value_of(self, words: Sequence[str], *flags: str) -> str:
-        """Return what stands behind a flag, if there is such a one, the last time; else an empty text."""
-        found = ""
+    def _value_of(self, words: Sequence[str], name: str) -> str:
+        """Return the last value of an option on a line, or its default; an empty text if there is neither."""
+        flags = [flag for flag, action in self._option_string_actions.items() if action.dest == name]
+        found = str(self.get_default(name) or "")
         for place, word in enumerate(words):
             flag, equals, value = word.partition("=")
-            if flag in flags and flag in self._option_string_actions:
+            if flag in flags:
                 found = value if equals else next(iter(words[place + 1 : place + 2]), "")
         return found
 

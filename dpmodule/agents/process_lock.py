@@ -23,6 +23,7 @@ class ProcessLock:
     """
 
     def __init__(self) -> None:
+        # not memfd_create's, whose position, which `SharedCounter` uses, Linux guards less; see streams.tickets
         with tempfile.TemporaryFile() as file:
             self._fd = os.dup(file.fileno())
         self._own = threading.RLock()

@@ -19,7 +19,7 @@ from ..files.file_kind import regular_file
 from ..ndarray import NDArray
 from . import vectors
 from .module_agent import ModuleAgent
-from .numbers import real, whole
+from .option_checks import real, whole
 
 __all__ = ["StarspaceAgent"]
 

@@ -129,7 +129,9 @@ def test_options_spelt_another_way_are_told(name, meant):
 
 def test_options_that_are_nearly_known_are_warned_of():
     opt = {"task": spec(Texts, "a-1"), "context_lenght": 3, "contexts": "cpu", "batches": 1, "file": "x"}
-    with pytest.warns(UserWarning, match="opt has 'context_lenght', .*did you mean 'context_length'"):
+    with pytest.warns(
+        UserWarning, match="opt has 'context_lenght', which nothing here reads; did you mean 'context_length'"
+    ):
         create_task(opt, RepeatLabelAgent(opt))
 
 

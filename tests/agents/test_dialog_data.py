@@ -95,9 +95,10 @@ def test_examples_that_are_none(kind, example, told):
         kind({}, lambda path: [(("fine", "y"), True), example], cands=["y"]).num_examples()
 
 
-def test_candidates_that_are_no_texts():
+@pytest.mark.parametrize("cands", [[1, 2], [["a"]]])
+def test_candidates_that_are_no_texts(cands):
     with pytest.raises(ArgumentError, match=r"label_candidates\(\)"):
-        DialogData({}, loader, cands=[1, 2])
+        DialogData({}, loader, cands=cands)
 
 
 def test_a_stream_reads_an_episode_at_a_time():

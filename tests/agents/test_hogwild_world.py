@@ -316,7 +316,7 @@ def test_a_killed_worker_gives_worker_died_wherever_the_parent_waits(call):
 
 
 def test_a_worker_that_died_while_nobody_waited():
-    world, _ = hogwild(examples=3000)
+    world, _ = hogwild(examples=2000)
     os.kill(pids(world)[0], signal.SIGKILL)
     with pytest.raises(WorkerDied):
         CALLS["parley"](world)

@@ -388,6 +388,10 @@ def test_buckets_need_a_key():
         ({"contexts": "tpu"}, "tpu"),
         ({"contexts": 3}, "ctx is 3"),
         ({"on_nonfinite": "sing"}, "sing"),
+        (
+            {"grad_clip": 1, "gradientClip": 1},
+            "there is no option 'gradientClip'; did you mean 'gradient_clip'",
+        ),
     ],
 )
 def test_options_that_are_none_are_refused_at_once(more, what):

@@ -88,6 +88,13 @@ def test_agents_and_tasks_on_the_line_add_their_own_flags():
         parse("-lr", "0.5")
 
 
+def test_agents_and_tasks_by_default_add_their_own_flags():
+    parser = ParlaiParser(True, True)
+    parser.set_defaults(task=f"{__name__}:Library", model=f"{__name__}:Learner")
+    opt = parser.parse_args(["--shelf", "7"], print_args=False)
+    assert (opt["learning_rate"], opt["shelf"], opt["override"]) == (0.1, 7, {"shelf": 7})
+
+
 def test_an_agent_saved_in_the_model_file_adds_its_flags(tmp_path):
     (tmp_path / "m.opt").write_text('{"model": "repeat_label", "mood": "good"}')
     opt = parse("-mf", str(tmp_path / "m"), "--dict-lower", "yes")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import math
 import warnings
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from ..base import ArgumentError
@@ -33,19 +33,20 @@ _NAMES = (
 _NEAR = 0.85
 
 
-def check_names(opt: Mapping[str, Any]) -> None:
+def check_names(opt: Mapping[str, Any], names: Collection[str] = _NAMES) -> None:
     """Refuse options whose names differ from known ones only in case, ``_`` and ``-``; warn of others that are close.
 
     An option that is there under its right name, too, may have a neighbour of any name.
 
     Args:
         opt: options.
+        names: those that are known (default: those of worlds and teachers).
 
     Raises:
         ArgumentError: there is such a name.
     """
-    missing = {_letters(name): name for name in _NAMES if name not in opt}
-    for name in opt:
+    missing = {_letters(name): name for name in names if name not in opt}
+    for name in (name for name in opt if name not in names):
         letters = _letters(str(name))
         if letters in missing:
             raise ArgumentError(
@@ -53,11 +54,10 @@ def check_names(opt: Mapping[str, Any]) -> None:
                 "name"
             )
         for near in difflib.get_close_matches(letters, missing, 1, _NEAR):
-            if name not in _NAMES:
-                warnings.warn(
-                    f"opt has {name!r}, which worlds and teachers do not read; did you mean {missing[near]!r}?",
-                    stacklevel=3,
-                )
+            warnings.warn(
+                f"opt has {name!r}, which nothing here reads; did you mean {missing[near]!r}?",
+                stacklevel=3,
+            )
 
 
 def _letters(name: str) -> str:
