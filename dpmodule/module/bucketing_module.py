@@ -115,7 +115,6 @@ class BucketingModule(BaseModule):
         self._sym_gen = sym_gen
         self._default_bucket_key = default_bucket_key
         self.options = {
-            "logger": logger,
             "context": context,
             "work_load_list": work_load_list,
             "fixed_param_names": fixed_param_names,
@@ -127,6 +126,8 @@ class BucketingModule(BaseModule):
             "cuda_graphs": cuda_graphs,
             "mirror": mirror,
         }
+        if logger is not logging:
+            self.options["logger"] = logger
         self._buckets = Buckets(sym_gen, self.options, max_buckets)
         self._default = self._buckets.make(default_bucket_key)
         self._key, self._curr_module = default_bucket_key, self._default
