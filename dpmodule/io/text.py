@@ -252,12 +252,11 @@ def _cut_rows(rows: ParsedRows, begin: int, end: int) -> ParsedRows:
 
 def _sparse(rows: ParsedRows, columns: int) -> Cut:
     """Return what makes sparse arrays of rows."""
-    return partial(_sparse_rows_of, *map(torch.from_numpy, rows[1:]), columns)
+    return partial(_sparse_rows_of, tuple(map(torch.from_numpy, rows[1:])), columns)
 
 
-def _sparse_rows_of(
-    values: torch.Tensor, places: torch.Tensor, starts: torch.Tensor, columns: int, numbers: torch.Tensor
-) -> CSRNDArray:
+def _sparse_rows_of(table: tuple[torch.Tensor, ...], columns: int, numbers: torch.Tensor) -> CSRNDArray:
+    values, places, starts = table
     begins = starts[numbers]
     lengths = starts[numbers + 1] - begins
     indptr = torch.cat([torch.zeros(1, dtype=torch.int64), lengths.cumsum(0)])

@@ -114,7 +114,7 @@ class BucketingModule(BaseModule):
             raise ArgumentError("default_bucket_key is missing; give the key of the largest bucket")
         self._sym_gen = sym_gen
         self._default_bucket_key = default_bucket_key
-        self.options = {
+        self.options: dict[str, Any] = {
             "context": context,
             "work_load_list": work_load_list,
             "fixed_param_names": fixed_param_names,
