@@ -7,7 +7,7 @@ import weakref
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import torch
 
@@ -124,6 +124,22 @@ class Executor:
         flow = f"{_few(arrays.args.items())} -> {_few(zip(self.graph.output_names, self._outputs))}"
         wanted = sum(grad is not None for grad in arrays.grads.values())
         return f"<Executor on {self.context}: {flow}; gradients for {wanted} of {len(arrays.grads)}>"
+
+    def __copy__(self) -> Executor:
+        other = object.__new__(type(self))
+        vars(other).update(vars(self))
+        return other
+
+    def __reduce__(self) -> NoReturn:
+        """Refuse a deep copy, and to be pickled.
+
+        Raises:
+            StateError: always.
+        """
+        raise StateError(
+            "an Executor cannot be copied or pickled: do that with the symbol and the arrays (arg_dict, aux_dict), "
+            "and bind them anew"
+        )
 
     # arrays
 

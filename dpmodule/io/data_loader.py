@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, NoReturn
 
 from ..base import ArgumentError, StateError, dtype_name, np_dtype
 from ..compat.closing import Closing
@@ -164,6 +164,17 @@ class DataLoaderIter(CurrentBatch, Closing):
     def _describe(self, desc: DataDesc) -> DataDesc:
         shape = (self.batch_size, *desc.shape[1:])
         return desc._replace(shape=shape, dtype=desc.dtype if self._dtype is None else np_dtype(self._dtype))
+
+    def __reduce__(self) -> NoReturn:
+        """Refuse to be copied or pickled.
+
+        Raises:
+            StateError: always.
+        """
+        raise StateError(
+            "DataLoaderIter is reading its loader, and cannot be copied or pickled: make a new one over the same "
+            "dataset, and give it the state_dict() of this one to continue at the same batch"
+        )
 
     @property
     def provide_data(self) -> list[DataDesc]:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
 import weakref
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from typing import Any
 
-from ..base import ArgumentError, StateError
+from ..base import ArgumentError, MXNetError, StateError
 from ..compat.closing import Closing
 from ..devices import generators
 from ..streams.read_ahead import ReadAhead
@@ -54,6 +57,7 @@ class PrefetchingIter(CurrentBatch, Closing):
         if depth < 1:
             raise ArgumentError(f"PrefetchingIter: depth is {depth}, expected at least 1 batch")
         self.n_iter = len(self.iters)
+        self._depth = depth
         self.rename_data = _one_each(rename_data, self.n_iter, "rename_data")
         self.rename_label = _one_each(rename_label, self.n_iter, "rename_label")
         super().__init__(self.iters[0].batch_size)
@@ -65,6 +69,27 @@ class PrefetchingIter(CurrentBatch, Closing):
             for i, each in enumerate(self.iters)
         ]
         self._finalizer = weakref.finalize(self, _stop_all, self._readers)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Return how to make a copy, with iterators and a thread of its own, that gives the same batches next.
+
+        Raises:
+            StateError: it is closed, or an iterator inside cannot be copied.
+        """
+        if not self._finalizer.alive:
+            raise StateError("PrefetchingIter is closed; make a new one")
+        try:
+            state = self.state_dict()
+            with ExitStack() as stack:
+                for reader in self._readers:
+                    stack.enter_context(reader.paused())
+                iters = copy.deepcopy(self.iters)
+        except (NotImplementedError, TypeError, AttributeError, MXNetError, pickle.PicklingError) as error:
+            kinds = ", ".join(type(each).__name__ for each in self.iters)
+            raise StateError(
+                f"PrefetchingIter cannot be copied or pickled, since {kinds} cannot ({error}); make a new one"
+            ) from error
+        return _continued, (iters, self.rename_data, self.rename_label, self._depth, state)
 
     @property
     def provide_data(self) -> list[DataDesc]:
@@ -225,6 +250,19 @@ class PrefetchingIter(CurrentBatch, Closing):
             _stop_all(self._readers)
             for reader in self._readers:
                 reader.join()
+
+
+def _continued(
+    iters: list[DataIter],
+    rename_data: list[Mapping[str, str]],
+    rename_label: list[Mapping[str, str]],
+    depth: int,
+    state: Mapping[str, Any],
+) -> PrefetchingIter:
+    """Return an iterator that goes on from a state."""
+    batches = PrefetchingIter(iters, rename_data, rename_label, depth)
+    batches.load_state_dict(state)
+    return batches
 
 
 def _stop_all(readers: list[ReadAhead[DataBatch]]) -> None:

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import Any, NoReturn
 
 from ..base import ArgumentError, StateError
 from ..compat.closing import Closing
@@ -105,6 +105,17 @@ class ProcessPrefetchingIter(CurrentBatch, Closing):
         self._provide_label: list[DataDesc] = first["provide_label"]
         if first["default_bucket_key"] is not None:
             self.default_bucket_key = first["default_bucket_key"]
+
+    def __reduce__(self) -> NoReturn:
+        """Refuse to be copied or pickled.
+
+        Raises:
+            StateError: always.
+        """
+        raise StateError(
+            "ProcessPrefetchingIter has worker processes, and cannot be copied or pickled: make a new one with the "
+            "same factory, and give it the state_dict() of this one to continue at the same batch"
+        )
 
     @property
     def provide_data(self) -> list[DataDesc]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -53,7 +54,7 @@ class _RowSource:
     ) -> None:
         self._cuts, self._count, self._what = cuts, count, what
         self.data_desc, self.label_desc = descs
-        self._rounds = Rounds(lambda: iter(range(count)), self.data_desc.shape[0], wrap, what)
+        self._rounds = Rounds(partial(iter, range(count)), self.data_desc.shape[0], wrap, what)
 
     def read(self) -> DataBatch | None:
         found = self._rounds.next()
@@ -78,7 +79,11 @@ class _RowSource:
 def _gathered(values: np.ndarray[Any, Any], shape_of_one: tuple[int, ...]) -> Cut:
     """Return what makes dense arrays of rows."""
     table = torch.from_numpy(np.ascontiguousarray(values)).reshape(len(values), *shape_of_one)
-    return lambda rows: NDArray(table.index_select(0, rows), cpu())
+    return partial(_rows_of, table)
+
+
+def _rows_of(table: torch.Tensor, rows: torch.Tensor) -> NDArray:
+    return NDArray(table.index_select(0, rows), cpu())
 
 
 _CSV = {
@@ -247,13 +252,13 @@ def _cut_rows(rows: ParsedRows, begin: int, end: int) -> ParsedRows:
 
 def _sparse(rows: ParsedRows, columns: int) -> Cut:
     """Return what makes sparse arrays of rows."""
-    values, places, starts = map(torch.from_numpy, rows[1:])
+    return partial(_sparse_rows_of, tuple(map(torch.from_numpy, rows[1:])), columns)
 
-    def cut(numbers: torch.Tensor) -> CSRNDArray:
-        begins = starts[numbers]
-        lengths = starts[numbers + 1] - begins
-        indptr = torch.cat([torch.zeros(1, dtype=torch.int64), lengths.cumsum(0)])
-        stored = torch.repeat_interleave(begins - indptr[:-1], lengths) + torch.arange(int(indptr[-1]))
-        return CSRNDArray(values[stored], places[stored], indptr, (len(numbers), columns), cpu())
 
-    return cut
+def _sparse_rows_of(table: tuple[torch.Tensor, ...], columns: int, numbers: torch.Tensor) -> CSRNDArray:
+    values, places, starts = table
+    begins = starts[numbers]
+    lengths = starts[numbers + 1] - begins
+    indptr = torch.cat([torch.zeros(1, dtype=torch.int64), lengths.cumsum(0)])
+    stored = torch.repeat_interleave(begins - indptr[:-1], lengths) + torch.arange(int(indptr[-1]))
+    return CSRNDArray(values[stored], places[stored], indptr, (len(numbers), columns), cpu())

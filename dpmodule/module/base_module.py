@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import torch
 
-from ..base import ArgumentError
+from ..base import ArgumentError, StateError
 from ..base import _as_list as _as_list
 from ..checkpoint import split_params
 from ..compat import lazy
@@ -94,6 +94,33 @@ class BaseModule:
         self._steps = [False, False, False]
         self._stage = Stage.CREATED
         self.in_use = threading.RLock()
+
+    def __copy__(self) -> BaseModule:
+        """Return a module that shares everything with this one."""
+        other = object.__new__(type(self))
+        vars(other).update(vars(self))
+        return other
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return what `copy.deepcopy` and `pickle` keep of a module that is not bound.
+
+        Raises:
+            StateError: it is bound.
+        """
+        if self.binded:
+            raise StateError(
+                f"{type(self).__name__} is bound, and a bound module cannot be copied or pickled: do that before "
+                "bind(), or save its parameters (save_checkpoint) and load them into a new module"
+            )
+        state = {key: value for key, value in vars(self).items() if key != "in_use"}
+        if self.logger is logging:  # Python does not pickle modules
+            del state["logger"]
+        return state
+
+    def __setstate__(self, state: Mapping[str, Any]) -> None:
+        self.logger = logging
+        self.in_use = threading.RLock()
+        vars(self).update(state)
 
     def _not_here(self) -> Exception:
         """Return the error of a method that subclasses define, which names the method that was called."""

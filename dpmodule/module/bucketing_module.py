@@ -115,8 +115,7 @@ class BucketingModule(BaseModule):
             raise ArgumentError("default_bucket_key is missing; give the key of the largest bucket")
         self._sym_gen = sym_gen
         self._default_bucket_key = default_bucket_key
-        self.options = {
-            "logger": logger,
+        self.options: dict[str, Any] = {
             "context": context,
             "work_load_list": work_load_list,
             "fixed_param_names": fixed_param_names,
@@ -128,6 +127,8 @@ class BucketingModule(BaseModule):
             "cuda_graphs": cuda_graphs,
             "mirror": mirror,
         }
+        if logger is not logging:
+            self.options["logger"] = logger
         self._buckets = Buckets(sym_gen, self.options, max_buckets)
         self._default = self._buckets.make(default_bucket_key)
         self._key, self._curr_module = default_bucket_key, self._default

@@ -40,6 +40,9 @@ class Buckets(OrderedDict[Any, Module]):
         self._options = options
         self.max_buckets = max_buckets
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Buckets, (self._sym_gen, self._options, self.max_buckets), None, None, iter(self.items())
+
     def make(self, key: BucketKey) -> Module:
         """Make the module of a bucket and keep it.
 

@@ -999,6 +999,8 @@ class Module(CheckpointedModule):
             ArgumentError: these are not row numbers by parameter.
             BoundsError: there is no such row.
         """
+        if wanted is None:  # a function that MXNet does not call without a store
+            return
         if not isinstance(wanted, Mapping):
             raise ArgumentError(f"sparse_row_id_fn returned {type(wanted).__name__}, expected a dict")
         for name, rows in wanted.items():

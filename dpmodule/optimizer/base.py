@@ -20,7 +20,7 @@ from .group import HALF
 if TYPE_CHECKING:
     from ..symbol import Symbol
 
-__all__ = ["Optimizer", "create", "is_half", "register", "registry"]
+__all__ = ["Optimizer", "create", "is_half", "momentum_of", "register", "registry"]
 
 
 class _SchedulerInCharge(StateError, UserWarning):
@@ -498,6 +498,19 @@ def _unknown(cls: type[Optimizer], unknown: Sequence[str]) -> str:
 def is_half(weight: NDArray) -> bool:
     """Say whether a parameter is of a 16-bit floating type."""
     return weight.raw.dtype in HALF
+
+
+def momentum_of(optimizer: Optimizer, momentum: Any) -> float:
+    """Return the momentum that an optimizer was given.
+
+    Raises:
+        ArgumentError: it is not a number.
+    """
+    try:
+        return float(momentum)
+    except (TypeError, ValueError):
+        name = type(optimizer).__name__
+        raise ArgumentError(f"{name}: momentum is {momentum!r}, expected a number; 0 means none") from None
 
 
 def _starting_rate(rate: float | None, scheduler: LRScheduler | None) -> float | None:

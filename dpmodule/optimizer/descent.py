@@ -11,7 +11,7 @@ from ..compat import torch_private
 from ..devices import generators
 from ..ndarray import NDArray
 from ..ops import distributions
-from .base import register
+from .base import momentum_of, register
 from .group import HALF, Group
 from .grouped import GroupedOptimizer
 from .sgd import zeros_like
@@ -52,7 +52,7 @@ class Signum(GroupedOptimizer):
         self, learning_rate: float | None = 0.01, momentum: float = 0.9, wd_lh: float = 0.0, **kwargs: Any
     ) -> None:
         super().__init__(learning_rate=learning_rate, **kwargs)
-        self.momentum = momentum
+        self.momentum = momentum_of(self, momentum)
         self.wd_lh = wd_lh
 
     def create_state(self, index: Key, weight: NDArray) -> NDArray | None:
@@ -128,7 +128,7 @@ class DCASGD(GroupedOptimizer):
 
     def __init__(self, momentum: float = 0.0, lamda: float = 0.04, **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        self.momentum = momentum
+        self.momentum = momentum_of(self, momentum)
         self.weight_previous: dict[Any, NDArray] = {}
         self.lamda = lamda
 

@@ -169,8 +169,9 @@ class GroupedOptimizer(Optimizer):
         with written_back(weight) as target:
             half = halves and is_half(target)
             by_rows = self.is_lazy(weight) and half <= self.lazy_halves
-            in_rows = by_rows or (not half and self._fits(target, grad, state))
-            if not isinstance(grad, RowSparseNDArray) or not in_rows:
+            if not isinstance(grad, RowSparseNDArray) or not (
+                by_rows or (not half and self._fits(target, grad, state))
+            ):
                 self._update(index, target, densified(grad), state, halves)
             elif half:
                 master, inner = self.master_of(state)

@@ -10,7 +10,7 @@ import torch
 from ..base import ArgumentError
 from ..devices.device_transfer import beside
 from ..ndarray import NDArray
-from .base import register
+from .base import momentum_of, register
 from .group import Group
 from .grouped import GroupedOptimizer
 from .sgd import Momentum, zeros_like
@@ -261,7 +261,7 @@ class LBSGD(GroupedOptimizer):
         super().__init__(multi_precision=multi_precision, **kwargs)
         if batch_scale < 1:
             raise ArgumentError(f"LBSGD: batch_scale is {batch_scale}, expected at least 1")
-        self.momentum = momentum
+        self.momentum = momentum_of(self, momentum)
         self.warmup_strategy = warmup_strategy
         self.warmup_epochs = warmup_epochs
         self.batch_scale = batch_scale

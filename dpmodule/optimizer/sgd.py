@@ -10,7 +10,7 @@ from ..base import dtype_name
 from ..executor import allocate
 from ..ndarray import NDArray
 from ..ops.dtypes import torch_dtype
-from .base import is_half, register
+from .base import is_half, momentum_of, register
 from .group import Group
 from .grouped import GroupedOptimizer
 
@@ -54,7 +54,7 @@ class Momentum(GroupedOptimizer):
 
     def __init__(self, momentum: float = 0.0, **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        self.momentum = momentum
+        self.momentum = momentum_of(self, momentum)
 
     def create_state(self, index: Key, weight: NDArray) -> NDArray | None:
         """Return the momentum, zero at first; None without momentum."""

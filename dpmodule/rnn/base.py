@@ -67,6 +67,8 @@ class BaseRNNCell:
         params: weights to share with other cells; None makes new ones.
     """
 
+    _num_hidden: int = 0  # rows of one gate's weights; cells with `_gate_names` of users' own set it
+
     def __init__(self, prefix: str = "", params: RNNParams | None = None) -> None:
         self._prefix = prefix
         self._modified = False
@@ -232,7 +234,7 @@ class BaseRNNCell:
         args, gates = dict(args), self._gate_names
         for name, kind in self._weight_names() if any(gates) else ():
             whole = taken(args, f"{name}_{kind}", self)
-            rows: int = self._num_hidden  # type: ignore[attr-defined]  # of cells that have gates
+            rows = self._num_hidden
             if whole.shape[0] != rows * len(gates):
                 raise ArgumentError(
                     f"{name}_{kind} has shape {whole.shape}, expected {rows * len(gates)} rows: "

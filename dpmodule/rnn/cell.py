@@ -35,16 +35,12 @@ class GatedCell(BaseRNNCell):
             raise ArgumentError(
                 f"{type(self).__name__}: num_hidden is {num_hidden!r}, expected an integer from 1"
             )
-        self.num_hidden = num_hidden
+        self.num_hidden = self._num_hidden = num_hidden
         self.gates = rnn_weights.gates(mode)
         names = ("i2h_weight", "i2h_bias", "h2h_weight", "h2h_bias")
         self._variables = {name: self.params.get(name, **attributes.get(name, {})) for name in names}
 
     # what cells derived from these reach for, under MXNet's names
-
-    @property
-    def _num_hidden(self) -> int:
-        return self.num_hidden
 
     @property
     def _gate_names(self) -> tuple[str, ...]:

@@ -143,12 +143,13 @@ class BucketSentenceIter(DataIter):
         self.dtype = dtype_name(dtype)
         self.layout = layout
         self.major_axis = layout.find("N")
+        padded = self._padded(sentences)
         self.default_bucket_key = max(self.buckets)
         self.nddata: list[NDArray] = []
         self.ndlabel: list[NDArray] = []
         self.curr_idx = 0
         self._part = [0, 1]
-        self._take(self._padded(sentences), num_parts, part_index)
+        self._take(padded, num_parts, part_index)
 
     def _take(self, rows_of_buckets: list[np.ndarray[Any, Any]], num_parts: int, part_index: int) -> None:
         """Read one part of each bucket's rows, and begin an epoch."""
@@ -182,7 +183,7 @@ class BucketSentenceIter(DataIter):
             order[:] = np.arange(len(rows))
 
     def _padded(self, sentences: Sequence[Sequence[int]]) -> list[np.ndarray[Any, Any]]:
-        """Return one array of padded sentences for each bucket, and log what is left out."""
+        """Return one array of padded sentences for each bucket; drop buckets without any, and log what is left out."""
         rows: list[list[Sequence[int]]] = [[] for _ in self.buckets]
         too_long = 0
         for sentence in sentences:
@@ -193,6 +194,10 @@ class BucketSentenceIter(DataIter):
                 too_long += 1
         if too_long:
             logging.warning("discarded %d sentences longer than the largest bucket.", too_long)
+        used = [bucket for bucket in zip(self.buckets, rows, strict=True) if bucket[1]]
+        if used:  # else every epoch is empty
+            self.buckets = [size for size, _ in used]
+            rows = [mine for _, mine in used]
         arrays = []
         for size, mine in zip(self.buckets, rows, strict=True):
             try:

@@ -7,6 +7,7 @@ import threading
 import warnings
 from collections import deque
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from types import TracebackType
 from typing import Any, Generic, NamedTuple, TypeVar, cast
 
@@ -120,6 +121,18 @@ class ReadAhead(Closing, Generic[T]):
             self._held = True
             self._changed.wait_for(lambda: not self._reading)
             self._ready.clear()
+
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """Read nothing inside the block; what was read ahead stays."""
+        self._check_process()
+        with self._changed:
+            self._held = True
+            self._changed.wait_for(lambda: not self._reading)
+        try:
+            yield
+        finally:
+            self.release()
 
     def release(self) -> None:
         """Go on reading after `hold`, also past the end or an error that was met before."""

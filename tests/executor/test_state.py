@@ -1,5 +1,8 @@
 """What an executor keeps between forward and backward, compared with MXNet 1.9.1 where that is not a bug."""
 
+import copy
+import pickle
+
 import numpy as np
 import pytest
 
@@ -489,3 +492,13 @@ def test_gradients_of_integers_that_an_operator_does_not_take_as_reals():
 
 def test_the_context_has_mxnets_name_too():
     assert bound(S.Variable("x") * 2, x=[1.0])._ctx == mx.cpu()
+
+
+def test_an_executor_is_not_copied():
+    executor = (S.Variable("x") * 2).simple_bind(mx.cpu(), x=(2,))
+    for way in (copy.deepcopy, pickle.dumps):
+        with pytest.raises(
+            StateError, match="cannot be copied or pickled: do that with the symbol and the arrays"
+        ):
+            way(executor)
+    assert copy.copy(executor).arg_dict is executor.arg_dict

@@ -1,6 +1,8 @@
 """Datasets and loaders of torch as iterators for modules."""
 
+import copy
 import os
+import pickle
 import signal
 import time
 from functools import partial
@@ -219,6 +221,9 @@ def test_a_stuck_worker():
 def test_closing():
     batches = Iter(table(), batch_size=2, num_workers=1)
     batch = next(batches)
+    for way in (copy.deepcopy, pickle.dumps):
+        with pytest.raises(StateError, match="cannot be copied or pickled: make a new one"):
+            way(batches)
     batches.close()
     batches.close()
     assert batch.label[0].asnumpy().tolist() == [0, 1]

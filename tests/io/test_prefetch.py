@@ -1,7 +1,9 @@
 """PrefetchingIter: the same batches, errors that arrive, threads that end, no hang."""
 
+import copy
 import json
 import os
+import pickle
 import threading
 import time
 import traceback
@@ -321,3 +323,29 @@ def test_forked_child_gets_an_error_instead_of_hanging():
 def test_bad_arguments(arguments, text):
     with pytest.raises(ArgumentError, match=text):
         mx.io.PrefetchingIter(**arguments)
+
+
+@pytest.mark.parametrize("way", [copy.deepcopy, lambda batches: pickle.loads(pickle.dumps(batches))])
+def test_copies_go_on_by_themselves(way):
+    rows = np.arange(24, dtype="f").reshape(12, 2)
+    inner = [mx.io.NDArrayIter(rows, batch_size=2, shuffle=True), mx.io.NDArrayIter(-rows, batch_size=2)]
+    with mx.io.PrefetchingIter(inner, rename_data=[{"data": "a"}, {"data": "b"}], depth=2) as batches:
+        batches.next()
+        with way(batches) as other:
+            assert [desc.name for desc in other.provide_data] == ["a", "b"]
+            found = [[array.asnumpy().tolist() for array in batch.data] for batch in other]
+        assert found == [[array.asnumpy().tolist() for array in batch.data] for batch in batches]
+        assert len(found) == 5
+    with pytest.raises(StateError, match="is closed"):
+        way(batches)
+
+
+def test_what_cannot_be_copied_is_told():
+    class Stream(mx.io.DataIter):
+        provide_data = provide_label = ()
+
+        def next(self):
+            raise StopIteration
+
+    with mx.io.PrefetchingIter(Stream(1)) as batches, pytest.raises(StateError, match="since Stream cannot"):
+        pickle.dumps(batches)

@@ -1,5 +1,6 @@
 """Iterators read in worker processes: order, epochs, what batches carry, failures, memory."""
 
+import copy
 import functools
 import gc
 import os
@@ -399,6 +400,8 @@ def test_closing():
     batches = Iter(partial(iterators.Slow, batches=1000, seconds=0), 2)
     next(batches)
     pids = batches.pids
+    with pytest.raises(StateError, match="cannot be copied or pickled: make a new one"):
+        copy.deepcopy(batches)
     begin = time.monotonic()
     batches.close()
     assert time.monotonic() - begin < SOON_S

@@ -1,3 +1,5 @@
+import pickle
+
 import numpy as np
 import pytest
 
@@ -216,3 +218,17 @@ def test_libsvm_options_that_do_not_fit_are_refused(options):
     given = {"data_libsvm": FORMATS / "data.libsvm", "data_shape": (8,), "batch_size": 1}
     with pytest.raises(ArgumentError, match="LibSVMIter: "):
         mx.io.LibSVMIter(**{**given, **options})
+
+
+def test_iterators_are_pickled_where_they_stand(tmp_path):
+    (tmp_path / "rows.csv").write_text("1,2\n3,4\n5,6\n7,8\n")
+    (tmp_path / "rows.svm").write_text("1 0:1 1:3\n0 1:2\n" * 2)
+    for batches in (
+        mx.io.CSVIter(data_csv=str(tmp_path / "rows.csv"), data_shape=(2,), batch_size=2),
+        mx.io.LibSVMIter(data_libsvm=str(tmp_path / "rows.svm"), data_shape=(2,), batch_size=2),
+    ):
+        batches.next()
+        other = pickle.loads(pickle.dumps(batches))
+        found = [batch.data[0].asnumpy().tolist() for batch in other]
+        assert found == [batch.data[0].asnumpy().tolist() for batch in batches]
+        assert len(found) == 1

@@ -1,10 +1,16 @@
 """`BaseModule` as MXNet has it: a class that programs derive from, or fill in on one object."""
 
+import copy
+import logging
+import pickle
+
 import numpy as np
 import pytest
 import torch
 
 import dpmodule as mx
+from dpmodule.base import StateError
+from dpmodule.contrib.svrg_optimization.svrg_module import SVRGModule
 
 
 class Batches:
@@ -142,3 +148,75 @@ def test_fit_of_a_bound_module_does_not_warn(make, caplog):
 def test_a_head_of_torch_names_the_operator_to_use(head, text):
     with pytest.raises(mx.base.ArgumentError, match=f"from_torch: head is .*{text}"):
         mx.mod.Module.from_torch(torch.nn.Linear(4, 3), torch.zeros(4, 4), head=head)
+
+
+def network():
+    scores = mx.sym.FullyConnected(mx.sym.Variable("data"), num_hidden=2, name="fc")
+    return mx.sym.SoftmaxOutput(scores, name="softmax")
+
+
+def bucket(key):
+    return network(), ("data",), ("softmax_label",)
+
+
+def sequence():
+    scores = mx.sym.FullyConnected(mx.sym.Variable("data"), num_hidden=2, name="fc")
+    loss = mx.sym.SoftmaxOutput(mx.sym.Variable("data"), name="softmax")
+    whole = mx.mod.SequentialModule().add(mx.mod.Module(scores, label_names=None))
+    return whole.add(mx.mod.Module(loss), take_labels=True, auto_wiring=True)
+
+
+COPIES = {
+    "deepcopy": copy.deepcopy,
+    "pickle": lambda module: pickle.loads(pickle.dumps(module)),
+}
+
+
+@pytest.mark.parametrize("way", COPIES)
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: mx.mod.Module(network(), fixed_param_names=["fc_bias"]),
+        lambda: mx.mod.BucketingModule(bucket, 3, logger=logging.getLogger("own")),
+        sequence,
+        lambda: SVRGModule(network(), update_freq=2),
+    ],
+)
+def test_modules_are_copied_before_they_are_bound(make, way):
+    module, shapes = make(), ([("data", (4, 3))], [("softmax_label", (4,))])
+    data = mx.io.NDArrayIter(np.ones((4, 3), "f"), np.array([0, 1, 1, 0]), 4, label_name="softmax_label")
+    batch = next(data)
+    batch.bucket_key = 3
+    batch.provide_data, batch.provide_label = shapes
+    outputs = []
+    for one in (COPIES[way](module), module):
+        assert one.logger is module.logger
+        one.bind(*shapes)
+        one.init_params(mx.init.Constant(0.5))
+        one.init_optimizer(optimizer_params={"learning_rate": 0.5})
+        if isinstance(one, SVRGModule):
+            one.update_full_grads(data)
+        for _ in range(2):
+            one.forward_backward(batch)
+            one.update()
+        one.forward(batch, is_train=False)
+        outputs.append(one.get_outputs()[0].asnumpy().tolist())
+    assert outputs[0] == outputs[1]
+    for refused in COPIES.values():
+        with pytest.raises(
+            StateError, match=rf"{type(module).__name__} is bound, and a bound module cannot be"
+        ):
+            refused(module)
+    assert copy.copy(module).get_params()[0].keys() == module.get_params()[0].keys()
+
+
+def test_a_loaded_module_is_copied_with_its_parameters(tmp_path):
+    module = mx.mod.Module(network())
+    module.bind([("data", (4, 3))], [("softmax_label", (4,))])
+    module.init_params(mx.init.Xavier())
+    module.save_checkpoint(str(tmp_path / "net"), 0)
+    weight = module.get_params()[0]["fc_weight"].asnumpy()
+    for way in COPIES.values():
+        other = way(mx.mod.Module.load(str(tmp_path / "net"), 0))
+        other.bind([("data", (4, 3))], for_training=False)
+        assert (other.get_params()[0]["fc_weight"].asnumpy() == weight).all()

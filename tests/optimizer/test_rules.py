@@ -13,6 +13,7 @@ import torch
 
 import dpmodule as mx
 from dpmodule import lr_scheduler, optimizer
+from dpmodule.base import ArgumentError
 from dpmodule.optimizer.group import slots_of
 from helpers.rules import VARIANTS, follow
 from helpers.walk import walks
@@ -146,6 +147,13 @@ def test_a_bound_of_zero_or_below_clips_nothing(name, extra):
         made.update(0, w, mx.nd.array(np.arange(16.0).reshape(4, 4)), made.create_state(0, w))
         found.append(w.asnumpy().tolist())
     assert found[0] == found[1] == found[2]
+
+
+@pytest.mark.parametrize("name", ["sgd", "nag", "signum", "lars", "lbsgd", "dcasgd"])
+def test_momentum_is_a_number(name):
+    with pytest.raises(ArgumentError, match="momentum is None, expected a number; 0 means none"):
+        mx.optimizer.create(name, momentum=None)
+    assert mx.optimizer.create(name, momentum=np.float32(0.5)).momentum == 0.5
 
 
 def test_momentum_switched_off_and_on():

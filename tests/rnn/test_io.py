@@ -164,3 +164,10 @@ def test_only_the_batch_axis_of_a_longer_layout_counts(layout, shape):
 def test_wrong_arguments(wrong, message):
     with pytest.raises(ArgumentError, match=message):
         mx.rnn.BucketSentenceIter(**{"sentences": [[1, 2], [3, 4]], "batch_size": 2, **wrong})
+
+
+def test_buckets_without_a_sentence_are_dropped():
+    batches = mx.rnn.BucketSentenceIter([[1, 2, 3], [2, 3]] * 4, 2, buckets=[2, 3, 5, 9])
+    assert (batches.buckets, batches.default_bucket_key) == ([2, 3], 3)  # as in MXNet 1.9.1
+    assert batches.provide_data[0].shape == (2, 3)
+    assert mx.rnn.BucketSentenceIter([[1, 2, 3]], 2, buckets=[2]).buckets == [2]
