@@ -82,7 +82,7 @@ class ParamStore:
                         f"the shared store has no {name!r} ({there}), and one allocated here would be this process's "
                         "alone; bind this network to the store in the process that shared it, before it is sent"
                     )
-                arrays[name] = allocate_as(stype, shape, ctx, dtype)
+                arrays[name] = allocate_as(stype, shape, ctx, dtype, name)
                 if table is not self._grads:
                     self._share_latecomer(arrays[name])
             elif known.shape != shape:

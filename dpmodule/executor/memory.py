@@ -77,7 +77,7 @@ class _Slab(threading.local):
 _slab = _Slab()
 
 
-def allocate(shape: tuple[int, ...], ctx: Context, dtype: str) -> NDArray:
+def allocate(shape: tuple[int, ...], ctx: Context, dtype: str, what: str = "an array") -> NDArray:
     """Return a new array of zeros, which on the CPU takes no memory before it is written.
 
     torch writes its zeros at once, and the C library those that it takes from its heap; the operating system hands
@@ -90,6 +90,7 @@ def allocate(shape: tuple[int, ...], ctx: Context, dtype: str) -> NDArray:
         shape: its shape.
         ctx: its context.
         dtype: dtype name.
+        what: what an error calls it, such as its name.
 
     Raises:
         OutOfMemoryError: there is not as much memory left.
@@ -101,7 +102,7 @@ def allocate(shape: tuple[int, ...], ctx: Context, dtype: str) -> NDArray:
         size = prod(shape) * kind.itemsize
         memory = _zeros(size) if size >= _OWN_PAGES else _slab.cut(size)
     except (OSError, MemoryError, OverflowError, RuntimeError, TypeError) as error:
-        raise OutOfMemoryError(f"an array of shape {shape}", error) from error
+        raise OutOfMemoryError(f"{what} of shape {shape}", error) from error
     return NDArray(mark_own(torch.from_numpy(memory.view(kind).reshape(shape))), ctx)
 
 
@@ -191,5 +192,5 @@ def from_pool(
             shape,
             pooled.shape,
         )
-    pool[name] = allocate(shape, ctx, dtype)
+    pool[name] = allocate(shape, ctx, dtype, name)
     return pool[name]

@@ -57,15 +57,19 @@ def kinds_of(arrays: dict[str, NDArray]) -> dict[str, str]:
     return {name: array.stype for name, array in arrays.items() if array.stype != "default"}
 
 
-def allocate_as(stype: str, shape: tuple[int, ...], ctx: Context, dtype: str) -> NDArray:
+def allocate_as(
+    stype: str, shape: tuple[int, ...], ctx: Context, dtype: str, what: str = "an array"
+) -> NDArray:
     """Return a new array of zeros of any storage type; a sparse one stores nothing, and ragged rows are empty.
+
+    What stands for the array in an error is `what`.
 
     Shape:
         returns: `shape`.
     """
     if stype == "ragged":
         return RaggedNDArray.zeros(shape, ctx, torch_dtype(dtype))
-    return allocate(shape, ctx, dtype) if stype == "default" else zeros(stype, shape, ctx, dtype)
+    return allocate(shape, ctx, dtype, what) if stype == "default" else zeros(stype, shape, ctx, dtype)
 
 
 def value_of(array: NDArray, as_stored: bool = False) -> Any:

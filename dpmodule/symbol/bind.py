@@ -224,12 +224,12 @@ class _MemorySource:
         """Return the array of an auxiliary state; one that the other executor has is shared with it."""
         if self.executor is not None and self.names and name in self.executor.aux_dict:
             return _fitting(name, self.executor.aux_dict, shape, dtype)
-        return allocate_as(self.stypes.get(name, "default"), shape, self.contexts[name], dtype)
+        return allocate_as(self.stypes.get(name, "default"), shape, self.contexts[name], dtype, name)
 
     def _own(self, name: str, key: str, shape: tuple[int, ...], dtype: str) -> NDArray:
         if self.pool is not None:
             return from_pool(self.pool, key, shape, self.contexts[name], dtype)
-        return allocate(shape, self.contexts[name], dtype)
+        return allocate(shape, self.contexts[name], dtype, key)
 
 
 def _fitting(name: str, arrays: Mapping[str, NDArray], shape: tuple[int, ...], dtype: str) -> NDArray:

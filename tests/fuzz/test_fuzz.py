@@ -420,6 +420,16 @@ def test_absurd_sizes_have_a_typed_error(name, tmp_path, monkeypatch):
     assert len(str(caught.value)) < 500
 
 
+def test_the_array_without_memory_is_named():
+    net = mx.sym.FullyConnected(mx.sym.Variable("data"), num_hidden=HUGE, name="fc")
+    with pytest.raises(
+        OutOfMemoryError, match="there is no memory for fc_weight of shape .1000000000000000, 3.:"
+    ):
+        net.simple_bind(mx.cpu(), data=(2, 3))
+    with pytest.raises(OutOfMemoryError, match="there is no memory for fc_weight of shape"):
+        mx.mod.Module(net, label_names=None).bind([("data", (2, 3))])
+
+
 def test_an_absurd_shape_on_the_command_line(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     mx.sym.FullyConnected(mx.sym.Variable("data"), num_hidden=2, name="fc").save("net-symbol.json")
