@@ -72,6 +72,8 @@ def named_batches(module: Trainable, data: Any) -> Iterator[Any]:
     if orders == [None, None]:
         return iter(data)
     if not getattr(module, "matches_by_name", False):
+        if all(order in (None, [*range(len(order or ()))]) for order in orders):  # more arrays than it reads
+            return iter(data)
         given = [desc[0] for descs in provided for desc in descs or ()]
         raise ArgumentError(
             f"{type(module).__name__} is bound to {', '.join(chain(*bound))}, but {type(data).__name__} gives "

@@ -96,7 +96,8 @@ class _Unfold(torch.autograd.Function):
             columns = rows.reshape(shape[0], -1, rows.shape[1]).transpose(1, 2)
             return F.fold(columns, shape[2:], grid.kernel, grid.dilate, grid.pad, grid.stride), None
         images = torch.empty(shape, memory_format=torch.channels_last).zero_()
-        kernels().fold(*_arguments(images, grid, rows.contiguous()))
+        rows = rows.contiguous()  # held until the kernel has read it, which gets an address alone
+        kernels().fold(*_arguments(images, grid, rows))
         return images, None
 
 

@@ -86,3 +86,14 @@ def test_each_of_a_batch_of_inputs_has_its_own_windows():
 def test_other_types_are_left_to_torch():
     images = torch.randn(2, 3, 4, 5, dtype=torch.float64)
     assert torch.equal(unfold(images, GRID), by_torch(images, GRID))
+
+
+def test_gradients_that_lie_in_columns_are_read():
+    for _ in range(10):
+        images = torch.randn(2, 3, 6, 6, requires_grad=True)
+        grid = WindowGrid((3, 3), (1, 1), (1, 1), (1, 1))
+        heads = torch.randn(27, 72).t()
+        found, expected = (
+            torch.autograd.grad(way(images, grid), images, heads)[0] for way in (unfold, by_torch)
+        )
+        torch.testing.assert_close(found, expected)
