@@ -195,6 +195,20 @@ for words, arguments in (False, {}), (True, {}), (False, {"rescale_grad": 0.25})
         alone.update()
     compare(module, alone, (words, arguments))
 
+# batches of 4, 4 and 2 and of 12: the short one counts as a whole one, as in one process
+x, y = data(rows=46)
+own, joined = [], []
+for start, count in (0, 4), (16, 4), (32, 2):
+    rows = [range(start, start + count), range(start + count, start + count + 12)]
+    own.append((x[rows[rank]], y[rows[rank]]))
+    joined.append(tuple(a[start : start + count + 12] for a in (x, y)))
+modules = []
+for batches, kvstore in (own, create()), (joined, "local"):
+    mx.random.seed(5)
+    modules.append(mx.mod.Module(mlp(), context=mx.cpu()))
+    modules[-1].fit(batches, kvstore=kvstore, num_epoch=2, initializer=mx.init.Xavier())
+compare(*modules, "a short batch")
+
 # in codes and in float16
 for options in {"compression_params": {"type": "2bit", "threshold": 0.01}}, {"amp": "fp16"}:
     module = mx.mod.Module(mlp(), context=mx.cpu(), **options)
