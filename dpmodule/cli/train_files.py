@@ -58,7 +58,7 @@ def _run(args: argparse.Namespace) -> int:
             files.make_ready(args.prefix, args.overwrite, args.resume)
             training.run(epoch, command, last is not None)
     except BoundsError as error:
-        if "table" in str(error):
+        if "row of the table" in str(error):
             raise BoundsError(f"{error}; --rows SLOT=COUNT makes the tables of a slot larger") from error
         if loaded is None and args.symbol is None:
             raise BoundsError(f"{error}; --classes COUNT makes a network of more classes") from error

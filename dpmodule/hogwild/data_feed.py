@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from itertools import repeat
@@ -252,7 +252,7 @@ class FileBatches(Closing):
         """Path of the file that is being read, None before the first."""
         return self._reader.file
 
-    def __iter__(self) -> Iterator[FeedBatch]:
+    def __iter__(self) -> Generator[FeedBatch, None, None]:
         try:
             while (part := self._next_part()) is not None:
                 for block in self._reader.blocks(part):

@@ -178,15 +178,15 @@ def _without_slot(
 ) -> tuple[list[str], list[str]]:
     """Return arguments beside `names` that are not parameters, and those that may not be."""
     graph = symbol.graph
-    open_ones = [
+    possible = [
         name
         for name in graph.argument_names
         if not (name in names or name in given or name in graph.parameters)
         and "__init__" not in attributes.get(name, {})
     ]
     return [
-        name for name in open_ones if name in graph.labels or _holds_samples(attributes.get(name, {}))
-    ], open_ones
+        name for name in possible if name in graph.labels or _holds_samples(attributes.get(name, {}))
+    ], possible
 
 
 def _holds_samples(attributes: Mapping[str, str]) -> bool:

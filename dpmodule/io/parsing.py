@@ -89,11 +89,10 @@ class _BadNumberLine(Exception):
 
 
 def _pieces(paths: Sequence[str]) -> list[_Piece]:
-    """Cut files into pieces; what is not a plain file, such as a pipe, is read now.
+    """Cut files into pieces; what is no plain file, such as a pipe, is read now.
 
     Raises:
         FileError: a file cannot be read.
-        FileFormatError: all of them are empty.
     """
     found, done = [], 0
     for path in paths:
@@ -112,8 +111,6 @@ def _pieces(paths: Sequence[str]) -> list[_Piece]:
             end = min(begin + step, size)
             found.append(_Piece(path, begin, end, held, float(done + end)))
         done += size
-    if not done:
-        raise FileFormatError(f"{', '.join(paths)}: {likely_kind(b'')}, expected lines of numbers")
     return [piece._replace(share=piece.share / done) for piece in found]
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from ..base import ArgumentError, ShapeError, np_dtype
+from ..base import ArgumentError, FileFormatError, ShapeError, np_dtype
 from ..context import cpu
 from ..ndarray import NDArray
 from ..ndarray.csr import CSRNDArray
@@ -113,7 +113,7 @@ class CSVIter(MXDataIter):
     Raises:
         ArgumentError: an option is missing or does not fit.
         FileError: a file cannot be read.
-        FileFormatError: a row has another length or holds no numbers; the text names file and line.
+        FileFormatError: a row has another length or holds no numbers, the text names file and line; or there is no row.
         ShapeError: there are fewer labels than examples.
 
     Example:
@@ -172,7 +172,8 @@ class LibSVMIter(MXDataIter):
     Raises:
         ArgumentError: an option is missing or does not fit.
         FileError: a file cannot be read.
-        FileFormatError: a row has another form or a column that does not exist; the text names file and line.
+        FileFormatError: a row has another form or a column that does not exist, the text names file and line; or there
+            is no row.
         ShapeError: there are fewer labels than examples.
 
     Example:
@@ -196,6 +197,7 @@ class LibSVMIter(MXDataIter):
         rows = _cut_rows(rows, begin, end)
         first = _sparse(rows, o.data_shape[0])
         if o.label_libsvm in _NONE:
+            _check_counts("LibSVMIter", "", count, o.data_libsvm, count)
             second, shape_of_label = _gathered(rows.labels, ()), ()
         else:
             labels = read_libsvm(o.label_libsvm, o.label_shape[0], o.preprocess_threads)
@@ -224,6 +226,9 @@ def _check_libsvm(o: OptionValues) -> None:
 
 
 def _check_counts(owner: str, label_path: str, labels: int, data_path: str, examples: int) -> None:
+    for path, count in ((data_path, examples), (label_path, labels)):
+        if not count and path not in _NONE:
+            raise FileFormatError(f"{owner}: {path} is empty, expected rows of numbers")
     if labels < examples:
         raise ShapeError(
             f"{owner}: {label_path} has {labels} rows, but {data_path} has {examples}; give a label for each"

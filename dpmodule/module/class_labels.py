@@ -99,7 +99,10 @@ def fed_network(module: Any, batch: Any, is_first: bool = True) -> FedNetwork:
         (module.data_shapes, data, "provide_data"),
         (module.label_shapes, labels, "provide_label"),
     ):
-        descs = redescribe(bound, given, getattr(batch, described, None)) if given else bound or ()
+        bound = bound or ()
+        if len(given) != len(bound):  # a subclass may make other arrays of a batch
+            given = ()
+        descs = redescribe(bound, given, getattr(batch, described, None)) if given else bound
         shapes.update({desc.name: tuple(desc.shape) for desc in descs})
         for desc, array in zip(descs, given):
             if isinstance(array, NDArray) and array.stype in ("default", "ragged"):

@@ -51,9 +51,10 @@ def test_single_numbers_have_the_axis_that_their_variable_says():
     ids, label = layers.data("ids", [1], dtype="int64", lod_level=1), layers.data("label", [1])
     start = fluid.ParamAttr(initializer=fluid.initializer.Constant(1.0))
     ones = layers.embedding(layers.sequence_reverse(ids), [5, 2], param_attr=start)
-    deep = layers.concat([layers.embedding(ids, [5, 2], param_attr=start)] * 3, axis=1)
+    deep = layers.data("deep", [2, 3], lod_level=1)
     feed = {"x": sequences(1), "two": sequences(2), "ids": [[[i % 5] for i in range(n)] for n in ROWS]}
     feed["label"] = np.arange(4.0).reshape(4, 1)
+    feed["deep"] = [each.reshape(-1, 2, 3) for each in sequences(6)]
     rows = feed["x"]
     a, b, each = np.concatenate(rows), np.concatenate(feed["two"]), np.repeat(feed["label"], ROWS, 0)
 
@@ -78,7 +79,7 @@ def test_single_numbers_have_the_axis_that_their_variable_says():
         (layers.concat([x, two], axis=1), np.concatenate([a, b], 1)),
         (layers.elementwise_mul(two, x, axis=0), b * a),
         (layers.elementwise_mul(ones, x, axis=0), np.ones((8, 2)) * a),
-        (layers.elementwise_add(deep, x), np.ones((8, 6)) + a),
+        (layers.elementwise_mul(deep, x, axis=0), np.concatenate(feed["deep"]) * a[..., None]),
         (layers.elementwise_sub(x, label), a - each),
         (two * x + 1.0, b * a + 1),
         (layers.reduce_sum(x, dim=1, keep_dim=True), a),

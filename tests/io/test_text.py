@@ -113,7 +113,8 @@ def test_a_folder_is_read_as_one(tmp_path):
         ("a,b\n1,2\n", r"a\.csv: line 1: 'a' is no"),
         ("1,\n", r"a\.csv: line 1: '' is no"),
         ("<!DOCTYPE html>\n", "HTML page"),
-        ("", r"a\.csv: the file is empty"),
+        ("", r"CSVIter: .*a\.csv is empty"),
+        ("\n \n", r"CSVIter: .*a\.csv is empty"),
     ],
 )
 def test_bad_csv_is_told_with_file_and_line(tmp_path, text, message):
@@ -201,12 +202,14 @@ def test_libsvm_parts_cover_all_rows():
         ("1 1.5:2\n", r"line 1: '1.5:2'"),
         ("x\n", r"line 1: 'x'"),
         ("1 0:\n", r"line 1: '0:'"),
-        ("", "the file is empty"),
     ],
 )
 def test_bad_libsvm_is_told_with_file_and_line(tmp_path, text, message):
     (tmp_path / "a.svm").write_text(text)
     with pytest.raises(FileFormatError, match=rf"a\.svm: {message}"):
+        mx.io.LibSVMIter(data_libsvm=tmp_path / "a.svm", data_shape=(8,), batch_size=1)
+    (tmp_path / "a.svm").write_text("")
+    with pytest.raises(FileFormatError, match=r"LibSVMIter: .*a\.svm is empty"):
         mx.io.LibSVMIter(data_libsvm=tmp_path / "a.svm", data_shape=(8,), batch_size=1)
 
 

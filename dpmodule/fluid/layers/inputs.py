@@ -143,7 +143,7 @@ def _numbers(ids: Variable) -> Symbol:
     """Return what an Embedding looks up: numbers of sequences without their last axis."""
     if not ids.lod_level or ids.shape[1:] != (1,):
         return ids.symbol
-    return ids.fed if isinstance(ids, Data) else sym.squeeze(ids.symbol, axis=1)  # type: ignore[no-any-return]
+    return ids.fed if isinstance(ids, Data) else sym.squeeze(ids.symbol, axis=1)
 
 
 def _without(row: int, ids: Symbol, found: Symbol, dtype: str, name: str) -> Any:
