@@ -56,8 +56,10 @@ def test_stores_that_run_no_optimizer_only_sum():
     assert described(updates_of(None)) == (None, False)
 
 
-@pytest.mark.parametrize("kvstore", [3, "nonsense", "dist_magic"])
-@pytest.mark.parametrize("contexts", [TWO, [mx.cpu()]])
+@pytest.mark.parametrize(
+    ("kvstore", "contexts"),
+    [(3, TWO), (3, [mx.cpu()]), ("nonsense", TWO), ("dist_magic", TWO), ("dist_magic", [mx.cpu()])],
+)
 def test_what_is_no_store(kvstore, contexts):
     with pytest.raises(ArgumentError, match="kvstore"):
         updates_of(kvstore, contexts)
