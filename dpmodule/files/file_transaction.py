@@ -77,7 +77,7 @@ def write_set(
                 with suppress(OSError):
                     os.unlink(path)
             raise
-        _finish_twice(journal)
+        _finish_twice(journal, moves)
 
 
 def settle(path: str | os.PathLike[str]) -> None:
@@ -145,20 +145,17 @@ def _write_journal(folder: str, name: str, moves: dict[str, str], temporaries: l
     return journal
 
 
-def _finish_twice(journal: str) -> None:
+def _finish_twice(journal: str, moves: dict[str, str]) -> None:
     """Finish a save; try again if that fails, for its set is valid already."""
     try:
-        _finish(journal)
+        _finish(journal, moves)
     except OSError:
-        _finish(journal)
+        _finish(journal, moves)
 
 
-def _finish(journal: str) -> None:
+def _finish(journal: str, moves: dict[str, str]) -> None:
     """Do the renames that a journal lists, then remove it. Safe to repeat, interrupt and do in parallel."""
     folder = os.path.dirname(journal)
-    moves = _read_journal(journal)
-    if moves is None:
-        return
     for target, temporary in moves.items():
         path = os.path.join(folder, target)
         # a missing temporary has been renamed before, by the killed save or by another reader
@@ -192,10 +189,11 @@ def _finish_all(folder: str, targets: set[str]) -> None:
     for name in sorted(names):
         if _JOURNAL.fullmatch(name):
             journal = os.path.join(folder, name)
-            if not targets.isdisjoint(_read_journal(journal) or ()):
+            moves = _read_journal(journal) or {}
+            if not targets.isdisjoint(moves):
                 with naming_errors(journal):
                     sync_folder(folder)  # the journal must come to the disk before the renames
-                _finish(journal)
+                _finish(journal, moves)
 
 
 @contextmanager

@@ -13,7 +13,6 @@ import torch
 
 from ..base import ArgumentError, StateError
 from ..base import _as_list as _as_list
-from ..checkpoint import split_params
 from ..compat import lazy
 from ..devices.single_thread import single_thread
 from ..initializer import Uniform
@@ -383,6 +382,7 @@ class BaseModule:
         Raises:
             ArgumentError: the file holds arrays without names, or an array that the network does not have.
         """
+        from ..checkpoint import split_params  # few programs load by this method
         from ..ndarray import load
 
         named = load(fname)

@@ -12,7 +12,6 @@ from ..base import StateError
 from ..ndarray import NDArray
 from .base_module import BaseModule
 from .lifecycle import Stage, needs
-from .run_state import keep_settings
 from .updates import Updates
 
 if TYPE_CHECKING:
@@ -158,6 +157,8 @@ class CheckpointedModule(BaseModule):
         path, self.preloaded_states = self.preloaded_states, None
         if path is None:
             return
+        from .run_state import keep_settings  # reads files, which few programs do
+
         own = self.updates.optimizer
         self.load_optimizer_states(path)
         keep_settings(self.updates, own)

@@ -232,17 +232,6 @@ class BatchSplitter:
         """
         if self.per_context or (isinstance(batch, (list, tuple)) and is_batch_list(batch)):
             return True
-        if self._fits(batch):
-            return True
-        ordered, _ = in_order(batch, self.data_names, self.label_names)
-        return ordered is not batch and self._fits(ordered)
-
-    def _fits(self, batch: Any) -> bool:
-        """Say whether the arrays of a whole batch, as they stand, have the shapes of this feed.
-
-        Raises:
-            ArgumentError: it is not a batch.
-        """
         arrays = getattr(batch, "data", None)
         if not isinstance(arrays, (list, tuple)):
             raise ArgumentError(
@@ -253,8 +242,11 @@ class BatchSplitter:
         shapes = self.input_shapes
         for array, shape in zip(arrays, shapes):
             if array.shape != shape:
-                return False
-        return len(arrays) <= len(shapes)
+                break
+        else:
+            return len(arrays) <= len(shapes)
+        ordered, _ = in_order(batch, self.data_names, self.label_names)
+        return ordered is not batch and self.takes(ordered)
 
     # cutting
 

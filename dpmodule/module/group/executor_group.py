@@ -548,7 +548,9 @@ class DataParallelExecutorGroup:
             ShapeError: an array has another shape than was bound.
         """
         feed = self.feed
-        batch, self._label_order = in_order(batch, feed.data_names, feed.label_names)
+        self._label_order = None
+        if getattr(batch, "provide_data", None) or getattr(batch, "provide_label", None):
+            batch, self._label_order = in_order(batch, feed.data_names, feed.label_names)
         inputs_by_context = feed.split(batch, train)
         borrowed = []
         for executor, inputs in zip(self.execs, inputs_by_context):
