@@ -7,6 +7,7 @@ import time
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from copy import deepcopy
+from dataclasses import replace
 from typing import Any
 
 from ..base import ArgumentError, SignatureError, StateError, did_you_mean
@@ -151,7 +152,8 @@ class AsyncExecutor(Closing):
             split_files: cut files by bytes, so that one file keeps several workers busy.
             on_bad_line: "error", or "skip" to pass over lines that are not as described, and count them.
             check_labels: what to do about labels in the first batch that are not classes of the network, such as 10
-                beside ten scores: "raise" before anything is trained, "warn", or "ignore".
+                beside ten scores: "raise" before anything is trained, "warn", or "ignore". Of pipes, and where the
+                feed has a `pipe_command`, each worker looks at its own first batch, except those of the native engine.
             resume: prefix of a snapshot of a run over the same files: its parameters, optimizer states and random
                 numbers are taken, and the lines trained on that it was not; None: all lines are.
             average_every_n_batches: with several processes, as torchrun starts them: average parameters over them
@@ -235,8 +237,8 @@ class AsyncExecutor(Closing):
                 Reporter(args, prepared.fetches.names) as reporter,
             ):
                 self._course = course
-                check_first_labels(prepared, course.parts, args.on_bad_line, args.check_labels)
-                job = _job(prepared, course, workers, args, reporter)
+                checked = check_first_labels(prepared, course.parts, args.on_bad_line, args.check_labels)
+                job = replace(_job(prepared, course, workers, args, reporter), check_labels=checked)
                 stats = course.end(self._engines.run(choice.mode, prepared, job))
                 reporter.end(stats)
                 if args.resume is None and not any(each.examples or each.skipped for each in stats):

@@ -84,6 +84,8 @@ class Job:
         report_s: how often, in seconds.
         marks: how far the parts have been trained on, see `Places`; None where nothing is trained.
         averaging: with other processes; None: there are none.
+        check_labels: what each worker does about labels of its first batch that are not classes: "raise", "warn" or
+            "ignore".
     """
 
     desc: Any
@@ -99,6 +101,7 @@ class Job:
     report_s: float = 10.0
     marks: torch.Tensor | None = None
     averaging: Averaging | None = None
+    check_labels: str = "ignore"
 
 
 def merged_metric(stats: Sequence[WorkerStats]) -> EvalMetric | None:

@@ -17,6 +17,7 @@ from ..streams import ReadAhead
 from .data_feed import FileBatches, Part
 from .fetches import Fetch
 from .job import Job, WorkerStats
+from .label_check import check_labels_of
 from .places import PlaceMarker
 from .slot_feed import SlotFeed
 
@@ -75,6 +76,7 @@ def run(
         metric: what sees outputs and labels.
 
     Raises:
+        BoundsError: a label of the first batch is not a class, and `job.check_labels` is "raise".
         NonFiniteError: an output or a gradient is not finite; the parameters are those before this worker's batch.
         FileFormatError: a bad line.
         FileError: a file cannot be read.
@@ -97,6 +99,8 @@ def run(
     ):
         for lines in reader:
             clock.lap("read")
+            if not stats.batches:
+                check_labels_of(work.feed, work.module.symbol, lines, job.check_labels)
             _step(work, lines, stats, clock)
             marker.note(lines.ends)
             stats.skipped = source.skipped

@@ -111,3 +111,16 @@ def test_bad_lines_and_programs_of_fluid(tmp_path):
         batch = {"words": [[1], [2, 3], [4]], "tags": [[0], [1, 3], [2]]}
         with pytest.raises(IndexError, match="row 1 of the batch has the label 3 in 'tags'.* 3 classes"):
             executor.run(feed=batch, fetch_list=[loss])
+
+
+@pytest.mark.parametrize("mode", ["serial", "process"])
+def test_what_can_be_read_only_once_is_read_once(mode, tmp_path):
+    runs = tmp_path / "runs"
+    text = FEED % "uint64"
+    feed = mx.DataFeedDesc(f"pipe_command: \"sh -c 'echo run >> {runs}; cat'\" {text}", allow_pipe_command=True)
+    with mx.AsyncExecutor() as executor:
+        good = written(tmp_path, [0, 3, 1])
+        assert executor.run_from_files(NET, feed, [good], 1, mode=mode).examples == 3
+        assert runs.read_text().split() == ["run"]
+        with pytest.raises(mx.base.BoundsError, match="row 2 .* has the label 4"):
+            executor.run_from_files(NET, feed, [written(tmp_path, [0, 3, 4])], 1, mode=mode)
