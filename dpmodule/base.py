@@ -227,7 +227,7 @@ def dtype_name(dtype: Any) -> str:
     try:
         found = np.dtype(object if is_foreign else dtype)
         name: str = "bfloat16" if found.names == ("bfloat16",) else found.name  # MXNet's stand-in is a record
-    except (TypeError, ValueError):  # the latter of tensors
+    except (SyntaxError, TypeError, ValueError):  # the last of tensors, the first of "(1,"
         name = text
     if name not in _CODES:
         raise DTypeError(f"unknown dtype {dtype!r}; expected one of {', '.join(_DTYPES)}")

@@ -194,6 +194,7 @@ def test_damaged_folders(folder):
         ("config.json", {"format_version": 2}, "format_version is 2, expected 1"),
         ("config.json", {"data": [{"name": "data"}]}, "data is no list"),
         ("config.json", {"data": [{"name": "data", "shape": [1, 5], "dtype": "f7"}]}, "data is no list"),
+        ("config.json", {"data": [{"name": "data", "shape": [1, 5], "dtype": "(1,"}]}, "data is no list"),
         ("config.json", {"label_names": 3}, "label_names is no list"),
         ("config.json", {"label_names": []}, "no parameters for softmax_label"),
         (
