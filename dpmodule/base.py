@@ -123,16 +123,18 @@ class MissingPackageError(MXNetError, ImportError):
 
 
 class OutOfMemoryError(MXNetError, MemoryError):
-    """An array for which there is no memory; the text has its shape.
+    """An array for which there is no memory; the text has its shape."""
 
-    Args:
-        what: the array, such as "an array of shape (2, 3)".
-        error: what Python, NumPy or torch raised.
-    """
+    @classmethod
+    def of(cls, what: str, error: BaseException) -> OutOfMemoryError:
+        """Return the error for an array.
 
-    def __init__(self, what: str, error: BaseException) -> None:
+        Args:
+            what: the array, such as "an array of shape (2, 3)".
+            error: what Python, NumPy or torch raised.
+        """
         reason = (str(error).splitlines() or [type(error).__name__])[0]
-        super().__init__(f"there is no memory for {what}: {reason}")
+        return cls(f"there is no memory for {what}: {reason}")
 
 
 class NodeError(MXNetError):

@@ -129,8 +129,8 @@ def _filled(
         if value is None:
             return NDArray(torch.empty(dims, dtype=wanted, device=where.torch_device), where)
         return NDArray(torch.full(dims, value, dtype=wanted, device=where.torch_device), where)
-    except (RuntimeError, TypeError) as error:  # the latter of dimensions beyond 64 bits
-        raise OutOfMemoryError(f"an array of shape {dims}", error) from error
+    except RuntimeError as error:
+        raise OutOfMemoryError.of(f"an array of shape {dims}", error) from error
 
 
 def _check_known(name: str, shape: ShapeLike) -> None:
