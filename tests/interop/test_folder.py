@@ -218,6 +218,13 @@ def test_damaged_folders(folder):
         mx.interop.load_pretrained(folder)
 
 
+def test_an_input_without_a_type_is_of_floats(folder):
+    bound().save_pretrained(folder)
+    change(folder, "config.json", data=[{"name": "data", "shape": [1, 5]}])
+    (data,) = mx.interop.load_pretrained(folder).data_shapes
+    assert (data.name, data.shape, data.dtype) == ("data", (1, 5), np.float32)
+
+
 def test_damaged_indices(folder, tmp_path):
     module = bound()
     (tmp_path / "model-00001-of-00009.safetensors").write_bytes(b"")
