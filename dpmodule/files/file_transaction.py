@@ -173,7 +173,7 @@ def _finish(journal: str) -> None:
 def _read_journal(path: str) -> dict[str, str] | None:
     """Return target -> temporary, both base names; None if the journal is gone or is none of ours."""
     try:
-        with open(path, "rb", opener=regular_file) as file:
+        with open(path, "rb") as file:
             moves = json.loads(file.read(_JOURNAL_BYTES))["moves"]
     except (FileNotFoundError, ValueError, TypeError, KeyError):
         return None
@@ -192,7 +192,7 @@ def _finish_all(folder: str, targets: set[str]) -> None:
     for name in sorted(names):
         if _JOURNAL.fullmatch(name):
             journal = os.path.join(folder, name)
-            if not targets.isdisjoint(_read_journal(journal) or ()):
+            if os.path.isfile(journal) and not targets.isdisjoint(_read_journal(journal) or ()):
                 with naming_errors(journal):
                     sync_folder(folder)  # the journal must come to the disk before the renames
                 _finish(journal)
