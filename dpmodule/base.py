@@ -129,16 +129,18 @@ class MissingPackageError(MXNetError, ImportError):
 
 
 class OutOfMemoryError(MXNetError, MemoryError):
-    """An array for which there is no memory; the text has its shape.
+    """An array for which there is no memory; the text has its shape."""
 
-    Args:
-        what: the array, such as "an array of shape (2, 3)".
-        error: what Python, NumPy or torch raised.
-    """
+    @classmethod
+    def of(cls, what: str, error: BaseException) -> OutOfMemoryError:
+        """Return the error for an array.
 
-    def __init__(self, what: str, error: BaseException) -> None:
+        Args:
+            what: the array, such as "an array of shape (2, 3)".
+            error: what Python, NumPy or torch raised.
+        """
         reason = (str(error).splitlines() or [type(error).__name__])[0]
-        super().__init__(f"there is no memory for {what}: {reason}")
+        return cls(f"there is no memory for {what}: {reason}")
 
 
 class NodeError(MXNetError):
@@ -233,7 +235,7 @@ def dtype_name(dtype: Any) -> str:
     try:
         found = np.dtype(object if is_foreign else dtype)
         name: str = "bfloat16" if found.names == ("bfloat16",) else found.name  # MXNet's stand-in is a record
-    except (TypeError, ValueError):  # the latter of tensors
+    except (SyntaxError, TypeError, ValueError):  # the last of tensors, the first of "(1,"
         name = text
     if name not in _CODES:
         raise DTypeError(f"unknown dtype {dtype!r}; expected one of {', '.join(_DTYPES)}")

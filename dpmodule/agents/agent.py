@@ -122,9 +122,8 @@ def create_agent(opt: Mapping[str, Any], requireModelExists: bool = False) -> An
     path = opt.get("model_file")
     if path and os.path.isfile(options_file(path)):
         found = load_options(options_file(path))
-        saved = {
-            name: value for name, value in found.items() if name not in RUN_OPTIONS
-        }  # a task is code, too
+        # a task, too, names code
+        saved = {name: value for name, value in found.items() if name not in RUN_OPTIONS}
         own = opt.get("override") or {}
         trusted = [module_named(opt.get("model")), module_named(own.get("model"))]
         merged = {**merged, **saved, **own, "model_file": path}

@@ -437,7 +437,7 @@ def _empty(shape: tuple[int, ...]) -> torch.Tensor:
     try:
         return torch.empty(shape, dtype=state.options.dtype, device=state.options.device)
     except RuntimeError as error:
-        raise OutOfMemoryError(f"a parameter of shape {shape} (at {user_line()})", error) from error
+        raise OutOfMemoryError.of(f"a parameter of shape {shape} (at {user_line()})", error) from error
 
 
 def _dense(tensor: torch.Tensor, folder: str, name: str) -> torch.Tensor:

@@ -39,7 +39,7 @@ _BUILDERS["LSTMBuilder"] = lstm.VanillaLSTMBuilder
 
 
 _DAMAGE: tuple[type[Exception], ...] = (pickle.UnpicklingError, AttributeError, EOFError, ImportError)
-_DAMAGE += (LookupError, OverflowError, TypeError, ValueError)
+_DAMAGE += (LookupError, MemoryError, OverflowError, TypeError, ValueError)
 """What pickle's documentation says that damage may raise."""
 
 

@@ -82,7 +82,7 @@ def read_npz(path: str, held: str | None) -> FileTable:
             marks = None if held is None else _marks(path, held, file[held], len(x))
             return FileTable(x[:, None] if x.ndim == 1 else x, file.get("y"), marks)
     except MemoryError as error:
-        raise OutOfMemoryError(f"the arrays of {path}", error) from error
+        raise OutOfMemoryError.of(f"the arrays of {path}", error) from error
     except (
         ValueError,
         TypeError,

@@ -95,14 +95,17 @@ def allocate(shape: tuple[int, ...], ctx: Context, dtype: str, what: str = "an a
     Raises:
         OutOfMemoryError: there is not as much memory left.
     """
-    try:
-        if ctx.torch_device.type != "cpu" or dtype == "bfloat16":
+    if ctx.torch_device.type != "cpu" or dtype == "bfloat16":
+        try:
             return NDArray(torch.zeros(shape, dtype=torch_dtype(dtype), device=ctx.torch_device), ctx)
-        kind = np.dtype(dtype)
-        size = prod(shape) * kind.itemsize
+        except RuntimeError as error:
+            raise OutOfMemoryError.of(f"{what} of shape {shape}", error) from error
+    kind = np.dtype(dtype)
+    size = prod(shape) * kind.itemsize
+    try:
         memory = _zeros(size) if size >= _OWN_PAGES else _slab.cut(size)
-    except (OSError, MemoryError, OverflowError, RuntimeError, TypeError) as error:
-        raise OutOfMemoryError(f"{what} of shape {shape}", error) from error
+    except (OSError, MemoryError, OverflowError) as error:
+        raise OutOfMemoryError.of(f"{what} of shape {shape}", error) from error
     return NDArray(mark_own(torch.from_numpy(memory.view(kind).reshape(shape))), ctx)
 
 

@@ -151,9 +151,8 @@ def _module_names(is_whole: bool) -> frozenset[str]:
     if not is_whole:
         return frozenset(dir(torch.nn.Module()))
     module = fx.GraphModule(torch.nn.Module(), fx.Graph())
-    return frozenset(
-        {*dir(module), *dir(type(module)), "_in_spec", "_guards_fn", "shape_env"}
-    )  # the rest: exports
+    exported = ("_guards_fn", "_in_spec", "shape_env")
+    return frozenset({*dir(module), *dir(type(module)), *exported})
 
 
 def _refused(graph: Graph) -> Iterator[str]:

@@ -170,7 +170,7 @@ def _finish(journal: str, moves: dict[str, str]) -> None:
 def _read_journal(path: str) -> dict[str, str] | None:
     """Return target -> temporary, both base names; None if the journal is gone or is none of ours."""
     try:
-        with open(path, "rb", opener=regular_file) as file:
+        with open(path, "rb") as file:
             moves = json.loads(file.read(_JOURNAL_BYTES))["moves"]
     except (FileNotFoundError, ValueError, TypeError, KeyError):
         return None
@@ -189,8 +189,8 @@ def _finish_all(folder: str, targets: set[str]) -> None:
     for name in sorted(names):
         if _JOURNAL.fullmatch(name):
             journal = os.path.join(folder, name)
-            moves = _read_journal(journal) or {}
-            if not targets.isdisjoint(moves):
+            moves = _read_journal(journal) if os.path.isfile(journal) else None
+            if moves and not targets.isdisjoint(moves):
                 with naming_errors(journal):
                     sync_folder(folder)  # the journal must come to the disk before the renames
                 _finish(journal, moves)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import ast
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from ..base import ArgumentError, dtype_name
 from ..compat import lazy
+from ..ops.attrs import shape as shape_type
 from ..symbol import Symbol
 from ..symbol.symbol import call
 from .param_attr import ParamAttr
@@ -183,7 +183,8 @@ class Parameter(Variable):
 
 def declared_shape(attributes: Mapping[str, str]) -> Shape:
     """Return the shape that a symbol's variable was declared with, () without one."""
-    return tuple(ast.literal_eval(attributes.get("__shape__", "()")))
+    shape: Shape = shape_type.parse(attributes.get("__shape__", "()"))
+    return shape
 
 
 def inferred_shape(symbol: Symbol) -> Shape:

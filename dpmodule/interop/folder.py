@@ -259,6 +259,8 @@ def _read_config(path: str) -> dict[str, Any]:
         )
     if not (isinstance(data, list) and all(map(_is_input, data))):
         raise FileFormatError(f"{path}: data is no list of inputs with name, shape and dtype")
+    for each in data:
+        each.setdefault("dtype", dtype_name(None))
     for key in ("label_names", "state_names"):
         names = config.setdefault(key, [])
         if not (isinstance(names, list) and all(isinstance(each, str) for each in names)):

@@ -390,7 +390,7 @@ class NDArrayIter(DataIter):
         try:
             wrapped = torch.arange(start, start + size) % self.num_data
         except RuntimeError as error:
-            raise OutOfMemoryError(f"a batch of {size} examples", error) from error
+            raise OutOfMemoryError.of(f"a batch of {size} examples", error) from error
         return wrapped if self._order is None else self._order[wrapped]
 
     def _rows(self, start: int, length: int) -> torch.Tensor:

@@ -295,7 +295,7 @@ def _read_data(reader: _FileReader, name: str, shape: tuple[int, ...]) -> torch.
     try:
         tensor = torch.empty(shape, dtype=torch.uint8 if name == "bool" else dtype)
     except RuntimeError as error:
-        raise OutOfMemoryError(f"{name} data of shape {shape}", error) from error
+        raise OutOfMemoryError.of(f"{name} data of shape {shape}", error) from error
     if size:
         bits = tensor.view(torch.int16) if name == "bfloat16" else tensor
         reader.fill(bits.numpy(), "the data")

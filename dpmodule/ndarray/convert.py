@@ -71,7 +71,7 @@ def wanted_shape(shape: ShapeLike) -> tuple[int, ...]:
         shape: an integer, or integers in a tuple, list or array.
 
     Raises:
-        ShapeError: it is none of these, or holds a negative number.
+        ShapeError: it is none of these, or holds a negative number or one beyond 63 bits.
     """
     try:
         dims = integers(shape)
@@ -79,6 +79,8 @@ def wanted_shape(shape: ShapeLike) -> tuple[int, ...]:
         raise ShapeError(f"shape is {shape!r}, expected an integer or a tuple of integers") from None
     if any(d < 0 for d in dims):
         raise ShapeError(f"shape is {dims}, expected no negative lengths")
+    if any(d >= 2**63 for d in dims):
+        raise ShapeError(f"shape is {dims}, expected lengths of at most 63 bits")
     return dims
 
 

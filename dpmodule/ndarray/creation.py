@@ -137,8 +137,8 @@ def _filled(
         # arrays are often made before a fork
         with single_thread() if prod(dims) > _LARGE else nullcontext():
             return NDArray(torch.full(dims, value, dtype=wanted, device=where.torch_device), where)
-    except (RuntimeError, TypeError) as error:  # the latter of dimensions beyond 64 bits
-        raise OutOfMemoryError(f"an array of shape {dims}", error) from error
+    except RuntimeError as error:
+        raise OutOfMemoryError.of(f"an array of shape {dims}", error) from error
 
 
 def _check_known(name: str, shape: ShapeLike) -> None:

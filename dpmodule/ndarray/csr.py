@@ -101,8 +101,10 @@ class CSRNDArray(BaseSparseNDArray):
         columns = torch.empty(0, dtype=torch.int64, device=device)
         try:
             starts = torch.zeros(shape[0] + 1, dtype=torch.int64, device=device)
-        except (RuntimeError, TypeError) as error:
-            raise OutOfMemoryError(f"the row starts of a csr array of shape {tuple(shape)}", error) from error
+        except RuntimeError as error:
+            raise OutOfMemoryError.of(
+                f"the row starts of a csr array of shape {tuple(shape)}", error
+            ) from error
         return cls(torch.empty(0, dtype=dtype, device=device), columns, starts, shape, ctx)
 
     @property

@@ -116,7 +116,7 @@ class BaseSparseNDArray(NDArray):
         except RuntimeError as error:  # torch's, also of torch.cuda.OutOfMemoryError
             size = self.size * self.values.itemsize
             what = f"a dense copy of a {self.stype} {self.shape} array, which needs {size} bytes"
-            raise OutOfMemoryError(what, error) from None
+            raise OutOfMemoryError.of(what, error) from None
 
     # --- what a handle has
 

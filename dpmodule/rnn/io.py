@@ -203,7 +203,7 @@ class BucketSentenceIter(DataIter):
             try:
                 array = np.full((len(mine), size), self.invalid_label, dtype=self.dtype)
             except (MemoryError, ValueError) as error:
-                raise OutOfMemoryError(f"{len(mine)} sentences padded to {size} words", error) from error
+                raise OutOfMemoryError.of(f"{len(mine)} sentences padded to {size} words", error) from error
             for row, sentence in zip(array, mine, strict=True):
                 row[: len(sentence)] = sentence
             arrays.append(array)

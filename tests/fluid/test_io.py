@@ -106,6 +106,24 @@ def test_parameters_alone(net, executor, tmp_path):
         np.testing.assert_array_equal(one, other)
 
 
+@pytest.mark.parametrize(
+    ("key", "text"), [("__shape__", "5x"), ("__dtype__", "x"), ("__feed__", "x"), ("__feed__", "1")]
+)
+def test_folders_that_are_damaged(key, text, tmp_path):
+    program, startup, executor = fluid.Program(), fluid.Program(), fluid.Executor()
+    with fluid.program_guard(program, startup):
+        data = [fluid.layers.data(name, [2]) for name in "ab"]
+        out = fluid.layers.fc(data, 1)
+    executor.run(startup)
+    fluid.io.save_inference_model(tmp_path, ["a", "b"], [out], executor, program)
+    path = tmp_path / "model-symbol.json"
+    graph = json.loads(path.read_text())
+    next(row for row in graph["nodes"] if row["name"] == "a")["attrs"][key] = text
+    path.write_text(json.dumps(graph))
+    with pytest.raises(mx.base.MXNetError, match=key if key != "__dtype__" else "unknown dtype 'x'"):
+        fluid.io.load_inference_model(tmp_path)
+
+
 def test_mistakes(net, executor, tmp_path):
     save, load = fluid.io.save_inference_model, fluid.io.load_inference_model
     prediction = net[2]

@@ -17,7 +17,15 @@ import dpmodule as mx
 import dpmodule.autobatch as dy
 from dpmodule import fluid
 from dpmodule.agents import DictionaryAgent, create_agent
-from dpmodule.base import ArgumentError, FileError, FileFormatError, MXNetError, OpError, OutOfMemoryError
+from dpmodule.base import (
+    ArgumentError,
+    FileError,
+    FileFormatError,
+    MXNetError,
+    OpError,
+    OutOfMemoryError,
+    ShapeError,
+)
 from dpmodule.cli import kinds, tables
 from dpmodule.cli.__main__ import main
 from dpmodule.hogwild import data_files
@@ -381,7 +389,7 @@ def with_csv(columns):
 
 SIZES = {
     "shape of an array": (OutOfMemoryError, lambda: mx.nd.zeros((HUGE,))),
-    "shape beyond 64 bits": (OutOfMemoryError, lambda: mx.nd.full((2**70,), 1)),
+    "shape beyond 64 bits": (ShapeError, lambda: mx.nd.full((2**70,), 1)),
     "shape of a matrix": (OutOfMemoryError, lambda: mx.nd.sparse.zeros("csr", (HUGE, 3))),
     "dense copy": (OutOfMemoryError, lambda: mx.nd.sparse.zeros("row_sparse", (HUGE, 3)).asnumpy()),
     "__shape__": (OutOfMemoryError, lambda: with_shape((HUGE, 3))),

@@ -194,6 +194,7 @@ def test_damaged_folders(folder):
         ("config.json", {"format_version": 2}, "format_version is 2, expected 1"),
         ("config.json", {"data": [{"name": "data"}]}, "data is no list"),
         ("config.json", {"data": [{"name": "data", "shape": [1, 5], "dtype": "f7"}]}, "data is no list"),
+        ("config.json", {"data": [{"name": "data", "shape": [1, 5], "dtype": "(1,"}]}, "data is no list"),
         ("config.json", {"label_names": 3}, "label_names is no list"),
         ("config.json", {"label_names": []}, "no parameters for softmax_label"),
         (
@@ -215,6 +216,13 @@ def test_damaged_folders(folder):
     (folder / "model.safetensors").unlink()
     with pytest.raises(FileError, match=r"model\.safetensors"):
         mx.interop.load_pretrained(folder)
+
+
+def test_an_input_without_a_type_is_of_floats(folder):
+    bound().save_pretrained(folder)
+    change(folder, "config.json", data=[{"name": "data", "shape": [1, 5]}])
+    (data,) = mx.interop.load_pretrained(folder).data_shapes
+    assert (data.name, data.shape, data.dtype) == ("data", (1, 5), np.float32)
 
 
 def test_damaged_indices(folder, tmp_path):
