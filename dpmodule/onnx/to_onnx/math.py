@@ -98,7 +98,7 @@ def mod(c: OperatorCall) -> str:
 
 
 def onnx_mod(c: OperatorCall) -> str:
-    """Mod; with the sign of the divisor ONNX Runtime has it for integers alone."""
+    """Mod; with the sign of the divisor ONNX Runtime has it only for integers."""
     if "float" not in _common_type(c):
         left, right = _operands(c, computed_in("Where", c.opset, _common_type(c)))
         zero = right.equals(0)
