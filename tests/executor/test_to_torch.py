@@ -612,18 +612,14 @@ def _rnn(mode="lstm", layout="NTC", **options):
 
 
 def _as_gluon(directions):
-    """An LSTM as Gluon exports it, which makes its own begin states and joins its parameters."""
-    prefixes = [f"{side}{layer}" for layer in range(2) for side in ("l", "r")[:directions]]
-    shapes = {"i2h_weight": (20, 0), "h2h_weight": (20, 5), "i2h_bias": (20,), "h2h_bias": (20,)}
-    names = [(f"{prefix}_{part}", part) for part in shapes for prefix in prefixes]
-    names.sort(key=lambda pair: pair[1].endswith("bias"))
-    wide = {f"{side}{layer}": 2 if not layer else 5 * directions for side in "lr" for layer in range(2)}
+    """An LSTM as Gluon exports it: it makes its begin states and joins parameters, some of them of unknown shape."""
+    networks = [f"{side}{layer}" for layer in range(2) for side in "lr"[:directions]]
+    shapes = {f"{n}_i2h_weight": (20, 0 if n.endswith("0") else 5 * directions) for n in networks}
+    shapes |= {f"{n}_h2h_weight": (20, 5) for n in networks}
+    order = [f"{n}_{part}_weight" for n in networks for part in ("i2h", "h2h")]
+    order += [f"{n}_{part}_bias" for n in networks for part in ("i2h", "h2h")]
     flat = [
-        mx.sym.Reshape(
-            mx.sym.Variable(name, shape=(20, wide[name[:2]]) if part == "i2h_weight" else shapes[part]),
-            shape=(-1,),
-        )
-        for name, part in names
+        mx.sym.Reshape(mx.sym.Variable(name, shape=shapes.get(name, (20,))), shape=(-1,)) for name in order
     ]
     begin = [mx.sym.zeros(shape=(2 * directions, 0, 5), name=f"h0_{i}") for i in range(2)]
     data = mx.sym.SwapAxis(mx.sym.Variable("data"), dim1=0, dim2=1)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import torch
@@ -27,7 +28,8 @@ def _without(dims: tuple[int, ...], axis: int, size: int = 0) -> tuple[int, ...]
     return (*dims[:axis], size, *dims[axis + 1 :])
 
 
-def _infer_concat(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
+def _infer_concat(a: Any, ins: list[Shape], outs: list[Shape], are_alike: bool = False) -> Shapes:
+    """Return the rule of `Concat`; inputs of unknown size share what is left if `are_alike`, as in MXNet's RNNs."""
     example = next((s for s in (*ins, *outs) if s is not None), None)
     if example is None:
         return ins, outs
@@ -42,13 +44,13 @@ def _infer_concat(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
     total = outs[0][axis] if outs[0] is not None else 0
     if 0 not in sizes:
         total = (unify((total,), (sum(sizes),), "size of Concat's result") or (0,))[0]
-    elif total and sizes.count(0) == 1:
-        missing = total - sum(sizes)
-        if missing <= 0:
+    elif total and (sizes.count(0) == 1 or are_alike):
+        missing, rest = divmod(total - sum(sizes), sizes.count(0))
+        if missing <= 0 or rest:
             raise ShapeError(
-                f"Concat: inputs {ins} leave nothing for the unknown one of {total} along axis {axis}"
+                f"Concat: inputs {ins} leave nothing that unknown ones can share of {total} along axis {axis}"
             )
-        sizes[sizes.index(0)] = missing
+        sizes = [size or missing for size in sizes]
     dims = common or ()
     return [_without(dims, axis, size) for size in sizes], [_without(dims, axis, total)]
 
@@ -82,14 +84,14 @@ def concat(a: Any) -> Many:
     "_rnn_param_concat",
     attrs={"num_args": _COUNT, "dim": Attr(integer(), "axis along which to join", 1)},
     variadic=Variadic(),
-    infer=_infer_concat,
+    infer=partial(_infer_concat, are_alike=True),
     onnx=Onnx("Concat", {"dim": "axis"}, drop=("num_args",)),
 )
 def rnn_param_concat(a: Any) -> Many:
     """Join the parameters of recurrent layers along an axis.
 
     Shape:
-        args: shapes that differ at most at axis `dim`; at most one may be unknown if the result's is known.
+        args: shapes that differ at most at axis `dim`; those of unknown size share what the result has left.
         returns: the sum of their sizes there.
 
     Source: MXNet 1.9.1 `_rnn_param_concat`.
