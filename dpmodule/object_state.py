@@ -62,7 +62,7 @@ _ABSTRACT = {"abc", "builtins", "collections.abc", "typing"}
 _TRANSPARENT = ("dpmodule.io.iterator", "dpmodule.io.loader_plan", "dpmodule.io.parts", "dpmodule.metric")
 _TRANSPARENT += ("torch.nn", "torch.utils.data")
 """Parts of libraries whose objects are packed like those of a program."""
-_SEARCHED = ("dpmodule.image", "dpmodule.io", "dpmodule.rnn", *_TRANSPARENT)
+_SEARCHED = ("dpmodule.agents", "dpmodule.image", "dpmodule.io", "dpmodule.rnn", *_TRANSPARENT)
 """Parts of libraries whose objects may hold random generators of a program."""
 _SAMPLE = 4096
 """Of larger arrays so many numbers, spread over the array, tell whether it has changed."""
