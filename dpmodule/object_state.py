@@ -59,12 +59,7 @@ _MAPPINGS: dict[str, Any] = {
 _FACTORIES: dict[str, Any] = {kind.__name__: kind for kind in (bool, int, float, str, list, dict, set)}
 _ABSTRACT = {"abc", "builtins", "collections.abc", "typing"}
 """Modules of base classes that keep nothing."""
-_TRANSPARENT: tuple[str, ...] = (
-    "dpmodule.io.iterator",
-    "dpmodule.io.loader_plan",
-    "dpmodule.io.parts",
-    "dpmodule.metric",
-)
+_TRANSPARENT: tuple[str, ...] = ("dpmodule.metric", "torch.nn", "torch.utils.data")
 _TRANSPARENT += ("dpmodule.io.iterator", "dpmodule.io.loader_plan", "dpmodule.io.parts")
 """Parts of libraries whose objects are packed like those of a program."""
 _SEARCHED = ("dpmodule.agents", "dpmodule.image", "dpmodule.io", "dpmodule.rnn", *_TRANSPARENT)
