@@ -59,10 +59,10 @@ _MAPPINGS: dict[str, Any] = {
 _FACTORIES: dict[str, Any] = {kind.__name__: kind for kind in (bool, int, float, str, list, dict, set)}
 _ABSTRACT = {"abc", "builtins", "collections.abc", "typing"}
 """Modules of base classes that keep nothing."""
-_TRANSPARENT = ("dpmodule.io.iterator", "dpmodule.io.loader_plan", "dpmodule.io.parts", "dpmodule.metric")
-_TRANSPARENT += ("torch.nn", "torch.utils.data")
+_TRANSPARENT: tuple[str, ...] = ("dpmodule.metric", "torch.nn", "torch.utils.data")
+_TRANSPARENT += ("dpmodule.io.iterator", "dpmodule.io.loader_plan", "dpmodule.io.parts")
 """Parts of libraries whose objects are packed like those of a program."""
-_SEARCHED = ("dpmodule.image", "dpmodule.io", "dpmodule.rnn", *_TRANSPARENT)
+_SEARCHED = ("dpmodule.agents", "dpmodule.image", "dpmodule.io", "dpmodule.rnn", *_TRANSPARENT)
 """Parts of libraries whose objects may hold random generators of a program."""
 _SAMPLE = 4096
 """Of larger arrays so many numbers, spread over the array, tell whether it has changed."""
@@ -248,7 +248,7 @@ class _Packer:
         if type(value) is dict and all(type(key) is str for key in value) and "kind" not in value:
             return dict(zip(value, values))
         items = [[self(key, path), each] for key, each in zip(value, values)]
-        tree = {"kind": type(value).__name__, "items": items}
+        tree: dict[str, Any] = {"kind": type(value).__name__, "items": items}
         if type(value) is defaultdict:
             name = getattr(value.default_factory, "__name__", "")
             tree["factory"] = (
@@ -348,12 +348,10 @@ def _unpackable(now: Any, before: Any, name: str) -> tuple[str, str] | None:
     if isinstance(now, _Opaque):
         return name, type(now.value).__name__
     if isinstance(now, (list, tuple)):
-        old = (
-            before
-            if isinstance(before, (list, tuple)) and len(before) == len(now)
-            else [_UNCHANGED] * len(now)
+        is_like = isinstance(before, (list, tuple)) and len(before) == len(now)
+        return _first(
+            _unpackable(each, before[i] if is_like else _UNCHANGED, name) for i, each in enumerate(now)
         )
-        return _first(_unpackable(each, old[i], name) for i, each in enumerate(now))
     if not isinstance(now, dict):
         return None
     if now.get("kind") == "object":
@@ -376,7 +374,7 @@ def _others_in(tree: Any) -> Iterator[str]:
             yield from _others_in(each)
 
 
-def _first(values: Iterator[Any]) -> Any:
+def _first(values: Iterator[tuple[str, str] | None]) -> tuple[str, str] | None:
     return next((value for value in values if value is not None), None)
 
 
@@ -676,6 +674,5 @@ def digest(value: Any) -> int:
         part = flat[:: max(1, len(flat) // _SAMPLE)].contiguous()
         return zlib.crc32((part.cpu().view(torch.uint8) if len(part) else part).numpy().tobytes())
     if isinstance(value, np.ndarray) and value.dtype.kind in "biufc":
-        flat = value.reshape(-1)
-        return zlib.crc32(np.ascontiguousarray(flat[:: max(1, len(flat) // _SAMPLE)]).tobytes())
+        return zlib.crc32(value.reshape(-1)[:: max(1, value.size // _SAMPLE)].tobytes())
     return zlib.crc32(repr(value).encode()) if isinstance(value, (*_SCALARS, np.generic)) else 0

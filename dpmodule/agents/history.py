@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 __all__ = ["History"]
@@ -47,6 +47,16 @@ class History:
         elif self._with_labels and labels:
             context.append(next(iter(labels)))
         return found
+
+    @property
+    def texts(self) -> list[str]:
+        """What has been said in the episode so far."""
+        return list(self._context)
+
+    @texts.setter
+    def texts(self, texts: Sequence[str]) -> None:
+        self._context.clear()
+        self._context.extend(texts)
 
     def clear(self) -> None:
         """Forget the episode."""

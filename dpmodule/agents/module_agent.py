@@ -263,6 +263,18 @@ class ModuleAgent(Agent):
             self.network.rehearse(self.vectorize(self.sample()))
         return {**super().share(), "dict": self.dict, "network": self.network}
 
+    def state_dict(self) -> dict[str, Any]:
+        """Return what was said so far in the episode, which the files of `save` do not have."""
+        return {"history": self._history.texts}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Continue the episode that `state_dict` returned.
+
+        Args:
+            state: what it returned, of the same copy of the agent.
+        """
+        self._history.texts = state["history"]
+
     def save(self, path: str | None = None) -> None:
         """Write MXNet's checkpoint, the dictionary and the options, all of them or none.
 

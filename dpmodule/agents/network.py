@@ -14,6 +14,7 @@ from ..checkpoint import save_checkpoint
 from ..context import Context
 from ..module import BucketingModule, Module
 from ..module.finite import check_choice, first_nonfinite
+from ..module.run_state import load_states_only, optimizer_bytes
 from ..name import NameManager
 from ..ndarray import NDArray
 from ..params import ParamStore
@@ -92,6 +93,7 @@ class Network:
         self._store: ParamStore | None = None
         self._symbol: Any = None
         self._has_labels = False
+        self._states: bytes | None = None
 
     def follower(self, generate: Generate) -> Network:
         """Return a worker's network over the same parameters.
@@ -113,7 +115,7 @@ class Network:
         return found
 
     def __getstate__(self) -> dict[str, Any]:
-        nothing = {"_generate": None, "_module": None, "_symbol": None, "_has_labels": False}
+        nothing = {"_generate": None, "_module": None, "_symbol": None, "_has_labels": False, "_states": None}
         settings = replace(self._settings, values=None)
         return {**nothing, "_settings": settings, "_store": self._store}
 
@@ -160,6 +162,8 @@ class Network:
                 self._initialize(module)
             settings = self._settings
             module.init_optimizer("local", settings.optimizer, dict(settings.optimizer_params))
+            if self._states is not None:
+                load_states_only(module.all_updates()[0], self._states)
             module.start_epoch(0, None)  # the memory of one batch is kept for the next
             self._module = module
         return self._module
@@ -244,6 +248,22 @@ class Network:
                 'data may help; opt["on_nonfinite"] = "warn" or "ignore" goes on'
             )
         logging.warning("%s; training goes on, and may spoil the parameters", text)
+
+    def optimizer_states(self) -> bytes | None:
+        """Return the optimizer's states and counts; None before the first batch, and with several workers."""
+        if self._module is None or self._settings.workers > 1:
+            return None
+        return optimizer_bytes(self._module.all_updates()[0])
+
+    def preload_states(self, states: bytes) -> None:
+        """Give the optimizer these states now, or when it is installed, which is with the first batch.
+
+        Args:
+            states: what `optimizer_states` returned.
+        """
+        self._states = states
+        if self._module is not None:
+            load_states_only(self._module.all_updates()[0], states)
 
     def save(self, prefix: str, more: Mapping[str, bytes]) -> None:
         """Write MXNet's checkpoint, ``prefix-symbol.json`` and ``prefix-0000.params``, and other files, as one set.

@@ -2,24 +2,41 @@
 
 from __future__ import annotations
 
-import json
+import io
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
+import numpy as np
+
+from .. import run_file
+from ..agents.network import Network
 from ..agents.teachers import FixedDialogTeacher
 from ..agents.worlds import MultiWorld
-from ..base import ArgumentError, FileError, FileFormatError
+from ..base import ArgumentError, FileFormatError
+from ..devices import generators
 from ..files.atomic import write_atomically
-from ..files.file_kind import regular_file
+from ..object_state import random_generators, set_state, state_of
 from . import agent_options
 from .agent_options import Options
 
 __all__ = ["AgentCheckpoint"]
 
 _SAME = ("task", "datatype", "batchsize", "numthreads", "batch_sort")
-_FIELDS = {"version", "agent", "parleys", "ended", "size", "places", "best", *_SAME}
+_FIELDS = {
+    "version",
+    "agent",
+    "parleys",
+    "ended",
+    "finished",
+    "size",
+    "places",
+    "best",
+    "optimizer",
+    "copies",
+}
+_FIELDS |= {"generators", "own_generators", *_SAME}
 _VERSION = 1
 
 
@@ -45,7 +62,7 @@ class AgentCheckpoint:
         self._every_s = float(opt["save_every_n_secs"])
         self._next = time.monotonic() + self._every_s
         self.state: dict[str, Any] | None = None
-        if self.is_wanted:
+        if self._every_s > 0 or opt["resume"]:
             self._check()
         if opt["overwrite"]:
             self.remove()
@@ -53,9 +70,11 @@ class AgentCheckpoint:
             self.state = self._read()
 
     @property
-    def is_wanted(self) -> bool:
-        """Whether checkpoints are written, or gone on from."""
-        return self._every_s > 0 or bool(self._opt["resume"])
+    def is_possible(self) -> bool:
+        """Whether there is a place to save at, and episodes have numbers, as far as the options tell."""
+        opt = self._opt
+        has_numbers = "stream" not in opt["datatype"].split(":") and opt.get("max_batch_tokens") is None
+        return bool(opt["model_file"]) and has_numbers
 
     def _check(self) -> None:
         opt = self._opt
@@ -63,7 +82,7 @@ class AgentCheckpoint:
             raise ArgumentError(
                 "--save-every-n-secs and --resume need a --model-file, beside which they save"
             )
-        if "stream" in opt["datatype"].split(":") or opt.get("max_batch_tokens") is not None:
+        if not self.is_possible:
             raise ArgumentError(
                 "--save-every-n-secs and --resume go with episodes that have numbers: not with --datatype "
                 "train:stream, and not with --max-batch-tokens"
@@ -78,16 +97,10 @@ class AgentCheckpoint:
         return f"{self._opt['model_file']}.trainstats"
 
     def _read(self) -> dict[str, Any] | None:
-        try:
-            with open(self._path, encoding="utf-8", opener=regular_file) as file:
-                state = json.load(file)
-        except FileNotFoundError:
+        if not os.path.exists(self._path):
             return None
-        except OSError as error:
-            raise FileError(error.errno or 0, error.strerror or str(error), self._path) from error
-        except ValueError as error:
-            raise FileFormatError(f"{self._path}: damaged: {error}") from error
-        if not isinstance(state, dict) or not state.keys() >= _FIELDS or state["version"] != _VERSION:
+        state = run_file.read(self._path)
+        if not state.keys() >= _FIELDS or state["version"] != _VERSION:
             raise FileFormatError(f"{self._path}: not what train-agent of this version saves")
         wrong = [
             f"--{name} was {state[name]!r}, is {self._opt.get(name)!r}"
@@ -104,7 +117,7 @@ class AgentCheckpoint:
 
     def world_options(self) -> dict[str, Any]:
         """Return the options by which teachers note their places, and go on from those that were saved."""
-        if not self.is_wanted:
+        if not self.is_possible:
             return {}
         return {"places": {} if self.state is None else self.state["places"]}
 
@@ -130,44 +143,76 @@ class AgentCheckpoint:
             )
         world.total_parleys, world._ended_epochs = self.state["parleys"], self.state["ended"]
 
+    def load_rest(self, agent: Any, world: Any) -> None:
+        """Give an agent its optimizer's states, its copies their dialogues, and all random generators their states.
+
+        Args:
+            agent: what is trained.
+            world: where.
+        """
+        if self.state is None:
+            return
+        if self.state["optimizer"] is not None:
+            agent.network.preload_states(self.state["optimizer"].tobytes())
+        for each, state in zip(_copies(world), self.state["copies"]):
+            each.load_state_dict(state)
+        here = random_generators({"agent": agent, "world": world})
+        for path in here.keys() & self.state["own_generators"].keys():
+            set_state(here[path], self.state["own_generators"][path])
+        generators.load_state_dict(self.state["generators"])
+
     # saving
 
     def is_due(self) -> bool:
         """Say whether so many seconds are over."""
         return self._every_s > 0 and time.monotonic() >= self._next
 
-    def save(self, agent: Any, world: Any, best: Any) -> None:
-        """Save, when nothing is on its way in the workers any more.
+    def save(self, agent: Any, world: Any, best: Any, finished: int) -> str:
+        """Save, when nothing is on its way in the workers any more, and return the file.
 
         Args:
             agent: what is trained.
             world: where.
             best: score and report of the best validation so far, None if there was none.
+            finished: how many epochs are over, their validation included.
+
+        Raises:
+            ArgumentError: a teacher does not number its episodes.
         """
-        if self._every_s <= 0:
-            return
         if self.state is None:
             self.remove()  # of another training, whose agent would be written over
         world.report()  # waits for what is on its way
+        places = _places(world)
         last = "1" if self.state is not None and self.state["agent"].endswith("0") else "0"
         path = f"{self._opt['model_file']}.checkpoint-{last}"
         agent.save(path)
+        network = getattr(agent, "network", None)
+        states = network.optimizer_states() if isinstance(network, Network) else None
+        own = random_generators({"agent": agent, "world": world})
         self.state = {
             "version": _VERSION,
             "agent": os.path.basename(path),
             "parleys": world.total_parleys,
             "ended": world._ended_epochs,
+            "finished": finished,
             "size": _size(world),
-            "places": _places(world),
+            "places": places,
             "best": best,
+            "optimizer": None if states is None else np.frombuffer(states, np.uint8).copy(),
+            "copies": [each.state_dict() for each in _copies(world)],
+            "generators": generators.state_dict(),
+            "own_generators": {path: state_of(each) for path, each in own.items()},
             **{name: self._opt.get(name) for name in _SAME},
         }
-        write_atomically(self._path, json.dumps(self.state).encode())
+        packed = io.BytesIO()
+        run_file.write(packed, self.state)
+        write_atomically(self._path, packed.getvalue())
         self._next = time.monotonic() + self._every_s
+        return self._path
 
     def remove(self) -> None:
         """Remove what was saved, when the training is over."""
-        if self.is_wanted and os.path.exists(self._path):
+        if self.is_possible and os.path.exists(self._path):
             os.unlink(self._path)
             for number in "01":
                 path = f"{self._opt['model_file']}.checkpoint-{number}"
@@ -199,3 +244,15 @@ def _places(world: Any) -> Mapping[str, Any]:
             )
         found[teacher.getID()] = place
     return found
+
+
+def _copies(world: Any) -> list[Any]:
+    """Return the agents of a world and of its copies that say what was said in their episodes, each once."""
+    found = {id(each): each for each in _agents(world) if hasattr(each, "load_state_dict")}
+    return list(found.values())
+
+
+def _agents(world: Any) -> Iterator[Any]:
+    yield from world.get_agents()
+    for each in getattr(world, "worlds", ()):
+        yield from _agents(each)

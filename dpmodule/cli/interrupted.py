@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from .. import checkpoint
 from .command import Command
@@ -33,18 +33,31 @@ class SavedRuns:
         return {path: os.stat(path).st_mtime_ns for path in paths}
 
 
-def tell_resume(saved: str | None, command: Command, option: Sequence[str] = ("--resume",)) -> None:
+def tell_resume(
+    saved: str | None,
+    command: Command,
+    option: Sequence[str] = ("--resume",),
+    without: Mapping[str, int] | None = None,
+) -> None:
     """Print what has been saved, and the command that resumes from it, or that begins again.
 
     Args:
         saved: a file, None: nothing has been saved.
         command: the command that was run.
         option: what makes it resume.
+        without: further options that the new command leaves out, and how many values each has.
     """
     if saved is None:
         print("interrupted before anything was saved", file=sys.stderr)
         print(f"to begin again: {command.changed()}", file=sys.stderr)
         return
-    remove = {"--load-epoch": 1, "--overwrite": 0, "--resume": 0, "-im": 1, "--init-model": 1}
+    remove = {
+        "--load-epoch": 1,
+        "--overwrite": 0,
+        "--resume": 0,
+        "-im": 1,
+        "--init-model": 1,
+        **(without or {}),
+    }
     print(f"saved: {saved}", file=sys.stderr)
     print(f"to resume: {command.changed(remove, option)}", file=sys.stderr)

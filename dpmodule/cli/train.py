@@ -9,6 +9,7 @@ from contextlib import nullcontext
 from typing import Any
 
 from .. import callback, initializer, io, kvstore, lr_scheduler, optimizer, random
+from ..callback.checkpoint import Checkpoint
 from ..module import Module
 from . import data, files, fit_options, saved, starting
 from .command import Command
@@ -122,7 +123,7 @@ def _train(
         )
 
 
-class _Checkpoint(callback.Checkpoint):
+class _Checkpoint(Checkpoint):
     """Saves as the options say, and after the last epoch."""
 
     def __init__(self, args: argparse.Namespace) -> None:

@@ -12,19 +12,20 @@ from typing import Any
 from ..agents.create import create_task
 from ..agents.saved_options import options_file
 from ..agents.teachers import is_training
-from ..base import ArgumentError
+from ..base import ArgumentError, StateError
 from ..module.boundary import BatchBoundary
 from . import agent_options, files, options
 from .agent_checkpoint import AgentCheckpoint
 from .agent_options import Options
 from .command import Command
+from .interrupted import tell_resume
 
 __all__ = ["run"]
 
 _ABOUT = (
     "Train an agent on a task: copy by copy, in batches (-bs), by several workers without locks (-nt), or both. After "
     "every epoch it is validated, and the best is kept as --model-file. What is saved there is trained further. Ctrl-C "
-    "saves what has been reached and prints the command that goes on."
+    "saves the training and prints the command that resumes it."
 )
 _FALLING = ("loss", "ppl", "mean_rank")
 """Metrics that are better when they are smaller."""
@@ -92,7 +93,7 @@ def _add_options(group: Any) -> None:
     group.add_argument(
         "--resume",
         action="store_true",
-        help="go on from what --save-every-n-secs has saved, if there is something, with the rest of the epoch",
+        help="continue what Ctrl-C or --save-every-n-secs has saved, if there is something, with the rest of the epoch",
     )
     group.add_argument("--overwrite", action="store_true", help="remove what is saved as --model-file first")
     group.add_argument(
@@ -181,15 +182,18 @@ class _AgentTraining:
             score, report = saved.state["best"]
             self._best = (score[0], score[1]), report
         self._last: Report = {}
+        self._finished = 0 if saved.state is None else int(saved.state["finished"])
+        self._is_within_parley = False
 
     def run(self) -> None:
-        """Train, and save what has been reached if it is broken off.
+        """Train, and save what has been reached if it is interrupted.
 
         Raises:
             KeyboardInterrupt: Ctrl-C, after the parley that was running.
         """
         if self._opt["validation_every"]:
             self._open_validation()
+        self._saved.load_rest(self._agent, self._world)
         try:
             with BatchBoundary() as boundary:
                 self._train(boundary)
@@ -215,11 +219,11 @@ class _AgentTraining:
             self._validate("saved before", save=False)
 
     def _train(self, boundary: BatchBoundary) -> None:
-        world, epoch = self._world, int(self._world.get_total_epochs())
-        while epoch < self._limit:
+        world = self._world
+        while self._finished < self._limit:
             began = time.monotonic()
-            self._epoch(min(epoch + 1, self._limit), boundary)
-            epoch += 1
+            epoch = self._finished + 1
+            self._epoch(min(epoch, self._limit), boundary)
             self._last = world.report()
             seconds = max(time.monotonic() - began, 1e-9)
             total = self._last.get("total", 0)
@@ -232,7 +236,9 @@ class _AgentTraining:
                 self._validate(f"epoch {epoch}", save=True)
             elif self._valid is None:
                 self._save(self._opt["model_file"])
-            self._saved.save(self._agent, world, self._best)
+            self._finished = epoch
+            if self._opt["save_every_n_secs"] > 0:
+                self._saved.save(self._agent, world, self._best, epoch)
 
     def _epoch(self, until: float, boundary: BatchBoundary) -> None:
         """Train until there have been so many epochs."""
@@ -241,11 +247,13 @@ class _AgentTraining:
             world.num_examples(), f"epoch {math.ceil(until)}", self._opt["quiet"]
         ) as bar:
             while world.get_total_epochs() < until:
+                self._is_within_parley = True
                 agent_options.step(world, bar)
+                self._is_within_parley = False
                 if boundary.asked:
                     raise KeyboardInterrupt
                 if self._saved.is_due() and world.get_total_epochs() < until:  # else after the validation
-                    self._saved.save(self._agent, world, self._best)
+                    self._saved.save(self._agent, world, self._best, self._finished)
 
     def _validate(self, when: str, save: bool) -> None:
         """Validate, and keep the agent if it is better than it was.
@@ -273,22 +281,32 @@ class _AgentTraining:
             self._agent.save(path)
 
     def _save_interrupted(self) -> None:
-        """Save what there is beside the best, and print the command that goes on."""
+        """Save the training, or the agent alone where it cannot be resumed exactly, and print the command for it."""
         if not self._opt["model_file"]:
             print("without --model-file nothing is saved", file=sys.stderr)
             return
-        path = _interrupted(self._opt["model_file"])
         try:
-            done = self._settled()
-            self._save(path)
-        except Exception as error:  # what broke the training off may have broken the agent
+            if self._saved.is_possible and not self._is_within_parley:
+                path = self._saved.save(self._agent, self._world, self._best, self._finished)
+                tell_resume(path, self._command)
+            else:
+                self._save_agent()
+        except StateError:  # no batch has come yet
+            tell_resume(None, self._command)
+        except ArgumentError as error:
+            print(f"note: {error}", file=sys.stderr)
+            self._save_agent()
+        except Exception as error:  # what ended the training may have broken the agent
             print(f"the agent could not be saved: {error}", file=sys.stderr)
-            return
-        changes = {"-im": 1, "--init-model": 1, "--overwrite": 0, "-eps": 1, "--num-epochs": 1}
-        left = [] if math.isinf(self._limit) else ["--num-epochs", f"{max(self._limit - done, 0):.4g}"]
-        print(f"saved: {path} (after {done:.3g} epochs)", file=sys.stderr)
-        line = self._command.changed(changes, [*left, "--init-model", path])
-        print(f"to go on from there: {line}", file=sys.stderr)
+
+    def _save_agent(self) -> None:
+        """Save the agent alone, to begin another training with, for the epochs that are left."""
+        done = self._settled()
+        path = f"{self._opt['model_file']}.checkpoint-0"
+        self._agent.save(path)
+        left = [] if math.isinf(self._limit) else [f"{max(self._limit - done, 0):.4g}"]
+        words = [*(["--num-epochs", *left] if left else []), "--init-model", path]
+        tell_resume(path, self._command, words, {"-eps": 1, "--num-epochs": 1})
 
     def _settled(self) -> float:
         """Return how many epochs there have been, when nothing is on its way any more."""
@@ -296,13 +314,11 @@ class _AgentTraining:
         return float(self._world.get_total_epochs())
 
     def _end(self) -> None:
-        """Tell what was written, and remove what an earlier training that was broken off has left."""
+        """Tell what was written, and remove the checkpoints."""
         path = self._opt["model_file"]
         if path is None:
             return
         self._saved.remove()
-        if self._opt["init_model"] == _interrupted(path):
-            agent_options.remove(_interrupted(path))
         print(
             f"written: {', '.join(agent_options.saved_files(path)) or 'nothing, this agent has nothing to save'}"
         )
@@ -321,7 +337,3 @@ class _AgentTraining:
     def _say(self, text: str) -> None:
         if not self._opt["quiet"]:
             print(text, flush=True)
-
-
-def _interrupted(path: str) -> str:
-    return f"{path}.interrupted"

@@ -35,6 +35,7 @@ __all__ = [
     "load_module",
     "load_optimizer_bytes",
     "load_optimizer_state",
+    "load_states_only",
     "module_state",
     "optimizer_bytes",
     "optimizer_state",
@@ -258,6 +259,13 @@ def keep_settings(updates: Updates, own: Optimizer) -> None:
     settings = {*_settings(own), *_NOT_SAVED, "lr", "lr_mult", "wd_mult"}
     vars(own).update({key: value for key, value in vars(loaded).items() if key not in settings})
     updater.optimizer = own
+
+
+def load_states_only(updates: Updates, data: bytes) -> None:
+    """Give an optimizer that has just been installed the states and counts that `optimizer_bytes` returned."""
+    own = updates.optimizer
+    updates.active_updater().set_states(data)
+    keep_settings(updates, own)
 
 
 _NOT_SAVED = ("idx2name", "param_dict", "sym_info", "lr_scheduler")

@@ -161,16 +161,17 @@ def test_ctrl_c_saves_and_prints_the_command_that_goes_on(run, tmp_path, monkeyp
     words = (*TRAIN, "-m", "letters:Table", "-mf", "m", "-bs", 100, "-bsrt", "no")
     done = run(*words, "--num-epochs", 2, "-ve", 0)
     assert done.code == 130
-    assert "saved: m.interrupted (after 1.5 epochs)\n" in done.err
+    assert "saved: m.trainstats\n" in done.err
     assert done.err.endswith("dpmodule: interrupted\n")
-    assert written(tmp_path) == ["m", "m.interrupted", "m.interrupted.opt", "m.opt"]
+    assert written(tmp_path) == ["m", "m.checkpoint-0", "m.checkpoint-0.opt", "m.opt", "m.trainstats"]
     monkeypatch.setattr(BatchWorld, "parley", parley)
-    program, *again = shlex.split(re.search(r"to go on from there: (.*)", done.err)[1])
+    program, *again = shlex.split(re.search(r"to resume: (.*)", done.err)[1])
     assert program == "dpmodule"
-    assert again[-4:] == ["--num-epochs", "0.5", "--init-model", "m.interrupted"]
+    assert again == [*map(str, words), "--num-epochs", "2", "-ve", "0", "--resume"]
     done = run(*again)
     assert done.code == 0, done
-    assert "epoch 1: total=5,000" in done.out
+    assert "epoch 2: total=5,000" in done.out
+    assert written(tmp_path) == ["m", "m.opt"]
 
 
 def test_an_agent_that_fails_is_saved_too(run, tmp_path, monkeypatch):
@@ -184,8 +185,9 @@ def test_an_agent_that_fails_is_saved_too(run, tmp_path, monkeypatch):
     monkeypatch.setattr(BatchWorld, "parley", fails)
     done = run(*TRAIN, "-m", "letters:Table", "-mf", "m", "-bs", 32, "-eps", 1, "-ve", 0)
     assert "no space left" in done.error
-    assert "saved: m.interrupted" in done.err
-    assert written(tmp_path) == ["m.interrupted", "m.interrupted.opt"]
+    assert "saved: m.checkpoint-0" in done.err
+    assert re.search(r"to resume: .* --num-epochs [01].* --init-model m.checkpoint-0", done.err)
+    assert written(tmp_path) == ["m.checkpoint-0", "m.checkpoint-0.opt"]
 
 
 def test_display_data_prints_examples(run):

@@ -13,6 +13,7 @@ FIT = ("fit", "--network", "mlp", "--epochs", "3", "--prefix", "my run/net")
 INTERRUPTING = """
 import os, signal, sys
 import dpmodule as mx
+from dpmodule.cli import agent_options
 from dpmodule.cli.__main__ import main
 place, count, times = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
 sys.argv[1:4] = []
@@ -32,7 +33,7 @@ where, name = {
     "first batch": (mx.mod.Module, "forward_backward"),
     "evaluation": (mx.mod.Module, "evaluate"),
     "save": (mx.checkpoint, "save_checkpoint"),
-    "parley": (mx.agents.worlds.World, "parley"),
+    "parley": (agent_options, "step"),
 }[place]
 setattr(where, name, interrupt(getattr(where, name)))
 sys.exit(main())
@@ -81,3 +82,53 @@ def test_an_interrupted_fit_resumes(place, count, times, run, tmp_path, whole):
         words = interrupted(tmp_path, place, 5, 1, *words)
     assert run(*words).code == 0
     assert_same(whole, tmp_path / "my run/net-0003.params")
+
+
+AGENT = (
+    "train-agent",
+    "-t",
+    "episodes_of_three:Dialogues",
+    "-m",
+    "seq2seq",
+    "-hs",
+    "8",
+    "-esz",
+    "8",
+    "-bs",
+    "8",
+)
+AGENT = (*AGENT, "-opt", "adam", "--num-epochs", "2", "--quiet", "--batch-sort", "false", "-mf")
+DIALOGUES = """
+from dpmodule.agents.teachers import FixedDialogTeacher
+
+class Dialogues(FixedDialogTeacher):
+    '''Has episodes of three examples.'''
+
+    def get(self, episode_idx, entry_idx=0):
+        text = " ".join("abcdefgh"[(episode_idx * k + entry_idx) % 8] for k in range(1, 4))
+        return {"text": text, "labels": [text[::-1]], "episode_done": entry_idx == 2}
+
+    def num_episodes(self):
+        return 24
+
+    def num_examples(self):
+        return 72
+"""
+
+
+@pytest.mark.parametrize(
+    ("count", "times", "more"), [(11, 1, ("-dt", "train:ordered", "-ve", "0")), (9, 1, ()), (1, 1, ())]
+)
+def test_an_interrupted_agent_resumes(count, times, more, run, tmp_path, monkeypatch):
+    """Within an episode, at the end of an epoch, and at the very beginning."""
+    (tmp_path / "episodes_of_three.py").write_text(DIALOGUES)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    assert run(*AGENT, "whole", *more).code == 0
+    words = interrupted(tmp_path, "parley", count, times, *AGENT, "part", *more)
+    assert words[-1] == "--resume"
+    assert (tmp_path / "part.trainstats").exists()
+    assert run(*words).code == 0
+    assert_same("whole-0000.params", "part-0000.params")
+    left = sorted(path.name for path in tmp_path.glob("part*"))
+    assert left == ["part-0000.params", "part-symbol.json", "part.dict", "part.opt"]
