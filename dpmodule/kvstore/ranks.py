@@ -41,6 +41,7 @@ _CONNECTIONS = 5
 """How often one can connect, a second apart, until it is not rank 0 that listens."""
 
 _GRACE_S = 1.0
+_FREE_S = 0.02
 _Result = TypeVar("_Result")
 
 
@@ -288,6 +289,7 @@ class Ranks:
         """Take leave of the others."""
         if self._pulse is not None:
             self._pulse.end()
+        self._group = None
 
 
 def _silence() -> dict[str, float]:
@@ -491,6 +493,9 @@ def _prefix() -> str:
 
 
 def _leave() -> None:
+    """End the groups, and their threads with them: one that frees a tensor after the interpreter has ended aborts."""
+    _joined.clear()
+    time.sleep(_FREE_S)  # without the interpreter's lock, which they need for that
     if dist.is_initialized():
         with contextlib.suppress(RuntimeError):
             dist.destroy_process_group()
