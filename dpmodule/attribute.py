@@ -42,7 +42,7 @@ def bare_suffix(key: str) -> str | None:
     Args:
         key: name of the attribute as a program writes it.
     """
-    return next((bare for bare in BARE_KEYS if key.endswith("_" + bare) and key != f"__{bare}__"), None)
+    return next((bare for bare in BARE_KEYS if key.endswith("_" + bare)), None)
 
 
 class _CurrentScope(type):
