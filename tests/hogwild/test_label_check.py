@@ -117,7 +117,9 @@ def test_bad_lines_and_programs_of_fluid(tmp_path):
 def test_what_can_be_read_only_once_is_read_once(mode, tmp_path):
     runs = tmp_path / "runs"
     text = FEED % "uint64"
-    feed = mx.DataFeedDesc(f"pipe_command: \"sh -c 'echo run >> {runs}; cat'\" {text}", allow_pipe_command=True)
+    feed = mx.DataFeedDesc(
+        f"pipe_command: \"sh -c 'echo run >> {runs}; cat'\" {text}", allow_pipe_command=True
+    )
     with mx.AsyncExecutor() as executor:
         good = written(tmp_path, [0, 3, 1])
         assert executor.run_from_files(NET, feed, [good], 1, mode=mode).examples == 3

@@ -30,7 +30,7 @@ def upgraded(model: Any, path: str) -> Any:
 
     problems = Problems(path)
     # the converter is C++ code that relies on a sound graph
-    Checker(problems, (), lambda domain, name: True).graph(model.graph, versions)
+    Checker(problems, {}, lambda domain, name: True).graph(model.graph, versions)
     problems.check()
     try:
         made = version_converter.convert_version(model, _TARGET)
