@@ -42,8 +42,14 @@ def first_epoch(args: argparse.Namespace) -> int:
     """Return the number of the first epoch.
 
     Raises:
-        ArgumentError: no epoch is left to train.
+        ArgumentError: no epoch is left to train, or the run to resume has more epochs.
     """
+    saved = checkpoint.epochs(args.prefix) if args.resume and not args.overwrite else []
+    if saved and saved[-1] > args.epochs:
+        raise ArgumentError(
+            f"--resume and --epochs {args.epochs}: epoch {saved[-1]} is saved under the prefix {args.prefix!r}; give "
+            "--epochs at least that number, or another --prefix"
+        )
     if args.load_epoch is None:
         return 0
     epoch = int(args.load_epoch)

@@ -54,3 +54,5 @@ def test_a_finished_run_stays_as_it_is_and_can_be_removed(run, tmp_path):
 def test_another_run_is_refused(run):
     assert run(*FIT, "--prefix", "a").code == 0
     assert "the batch size was 64, is 32" in run(*FIT, "--prefix", "a", "--batch-size", 32).error
+    shorter = ("fit", "--network", "mlp", "--epochs", 2, "--resume", "--prefix", "a")
+    assert "epoch 3 is saved under the prefix 'a'; give --epochs at least that number" in run(*shorter).error
