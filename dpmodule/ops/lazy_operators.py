@@ -177,7 +177,7 @@ LATER: dict[str, str] = {
     Softmax SoftmaxOutput softmax_cross_entropy
     """,
     "nn.spatial": """
-    BilinearSampler GridGenerator SpatialTransformer
+    BilinearSampler GridGenerator SpatialTransformer _grid_sample
     """,
     "nn.upsample": """
     UpSampling

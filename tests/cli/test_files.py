@@ -54,8 +54,8 @@ def test_files_of_another_network_are_refused_with_the_command_that_removes_them
     assert command == [*words, "--overwrite"]
     assert run(*command).code == 0
     assert sorted(path.name for path in tmp_path.iterdir()) == [
-        "my net-0003.params", "my net-0003.states", "my net-2024", "my net-2024.txt", "my net-other-0001.params",
-        "my net-symbol.json", "small.npz",
+        "my net-0003.params", "my net-0003.run", "my net-0003.states", "my net-2024", "my net-2024.txt",
+        "my net-other-0001.params", "my net-symbol.json", "small.npz",
     ]  # fmt: skip
     assert run(*command[:-1]).code == 0  # the same network again
 

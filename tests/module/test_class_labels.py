@@ -158,7 +158,8 @@ def test_chains_buckets_and_padding(caplog):
         net = S.SoftmaxOutput(S.FullyConnected(kept, num_hidden=4, name="fc"), flat, name="softmax")
         return net, ["data"], ["label"]
 
-    feed = mx.rnn.BucketSentenceIter([[1, 2, 7]] * 4, 4, buckets=[3, 5], label_name="label", invalid_label=0)
+    sentences = [[1, 2, 7]] * 4 + [[1, 2, 7, 1, 2]] * 4
+    feed = mx.rnn.BucketSentenceIter(sentences, 4, buckets=[3, 5], label_name="label", invalid_label=0)
     buckets = mx.mod.BucketingModule(of_length, 5)
     buckets.fit(feed, num_epoch=2, eval_metric=mx.metric.Loss())
     assert ["has the label 7" in each for each in warnings_of(caplog)] == [True, True]

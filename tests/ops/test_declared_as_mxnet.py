@@ -57,7 +57,7 @@ def test_no_operator_or_alias_is_unknown_to_mxnet():
     of_paddle = {f"sequence_{kind}" for kind in ("conv", "expand", "lstm", "pool", "reverse", "softmax")}
     of_loss_scaling = {"_scale_gradient"}
     of_onnx = {"_onnx_bitwise", "_onnx_mod", "_onnx_round"}
-    of_torch = {"_scatter_add_nd"}
+    of_torch = {"_grid_sample", "_scatter_add_nd"}
     others = of_paddle | of_loss_scaling | of_onnx | of_torch
     assert set(ops.names()) - known == gradients | others
 

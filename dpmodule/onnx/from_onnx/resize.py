@@ -10,7 +10,7 @@ import torch
 
 from .build import GraphBuilder
 from .call import NodeCall, Translator
-from .forms import arith, dynamic, filled, normal, transpose, unary
+from .forms import dynamic, filled, normal, transpose
 from .problems import Refused
 from .value import OnnxValue
 from .worlds import Sizes
@@ -198,23 +198,12 @@ def _like(b: GraphBuilder, x: OnnxValue, jobs: dict[int, _ResizedAxis], attrs: d
 
 
 def _grid(c: NodeCall) -> OnnxValue:
-    b, x, grid, a = c.b, c.x, c.value(1), c.attrs
-    height, width = x.size(2), x.size(3) if x.rank == 4 else None
-    if x.rank != 4 or not height or not width or min(height, width) < 2:
-        raise Refused(f"data of shape {x.dims[0]}, expected pictures of known size")
-    if a["mode"] not in ("bilinear", "linear") or a["padding_mode"] == "reflection":
-        raise Refused(f"mode {a['mode']!r} with padding {a['padding_mode']!r}")
-    parts = []
-    for i, size in enumerate((width, height)):
-        line = b("slice_axis", grid, axis=3, begin=i, end=i + 1)
-        if not a["align_corners"]:
-            # the corners of the outer pixels lie at -1 and 1 there, their centres here
-            line = arith(b, "mul", line, size / (size - 1))
-        if a["padding_mode"] == "border":
-            line = unary(b, "clip", line, a_min=-1.0, a_max=1.0)
-        parts.append(line)
-    turned = b("transpose", b("Concat", *parts, dim=3), axes=(0, 3, 1, 2))
-    return b("BilinearSampler", x, turned)
+    x, grid, a = c.x, c.value(1), c.attrs
+    if x.rank != 4:
+        raise Refused(f"data of shape {x.dims[0]}, expected pictures")
+    mode = {"linear": "bilinear", "cubic": "bicubic"}.get(a["mode"], a["mode"])
+    options = {"padding_mode": a["padding_mode"], "align_corners": bool(a["align_corners"])}
+    return c.b("_grid_sample", x, grid, mode=mode, **options)
 
 
 TABLE: dict[str, Translator] = {"GridSample": _grid, "Resize": _resize, "Upsample": _resize}

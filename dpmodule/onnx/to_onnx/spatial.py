@@ -13,6 +13,7 @@ __all__ = [
     "bilinear_sampler",
     "crop",
     "grid_generator",
+    "grid_sample",
     "roi_align",
     "roi_pooling",
     "spatial_transformer",
@@ -92,12 +93,22 @@ def bilinear_resize(c: OperatorCall) -> str:
 
 def _sampled(c: OperatorCall, x: str, grid: str) -> str:
     """Read images at the places of a grid (N, 2, h, w)."""
+    return _sampled_at(c, x, c.emit("Transpose", grid, perm=[0, 2, 3, 1]), "bilinear", "zeros", True)
+
+
+def _sampled_at(c: OperatorCall, x: str, places: str, mode: str, padding: str, align_corners: bool) -> str:
+    """Read images at places (N, h, w, 2)."""
     if c.opset < 16:
         c.refuse(f"ONNX reads images at the places of a grid from opset 16 on, and {c.opset} is wanted")
-    places = c.emit("Transpose", grid, perm=[0, 2, 3, 1])
-    mode = "linear" if c.opset >= 20 else "bilinear"
-    found = c.emit("GridSample", x, places, mode=mode, padding_mode="zeros", align_corners=1)
-    return found
+    if c.opset >= 20:
+        mode = {"bilinear": "linear", "bicubic": "cubic"}.get(mode, mode)
+    return c.emit("GridSample", x, places, mode=mode, padding_mode=padding, align_corners=int(align_corners))
+
+
+@in_floats(half=False)
+def grid_sample(c: OperatorCall) -> str:
+    """GridSample."""
+    return _sampled_at(c, *c.inputs, c.a.mode, c.a.padding_mode, c.a.align_corners)
 
 
 @in_floats(half=False)

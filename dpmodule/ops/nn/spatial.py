@@ -16,7 +16,7 @@ from ..dtypes import HALF
 from ..spec import ROWS, Attr, Onnx, Shapes, arg
 from .rules import agree
 
-__all__ = ["bilinear_sampler", "grid_generator", "spatial_transformer"]
+__all__ = ["bilinear_sampler", "grid_generator", "grid_sample", "spatial_transformer"]
 
 _CUDNN_OFF = Attr(optional(boolean), "accepted and ignored", None)
 
@@ -56,12 +56,17 @@ def _warp(flow: torch.Tensor) -> torch.Tensor:
 
 def _sample(data: torch.Tensor, grid: torch.Tensor) -> torch.Tensor:
     """Interpolate images at places (N, 2, H, W); beyond the image lie zeros."""
-    places = grid.movedim(1, -1)
+    return _sample_at("bilinear", "zeros", True, data, grid.movedim(1, -1))
+
+
+def _sample_at(
+    mode: str, padding: str, align_corners: bool, data: torch.Tensor, places: torch.Tensor
+) -> torch.Tensor:
+    """Interpolate images at places (N, H, W, 2)."""
     if data.dtype in HALF and data.device.type == "cpu":
         # torch has no half-precision kernel on the CPU
-        out = F.grid_sample(data.float(), places.float(), "bilinear", "zeros", True)
-        return out.to(data.dtype)
-    return F.grid_sample(data, places, "bilinear", "zeros", True)
+        return F.grid_sample(data.float(), places.float(), mode, padding, align_corners).to(data.dtype)
+    return F.grid_sample(data, places, mode, padding, align_corners)
 
 
 def _grid_infer(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
@@ -136,6 +141,42 @@ def bilinear_sampler(a: Any) -> Callable[[torch.Tensor, torch.Tensor], torch.Ten
     Source: Jaderberg et al., "Spatial transformer networks", 2015; MXNet 1.9.1 `BilinearSampler`.
     """
     return _sample
+
+
+def _grid_sample_infer(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
+    data, grid, out = ins[0], ins[1], outs[0]
+    if data is None or grid is None:
+        return ins, outs
+    rows = data[0] or grid[0]
+    data = agree("data", data, (rows, 0, 0, 0), data)
+    grid = agree("grid", grid, (rows, 0, 0, 2), data)
+    return [data, grid], [agree("output", out, (rows, (data or (0, 0))[1], *(grid or (0, 0, 0))[1:3]), data)]
+
+
+@bound(
+    "_grid_sample",
+    [arg("data", ROWS), arg("grid", ROWS)],
+    {
+        "mode": Attr(choice("bilinear", "nearest", "bicubic"), "kind of interpolation", "bilinear"),
+        "padding_mode": Attr(choice("zeros", "border", "reflection"), "what lies beyond the image", "zeros"),
+        "align_corners": Attr(
+            boolean, "whether -1 and 1 are the centres of the corner pixels, not their edges", False
+        ),
+    },
+    infer=_grid_sample_infer,
+    onnx=Onnx("GridSample", builder="grid_sample"),
+)
+def grid_sample(a: Any) -> Callable[[torch.Tensor, torch.Tensor], torch.Tensor]:
+    """Read images at the places of a grid.
+
+    Shape:
+        data: (N, C, H, W).
+        grid: (N, h, w, 2), x then y.
+        output: (N, C, h, w).
+
+    Source: `torch.nn.functional.grid_sample`.
+    """
+    return partial(_sample_at, a.mode, a.padding_mode, a.align_corners)
 
 
 def _transformer_infer(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:

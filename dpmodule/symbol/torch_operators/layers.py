@@ -737,42 +737,8 @@ def _col2im(
 def _grid_sampler(
     b: SymbolBuilder, value: TorchValue, grid: TorchValue, mode: int, padding: int, align_corners: bool
 ) -> Symbol:
-    if mode not in (_BILINEAR, _NEAREST) or padding not in (_ZEROS, _BORDER) or value.rank != 4:
-        raise NoCounterpart(
-            "samples volumes, by cubes, or with reflection; of pictures, bilinear or nearest with zeros or the border "
-            "outside can be taken"
-        )
-    places = b.sym(b.transpose(grid, (0, 3, 1, 2)))
-    if mode == _NEAREST or padding == _BORDER or not align_corners:
-        parts = [
-            _along(
-                b, b.op("slice_axis", places, axis=1, begin=i, end=i + 1), size, mode, padding, align_corners
-            )
-            for i, size in enumerate(reversed(value.dims[2:]))
-        ]
-        places = b.op("Concat", *parts, dim=1)
-    return b.op("BilinearSampler", value, places)
-
-
-_BILINEAR, _NEAREST, _ZEROS, _BORDER = 0, 1, 0, 1
-
-
-def _along(
-    b: SymbolBuilder, places: Symbol, size: Size, mode: int, padding: int, align_corners: bool
-) -> Symbol:
-    """Return where to sample along one axis, in numbers by which -1 and 1 are the middles of the outermost pixels.
-
-    Raises:
-        NoCounterpart: the axis has one pixel, or its length is not fixed.
-    """
-    if not is_number(size) or size < 2:
-        raise NoCounterpart(f"samples along an axis of {size} pixels, expected a fixed number of two or more")
-    if not align_corners:
-        places = b.op("_mul_scalar", places, scalar=size / (size - 1))
-    if padding == _BORDER:
-        places = b.op("clip", places, a_min=-1.0, a_max=1.0)
-    if mode == _NEAREST:
-        half = (size - 1) / 2
-        pixels = b.op("rint", b.op("_mul_scalar", b.op("_plus_scalar", places, scalar=1.0), scalar=half))
-        places = b.op("_minus_scalar", b.op("_div_scalar", pixels, scalar=half), scalar=1.0)
-    return places
+    if value.rank != 4:
+        raise NoCounterpart("samples volumes, expected pictures")
+    modes, paddings = ("bilinear", "nearest", "bicubic"), ("zeros", "border", "reflection")
+    options = {"mode": modes[mode], "padding_mode": paddings[padding], "align_corners": align_corners}
+    return b.op("_grid_sample", value, grid, **options)

@@ -34,6 +34,24 @@ ANY_SIZE = [
         {"x": (2, 3, 4, 5), "y": (2, 1, 8, 9)},
         {"x": (1, 3, 2, 7), "y": (1, 1, 3, 12)},
     ),
+    *(
+        (
+            mx.sym._internal._grid_sample(
+                X,
+                mx.sym.transpose(Y, axes=(0, 2, 3, 1)),
+                mode=mode,
+                padding_mode=padding,
+                align_corners=align,
+            ),
+            {"x": (2, 3, 4, 5), "y": (2, 2, 3, 2)},
+            {"x": (5, 3, 7, 4), "y": (5, 2, 4, 1)},
+        )
+        for mode, padding, align in (
+            ("bilinear", "zeros", False),
+            ("nearest", "border", True),
+            ("bicubic", "reflection", False),
+        )
+    ),
     (
         mx.sym.BilinearSampler(X, mx.sym.GridGenerator(Y, transform_type="affine", target_shape=(3, 4))),
         {"x": (2, 3, 4, 5), "y": (2, 6)},

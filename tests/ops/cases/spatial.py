@@ -204,6 +204,12 @@ CASES = [
     OpCase("GridGenerator", (image(2, 2, 3, 4),), {"transform_type": "warp"}, warp_grid),
     OpCase("BilinearSampler", (image(2, 2, 3, 4), 0.7 * image(2, 2, 3, 2)), {}, bilinear_sampler),
     OpCase(
+        "_grid_sample",
+        (image(2, 2, 3, 4), 0.7 * image(2, 3, 2, 2)),
+        {},
+        lambda data, grid: bilinear_sampler(data, grid.transpose(0, 3, 1, 2) * [[[4 / 3]], [[3 / 2]]]),
+    ),
+    OpCase(
         "SpatialTransformer",
         (image(2, 1, 3, 4), 0.6 * image(2, 6)),
         {"transform_type": "affine", "sampler_type": "bilinear", "target_shape": (3, 2)},

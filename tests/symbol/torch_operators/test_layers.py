@@ -256,6 +256,16 @@ def test_sampling_at_places():
         "border": sampled(align_corners=False, padding_mode="border"),
         "border_corners": sampled(align_corners=True, padding_mode="border"),
         "nearest": sampled(align_corners=False, mode="nearest"),
+        "bicubic": sampled(align_corners=False, mode="bicubic", padding_mode="reflection"),
+        "at pixels": lambda x, y: F.grid_sample(
+            x,
+            F.affine_grid(
+                0 * (y[:, 0, :2, :2] @ torch.eye(2, 3)) + torch.eye(2, 3),
+                (x.shape[0], 2, 4, 5),
+                align_corners=False,
+            ),
+            align_corners=False,
+        ),
         "affine": lambda x, y: F.grid_sample(
             x,
             F.affine_grid(y[:, 0, :2, :2] @ torch.eye(2, 3), (x.shape[0], 2, 4, 5), align_corners=False),
@@ -263,7 +273,9 @@ def test_sampling_at_places():
         ),
     }
     compare(Functions(functions), lambda n: (torch.randn(n, 2, 4, 5), 2 * torch.rand(n, 3, 6, 2) - 1))
-    for options, reason in (({"padding_mode": "reflection"}, "or with reflection"), ({}, "axis of 1 pixels")):
-        net = Functions({"out": sampled(align_corners=False, **options)})
-        with pytest.raises(ArgumentError, match=reason):
-            mx.sym.from_torch(net, torch.ones(2, 2, 1, 3), torch.zeros(2, 2, 2, 2))
+    with pytest.raises(ArgumentError, match="samples volumes, expected pictures"):
+        mx.sym.from_torch(
+            Functions({"out": sampled(align_corners=False)}),
+            torch.ones(2, 2, 1, 3, 3),
+            torch.zeros(2, 2, 2, 2, 3),
+        )
