@@ -108,7 +108,8 @@ def _sampled_at(c: OperatorCall, x: str, places: str, mode: str, padding: str, a
 @in_floats(half=False)
 def grid_sample(c: OperatorCall) -> str:
     """GridSample."""
-    return _sampled_at(c, *c.inputs, c.a.mode, c.a.padding_mode, c.a.align_corners)
+    x, places = c.inputs
+    return _sampled_at(c, x, places, c.a.mode, c.a.padding_mode, c.a.align_corners)
 
 
 @in_floats(half=False)
