@@ -136,7 +136,7 @@ def test_the_pool_of_functors_passes_without_the_extension():
 
 @every_loop
 def test_the_pool_of_functors_passes(new_loop):
-    data = bytes(range(256)) * 2**13
+    data = bytes(range(256)) * 2**15
 
     check_worker_pool(
         CppWorkerPool,
