@@ -10,6 +10,9 @@ from typing import TYPE_CHECKING, Any
 _collects = gc.isenabled()
 gc.disable()  # so many new objects would set off a collection, which would look through all of torch's as well
 try:
+    from .compat import finder
+
+    finder.install()
     from . import (
         attribute,
         base,
@@ -42,7 +45,7 @@ try:
     from . import symbol as sym
     from .attribute import AttrScope
     from .base import MXNetError
-    from .compat import finder, log
+    from .compat import log
     from .compat.libinfo import __version__ as __version__
     from .context import Context, cpu, cpu_pinned, current_context, gpu, gpu_memory_info, num_gpus
     from .monitor import Monitor
@@ -59,7 +62,6 @@ try:
         use_np_shape,
     )
 
-    finder.install()
     if _collects and not gc.get_freeze_count():
         # both together make all objects old ones; the next collection of young ones would look through them after all
         gc.freeze()

@@ -1,4 +1,4 @@
-"""Imports MXNet's module paths at which no file of this package lies."""
+"""Imports module paths at which no file of this package lies: MXNet's, and namespaces of operators."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from importlib.machinery import ModuleSpec
 from types import ModuleType
 
 from . import lazy
-from .import_paths import GATHERED, MOVED
+from .import_paths import GATHERED, MOVED, OPERATORS, PATHS
 from .star_imports import find
 
 __all__ = ["install"]
@@ -29,7 +29,7 @@ class _Paths(MetaPathFinder, Loader):
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
         root, _, name = fullname.partition(".")
-        if root != _ROOT or (name not in MOVED and name not in GATHERED):
+        if root != _ROOT or name not in PATHS:
             return None
         return ModuleSpec(fullname, self, is_package=name in GATHERED)
 
@@ -42,12 +42,27 @@ class _Paths(MetaPathFinder, Loader):
         if path in MOVED:  # both names are one module
             sys.modules[name] = import_module(f"{_ROOT}.{MOVED[path]}")
             return
-        about, home, names = GATHERED[path]
-        module.__doc__ = about
-        homes = {_shown(each): f".{home}.{each.partition('=')[0]}" for each in names.split()}
-        getattribute, shown = lazy.attributes(
-            name, [each for each in homes if not each.startswith("_")], otherwise=partial(_found, homes, name)
-        )
+        if path in OPERATORS:
+            module.__doc__, table = OPERATORS[path]
+            home, _, space = name.rpartition(".")
+            functions = import_module(f"{home}.op_functions")
+            space = "" if space == "op" else space
+            getattribute, shown = lazy.attributes(
+                name,
+                list(lazy.modules_of(table)),
+                table,
+                partial(functions.face_of, space),
+                home,
+                partial(functions.names_in, space),
+            )
+        else:
+            module.__doc__, home, names = GATHERED[path]
+            homes = {_shown(each): f".{home}.{each.partition('=')[0]}" for each in names.split()}
+            getattribute, shown = lazy.attributes(
+                name,
+                [each for each in homes if not each.startswith("_")],
+                otherwise=partial(_found, homes, name),
+            )
         vars(module).update(__getattr__=getattribute, __dir__=shown)
 
 

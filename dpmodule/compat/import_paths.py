@@ -3,7 +3,7 @@
 Programs written for MXNet import them.
 """
 
-__all__ = ["GATHERED", "MOVED"]
+__all__ = ["GATHERED", "MOVED", "OPERATORS", "PATHS"]
 
 MOVED = {
     "engine": "executor.engine",
@@ -103,3 +103,23 @@ GATHERED = {
 
 ``name=other`` is shown as the other name, ``module.name`` as the name.
 """
+
+OPERATORS: dict[str, tuple[str, dict[str, str]]] = {
+    "ndarray.image": ("Operators named ``_image_*``, as functions over arrays: ``nd.image.to_tensor``.", {}),
+    "ndarray.linalg": ("Operators named ``_linalg_*``, as functions over arrays: ``nd.linalg.gemm2``.", {}),
+    "ndarray.op": (
+        "Every operator without leading underscore as a function over arrays; ``op.pyi`` lists them with signatures.",
+        {"cached_op": "CachedOp"},
+    ),
+    "symbol._internal": ("Operators whose names begin with an underscore, as functions over symbols.", {}),
+    "symbol.image": ("Operators named ``_image_*``, as functions over symbols: ``sym.image``.", {}),
+    "symbol.linalg": ("Operators named ``_linalg_*``, as functions over symbols: ``sym.linalg``.", {}),
+    "symbol.op": (
+        "Every operator without leading underscore as a function over symbols; ``op.pyi`` lists them with signatures.",
+        {},
+    ),
+    "symbol.sparse": ("Operators named ``_sparse_*``, as functions over symbols: ``sym.sparse``.", {}),
+}
+"""Namespaces of operators: what they say of themselves, and what else they show, by the module that defines it."""
+
+PATHS = frozenset([*MOVED, *GATHERED, *OPERATORS])

@@ -8,7 +8,7 @@ from importlib import import_module
 from types import MappingProxyType, ModuleType
 from typing import Any
 
-from .import_paths import GATHERED, MOVED
+from .import_paths import PATHS
 from .star_imports import find, paths
 
 __all__ = ["Method", "attributes", "handed_on", "modules_of", "publish"]
@@ -74,7 +74,7 @@ def attributes(
             return sorted({*shown, *operators(), *borrowed})
         if name in parts:
             return import_module(f"{home}.{name}")
-        if f"{place}{name}" in MOVED or f"{place}{name}" in GATHERED:
+        if f"{place}{name}" in PATHS:
             return import_module(f"{owner}.{name}")
         if name in homes:
             found = getattr(import_module(f"{home}.{homes[name]}"), name)

@@ -30,6 +30,7 @@ __all__ = [
     "alias",
     "aligned",
     "check_label_shapes",
+    "mismatch",
     "pairs",
     "plain_number",
     "register",
@@ -508,9 +509,13 @@ def aligned(metric: str, label: torch.Tensor, pred: torch.Tensor) -> None:
         ShapeError: there are not.
     """
     if label.numel() != pred.numel():
-        raise ShapeError(
-            f"{metric}: label of shape {tuple(label.shape)} does not match predictions of shape {tuple(pred.shape)}"
-        )
+        raise mismatch(metric, label, pred)
+
+
+def mismatch(metric: str, label: torch.Tensor, pred: torch.Tensor, expected: str = "") -> ShapeError:
+    """Return the error of a label and predictions whose shapes do not fit."""
+    shapes = f"label of shape {tuple(label.shape)} does not match predictions of shape {tuple(pred.shape)}"
+    return ShapeError(f"{metric}: {shapes}{expected}")
 
 
 MetricT = TypeVar("MetricT", bound=EvalMetric)

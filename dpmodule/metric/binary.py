@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
 
-from ..base import ArgumentError, ShapeError
-from .base import Arrays, EvalMetric, pairs, register
+from ..base import ArgumentError
+from .base import Arrays, EvalMetric, mismatch, pairs, register
+from .confusion import TableMetric
 from .tally import Total
-
-if TYPE_CHECKING:
-    from typing_extensions import Self
-
 
 __all__ = ["AUC", "LogLoss"]
 
@@ -30,15 +27,13 @@ def _column(metric: str, label: torch.Tensor, pred: torch.Tensor) -> tuple[torch
     """
     chosen = pred[:, 1] if pred.dim() == 2 and pred.shape[1] == 2 else pred
     if chosen.numel() != label.numel() or chosen.dim() > 1 and chosen.shape[1:].numel() != 1:
-        raise ShapeError(
-            f"{metric}: label of shape {tuple(label.shape)} does not match predictions of shape {tuple(pred.shape)}; "
-            "expected one probability for each label, (N,) or (N, 1), or those of both classes, (N, 2)"
-        )
+        expected = "one probability for each label, (N,) or (N, 1), or those of both classes, (N, 2)"
+        raise mismatch(metric, label, pred, f"; expected {expected}")
     return label.reshape(-1), chosen.reshape(-1)
 
 
 @register
-class AUC(EvalMetric):
+class AUC(TableMetric):
     """Area under the curve of true against false positives; the chance that a 1 gets a higher score than a 0.
 
     Scores are counted in `num_thresholds` + 1 buckets of equal width, for either class, so that memory is bounded and
@@ -68,9 +63,6 @@ class AUC(EvalMetric):
 
     Source: Paddle's operator auc, of which the number of buckets is.
     """
-
-    _local: np.ndarray[Any, Any]
-    _global: np.ndarray[Any, Any]
 
     def __init__(
         self,
@@ -139,20 +131,8 @@ class AUC(EvalMetric):
         """
         return total
 
-    def merge(self, other: Self) -> None:
-        """Add what another AUC has seen; see `EvalMetric.merge`."""
-        super().merge(other)
-        self._add(other._local, other._global)
-
-    def reset(self) -> None:
-        """Forget everything."""
-        super().reset()
-        self._local, self._global = (np.zeros((2, self.num_thresholds + 1), np.int64) for _ in range(2))
-
-    def reset_local(self) -> None:
-        """Forget what `get` shows, and keep what `get_global` shows."""
-        super().reset_local()
-        self._local = np.zeros_like(self._global)
+    def _empty(self) -> np.ndarray[Any, Any]:
+        return np.zeros((2, self.num_thresholds + 1), np.int64)
 
 
 def _area(table: np.ndarray[Any, Any]) -> float:

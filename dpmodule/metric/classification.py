@@ -8,7 +8,7 @@ import numpy as np
 import torch
 
 from ..base import ArgumentError, BoundsError, ShapeError
-from .base import Arrays, EvalMetric, alias, aligned, pairs
+from .base import Arrays, EvalMetric, alias, aligned, mismatch, pairs
 
 __all__ = ["Accuracy", "CrossEntropy", "NegativeLogLikelihood", "TopKAccuracy"]
 
@@ -157,9 +157,8 @@ class _LossOfLabels(EvalMetric):
         for label, pred in pairs(labels, preds):
             target = _classes(label).reshape(-1)
             if pred.dim() != 2 or pred.shape[0] != target.numel():
-                raise ShapeError(
-                    f"{self.name}: label of shape {tuple(label.shape)} does not match predictions of shape "
-                    f"{tuple(pred.shape)}; expected one row of class probabilities for each label"
+                raise mismatch(
+                    self.name, label, pred, "; expected one row of class probabilities for each label"
                 )
             rows = torch.arange(target.numel(), device=pred.device)
             try:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
 
-__all__ = ["F1", "MCC", "PCC", "check_average", "f1_score", "matthews"]
+__all__ = ["F1", "MCC", "PCC", "TableMetric", "check_average", "f1_score", "matthews"]
 
 Names = Sequence[str] | None
 
@@ -48,11 +48,39 @@ def matthews(hits: float, false_alarms: float, misses: float, rejections: float)
     return (hits * rejections - false_alarms * misses) / root
 
 
-class _Binary(EvalMetric):
-    """A score of the four counts of a classifier with two classes, 1 being the positive one."""
+class TableMetric(EvalMetric):
+    """A metric of an array of sums, one for a stretch of batches and one for all of them."""
 
     _local: np.ndarray[Any, Any]
     _global: np.ndarray[Any, Any]
+
+    def _empty(self) -> np.ndarray[Any, Any]:
+        """Return the array before any batch."""
+        raise NotImplementedError
+
+    def _add(self, local: np.ndarray[Any, Any], everything: np.ndarray[Any, Any]) -> None:
+        """Add to both arrays, and compute the metric's sums and counts."""
+        raise NotImplementedError
+
+    def merge(self, other: Self) -> None:
+        """Add what another metric of this class has seen; see `EvalMetric.merge`."""
+        super().merge(other)
+        if getattr(self, "average", "micro") == "micro":
+            self._add(other._local, other._global)
+
+    def reset(self) -> None:
+        """Forget everything."""
+        super().reset()
+        self._local, self._global = self._empty(), self._empty()
+
+    def reset_local(self) -> None:
+        """Forget what `get` shows, and keep what `get_global` shows."""
+        super().reset_local()
+        self._local = np.zeros_like(self._global)
+
+
+class _Binary(TableMetric):
+    """A score of the four counts of a classifier with two classes, 1 being the positive one."""
 
     def __init__(self, name: str, output_names: Names, label_names: Names, average: str) -> None:
         self.average = check_average(type(self).__name__, average)
@@ -121,21 +149,8 @@ class _Binary(EvalMetric):
             self.score(self._global) * self._global_num,
         )
 
-    def merge(self, other: Self) -> None:
-        """Add what another metric of this class has seen; see `EvalMetric.merge`."""
-        super().merge(other)
-        if self.average == "micro":
-            self._add(other._local, other._global)
-
-    def reset(self) -> None:
-        """Forget everything."""
-        super().reset()
-        self._local, self._global = np.zeros(4), np.zeros(4)
-
-    def reset_local(self) -> None:
-        """Forget what `get` shows, and keep what `get_global` shows."""
-        super().reset_local()
-        self._local = np.zeros(4)
+    def _empty(self) -> np.ndarray[Any, Any]:
+        return np.zeros(4)
 
 
 @register
@@ -199,7 +214,7 @@ class MCC(_Binary):
 
 
 @register
-class PCC(EvalMetric):
+class PCC(TableMetric):
     """Pearson's correlation of labels and predictions over any number of classes; `MCC` in micro form for two.
 
     The number of classes is found from the values, so every update waits for the device.
@@ -214,9 +229,6 @@ class PCC(EvalMetric):
     """
 
     start_classes: ClassVar[int] = 2
-
-    _local: np.ndarray[Any, Any]
-    _global: np.ndarray[Any, Any]
 
     def __init__(
         self,
@@ -256,20 +268,8 @@ class PCC(EvalMetric):
         self._sum = _correlation(self._local) * self._num
         self._global_sum = _correlation(self._global) * self._global_num
 
-    def merge(self, other: Self) -> None:
-        """Add what another PCC has seen; see `EvalMetric.merge`."""
-        super().merge(other)
-        self._add(other._local, other._global)
-
-    def reset(self) -> None:
-        """Forget everything."""
-        super().reset()
-        self._local, self._global = (np.zeros((self.start_classes,) * 2, np.int64) for _ in range(2))
-
-    def reset_local(self) -> None:
-        """Forget what `get` shows, and keep what `get_global` shows."""
-        super().reset_local()
-        self._local = np.zeros_like(self._global)
+    def _empty(self) -> np.ndarray[Any, Any]:
+        return np.zeros((self.start_classes,) * 2, np.int64)
 
 
 def _summed(first: np.ndarray[Any, Any], second: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:

@@ -4,18 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
 
-from ..base import ShapeError
-from .base import Arrays, EvalMetric, alias, pairs, register
-from .confusion import check_average
-
-if TYPE_CHECKING:
-    from typing_extensions import Self
-
+from .base import Arrays, EvalMetric, alias, mismatch, pairs, register
+from .confusion import TableMetric, check_average
 
 __all__ = ["MAE", "MSE", "RMSE", "PearsonCorrelation"]
 
@@ -47,10 +42,7 @@ class _MeanError(EvalMetric):
             try:
                 difference = target - guess
             except RuntimeError as error:
-                raise ShapeError(
-                    f"{self.name}: label of shape {tuple(label.shape)} does not match predictions of shape "
-                    f"{tuple(pred.shape)}"
-                ) from error
+                raise mismatch(self.name, label, pred) from error
             self.record(self.error(difference), 1)
 
 
@@ -131,7 +123,7 @@ Moments = np.ndarray[Any, Any]
 
 
 @alias("pearsonr")
-class PearsonCorrelation(EvalMetric):
+class PearsonCorrelation(TableMetric):
     """Pearson's correlation of labels and predictions.
 
     Shape:
@@ -152,9 +144,6 @@ class PearsonCorrelation(EvalMetric):
         Variances", 1979.
     """
 
-    _local: Moments
-    _global: Moments
-
     def __init__(
         self,
         name: str = "pearsonr",
@@ -173,10 +162,7 @@ class PearsonCorrelation(EvalMetric):
         """
         for label, pred in pairs(labels, preds):
             if label.shape != pred.shape:
-                raise ShapeError(
-                    f"{self.name}: label of shape {tuple(label.shape)} does not match predictions of shape "
-                    f"{tuple(pred.shape)}"
-                )
+                raise mismatch(self.name, label, pred)
             both = torch.stack([label.reshape(-1).double(), pred.reshape(-1).double()])
             means = both.mean(1)
             rest = both - means.unsqueeze(1)
@@ -199,21 +185,8 @@ class PearsonCorrelation(EvalMetric):
         self._sum = _correlation(self._local) * self._num
         self._global_sum = _correlation(self._global) * self._global_num
 
-    def merge(self, other: Self) -> None:
-        """Add what another metric of this class has seen; see `EvalMetric.merge`."""
-        super().merge(other)
-        if self.average == "micro":
-            self._add(other._local, other._global)
-
-    def reset(self) -> None:
-        """Forget everything."""
-        super().reset()
-        self._local, self._global = np.zeros(6), np.zeros(6)
-
-    def reset_local(self) -> None:
-        """Forget what `get` shows, and keep what `get_global` shows."""
-        super().reset_local()
-        self._local = np.zeros(6)
+    def _empty(self) -> Moments:
+        return np.zeros(6)
 
 
 def _correlation(moments: Moments) -> float:

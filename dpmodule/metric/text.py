@@ -8,8 +8,7 @@ from typing import Any
 
 import torch
 
-from ..base import ShapeError
-from .base import Arrays, EvalMetric, pairs, register
+from .base import Arrays, EvalMetric, mismatch, pairs, register
 
 __all__ = ["Perplexity"]
 
@@ -59,10 +58,7 @@ class Perplexity(EvalMetric):
             width = rows.shape[-1]
             target = label.reshape(-1).long()
             if target.numel() * width != pred.numel():
-                raise ShapeError(
-                    f"{self.name}: label of shape {tuple(label.shape)} does not match predictions of shape "
-                    f"{tuple(pred.shape)}; expected one row of probabilities for each label"
-                )
+                raise mismatch(self.name, label, pred, "; expected one row of probabilities for each label")
             index = target.clamp(0, width - 1).unsqueeze(1)
             losses = rows.reshape(-1, width).gather(1, index).squeeze(1).clamp_min(_LEAST_PROBABILITY).log()
             if self.ignore_label is None:

@@ -11,10 +11,7 @@ import typing
 from ..compat import lazy
 from . import _internal as _internal
 from . import contrib as contrib
-from . import image as image
-from . import linalg as linalg
 from . import methods as methods
-from . import op as op
 from . import op_functions
 from . import sparse as sparse
 from .cached_op import CachedOp as CachedOp
@@ -60,12 +57,16 @@ from .ragged import ragged_array as ragged_array
 from .sparse_creation import cast_storage as cast_storage
 
 if typing.TYPE_CHECKING:
+    from . import op as op
     from . import random as random
     from . import utils as utils
     from .image_file import imdecode as imdecode
     from .serial import load as load
     from .serial import load_frombuffer as load_frombuffer
     from .serial import save as save
+
+    image: typing.Any
+    linalg: typing.Any
 
 _LATER = {
     "contrib_functions": "",

@@ -7,6 +7,7 @@ from typing import Any
 
 from ..base import did_you_mean
 from ..ops import find, names, namespace_of
+from ..ops.namespaces import named_in
 from ..ops.namespaces import names_in as names_in
 from ..ops.signature import docstring, signature
 from ..ops.spec import Op
@@ -62,9 +63,4 @@ def face_of(space: str, name: str) -> Face:
     Raises:
         AttributeError: the namespace has no such operator.
     """
-    known = names_in(space)
-    if name not in known:
-        where = f"nd.{space}" if space else "nd"
-        hint = "" if name.startswith("__") else did_you_mean(name, known)
-        raise AttributeError(f"{where} has no operator {name!r}{hint}")
-    return face(known[name])
+    return face(named_in("nd", space, name))

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from functools import cache
 
+from ..base import did_you_mean
 from .registry import names, namespace_of
 
-__all__ = ["names_in"]
+__all__ = ["named_in", "names_in"]
 
 
 def names_in(space: str) -> dict[str, str]:
@@ -26,3 +27,17 @@ def _names_in(space: str, count: int) -> dict[str, str]:
         return {n: n for n in names() if n.startswith("_")}
     pairs = ((n, *namespace_of(n)) for n in names() if not n.startswith("_sample_"))
     return {public: name for name, where, public in pairs if where == space}
+
+
+def named_in(face: str, space: str, name: str) -> str:
+    """Return the operator of a public name in a namespace of `face`, which is "nd" or "sym".
+
+    Raises:
+        AttributeError: the namespace has no such operator; the text offers names that look alike.
+    """
+    known = names_in(space)
+    if name not in known:
+        where = f"{face}.{space}" if space else face
+        hint = "" if name.startswith("__") else did_you_mean(name, known)
+        raise AttributeError(f"{where} has no operator {name!r}{hint}")
+    return known[name]

@@ -8,13 +8,8 @@ import functools
 import typing
 
 from ..compat import lazy
-from . import _internal as _internal
 from . import contrib as contrib
-from . import image as image
-from . import linalg as linalg
-from . import op as op
 from . import op_functions
-from . import sparse as sparse
 from .creation import arange as arange
 from .creation import eye as eye
 from .creation import full as full
@@ -36,10 +31,16 @@ from .symbol import load_json as load_json
 from .symbol import var as var
 
 if typing.TYPE_CHECKING:
+    from . import op as op
     from . import random as random
     from .torch_import import from_torch as from_torch
     from .torch_node import torch_module as torch_module
     from .torch_node import write_back as write_back
+
+    _internal: typing.Any
+    image: typing.Any
+    linalg: typing.Any
+    sparse: typing.Any
 
 _LATER = {
     "control_flow": "",

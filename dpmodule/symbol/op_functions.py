@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..base import did_you_mean
+from ..ops.namespaces import named_in
 from ..ops.namespaces import names_in as names_in
 from .symbol import Face, face
 
@@ -19,9 +19,4 @@ def face_of(space: str, name: str) -> Face:
     Raises:
         AttributeError: the namespace has no such operator; the text offers names that look alike.
     """
-    known = names_in(space)
-    if name not in known:
-        where = f"sym.{space}" if space else "sym"
-        hint = "" if name.startswith("__") else did_you_mean(name, known)
-        raise AttributeError(f"{where} has no operator {name!r}{hint}")
-    return face(known[name])
+    return face(named_in("sym", space, name))
