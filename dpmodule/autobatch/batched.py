@@ -20,12 +20,12 @@ from ..base import ArgumentError, DTypeError, ShapeError
 from ..compat import torch_private
 from ..ndarray import NDArray
 from .arguments import flag
+from .base_graph import calling
 from .errors import foreign_value, user_line
 from .expression import Expression
 from .functions.inputs import inputTensor, scalarInput
 from .ops.spec import BatchCall, Dim, Operation, same_batch
 from .parameters import Parameters
-from .reentrancy import calling
 from .state import state
 
 __all__ = ["Batched", "OutputExpression", "as_expression", "training"]

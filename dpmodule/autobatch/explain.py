@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from difflib import SequenceMatcher
 
 from .errors import StateError
-from .execution_log import RanBatch
 from .explanation import Explanation, KindRow
+from .interface import RanBatch
 from .state import state
 
 __all__ = ["explain"]

@@ -1,21 +1,133 @@
-"""What expressions know of a graph: the interface between them and engines."""
+"""The interface of engines: the graph that expressions use, its owner, and the batches it has run."""
 
 from __future__ import annotations
 
 import weakref
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from threading import current_thread, get_ident, local
 from typing import Any, Protocol
 
 import torch
 from numpy.typing import NDArray
 
-from .execution_log import RanBatch
-from .ops.spec import Dim, Operation
-from .owner import Owner
+from .ops.spec import Dim, Operation, shown
 from .storage import ParameterStorage
 
-__all__ = ["EngineGraph", "Marks", "NodeSignature", "Options", "StoredOperand"]
+
+class _Stay:
+    """Kept in a thread's local memory, which Python frees when the thread ends: then the owner learns of it."""
+
+    __slots__ = ("_owner", "_turn")
+
+    def __init__(self, owner: Owner, turn: int) -> None:
+        self._owner, self._turn = owner, turn
+
+    def __del__(self) -> None:
+        self._owner.end(self._turn)
+
+
+class Owner:
+    """The thread that a graph belongs to: it alone adds nodes and asks for values.
+
+    Attributes:
+        ident: its number, see `threading.get_ident`; 0 once it has ended, since the next thread may get the same.
+        name: its name.
+    """
+
+    __slots__ = ("_memory", "_turn", "ident", "name")
+
+    def __init__(self) -> None:
+        self.ident, self.name, self._turn = 0, "", 0
+        self._memory = local()
+        self.take()
+
+    def take(self) -> None:
+        """Become the thread that calls."""
+        ident = get_ident()
+        if self.ident != ident:
+            self.ident, self.name = ident, current_thread().name
+            self._turn += 1
+            self._memory.stay = _Stay(self, self._turn)
+
+    def end(self, turn: int) -> None:
+        """Forget the number of a thread that has ended, if it is still the owner.
+
+        Args:
+            turn: how many had been owners when it became one.
+        """
+        if turn == self._turn:
+            self.ident = 0
+
+
+FEW = 4
+"""More operands of one shape are shown as one."""
+
+
+@dataclass(frozen=True, slots=True)
+class RanBatch:
+    """A batch that has been run, as both engines describe it; nodes without operands are in none.
+
+    Attributes:
+        kind: what could have been in it: equal for batches of one kind.
+        operation: the operation's name; several with "+" between them where the engine has fused them.
+        dims: the dimensions of the operands that come from outside.
+        out: those of the result.
+        parameters: which parameters it read, in any form that compares.
+        others: what else is equal within a kind.
+        nodes: how many nodes have their values from it.
+        calls: how many of these are the same operation, which is what the batch is wide.
+        forward: which request for a value it belongs to.
+        repeats: how many operations were left out because an equal one was computed.
+        apart: why the operation is never batched, "" if it may be.
+        way: how code of the user's is run, "" for one call.
+    """
+
+    kind: Any
+    operation: str
+    dims: tuple[Dim, ...]
+    out: Dim
+    parameters: tuple[Any, ...]
+    others: Any
+    nodes: int
+    calls: int
+    forward: int
+    repeats: int = 0
+    apart: str = ""
+    way: str = ""
+
+    @property
+    def label(self) -> str:
+        """The operation with its shapes."""
+        operands = " ".join(map(shown, self.dims))
+        return (
+            f"{self.operation} {operands} -> {shown(self.out)}"
+            if operands
+            else f"{self.operation} {shown(self.out)}"
+        )
+
+
+def way_of(op: Operation, attrs: tuple[Any, ...], dims: tuple[Dim, ...]) -> str:
+    """Return how code of the user's is run, see `RanBatch.way`."""
+    if not op.name.startswith("cell "):
+        return ""
+    reference, is_train, inputs = attrs
+    owner = reference()
+    return "" if owner is None else owner.way(is_train, [dim.d for dim in dims[:inputs]])
+
+
+def known_as(name: str) -> str:
+    """Return the name of an operation without what the shapes tell: how many operands there are, or a minibatch."""
+    return _FORMS.get(name, name.removesuffix("_many"))
+
+
+_FORMS = {"lstm_first": "lstm_step", "sum_batches": "sum_dim"}
+
+
+def inputs_of(op: Operation, attrs: tuple[Any, ...], dims: tuple[Dim, ...]) -> tuple[Dim, ...]:
+    """Return the shapes of operands; a cell's parameters are not shown."""
+    return dims[: attrs[2]] if op.name.startswith("cell ") else dims
+
 
 Marks = Mapping["weakref.ref[ParameterStorage]", tuple[int, int]]
 """By weak reference to a `ParameterStorage`, its `mark`."""

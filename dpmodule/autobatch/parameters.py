@@ -11,11 +11,11 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 
 from .arguments import flag, number, numbers, text, whole
+from .base_graph import entered
 from .dynet_compat import text_format
 from .errors import BoundsError, NegativeIndexError, ShapeError, StateError, foreign_value, user_line
 from .expression import Expression, handle_of, listed, not_empty
 from .fast import fast, uses_native
-from .node_holders import entered
 from .ops.join import TRANSPOSE
 from .ops.source import CONST_LOOKUP, CONST_LOOKUP_BATCH, LOOKUP, LOOKUP_BATCH, PARAMETER
 from .ops.spec import Dim

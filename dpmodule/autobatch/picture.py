@@ -6,7 +6,7 @@ import sys
 from typing import Any
 
 from .ops.spec import shown
-from .signature import EXTRA
+from .python_engine.signature import EXTRA
 from .state import state
 
 __all__ = ["graphviz_text", "print_graphviz", "print_text_graphviz"]

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import torch
 
-from ..execute import grad_call
+from ..base_graph import grad_call
 from ..ops.spec import BatchCall, Dim, Operation
 
 __all__ = ["Drawn", "Kept"]

@@ -17,8 +17,7 @@ from numpy.typing import NDArray
 
 from ..base_graph import BaseGraph
 from ..errors import StateError
-from ..execution_log import FEW, RanBatch, inputs_of, known_as, way_of
-from ..interface import Marks
+from ..interface import FEW, Marks, RanBatch, inputs_of, known_as, way_of
 from ..ops.native_numbers import OP, SOURCES, kernel_name
 from ..ops.source import PARAMETER
 from ..ops.spec import Dim, Operation

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from ..execute import aux_tensor, grad_call, run_call
+from ..base_graph import aux_tensor, grad_call, run_call
 from ..ops.native_numbers import DRAW, name_of
 from ..ops.noise import draw_mask
 from ..ops.source import draw_random

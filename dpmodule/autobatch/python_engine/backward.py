@@ -10,14 +10,14 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from ..execute import grad_call
+from ..base_graph import grad_call
 from ..ops.product import product
 from ..ops.source import PARAMETER
 from ..ops.spec import Dim
-from ..signature import Signature, Stacked
 from .batch_record import Record, Where
 from .batches import Batches
 from .consumers import Reads, mark_operands, merged, reached_nodes, reads_of
+from .signature import Signature, Stacked
 
 __all__ = ["BackwardPass"]
 

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from ..ops.spec import BatchCall
-from ..plan import BatchStep
+from .signature import BatchStep
 
 __all__ = ["Record", "Where"]
 

@@ -8,7 +8,7 @@ them, with autograd where an operation has no `grad`) are there for every engine
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from threading import get_ident
 from typing import Any
 
@@ -17,14 +17,12 @@ import torch
 from numpy.typing import NDArray
 
 from ..base_graph import BaseGraph
-from ..execution_log import RanBatch, batches_of
-from ..interface import Marks, Options
+from ..interface import Marks, Options, RanBatch, inputs_of, known_as, way_of
 from ..ops.source import CONSTANT, INPUT, PARAMETER, READING
 from ..ops.spec import Dim, Operation
-from ..plan import BatchPlan
-from ..signature import Signature, SignatureTable
 from .arena import Pool
 from .engine import Mark, PythonEngine
+from .signature import BatchPlan, Signature, SignatureTable
 
 __all__ = ["END", "PythonGraph"]
 
@@ -376,7 +374,7 @@ class PythonGraph(BaseGraph):
 
     def ran(self) -> list[RanBatch]:
         """Return the batches that were run since the graph was begun, in order."""
-        return list(batches_of(self.engine.plans))
+        return list(_batches_of(self.engine.plans))
 
     @property
     def computed(self) -> int:
@@ -391,3 +389,25 @@ class PythonGraph(BaseGraph):
     def seconds(self) -> dict[str, float]:
         """Return the time spent since `renew`, in seconds, by "build" (between runs), "schedule", "run", "backward"."""
         return self.engine.seconds
+
+
+def _batches_of(plans: Sequence[BatchPlan]) -> Iterator[RanBatch]:
+    """Describe the batches of plans, one for every request for a value."""
+    for forward, plan in enumerate(plans):
+        for step in plan.steps:
+            kind, count = step.kind, len(step.nodes)
+            if not kind.dims:
+                continue
+            yield RanBatch(
+                kind=kind.index,
+                operation=known_as(kind.op.name),
+                dims=inputs_of(kind.op, kind.attrs, kind.dims),
+                out=kind.outs[0],
+                parameters=tuple(each and each[1:] for each in kind.parameters),
+                others=kind.attrs,
+                nodes=count,
+                calls=count,
+                forward=forward,
+                apart=kind.op.apart,
+                way=way_of(kind.op, kind.attrs, kind.dims),
+            )

@@ -18,11 +18,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..plan import BatchPlan, BatchStep, NodeTable
-from ..signature import EXTRA, SignatureTable
 from .components import ranks
-
-__all__ = ["make_plan", "side_by_side"]
+from .signature import EXTRA, BatchPlan, BatchStep, NodeTable, SignatureTable
 
 Ints = NDArray[np.int64]
 
@@ -216,3 +213,18 @@ def _reads_one(step: BatchStep) -> bool:
     """Say whether many nodes multiply one and the same vector, which is done once for all of them."""
     vectors = step.args[:, -1]
     return len(vectors) > 1 and vectors[0] == vectors[-1] and bool((vectors == vectors[0]).all())
+
+
+def make_serial_plan(graph: NodeTable, first: int, end: int) -> BatchPlan:
+    """Make a plan in which every node from `first` to before `end` is a batch of its own."""
+    steps = []
+    for node in range(first, end):
+        kind = graph.signature(node).kind
+        if kind.op is EXTRA:
+            continue
+        args = np.array(graph.operands(node), np.int64)
+        if kind.many:
+            steps.append(BatchStep(kind, np.array([node]), args, [len(args)]))
+        else:
+            steps.append(BatchStep(kind, np.array([node]), args[None]))
+    return BatchPlan(steps, first, end)

@@ -10,10 +10,9 @@ import torch
 from numpy.typing import NDArray
 
 from ..ops.spec import Dim
-from ..plan import BatchStep
-from ..signature import BatchKind, Stacked
 from .arena import Arena, Pool
 from .batch_record import Where
+from .signature import BatchKind, BatchStep, Stacked
 
 __all__ = ["Values"]
 
