@@ -23,7 +23,7 @@ alike; `interface` describes what expressions know of an engine's graph.
 """
 
 from ..compat import lazy
-from . import options
+from . import session
 from .batched import training as training
 from .builders.bidirectional import BiRNNBuilder as BiRNNBuilder
 from .builders.coupled import CoupledLSTMBuilder as CoupledLSTMBuilder
@@ -46,12 +46,6 @@ from .cell import Cell as Cell
 from .cell import cell as cell
 from .collection import Model as Model
 from .collection import ParameterCollection as ParameterCollection
-from .control import ComputationGraph as ComputationGraph
-from .control import cg as cg
-from .control import cg_checkpoint as cg_checkpoint
-from .control import cg_revert as cg_revert
-from .control import cg_version as cg_version
-from .control import renew_cg as renew_cg
 from .dynet_compat.module_names import HAVE_CUDA as HAVE_CUDA
 from .dynet_compat.module_names import DynetParams as DynetParams
 from .dynet_compat.module_names import dump_cg as dump_cg
@@ -69,9 +63,12 @@ from .errors import NotScalarError as NotScalarError
 from .errors import ShapeError as ShapeError
 from .errors import StaleExpressionError as StaleExpressionError
 from .errors import StateError as StateError
+from .explain import Explanation as Explanation
 from .explain import explain as explain
-from .explanation import Explanation as Explanation
+from .explain import print_graphviz as print_graphviz
+from .explain import print_text_graphviz as print_text_graphviz
 from .expression import Expression as Expression
+from .expression import Tensor as Tensor
 from .expression import forward as forward
 from .expression import npvalues as npvalues
 from .expression import values as values
@@ -229,18 +226,21 @@ from .initializers import NumpyInitializer as NumpyInitializer
 from .initializers import PyInitializer as PyInitializer
 from .initializers import SaxeInitializer as SaxeInitializer
 from .initializers import UniformInitializer as UniformInitializer
-from .options import configure as configure
-from .options import reset_random_seed as reset_random_seed
-from .options import set_random_seed as set_random_seed
-from .options import settings as settings
 from .parameters import LookupParameters as LookupParameters
 from .parameters import Parameters as Parameters
-from .picture import print_graphviz as print_graphviz
-from .picture import print_text_graphviz as print_text_graphviz
 from .saving import load as load
 from .saving import load_generator as load_generator
 from .saving import save as save
-from .tensor import Tensor as Tensor
+from .session import ComputationGraph as ComputationGraph
+from .session import cg as cg
+from .session import cg_checkpoint as cg_checkpoint
+from .session import cg_revert as cg_revert
+from .session import cg_version as cg_version
+from .session import configure as configure
+from .session import renew_cg as renew_cg
+from .session import reset_random_seed as reset_random_seed
+from .session import set_random_seed as set_random_seed
+from .session import settings as settings
 from .trainers import AdadeltaTrainer as AdadeltaTrainer
 from .trainers import AdagradTrainer as AdagradTrainer
 from .trainers import AdamTrainer as AdamTrainer
@@ -257,4 +257,4 @@ __all__ = lazy.handed_on(vars())
 
 lazy.publish(__name__, __all__)
 
-options.from_command_line()
+session.from_command_line()

@@ -26,7 +26,7 @@ from .expression import Expression
 from .functions.inputs import inputTensor, scalarInput
 from .ops.spec import BatchCall, Dim, Operation, same_batch
 from .parameters import Parameters
-from .state import state
+from .session import state
 
 __all__ = ["Batched", "OutputExpression", "as_expression", "training"]
 

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from weakref import WeakKeyDictionary
 
 import torch
 
 from ..ndarray import NDArray
 from ..ndarray.tape import variable_of
-from .collection import ParameterCollection
-from .parameters import Parameters
 from .storage import ParameterStorage, shape_of
 
 __all__ = ["ArrayStorage", "HeldCollection", "StateStorage", "TorchStorage", "described", "find"]
@@ -159,31 +157,3 @@ class StateStorage(ParameterStorage):
         self.name, self.tensor, self.shape = name, tensor, tensor.shape  # of any type: nothing trains it
         self.gradient = self.spare = None
         self.updated = False
-
-
-class HeldCollection(ParameterCollection):
-    """A collection of parameters that exist already, for trainers."""
-
-    def hold(self, parameter: Parameters) -> None:
-        """Add a parameter, or a state, under the name it has."""
-        self._parameters.append(parameter)
-
-    def hold_only(self, parameters: Sequence[Parameters]) -> None:
-        """Hold these instead of those before."""
-        self._parameters[:] = parameters
-
-
-def find(collection: ParameterCollection, name: str) -> Parameters | None:
-    """Return the parameter of a collection that has a name inside it, None if there is none.
-
-    A table of lookup parameters comes as a parameter over the same memory.
-
-    Shape:
-        returns: (*d), of a table (rows, *d).
-    """
-    whole = f"{collection.name()}{name}"
-    found = next((each for each in collection.parameters_list() if each.name() == whole), None)
-    if found is None:
-        tables = (each.storage for each in collection.lookup_parameters_list() if each.name() == whole)
-        found = next(map(Parameters, tables), None)
-    return found

@@ -24,7 +24,7 @@ from .errors import foreign_value, user_line
 from .expression import listed
 from .ragged_inputs import RaggedInputs
 from .row_wise import can_stack, reason_against
-from .state import state
+from .session import state
 
 __all__ = ["Cell", "cell"]
 

@@ -18,12 +18,12 @@ from ..ops.shapes import known
 from ..ops.spec import PARAM
 from ..symbol import Symbol
 from .arguments import text
-from .borrowed_parameters import ArrayStorage, HeldCollection, StateStorage, described, find
-from .collection import ParameterCollection
+from .borrowed_parameters import ArrayStorage, StateStorage, described
+from .collection import HeldCollection, ParameterCollection, find
 from .expression import listed
 from .parameters import LookupParameters, Parameters
 from .ragged_inputs import RaggedInputs
-from .state import state
+from .session import state
 from .storage import ParameterStorage
 
 __all__ = ["CellParameters"]

@@ -16,11 +16,12 @@ from ..ops.torch_instances import drawing_from, in_mode
 from ..ops.user_code import explained
 from .arguments import flag
 from .batched import Batched, as_expression
-from .borrowed_parameters import HeldCollection, TorchStorage
+from .borrowed_parameters import TorchStorage
+from .collection import HeldCollection
 from .errors import NotBatchableError, StateError, user_line
 from .expression import listed
 from .parameters import Parameters
-from .state import state
+from .session import state
 
 __all__ = ["Wrapped", "wrap"]
 

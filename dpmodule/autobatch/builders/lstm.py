@@ -7,8 +7,7 @@ from typing import ClassVar
 
 from ..arguments import flag, number, number_from
 from ..collection import ParameterCollection
-from ..expression import Expression, apply, handle_of, node_of, plain
-from ..fast import fast
+from ..expression import Expression, apply, fast, handle_of, node_of, plain
 from ..functions.combine import cmult
 from ..functions.elementwise import logistic, tanh
 from ..functions.inputs import zeros
@@ -18,7 +17,7 @@ from ..initializers import ConstInitializer, UniformInitializer
 from ..ops.linear import AFFINE, MATMUL
 from ..ops.recurrent import LSTM_FIRST, LSTM_STEP
 from ..parameters import Parameters
-from ..state import state as shared
+from ..session import state as shared
 from .rnn import Mask, RNNBuilder
 from .state import Layers
 

@@ -15,7 +15,7 @@ from ..expression import Expression, handle_of, listed, node_of
 from ..functions.inputs import dim_of, inputVector, random_bernoulli, zeros
 from ..initializers import ConstInitializer
 from ..parameters import Parameters
-from ..state import state as shared
+from ..session import state as shared
 from .state import Layers, Mask, RNNState
 
 __all__ = ["Mask", "RNNBuilder", "made_from"]

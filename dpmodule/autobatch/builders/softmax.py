@@ -20,7 +20,7 @@ from ..initializers import ConstInitializer
 from ..ops.linear import MATMUL
 from ..ops.spec import shown
 from ..parameters import Parameters
-from ..state import state
+from ..session import state
 from .clusters import read_clusters, read_paths
 
 __all__ = [

@@ -11,9 +11,9 @@ import torch
 from ...base import FileError
 from ..arguments import file_name, flag, number_from, whole
 from ..errors import ArgumentError, foreign_value, user_line
+from ..explain import graphviz_text
 from ..expression import listed
-from ..options import configure, from_command_line, gpus, settings_of
-from ..picture import graphviz_text
+from ..session import configure, from_command_line, gpus, settings_of
 
 __all__ = ["DynetParams", "HAVE_CUDA", "dump_cg", "init", "init_from_params"]
 

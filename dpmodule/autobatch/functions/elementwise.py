@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from ..arguments import number
 from ..errors import ArgumentError, user_line
-from ..expression import Expression, apply
-from ..fast import fast_form
+from ..expression import Expression, apply, fast_form
 from ..ops.unary import ARGMAX, CEIL, FLOOR, NOBACKPROP, ROUND, SCALE_GRADIENT, UNARY
 from .recorded import function_of
 

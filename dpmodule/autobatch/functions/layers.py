@@ -7,14 +7,13 @@ from typing import Any
 
 from ..arguments import flag, number_from, probability, whole
 from ..errors import ArgumentError, ForeignValueError, user_line
-from ..expression import Expression, apply, handle_of, listed, node_of
-from ..fast import fast_form
+from ..expression import Expression, apply, fast_form, handle_of, listed, node_of
 from ..ops import convolution
 from ..ops import noise as noises
 from ..ops.gates import LSTM_C, LSTM_GATES, LSTM_H, NOISY_LSTM_GATES
 from ..ops.spec import Operation
 from ..ops.unary import IDENTITY
-from ..state import state
+from ..session import state
 from .combine import concatenate
 
 

@@ -6,8 +6,7 @@ from collections.abc import Callable
 from typing import Protocol, cast
 
 from ..arguments import number
-from ..expression import Expression, apply, single
-from ..fast import fast
+from ..expression import Expression, apply, fast, single
 from ..ops.spec import Argument, Operation
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...autobatch.borrowed_parameters import StateStorage, described
 from ...autobatch.collection import ParameterCollection
-from ...autobatch.state import state
+from ...autobatch.session import state
 from ...autobatch.storage import ParameterStorage
 from ...base import ArgumentError
 from ...context import Context
