@@ -18,12 +18,10 @@ from ..ops.spec import Env
 from ..symbol import Symbol
 from .arguments import TOO_LARGE, flag, text, whole
 from .batched import Batched, as_expression
-from .cell_parameters import CellParameters
+from .cell_symbol import CellParameters, RaggedInputs, can_stack, reason_against
 from .collection import ParameterCollection
 from .errors import foreign_value, user_line
 from .expression import listed
-from .ragged_inputs import RaggedInputs
-from .row_wise import can_stack, reason_against
 from .session import state
 
 __all__ = ["Cell", "cell"]

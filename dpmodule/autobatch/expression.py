@@ -1,7 +1,7 @@
 """Expressions: handles of nodes with operators, the functions that add nodes, and values that stay on the device.
 
-Handles, and functions made by `fast`, are in C where the native extension is installed. A fast function adds its node at
-once where the native engine has a kernel for the operands. In all other cases (minibatches, matrices, keyword
+Handles, and functions made by `fast`, are in C where the native extension is installed. A fast function adds its node
+at once where the native engine has a kernel for the operands. In all other cases (minibatches, matrices, keyword
 arguments, wrong shapes, another engine) it calls the function in Python with the same arguments.
 """
 
@@ -127,6 +127,10 @@ class Tensor:
         Shape:
             returns: as `values`, with `num` in place of the dimension.
 
+        Args:
+            dim: the dimension.
+            num: how many.
+
         Raises:
             BoundsError: there is no such dimension, or it has fewer elements.
             ForeignValueError: an argument is not an integer.
@@ -138,6 +142,10 @@ class Tensor:
 
         Shape:
             returns: both as `values`, with `num` in place of the dimension.
+
+        Args:
+            dim: the dimension.
+            num: how many.
 
         Raises:
             BoundsError: there is no such dimension, or it has fewer elements.
@@ -154,6 +162,7 @@ class Tensor:
             returns: as `values`, with `num` in place of the dimension.
 
         Args:
+            dim: the dimension.
             num: how many draws.
 
         Raises:

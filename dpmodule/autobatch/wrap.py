@@ -16,12 +16,12 @@ from ..ops.torch_instances import drawing_from, in_mode
 from ..ops.user_code import explained
 from .arguments import flag
 from .batched import Batched, as_expression
-from .borrowed_parameters import TorchStorage
 from .collection import HeldCollection
 from .errors import NotBatchableError, StateError, user_line
 from .expression import listed
 from .parameters import Parameters
 from .session import state
+from .storage import TorchStorage
 
 __all__ = ["Wrapped", "wrap"]
 
