@@ -10,6 +10,7 @@ from typing import Any, Protocol
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from typing_extensions import override
 
 from ..compat import torch_private
 from .errors import (
@@ -21,7 +22,7 @@ from .errors import (
     user_line,
 )
 from .interface import EngineGraph, Marks, Options, Owner
-from .ops.spec import BatchCall, shown
+from .ops.spec import BatchCall, Dim, Operation, shown
 
 
 class _Holder(Protocol):
@@ -175,6 +176,32 @@ def as_array(found: torch.Tensor) -> NDArray[Any]:
     return (array[0] if array.shape[0] == 1 else np.moveaxis(array, 0, -1)).astype(dtype, order="C")
 
 
+FEW = 4
+"""More operands of one shape are shown as one."""
+
+
+def way_of(op: Operation, attrs: tuple[Any, ...], dims: tuple[Dim, ...]) -> str:
+    """Return how code of the user's is run, see `RanBatch.way`."""
+    if not op.name.startswith("cell "):
+        return ""
+    reference, is_train, inputs = attrs
+    owner = reference()
+    return "" if owner is None else owner.way(is_train, [dim.d for dim in dims[:inputs]])
+
+
+def known_as(name: str) -> str:
+    """Return the name of an operation without what the shapes tell: how many operands there are, or a minibatch."""
+    return _FORMS.get(name, name.removesuffix("_many"))
+
+
+_FORMS = {"lstm_first": "lstm_step", "sum_batches": "sum_dim"}
+
+
+def inputs_of(op: Operation, attrs: tuple[Any, ...], dims: tuple[Dim, ...]) -> tuple[Dim, ...]:
+    """Return the shapes of operands; a cell's parameters are not shown."""
+    return dims[: attrs[2]] if op.name.startswith("cell ") else dims
+
+
 class BaseGraph(EngineGraph):
     """The base of both graphs: checkpoints, and what is refused at the wrong time, in the wrong thread or place.
 
@@ -197,31 +224,24 @@ class BaseGraph(EngineGraph):
         self._checkpoints: list[tuple[int, Any]] = []
         self._marks_at_backward: Marks = {}
 
+    @override
     def array(self, node: int) -> NDArray[Any]:
-        """Return the value of a node as a float64 array of its own.
-
-        Shape:
-            returns: (*d, batch), or (*d) where the batch is 1.
-        """
         return as_array(self.value(node))
 
+    @override
     def enter(self, parameter: Any) -> int:
-        """Return the node of a parameter that is known from earlier graphs; -1 where it has to be made."""
         return -1
 
+    @override
     def remember(self, parameter: Any, node: int) -> None:
-        """Let later graphs know the parameter that has been given a node."""
+        pass
 
+    @override
     def as_list(self, node: int) -> list[float] | None:
-        """Return the value of a node as a list, dimension by dimension and the minibatch last; None: use `value`."""
         return None
 
+    @override
     def change_thread(self) -> None:
-        """Let another thread than the owner use the graph; called where `owner.ident` is not the thread's number.
-
-        Raises:
-            StateError: there are nodes, which are the owner's.
-        """
         if self.size:
             raise StateError(
                 f"the graph under construction was begun in thread {self.owner.name!r} and is used in thread"
@@ -230,24 +250,13 @@ class BaseGraph(EngineGraph):
             )
         self.owner.take()
 
+    @override
     def check_thread(self) -> None:
-        """Check that the graph may be used in this thread; see `change_thread`.
-
-        Raises:
-            StateError: there are nodes, which are another thread's.
-        """
         if get_ident() != self.owner.ident:
             self.change_thread()
 
+    @override
     def check_nodes(self, nodes: Iterable[int]) -> None:
-        """Check that expressions have nodes in the graph.
-
-        Args:
-            nodes: their numbers.
-
-        Raises:
-            StaleExpressionError: one has been taken back.
-        """
         size = self.size
         for node in nodes:
             if node >= size:
@@ -255,15 +264,8 @@ class BaseGraph(EngineGraph):
                     f"Stale Expression: node {node} was taken back by cg_revert (at {user_line()})"
                 )
 
+    @override
     def check_free(self, what: str) -> None:
-        """Check that the graph may be thrown away or cut.
-
-        Args:
-            what: what asks for it.
-
-        Raises:
-            StateError: a function that the graph calls asks for it, or another thread does.
-        """
         if name := called():
             raise StateError(
                 f"{what} was called inside of {name}, which the graph is calling: a function given to wrap or cell"
@@ -275,17 +277,8 @@ class BaseGraph(EngineGraph):
                 f" graph; use it in one thread (at {user_line()})"
             )
 
+    @override
     def renew(self, immediate: bool = False, checking: bool = False, autobatch: bool | None = None) -> None:
-        """Throw all nodes away.
-
-        Args:
-            immediate: compute every node when it is made, which shows at once which one fails.
-            checking: look for values that are not finite, too.
-            autobatch: for this graph only, whether to batch.
-
-        Raises:
-            StateError: the graph is being computed; see `check_free`.
-        """
         self.check_free("renew_cg")
         self.owner.take()
         self.version += 1
@@ -297,12 +290,8 @@ class BaseGraph(EngineGraph):
     def _start(self, is_batched: bool) -> None:
         raise NotImplementedError(f"{type(self).__name__} does not define _start")
 
+    @override
     def checkpoint(self) -> None:
-        """Remember the number of nodes, for `revert`.
-
-        Raises:
-            StateError: the graph is being computed, or is another thread's.
-        """
         self.check_free("cg_checkpoint")
         self.check_thread()
         self._checkpoints.append((self.size, self._progress()))
@@ -311,12 +300,8 @@ class BaseGraph(EngineGraph):
         """Return what `_cut` wants to know of what has been computed, None or 0 for nothing."""
         raise NotImplementedError(f"{type(self).__name__} does not define _progress")
 
+    @override
     def revert(self) -> None:
-        """Forget all nodes since the last `checkpoint`.
-
-        Raises:
-            StateError: there is none, or the graph is being computed, or is another thread's.
-        """
         self.check_free("cg_revert")
         self.check_thread()
         if not self._checkpoints:

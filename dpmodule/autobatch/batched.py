@@ -175,7 +175,12 @@ class Batched:
         raise NotImplementedError(f"{type(self).__name__} does not define _own_mode")
 
     def way(self, is_train: bool, shapes: Sequence[tuple[int, ...]]) -> str:
-        """Return how a batch is computed, for `explain`: "" for one call, else how, and why."""
+        """Return how a batch is computed, for `explain`: "" for one call, else how, and why.
+
+        Args:
+            is_train: whether the calls are in training mode.
+            shapes: of the inputs, one example each.
+        """
         return ""
 
     def leaves_of(self, parameters: Sequence[Tensor], is_recorded: bool) -> list[Tensor]:

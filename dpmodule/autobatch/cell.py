@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import torch
+from typing_extensions import override
 
 from .. import mode as flags
 from ..base import ArgumentError, ShapeError
@@ -163,13 +164,8 @@ class Cell(Batched):
         stacks = can_stack(self._graph) and not self.random and not self._ragged.names
         return f"by torch.vmap: {reason}" if stacks else f"one by one: {reason}"
 
+    @override
     def way(self, is_train: bool, shapes: Sequence[Shape]) -> str:
-        """Return how a batch is computed; see `Batched.way`.
-
-        Args:
-            is_train: whether the calls are in training mode.
-            shapes: of the inputs, one example each.
-        """
         return self._ways.get((is_train, tuple(shapes)), "")
 
     # calls
@@ -226,6 +222,7 @@ class Cell(Batched):
 
     # computing
 
+    @override
     def compute(
         self,
         is_train: bool,
@@ -235,11 +232,6 @@ class Cell(Batched):
         again: bool,
         counted: Tensor | None = None,
     ) -> list[Tensor]:
-        """Run the symbol's program; see `Batched.compute`.
-
-        Shape:
-            rows, returns: each (rows, *shape of one example).
-        """
         shapes = tuple(tuple(x.shape[1:]) for x in rows)
         scalars = self._scalars.get(shapes, frozenset())
         data = [x.reshape(x.shape[0]) if i in scalars else x for i, x in enumerate(rows)]

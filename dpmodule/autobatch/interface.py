@@ -60,10 +60,6 @@ class Owner:
             self.ident = 0
 
 
-FEW = 4
-"""More operands of one shape are shown as one."""
-
-
 @dataclass(frozen=True, slots=True)
 class RanBatch:
     """A batch that has been run, as both engines describe it; nodes without operands are in none.
@@ -105,28 +101,6 @@ class RanBatch:
             if operands
             else f"{self.operation} {shown(self.out)}"
         )
-
-
-def way_of(op: Operation, attrs: tuple[Any, ...], dims: tuple[Dim, ...]) -> str:
-    """Return how code of the user's is run, see `RanBatch.way`."""
-    if not op.name.startswith("cell "):
-        return ""
-    reference, is_train, inputs = attrs
-    owner = reference()
-    return "" if owner is None else owner.way(is_train, [dim.d for dim in dims[:inputs]])
-
-
-def known_as(name: str) -> str:
-    """Return the name of an operation without what the shapes tell: how many operands there are, or a minibatch."""
-    return _FORMS.get(name, name.removesuffix("_many"))
-
-
-_FORMS = {"lstm_first": "lstm_step", "sum_batches": "sum_dim"}
-
-
-def inputs_of(op: Operation, attrs: tuple[Any, ...], dims: tuple[Dim, ...]) -> tuple[Dim, ...]:
-    """Return the shapes of operands; a cell's parameters are not shown."""
-    return dims[: attrs[2]] if op.name.startswith("cell ") else dims
 
 
 Marks = Mapping["weakref.ref[ParameterStorage]", tuple[int, int]]
@@ -258,7 +232,13 @@ class EngineGraph(Protocol):
         """
 
     def append_many(self, op: Operation, attrs: tuple[Any, ...], args: tuple[int, ...]) -> int:
-        """Add a node that takes many operands of one shape (`Operation.many`); see `append`."""
+        """Add a node that takes many operands of one shape (`Operation.many`); see `append`.
+
+        Args:
+            op: record of what the node computes.
+            attrs: hashable; belong to the signature.
+            args: numbers of earlier nodes.
+        """
 
     def set_input(self, node: int, array: Any) -> None:
         """Replace the array of an input: nothing computed from its former value is used any more.
@@ -289,25 +269,48 @@ class EngineGraph(Protocol):
         """
 
     def dim(self, node: int) -> Dim:
-        """Return the shape of a node."""
+        """Return the shape of a node.
+
+        Args:
+            node: its number.
+        """
 
     def signature(self, node: int) -> NodeSignature:
-        """Return what a node is."""
+        """Return what a node is.
+
+        Args:
+            node: its number.
+        """
 
     def operands(self, node: int) -> tuple[int, ...]:
-        """Return the operands of a node."""
+        """Return the operands of a node.
+
+        Args:
+            node: its number.
+        """
 
     def are_alike(self, nodes: list[int]) -> bool:
-        """Say whether nodes have one shape, and none is a parameter: then `append_many` takes them."""
+        """Say whether nodes have one shape, and none is a parameter: then `append_many` takes them.
+
+        Args:
+            nodes: their numbers.
+        """
 
     def is_given(self, node: int) -> bool:
-        """Say whether a node is an input whose gradient is here."""
+        """Say whether a node is an input whose gradient has been computed.
+
+        Args:
+            node: its number.
+        """
 
     def forward(self, node: int) -> None:
         """Compute everything up to and including the node that has not been computed yet; values stay until `renew`.
 
         Raises what an operation raises that the node depends on, and no errors of others. Whoever asks for a node that
         has failed has it computed again.
+
+        Args:
+            node: its number.
         """
 
     def value(self, node: int) -> torch.Tensor:
@@ -315,6 +318,9 @@ class EngineGraph(Protocol):
 
         Shape:
             returns: (batch, *d).
+
+        Args:
+            node: its number.
         """
 
     def array(self, node: int) -> NDArray[Any]:
@@ -349,6 +355,9 @@ class EngineGraph(Protocol):
 
         Shape:
             returns: (batch, *d).
+
+        Args:
+            node: its number.
 
         Raises:
             NoGradientError: there was no `backward`, or it began at an earlier node.
@@ -403,7 +412,7 @@ class EngineGraph(Protocol):
         """
 
     def change_thread(self) -> None:
-        """Let another thread than the owner use the graph.
+        """Let another thread than the owner use the graph; called where `owner.ident` is not its number.
 
         Raises:
             StateError: there are nodes, which are the owner's.

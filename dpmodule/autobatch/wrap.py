@@ -9,6 +9,7 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import torch
+from typing_extensions import override
 
 from ..base import ArgumentError, ShapeError
 from ..ops.dtypes import torch_dtype
@@ -249,13 +250,8 @@ class Wrapped(Batched):
         self._listed(result)  # what is no tensor is no fault of torch.vmap
         return True
 
+    @override
     def way(self, is_train: bool, shapes: Sequence[Shape]) -> str:
-        """Return how a batch is computed; see `Batched.way`.
-
-        Args:
-            is_train: whether the calls are in training mode.
-            shapes: of the inputs, one example each.
-        """
         return {True: "", None: "by torch.vmap", False: "one by one: rows=False"}[self._rows]
 
 

@@ -1,8 +1,7 @@
 """The graph whose node table and engine are in Python; its interface is `interface.EngineGraph`.
 
-The table of signatures (`signature.SignatureTable`), the order of batches (`schedule.make_plan`) and the operations'
-code for a whole batch (`ops.spec.Operation.run`, `Operation.grad`; `execute.run_call` and `execute.grad_call` drive
-them, with autograd where an operation has no `grad`) are there for every engine.
+The native engine uses the same code for a whole batch (`ops.spec.Operation.run`, `Operation.grad`), called by
+`base_graph.run_call` and `base_graph.grad_call`, with autograd where an operation has no `grad`.
 """
 
 from __future__ import annotations
@@ -15,9 +14,10 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from typing_extensions import override
 
-from ..base_graph import BaseGraph
-from ..interface import Marks, Options, RanBatch, inputs_of, known_as, way_of
+from ..base_graph import BaseGraph, inputs_of, known_as, way_of
+from ..interface import Marks, Options, RanBatch
 from ..ops.source import CONSTANT, INPUT, PARAMETER, READING
 from ..ops.spec import Dim, Operation
 from .arena import Pool
@@ -72,16 +72,12 @@ class PythonGraph(BaseGraph):
         self.engine = PythonEngine(self.options, self.table, self._pool)
 
     @property
+    @override
     def size(self) -> int:
-        """The number of nodes."""
         return len(self.numbers)
 
+    @override
     def append(self, op: Operation, attrs: tuple[Any, ...], args: tuple[int, ...], aux: Any = None) -> int:
-        """Add a node; see `interface.EngineGraph`.
-
-        Raises:
-            ShapeError: the operands do not fit.
-        """
         if get_ident() != self.owner.ident:
             self.change_thread()
         numbers = self.numbers
@@ -133,17 +129,8 @@ class PythonGraph(BaseGraph):
             found = found.setdefault(each, {})
         found[last] = signature.index
 
+    @override
     def append_many(self, op: Operation, attrs: tuple[Any, ...], args: tuple[int, ...]) -> int:
-        """Add a node that takes many operands of one shape.
-
-        Args:
-            op: record of what the node computes.
-            attrs: hashable; belong to the signature.
-            args: numbers of earlier nodes, all of one shape.
-
-        Raises:
-            ShapeError: the operation does not take this shape.
-        """
         self.check_thread()
         self.check_nodes(args)
         numbers, signatures = self.numbers, self.table.signatures
@@ -171,30 +158,18 @@ class PythonGraph(BaseGraph):
             self._compute_at_once(node, signature.kind.op.name)
         return node
 
+    @override
     def signature(self, node: int) -> Signature:
-        """Return what a node is.
-
-        Args:
-            node: its number, as `append` returned it.
-        """
         return self.table.signatures[self.numbers[node]]
 
+    @override
     def are_alike(self, nodes: list[int]) -> bool:
-        """Say whether all nodes have one shape, and none is a parameter.
-
-        Args:
-            nodes: their numbers; at least one.
-        """
         signatures = [self.table.signatures[number] for number in {self.numbers[node] for node in nodes}]
         first = signatures[0].dim
         return all(each.dim == first and each.kind.op is not PARAMETER for each in signatures)
 
+    @override
     def operands(self, node: int) -> tuple[int, ...]:
-        """Return the operands of a node.
-
-        Args:
-            node: its number, as `append` returned it.
-        """
         return tuple(self.columns(node, node + 1)[2].tolist())
 
     def columns(self, first: int, end: int) -> tuple[Ints, Ints, Ints]:
@@ -231,45 +206,25 @@ class PythonGraph(BaseGraph):
         starts[first + 1 : end + 1] += starts[first]
         self._column_count = end
 
+    @override
     def dim(self, node: int) -> Dim:
-        """Return the shape of a node.
-
-        Args:
-            node: its number, as `append` returned it.
-        """
         try:
             return self.table.signatures[self.numbers[node]].dim
         except IndexError:
             self.check_nodes((node,))
             raise
 
+    @override
     def forward(self, node: int) -> None:
-        """Compute what is missing up to a node.
-
-        Args:
-            node: its number, as `append` returned it.
-        """
         self.engine.forward(self, node)
 
+    @override
     def value(self, node: int) -> torch.Tensor:
-        """Return the value of a node.
-
-        Args:
-            node: its number, as `append` returned it.
-
-        Shape:
-            returns: (batch, *d).
-        """
         self.forward(node)
         return self.engine.value(node, self.signature(node))
 
+    @override
     def backward(self, node: int, full: bool = False) -> None:
-        """Compute gradients from a node of one number.
-
-        Raises:
-            NotScalarError: it has more than one.
-            StateError: it was the last one `backward` was called for.
-        """
         self.check_root(node)
         self.forward(node)
         for reference in self.marks():
@@ -277,34 +232,19 @@ class PythonGraph(BaseGraph):
         self.engine.backward(self, node, full)
         self.note_parameters()
 
+    @override
     def gradient(self, node: int) -> torch.Tensor:
-        """Return the gradient of the last `backward` with respect to a node.
-
-        Args:
-            node: its number, as `append` returned it.
-
-        Shape:
-            returns: (batch, *d).
-
-        Raises:
-            NoGradientError: there was none, or it began at an earlier node.
-            StateError: parameters have changed since.
-        """
         self.check_reached(node)
         return self.engine.gradient(node, self.signature(node))
 
+    @override
     def marks(self) -> Marks:
-        """Return marks of the parameters that the graph reads."""
         kinds = {step.kind for plan in self.engine.plans for step in plan.steps}
         references = [kind.attrs[1] for kind in kinds if kind.op in READING]
         return {each: storage.mark() for each in references if (storage := each()) is not None}
 
+    @override
     def is_given(self, node: int) -> bool:
-        """Say whether a node is an input, see `EngineGraph.is_given`.
-
-        Args:
-            node: its number, as `append` returned it.
-        """
         return self.signature(node).kind.op in (INPUT, CONSTANT)
 
     def _start(self, is_batched: bool) -> None:
@@ -320,37 +260,34 @@ class PythonGraph(BaseGraph):
             self._read_tables[table.storage] = None
 
     @property
+    @override
     def is_running(self) -> bool:
-        """Whether the engine is at work."""
         return self.engine.is_running
 
     @property
+    @override
     def has_failed(self) -> bool:
-        """Whether there are nodes that could not be computed."""
         return bool(self.engine.failed)
 
     @property
+    @override
     def root(self) -> int:
-        """The node that the last `backward` began at, -1 for none."""
         return self.engine.root
 
     def settle(self) -> None:
         """Do nothing: all values are kept."""
 
+    @override
     def leave(self) -> None:
-        """Make room: another engine's graph is the one under construction."""
+        pass
 
+    @override
     def recalculate(self) -> None:
-        """Forget all values, but no nodes, so that parameters that were changed are read again."""
         self.engine.revert(None)
         self._checkpoints = [(size, None) for size, _ in self._checkpoints]  # what was computed then is gone
 
+    @override
     def set_input(self, node: int, array: Any) -> None:
-        """Replace the array of an input, and forget values if it has been read already.
-
-        Shape:
-            array: (batch, *d).
-        """
         self.aux[node] = array
         if node < max(self.engine.computed, self.engine.root):
             self.recalculate()
@@ -372,22 +309,22 @@ class PythonGraph(BaseGraph):
         """Return the plans that were run, the earliest first."""
         return self.engine.plans
 
+    @override
     def ran(self) -> list[RanBatch]:
-        """Return the batches that were run since the graph was begun, in order."""
         return list(_batches_of(self.engine.plans))
 
     @property
+    @override
     def computed(self) -> int:
-        """All nodes before this one have been computed, but for those that could not be."""
         return self.engine.computed
 
     @property
+    @override
     def is_batched(self) -> bool:
-        """Whether nodes are computed together."""
         return bool(self.engine.autobatch)
 
+    @override
     def seconds(self) -> dict[str, float]:
-        """Return the time spent since `renew`, in seconds, by "build" (between runs), "schedule", "run", "backward"."""
         return self.engine.seconds
 
 
