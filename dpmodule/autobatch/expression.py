@@ -38,7 +38,9 @@ from .ops.unary import EXPONENT, RAISE, RECIPROCAL, SCALE, SHIFT, UNARY
 from .python_engine.graph import END
 from .session import state
 
+Array = NDArray[Any]
 F = TypeVar("F", bound=Callable[..., Any])
+_Pair = Callable[[Any, Any], "Expression"]
 
 
 def uses_native() -> bool:
@@ -178,10 +180,6 @@ class Tensor:
             weights.reshape(-1, weights.shape[-1]), num, True, generator=state.options.generator
         )
         return Tensor(drawn.reshape(*weights.shape[:-1], num).movedim(-1, axis))
-
-
-Array = NDArray[Any]
-_Pair = Callable[[Any, Any], "Expression"]
 
 
 def _is_number(value: Any) -> bool:

@@ -14,9 +14,8 @@ from ..base_graph import grad_call
 from ..ops.product import product
 from ..ops.source import PARAMETER
 from ..ops.spec import Dim
-from .batch_record import Record, Where
 from .batches import Batches
-from .consumers import Reads, mark_operands, merged, reached_nodes, reads_of
+from .consumers import Reads, Record, Where, mark_operands, merged, reached_nodes, reads_of
 from .signature import Signature, Stacked
 
 __all__ = ["BackwardPass"]

@@ -12,11 +12,10 @@ from ..base_graph import aux_tensor, run_call
 from ..interface import Options
 from ..ops.source import PARAMETER
 from ..ops.spec import BatchCall
-from .arena import Pool
-from .batch_record import Record, Where
+from .consumers import Record, Where
 from .schedule import side_by_side
 from .signature import BatchPlan, BatchStep, Signature, SignatureTable
-from .values import Values
+from .values import Pool, Values
 
 __all__ = ["Batches"]
 

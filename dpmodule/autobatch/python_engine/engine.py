@@ -17,12 +17,12 @@ import torch
 
 from ..errors import StateError
 from ..interface import Options
-from .arena import Pool
 from .backward import BackwardPass
-from .batch_record import Record
 from .batches import Batches
+from .consumers import Record
 from .schedule import make_plan, make_serial_plan
 from .signature import EXTRA, BatchPlan, NodeTable, Signature, SignatureTable
+from .values import Pool
 
 __all__ = ["PythonEngine", "Mark"]
 

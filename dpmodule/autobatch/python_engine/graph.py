@@ -1,7 +1,7 @@
 """The graph whose node table and engine are in Python; its interface is `interface.EngineGraph`.
 
-The native engine uses the same code for a whole batch (`ops.spec.Operation.run`, `Operation.grad`), called by
-`base_graph.run_call` and `base_graph.grad_call`, with autograd where an operation has no `grad`.
+Batches are computed by `ops.spec.Operation.run` and `Operation.grad`, with autograd where an operation has no `grad`.
+The native engine calls these, too, for operations without a kernel.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from ..base_graph import BaseGraph, inputs_of, known_as, way_of
 from ..interface import Marks, Options, RanBatch
 from ..ops.source import CONSTANT, INPUT, PARAMETER, READING
 from ..ops.spec import Dim, Operation
-from .arena import Pool
 from .engine import Mark, PythonEngine
 from .signature import BatchPlan, Signature, SignatureTable
+from .values import Pool
 
 __all__ = ["END", "PythonGraph"]
 
