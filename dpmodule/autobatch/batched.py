@@ -28,8 +28,6 @@ from .ops.spec import BatchCall, Dim, Operation, same_batch
 from .parameters import Parameters
 from .session import state
 
-__all__ = ["Batched", "OutputExpression", "as_expression", "training"]
-
 Tensor = torch.Tensor
 
 _forced: list[bool] = []

@@ -25,8 +25,6 @@ from .errors import foreign_value, user_line
 from .expression import listed
 from .session import state
 
-__all__ = ["Cell", "cell"]
-
 Tensor = torch.Tensor
 Shape = tuple[int, ...]
 

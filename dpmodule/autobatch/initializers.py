@@ -17,19 +17,6 @@ from ..files.file_kind import regular_file
 from .arguments import file_name, flag, number, number_from, numbers
 from .errors import ArgumentError, ShapeError, user_line
 
-__all__ = [
-    "ConstInitializer",
-    "FromFileInitializer",
-    "GlorotInitializer",
-    "IdentityInitializer",
-    "NormalInitializer",
-    "NumpyInitializer",
-    "PyInitializer",
-    "SaxeInitializer",
-    "UniformInitializer",
-    "initializer_of",
-]
-
 Tensor = torch.Tensor
 
 

@@ -21,8 +21,6 @@ from .ops.spec import Dim
 from .session import state
 from .storage import LookupStorage, ParameterStorage
 
-__all__ = ["LookupParameters", "Parameters"]
-
 Array = NDArray[Any]
 _new = Expression.__new__
 

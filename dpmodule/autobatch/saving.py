@@ -19,8 +19,6 @@ from .errors import ForeignValueError, user_line
 from .expression import listed
 from .parameters import LookupParameters, Parameters
 
-__all__ = ["load", "load_generator", "save"]
-
 _BUILDERS: dict[str, Any] = {
     each.__name__: each
     for each in (

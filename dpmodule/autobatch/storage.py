@@ -292,8 +292,6 @@ class LookupStorage(ParameterStorage):
         self.add_rows(rows, gradient.index_select(0, rows))
 
 
-Tensor = torch.Tensor
-
 described: WeakKeyDictionary[ParameterStorage, Mapping[str, str]] = WeakKeyDictionary()
 """Attributes of the symbol's node that a parameter was made for, such as ``__init__``."""
 

@@ -18,8 +18,6 @@ from .parameters import LookupParameters, Parameters
 from .session import state
 from .storage import LookupStorage, ParameterStorage
 
-__all__ = ["Trainer"]
-
 Tensor = torch.Tensor
 
 

@@ -13,18 +13,6 @@ from .collection import ParameterCollection
 from .errors import ArgumentError, user_line
 from .trainer import Trainer as Trainer
 
-__all__ = [
-    "AdadeltaTrainer",
-    "AdagradTrainer",
-    "AdamTrainer",
-    "AmsgradTrainer",
-    "CyclicalSGDTrainer",
-    "MomentumSGDTrainer",
-    "RMSPropTrainer",
-    "SimpleSGDTrainer",
-    "Trainer",
-]
-
 Tensor = torch.Tensor
 
 

@@ -24,8 +24,6 @@ from .parameters import Parameters
 from .session import state
 from .storage import TorchStorage
 
-__all__ = ["Wrapped", "wrap"]
-
 Tensor = torch.Tensor
 Shape = tuple[int, ...]
 

@@ -9,10 +9,9 @@ from ..functions.combine import affine_transform, cmult
 from ..functions.elementwise import logistic, tanh
 from ..initializers import ConstInitializer
 from ..parameters import Parameters
-from .rnn import Mask, RNNBuilder
+from .rnn import RNNBuilder
 from .simple import masked
-
-__all__ = ["CoupledLSTMBuilder", "FastLSTMBuilder"]
+from .state import Mask
 
 
 class CoupledLSTMBuilder(RNNBuilder):

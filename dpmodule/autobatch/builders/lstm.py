@@ -18,10 +18,8 @@ from ..ops.linear import AFFINE, MATMUL
 from ..ops.recurrent import LSTM_FIRST, LSTM_STEP
 from ..parameters import Parameters
 from ..session import state as shared
-from .rnn import Mask, RNNBuilder
-from .state import Layers
-
-__all__ = ["CompactVanillaLSTMBuilder", "LSTMBuilder", "VanillaLSTMBuilder"]
+from .rnn import RNNBuilder
+from .state import Layers, Mask
 
 
 class VanillaLSTMBuilder(RNNBuilder):

@@ -18,8 +18,6 @@ from ..parameters import Parameters
 from ..session import state as shared
 from .state import Layers, Mask, RNNState
 
-__all__ = ["Mask", "RNNBuilder", "made_from"]
-
 B = TypeVar("B")
 
 

@@ -23,13 +23,6 @@ from ..parameters import Parameters
 from ..session import state
 from .clusters import read_clusters, read_paths
 
-__all__ = [
-    "ClassFactoredSoftmaxBuilder",
-    "HierarchicalSoftmaxBuilder",
-    "SoftmaxBuilder",
-    "StandardSoftmaxBuilder",
-]
-
 
 class SoftmaxBuilder:
     """The base: a distribution over classes, given a vector.

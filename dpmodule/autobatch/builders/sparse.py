@@ -13,8 +13,6 @@ from ..initializers import ConstInitializer
 from ..parameters import Parameters
 from .lstm import VanillaLSTMBuilder
 
-__all__ = ["SparseLSTMBuilder"]
-
 
 class SparseLSTMBuilder(VanillaLSTMBuilder):
     """A `VanillaLSTMBuilder` that can set the smallest weights to zero.

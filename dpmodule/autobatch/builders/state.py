@@ -10,8 +10,6 @@ from ..errors import ArgumentError, ForeignValueError, StaleExpressionError, for
 from ..expression import Expression, listed, node_of
 from ..session import state as shared
 
-__all__ = ["Layers", "Mask", "RNNState", "StackedRNNState"]
-
 Layers = tuple[tuple[Expression, ...], ...]
 """The states of all layers: for each, (output,) or (output, memory)."""
 

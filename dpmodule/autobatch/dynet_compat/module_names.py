@@ -15,8 +15,6 @@ from ..explain import graphviz_text
 from ..expression import listed
 from ..session import configure, from_command_line, gpus, settings_of
 
-__all__ = ["DynetParams", "HAVE_CUDA", "dump_cg", "init", "init_from_params"]
-
 HAVE_CUDA = torch.cuda.is_available()
 """Whether graphs can be on a GPU."""
 

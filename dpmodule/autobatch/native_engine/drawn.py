@@ -16,8 +16,6 @@ import torch
 from ..base_graph import grad_call
 from ..ops.spec import BatchCall, Dim, Operation
 
-__all__ = ["Drawn", "Kept"]
-
 Tensor = torch.Tensor
 
 

@@ -26,8 +26,6 @@ from .nodes import NativeNodes, as_buffer
 from .parameters import NativeParameters
 from .torch_calls import Caller, CallKind
 
-__all__ = ["NativeGraph"]
-
 Tensor = torch.Tensor
 
 

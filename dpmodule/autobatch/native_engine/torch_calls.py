@@ -17,8 +17,6 @@ from ..ops.source import draw_random
 from ..ops.spec import BatchCall, Dim, Operation
 from .drawn import Drawn, Kept
 
-__all__ = ["CallKind", "Caller"]
-
 Tensor = torch.Tensor
 
 

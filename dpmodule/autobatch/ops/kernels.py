@@ -6,8 +6,9 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+from ..arguments import TOO_LARGE
 from .native_machine import Attrs, Machine, Maker, Nodes
-from .native_numbers import ARRANGEMENT, BINARY, DRAW, LAST_AXIS, OP, REDUCTION, TOO_LARGE, UNARY
+from .native_numbers import ARRANGEMENT, BINARY, DRAW, LAST_AXIS, OP, REDUCTION, UNARY
 from .spec import Operation
 
 

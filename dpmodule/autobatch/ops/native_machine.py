@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
-__all__ = ["Attrs", "Machine", "Maker", "Nodes"]
-
 Attrs = tuple[Any, ...]
 """The attributes of an operation."""
 Nodes = tuple[int, ...]

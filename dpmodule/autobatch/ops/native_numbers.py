@@ -5,22 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from ... import native
-from ..arguments import TOO_LARGE
-
-__all__ = [
-    "ARRANGEMENT",
-    "BINARY",
-    "CONVOLUTION",
-    "DRAW",
-    "LAST_AXIS",
-    "OP",
-    "REDUCTION",
-    "SOURCES",
-    "TOO_LARGE",
-    "UNARY",
-    "kernel_name",
-    "name_of",
-]
 
 LAST_AXIS = 29
 """A set of axes is a number of 32 bits, one of which is for the minibatch."""

@@ -7,10 +7,10 @@ from typing import Any
 
 import torch
 
-from ..arguments import whole
+from ..arguments import TOO_LARGE, whole
 from ..errors import ArgumentError, BoundsError, ForeignValueError, user_line
 from .native_machine import Attrs, Machine, Nodes
-from .native_numbers import LAST_AXIS, OP, TOO_LARGE
+from .native_numbers import LAST_AXIS, OP
 from .spec import BatchCall, Dim, Dims, Grads, Operation, declare, fail, shown, zeros_for
 
 Tensor = torch.Tensor

@@ -26,28 +26,6 @@ import torch
 from ..errors import ArgumentError, ShapeError, user_line
 from .native_machine import Attrs, Maker
 
-__all__ = [
-    "Argument",
-    "BatchCall",
-    "Dim",
-    "Dims",
-    "Grads",
-    "Operation",
-    "Run",
-    "ShapeRule",
-    "declare",
-    "fail",
-    "find",
-    "names",
-    "same_batch",
-    "scalar",
-    "show",
-    "shown",
-    "target",
-    "wide",
-    "zeros_for",
-]
-
 
 class Dim(NamedTuple):
     """The dimensions of an expression: those of one minibatch element, and how many elements there are."""

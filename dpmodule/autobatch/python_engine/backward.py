@@ -18,8 +18,6 @@ from .batches import Batches
 from .consumers import Reads, Record, Where, mark_operands, merged, reached_nodes, reads_of
 from .signature import Signature, Stacked
 
-__all__ = ["BackwardPass"]
-
 Tensor = torch.Tensor
 Ints = NDArray[np.int64]
 

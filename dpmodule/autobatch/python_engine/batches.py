@@ -17,8 +17,6 @@ from .schedule import side_by_side
 from .signature import BatchPlan, BatchStep, Signature, SignatureTable
 from .values import Pool, Values
 
-__all__ = ["Batches"]
-
 Tensor = torch.Tensor
 
 

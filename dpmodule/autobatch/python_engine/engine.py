@@ -24,8 +24,6 @@ from .schedule import make_plan, make_serial_plan
 from .signature import EXTRA, BatchPlan, NodeTable, Signature, SignatureTable
 from .values import Pool
 
-__all__ = ["PythonEngine", "Mark"]
-
 Tensor = torch.Tensor
 
 Mark = tuple[int, int, int, frozenset[int]]

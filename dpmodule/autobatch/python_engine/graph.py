@@ -24,8 +24,6 @@ from .engine import Mark, PythonEngine
 from .signature import BatchPlan, Signature, SignatureTable
 from .values import Pool
 
-__all__ = ["END", "PythonGraph"]
-
 END = -1
 """The key of the signature's number at a leaf of `SignatureTable.trie`."""
 

@@ -110,7 +110,6 @@ class Arena:
         return first
 
 
-Tensor = torch.Tensor
 _Column = tuple[int, int, bool, bool, Tensor]
 """First row, how many, whether they lie in a row, whether they are equal, all rows."""
 
