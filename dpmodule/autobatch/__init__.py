@@ -26,18 +26,18 @@ from ..compat import lazy
 from . import session
 from .batched import training as training
 from .builders.bidirectional import BiRNNBuilder as BiRNNBuilder
-from .builders.coupled import CoupledLSTMBuilder as CoupledLSTMBuilder
-from .builders.coupled import FastLSTMBuilder as FastLSTMBuilder
 from .builders.lstm import CompactVanillaLSTMBuilder as CompactVanillaLSTMBuilder
 from .builders.lstm import LSTMBuilder as LSTMBuilder
 from .builders.lstm import VanillaLSTMBuilder as VanillaLSTMBuilder
+from .builders.lstm_variants import CoupledLSTMBuilder as CoupledLSTMBuilder
+from .builders.lstm_variants import FastLSTMBuilder as FastLSTMBuilder
+from .builders.lstm_variants import SparseLSTMBuilder as SparseLSTMBuilder
 from .builders.simple import GRUBuilder as GRUBuilder
 from .builders.simple import SimpleRNNBuilder as SimpleRNNBuilder
 from .builders.softmax import ClassFactoredSoftmaxBuilder as ClassFactoredSoftmaxBuilder
 from .builders.softmax import HierarchicalSoftmaxBuilder as HierarchicalSoftmaxBuilder
 from .builders.softmax import SoftmaxBuilder as SoftmaxBuilder
 from .builders.softmax import StandardSoftmaxBuilder as StandardSoftmaxBuilder
-from .builders.sparse import SparseLSTMBuilder as SparseLSTMBuilder
 from .builders.state import RNNState as RNNState
 from .builders.state import StackedRNNState as StackedRNNState
 from .builders.tree import TreeLSTMBuilder as TreeLSTMBuilder
@@ -158,6 +158,7 @@ from .functions.layers import filter1d_narrow as filter1d_narrow
 from .functions.layers import fold_rows as fold_rows
 from .functions.layers import kmax_pooling as kmax_pooling
 from .functions.layers import kmh_ngram as kmh_ngram
+from .functions.layers import layer_norm as layer_norm
 from .functions.layers import maxpooling2d as maxpooling2d
 from .functions.layers import noise as noise
 from .functions.layers import to_device as to_device
@@ -167,6 +168,7 @@ from .functions.layers import vanilla_lstm_gates_concat as vanilla_lstm_gates_co
 from .functions.layers import vanilla_lstm_gates_dropout as vanilla_lstm_gates_dropout
 from .functions.layers import vanilla_lstm_gates_dropout_concat as vanilla_lstm_gates_dropout_concat
 from .functions.layers import vanilla_lstm_h as vanilla_lstm_h
+from .functions.layers import weight_norm as weight_norm
 from .functions.losses import binary_log_loss as binary_log_loss
 from .functions.losses import constrained_softmax as constrained_softmax
 from .functions.losses import hinge as hinge
@@ -182,8 +184,6 @@ from .functions.losses import poisson_loss as poisson_loss
 from .functions.losses import softmax as softmax
 from .functions.losses import sparsemax as sparsemax
 from .functions.losses import squared_distance as squared_distance
-from .functions.normal import layer_norm as layer_norm
-from .functions.normal import weight_norm as weight_norm
 from .functions.reductions import cumsum as cumsum
 from .functions.reductions import l2_norm as l2_norm
 from .functions.reductions import logsumexp_dim as logsumexp_dim

@@ -11,8 +11,7 @@ from ..expression import Expression, apply, fast, handle_of, node_of, plain
 from ..functions.combine import cmult
 from ..functions.elementwise import logistic, tanh
 from ..functions.inputs import zeros
-from ..functions.layers import vanilla_lstm_c, vanilla_lstm_gates, vanilla_lstm_h
-from ..functions.normal import layer_norm
+from ..functions.layers import layer_norm, vanilla_lstm_c, vanilla_lstm_gates, vanilla_lstm_h
 from ..initializers import ConstInitializer, UniformInitializer
 from ..ops.linear import AFFINE, MATMUL
 from ..ops.recurrent import LSTM_FIRST, LSTM_STEP

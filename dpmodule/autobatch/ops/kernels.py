@@ -7,8 +7,19 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..arguments import TOO_LARGE
-from .native_machine import Attrs, Machine, Maker, Nodes
-from .native_numbers import ARRANGEMENT, BINARY, DRAW, LAST_AXIS, OP, REDUCTION, UNARY
+from .native_numbers import (
+    ARRANGEMENT,
+    BINARY,
+    DRAW,
+    LAST_AXIS,
+    OP,
+    REDUCTION,
+    UNARY,
+    Attrs,
+    Machine,
+    Maker,
+    Nodes,
+)
 from .spec import Operation
 
 

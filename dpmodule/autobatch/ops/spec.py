@@ -24,7 +24,7 @@ from typing import Any, NamedTuple, NoReturn
 import torch
 
 from ..errors import ArgumentError, ShapeError, user_line
-from .native_machine import Attrs, Maker
+from .native_numbers import Attrs, Maker
 
 
 class Dim(NamedTuple):
