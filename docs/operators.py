@@ -23,7 +23,7 @@ import torch
 
 import dpmodule as mx
 from dpmodule import ops
-from dpmodule.autobatch.row_wise import BY_SHAPE, NORMALIZING
+from dpmodule.autobatch.cell_symbol import BY_SHAPE, NORMALIZING
 from dpmodule.base import MXNetError
 from dpmodule.compat.lazy import modules_of
 from dpmodule.ops.lazy_operators import LATER

@@ -23,21 +23,21 @@ alike; `interface` describes what expressions know of an engine's graph.
 """
 
 from ..compat import lazy
-from . import options
+from . import session
 from .batched import training as training
 from .builders.bidirectional import BiRNNBuilder as BiRNNBuilder
-from .builders.coupled import CoupledLSTMBuilder as CoupledLSTMBuilder
-from .builders.coupled import FastLSTMBuilder as FastLSTMBuilder
 from .builders.lstm import CompactVanillaLSTMBuilder as CompactVanillaLSTMBuilder
 from .builders.lstm import LSTMBuilder as LSTMBuilder
 from .builders.lstm import VanillaLSTMBuilder as VanillaLSTMBuilder
+from .builders.lstm_variants import CoupledLSTMBuilder as CoupledLSTMBuilder
+from .builders.lstm_variants import FastLSTMBuilder as FastLSTMBuilder
+from .builders.lstm_variants import SparseLSTMBuilder as SparseLSTMBuilder
 from .builders.simple import GRUBuilder as GRUBuilder
 from .builders.simple import SimpleRNNBuilder as SimpleRNNBuilder
 from .builders.softmax import ClassFactoredSoftmaxBuilder as ClassFactoredSoftmaxBuilder
 from .builders.softmax import HierarchicalSoftmaxBuilder as HierarchicalSoftmaxBuilder
 from .builders.softmax import SoftmaxBuilder as SoftmaxBuilder
 from .builders.softmax import StandardSoftmaxBuilder as StandardSoftmaxBuilder
-from .builders.sparse import SparseLSTMBuilder as SparseLSTMBuilder
 from .builders.state import RNNState as RNNState
 from .builders.state import StackedRNNState as StackedRNNState
 from .builders.tree import TreeLSTMBuilder as TreeLSTMBuilder
@@ -46,12 +46,6 @@ from .cell import Cell as Cell
 from .cell import cell as cell
 from .collection import Model as Model
 from .collection import ParameterCollection as ParameterCollection
-from .control import ComputationGraph as ComputationGraph
-from .control import cg as cg
-from .control import cg_checkpoint as cg_checkpoint
-from .control import cg_revert as cg_revert
-from .control import cg_version as cg_version
-from .control import renew_cg as renew_cg
 from .dynet_compat.module_names import HAVE_CUDA as HAVE_CUDA
 from .dynet_compat.module_names import DynetParams as DynetParams
 from .dynet_compat.module_names import dump_cg as dump_cg
@@ -69,9 +63,12 @@ from .errors import NotScalarError as NotScalarError
 from .errors import ShapeError as ShapeError
 from .errors import StaleExpressionError as StaleExpressionError
 from .errors import StateError as StateError
+from .explain import Explanation as Explanation
 from .explain import explain as explain
-from .explanation import Explanation as Explanation
+from .explain import print_graphviz as print_graphviz
+from .explain import print_text_graphviz as print_text_graphviz
 from .expression import Expression as Expression
+from .expression import Tensor as Tensor
 from .expression import forward as forward
 from .expression import npvalues as npvalues
 from .expression import values as values
@@ -161,6 +158,7 @@ from .functions.layers import filter1d_narrow as filter1d_narrow
 from .functions.layers import fold_rows as fold_rows
 from .functions.layers import kmax_pooling as kmax_pooling
 from .functions.layers import kmh_ngram as kmh_ngram
+from .functions.layers import layer_norm as layer_norm
 from .functions.layers import maxpooling2d as maxpooling2d
 from .functions.layers import noise as noise
 from .functions.layers import to_device as to_device
@@ -170,6 +168,7 @@ from .functions.layers import vanilla_lstm_gates_concat as vanilla_lstm_gates_co
 from .functions.layers import vanilla_lstm_gates_dropout as vanilla_lstm_gates_dropout
 from .functions.layers import vanilla_lstm_gates_dropout_concat as vanilla_lstm_gates_dropout_concat
 from .functions.layers import vanilla_lstm_h as vanilla_lstm_h
+from .functions.layers import weight_norm as weight_norm
 from .functions.losses import binary_log_loss as binary_log_loss
 from .functions.losses import constrained_softmax as constrained_softmax
 from .functions.losses import hinge as hinge
@@ -185,8 +184,6 @@ from .functions.losses import poisson_loss as poisson_loss
 from .functions.losses import softmax as softmax
 from .functions.losses import sparsemax as sparsemax
 from .functions.losses import squared_distance as squared_distance
-from .functions.normal import layer_norm as layer_norm
-from .functions.normal import weight_norm as weight_norm
 from .functions.reductions import cumsum as cumsum
 from .functions.reductions import l2_norm as l2_norm
 from .functions.reductions import logsumexp_dim as logsumexp_dim
@@ -229,18 +226,21 @@ from .initializers import NumpyInitializer as NumpyInitializer
 from .initializers import PyInitializer as PyInitializer
 from .initializers import SaxeInitializer as SaxeInitializer
 from .initializers import UniformInitializer as UniformInitializer
-from .options import configure as configure
-from .options import reset_random_seed as reset_random_seed
-from .options import set_random_seed as set_random_seed
-from .options import settings as settings
 from .parameters import LookupParameters as LookupParameters
 from .parameters import Parameters as Parameters
-from .picture import print_graphviz as print_graphviz
-from .picture import print_text_graphviz as print_text_graphviz
 from .saving import load as load
 from .saving import load_generator as load_generator
 from .saving import save as save
-from .tensor import Tensor as Tensor
+from .session import ComputationGraph as ComputationGraph
+from .session import cg as cg
+from .session import cg_checkpoint as cg_checkpoint
+from .session import cg_revert as cg_revert
+from .session import cg_version as cg_version
+from .session import configure as configure
+from .session import renew_cg as renew_cg
+from .session import reset_random_seed as reset_random_seed
+from .session import set_random_seed as set_random_seed
+from .session import settings as settings
 from .trainers import AdadeltaTrainer as AdadeltaTrainer
 from .trainers import AdagradTrainer as AdagradTrainer
 from .trainers import AdamTrainer as AdamTrainer
@@ -257,4 +257,4 @@ __all__ = lazy.handed_on(vars())
 
 lazy.publish(__name__, __all__)
 
-options.from_command_line()
+session.from_command_line()

@@ -22,25 +22,6 @@ from .errors import (
     user_line,
 )
 
-__all__ = [
-    "TOO_LARGE",
-    "as_label",
-    "below_one",
-    "file_name",
-    "finite",
-    "flag",
-    "line_text",
-    "number",
-    "number_from",
-    "numbers",
-    "one_or_several",
-    "place",
-    "probability",
-    "sizes_of",
-    "text",
-    "whole",
-]
-
 
 def number(value: Any, what: str) -> float:
     """Return a plain float.

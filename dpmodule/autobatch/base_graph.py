@@ -1,15 +1,18 @@
-"""What the graphs of both engines refuse alike."""
+"""What both engines share: who uses the graph, what it refuses, and how one batch is run."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from threading import current_thread, get_ident
-from typing import Any
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from threading import current_thread, get_ident, local
+from typing import Any, Protocol
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from typing_extensions import override
 
+from ..compat import torch_private
 from .errors import (
     NoGradientError,
     NonFiniteError,
@@ -18,13 +21,145 @@ from .errors import (
     StateError,
     user_line,
 )
-from .interface import EngineGraph, Marks, Options
-from .node_holders import entered
-from .ops.spec import shown
-from .owner import Owner
-from .reentrancy import called
+from .interface import EngineGraph, Marks, Options, Owner
+from .ops.spec import BatchCall, Dim, Operation, shown
 
-__all__ = ["BaseGraph", "as_array"]
+
+class _Holder(Protocol):
+    """A parameter, or a network with its masks of dropout."""
+
+    def leave(self, size: int) -> None:
+        """Forget nodes from number `size` on: they are no longer in the graph."""
+
+
+class _Entered:
+    """Those that hold nodes of the graph under construction."""
+
+    def __init__(self) -> None:
+        self._held: list[_Holder] = []
+        self._version = -1
+
+    def note(self, held: _Holder, version: int) -> None:
+        """Remember `held`, which has got a node in the graph of that version."""
+        if version != self._version:
+            self._held.clear()
+            self._version = version
+        self._held.append(held)
+
+    def leave(self, size: int) -> None:
+        """Let all forget their nodes from number `size` on."""
+        for each in self._held:
+            each.leave(size)
+
+
+entered = _Entered()
+
+
+class _CalledFunctions(local):
+    """The functions that a thread is in, the innermost last."""
+
+    def __init__(self) -> None:
+        self.all: list[str] = []
+
+
+_names = _CalledFunctions()
+
+
+@contextmanager
+def calling(name: str) -> Iterator[None]:
+    """Remember, inside a ``with`` block, that a function is being called.
+
+    Args:
+        name: as errors show it.
+    """
+    _names.all.append(name)
+    try:
+        yield
+    finally:
+        _names.all.pop()
+
+
+def called() -> str:
+    """Return the name of the innermost function that is being called in this thread, "" for none."""
+    return _names.all[-1] if _names.all else ""
+
+
+Tensor = torch.Tensor
+
+
+def aux_tensor(kind: str, values: list[Any], device: torch.device, dtype: torch.dtype) -> Any:
+    """Turn the nodes' own arguments (`Op.aux`) into what `BatchCall.aux` promises.
+
+    Shape:
+        returns: (nodes,) or (nodes, ...), as `Op.aux` says.
+
+    Args:
+        kind: `Op.aux`.
+        values: one entry a node.
+        device: where integers and numbers go.
+        dtype: the element type of the graph.
+    """
+    if kind == "":
+        return None
+    if kind == "float":
+        return torch.from_numpy(np.array(values, np.float64)).to(device, dtype)
+    if kind in ("int", "ints"):  # by way of numpy, which reads lists ten times as fast
+        return torch.from_numpy(np.array(values, np.int64)).to(device)
+    return values
+
+
+def run_call(call: BatchCall, run: Any, inputs: list[Tensor]) -> tuple[Tensor, ...]:
+    """Compute the results of a batch; keeps the first one in ``call.result``.
+
+    Shape:
+        inputs, returns: each (nodes or 1, batch, *d).
+    """
+    found = run(call, *inputs)
+    results: tuple[Tensor, ...] = found if isinstance(found, tuple) else (found,)
+    call.result = results[0]
+    return results
+
+
+def grad_call(call: BatchCall, op: Any, gradients: list[Tensor], inputs: list[Tensor]) -> list[Tensor | None]:
+    """Compute the gradient of every operand of a batch, of the operand's shape.
+
+    Shape:
+        gradients: each (nodes, batch, *d).
+        inputs, returns: each (nodes or 1, batch, *d).
+
+    Args:
+        call: as `run_call` left it, with `wants` and `defer` set.
+        op: the operation.
+        gradients: those of its results.
+        inputs: the operands.
+    """
+    found: list[Tensor | None] | None = None
+    if op.grad is not None:
+        found = op.grad(call, gradients[0] if len(gradients) == 1 else tuple(gradients), *inputs)
+    if found is None:
+        found = _by_autograd(call, op.run, gradients, inputs)
+    for place, (each, x) in enumerate(zip(found, inputs)):
+        if each is not None and each.shape[0] != x.shape[0]:
+            found[place] = each.sum(0, keepdim=True)
+    return found
+
+
+def _by_autograd(
+    call: BatchCall, run: Any, gradients: list[Tensor], inputs: list[Tensor]
+) -> list[Tensor | None]:
+    wants = call.wants or (True,) * len(inputs)
+    leaves = [x.detach().requires_grad_() if want else x for x, want in zip(inputs, wants)]
+    wanted = [x for x, want in zip(leaves, wants) if want]
+    if not wanted:
+        return [None] * len(inputs)
+    with torch.enable_grad():
+        found = run(call, *leaves)
+        results = found if isinstance(found, tuple) else (found,)
+        pairs = [(r.expand_as(g), g) for r, g in zip(results, gradients) if r.requires_grad]
+    if not pairs:
+        return [None] * len(inputs)
+    grads = iter(torch_private.run_backward(*zip(*pairs), inputs=tuple(wanted)))
+    return [next(grads) if want else None for want in wants]
 
 
 def as_array(found: torch.Tensor) -> NDArray[Any]:
@@ -39,6 +174,32 @@ def as_array(found: torch.Tensor) -> NDArray[Any]:
     array = found.numpy(force=True)
     dtype = np.float64 if found.is_floating_point() else array.dtype
     return (array[0] if array.shape[0] == 1 else np.moveaxis(array, 0, -1)).astype(dtype, order="C")
+
+
+FEW = 4
+"""More operands of one shape are shown as one."""
+
+
+def way_of(op: Operation, attrs: tuple[Any, ...], dims: tuple[Dim, ...]) -> str:
+    """Return how code of the user's is run, see `RanBatch.way`."""
+    if not op.name.startswith("cell "):
+        return ""
+    reference, is_train, inputs = attrs
+    owner = reference()
+    return "" if owner is None else owner.way(is_train, [dim.d for dim in dims[:inputs]])
+
+
+def known_as(name: str) -> str:
+    """Return the name of an operation without what the shapes tell: how many operands there are, or a minibatch."""
+    return _FORMS.get(name, name.removesuffix("_many"))
+
+
+_FORMS = {"lstm_first": "lstm_step", "sum_batches": "sum_dim"}
+
+
+def inputs_of(op: Operation, attrs: tuple[Any, ...], dims: tuple[Dim, ...]) -> tuple[Dim, ...]:
+    """Return the shapes of operands; a cell's parameters are not shown."""
+    return dims[: attrs[2]] if op.name.startswith("cell ") else dims
 
 
 class BaseGraph(EngineGraph):
@@ -63,31 +224,24 @@ class BaseGraph(EngineGraph):
         self._checkpoints: list[tuple[int, Any]] = []
         self._marks_at_backward: Marks = {}
 
+    @override
     def array(self, node: int) -> NDArray[Any]:
-        """Return the value of a node as a float64 array of its own.
-
-        Shape:
-            returns: (*d, batch), or (*d) where the batch is 1.
-        """
         return as_array(self.value(node))
 
+    @override
     def enter(self, parameter: Any) -> int:
-        """Return the node of a parameter that is known from earlier graphs; -1 where it has to be made."""
         return -1
 
+    @override
     def remember(self, parameter: Any, node: int) -> None:
-        """Let later graphs know the parameter that has been given a node."""
+        pass
 
+    @override
     def as_list(self, node: int) -> list[float] | None:
-        """Return the value of a node as a list, dimension by dimension and the minibatch last; None: use `value`."""
         return None
 
+    @override
     def change_thread(self) -> None:
-        """Let another thread than the owner use the graph; called where `owner.ident` is not the thread's number.
-
-        Raises:
-            StateError: there are nodes, which are the owner's.
-        """
         if self.size:
             raise StateError(
                 f"the graph under construction was begun in thread {self.owner.name!r} and is used in thread"
@@ -96,24 +250,13 @@ class BaseGraph(EngineGraph):
             )
         self.owner.take()
 
+    @override
     def check_thread(self) -> None:
-        """Check that the graph may be used in this thread; see `change_thread`.
-
-        Raises:
-            StateError: there are nodes, which are another thread's.
-        """
         if get_ident() != self.owner.ident:
             self.change_thread()
 
+    @override
     def check_nodes(self, nodes: Iterable[int]) -> None:
-        """Check that expressions have nodes in the graph.
-
-        Args:
-            nodes: their numbers.
-
-        Raises:
-            StaleExpressionError: one has been taken back.
-        """
         size = self.size
         for node in nodes:
             if node >= size:
@@ -121,15 +264,8 @@ class BaseGraph(EngineGraph):
                     f"Stale Expression: node {node} was taken back by cg_revert (at {user_line()})"
                 )
 
+    @override
     def check_free(self, what: str) -> None:
-        """Check that the graph may be thrown away or cut.
-
-        Args:
-            what: what asks for it.
-
-        Raises:
-            StateError: a function that the graph calls asks for it, or another thread does.
-        """
         if name := called():
             raise StateError(
                 f"{what} was called inside of {name}, which the graph is calling: a function given to wrap or cell"
@@ -141,17 +277,8 @@ class BaseGraph(EngineGraph):
                 f" graph; use it in one thread (at {user_line()})"
             )
 
+    @override
     def renew(self, immediate: bool = False, checking: bool = False, autobatch: bool | None = None) -> None:
-        """Throw all nodes away.
-
-        Args:
-            immediate: compute every node when it is made, which shows at once which one fails.
-            checking: look for values that are not finite, too.
-            autobatch: for this graph only, whether to batch.
-
-        Raises:
-            StateError: the graph is being computed; see `check_free`.
-        """
         self.check_free("renew_cg")
         self.owner.take()
         self.version += 1
@@ -163,12 +290,8 @@ class BaseGraph(EngineGraph):
     def _start(self, is_batched: bool) -> None:
         raise NotImplementedError(f"{type(self).__name__} does not define _start")
 
+    @override
     def checkpoint(self) -> None:
-        """Remember the number of nodes, for `revert`.
-
-        Raises:
-            StateError: the graph is being computed, or is another thread's.
-        """
         self.check_free("cg_checkpoint")
         self.check_thread()
         self._checkpoints.append((self.size, self._progress()))
@@ -177,12 +300,8 @@ class BaseGraph(EngineGraph):
         """Return what `_cut` wants to know of what has been computed, None or 0 for nothing."""
         raise NotImplementedError(f"{type(self).__name__} does not define _progress")
 
+    @override
     def revert(self) -> None:
-        """Forget all nodes since the last `checkpoint`.
-
-        Raises:
-            StateError: there is none, or the graph is being computed, or is another thread's.
-        """
         self.check_free("cg_revert")
         self.check_thread()
         if not self._checkpoints:

@@ -20,15 +20,13 @@ from ..base import ArgumentError, DTypeError, ShapeError
 from ..compat import torch_private
 from ..ndarray import NDArray
 from .arguments import flag
+from .base_graph import calling
 from .errors import foreign_value, user_line
 from .expression import Expression
 from .functions.inputs import inputTensor, scalarInput
 from .ops.spec import BatchCall, Dim, Operation, same_batch
 from .parameters import Parameters
-from .reentrancy import calling
-from .state import state
-
-__all__ = ["Batched", "OutputExpression", "as_expression", "training"]
+from .session import state
 
 Tensor = torch.Tensor
 
@@ -175,7 +173,12 @@ class Batched:
         raise NotImplementedError(f"{type(self).__name__} does not define _own_mode")
 
     def way(self, is_train: bool, shapes: Sequence[tuple[int, ...]]) -> str:
-        """Return how a batch is computed, for `explain`: "" for one call, else how, and why."""
+        """Return how a batch is computed, for `explain`: "" for one call, else how, and why.
+
+        Args:
+            is_train: whether the calls are in training mode.
+            shapes: of the inputs, one example each.
+        """
         return ""
 
     def leaves_of(self, parameters: Sequence[Tensor], is_recorded: bool) -> list[Tensor]:

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import torch
+from typing_extensions import override
 
 from .. import mode as flags
 from ..base import ArgumentError, ShapeError
@@ -18,15 +19,11 @@ from ..ops.spec import Env
 from ..symbol import Symbol
 from .arguments import TOO_LARGE, flag, text, whole
 from .batched import Batched, as_expression
-from .cell_parameters import CellParameters
+from .cell_symbol import CellParameters, RaggedInputs, can_stack, reason_against
 from .collection import ParameterCollection
 from .errors import foreign_value, user_line
 from .expression import listed
-from .ragged_inputs import RaggedInputs
-from .row_wise import can_stack, reason_against
-from .state import state
-
-__all__ = ["Cell", "cell"]
+from .session import state
 
 Tensor = torch.Tensor
 Shape = tuple[int, ...]
@@ -165,13 +162,8 @@ class Cell(Batched):
         stacks = can_stack(self._graph) and not self.random and not self._ragged.names
         return f"by torch.vmap: {reason}" if stacks else f"one by one: {reason}"
 
+    @override
     def way(self, is_train: bool, shapes: Sequence[Shape]) -> str:
-        """Return how a batch is computed; see `Batched.way`.
-
-        Args:
-            is_train: whether the calls are in training mode.
-            shapes: of the inputs, one example each.
-        """
         return self._ways.get((is_train, tuple(shapes)), "")
 
     # calls
@@ -228,6 +220,7 @@ class Cell(Batched):
 
     # computing
 
+    @override
     def compute(
         self,
         is_train: bool,
@@ -237,11 +230,6 @@ class Cell(Batched):
         again: bool,
         counted: Tensor | None = None,
     ) -> list[Tensor]:
-        """Run the symbol's program; see `Batched.compute`.
-
-        Shape:
-            rows, returns: each (rows, *shape of one example).
-        """
         shapes = tuple(tuple(x.shape[1:]) for x in rows)
         scalars = self._scalars.get(shapes, frozenset())
         data = [x.reshape(x.shape[0]) if i in scalars else x for i, x in enumerate(rows)]

@@ -15,10 +15,8 @@ from .dynet_compat import text_format
 from .errors import ArgumentError, ShapeError, foreign_value, user_line
 from .initializers import NumpyInitializer, initializer_of
 from .parameters import LookupParameters, Parameters
-from .state import state
+from .session import state
 from .storage import LookupStorage, ParameterStorage, shape_of
-
-__all__ = ["Model", "ParameterCollection", "as_collection"]
 
 
 class ParameterCollection:
@@ -411,16 +409,36 @@ Model = ParameterCollection
 """DyNet's old name."""
 
 
-def as_collection(value: Any, what: str) -> ParameterCollection:
-    """Return the collection that was given.
+class HeldCollection(ParameterCollection):
+    """A collection of parameters that exist already, for trainers."""
 
-    Args:
-        value: the collection.
-        what: the argument, as errors name it.
+    def hold(self, parameter: Parameters) -> None:
+        """Add a parameter, or a state, under the name it has."""
+        self._parameters.append(parameter)
 
-    Raises:
-        ForeignValueError: it is none.
+    def hold_only(self, parameters: Sequence[Parameters]) -> None:
+        """Hold these instead of those before."""
+        self._parameters[:] = parameters
+
+
+def find(collection: ParameterCollection, name: str) -> Parameters | None:
+    """Return the parameter of a collection that has a name inside it, None if there is none.
+
+    A table of lookup parameters comes as a parameter over the same memory.
+
+    Shape:
+        returns: (*d), of a table (rows, *d).
     """
+    whole = f"{collection.name()}{name}"
+    found = next((each for each in collection.parameters_list() if each.name() == whole), None)
+    if found is None:
+        tables = (each.storage for each in collection.lookup_parameters_list() if each.name() == whole)
+        found = next(map(Parameters, tables), None)
+    return found
+
+
+def as_collection(value: Any, what: str) -> ParameterCollection:
+    """Return the collection that was given as the argument `what`."""
     if isinstance(value, ParameterCollection):
         return value
     raise foreign_value(what, value, "is no ParameterCollection; make one with ParameterCollection()")

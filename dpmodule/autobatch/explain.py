@@ -1,16 +1,224 @@
-"""`explain`: what the last run computed together, what stayed alone, and where the time went."""
+"""`explain`: what was computed together, what was computed alone, and where the time went; graphs as pictures."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from difflib import SequenceMatcher
+from typing import Any
 
+from .. import markup
 from .errors import StateError
-from .execution_log import RanBatch
-from .explanation import Explanation, KindRow
-from .state import state
+from .interface import RanBatch
+from .ops.spec import shown
+from .python_engine.signature import EXTRA
+from .session import state
 
-__all__ = ["explain"]
+
+@dataclass(frozen=True, slots=True)
+class KindRow:
+    """What became of the nodes of one kind: of one operation, with equal shapes, parameters and attributes.
+
+    Attributes:
+        operation: its name; several with "+" between them where the engine has fused them into one.
+        label: with shapes.
+        nodes: how many there are; fused ones count by operations.
+        batches: in how many calls they were computed.
+        largest: how many went into the largest call.
+        mean: how many went into a call on average.
+        alone: how many calls held a single one.
+        why: why these were alone, "" if none was.
+        way: how code of the user's runs a batch, "" for one call.
+        repeats: how many were not computed because an equal one was, with the same operands; fused ones count once.
+    """
+
+    operation: str
+    label: str
+    nodes: int
+    batches: int
+    largest: int
+    mean: float
+    alone: int
+    why: str = ""
+    way: str = ""
+    repeats: int = 0
+
+    def cells(self) -> list[str]:
+        """Return the row's texts, one per column."""
+        repeats = f"{self.repeats:,} equal to others, computed once" if self.repeats else ""
+        counts = [f"{self.nodes:,}", f"{self.batches:,}", f"{self.largest:,}", f"{self.mean:.1f}"]
+        return [
+            self.label,
+            *counts,
+            f"{self.alone:,}" if self.alone else "",
+            "; ".join(filter(None, (self.way, repeats, self.why))),
+        ]
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Explanation:
+    """What has been computed since `renew_cg`. Printed it is a table; in a notebook it also is a picture.
+
+    Attributes:
+        engine: "native" or "python".
+        is_batched: whether autobatching is on.
+        nodes: how many operations were computed.
+        forwards: in how many requests for values.
+        rows: what became of each kind of node, those of most nodes first.
+        sequence: (operation, operation with shapes, size) of every batch, in order.
+        seconds: time for "build" (between runs: the program that makes expressions), "schedule", "run" and "backward".
+    """
+
+    engine: str
+    is_batched: bool
+    nodes: int
+    forwards: int
+    rows: tuple[KindRow, ...]
+    sequence: tuple[tuple[str, str, int], ...]
+    seconds: Mapping[str, float]
+
+    @property
+    def batches(self) -> int:
+        """How many calls there were."""
+        return len(self.sequence)
+
+    @property
+    def saved(self) -> int:
+        """How many calls were saved: operations less calls."""
+        return self.nodes - self.batches
+
+    @property
+    def table(self) -> str:
+        """The kinds of nodes as a table."""
+        head = ["operation", "nodes", "batches", "largest", "mean", "alone", "note"]
+        rows = [head, *(row.cells() for row in self.rows)]
+        columns = [list(column) for column in zip(*rows) if any(column[1:])]
+        widths = [max(map(len, column)) for column in columns]
+        lines = [
+            "  ".join(
+                cell.ljust(width) if column[0] in ("operation", "note") else cell.rjust(width)
+                for cell, width, column in zip(cells, widths, columns)
+            ).rstrip()
+            for cells in zip(*columns)
+        ]
+        rule = "-" * max(map(len, lines))
+        return "\n".join([lines[0], rule, *lines[1:], rule])
+
+    @property
+    def totals(self) -> str:
+        """Calls, and time, of the whole."""
+        on = "on" if self.is_batched else "off"
+        width = self.nodes / max(self.batches, 1)
+        asked = f" in {self.forwards} forwards" if self.forwards > 1 else ""
+        spent = sum(self.seconds.values()) or 1.0
+        times = ", ".join(
+            f"{name} {_duration(seconds)} ({seconds / spent:.0%})" for name, seconds in self.seconds.items()
+        )
+        return (
+            f"{self.engine} engine, autobatching {on}: {self.nodes:,} operations in {self.batches:,} calls{asked},"
+            f" {self.saved:,} calls saved, {width:.1f} operations a call\ntime: {times}"
+        )
+
+    def __str__(self) -> str:
+        return f"{self.table}\n{self.totals}"
+
+    def __repr__(self) -> str:
+        return str(self)
+
+    def _repr_svg_(self) -> str:
+        return _Picture(self.sequence).text()
+
+    def _repr_html_(self) -> str:
+        return f"<div>{self._repr_svg_()}<pre>{markup.text(str(self))}</pre></div>"
+
+
+def _duration(seconds: float) -> str:
+    if seconds < 1e-3:
+        return f"{seconds * 1e6:.0f} us"
+    return f"{seconds * 1e3:.1f} ms" if seconds < 1 else f"{seconds:.2f} s"
+
+
+class _Picture:
+    """Bars for batches: one after the other from left to right, as high as the logarithm of the size.
+
+    Args:
+        sequence: the batches.
+    """
+
+    MOST = 600
+    HEIGHT, LEFT, TOP, WIDTH = 160, 46, 12, 720
+
+    def __init__(self, sequence: Sequence[tuple[str, str, int]]) -> None:
+        self._sequence = sequence[: self.MOST]
+        self._left_out = len(sequence) - len(self._sequence)
+        self._names = list(dict.fromkeys(name for name, _, _ in self._sequence))
+        # turns by the golden angle: neighbours in the list differ most
+        self._colours = {name: f"hsl({round(i * 137.5) % 360},55%,52%)" for i, name in enumerate(self._names)}
+        self._top = max(size for _, _, size in self._sequence)
+
+    def text(self) -> str:
+        """Return the picture in SVG."""
+        legend_rows = (len(self._names) + 3) // 4
+        height = self.TOP + self.HEIGHT + 26 + 16 * legend_rows
+        parts = [
+            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {self.WIDTH + self.LEFT + 10} {height}" '
+            f'width="{self.WIDTH + self.LEFT + 10}" height="{height}" style="max-width:100%;height:auto" '
+            'font-family="sans-serif" font-size="11" role="img">',
+            "<title>Batches in order of computation, with their sizes</title>",
+            *self._grid(),
+            *self._bars(),
+            *self._legend(),
+            "</svg>",
+        ]
+        return "\n".join(parts)
+
+    def _y(self, size: float) -> float:
+        return self.TOP + self.HEIGHT * (1 - math.log2(size + 1) / math.log2(self._top + 1))
+
+    def _grid(self) -> list[str]:
+        marks = sorted({1, self._top, *(4**power for power in range(1, 12) if 4**power <= self._top / 2)})
+        parts = []
+        for size in marks:
+            y = self._y(size)
+            parts.append(
+                f'<line x1="{self.LEFT}" y1="{y:.1f}" x2="{self.LEFT + self.WIDTH}" y2="{y:.1f}" stroke="#8888" '
+                f'stroke-width="0.5"/><text x="{self.LEFT - 6}" y="{y + 4:.1f}" text-anchor="end" '
+                f'fill="currentColor">{size}</text>'
+            )
+        more = f"; {self._left_out:,} more are not drawn" if self._left_out else ""
+        text = f"{len(self._sequence):,} batches in order of computation, height: size{more}"
+        parts.append(
+            f'<text x="{self.LEFT}" y="{self.TOP + self.HEIGHT + 15}" fill="currentColor">{text}</text>'
+        )
+        return parts
+
+    def _bars(self) -> list[str]:
+        step = self.WIDTH / len(self._sequence)
+        gap = min(1.0, step / 5)
+        bottom = self.TOP + self.HEIGHT
+        parts = []
+        for place, (name, label, size) in enumerate(self._sequence):
+            y = self._y(size)
+            title = f"<title>{markup.text(label)}: {size}</title>"
+            parts.append(
+                f'<rect x="{self.LEFT + place * step:.2f}" y="{y:.1f}" width="{step - gap:.2f}" '
+                f'height="{bottom - y:.1f}" fill="{self._colours[name]}">{title}</rect>'
+            )
+        return parts
+
+    def _legend(self) -> list[str]:
+        parts = []
+        for place, name in enumerate(self._names):
+            x = self.LEFT + (place % 4) * self.WIDTH / 4
+            y = self.TOP + self.HEIGHT + 34 + 16 * (place // 4)
+            shown = name if len(name) < 27 else f"{name[:25]}..."
+            parts.append(
+                f'<rect x="{x:.0f}" y="{y - 9}" width="10" height="10" fill="{self._colours[name]}"/>'
+                f'<text x="{x + 14:.0f}" y="{y}" fill="currentColor">{markup.text(shown)}</text>'
+            )
+        return parts
 
 
 def explain() -> Explanation:
@@ -115,3 +323,34 @@ def _difference(one: RanBatch, other: RanBatch) -> str:
     if one.parameters != other.parameters:
         return "parameters"
     return "attributes" if one.others != other.others else "operands"
+
+
+def graphviz_text() -> str:
+    """Return the graph under construction in graphviz' language."""
+    graph = state.graph
+    lines = ["digraph G {", "  rankdir=LR;", "  nodesep=.05;"]
+    for node in range(graph.size):
+        kind = graph.signature(node).kind
+        args = graph.operands(node)
+        label = "result" if kind.op is EXTRA else kind.op.name.replace("\\", "\\\\").replace('"', '\\"')
+        operands = ", ".join(f"v{arg}" for arg in args)
+        lines.append(f'  N{node} [label="v{node} = {label}({operands}) {shown(graph.dim(node))}"];')
+        lines += [f"  N{arg} -> N{node};" for arg in args]
+    return "\n".join([*lines, "}"]) + "\n"
+
+
+def print_text_graphviz() -> None:
+    """Write the graph under construction to the standard output, in graphviz' language.
+
+    Source: DyNet's `print_text_graphviz`.
+    """
+    sys.stdout.write(graphviz_text())
+
+
+def print_graphviz(**kwargs: Any) -> None:
+    """Do what `print_text_graphviz` does; options of DyNet's drawing are taken and do nothing.
+
+    Args:
+        **kwargs: not read.
+    """
+    print_text_graphviz()

@@ -1,4 +1,9 @@
-"""Expressions: handles of nodes with operators, and the functions that add nodes."""
+"""Expressions: handles of nodes with operators, the functions that add nodes, and values that stay on the device.
+
+Handles, and functions made by `fast`, are in C where the native extension is installed. A fast function adds its node
+at once where the native engine has a kernel for the operands. In all other cases (minibatches, matrices, keyword
+arguments, wrong shapes, another engine) it calls the function in Python with the same arguments.
+"""
 
 from __future__ import annotations
 
@@ -6,15 +11,16 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial, wraps
 from numbers import Real
 from threading import get_ident
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
 from numpy.typing import NDArray
 
 from .. import native
-from .arguments import flag
+from .arguments import flag, place, whole
 from .base_graph import as_array
 from .errors import (
+    ArgumentError,
     EmptySequenceError,
     ForeignValueError,
     NotScalarError,
@@ -23,38 +29,157 @@ from .errors import (
     foreign_value,
     user_line,
 )
-from .fast import fast, uses_native
-from .node import NodeBase
 from .ops.binary import CDIV, MINUS, POW, SUM
 from .ops.join import RESHAPE
 from .ops.linear import MATMUL
+from .ops.pick import picked
 from .ops.spec import Dim, Operation, shown
 from .ops.unary import EXPONENT, RAISE, RECIPROCAL, SCALE, SHIFT, UNARY
 from .python_engine.graph import END
-from .slicing import picked
-from .state import state
-from .tensor import Tensor
-
-__all__ = [
-    "Expression",
-    "append",
-    "append_many",
-    "apply",
-    "apply_to_padded",
-    "forward",
-    "handle_of",
-    "listed",
-    "node_of",
-    "not_empty",
-    "npvalues",
-    "paired",
-    "plain",
-    "single",
-    "values",
-]
+from .session import state
 
 Array = NDArray[Any]
+F = TypeVar("F", bound=Callable[..., Any])
 _Pair = Callable[[Any, Any], "Expression"]
+
+
+def uses_native() -> bool:
+    """Say whether the native extension is installed."""
+    return native.core is not None
+
+
+def fast(name: str, slow: F) -> F:
+    """Return the form in C of a function in Python, or the function itself without the native extension.
+
+    Args:
+        name: what the extension calls the operation.
+        slow: the function in Python.
+    """
+    core = native.core
+    if core is None:
+        return slow
+    found = core.AutobatchFunction(name, slow)
+    for each in ("__name__", "__qualname__", "__doc__", "__module__"):
+        setattr(found, each, getattr(slow, each))
+    return found  # type: ignore[no-any-return]
+
+
+def fast_form(slow: F) -> F:
+    """Return the fast form of a function that the extension knows by its name; see `fast`."""
+    return fast(slow.__name__, slow)
+
+
+class _PlainNode:
+    """The numbers of a node, without the native extension.
+
+    The caller sets them: without `__init__` that takes half the time.
+
+    Attributes:
+        node: its number in the graph.
+        version: the version of the graph it belongs to.
+        serial: of a parameter, the native engine that knows it; see `EngineGraph.remember`.
+        table: of a parameter or a table of rows, its number there.
+    """
+
+    __slots__ = ("node", "serial", "table", "version")
+
+    node: int
+    version: int
+    serial: int
+    table: int
+
+
+if TYPE_CHECKING or native.core is None:  # noqa: SIM108 (mypy follows this form only)
+    NodeBase = _PlainNode
+else:
+    NodeBase = native.core.AutobatchNode
+
+
+class Tensor:
+    """A value on the device of the graph.
+
+    Shape:
+        values: (batch, *d).
+
+    Args:
+        values: what an expression was computed to be.
+
+    Source: DyNet's `Tensor`.
+    """
+
+    __slots__ = ("values",)
+
+    def __init__(self, values: torch.Tensor) -> None:
+        self.values = values
+
+    def _axis(self, dim: int) -> int:
+        return place(dim, self.values.dim() - 1, "dim") + 1
+
+    def as_numpy(self) -> NDArray[Any]:
+        """Return an array.
+
+        Shape:
+            returns: (*d), or (*d, batch) of a minibatch of several elements.
+        """
+        return as_array(self.values)
+
+    def argmax(self, dim: int = 0, num: int = 1) -> Tensor:
+        """Return the places of the `num` greatest elements along a dimension.
+
+        Shape:
+            returns: as `values`, with `num` in place of the dimension.
+
+        Args:
+            dim: the dimension.
+            num: how many.
+
+        Raises:
+            BoundsError: there is no such dimension, or it has fewer elements.
+            ForeignValueError: an argument is not an integer.
+        """
+        return self.topk(dim, num)[1]
+
+    def topk(self, dim: int = 0, num: int = 1) -> tuple[Tensor, Tensor]:
+        """Return the `num` greatest elements along a dimension, and their places.
+
+        Shape:
+            returns: both as `values`, with `num` in place of the dimension.
+
+        Args:
+            dim: the dimension.
+            num: how many.
+
+        Raises:
+            BoundsError: there is no such dimension, or it has fewer elements.
+            ForeignValueError: an argument is not an integer.
+        """
+        axis = self._axis(dim)
+        found, places = self.values.topk(place(num, self.values.shape[axis] + 1, "num"), axis)
+        return Tensor(found), Tensor(places)
+
+    def categorical_sample_log_prob(self, dim: int = 0, num: int = 1) -> Tensor:
+        """Draw places along a dimension that holds logarithms of probabilities.
+
+        Shape:
+            returns: as `values`, with `num` in place of the dimension.
+
+        Args:
+            dim: the dimension.
+            num: how many draws.
+
+        Raises:
+            ArgumentError: `num` is below 1.
+            BoundsError: there is no such dimension.
+            ForeignValueError: an argument is no integer.
+        """
+        axis, num = self._axis(dim), whole(num, "num")
+        if num < 1:
+            raise ArgumentError(f"num is {num}, expected 1 or more (at {user_line()})")
+        weights = self.values.exp().movedim(axis, -1)
+        drawn = torch.multinomial(
+            weights.reshape(-1, weights.shape[-1]), num, True, generator=state.options.generator
+        )
+        return Tensor(drawn.reshape(*weights.shape[:-1], num).movedim(-1, axis))
 
 
 def _is_number(value: Any) -> bool:

@@ -1,21 +1,107 @@
-"""What expressions know of a graph: the interface between them and engines."""
+"""The interface of engines: the graph that expressions use, its owner, and the batches it has run."""
 
 from __future__ import annotations
 
 import weakref
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from threading import current_thread, get_ident, local
 from typing import Any, Protocol
 
 import torch
 from numpy.typing import NDArray
 
-from .execution_log import RanBatch
-from .ops.spec import Dim, Operation
-from .owner import Owner
+from .ops.spec import Dim, Operation, shown
 from .storage import ParameterStorage
 
-__all__ = ["EngineGraph", "Marks", "NodeSignature", "Options", "StoredOperand"]
+
+class _Stay:
+    """Kept in a thread's local memory, which Python frees when the thread ends: then the owner learns of it."""
+
+    __slots__ = ("_owner", "_turn")
+
+    def __init__(self, owner: Owner, turn: int) -> None:
+        self._owner, self._turn = owner, turn
+
+    def __del__(self) -> None:
+        self._owner.end(self._turn)
+
+
+class Owner:
+    """The thread that a graph belongs to: it alone adds nodes and asks for values.
+
+    Attributes:
+        ident: its number, see `threading.get_ident`; 0 once it has ended, since the next thread may get the same.
+        name: its name.
+    """
+
+    __slots__ = ("_memory", "_turn", "ident", "name")
+
+    def __init__(self) -> None:
+        self.ident, self.name, self._turn = 0, "", 0
+        self._memory = local()
+        self.take()
+
+    def take(self) -> None:
+        """Become the thread that calls."""
+        ident = get_ident()
+        if self.ident != ident:
+            self.ident, self.name = ident, current_thread().name
+            self._turn += 1
+            self._memory.stay = _Stay(self, self._turn)
+
+    def end(self, turn: int) -> None:
+        """Forget the number of a thread that has ended, if it is still the owner.
+
+        Args:
+            turn: how many had been owners when it became one.
+        """
+        if turn == self._turn:
+            self.ident = 0
+
+
+@dataclass(frozen=True, slots=True)
+class RanBatch:
+    """A batch that has been run, as both engines describe it; nodes without operands are in none.
+
+    Attributes:
+        kind: what could have been in it: equal for batches of one kind.
+        operation: the operation's name; several with "+" between them where the engine has fused them.
+        dims: the dimensions of the operands that come from outside.
+        out: those of the result.
+        parameters: which parameters it read, in any form that compares.
+        others: what else is equal within a kind.
+        nodes: how many nodes have their values from it.
+        calls: how many of these are the same operation, which is what the batch is wide.
+        forward: which request for a value it belongs to.
+        repeats: how many operations were left out because an equal one was computed.
+        apart: why the operation is never batched, "" if it may be.
+        way: how code of the user's is run, "" for one call.
+    """
+
+    kind: Any
+    operation: str
+    dims: tuple[Dim, ...]
+    out: Dim
+    parameters: tuple[Any, ...]
+    others: Any
+    nodes: int
+    calls: int
+    forward: int
+    repeats: int = 0
+    apart: str = ""
+    way: str = ""
+
+    @property
+    def label(self) -> str:
+        """The operation with its shapes."""
+        operands = " ".join(map(shown, self.dims))
+        return (
+            f"{self.operation} {operands} -> {shown(self.out)}"
+            if operands
+            else f"{self.operation} {shown(self.out)}"
+        )
+
 
 Marks = Mapping["weakref.ref[ParameterStorage]", tuple[int, int]]
 """By weak reference to a `ParameterStorage`, its `mark`."""
@@ -146,7 +232,13 @@ class EngineGraph(Protocol):
         """
 
     def append_many(self, op: Operation, attrs: tuple[Any, ...], args: tuple[int, ...]) -> int:
-        """Add a node that takes many operands of one shape (`Operation.many`); see `append`."""
+        """Add a node that takes many operands of one shape (`Operation.many`); see `append`.
+
+        Args:
+            op: record of what the node computes.
+            attrs: hashable; belong to the signature.
+            args: numbers of earlier nodes.
+        """
 
     def set_input(self, node: int, array: Any) -> None:
         """Replace the array of an input: nothing computed from its former value is used any more.
@@ -177,25 +269,48 @@ class EngineGraph(Protocol):
         """
 
     def dim(self, node: int) -> Dim:
-        """Return the shape of a node."""
+        """Return the shape of a node.
+
+        Args:
+            node: its number.
+        """
 
     def signature(self, node: int) -> NodeSignature:
-        """Return what a node is."""
+        """Return what a node is.
+
+        Args:
+            node: its number.
+        """
 
     def operands(self, node: int) -> tuple[int, ...]:
-        """Return the operands of a node."""
+        """Return the operands of a node.
+
+        Args:
+            node: its number.
+        """
 
     def are_alike(self, nodes: list[int]) -> bool:
-        """Say whether nodes have one shape, and none is a parameter: then `append_many` takes them."""
+        """Say whether nodes have one shape, and none is a parameter: then `append_many` takes them.
+
+        Args:
+            nodes: their numbers.
+        """
 
     def is_given(self, node: int) -> bool:
-        """Say whether a node is an input whose gradient is here."""
+        """Say whether a node is an input whose gradient has been computed.
+
+        Args:
+            node: its number.
+        """
 
     def forward(self, node: int) -> None:
         """Compute everything up to and including the node that has not been computed yet; values stay until `renew`.
 
         Raises what an operation raises that the node depends on, and no errors of others. Whoever asks for a node that
         has failed has it computed again.
+
+        Args:
+            node: its number.
         """
 
     def value(self, node: int) -> torch.Tensor:
@@ -203,6 +318,9 @@ class EngineGraph(Protocol):
 
         Shape:
             returns: (batch, *d).
+
+        Args:
+            node: its number.
         """
 
     def array(self, node: int) -> NDArray[Any]:
@@ -237,6 +355,9 @@ class EngineGraph(Protocol):
 
         Shape:
             returns: (batch, *d).
+
+        Args:
+            node: its number.
 
         Raises:
             NoGradientError: there was no `backward`, or it began at an earlier node.
@@ -291,7 +412,7 @@ class EngineGraph(Protocol):
         """
 
     def change_thread(self) -> None:
-        """Let another thread than the owner use the graph.
+        """Let another thread than the owner use the graph; called where `owner.ident` is not its number.
 
         Raises:
             StateError: there are nodes, which are the owner's.

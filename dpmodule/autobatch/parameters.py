@@ -11,18 +11,15 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 
 from .arguments import flag, number, numbers, text, whole
+from .base_graph import entered
 from .dynet_compat import text_format
 from .errors import BoundsError, NegativeIndexError, ShapeError, StateError, foreign_value, user_line
-from .expression import Expression, handle_of, listed, not_empty
-from .fast import fast, uses_native
-from .node_holders import entered
+from .expression import Expression, fast, handle_of, listed, not_empty, uses_native
 from .ops.join import TRANSPOSE
 from .ops.source import CONST_LOOKUP, CONST_LOOKUP_BATCH, LOOKUP, LOOKUP_BATCH, PARAMETER
 from .ops.spec import Dim
-from .state import state
+from .session import state
 from .storage import LookupStorage, ParameterStorage
-
-__all__ = ["LookupParameters", "Parameters"]
 
 Array = NDArray[Any]
 _new = Expression.__new__

@@ -12,25 +12,23 @@ from typing import Any
 from ..base import FileFormatError
 from ..files.file_transaction import read_settled, settle, write_set
 from .arguments import file_name
-from .builders import bidirectional, coupled, lstm, simple, sparse, tree
+from .builders import bidirectional, lstm, lstm_variants, simple, tree
 from .collection import ParameterCollection, as_collection
 from .dynet_compat import text_format
 from .errors import ForeignValueError, user_line
 from .expression import listed
 from .parameters import LookupParameters, Parameters
 
-__all__ = ["load", "load_generator", "save"]
-
 _BUILDERS: dict[str, Any] = {
     each.__name__: each
     for each in (
         lstm.VanillaLSTMBuilder,
         lstm.CompactVanillaLSTMBuilder,
-        coupled.CoupledLSTMBuilder,
-        coupled.FastLSTMBuilder,
+        lstm_variants.CoupledLSTMBuilder,
+        lstm_variants.FastLSTMBuilder,
         simple.GRUBuilder,
         simple.SimpleRNNBuilder,
-        sparse.SparseLSTMBuilder,
+        lstm_variants.SparseLSTMBuilder,
         bidirectional.BiRNNBuilder,
         tree.TreeLSTMBuilder,
     )

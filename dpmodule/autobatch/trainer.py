@@ -15,10 +15,8 @@ from .errors import NonFiniteError, user_line
 from .expression import listed
 from .native_engine import updates
 from .parameters import LookupParameters, Parameters
-from .state import state
+from .session import state
 from .storage import LookupStorage, ParameterStorage
-
-__all__ = ["Trainer"]
 
 Tensor = torch.Tensor
 

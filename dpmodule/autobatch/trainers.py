@@ -6,23 +6,12 @@ import math
 from typing import ClassVar
 
 import torch
+from typing_extensions import override
 
 from .arguments import below_one, finite, number, number_from, probability
 from .collection import ParameterCollection
 from .errors import ArgumentError, user_line
 from .trainer import Trainer as Trainer
-
-__all__ = [
-    "AdadeltaTrainer",
-    "AdagradTrainer",
-    "AdamTrainer",
-    "AmsgradTrainer",
-    "CyclicalSGDTrainer",
-    "MomentumSGDTrainer",
-    "RMSPropTrainer",
-    "SimpleSGDTrainer",
-    "Trainer",
-]
 
 Tensor = torch.Tensor
 
@@ -45,12 +34,8 @@ class SimpleSGDTrainer(Trainer, native="sgd"):
     def _factors(self) -> dict[str, float]:
         return {"lr": self.learning_rate}
 
+    @override
     def rule(self, value: Tensor, gradient: Tensor, moments: list[Tensor]) -> None:
-        """Subtract the gradient.
-
-        Shape:
-            value, gradient, moments: equal; (*d), or (n, *d) of n rows of a table.
-        """
         value.add_(gradient, alpha=-self.learning_rate)
 
 
@@ -122,12 +107,8 @@ class MomentumSGDTrainer(Trainer, native="momentum"):
     def _factors(self) -> dict[str, float]:
         return {"momentum": self._momentum, "lr": self.learning_rate}
 
+    @override
     def rule(self, value: Tensor, gradient: Tensor, moments: list[Tensor]) -> None:
-        """Add the new step.
-
-        Shape:
-            value, gradient, moments: equal; (*d), or (n, *d) of n rows of a table.
-        """
         step = moments[0].mul_(self._momentum).add_(gradient, alpha=-self.learning_rate)
         value.add_(step)
 
@@ -156,12 +137,8 @@ class AdagradTrainer(Trainer, native="adagrad"):
     def _factors(self) -> dict[str, float]:
         return {"epsilon": self._eps, "lr": self.learning_rate}
 
+    @override
     def rule(self, value: Tensor, gradient: Tensor, moments: list[Tensor]) -> None:
-        """Take a step.
-
-        Shape:
-            value, gradient, moments: equal; (*d), or (n, *d) of n rows of a table.
-        """
         total = moments[0].addcmul_(gradient, gradient)
         value.addcdiv_(gradient, (total + self._eps).sqrt_(), value=-self.learning_rate)
 
@@ -190,12 +167,8 @@ class AdadeltaTrainer(Trainer, native="adadelta"):
     def _factors(self) -> dict[str, float]:
         return {"gamma1": self._rho, "epsilon": self._eps}
 
+    @override
     def rule(self, value: Tensor, gradient: Tensor, moments: list[Tensor]) -> None:
-        """Take a step.
-
-        Shape:
-            value, gradient, moments: equal; (*d), or (n, *d) of n rows of a table.
-        """
         squares, steps = moments
         squares.mul_(self._rho).addcmul_(gradient, gradient, value=1.0 - self._rho)
         step = -gradient * (steps + self._eps).sqrt_() / (squares + self._eps).sqrt_()
@@ -230,12 +203,8 @@ class RMSPropTrainer(Trainer, native="rmsprop"):
     def _factors(self) -> dict[str, float]:
         return {"gamma1": self._rho, "epsilon": self._eps, "lr": self.learning_rate}
 
+    @override
     def rule(self, value: Tensor, gradient: Tensor, moments: list[Tensor]) -> None:
-        """Take a step.
-
-        Shape:
-            value, gradient, moments: equal; (*d), or (n, *d) of n rows of a table.
-        """
         mean = moments[0].mul_(self._rho).addcmul_(gradient, gradient, value=1.0 - self._rho)
         value.addcdiv_(gradient, (mean + self._eps).sqrt_(), value=-self.learning_rate)
 
@@ -279,12 +248,8 @@ class AdamTrainer(Trainer, native="adam"):
     def _factors(self) -> dict[str, float]:
         return {"beta1": self._beta_1, "beta2": self._beta_2, "lr": self._rate(), "epsilon": self._eps}
 
+    @override
     def rule(self, value: Tensor, gradient: Tensor, moments: list[Tensor]) -> None:
-        """Take a step.
-
-        Shape:
-            value, gradient, moments: equal; (*d), or (n, *d) of n rows of a table.
-        """
         mean, square = moments[:2]
         mean.lerp_(gradient, 1.0 - self._beta_1)
         square.mul_(self._beta_2).addcmul_(gradient, gradient, value=1.0 - self._beta_2)

@@ -9,6 +9,7 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import torch
+from typing_extensions import override
 
 from ..base import ArgumentError, ShapeError
 from ..ops.dtypes import torch_dtype
@@ -16,13 +17,12 @@ from ..ops.torch_instances import drawing_from, in_mode
 from ..ops.user_code import explained
 from .arguments import flag
 from .batched import Batched, as_expression
-from .borrowed_parameters import HeldCollection, TorchStorage
+from .collection import HeldCollection
 from .errors import NotBatchableError, StateError, user_line
 from .expression import listed
 from .parameters import Parameters
-from .state import state
-
-__all__ = ["Wrapped", "wrap"]
+from .session import state
+from .storage import TorchStorage
 
 Tensor = torch.Tensor
 Shape = tuple[int, ...]
@@ -248,13 +248,8 @@ class Wrapped(Batched):
         self._listed(result)  # what is no tensor is no fault of torch.vmap
         return True
 
+    @override
     def way(self, is_train: bool, shapes: Sequence[Shape]) -> str:
-        """Return how a batch is computed; see `Batched.way`.
-
-        Args:
-            is_train: whether the calls are in training mode.
-            shapes: of the inputs, one example each.
-        """
         return {True: "", None: "by torch.vmap", False: "one by one: rows=False"}[self._rows]
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import dpmodule.autobatch as dy
-from dpmodule.autobatch.fast import uses_native
+from dpmodule.autobatch.expression import uses_native
 from helpers.both_engines import on_both
 from helpers.walk import walks
 

@@ -8,7 +8,7 @@ import torch
 
 import dpmodule as mx
 import dpmodule.autobatch as dy
-from dpmodule.autobatch.row_wise import reason_against
+from dpmodule.autobatch.cell_symbol import reason_against
 from helpers.walk import walks
 
 

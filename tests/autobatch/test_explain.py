@@ -11,7 +11,7 @@ import torch
 
 import dpmodule as mx
 import dpmodule.autobatch as dy
-from dpmodule.autobatch.explanation import Explanation, KindRow
+from dpmodule.autobatch.explain import Explanation, KindRow
 
 
 def row_of(found, operation):

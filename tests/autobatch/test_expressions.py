@@ -19,7 +19,7 @@ from dpmodule.autobatch.errors import (
     StaleExpressionError,
     StateError,
 )
-from dpmodule.autobatch.options import take_arguments
+from dpmodule.autobatch.session import take_arguments
 from helpers.both_backends import measures_memory, resident_bytes
 
 pytestmark = pytest.mark.usefixtures("engine")

@@ -12,7 +12,7 @@ from dpmodule.autobatch.interface import EngineGraph, Options
 from dpmodule.autobatch.native_engine.graph import NativeGraph
 from dpmodule.autobatch.python_engine.graph import PythonGraph
 
-ENGINES = {"state.py", "control.py", "expression.py"}
+ENGINES = {"session.py", "expression.py"}
 """Files beside the engines that know a graph's class: its maker, DyNet's name for one, the way without native code."""
 
 

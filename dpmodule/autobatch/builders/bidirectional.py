@@ -13,8 +13,6 @@ from ..functions.combine import concatenate
 from .rnn import RNNBuilder, made_from
 from .state import RNNState
 
-__all__ = ["BiRNNBuilder"]
-
 
 class BiRNNBuilder:
     """Pairs of networks, one for each direction; a layer reads both outputs of the one below.

@@ -9,8 +9,6 @@ from ...files.file_kind import regular_file
 from ..arguments import file_name
 from ..errors import foreign_value
 
-__all__ = ["read_clusters", "read_paths"]
-
 
 def _lines(cluster_file: str, word_dict: Mapping[str, int]) -> Iterator[tuple[list[str], int]]:
     if not isinstance(word_dict, Mapping):

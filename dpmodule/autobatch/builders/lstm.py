@@ -7,22 +7,18 @@ from typing import ClassVar
 
 from ..arguments import flag, number, number_from
 from ..collection import ParameterCollection
-from ..expression import Expression, apply, handle_of, node_of, plain
-from ..fast import fast
+from ..expression import Expression, apply, fast, handle_of, node_of, plain
 from ..functions.combine import cmult
 from ..functions.elementwise import logistic, tanh
 from ..functions.inputs import zeros
-from ..functions.layers import vanilla_lstm_c, vanilla_lstm_gates, vanilla_lstm_h
-from ..functions.normal import layer_norm
+from ..functions.layers import layer_norm, vanilla_lstm_c, vanilla_lstm_gates, vanilla_lstm_h
 from ..initializers import ConstInitializer, UniformInitializer
 from ..ops.linear import AFFINE, MATMUL
 from ..ops.recurrent import LSTM_FIRST, LSTM_STEP
 from ..parameters import Parameters
-from ..state import state as shared
-from .rnn import Mask, RNNBuilder
-from .state import Layers
-
-__all__ = ["CompactVanillaLSTMBuilder", "LSTMBuilder", "VanillaLSTMBuilder"]
+from ..session import state as shared
+from .rnn import RNNBuilder
+from .state import Layers, Mask
 
 
 class VanillaLSTMBuilder(RNNBuilder):

@@ -8,17 +8,15 @@ from typing import Any, ClassVar, TypeVar
 
 from ... import native
 from ..arguments import TOO_LARGE, below_one, flag, whole
+from ..base_graph import entered
 from ..collection import ParameterCollection, as_collection
 from ..errors import ArgumentError, StaleExpressionError, user_line
 from ..expression import Expression, handle_of, listed, node_of
 from ..functions.inputs import dim_of, inputVector, random_bernoulli, zeros
 from ..initializers import ConstInitializer
-from ..node_holders import entered
 from ..parameters import Parameters
-from ..state import state as shared
+from ..session import state as shared
 from .state import Layers, Mask, RNNState
-
-__all__ = ["Mask", "RNNBuilder", "made_from"]
 
 B = TypeVar("B")
 

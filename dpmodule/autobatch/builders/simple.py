@@ -8,9 +8,8 @@ from ..expression import Expression
 from ..functions.combine import affine_transform, cmult
 from ..functions.elementwise import logistic, tanh
 from ..parameters import Parameters
-from .rnn import Mask, RNNBuilder
-
-__all__ = ["GRUBuilder", "SimpleRNNBuilder", "masked"]
+from .rnn import RNNBuilder
+from .state import Mask
 
 
 class SimpleRNNBuilder(RNNBuilder):

@@ -20,15 +20,8 @@ from ..initializers import ConstInitializer
 from ..ops.linear import MATMUL
 from ..ops.spec import shown
 from ..parameters import Parameters
-from ..state import state
+from ..session import state
 from .clusters import read_clusters, read_paths
-
-__all__ = [
-    "ClassFactoredSoftmaxBuilder",
-    "HierarchicalSoftmaxBuilder",
-    "SoftmaxBuilder",
-    "StandardSoftmaxBuilder",
-]
 
 
 class SoftmaxBuilder:

@@ -8,9 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 from ... import native
 from ..errors import ArgumentError, ForeignValueError, StaleExpressionError, foreign_value, user_line
 from ..expression import Expression, listed, node_of
-from ..state import state as shared
-
-__all__ = ["Layers", "Mask", "RNNState", "StackedRNNState"]
+from ..session import state as shared
 
 Layers = tuple[tuple[Expression, ...], ...]
 """The states of all layers: for each, (output,) or (output, memory)."""

@@ -15,8 +15,6 @@ from ..initializers import ConstInitializer
 from ..parameters import Parameters
 from .rnn import made_from
 
-__all__ = ["TreeLSTMBuilder", "TreeState"]
-
 TreeState = tuple[Expression, Expression]
 """Output and memory of a node of a tree."""
 

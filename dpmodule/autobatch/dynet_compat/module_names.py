@@ -11,11 +11,9 @@ import torch
 from ...base import FileError
 from ..arguments import file_name, flag, number_from, whole
 from ..errors import ArgumentError, foreign_value, user_line
+from ..explain import graphviz_text
 from ..expression import listed
-from ..options import configure, from_command_line, gpus, settings_of
-from ..picture import graphviz_text
-
-__all__ = ["DynetParams", "HAVE_CUDA", "dump_cg", "init", "init_from_params"]
+from ..session import configure, from_command_line, gpus, settings_of
 
 HAVE_CUDA = torch.cuda.is_available()
 """Whether graphs can be on a GPU."""

@@ -23,19 +23,6 @@ from ...files.file_kind import regular_file
 from ..arguments import file_name, flag, line_text, text
 from ..storage import ParameterStorage
 
-__all__ = [
-    "TextEntry",
-    "fill",
-    "find",
-    "populate_collection",
-    "populate_one",
-    "read",
-    "save_collection",
-    "save_one",
-    "write_collection",
-    "write_one",
-]
-
 Array = NDArray[Any]
 _HEAD = re.compile(r"#(Parameter|LookupParameter)# (.+) \{([\d,]*)\} (\d+) (ZERO_GRAD|FULL_GRAD)", re.ASCII)
 _LONGEST = 1 << 20  # bytes of a line with a name

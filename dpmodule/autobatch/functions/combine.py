@@ -7,14 +7,23 @@ from typing import Any
 
 from ..arguments import whole
 from ..errors import ShapeError
-from ..expression import Expression, append_many, apply, apply_to_padded, node_of, not_empty, paired, plain
-from ..fast import fast_form
+from ..expression import (
+    Expression,
+    append_many,
+    apply,
+    apply_to_padded,
+    fast_form,
+    node_of,
+    not_empty,
+    paired,
+    plain,
+)
 from ..ops.binary import CDIV, CMULT, COLWISE_ADD, LOGSUMEXP, MAX, MIN, POW, SUM
 from ..ops.join import CONCATENATE, CONCATENATE_MANY, TO_BATCH, TO_BATCH_MANY
 from ..ops.linear import AFFINE, CONTRACT, DOT, INVERSE, LOGDET, TRACE
 from ..ops.many import AVERAGE_MANY, MAX_MANY, SUM_MANY
 from ..ops.spec import Operation
-from ..state import state
+from ..session import state
 
 FEW = 4
 """So many operands are an ordinary operation; more, of one shape, are stacked in one go."""

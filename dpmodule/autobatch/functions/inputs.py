@@ -12,11 +12,10 @@ from numpy.typing import ArrayLike, NDArray
 from ... import native
 from ..arguments import TOO_LARGE, flag, number, numbers, one_or_several, place, probability, sizes_of, whole
 from ..errors import ArgumentError, BoundsError, ForeignValueError, ShapeError, user_line
-from ..expression import Expression, append, listed, not_empty
-from ..fast import fast_form
+from ..expression import Expression, append, fast_form, listed, not_empty
 from ..ops.source import CONSTANT, INPUT, ONE_HOT, RANDOM
 from ..ops.spec import Dim
-from ..state import state
+from ..session import state
 
 Array = NDArray[Any]
 

@@ -1,4 +1,4 @@
-"""Convolutions, pooling, dropout, noise, steps of recurrent networks, devices."""
+"""Convolutions, pooling, dropout, noise, normalization, steps of recurrent networks, devices."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..arguments import flag, number_from, probability, whole
-from ..errors import ArgumentError, ForeignValueError, user_line
-from ..expression import Expression, apply, handle_of, listed, node_of
-from ..fast import fast_form
+from ..errors import ArgumentError, ForeignValueError, ShapeError, user_line
+from ..expression import Expression, apply, apply_to_padded, fast_form, handle_of, listed, node_of, plain
 from ..ops import convolution
 from ..ops import noise as noises
-from ..ops.gates import LSTM_C, LSTM_GATES, LSTM_H, NOISY_LSTM_GATES
+from ..ops.normal import LAYER_NORM, WEIGHT_NORM
+from ..ops.recurrent import LSTM_C, LSTM_GATES, LSTM_H, NOISY_LSTM_GATES
 from ..ops.spec import Operation
 from ..ops.unary import IDENTITY
-from ..state import state
+from ..session import state
 from .combine import concatenate
 
 
@@ -365,3 +365,31 @@ def vanilla_lstm_h(c_t: Expression, gates_t: Expression) -> Expression:
         gates_t: the gates (4H).
     """
     return apply(LSTM_H, (c_t, gates_t))
+
+
+def layer_norm(x: Expression, g: Expression, b: Expression) -> Expression:
+    """Compute ``g * (x - mean) / std + b``.
+
+    Args:
+        x: a vector.
+        g: gains, of its size.
+        b: biases, of its size.
+
+    Source: Ba, Kiros, Hinton, "Layer normalization", 2016, with DyNet's standard deviation (without an epsilon).
+    """
+    try:
+        return plain(LAYER_NORM, x, g, b)
+    except ShapeError as error:
+        return apply_to_padded(error, LAYER_NORM, (x, g, b))
+
+
+def weight_norm(w: Expression, g: Expression) -> Expression:
+    """Compute ``g * w / |w|``.
+
+    Args:
+        w: weights, usually a parameter.
+        g: their length; one number.
+
+    Source: Salimans and Kingma, "Weight normalization", 2016.
+    """
+    return apply(WEIGHT_NORM, (w, g))

@@ -6,8 +6,7 @@ from collections.abc import Sequence
 
 from ..arguments import TOO_LARGE, number, number_from, one_or_several, place, whole
 from ..errors import BoundsError, NegativeIndexError, ShapeError, user_line
-from ..expression import Expression, apply, apply_to_padded, node_of, not_empty, plain
-from ..fast import fast_form
+from ..expression import Expression, apply, apply_to_padded, fast_form, node_of, not_empty, plain
 from ..ops import loss
 from ..ops.loss import HUBER
 from ..ops.softmax import (
@@ -22,7 +21,7 @@ from ..ops.softmax import (
     SOFTMAX,
     SPARSEMAX,
 )
-from ..state import state
+from ..session import state
 
 
 def checked_label(name: str, x: Expression, label: int, axis: int = 0) -> int:

@@ -6,11 +6,10 @@ from collections.abc import Sequence
 
 from ..arguments import TOO_LARGE, flag, one_or_several, whole
 from ..errors import ArgumentError, BoundsError, NegativeIndexError, user_line
-from ..expression import Expression, apply, listed, node_of
-from ..fast import fast_form
+from ..expression import Expression, apply, fast_form, listed, node_of
 from ..ops import reduce
-from ..state import state
-from .recorded import function_of
+from ..session import state
+from .elementwise import function_of
 
 
 def _unsigned(value: int, least: int, what: str) -> int:

@@ -7,8 +7,7 @@ from typing import Any
 
 from ..arguments import one_or_several, whole
 from ..errors import ForeignValueError, NegativeIndexError, user_line
-from ..expression import Expression, apply, listed, not_empty
-from ..fast import fast, fast_form
+from ..expression import Expression, apply, fast, fast_form, listed, not_empty
 from ..ops.join import RESHAPE, TRANSPOSE
 from ..ops.pick import ELEMENTS, PICK, PICK_BATCH, PICK_RANGE, SELECT, STRIDED
 from ..parameters import LookupParameters, Parameters

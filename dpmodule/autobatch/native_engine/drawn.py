@@ -13,10 +13,8 @@ from dataclasses import dataclass
 
 import torch
 
-from ..execute import grad_call
+from ..base_graph import grad_call
 from ..ops.spec import BatchCall, Dim, Operation
-
-__all__ = ["Drawn", "Kept"]
 
 Tensor = torch.Tensor
 

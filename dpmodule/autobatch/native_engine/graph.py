@@ -14,19 +14,17 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from typing_extensions import override
 
-from ..base_graph import BaseGraph
+from ..base_graph import FEW, BaseGraph, inputs_of, known_as, way_of
 from ..errors import StateError
-from ..execution_log import FEW, RanBatch, inputs_of, known_as, way_of
-from ..interface import Marks
+from ..interface import Marks, RanBatch
 from ..ops.native_numbers import OP, SOURCES, kernel_name
 from ..ops.source import PARAMETER
 from ..ops.spec import Dim, Operation
 from .nodes import NativeNodes, as_buffer
 from .parameters import NativeParameters
 from .torch_calls import Caller, CallKind
-
-__all__ = ["NativeGraph"]
 
 Tensor = torch.Tensor
 
@@ -106,17 +104,13 @@ class NativeGraph(BaseGraph):
     # ---- making nodes ----
 
     @property
+    @override
     def size(self) -> int:
-        """The number of nodes."""
         found: int = self.machine.size
         return found
 
+    @override
     def append(self, op: Operation, attrs: tuple[Any, ...], args: tuple[int, ...], aux: Any = None) -> int:
-        """Add a node; see `interface.EngineGraph`.
-
-        Raises:
-            ShapeError: the operands do not fit.
-        """
         self.check_thread()
         self.check_nodes(args)
         if args:
@@ -129,12 +123,8 @@ class NativeGraph(BaseGraph):
             self._compute_at_once(node, op.name)
         return node
 
+    @override
     def append_many(self, op: Operation, attrs: tuple[Any, ...], args: tuple[int, ...]) -> int:
-        """Add a node that takes many operands of one shape.
-
-        Raises:
-            ShapeError: the operation does not take this shape.
-        """
         self.check_thread()
         self.check_nodes(args)
         node = op.kernel(self.machine, attrs, args, None) if op.kernel is not None else -1
@@ -144,28 +134,21 @@ class NativeGraph(BaseGraph):
             self._compute_at_once(node, op.name)
         return node
 
+    @override
     def set_input(self, node: int, array: Any) -> None:
-        """Replace the array of an input, and forget values if it has been read already.
-
-        Shape:
-            array: (batch, *d).
-        """
         self.machine.set_input(node, as_buffer(array))
         if node < max(self.machine.computed, self._root):
             self.recalculate()
 
+    @override
     def enter(self, parameter: Any) -> int:
-        """Return the node of a parameter, see `EngineGraph.enter`.
-
-        The parameter keeps its number in the engine as tables of rows do theirs, below -1.
-        """
         machine = self.machine
         is_known = parameter.serial == machine.serial and parameter.table < -1 and not self.is_immediate
         node: int = machine.parameter(-2 - parameter.table) if is_known else -1
         return node
 
+    @override
     def remember(self, parameter: Any, node: int) -> None:
-        """Let later graphs know a parameter."""
         parameter.serial, parameter.table = self.machine.serial, -2 - self.machine.parameter_of(node)
 
     def adopt(self, table: Any, is_updated: bool) -> None:
@@ -178,33 +161,28 @@ class NativeGraph(BaseGraph):
 
     # ---- values and gradients ----
 
+    @override
     def dim(self, node: int) -> Dim:
-        """Return the shape of a node."""
         try:
             return self._nodes.dim(node)
         except IndexError:
             self.check_nodes((node,))
             raise
 
+    @override
     def are_alike(self, nodes: list[int]) -> bool:
-        """Say whether all nodes have one shape, and none is a parameter."""
         found: bool = self.machine.are_alike(nodes)
         return found
 
+    @override
     def signature(self, node: int) -> _Signature:
-        """Return what a node is."""
         machine = self.machine
         if machine.parameter_of(node) >= 0:
             return _Signature(self.dim(node), PARAMETER)
         return _Signature(self.dim(node), _Named(self.operation(machine.signature_of(node)).name))
 
+    @override
     def forward(self, node: int) -> None:
-        """Compute what is missing up to a node.
-
-        Raises:
-            StateError: the graph is being computed.
-            Exception: whatever an operation raises that the node depends on.
-        """
         machine = self.machine
         if node < machine.computed and not machine.is_fused(node):
             return
@@ -259,24 +237,13 @@ class NativeGraph(BaseGraph):
         dim = self.dim(node)
         return torch.frombuffer(data, dtype=torch.float32).view(dim.batch, *dim.d)
 
+    @override
     def value(self, node: int) -> Tensor:
-        """Return the value of a node.
-
-        Shape:
-            returns: (batch, *d).
-
-        Raises:
-            Exception: whatever an operation raises that the node depends on.
-        """
         self._compute(node)
         return self._tensor(node, self.machine.value(node))
 
+    @override
     def as_list(self, node: int) -> list[float] | None:
-        """Return the value of a node as a list; see `EngineGraph.as_list`.
-
-        Raises:
-            Exception: whatever an operation raises that the node depends on.
-        """
         self._compute(node)
         found: list[float] | None = self.machine.numbers(node)
         return found
@@ -287,15 +254,8 @@ class NativeGraph(BaseGraph):
         else:
             self.forward(node)
 
+    @override
     def array(self, node: int) -> NDArray[Any]:
-        """Return the value of a node as an array, see `EngineGraph.array`.
-
-        Shape:
-            returns: (*d, batch), or (*d) where the batch is 1.
-
-        Raises:
-            Exception: whatever an operation raises that the node depends on.
-        """
         self._compute(node)
         dim = self.dim(node)
         found = np.frombuffer(self.machine.value(node), np.float32)
@@ -303,13 +263,8 @@ class NativeGraph(BaseGraph):
             return found.reshape(dim.d).astype(np.float64)
         return found.reshape(dim.batch, dim.size).T.astype(np.float64, order="C").reshape(*dim.d, dim.batch)
 
+    @override
     def backward(self, node: int, full: bool = False) -> None:
-        """Compute gradients from a node of one number.
-
-        Raises:
-            NotScalarError: it has more than one.
-            StateError: it was the last one `backward` was called for.
-        """
         self.check_root(node)
         self.forward(node)
         self._parameters.begin_pass()
@@ -326,16 +281,8 @@ class NativeGraph(BaseGraph):
         self._parameters.take_rows()
         self._caller.add_rows()
 
+    @override
     def gradient(self, node: int) -> Tensor:
-        """Return the gradient of the last `backward` with respect to a node.
-
-        Shape:
-            returns: (batch, *d).
-
-        Raises:
-            NoGradientError: there was none, or it began at an earlier node.
-            StateError: parameters have changed since.
-        """
         self.check_reached(node)
         machine, dim = self.machine, self.dim(node)
         number = machine.parameter_of(node)
@@ -369,17 +316,17 @@ class NativeGraph(BaseGraph):
             machine.fuses, self._caller.is_repeating = True, False
         return found
 
+    @override
     def marks(self) -> Marks:
-        """Return marks of the parameters that the graph reads."""
         found: Marks = self.machine.marks()
         return found
 
+    @override
     def is_given(self, node: int) -> bool:
-        """Say whether a node is an input, see `EngineGraph.is_given`."""
         return self.signature(node).op.name == "input" and self._root < self.machine.computed
 
+    @override
     def operands(self, node: int) -> tuple[int, ...]:
-        """Return the nodes that a node takes."""
         found: tuple[int, ...] = self.machine.operands(node)
         return tuple(each for each in found if each >= 0)
 
@@ -396,8 +343,8 @@ class NativeGraph(BaseGraph):
         dims = [self._parameters.dim(each) for each in parameters if is_part and each >= 0]
         return NativeOperation(name, parameters, tuple(dims), None)
 
+    @override
     def ran(self) -> list[RanBatch]:
-        """Return the batches that were run since the graph was begun, in order."""
         return list(self._ran())
 
     def _ran(self) -> Iterator[RanBatch]:
@@ -429,18 +376,18 @@ class NativeGraph(BaseGraph):
             )
 
     @property
+    @override
     def computed(self) -> int:
-        """All nodes before this one have been computed, but for those that could not be."""
         found: int = self.machine.computed
         return found
 
     @property
+    @override
     def is_batched(self) -> bool:
-        """Whether nodes are computed together."""
         return bool(self.machine.batched)
 
+    @override
     def seconds(self) -> dict[str, float]:
-        """Return the time spent since `renew`, in seconds, by "build" (between runs), "schedule", "run", "backward"."""
         return {"build": self._built, **dict(zip(("schedule", "run", "backward"), self.machine.times()))}
 
     # ---- the graph as a whole ----
@@ -462,26 +409,26 @@ class NativeGraph(BaseGraph):
         else:
             self.machine.activate(self.version)
 
+    @override
     def change_thread(self) -> None:
-        """Let another thread than the owner use the graph; see `BaseGraph.change_thread`."""
         super().change_thread()
         self._activate()
 
     @property
+    @override
     def is_running(self) -> bool:
-        """Whether the engine is at work."""
         found: bool = self.machine.busy
         return found
 
     @property
+    @override
     def has_failed(self) -> bool:
-        """Whether there are nodes that could not be computed."""
         found: bool = self.machine.skips
         return found
 
     @property
+    @override
     def root(self) -> int:
-        """The node that the last `backward` began at, -1 for none."""
         return self._root
 
     def settle(self) -> None:
@@ -499,12 +446,12 @@ class NativeGraph(BaseGraph):
             finally:
                 machine.fuses = True
 
+    @override
     def leave(self) -> None:
-        """Make room: another engine's graph is the one under construction."""
         self.machine.deactivate()
 
+    @override
     def recalculate(self) -> None:
-        """Forget all values, but no nodes, so that parameters that were changed are read again."""
         self._caller.forget()
         self.machine.forget_drawn()
         self.machine.revert(self.size, 0)

@@ -11,8 +11,6 @@ from ..ops.spec import Dim, Operation
 from .parameters import NativeParameters
 from .torch_calls import Caller, CallKind
 
-__all__ = ["NativeNodes", "as_buffer"]
-
 
 def as_buffer(array: Any) -> Any:
     """Return an array that the engine can read: of floats or doubles, side by side.

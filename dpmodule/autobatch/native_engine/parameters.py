@@ -13,8 +13,6 @@ import torch
 from ..ops.spec import Dim
 from ..storage import LookupStorage, ParameterStorage, mark_of
 
-__all__ = ["NativeParameters"]
-
 Tensor = torch.Tensor
 
 

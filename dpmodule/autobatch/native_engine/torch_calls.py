@@ -10,14 +10,12 @@ from typing import Any, NamedTuple
 
 import torch
 
-from ..execute import aux_tensor, grad_call, run_call
+from ..base_graph import aux_tensor, grad_call, run_call
 from ..ops.native_numbers import DRAW, name_of
 from ..ops.noise import draw_mask
 from ..ops.source import draw_random
 from ..ops.spec import BatchCall, Dim, Operation
 from .drawn import Drawn, Kept
-
-__all__ = ["CallKind", "Caller"]
 
 Tensor = torch.Tensor
 

@@ -11,8 +11,6 @@ import torch
 from ... import native
 from ..storage import ParameterStorage
 
-__all__ = ["ParameterAddress", "ParameterAddresses", "length", "step"]
-
 Tensor = torch.Tensor
 
 

@@ -10,8 +10,7 @@ from typing import Any
 import torch
 
 from .kernels import binary, plain
-from .native_machine import Attrs, Machine, Nodes
-from .native_numbers import OP, REDUCTION
+from .native_numbers import OP, REDUCTION, Attrs, Machine, Nodes
 from .spec import BatchCall, Dim, Dims, Grads, ShapeRule, declare, fail, same_batch, scalar, target, wide
 
 Tensor = torch.Tensor
@@ -213,7 +212,7 @@ def _sum_kernel(engine: Machine, attrs: Attrs, args: Nodes, aux: Any) -> int:
 
 
 def max_kernel(engine: Machine, attrs: Attrs, args: Nodes, aux: Any) -> int:
-    """Add a node of the maxima of operands; see `native_machine.Maker`."""
+    """Add a node of the maxima of operands; see `native_numbers.Maker`."""
     if len(args) == 2:
         return _TWO_MAXIMA(engine, attrs, args, aux)
     return engine.kernel(OP["sum"], REDUCTION["max_dim"], args)

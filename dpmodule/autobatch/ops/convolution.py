@@ -10,9 +10,9 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 
+from ..arguments import TOO_LARGE
 from .kernels import NodeLayout, arranged, fits, reduced
-from .native_machine import Attrs, Machine, Nodes
-from .native_numbers import CONVOLUTION, OP, TOO_LARGE
+from .native_numbers import CONVOLUTION, OP, Attrs, Machine, Nodes
 from .spec import BatchCall, Dim, Dims, Grads, Operation, declare, fail, same_batch
 
 Tensor = torch.Tensor

@@ -7,9 +7,9 @@ from typing import Any
 
 import torch
 
+from ..arguments import TOO_LARGE
 from .kernels import NodeLayout, arranged
-from .native_machine import Attrs, Machine, Nodes
-from .native_numbers import OP, TOO_LARGE
+from .native_numbers import OP, Attrs, Machine, Nodes
 from .spec import BatchCall, Dim, Dims, Grads, declare, fail, same_batch, target
 
 Tensor = torch.Tensor

@@ -6,8 +6,20 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from .native_machine import Attrs, Machine, Maker, Nodes
-from .native_numbers import ARRANGEMENT, BINARY, DRAW, LAST_AXIS, OP, REDUCTION, TOO_LARGE, UNARY
+from ..arguments import TOO_LARGE
+from .native_numbers import (
+    ARRANGEMENT,
+    BINARY,
+    DRAW,
+    LAST_AXIS,
+    OP,
+    REDUCTION,
+    UNARY,
+    Attrs,
+    Machine,
+    Maker,
+    Nodes,
+)
 from .spec import Operation
 
 

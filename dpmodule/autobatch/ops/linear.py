@@ -10,8 +10,7 @@ import torch
 from ..errors import ArgumentError
 from .binary import aligned, equal, reduced
 from .kernels import fits, plain, seen_as
-from .native_machine import Attrs, Machine, Nodes
-from .native_numbers import BINARY, OP
+from .native_numbers import BINARY, OP, Attrs, Machine, Nodes
 from .product import affine, is_large, product
 from .spec import BatchCall, Dim, Dims, Grads, declare, fail, same_batch, scalar, target, wide
 

@@ -9,8 +9,7 @@ import torch
 
 from .binary import MINUS, equal, reduced
 from .kernels import chain, unary
-from .native_machine import Attrs, Machine, Maker, Nodes
-from .native_numbers import BINARY, OP, UNARY
+from .native_numbers import BINARY, OP, UNARY, Attrs, Machine, Maker, Nodes
 from .reduce import SUM_ELEMS
 from .spec import BatchCall, Dim, Dims, Grads, Operation, declare, fail, same_batch, wide
 from .unary import UNARY as UNARIES

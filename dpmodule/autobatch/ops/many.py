@@ -8,8 +8,7 @@ import torch
 
 from .binary import max_kernel
 from .kernels import plain, unary
-from .native_machine import Attrs, Machine, Nodes
-from .native_numbers import OP
+from .native_numbers import OP, Attrs, Machine, Nodes
 from .spec import BatchCall, Grads, declare
 from .unary import same_shape
 

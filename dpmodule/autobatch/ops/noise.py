@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import torch
 
 from .kernels import drawn
-from .native_machine import Attrs
+from .native_numbers import Attrs
 from .spec import BatchCall, Dim, Dims, Grads, Operation, Run, ShapeRule, declare, fail
 from .unary import same_shape
 

@@ -10,8 +10,7 @@ import torch
 from .binary import CDIV, CMULT, MINUS, SUM, equal, reduced
 from .kernels import chain, fits, seen_as
 from .kernels import reduced as along_dimensions
-from .native_machine import Attrs, Machine, Nodes
-from .native_numbers import BINARY, OP
+from .native_numbers import BINARY, OP, Attrs, Machine, Nodes
 from .spec import BatchCall, Dim, Dims, Grads, declare, fail, same_batch, wide
 from .unary import UNARY
 

@@ -7,9 +7,9 @@ from typing import Any
 
 import torch
 
+from ..arguments import TOO_LARGE
 from .kernels import along, plain, reduced
-from .native_machine import Attrs, Machine, Maker, Nodes
-from .native_numbers import TOO_LARGE
+from .native_numbers import Attrs, Machine, Maker, Nodes
 from .pick import without
 from .spec import (
     BatchCall,

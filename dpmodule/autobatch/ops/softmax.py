@@ -7,8 +7,7 @@ from typing import Any
 import torch
 
 from .kernels import along, labelled, plain
-from .native_machine import Attrs, Machine, Nodes
-from .native_numbers import OP
+from .native_numbers import OP, Attrs, Machine, Nodes
 from .spec import BatchCall, Dim, Dims, Grads, ShapeRule, declare, fail, same_batch, scalar, zeros_for
 
 Tensor = torch.Tensor

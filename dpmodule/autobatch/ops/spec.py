@@ -24,29 +24,7 @@ from typing import Any, NamedTuple, NoReturn
 import torch
 
 from ..errors import ArgumentError, ShapeError, user_line
-from .native_machine import Attrs, Maker
-
-__all__ = [
-    "Argument",
-    "BatchCall",
-    "Dim",
-    "Dims",
-    "Grads",
-    "Operation",
-    "Run",
-    "ShapeRule",
-    "declare",
-    "fail",
-    "find",
-    "names",
-    "same_batch",
-    "scalar",
-    "show",
-    "shown",
-    "target",
-    "wide",
-    "zeros_for",
-]
+from .native_numbers import Attrs, Maker
 
 
 class Dim(NamedTuple):

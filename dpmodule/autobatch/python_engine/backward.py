@@ -10,16 +10,13 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from ..execute import grad_call
+from ..base_graph import grad_call
 from ..ops.product import product
 from ..ops.source import PARAMETER
 from ..ops.spec import Dim
-from ..signature import Signature, Stacked
-from .batch_record import Record, Where
 from .batches import Batches
-from .consumers import Reads, mark_operands, merged, reached_nodes, reads_of
-
-__all__ = ["BackwardPass"]
+from .consumers import Reads, Record, Where, mark_operands, merged, reached_nodes, reads_of
+from .signature import Signature, Stacked
 
 Tensor = torch.Tensor
 Ints = NDArray[np.int64]

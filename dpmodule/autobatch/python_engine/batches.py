@@ -8,18 +8,14 @@ from typing import Any
 import numpy as np
 import torch
 
-from ..execute import aux_tensor, run_call
+from ..base_graph import aux_tensor, run_call
 from ..interface import Options
 from ..ops.source import PARAMETER
 from ..ops.spec import BatchCall
-from ..plan import BatchPlan, BatchStep
-from ..signature import Signature, SignatureTable
-from .arena import Pool
-from .batch_record import Record, Where
+from .consumers import Record, Where
 from .schedule import side_by_side
-from .values import Values
-
-__all__ = ["Batches"]
+from .signature import BatchPlan, BatchStep, Signature, SignatureTable
+from .values import Pool, Values
 
 Tensor = torch.Tensor
 

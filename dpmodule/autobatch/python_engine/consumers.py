@@ -1,17 +1,63 @@
-"""Who reads which node: what a backward pass may leave out."""
+"""Batches that have been run, and who reads which node: what a backward pass may leave out."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import NamedTuple
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
-from ..ops.spec import Dim
-from .batch_record import Record, Where
+from ..ops.spec import BatchCall, Dim
+from .signature import BatchStep
 
-__all__ = ["Reads", "mark_operands", "merged", "reached_nodes", "reads_of"]
+
+@dataclass(slots=True)
+class Where:
+    """Where an operand of a batch came from.
+
+    Shape:
+        index: (count,).
+        value: (1, 1, *d).
+
+    Args:
+        first: the first row.
+        count: how many rows in a row.
+        index: the rows, if they are not in a row.
+        parameter: the attributes (`Dim`, weak reference, is updated) of the parameter it is; rows mean nothing then.
+        value: that of the parameter.
+    """
+
+    first: int
+    count: int
+    index: torch.Tensor | None
+    parameter: Any
+    value: torch.Tensor | None = None
+
+
+@dataclass(slots=True)
+class Record:
+    """A batch that has been run.
+
+    Shape:
+        inputs: each (nodes or 1, batch, *d).
+
+    Args:
+        step: its place in the plan.
+        call: as the operation left it.
+        inputs: its operands.
+        wheres: where they came from.
+        firsts: the first row of every result.
+    """
+
+    step: BatchStep
+    call: BatchCall
+    inputs: list[torch.Tensor]
+    wheres: list[Where]
+    firsts: list[int]
+
 
 Ints = NDArray[np.int64]
 

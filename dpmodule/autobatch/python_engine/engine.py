@@ -17,16 +17,12 @@ import torch
 
 from ..errors import StateError
 from ..interface import Options
-from ..plan import BatchPlan, NodeTable
-from ..signature import EXTRA, Signature, SignatureTable
-from .arena import Pool
 from .backward import BackwardPass
-from .batch_record import Record
 from .batches import Batches
-from .schedule import make_plan
-from .serial_plan import make_serial_plan
-
-__all__ = ["PythonEngine", "Mark"]
+from .consumers import Record
+from .schedule import make_plan, make_serial_plan
+from .signature import EXTRA, BatchPlan, NodeTable, Signature, SignatureTable
+from .values import Pool
 
 Tensor = torch.Tensor
 

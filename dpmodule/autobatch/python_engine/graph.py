@@ -1,32 +1,28 @@
 """The graph whose node table and engine are in Python; its interface is `interface.EngineGraph`.
 
-The table of signatures (`signature.SignatureTable`), the order of batches (`schedule.make_plan`) and the operations'
-code for a whole batch (`ops.spec.Operation.run`, `Operation.grad`; `execute.run_call` and `execute.grad_call` drive
-them, with autograd where an operation has no `grad`) are there for every engine.
+Batches are computed by `ops.spec.Operation.run` and `Operation.grad`, with autograd where an operation has no `grad`.
+The native engine calls these, too, for operations without a kernel.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from threading import get_ident
 from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from typing_extensions import override
 
-from ..base_graph import BaseGraph
-from ..execution_log import RanBatch, batches_of
-from ..interface import Marks, Options
+from ..base_graph import BaseGraph, inputs_of, known_as, way_of
+from ..interface import Marks, Options, RanBatch
 from ..ops.source import CONSTANT, INPUT, PARAMETER, READING
 from ..ops.spec import Dim, Operation
-from ..plan import BatchPlan
-from ..signature import Signature, SignatureTable
-from .arena import Pool
 from .engine import Mark, PythonEngine
-
-__all__ = ["END", "PythonGraph"]
+from .signature import BatchPlan, Signature, SignatureTable
+from .values import Pool
 
 END = -1
 """The key of the signature's number at a leaf of `SignatureTable.trie`."""
@@ -74,16 +70,12 @@ class PythonGraph(BaseGraph):
         self.engine = PythonEngine(self.options, self.table, self._pool)
 
     @property
+    @override
     def size(self) -> int:
-        """The number of nodes."""
         return len(self.numbers)
 
+    @override
     def append(self, op: Operation, attrs: tuple[Any, ...], args: tuple[int, ...], aux: Any = None) -> int:
-        """Add a node; see `interface.EngineGraph`.
-
-        Raises:
-            ShapeError: the operands do not fit.
-        """
         if get_ident() != self.owner.ident:
             self.change_thread()
         numbers = self.numbers
@@ -135,17 +127,8 @@ class PythonGraph(BaseGraph):
             found = found.setdefault(each, {})
         found[last] = signature.index
 
+    @override
     def append_many(self, op: Operation, attrs: tuple[Any, ...], args: tuple[int, ...]) -> int:
-        """Add a node that takes many operands of one shape.
-
-        Args:
-            op: record of what the node computes.
-            attrs: hashable; belong to the signature.
-            args: numbers of earlier nodes, all of one shape.
-
-        Raises:
-            ShapeError: the operation does not take this shape.
-        """
         self.check_thread()
         self.check_nodes(args)
         numbers, signatures = self.numbers, self.table.signatures
@@ -173,30 +156,18 @@ class PythonGraph(BaseGraph):
             self._compute_at_once(node, signature.kind.op.name)
         return node
 
+    @override
     def signature(self, node: int) -> Signature:
-        """Return what a node is.
-
-        Args:
-            node: its number, as `append` returned it.
-        """
         return self.table.signatures[self.numbers[node]]
 
+    @override
     def are_alike(self, nodes: list[int]) -> bool:
-        """Say whether all nodes have one shape, and none is a parameter.
-
-        Args:
-            nodes: their numbers; at least one.
-        """
         signatures = [self.table.signatures[number] for number in {self.numbers[node] for node in nodes}]
         first = signatures[0].dim
         return all(each.dim == first and each.kind.op is not PARAMETER for each in signatures)
 
+    @override
     def operands(self, node: int) -> tuple[int, ...]:
-        """Return the operands of a node.
-
-        Args:
-            node: its number, as `append` returned it.
-        """
         return tuple(self.columns(node, node + 1)[2].tolist())
 
     def columns(self, first: int, end: int) -> tuple[Ints, Ints, Ints]:
@@ -233,45 +204,25 @@ class PythonGraph(BaseGraph):
         starts[first + 1 : end + 1] += starts[first]
         self._column_count = end
 
+    @override
     def dim(self, node: int) -> Dim:
-        """Return the shape of a node.
-
-        Args:
-            node: its number, as `append` returned it.
-        """
         try:
             return self.table.signatures[self.numbers[node]].dim
         except IndexError:
             self.check_nodes((node,))
             raise
 
+    @override
     def forward(self, node: int) -> None:
-        """Compute what is missing up to a node.
-
-        Args:
-            node: its number, as `append` returned it.
-        """
         self.engine.forward(self, node)
 
+    @override
     def value(self, node: int) -> torch.Tensor:
-        """Return the value of a node.
-
-        Args:
-            node: its number, as `append` returned it.
-
-        Shape:
-            returns: (batch, *d).
-        """
         self.forward(node)
         return self.engine.value(node, self.signature(node))
 
+    @override
     def backward(self, node: int, full: bool = False) -> None:
-        """Compute gradients from a node of one number.
-
-        Raises:
-            NotScalarError: it has more than one.
-            StateError: it was the last one `backward` was called for.
-        """
         self.check_root(node)
         self.forward(node)
         for reference in self.marks():
@@ -279,34 +230,19 @@ class PythonGraph(BaseGraph):
         self.engine.backward(self, node, full)
         self.note_parameters()
 
+    @override
     def gradient(self, node: int) -> torch.Tensor:
-        """Return the gradient of the last `backward` with respect to a node.
-
-        Args:
-            node: its number, as `append` returned it.
-
-        Shape:
-            returns: (batch, *d).
-
-        Raises:
-            NoGradientError: there was none, or it began at an earlier node.
-            StateError: parameters have changed since.
-        """
         self.check_reached(node)
         return self.engine.gradient(node, self.signature(node))
 
+    @override
     def marks(self) -> Marks:
-        """Return marks of the parameters that the graph reads."""
         kinds = {step.kind for plan in self.engine.plans for step in plan.steps}
         references = [kind.attrs[1] for kind in kinds if kind.op in READING]
         return {each: storage.mark() for each in references if (storage := each()) is not None}
 
+    @override
     def is_given(self, node: int) -> bool:
-        """Say whether a node is an input, see `EngineGraph.is_given`.
-
-        Args:
-            node: its number, as `append` returned it.
-        """
         return self.signature(node).kind.op in (INPUT, CONSTANT)
 
     def _start(self, is_batched: bool) -> None:
@@ -322,37 +258,34 @@ class PythonGraph(BaseGraph):
             self._read_tables[table.storage] = None
 
     @property
+    @override
     def is_running(self) -> bool:
-        """Whether the engine is at work."""
         return self.engine.is_running
 
     @property
+    @override
     def has_failed(self) -> bool:
-        """Whether there are nodes that could not be computed."""
         return bool(self.engine.failed)
 
     @property
+    @override
     def root(self) -> int:
-        """The node that the last `backward` began at, -1 for none."""
         return self.engine.root
 
     def settle(self) -> None:
         """Do nothing: all values are kept."""
 
+    @override
     def leave(self) -> None:
-        """Make room: another engine's graph is the one under construction."""
+        pass
 
+    @override
     def recalculate(self) -> None:
-        """Forget all values, but no nodes, so that parameters that were changed are read again."""
         self.engine.revert(None)
         self._checkpoints = [(size, None) for size, _ in self._checkpoints]  # what was computed then is gone
 
+    @override
     def set_input(self, node: int, array: Any) -> None:
-        """Replace the array of an input, and forget values if it has been read already.
-
-        Shape:
-            array: (batch, *d).
-        """
         self.aux[node] = array
         if node < max(self.engine.computed, self.engine.root):
             self.recalculate()
@@ -374,20 +307,42 @@ class PythonGraph(BaseGraph):
         """Return the plans that were run, the earliest first."""
         return self.engine.plans
 
+    @override
     def ran(self) -> list[RanBatch]:
-        """Return the batches that were run since the graph was begun, in order."""
-        return list(batches_of(self.engine.plans))
+        return list(_batches_of(self.engine.plans))
 
     @property
+    @override
     def computed(self) -> int:
-        """All nodes before this one have been computed, but for those that could not be."""
         return self.engine.computed
 
     @property
+    @override
     def is_batched(self) -> bool:
-        """Whether nodes are computed together."""
         return bool(self.engine.autobatch)
 
+    @override
     def seconds(self) -> dict[str, float]:
-        """Return the time spent since `renew`, in seconds, by "build" (between runs), "schedule", "run", "backward"."""
         return self.engine.seconds
+
+
+def _batches_of(plans: Sequence[BatchPlan]) -> Iterator[RanBatch]:
+    """Describe the batches of plans, one for every request for a value."""
+    for forward, plan in enumerate(plans):
+        for step in plan.steps:
+            kind, count = step.kind, len(step.nodes)
+            if not kind.dims:
+                continue
+            yield RanBatch(
+                kind=kind.index,
+                operation=known_as(kind.op.name),
+                dims=inputs_of(kind.op, kind.attrs, kind.dims),
+                out=kind.outs[0],
+                parameters=tuple(each and each[1:] for each in kind.parameters),
+                others=kind.attrs,
+                nodes=count,
+                calls=count,
+                forward=forward,
+                apart=kind.op.apart,
+                way=way_of(kind.op, kind.attrs, kind.dims),
+            )

@@ -13,8 +13,7 @@ from typing_extensions import override
 
 from ...autobatch.arguments import flag
 from ...autobatch.collection import ParameterCollection
-from ...autobatch.explain import explain
-from ...autobatch.explanation import Explanation
+from ...autobatch.explain import Explanation, explain
 from ...base import ArgumentError, StateError
 from ...context import Context
 from ...ndarray import NDArray

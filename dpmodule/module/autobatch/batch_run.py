@@ -13,7 +13,7 @@ from ...autobatch.batched import OutputExpression, training
 from ...autobatch.expression import Expression, forward
 from ...autobatch.functions.combine import esum
 from ...autobatch.functions.reductions import sum_batches, sum_elems
-from ...autobatch.state import state
+from ...autobatch.session import state
 from ...base import ArgumentError, ShapeError
 from ...context import cpu
 from ...io import DataDesc

@@ -7,10 +7,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ...autobatch.borrowed_parameters import StateStorage, described
 from ...autobatch.collection import ParameterCollection
-from ...autobatch.state import state
-from ...autobatch.storage import ParameterStorage
+from ...autobatch.session import state
+from ...autobatch.storage import ParameterStorage, StateStorage, described
 from ...base import ArgumentError
 from ...context import Context
 from ...devices.generators import generator

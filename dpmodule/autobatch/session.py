@@ -1,4 +1,4 @@
-"""Settings: `configure`, and the arguments that DyNet takes from the command line."""
+"""The graph under construction and the settings that it is computed with, as programs change them."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 
+from .. import native
 from ..base import did_you_mean, dtype_name
 from ..compat.log import get_logger
 from ..context import Context, cpu, gpu, is_gpu, num_gpus
@@ -15,18 +16,129 @@ from ..devices.generators import generator
 from ..devices.generators import seed as seed_all
 from .arguments import flag, number_from, whole
 from .errors import ArgumentError
-from .state import state
+from .interface import EngineGraph, Options
+from .native_engine.graph import NativeGraph
+from .python_engine.graph import PythonGraph
 
-__all__ = [
-    "configure",
-    "from_command_line",
-    "gpus",
-    "reset_random_seed",
-    "set_random_seed",
-    "settings",
-    "settings_of",
-    "take_arguments",
-]
+
+class State:
+    """What the package's functions share.
+
+    Attributes:
+        options: what graphs are computed with.
+        graph: the one under construction.
+        weight_decay: of collections made from now on.
+        engine: "auto", "python" or "native", as `configure` set it.
+    """
+
+    __slots__ = ("_graphs", "engine", "graph", "options", "weight_decay")
+
+    def __init__(self) -> None:
+        self.options = Options(generator=generator(cpu()))
+        self.weight_decay = 0.0
+        self.engine = "auto"
+        self._graphs: dict[bool, EngineGraph] = {}
+        self.graph = self._engine_graph()
+        self.graph.renew()
+
+    def choose_engine(self, name: str) -> None:
+        """Choose what computes graphs made from now on.
+
+        Raises:
+            ArgumentError: there is no such engine here.
+        """
+        if not isinstance(name, str) or name not in ("auto", "python", "native"):
+            raise ArgumentError(f'engine is {name!r}, expected "auto", "python" or "native"')
+        if name == "native" and native.core is None:
+            raise ArgumentError(f'engine is "native", but the extension is not here: {native.error}')
+        self.engine = name
+
+    def renew(self) -> None:
+        """Begin a new graph with the present settings."""
+        found = self._engine_graph()
+        for other in self._graphs.values():
+            other.leave()
+        found.version = max(self.graph.version, found.version)
+        self.graph = found
+        found.renew()
+
+    def _engine_graph(self) -> EngineGraph:
+        """Return the graph of the engine that computes what is set."""
+        is_native = self._is_native()
+        found = self._graphs.get(is_native)
+        if found is None:
+            found = NativeGraph(native.core, self.options) if is_native else PythonGraph(self.options)
+            self._graphs[is_native] = found
+        return found
+
+    def _is_native(self) -> bool:
+        """The native engine computes in float32 on the CPU."""
+        options = self.options
+        fits = options.dtype is torch.float32 and options.device.type == "cpu"
+        return native.core is not None and self.engine != "python" and fits
+
+
+state = State()
+
+
+ComputationGraph = PythonGraph
+
+
+def renew_cg(
+    immediate_compute: bool = False, check_validity: bool = False, autobatching: bool | None = None
+) -> EngineGraph:
+    """Throw the graph away and begin a new one; expressions made before can no longer be used.
+
+    Args:
+        immediate_compute: compute every expression as soon as it is made, which helps to find errors.
+        check_validity: raise as soon as a value is not finite; computes as the argument before does.
+        autobatching: whether this graph is batched; as `configure` says if not given.
+
+    Raises:
+        ForeignValueError: an argument is neither True nor False.
+        StateError: a function that the graph calls asks for it, or another thread is computing the graph.
+
+    Source: DyNet's `renew_cg`.
+    """
+    state.graph.renew(
+        flag(immediate_compute, "immediate_compute"),
+        flag(check_validity, "check_validity"),
+        None if autobatching is None else flag(autobatching, "autobatching"),
+    )
+    return state.graph
+
+
+def cg() -> EngineGraph:
+    """Return the graph under construction."""
+    return state.graph
+
+
+def cg_version() -> int:
+    """Return how many graphs there were before."""
+    return state.graph.version
+
+
+def cg_checkpoint() -> None:
+    """Remember how large the graph is, for `cg_revert`.
+
+    Raises:
+        StateError: a function that the graph calls asks for it, or another thread is computing the graph.
+
+    Source: DyNet's `cg_checkpoint`.
+    """
+    state.graph.checkpoint()
+
+
+def cg_revert() -> None:
+    """Forget all expressions made since `cg_checkpoint`.
+
+    Raises:
+        StateError: there has been none in this graph, or all were gone back to.
+
+    Source: DyNet's `cg_revert`.
+    """
+    state.graph.revert()
+
 
 # what an argument without dashes and "dynet-" sets, and whether it is followed by a value
 _ARGUMENTS: dict[str, tuple[str | None, bool]] = {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from dpmodule.autobatch.python_engine.components import ranks
+from dpmodule.autobatch.python_engine.schedule import ranks
 from helpers.walk import walks
 
 

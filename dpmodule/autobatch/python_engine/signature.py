@@ -1,11 +1,11 @@
-"""Signatures: which nodes may be computed together, and which are known to lie apart in a program.
+"""Signatures: which nodes may be computed together; and plans: in which order.
 
 Two records describe a node. Its `BatchKind` says what is computed: operation, attributes, shapes, parameters. Nodes of
-one kind can share a batch. Its `Signature` adds where it stands, as far as two steps up: a tanh behind one matrix and a
-tanh behind another are one kind and two signatures. Schedules order signatures, so that what only looks alike does not
-tie a layer to a recurrence; batches are made of kinds.
+one kind can share a batch. Its `Signature` adds the kinds of what feeds it, up to two steps away: a tanh of one matrix
+product and a tanh of another are one kind and two signatures. Schedules order signatures, so that nodes that only look
+alike do not tie a layer to a recurrence; batches are made of kinds.
 
-Both live in a `SignatureTable` that outlives graphs: after the first few examples every node is found by one look into
+Both live in a `SignatureTable` that outlives graphs: after the first few examples, every node is found by one lookup in
 a dict.
 """
 
@@ -14,16 +14,15 @@ from __future__ import annotations
 import weakref
 from collections.abc import Sequence
 from copy import copy
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from .ops.linear import AFFINE, MATMUL, STACK
-from .ops.source import PARAMETER
-from .ops.spec import Dim, Operation, declare
-
-__all__ = ["EXTRA", "BatchKind", "Signature", "Stacked", "SignatureTable"]
+from ..ops.linear import AFFINE, MATMUL, STACK
+from ..ops.source import PARAMETER
+from ..ops.spec import Dim, Operation, declare
 
 
 def _extra_shape(attrs: tuple[Any, ...], dims: Sequence[Dim]) -> Dim:
@@ -245,3 +244,81 @@ class SignatureTable:
             self._references += [each for each in attrs if isinstance(each, weakref.ref)]
             self.kinds.append(kind)
         return kind
+
+
+Ints = NDArray[np.int64]
+
+
+@dataclass(slots=True)
+class BatchStep:
+    """One batch of a plan.
+
+    Shape:
+        nodes: (N,).
+        args: (N, operands), or flat for operations that take many.
+
+    Args:
+        kind: what is computed.
+        nodes: the numbers of its nodes.
+        args: the operands of the nodes.
+        counts: for operations that take many, how many operands each node has.
+        stage: steps of one stage do not depend on each other; -1 where nobody has looked.
+        parts: the steps that were put together into this one, of equal length.
+    """
+
+    kind: BatchKind
+    nodes: Ints
+    args: Ints
+    counts: list[int] = field(default_factory=list)
+    stage: int = -1
+    parts: list[BatchStep] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class BatchPlan:
+    """Which nodes are computed together, and in which order; independent of values and devices.
+
+    Args:
+        steps: the batches in order.
+        first: the number of the first node.
+        end: one more than that of the last.
+        seconds: how long it took to make.
+    """
+
+    steps: list[BatchStep]
+    first: int
+    end: int
+    seconds: float = 0.0
+
+
+class NodeTable(Protocol):
+    """The nodes of a graph, as far as plans and engines go.
+
+    Attributes:
+        table: their signatures.
+        aux: the nodes' own arguments (`Op.aux`), of those that have one.
+    """
+
+    table: SignatureTable
+    aux: dict[int, Any]
+
+    @property
+    def size(self) -> int:
+        """The number of nodes."""
+
+    def signature(self, node: int) -> Signature:
+        """Return what a node is."""
+
+    def operands(self, node: int) -> tuple[int, ...]:
+        """Return the operands of a node."""
+
+    def columns(self, first: int, end: int) -> tuple[Ints, Ints, Ints]:
+        """Return of nodes in a row the signatures, where in the third array their operands begin, and all operands.
+
+        Shape:
+            returns: (nodes,), (nodes + 1,), (operands,); int64.
+
+        Args:
+            first: the first node.
+            end: one more than the last.
+        """

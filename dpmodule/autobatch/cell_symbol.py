@@ -1,0 +1,438 @@
+"""The symbol of a cell: its inputs, parameters and states, which values are ragged, and whether it works row by row.
+
+A graph works row by row if every operator does. That follows from the operators' declarations (`Op.batch`,
+`Input.batch`), from attributes that name an axis, and from shapes: every value that depends on an example must keep the
+rows first, for two numbers of rows that occur nowhere else.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+import torch
+
+from ..base import ArgumentError, ShapeError
+from ..context import cpu
+from ..executor import allocate
+from ..executor.storage import Storage, declared_storage, storage_of
+from ..graph import Graph, Node, infer_shapes
+from ..initializer import InitDesc
+from ..ndarray import NDArray
+from ..ops.shapes import known
+from ..ops.sparse import Ragged
+from ..ops.spec import NEVER, PARAM, SHARE
+from ..symbol import Symbol
+from .arguments import text
+from .collection import HeldCollection, ParameterCollection, find
+from .errors import user_line
+from .expression import listed
+from .parameters import LookupParameters, Parameters
+from .session import state
+from .storage import ArrayStorage, ParameterStorage, StateStorage, described
+
+Shape = tuple[int, ...]
+
+_NUMBERS = (7, 11)
+"""Numbers of rows to try."""
+
+_AXES = ("axis", "axes", "dim", "dim1", "dim2", "begin_axis")
+"""Attributes that name an axis."""
+
+NORMALIZING = frozenset({"BatchNorm", "BatchNorm_v1", "_contrib_SyncBatchNorm", "_contrib_BatchNormWithReLU"})
+"""These take statistics over what is in a batch, which is what they are for."""
+
+_NAMES = """
+SwapAxis expand_dims squeeze transpose SliceChannel _split_v2 Reshape slice slice_axis broadcast_axis broadcast_to
+repeat tile Concat stack pick take argsort sort topk argmax argmax_channel argmin max mean min moments nanprod nansum
+norm prod sum
+broadcast_add broadcast_div broadcast_hypot broadcast_maximum broadcast_minimum broadcast_mod broadcast_mul
+broadcast_power broadcast_sub broadcast_equal broadcast_greater broadcast_greater_equal broadcast_lesser
+broadcast_lesser_equal broadcast_logical_and broadcast_logical_or broadcast_logical_xor broadcast_not_equal
+batch_dot dot amp_multicast
+"""
+BY_SHAPE = frozenset(_NAMES.split())
+"""Declared for `torch.vmap`, since attributes can make them anything; row-wise where axes and shapes say so."""
+
+
+def can_stack(graph: Graph) -> bool:
+    """Say whether no operator refuses to be stacked by `torch.vmap`."""
+    return all(node.op is None or node.op.batch != NEVER for node in graph.nodes)
+
+
+def reason_against(
+    graph: Graph,
+    examples: Mapping[str, Shape],
+    others: Mapping[str, Shape],
+    known: Collection[Node] = (),
+) -> str:
+    """Return why a graph does not work row by row, "" if it does.
+
+    Args:
+        graph: the graph.
+        examples: the shape of one example of every input, without the axis of rows.
+        others: the shapes of parameters and states.
+        known: operators that work row by row whatever their declaration says, as those on ragged values do.
+    """
+    batched = _depends(graph, examples)
+    for number in _NUMBERS:
+        given = {**{name: (number, *shape) for name, shape in examples.items()}, **others}
+        try:
+            shapes = infer_shapes(graph, given)
+        except ShapeError as error:
+            return f"{number} examples do not fit: {error}"
+        for node in graph.nodes:
+            if node in batched and any(not shape or shape[0] != number for shape in shapes[node]):
+                return f"{node.describe()} does not keep the examples apart along the first axis"
+        for node in graph.nodes:
+            if node.op is not None and node in batched and node not in known:
+                reason = _reason(node, batched, shapes)
+                if reason:
+                    return f"{node.describe()} {reason}"
+    return ""
+
+
+def _depends(graph: Graph, examples: Collection[str]) -> set[Node]:
+    found = {node for node in graph.inputs if node.name in examples}
+    for node in graph.nodes:
+        if any(child in found for child, _ in node.inputs):
+            found.add(node)
+    return found
+
+
+def _reason(node: Node, batched: set[Node], shapes: Mapping[Node, Any]) -> str:
+    op = node.op
+    if op is None:
+        return ""
+    if op.name in NORMALIZING:
+        return "" if getattr(node.a, "axis", 1) != 0 else "normalizes along the first axis"
+    if op.batch == NEVER:
+        return "takes one example at a time"
+    if getattr(node.a, "normalization", None) not in (None, "null"):
+        return f"divides by what is in the batch (normalization={node.a.normalization})"
+    ndim = len(shapes[node.inputs[0][0]][node.inputs[0][1]] or ())
+    if op.name in ("take", "dot"):
+        return _reason_of_pair(node, batched)
+    declared = op.wanted(node.a, len(node.inputs))
+    for (child, _), one in zip(node.inputs, declared):
+        if child in batched and one.batch == SHARE:
+            return f"shares {one.name} among examples"
+    if any(one.batch not in ("rows", SHARE) for one in declared) and op.name not in BY_SHAPE:
+        return "is not declared to work row by row"
+    return _reason_of_axes(node, ndim)
+
+
+def _reason_of_pair(node: Node, batched: set[Node]) -> str:
+    """Return why `take` or `dot` does not work row by row; both do for one of their operands only."""
+    first, second = (child in batched for child, _ in node.inputs[:2])
+    if node.op is not None and node.op.name == "take":
+        return "" if second and not first and node.a.axis == 0 else "picks among examples"
+    if second or getattr(node.a, "transpose_a", False):
+        return "multiplies across examples"
+    return ""
+
+
+def _reason_of_axes(node: Node, ndim: int) -> str:
+    op_name = "" if node.op is None else node.op.name
+    if op_name == "transpose":
+        order = tuple(node.a.axes or ())
+        return "" if order[:1] == (0,) or ndim < 2 else "moves the first axis"
+    if op_name == "slice" and any(step not in (None, 0, 1) for step in (node.a.step or ())[:1]):
+        return "turns the first axis round"
+    result_ndim = ndim + 1 if op_name in ("expand_dims", "stack") else ndim
+    for name in _AXES:
+        if not hasattr(node.a, name):
+            continue
+        value = getattr(node.a, name)
+        if value is None and ndim < 2:
+            return "works along the first axis"
+        axes = tuple(value) if isinstance(value, (tuple, list)) else () if value is None else (value,)
+        if any(axis is not None and int(axis) % max(result_ndim, 1) == 0 for axis in axes):
+            return f"works along the first axis ({name}={value})"
+    return ""
+
+
+class RaggedInputs:
+    """Which inputs and outputs of a cell are ragged, and how rows of examples become ragged values and back.
+
+    Args:
+        graph: what the cell runs.
+
+    Attributes:
+        names: of the ragged inputs.
+        storage: storage types of the graph's values; None if all of them are dense.
+        nodes: the operators that read ragged values, all of which work row by row.
+
+    Raises:
+        OpError: an operator does not take the ragged values that reach it.
+    """
+
+    def __init__(self, graph: Graph) -> None:
+        declared = declared_storage(graph)
+        self.names = frozenset(name for name, stype in declared.items() if stype == "ragged")
+        self.storage: Storage | None = None
+        self.nodes: frozenset[Node] = frozenset()
+        self._sources: list[frozenset[str]] = []
+        if self.names:
+            self._follow(graph)
+
+    def _follow(self, graph: Graph) -> None:
+        """Find out which values are ragged, and which inputs say how long the rows of each output are."""
+        storage = storage_of(graph, dict.fromkeys(self.names, "ragged"))
+        if storage is None:
+            return
+        self.storage, reads = storage, set()
+        found: dict[Node, frozenset[str]] = {}
+        for node in graph.nodes:
+            ragged = [child for child, i in node.inputs if storage.of((child, i)) == "ragged"]
+            reads |= {node} if ragged else set()
+            own = frozenset([node.name]) & self.names if node.op is None else frozenset()
+            found[node] = own.union(*(found[child] for child in ragged))
+        self.nodes = frozenset(reads)
+        is_ragged = [storage.of(head) == "ragged" for head in graph.heads]
+        self._sources = [
+            found[node] if is_one else frozenset() for is_one, (node, _) in zip(is_ragged, graph.heads)
+        ]
+
+    def without_lengths(self, examples: Mapping[str, Shape]) -> dict[str, Shape]:
+        """Return the shapes of examples as the graph knows them: those of ragged ones without the row's length.
+
+        Raises:
+            ShapeError: a row has no axis for its elements.
+        """
+        for name in self.names & examples.keys():
+            if not examples[name]:
+                raise ShapeError(
+                    f"an example of the ragged {name} has no axes, expected (length, ...) (at {user_line()})"
+                )
+        return {name: shape[1:] if name in self.names else shape for name, shape in examples.items()}
+
+    def with_lengths(self, outputs: Sequence[Shape], examples: Mapping[str, Shape], name: str) -> list[Shape]:
+        """Return the shapes of outputs for one example, those of ragged ones with the row's length.
+
+        Args:
+            outputs: as the graph knows them.
+            examples: shape of each input for one example.
+            name: of the cell, for errors.
+
+        Raises:
+            ShapeError: an output follows from rows of different lengths.
+        """
+        found = []
+        for i, shape in enumerate(outputs):
+            lengths = {examples[source][0] for source in (self._sources[i] if self._sources else ())}
+            if len(lengths) > 1:
+                raise ShapeError(
+                    f"{name}: an output follows from rows of lengths {sorted(lengths)} (at {user_line()})"
+                )
+            found.append((*lengths, *shape))
+        return found
+
+    def value(self, name: str, rows: torch.Tensor) -> torch.Tensor | Ragged:
+        """Return examples of an input as the symbol reads them.
+
+        Shape:
+            rows: (examples, length, ...) of a ragged input, else (examples, ...).
+            returns: of a ragged input (examples, None, ...), else as `rows`.
+        """
+        if name not in self.names:
+            return rows
+        count, length = rows.shape[:2]
+        return Ragged(rows.flatten(0, 1), torch.arange(count + 1, device=rows.device) * length)
+
+    @staticmethod
+    def rows(value: torch.Tensor | Ragged) -> torch.Tensor:
+        """Return an output with one row an example.
+
+        Shape:
+            value: of a ragged output (examples, None, ...), else (examples, ...).
+            returns: (examples, length, ...) of a ragged output, else as `value`.
+        """
+        if not isinstance(value, Ragged):
+            return value
+        values, count = value.values, value.shape[0]
+        return values.reshape(count, values.shape[0] // count, *values.shape[1:])
+
+
+class CellParameters:
+    """Which of a symbol's arguments are inputs, and the parameters and states for the others.
+
+    Args:
+        symbol, params, inputs, allow_extra: as for `cell`.
+        initializer: gives those that are made their first values.
+        ragged: which of the symbol's values are ragged.
+
+    Attributes:
+        collection: where all of them are.
+        input_names: the arguments that are inputs.
+        held: parameters and states by name.
+        missing: names of those that are still to be made.
+
+    Raises:
+        ArgumentError: `params` names no parameter of the symbol, or there is no input.
+        ForeignValueError: an argument is of a wrong type.
+    """
+
+    def __init__(
+        self,
+        symbol: Symbol,
+        params: ParameterCollection | Mapping[str, Any] | None,
+        inputs: Sequence[str] | None,
+        initializer: Any,
+        allow_extra: bool,
+        ragged: RaggedInputs,
+    ) -> None:
+        self._ragged = ragged
+        self._symbol, self._graph, self._initializer = symbol, symbol.graph, initializer
+        self.collection = _collection_of(params)
+        self.input_names = self._input_names(params, inputs)
+        self.held: dict[str, Parameters] = {}
+        self._states = set(self._graph.auxiliary_names)
+        wanted = [*self._argument_names(), *self._graph.auxiliary_names]
+        if isinstance(params, Mapping):
+            self._take(params, wanted, allow_extra)
+        else:
+            self.held.update((n, each) for n in wanted if (each := find(self.collection, n)) is not None)
+            self._mark_states()
+        self.missing = [name for name in wanted if name not in self.held]
+
+    def _argument_names(self) -> list[str]:
+        return [name for name in self._graph.argument_names if name not in self.input_names]
+
+    def _mark_states(self) -> None:
+        """Let states that the collection has as parameters, as read from a file, be states."""
+        for name in self._states & self.held.keys():
+            storage = self.held[name].storage
+            if not isinstance(storage, StateStorage):
+                self.held[name].begin_with(StateStorage(storage.name, storage.tensor))
+
+    def operands(self) -> dict[str, Parameters]:
+        """Return the parameters by name, in the order of the arguments; states are not among them."""
+        return {name: self.held[name] for name in self._argument_names() if name in self.held}
+
+    def state_tensors(self) -> dict[str, torch.Tensor]:
+        """Return the memory of the states by name."""
+        return {name: self.held[name].storage.tensor for name in self._graph.auxiliary_names}
+
+    def shapes(self) -> dict[str, Shape]:
+        """Return the shapes of parameters and states by name."""
+        return {name: tuple(each.storage.tensor.shape) for name, each in self.held.items()}
+
+    def infer(self, examples: Mapping[str, Shape]) -> dict[Any, list[Any]]:
+        """Infer the shapes of all nodes for a batch of one.
+
+        Raises:
+            ShapeError: inputs and parameters do not fit together.
+        """
+        nominal = self._ragged.without_lengths(examples)
+        given: dict[str, Any] = {name: (1, *shape) for name, shape in nominal.items()}
+        return infer_shapes(self._graph, {**given, **self.shapes()})
+
+    def _input_names(self, params: Any, inputs: Sequence[str] | None) -> list[str]:
+        names = self._graph.argument_names
+        if inputs is not None:
+            for name in [text(each, "cell: inputs") for each in listed("cell: inputs", inputs)]:
+                if name not in names:
+                    raise ArgumentError(
+                        f"cell: inputs names {name!r}, the symbol's arguments are {', '.join(names)}"
+                    )
+            return list(inputs)
+        if isinstance(params, Mapping):
+            found = [name for name in names if name not in params]
+        else:
+            declared = _declared_parameters(self._graph)
+            found = [n for n in names if n not in declared and find(self.collection, n) is None]
+        if not found:
+            raise ArgumentError(
+                "cell: all arguments of the symbol are parameters; name those that are inputs=[...]"
+            )
+        return found
+
+    def _take(self, params: Mapping[str, Any], wanted: Sequence[str], allow_extra: bool) -> None:
+        known_names = {*wanted, *self.input_names}
+        extra = [name for name in params if name not in known_names]
+        if extra and not allow_extra:
+            near = difflib.get_close_matches(extra[0], [*known_names], 1)
+            raise ArgumentError(
+                f"cell: {', '.join(map(repr, extra))} in params is no parameter of the symbol, which has"
+                f" {', '.join(wanted) or 'none'}{f'; did you mean {near[0]!r}?' if near else ''}"
+                " (allow_extra=True passes over it)"
+            )
+        for name in wanted:
+            if name in params:
+                self.held[name] = _held(name, params[name], name in self._states)
+                if isinstance(self.collection, HeldCollection):
+                    self.collection.hold(self.held[name])
+
+    def make(self, given: Mapping[str, Shape]) -> None:
+        """Make the parameters that are missing, now that the shapes of the inputs are known.
+
+        Raises:
+            ArgumentError: an input's shape is not given.
+            ShapeError: a parameter's shape does not follow from them.
+        """
+        unknown = [name for name in given if name not in self.input_names]
+        if unknown:
+            raise ArgumentError(f"cell: shapes names {unknown}, the inputs are {', '.join(self.input_names)}")
+        found = self.infer(given)
+        nodes = {node.name: node for node in self._graph.inputs}
+        attributes = self._symbol.attr_dict()
+        for name in self.missing:
+            shape = found[nodes[name]][0]
+            if not known(shape):
+                raise ShapeError(
+                    f"cell: the shape of {name} does not follow from those of the inputs {dict(given)}"
+                )
+            value = allocate(shape, cpu(), "float32")
+            self._initializer(InitDesc(name, attributes.get(name)), value)
+            tensor = value.tensor.to(state.options.device, state.options.dtype)
+            made = self.collection.parameter_from_tensor(tensor, name)
+            if name in self._states:
+                made.begin_with(StateStorage(made.name(), tensor))
+            described[made.storage] = attributes.get(name, {})
+            self.held[name] = made
+        self.missing = []
+
+
+def _collection_of(params: Any) -> ParameterCollection:
+    if isinstance(params, ParameterCollection):
+        return params
+    if params is None:
+        return ParameterCollection()
+    if isinstance(params, Mapping):
+        return HeldCollection()
+    raise ArgumentError(
+        f"cell: params is {type(params).__name__}, expected a ParameterCollection, or a dict of arrays by name"
+    )
+
+
+def _declared_parameters(graph: Graph) -> set[str]:
+    found: set[str] = set()
+    for node in graph.nodes:
+        if node.op is not None:
+            declared = node.op.wanted(node.a, len(node.inputs))
+            found.update(
+                child.name
+                for (child, _), one in zip(node.inputs, declared)
+                if child.op is None and one.kind == PARAM
+            )
+    return found
+
+
+def _held(name: str, value: Any, is_state: bool) -> Parameters:
+    """Return a value that a user has given as a parameter over the same memory."""
+    if isinstance(value, Parameters):
+        return value
+    if isinstance(value, LookupParameters):
+        return Parameters(value.storage)
+    if isinstance(value, NDArray):
+        return Parameters(
+            StateStorage(f"/{name}", value.tensor) if is_state else ArrayStorage(f"/{name}", value)
+        )
+    if isinstance(value, torch.Tensor):
+        kind = StateStorage if is_state else ParameterStorage
+        return Parameters(kind(f"/{name}", value.detach()))
+    raise ArgumentError(
+        f"cell: {name} is {type(value).__name__}, expected an NDArray, a tensor or Parameters"
+    )
