@@ -56,7 +56,7 @@ def _draw(name: str, params: dict[str, Any], samples: tuple[str, ...], options: 
         if "out" not in given:
             given.setdefault("shape", (1,))
         return face(f"_random_{name}")(**params, **given)
-    if all(isinstance(p, Handle) for p in params.values()):
+    if samples and all(isinstance(p, Handle) for p in params.values()):
         given.pop("ctx", None)
         return face(f"_sample_{name}")(**dict(zip(samples, params.values(), strict=True)), **given)
     kinds = ", ".join(f"{k} is {type(p).__name__}" for k, p in params.items())

@@ -75,6 +75,7 @@ def test_parameters_may_be_arrays():
         lambda: nd.random.exponential(0),
         lambda: nd.random.uniform(2, 1),
         lambda: nd.random.randint(3, 3),
+        lambda: nd.random.randint(low, high),
     ):
         with pytest.raises(MXNetError):
             wrong()
