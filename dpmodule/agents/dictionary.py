@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from itertools import repeat
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,7 @@ from ..files.atomic import write_atomically
 from ..files.file_transaction import read_settled
 from .agent import Agent
 
-__all__ = ["DictionaryAgent", "find_ngrams"]
+__all__ = ["DictionaryAgent", "TextVectors", "find_ngrams"]
 
 _WORDS = re.compile(r"\w+|[^\w\s]|\n")
 _MARKS = re.compile(r"([.,;:!?])")
@@ -34,6 +35,10 @@ _SPECIAL = (
 )
 _MOST = 1_000_000_003
 """What the first special token counts; the others follow, so that they stay in front of all words."""
+
+_KEPT = 1 << 20
+_PER_TEXT = 32
+"""How many characters of texts `TextVectors` keeps; what it adds to the length of each text, for its overhead."""
 
 
 def find_ngrams(token_dict: Collection[str], text: Sequence[str], n: int) -> list[str]:
@@ -120,7 +125,9 @@ class DictionaryAgent(Agent):
         self.max_ngram_size = _whole(self.opt, "dict_max_ngram_size", -1)
         self._tokenize = self._tokenizer()
         self._has_changed, self._is_copy = False, shared is not None
-        tables = shared or {"freq": {}, "tok2ind": {}, "ind2tok": {}}
+        tables = shared or {"freq": {}, "tok2ind": {}, "ind2tok": {}, "revision": [0]}
+        # changes whenever tokens get new numbers; shared by all copies, None if the original does not share it
+        self._revision: list[int] | None = tables.get("revision")
         self.freq: dict[str, int] = tables["freq"]
         self.tok2ind: dict[str, int] = tables["tok2ind"]
         self.ind2tok: dict[int, str] = tables["ind2tok"]
@@ -237,6 +244,7 @@ class DictionaryAgent(Agent):
         """
         for name in ("freq", "tok2ind", "ind2tok"):
             _replace(getattr(self, name), dict(getattr(dictionary, name)))
+        self._revise()
         self._has_changed = True
 
     # texts
@@ -302,7 +310,7 @@ class DictionaryAgent(Agent):
             ArgumentError: `vec_type` is another type.
         """
         find, unknown = self.tok2ind.get, self.tok2ind.get(self.unk_token)
-        numbers = [find(token, unknown) for token in self.tokenize(text)]
+        numbers = list(map(find, self.tokenize(text), repeat(unknown)))
         if None in numbers:
             numbers = [number for number in numbers if number is not None]
         if vec_type is list:
@@ -346,7 +354,8 @@ class DictionaryAgent(Agent):
 
     def share(self) -> dict[str, Any]:
         """Return what a copy is made of: the same tables."""
-        return {**super().share(), "freq": self.freq, "tok2ind": self.tok2ind, "ind2tok": self.ind2tok}
+        tables = {"freq": self.freq, "tok2ind": self.tok2ind, "ind2tok": self.ind2tok}
+        return {**super().share(), **tables, "revision": self._revision}
 
     def shutdown(self) -> None:
         """Write the file that `dict_file` names, if something has been added; copies leave it to their original."""
@@ -377,6 +386,12 @@ class DictionaryAgent(Agent):
         _replace(self.freq, counts)
         _replace(self.tok2ind, numbers)
         _replace(self.ind2tok, dict(enumerate(counts)))
+        self._revise()
+
+    def _revise(self) -> None:
+        """Record that tokens may have new numbers; added tokens need no record, since the length changes."""
+        if self._revision is not None:
+            self._revision[0] += 1
 
     def packed(self, sort: bool = True) -> bytes:
         r"""Return the content of a file: a line ``token<TAB>count`` for each token.
@@ -421,6 +436,42 @@ class DictionaryAgent(Agent):
         for token, count in _read(os.fspath(filename)):
             self.add_token(token)
             self.freq[token] = count
+
+
+class TextVectors(dict[str, list[int]]):
+    """Keeps the vectors of the texts that it has seen until the dictionary changes, or the texts exceed a MB.
+
+    A subclass of `DictionaryAgent` may tokenize the same text differently each time; its vectors are not kept.
+
+    Args:
+        truncate: number of tokens to keep of each text, the last ones; -1: all.
+    """
+
+    def __init__(self, truncate: int = -1) -> None:
+        super().__init__()
+        self._kept_part = slice(None if truncate < 0 else -truncate, None)
+        self._dictionary: Any = None
+        self._state: Any = None
+        self._size = 0
+
+    def of(self, dictionary: Any, texts: Sequence[str]) -> list[list[int]]:
+        """Return the vector of each text; do not modify the lists."""
+        if type(dictionary) is not DictionaryAgent or dictionary._revision is None:
+            return [dictionary.txt2vec(text)[self._kept_part] for text in texts]
+        table = dictionary.tok2ind
+        state = (
+            table, len(table), dictionary._revision[0], dictionary, dictionary.lower,
+            dictionary.max_ngram_size, dictionary.unk_token,
+        )  # fmt: skip
+        if state != self._state or self._size > _KEPT:
+            self.clear()
+            self._dictionary, self._state, self._size = dictionary, state, 0
+        return list(map(self.__getitem__, texts))
+
+    def __missing__(self, text: str) -> list[int]:
+        vector = self[text] = self._dictionary.txt2vec(text)[self._kept_part]
+        self._size += len(text) + _PER_TEXT
+        return vector
 
 
 def _replace(table: dict[Any, Any], content: Mapping[Any, Any]) -> None:

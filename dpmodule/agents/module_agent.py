@@ -218,10 +218,12 @@ class ModuleAgent(Agent):
         """
         name = self.getID()
         replies: list[Message] = [{"id": name} for _ in observations]
-        asked = [number for number, each in enumerate(observations) if each and each.get("text") is not None]
-        taught = [number for number in asked if observations[number].get("labels")]
-        if len(taught) < len(asked):
-            others = [number for number in asked if not observations[number].get("labels")]
+        taught: list[int] = []
+        others: list[int] = []
+        for row, observation in enumerate(observations):
+            if observation and observation.get("text") is not None:
+                (taught if observation.get("labels") else others).append(row)
+        if others:
             self._fill(replies, observations, others, self.answer)
         if taught:
             self._fill(replies, observations, taught, self.learn)
@@ -234,7 +236,7 @@ class ModuleAgent(Agent):
         rows: Sequence[int],
         step: Callable[[Observations], Sequence[Message]],
     ) -> None:
-        for row, said in zip(rows, step([observations[row] for row in rows]), strict=True):
+        for row, said in zip(rows, step([*map(observations.__getitem__, rows)]), strict=True):
             replies[row].update(said)
 
     def learn(self, observations: Observations) -> Sequence[Message]:

@@ -20,6 +20,8 @@ __all__ = ["bags", "batch_of", "bucket_of", "classes", "dense", "padded", "ragge
 
 Rows = Sequence[Sequence[int]]
 
+_CPU = cpu()
+
 
 def dense(values: Any, dtype: str = "float32") -> NDArray:
     """Return numbers as an array of the CPU.
@@ -28,7 +30,7 @@ def dense(values: Any, dtype: str = "float32") -> NDArray:
         values: numbers, or lists of them, or an array of NumPy's, whose memory is used if it is of this type.
         dtype: name of the element type.
     """
-    return NDArray(torch.from_numpy(np.ascontiguousarray(values, dtype)), cpu())
+    return NDArray(torch.from_numpy(np.ascontiguousarray(values, dtype)), _CPU)
 
 
 def ragged(rows: Rows) -> RaggedNDArray:
@@ -43,7 +45,7 @@ def ragged(rows: Rows) -> RaggedNDArray:
     """
     offsets = np.fromiter(accumulate(map(len, rows), initial=0), "int64", len(rows) + 1)
     values = np.fromiter(chain.from_iterable(rows), "int64", int(offsets[-1]))
-    return RaggedNDArray(torch.from_numpy(values), torch.from_numpy(offsets), cpu())
+    return RaggedNDArray(torch.from_numpy(values), torch.from_numpy(offsets), _CPU)
 
 
 def bags(rows: Rows, size: int) -> NDArray:
