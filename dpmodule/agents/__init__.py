@@ -21,7 +21,7 @@ _LATER = {
     "parser": "ParlaiParser",
     "repeat": "RandomCandidateAgent RepeatLabelAgent RepeatQueryAgent",
     "seq2seq": "Seq2seqAgent",
-    "shared_table": "SharedTable",
+    "shared_state": "SharedTable",
     "starspace": "StarspaceAgent",
     "tasks": "DocsTeacher FromFileTeacher NoCandidateTeacher ReverseTeacher",
     "teachers": "FixedDialogTeacher Teacher",

@@ -12,8 +12,7 @@ from typing import Any
 
 from ..base import ArgumentError, FileError
 from .loading import agent_class, module_named
-from .option_checks import check_names
-from .saved_options import RUN_OPTIONS, load_options, options_file
+from .options import RUN_OPTIONS, check_names, load_options, options_file
 
 __all__ = ["Agent", "create_agent", "create_agent_from_shared", "create_agents_from_shared"]
 

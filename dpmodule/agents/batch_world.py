@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from .copies import WorldOfCopies, batch_of_replies, has_batch_act, row_of, silent
-from .option_checks import whole
+from .options import whole
 from .teachers import FixedDialogTeacher
 from .worlds import DialogPartnerWorld, MultiAgentDialogWorld, World, check_texts, validate
 

@@ -9,7 +9,7 @@ from ..base import ArgumentError
 from .batch_world import BatchWorld
 from .dynamic_batch_world import DynamicBatchWorld
 from .hogwild_world import HogwildWorld
-from .option_checks import check_names, whole
+from .options import check_names, whole
 from .worlds import MultiWorld, World, create_task_world, task_names
 
 __all__ = ["create_task"]

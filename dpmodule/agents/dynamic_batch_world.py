@@ -11,7 +11,7 @@ from typing import Any
 
 from ..base import ArgumentError
 from .copies import WorldOfCopies, batch_of_replies, has_batch_act, row_of, silent
-from .option_checks import whole
+from .options import whole
 from .worlds import World, check_texts, validate
 
 __all__ = ["DynamicBatchWorld", "best_window"]

@@ -16,8 +16,7 @@ from ..base import FileFormatError
 from ..files.file_transaction import read_settled, write_set
 from .agent import Agent
 from .dictionary import DictionaryAgent
-from .option_checks import whole
-from .saved_options import options_file, packed_options
+from .options import options_file, packed_options, whole
 
 __all__ = ["IrBaselineAgent"]
 

@@ -19,9 +19,8 @@ from .agent import Agent
 from .dictionary import DictionaryAgent
 from .history import History
 from .network import Network, Settings
-from .option_checks import check_names, whole
+from .options import check_names, options_file, packed_options, whole
 from .parser import ParlaiParser
-from .saved_options import options_file, packed_options
 from .vocabulary import build_dict, dictionary_file, training_examples
 
 __all__ = ["ModuleAgent"]

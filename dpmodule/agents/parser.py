@@ -16,7 +16,7 @@ from typing import Any, NoReturn
 from ..base import ArgumentError, did_you_mean
 from .dictionary import DictionaryAgent
 from .loading import agent_class, str2class, task_class
-from .saved_options import RUN_OPTIONS, load_options, options_file
+from .options import RUN_OPTIONS, load_options, options_file
 from .teachers import is_training
 from .worlds import task_names
 

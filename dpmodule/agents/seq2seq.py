@@ -14,7 +14,7 @@ from ..base import ArgumentError
 from ..ndarray import NDArray
 from . import beam, seq2seq_net, vectors
 from .module_agent import ModuleAgent
-from .option_checks import real, whole
+from .options import real, whole
 
 __all__ = ["Seq2seqAgent"]
 

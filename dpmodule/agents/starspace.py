@@ -22,7 +22,7 @@ from ..ndarray import NDArray
 from . import vectors
 from .dictionary import TextVectors
 from .module_agent import ModuleAgent
-from .option_checks import real, whole
+from .options import real, whole
 
 __all__ = ["StarspaceAgent"]
 

@@ -12,10 +12,10 @@ from typing import Any
 
 from ..base import ArgumentError
 from .agent import Agent
-from .counter import LocalCounter, SharedCounter, counter_for
 from .data_loader import DataLoader, LoadedQueue
 from .episode_places import EpisodePlaces
 from .metrics import Metrics
+from .shared_state import LocalCounter, SharedCounter, counter_for
 from .squash import flatten, make_batches, sort_data
 
 __all__ = ["FixedDialogTeacher", "Teacher", "is_training"]

@@ -13,8 +13,8 @@ from typing import Any
 from .. import checkpoint, random
 from ..agents.agent import create_agent
 from ..agents.loading import agent_class, module_named
+from ..agents.options import load_options, options_file
 from ..agents.parser import ParlaiParser
-from ..agents.saved_options import load_options, options_file
 from ..agents.vocabulary import dictionary_file
 from ..base import ArgumentError, MXNetError
 from .command import Command
