@@ -1,6 +1,6 @@
 """`DynamicBatchWorld`: batches of as many rows of similar length as fit into a number of tokens.
 
-Source: ParlAI's dynamic batching of 2019; Morishita et al. (2017), see `squash`.
+Source: ParlAI's dynamic batching of 2019; Morishita et al. (2017), see `examples`.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ from ..ndarray import NDArray
 from ..symbol import Symbol
 from .agent import Agent
 from .dictionary import DictionaryAgent
-from .history import History
+from .examples import History
 from .network import Network, Settings
 from .options import check_names, options_file, packed_options, whole
 from .parser import ParlaiParser
