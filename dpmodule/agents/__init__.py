@@ -6,6 +6,7 @@ from ..compat import lazy
 
 _LATER = {
     "agent": "Agent create_agent create_agent_from_shared create_agents_from_shared",
+    "baselines": "IrBaselineAgent RandomCandidateAgent RepeatLabelAgent RepeatQueryAgent",
     "batch_world": "BatchWorld",
     "create": "create_task",
     "dialog_data": "DialogData StreamDialogData",
@@ -13,13 +14,11 @@ _LATER = {
     "dictionary": "DictionaryAgent find_ngrams",
     "dynamic_batch_world": "DynamicBatchWorld",
     "hogwild_world": "HogwildWorld",
-    "ir_baseline": "IrBaselineAgent",
     "loading": "class2str str2class",
     "metrics": "Metrics aggregate_metrics",
     "module_agent": "ModuleAgent",
     "multi_task": "MultiTaskTeacher create_task_agent_from_taskname",
     "parser": "ParlaiParser",
-    "repeat": "RandomCandidateAgent RepeatLabelAgent RepeatQueryAgent",
     "seq2seq": "Seq2seqAgent",
     "shared_state": "SharedTable",
     "starspace": "StarspaceAgent",

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ..base import ArgumentError
-from .copies import WorldOfCopies, batch_of_replies, has_batch_act, row_of, silent
+from .batch_world import WorldOfCopies, batch_of_replies, has_batch_act, row_of, silent
 from .options import whole
 from .worlds import World, check_texts, validate
 

@@ -26,10 +26,10 @@ __all__ = [
 
 AGENTS: Mapping[str, str] = MappingProxyType(
     {
-        "ir_baseline": "dpmodule.agents.ir_baseline:IrBaselineAgent",
-        "random_candidate": "dpmodule.agents.repeat:RandomCandidateAgent",
-        "repeat_label": "dpmodule.agents.repeat:RepeatLabelAgent",
-        "repeat_query": "dpmodule.agents.repeat:RepeatQueryAgent",
+        "ir_baseline": "dpmodule.agents.baselines:IrBaselineAgent",
+        "random_candidate": "dpmodule.agents.baselines:RandomCandidateAgent",
+        "repeat_label": "dpmodule.agents.baselines:RepeatLabelAgent",
+        "repeat_query": "dpmodule.agents.baselines:RepeatQueryAgent",
         "seq2seq": "dpmodule.agents.seq2seq:Seq2seqAgent",
         "starspace": "dpmodule.agents.starspace:StarspaceAgent",
     }

@@ -11,7 +11,7 @@ from typing import Any
 
 from ..base import ArgumentError
 from .agent import create_agents_from_shared
-from .copies import numbered
+from .batch_world import numbered
 from .loading import teacher_of
 from .metrics import aggregate_metrics, by_name
 from .teachers import Teacher
