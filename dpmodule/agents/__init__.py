@@ -5,19 +5,17 @@ from __future__ import annotations
 from ..compat import lazy
 
 _LATER = {
-    "agent": "Agent create_agent create_agent_from_shared create_agents_from_shared",
+    "agent": "Agent class2str create_agent create_agent_from_shared create_agents_from_shared str2class",
     "baselines": "IrBaselineAgent RandomCandidateAgent RepeatLabelAgent RepeatQueryAgent",
     "batch_world": "BatchWorld",
-    "create": "create_task",
+    "create": "MultiTaskTeacher create_task create_task_agent_from_taskname",
     "dialog_data": "DialogData StreamDialogData",
     "dialog_teachers": "ConversationTeacher DialogTeacher FbDialogTeacher ParlAIDialogTeacher",
     "dictionary": "DictionaryAgent find_ngrams",
     "dynamic_batch_world": "DynamicBatchWorld",
     "hogwild_world": "HogwildWorld",
-    "loading": "class2str str2class",
     "metrics": "Metrics aggregate_metrics",
     "module_agent": "ModuleAgent",
-    "multi_task": "MultiTaskTeacher create_task_agent_from_taskname",
     "parser": "ParlaiParser",
     "seq2seq": "Seq2seqAgent",
     "shared_state": "SharedTable",

@@ -7,8 +7,8 @@ from itertools import islice
 from typing import Any
 
 from ..base import ArgumentError
+from .agent import teacher_of
 from .dictionary import DictionaryAgent
-from .loading import teacher_of
 from .worlds import task_names
 
 __all__ = ["build_dict", "dictionary_file", "training_examples"]
