@@ -18,7 +18,7 @@ from ..files.atomic import write_atomically
 from ..files.file_transaction import read_settled
 from .agent import Agent
 
-__all__ = ["DictionaryAgent", "TextVectors", "find_ngrams"]
+__all__ = ["DictionaryAgent", "find_ngrams"]
 
 _WORDS = re.compile(r"\w+|[^\w\s]|\n")
 _MARKS = re.compile(r"([.,;:!?])")
@@ -35,10 +35,6 @@ _SPECIAL = (
 )
 _MOST = 1_000_000_003
 """What the first special token counts; the others follow, so that they stay in front of all words."""
-
-_KEPT = 1 << 20
-_PER_TEXT = 32
-"""How many characters of texts `TextVectors` keeps; what it adds to the length of each text, for its overhead."""
 
 
 def find_ngrams(token_dict: Collection[str], text: Sequence[str], n: int) -> list[str]:
@@ -436,42 +432,6 @@ class DictionaryAgent(Agent):
         for token, count in _read(os.fspath(filename)):
             self.add_token(token)
             self.freq[token] = count
-
-
-class TextVectors(dict[str, list[int]]):
-    """Keeps the vectors of the texts that it has seen until the dictionary changes, or the texts exceed a MB.
-
-    A subclass of `DictionaryAgent` may tokenize the same text differently each time; its vectors are not kept.
-
-    Args:
-        truncate: number of tokens to keep of each text, the last ones; -1: all.
-    """
-
-    def __init__(self, truncate: int = -1) -> None:
-        super().__init__()
-        self._kept_part = slice(None if truncate < 0 else -truncate, None)
-        self._dictionary: Any = None
-        self._state: Any = None
-        self._size = 0
-
-    def of(self, dictionary: Any, texts: Sequence[str]) -> list[list[int]]:
-        """Return the vector of each text; do not modify the lists."""
-        if type(dictionary) is not DictionaryAgent or dictionary._revision is None:
-            return [dictionary.txt2vec(text)[self._kept_part] for text in texts]
-        table = dictionary.tok2ind
-        state = (
-            table, len(table), dictionary._revision[0], dictionary, dictionary.lower,
-            dictionary.max_ngram_size, dictionary.unk_token,
-        )  # fmt: skip
-        if state != self._state or self._size > _KEPT:
-            self.clear()
-            self._dictionary, self._state, self._size = dictionary, state, 0
-        return list(map(self.__getitem__, texts))
-
-    def __missing__(self, text: str) -> list[int]:
-        vector = self[text] = self._dictionary.txt2vec(text)[self._kept_part]
-        self._size += len(text) + _PER_TEXT
-        return vector
 
 
 def _replace(table: dict[Any, Any], content: Mapping[Any, Any]) -> None:

@@ -139,6 +139,11 @@ def options_file(model_file: str) -> str:
     return f"{model_file}.opt"
 
 
+def dictionary_file(model_file: str) -> str:
+    """Return the path of the dictionary that belongs to a model file."""
+    return f"{model_file}.dict"
+
+
 def packed_options(opt: Mapping[str, Any]) -> bytes:
     """Return options as the content of a file; those of the run, and what JSON has no form for, are left out."""
     kept = {key: value for key, value in opt.items() if key not in RUN_OPTIONS and _is_plain(value)}

@@ -20,7 +20,6 @@ from ..files.file_kind import regular_file
 from ..io import DataBatch
 from ..ndarray import NDArray
 from . import vectors
-from .dictionary import TextVectors
 from .module_agent import ModuleAgent
 from .options import real, whole
 
@@ -119,7 +118,7 @@ class StarspaceAgent(ModuleAgent):
         super().__init__(opt, shared)
         self.id = "Starspace"
         self._count = whole(self.opt, "negatives", 10)
-        self._vectors = TextVectors(whole(self.opt, "truncate", -1, -1))
+        self._vectors = vectors.TextVectors(whole(self.opt, "truncate", -1, -1))
         self._described: dict[tuple[int, int, bool], tuple[Any, Any]] = {}
         seed = self.opt.get("seed")
         worker = (shared or {}).get("threadindex", 0)

@@ -12,9 +12,8 @@ from typing import Any
 
 from .. import checkpoint, random
 from ..agents.agent import agent_class, create_agent, module_named
-from ..agents.options import load_options, options_file
+from ..agents.options import dictionary_file, load_options, options_file
 from ..agents.parser import ParlaiParser
-from ..agents.vocabulary import dictionary_file
 from ..base import ArgumentError, MXNetError
 from .command import Command
 

@@ -1,8 +1,7 @@
 import numpy as np
 import pytest
 
-from dpmodule.agents import DictionaryAgent, dictionary, find_ngrams
-from dpmodule.agents.dictionary import TextVectors
+from dpmodule.agents import DictionaryAgent, find_ngrams
 from dpmodule.base import ArgumentError, FileError, FileFormatError
 
 TALK = [
@@ -220,53 +219,3 @@ def test_options_that_are_none(option):
 def test_saving_without_a_name(words):
     with pytest.raises(ArgumentError, match="dict_file"):
         words.save()
-
-
-CHANGES = {
-    "sort": lambda words: words.sort(),
-    "sort of a copy": lambda words: DictionaryAgent({}, words.share()).sort(),
-    "new token": lambda words: words.add_token("unheard"),
-    "copy_dict": lambda words: words.copy_dict(_of(["dog", "the"])),
-    "lower": lambda words: setattr(words, "lower", True),
-    "n-grams": lambda words: (words.add_token("THE dog"), setattr(words, "max_ngram_size", 2)),
-    "unknown token": lambda words: setattr(words, "unk_token", "cat"),
-    "table": lambda words: setattr(words, "tok2ind", dict.fromkeys(words.tok2ind, 7)),
-}
-
-
-def _of(tokens):
-    words = DictionaryAgent({})
-    words.add_to_dict(tokens)
-    return words
-
-
-@pytest.mark.parametrize("change", CHANGES)
-def test_vectors_are_kept_until_the_dictionary_changes(words, monkeypatch, change):
-    asked = []
-    tokenize = DictionaryAgent.tokenize
-    monkeypatch.setattr(
-        DictionaryAgent, "tokenize", lambda *args: (asked.append(args[1]), tokenize(*args))[1]
-    )
-    vectors, texts = TextVectors(3), ["the THE dog", "a the bird unheard", "the THE dog", ""]
-    first = vectors.of(words, texts)
-    assert first == vectors.of(words, texts) == [words.txt2vec(text)[-3:] for text in texts]
-    assert len(asked) == 3 + 4
-    CHANGES[change](words)
-    second = vectors.of(words, texts)
-    assert second == [words.txt2vec(text)[-3:] for text in texts] != first
-    assert vectors.of(_of(["a"]), ["a"]) == [[4]]
-
-
-def test_vectors_of_many_texts_and_of_subclasses_are_not_kept(words, monkeypatch):
-    class Drawn(DictionaryAgent):
-        def txt2vec(self, text, vec_type=list):
-            return [next(draws)]
-
-    draws = iter(range(9))
-    assert [TextVectors().of(Drawn({}), ["a", "a"]) for _ in range(2)] == [[[0], [1]], [[2], [3]]]
-    monkeypatch.setattr(dictionary, "_KEPT", 1000)
-    vectors, sizes = TextVectors(), []
-    for number in range(200):
-        vectors.of(words, [f"text {number}"])
-        sizes.append(len(vectors))
-    assert 10 < max(sizes) < 40
