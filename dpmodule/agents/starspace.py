@@ -202,9 +202,8 @@ class StarspaceAgent(ModuleAgent):
             self._described[kind] = batch.provide_data, batch.provide_label
             return batch
         of_data, of_label = self._described[kind]
-        return DataBatch(
-            [*data.values()], label and [*label.values()], provide_data=of_data, provide_label=of_label
-        )
+        labels = [*label.values()] if label else None
+        return DataBatch([*data.values()], labels, provide_data=of_data, provide_label=of_label)
 
     def _wrong(self, observations: Observations, labels: Sequence[str]) -> list[str]:
         """Return wrong answers: of the rows' candidates first, then of labels seen before."""

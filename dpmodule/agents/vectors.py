@@ -202,6 +202,7 @@ class TextVectors(dict[str, list[int]]):
         return list(map(self.__getitem__, texts))
 
     def __missing__(self, text: str) -> list[int]:
-        vector = self[text] = self._dictionary.txt2vec(text)[self._kept_part]
+        vector: list[int] = self._dictionary.txt2vec(text)[self._kept_part]
+        self[text] = vector
         self._size += len(text) + _PER_TEXT
         return vector
