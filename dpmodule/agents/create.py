@@ -1,18 +1,151 @@
-"""`create_task`: the world that options ask for."""
+"""Worlds and teachers of a task, or of several.
+
+Source: ParlAI's of 2018.
+"""
 
 from __future__ import annotations
 
+import random
 from collections.abc import Mapping
 from typing import Any
 
 from ..base import ArgumentError
-from .batch_world import BatchWorld
+from .agent import create_agents_from_shared, teacher_of
+from .batch_world import BatchWorld, numbered
 from .dynamic_batch_world import DynamicBatchWorld
 from .hogwild_world import HogwildWorld
-from .option_checks import check_names, whole
+from .metrics import aggregate_metrics, by_name
+from .options import check_names, whole
+from .teachers import Teacher
 from .worlds import MultiWorld, World, create_task_world, task_names
 
-__all__ = ["create_task"]
+Message = dict[str, Any]
+
+
+class MultiTaskTeacher(Teacher):
+    """Asks for one of several tasks, and chooses another one whenever an episode is done.
+
+    In training the choice is drawn; elsewhere the tasks follow each other in turn, until all are done. A world with
+    this teacher keeps its agents while it changes the task; `MultiWorld` has a world for each.
+
+    Args:
+        opt: options; ``task`` names the tasks, with commas between.
+        shared: of another instance.
+
+    Attributes:
+        tasks: the teachers.
+
+    Raises:
+        ArgumentError: no task is named, or there is none of a name.
+    """
+
+    def __init__(self, opt: Mapping[str, Any], shared: Mapping[str, Any] | None = None) -> None:
+        super().__init__(opt, shared)
+        if shared:
+            numbers = {key: shared[key] for key in ("batchindex", "threadindex") if key in shared}
+            self.tasks = create_agents_from_shared(numbered(each, numbers) for each in shared["tasks"])
+        else:
+            # sorted batches of one task leave no place for another
+            single = {**self.opt, "batch_sort": False}
+            self.tasks = [teacher_of(single, name) for name in task_names(self.opt.get("task") or "")]
+        if not self.tasks:
+            raise ArgumentError('task is not set; name several, with commas between (opt["task"], --task)')
+        self.random = (self.opt.get("datatype") or "train") == "train"
+        self.new_task = True
+        self.task_idx = -1
+
+    def _choose(self) -> None:
+        if self.random:
+            self.task_idx = random.randrange(len(self.tasks))
+            return
+        for step in range(1, len(self.tasks) + 1):
+            candidate = (self.task_idx + step) % len(self.tasks)
+            if not self.tasks[candidate].epoch_done():
+                self.task_idx = candidate
+                return
+
+    def act(self) -> Message:
+        """Return the next example of a task, ``{"episode_done": True}`` if there is none left."""
+        if self.new_task:
+            self._choose()
+        if self.task_idx < 0:
+            return {"episode_done": True, "id": self.getID()}
+        action: Message = self.tasks[self.task_idx].act()
+        self.new_task = bool(action.get("episode_done", False))
+        return action
+
+    def observe(self, observation: Any) -> Any:
+        """Have the task that asked count the reply.
+
+        Args:
+            observation: the reply to the question of the last `act`.
+        """
+        self.observation = observation
+        return observation if self.task_idx < 0 else self.tasks[self.task_idx].observe(observation)
+
+    def epoch_done(self) -> bool:
+        """Say whether all tasks are done."""
+        return all(task.epoch_done() for task in self.tasks)
+
+    def num_examples(self) -> int:
+        """Return how many examples all tasks have."""
+        return sum(task.num_examples() or 0 for task in self.tasks)
+
+    def num_episodes(self) -> int:
+        """Return how many episodes all tasks have."""
+        return sum(task.num_episodes() or 0 for task in self.tasks)
+
+    def report(self) -> dict[str, Any]:
+        """Return the reports of all tasks; see `aggregate_metrics`."""
+        return aggregate_metrics(by_name((task.getID(), task.report()) for task in self.tasks))
+
+    def reset(self) -> None:
+        """Begin a new epoch of all tasks."""
+        super().reset()
+        for task in self.tasks:
+            task.reset()
+        self.new_task, self.task_idx = True, -1
+
+    def reset_metrics(self) -> None:
+        """Count anew."""
+        for task in self.tasks:
+            task.reset_metrics()
+
+    def save(self, path: str | None = None) -> None:
+        """Have all tasks write what they have to.
+
+        Args:
+            path: handed to each task.
+        """
+        for task in self.tasks:
+            task.save(path)
+
+    def expect_workers(self, workers: int) -> None:
+        """Have all tasks move what copies have in common to where workers find it."""
+        for task in self.tasks:
+            task.expect_workers(workers)
+
+    def share(self) -> dict[str, Any]:
+        """Return what a copy is made of: what the tasks share."""
+        return {**super().share(), "tasks": [task.share() for task in self.tasks]}
+
+    def shutdown(self) -> None:
+        """Shut down all tasks."""
+        for task in self.tasks:
+            task.shutdown()
+
+
+def create_task_agent_from_taskname(opt: Mapping[str, Any]) -> list[Any]:
+    """Return the teacher of the task that options name, in a list; a `MultiTaskTeacher` for several tasks.
+
+    Args:
+        opt: options; ``task``: a task, or several with commas between.
+
+    Raises:
+        ArgumentError: no task is named, or there is none of a name.
+    """
+    names = task_names(opt.get("task") or "")
+    return [teacher_of(opt, names[0]) if len(names) == 1 else MultiTaskTeacher(opt)]
 
 
 def create_task(opt: Mapping[str, Any], user_agents: Any, default_world: type[World] | None = None) -> World:

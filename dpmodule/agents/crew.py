@@ -20,8 +20,7 @@ from ..devices import generators
 from ..streams.child import Channel
 from ..streams.errors import WorkerStuck
 from ..streams.supervisor import START_S, Supervisor
-from .batch_world import BatchWorld
-from .copies import copied_world
+from .batch_world import BatchWorld, copied_world
 from .handover import Bell, Board, BoardOrders, Desk
 from .worlds import World
 

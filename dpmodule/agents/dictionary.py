@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from itertools import repeat
 from typing import Any
 
 import numpy as np
@@ -120,7 +121,9 @@ class DictionaryAgent(Agent):
         self.max_ngram_size = _whole(self.opt, "dict_max_ngram_size", -1)
         self._tokenize = self._tokenizer()
         self._has_changed, self._is_copy = False, shared is not None
-        tables = shared or {"freq": {}, "tok2ind": {}, "ind2tok": {}}
+        tables = shared or {"freq": {}, "tok2ind": {}, "ind2tok": {}, "revision": [0]}
+        # changes whenever tokens get new numbers; shared by all copies, None if the original does not share it
+        self._revision: list[int] | None = tables.get("revision")
         self.freq: dict[str, int] = tables["freq"]
         self.tok2ind: dict[str, int] = tables["tok2ind"]
         self.ind2tok: dict[int, str] = tables["ind2tok"]
@@ -237,6 +240,7 @@ class DictionaryAgent(Agent):
         """
         for name in ("freq", "tok2ind", "ind2tok"):
             _replace(getattr(self, name), dict(getattr(dictionary, name)))
+        self._revise()
         self._has_changed = True
 
     # texts
@@ -302,7 +306,7 @@ class DictionaryAgent(Agent):
             ArgumentError: `vec_type` is another type.
         """
         find, unknown = self.tok2ind.get, self.tok2ind.get(self.unk_token)
-        numbers = [find(token, unknown) for token in self.tokenize(text)]
+        numbers = list(map(find, self.tokenize(text), repeat(unknown)))
         if None in numbers:
             numbers = [number for number in numbers if number is not None]
         if vec_type is list:
@@ -346,7 +350,8 @@ class DictionaryAgent(Agent):
 
     def share(self) -> dict[str, Any]:
         """Return what a copy is made of: the same tables."""
-        return {**super().share(), "freq": self.freq, "tok2ind": self.tok2ind, "ind2tok": self.ind2tok}
+        tables = {"freq": self.freq, "tok2ind": self.tok2ind, "ind2tok": self.ind2tok}
+        return {**super().share(), **tables, "revision": self._revision}
 
     def shutdown(self) -> None:
         """Write the file that `dict_file` names, if something has been added; copies leave it to their original."""
@@ -377,6 +382,12 @@ class DictionaryAgent(Agent):
         _replace(self.freq, counts)
         _replace(self.tok2ind, numbers)
         _replace(self.ind2tok, dict(enumerate(counts)))
+        self._revise()
+
+    def _revise(self) -> None:
+        """Record that tokens may have new numbers; added tokens need no record, since the length changes."""
+        if self._revision is not None:
+            self._revision[0] += 1
 
     def packed(self, sort: bool = True) -> bytes:
         r"""Return the content of a file: a line ``token<TAB>count`` for each token.

@@ -1,6 +1,6 @@
 """`DynamicBatchWorld`: batches of as many rows of similar length as fit into a number of tokens.
 
-Source: ParlAI's dynamic batching of 2019; Morishita et al. (2017), see `squash`.
+Source: ParlAI's dynamic batching of 2019; Morishita et al. (2017), see `examples`.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ..base import ArgumentError
-from .copies import WorldOfCopies, batch_of_replies, has_batch_act, row_of, silent
-from .option_checks import whole
+from .batch_world import WorldOfCopies, batch_of_replies, has_batch_act, row_of, silent
+from .options import whole
 from .worlds import World, check_texts, validate
 
 __all__ = ["DynamicBatchWorld", "best_window"]

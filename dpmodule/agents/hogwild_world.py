@@ -16,10 +16,9 @@ import torch
 
 from ..base import ArgumentError, NotSupportedError
 from ..devices import generators
-from .batch_world import BatchWorld
-from .copies import WorldOfCopies, numbered
+from .batch_world import BatchWorld, WorldOfCopies, numbered
 from .crew import RESET, Crew, CrewWork
-from .option_checks import whole
+from .options import whole
 from .teachers import is_training
 from .worlds import MultiWorld, World
 

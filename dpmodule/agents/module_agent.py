@@ -5,7 +5,8 @@ from __future__ import annotations
 import argparse
 import os
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -15,16 +16,13 @@ from ..checkpoint import load_params
 from ..context import Context, context_of, cpu
 from ..ndarray import NDArray
 from ..symbol import Symbol
-from .agent import Agent
+from .agent import Agent, teacher_of
 from .dictionary import DictionaryAgent
-from .history import History
+from .examples import History
 from .network import Network, Settings
-from .option_checks import check_names, whole
+from .options import check_names, dictionary_file, options_file, packed_options, whole
 from .parser import ParlaiParser
-from .saved_options import options_file, packed_options
-from .vocabulary import build_dict, dictionary_file, training_examples
-
-__all__ = ["ModuleAgent"]
+from .worlds import task_names
 
 Message = dict[str, Any]
 Observations = Sequence[Message]
@@ -218,10 +216,12 @@ class ModuleAgent(Agent):
         """
         name = self.getID()
         replies: list[Message] = [{"id": name} for _ in observations]
-        asked = [number for number, each in enumerate(observations) if each and each.get("text") is not None]
-        taught = [number for number in asked if observations[number].get("labels")]
-        if len(taught) < len(asked):
-            others = [number for number in asked if not observations[number].get("labels")]
+        taught: list[int] = []
+        others: list[int] = []
+        for row, observation in enumerate(observations):
+            if observation and observation.get("text") is not None:
+                (taught if observation.get("labels") else others).append(row)
+        if others:
             self._fill(replies, observations, others, self.answer)
         if taught:
             self._fill(replies, observations, taught, self.learn)
@@ -234,7 +234,7 @@ class ModuleAgent(Agent):
         rows: Sequence[int],
         step: Callable[[Observations], Sequence[Message]],
     ) -> None:
-        for row, said in zip(rows, step([observations[row] for row in rows]), strict=True):
+        for row, said in zip(rows, step([*map(observations.__getitem__, rows)]), strict=True):
             replies[row].update(said)
 
     def learn(self, observations: Observations) -> Sequence[Message]:
@@ -351,3 +351,58 @@ def _context(given: Any) -> Context:
     if found is None:
         raise ArgumentError(f"contexts names {given!r}, expected devices such as 'cpu(0),cpu(1)' or 'gpu(0)'")
     return Context(found[1], int(found[2] or found[3] or 0))
+
+
+_MOST_MADE_UP = 100_000
+"""How many examples are taken of a task that does not say how many it has."""
+
+
+def training_examples(opt: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """Yield the training examples of the tasks that options name, each once; none without a task.
+
+    Args:
+        opt: options; ``task``, and what its teacher reads.
+    """
+    plain = {**opt, "datatype": "train:ordered", "batchsize": 1, "numthreads": 1, "batch_sort": False}
+    for name in task_names(opt.get("task") or ""):
+        yield from _of(teacher_of(plain, name))
+
+
+def _of(teacher: Any) -> Iterator[dict[str, Any]]:
+    most = teacher.num_examples() or _MOST_MADE_UP
+    try:
+        while most and not teacher.epoch_done():
+            example = teacher.act()
+            most -= 1
+            if example.get("text") is not None:
+                yield example
+    finally:
+        teacher.shutdown()
+
+
+def build_dict(opt: Mapping[str, Any]) -> DictionaryAgent:
+    """Return a dictionary of the training examples, sorted by falling count, and write ``opt["dict_file"]`` if set.
+
+    Rows of batches and workers use one dictionary, whose ids are positions in tables; so it is complete before anything
+    is learned.
+
+    Args:
+        opt: options; see `DictionaryAgent`; ``dict_maxexs``: how many examples are read (default -1: all).
+
+    Raises:
+        ArgumentError: there is no task.
+    """
+    if not task_names(opt.get("task") or ""):
+        raise ArgumentError(
+            'there is no dictionary: set opt["dict_file"] to one, or opt["task"] to the task whose training examples '
+            "it is to be built of"
+        )
+    dictionary = DictionaryAgent(opt)
+    most = int(opt.get("dict_maxexs") or -1)
+    for example in islice(training_examples(opt), None if most < 0 else most):
+        dictionary.observe(example)
+        dictionary.act()
+    dictionary.sort()
+    if opt.get("dict_file"):
+        dictionary.save(sort=False)
+    return dictionary

@@ -14,9 +14,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NoReturn
 
 from ..base import ArgumentError, did_you_mean
+from .agent import agent_class, str2class, task_class
 from .dictionary import DictionaryAgent
-from .loading import agent_class, str2class, task_class
-from .saved_options import RUN_OPTIONS, load_options, options_file
+from .options import RUN_OPTIONS, load_options, options_file
 from .teachers import is_training
 from .worlds import task_names
 

@@ -12,9 +12,9 @@ import torch
 
 from ..base import ArgumentError
 from ..ndarray import NDArray
-from . import beam, seq2seq_net, vectors
+from . import seq2seq_net, vectors
 from .module_agent import ModuleAgent
-from .option_checks import real, whole
+from .options import real, whole
 
 __all__ = ["Seq2seqAgent"]
 
@@ -204,7 +204,7 @@ class Seq2seqAgent(ModuleAgent):
         memory, *states = self.network.predict(vectors.batch_of(source, None, (_ENCODE, length)))
         seen = memory if self._attends else None
         steps = _DecoderSteps(self.network, length, source["source"], seen, states, width)
-        found = beam.search(steps, len(texts), width, self._longest, self._start, self._end)
+        found = seq2seq_net.beam_search(steps, len(texts), width, self._longest, self._start, self._end)
         return [{"text": str(self.dict.vec2txt(row))} for row in found]
 
     def _ranked(self, observations: Observations) -> list[Message]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 from collections import deque
 from collections.abc import Mapping, Sequence
+from operator import itemgetter
 from random import Random
 from typing import Any
 
@@ -16,10 +17,11 @@ import numpy as np
 from .. import symbol as sym
 from ..base import ArgumentError
 from ..files.file_kind import regular_file
+from ..io import DataBatch
 from ..ndarray import NDArray
 from . import vectors
 from .module_agent import ModuleAgent
-from .option_checks import real, whole
+from .options import real, whole
 
 __all__ = ["StarspaceAgent"]
 
@@ -116,7 +118,8 @@ class StarspaceAgent(ModuleAgent):
         super().__init__(opt, shared)
         self.id = "Starspace"
         self._count = whole(self.opt, "negatives", 10)
-        self._truncate = whole(self.opt, "truncate", -1, -1)
+        self._vectors = vectors.TextVectors(whole(self.opt, "truncate", -1, -1))
+        self._described: dict[tuple[int, int, bool], tuple[Any, Any]] = {}
         seed = self.opt.get("seed")
         worker = (shared or {}).get("threadindex", 0)
         self._negatives = _Negatives(
@@ -167,16 +170,16 @@ class StarspaceAgent(ModuleAgent):
         Args:
             observations: messages with a ``text``, one for each row, with labels where they are known.
         """
-        labels = [_label(each) for each in observations]
-        return self._batch(observations, labels, self._wrong(observations, labels))
-
-    def _batch(self, observations: Observations, labels: Sequence[str], wrong: Sequence[str]) -> Any:
+        labels = [*map(_label, observations)]
+        wrong = self._wrong(observations, labels)
         answers = dict.fromkeys(labels)
-        places = {text: place for place, text in enumerate(answers)}
+        places = dict(zip(answers, range(len(answers))))
         # as many in every batch of this size, so that one binding does
         size = len(observations) + self._count
         texts = [*answers, *wrong][:size]
-        batch = self._inputs(observations, texts, size, {"label": vectors.dense([places[t] for t in labels])})
+        batch = self._inputs(
+            observations, texts, size, {"label": vectors.dense([*map(places.__getitem__, labels)])}
+        )
         batch.answers = texts
         return batch
 
@@ -185,20 +188,22 @@ class StarspaceAgent(ModuleAgent):
     ) -> Any:
         mask = np.zeros((1, size), "float32")
         mask[0, len(texts) :] = _FAR
+        rows = len(observations)
+        words = self._vectors.of(self.dict, [*map(itemgetter("text"), observations), *texts])
         empty: list[int] = []
-        return vectors.batch_of(
-            {
-                "text": vectors.ragged([self._words(each["text"]) for each in observations]),
-                "answer": vectors.ragged([*map(self._words, texts), *[empty] * (size - len(texts))]),
-                "mask": vectors.dense(mask),
-            },
-            label,
-            whole=("answer", "mask"),
-        )
-
-    def _words(self, text: str) -> list[int]:
-        words: list[int] = self.dict.txt2vec(text)
-        return words if self._truncate < 0 else words[-self._truncate :]
+        data = {
+            "text": vectors.ragged(words[:rows]),
+            "answer": vectors.ragged([*words[rows:], *[empty] * (size - len(texts))]),
+            "mask": vectors.dense(mask),
+        }
+        kind = rows, size, label is None
+        if kind not in self._described:
+            batch = vectors.batch_of(data, label, whole=("answer", "mask"))
+            self._described[kind] = batch.provide_data, batch.provide_label
+            return batch
+        of_data, of_label = self._described[kind]
+        labels = [*label.values()] if label else None
+        return DataBatch([*data.values()], labels, provide_data=of_data, provide_label=of_label)
 
     def _wrong(self, observations: Observations, labels: Sequence[str]) -> list[str]:
         """Return wrong answers: of the rows' candidates first, then of labels seen before."""

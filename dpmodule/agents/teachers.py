@@ -12,11 +12,9 @@ from typing import Any
 
 from ..base import ArgumentError
 from .agent import Agent
-from .counter import LocalCounter, SharedCounter, counter_for
-from .data_loader import DataLoader, LoadedQueue
-from .episode_places import EpisodePlaces
+from .examples import DataLoader, EpisodePlaces, LoadedQueue, flatten, make_batches, sort_data
 from .metrics import Metrics
-from .squash import flatten, make_batches, sort_data
+from .shared_state import LocalCounter, SharedCounter, counter_for
 
 __all__ = ["FixedDialogTeacher", "Teacher", "is_training"]
 
@@ -181,7 +179,7 @@ class FixedDialogTeacher(Teacher):
     there with ``hide_labels``.
 
     With ``batch_sort`` and a batch size above 1 episodes are squashed into examples of their own, sorted by length into
-    batches, and `batch_act` returns one batch after the other (`dpmodule.agents.squash`).
+    batches, and `batch_act` returns one batch after the other (`dpmodule.agents.examples`).
 
     A subclass defines `get`, `num_episodes` and `num_examples`. One whose examples take long to load asks for them
     ahead of time in `submit_load_request`, by ``data_loader.request_load(self.receive_data, function, arguments)``, and

@@ -15,10 +15,17 @@ from ..context import cpu
 from ..io import DataBatch, DataDesc
 from ..ndarray import NDArray
 from ..ndarray.ragged import RaggedNDArray
+from .dictionary import DictionaryAgent
 
-__all__ = ["bags", "batch_of", "bucket_of", "classes", "dense", "padded", "ragged"]
+__all__ = ["TextVectors", "bags", "batch_of", "bucket_of", "classes", "dense", "padded", "ragged"]
 
 Rows = Sequence[Sequence[int]]
+
+_CPU = cpu()
+
+_KEPT = 1 << 20
+_PER_TEXT = 32
+"""How many characters of texts `TextVectors` keeps; what it adds to the length of each text, for its overhead."""
 
 
 def dense(values: Any, dtype: str = "float32") -> NDArray:
@@ -28,7 +35,7 @@ def dense(values: Any, dtype: str = "float32") -> NDArray:
         values: numbers, or lists of them, or an array of NumPy's, whose memory is used if it is of this type.
         dtype: name of the element type.
     """
-    return NDArray(torch.from_numpy(np.ascontiguousarray(values, dtype)), cpu())
+    return NDArray(torch.from_numpy(np.ascontiguousarray(values, dtype)), _CPU)
 
 
 def ragged(rows: Rows) -> RaggedNDArray:
@@ -43,7 +50,7 @@ def ragged(rows: Rows) -> RaggedNDArray:
     """
     offsets = np.fromiter(accumulate(map(len, rows), initial=0), "int64", len(rows) + 1)
     values = np.fromiter(chain.from_iterable(rows), "int64", int(offsets[-1]))
-    return RaggedNDArray(torch.from_numpy(values), torch.from_numpy(offsets), cpu())
+    return RaggedNDArray(torch.from_numpy(values), torch.from_numpy(offsets), _CPU)
 
 
 def bags(rows: Rows, size: int) -> NDArray:
@@ -162,3 +169,40 @@ def batch_of(
 def _described(name: str, array: Any, is_whole: bool) -> DataDesc:
     stype = "ragged" if isinstance(array, RaggedNDArray) else "default"
     return DataDesc(name, array.shape, array.dtype, "" if is_whole else None, stype)
+
+
+class TextVectors(dict[str, list[int]]):
+    """Keeps the vectors of the texts that it has seen until the dictionary changes, or the texts exceed a MB.
+
+    A subclass of `DictionaryAgent` may tokenize the same text differently each time; its vectors are not kept.
+
+    Args:
+        truncate: number of tokens to keep of each text, the last ones; -1: all.
+    """
+
+    def __init__(self, truncate: int = -1) -> None:
+        super().__init__()
+        self._kept_part = slice(None if truncate < 0 else -truncate, None)
+        self._dictionary: Any = None
+        self._state: Any = None
+        self._size = 0
+
+    def of(self, dictionary: Any, texts: Sequence[str]) -> list[list[int]]:
+        """Return the vector of each text; do not modify the lists."""
+        if type(dictionary) is not DictionaryAgent or dictionary._revision is None:
+            return [dictionary.txt2vec(text)[self._kept_part] for text in texts]
+        table = dictionary.tok2ind
+        state = (
+            table, len(table), dictionary._revision[0], dictionary, dictionary.lower,
+            dictionary.max_ngram_size, dictionary.unk_token,
+        )  # fmt: skip
+        if state != self._state or self._size > _KEPT:
+            self.clear()
+            self._dictionary, self._state, self._size = dictionary, state, 0
+        return list(map(self.__getitem__, texts))
+
+    def __missing__(self, text: str) -> list[int]:
+        vector: list[int] = self._dictionary.txt2vec(text)[self._kept_part]
+        self[text] = vector
+        self._size += len(text) + _PER_TEXT
+        return vector

@@ -12,8 +12,7 @@ from copy import deepcopy
 from typing import Any
 
 from ..base import ArgumentError
-from .agent import create_agents_from_shared
-from .loading import teacher_of
+from .agent import create_agents_from_shared, teacher_of
 from .metrics import aggregate_metrics, by_name
 
 __all__ = [

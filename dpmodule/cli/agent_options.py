@@ -11,11 +11,9 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from .. import checkpoint, random
-from ..agents.agent import create_agent
-from ..agents.loading import agent_class, module_named
+from ..agents.agent import agent_class, create_agent, module_named
+from ..agents.options import dictionary_file, load_options, options_file
 from ..agents.parser import ParlaiParser
-from ..agents.saved_options import load_options, options_file
-from ..agents.vocabulary import dictionary_file
 from ..base import ArgumentError, MXNetError
 from .command import Command
 

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ..agents.create import create_task
-from ..agents.saved_options import options_file
+from ..agents.options import options_file
 from ..agents.teachers import is_training
 from ..base import ArgumentError, StateError
 from ..module.boundary import BatchBoundary

@@ -13,7 +13,7 @@ from dpmodule.agents import (
     create_agents_from_shared,
     create_task,
 )
-from dpmodule.agents.saved_options import load_options, packed_options
+from dpmodule.agents.options import load_options, packed_options
 from dpmodule.base import ArgumentError, FileError, FileFormatError
 from helpers.talks import Noting, Texts, spec
 
@@ -180,7 +180,7 @@ def test_nothing_of_an_untrusted_module_runs(tmp_path, monkeypatch):
 
 
 def test_own_classes_are_trusted(tmp_path):
-    path = saved(tmp_path, model="dpmodule.agents.repeat:RepeatQueryAgent")
+    path = saved(tmp_path, model="dpmodule.agents.baselines:RepeatQueryAgent")
     assert type(create_agent({"model_file": path})) is RepeatQueryAgent
     with pytest.raises(ArgumentError, match="not imported"):
         create_agent({"model_file": saved(tmp_path, model="dpmodule.agents_of_others:Agent")})

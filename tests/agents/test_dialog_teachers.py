@@ -11,7 +11,7 @@ from dpmodule.agents import (
     create_agent_from_shared,
     create_task,
 )
-from dpmodule.agents.copies import numbered
+from dpmodule.agents.batch_world import numbered
 from dpmodule.base import ArgumentError
 from helpers.talks import Noting, NotingBatch, Texts, epoch, spec, texts_of
 

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 import dpmodule as mx
-from dpmodule.agents import vectors
+from dpmodule.agents import DictionaryAgent, vectors
 from dpmodule.base import ArgumentError
 
 ROWS = [[5, 6], [], [7, 7, 7]]
@@ -60,3 +60,58 @@ def test_labels_become_numbers():
 def test_a_label_in_no_vocabulary_is_refused(row, what):
     with pytest.raises(ArgumentError, match=f"{what}, expected one of 2: 'a', 'b'$"):
         vectors.classes([{"labels": ["a"]}, row], {"a": 0, "b": 1})
+
+
+@pytest.fixture
+def words():
+    return _of(["the", "cat", "saw", "the", "dog", "the", "dog", "saw", "a", "bird", "the", "end"])
+
+
+CHANGES = {
+    "sort": lambda words: words.sort(),
+    "sort of a copy": lambda words: DictionaryAgent({}, words.share()).sort(),
+    "new token": lambda words: words.add_token("unheard"),
+    "copy_dict": lambda words: words.copy_dict(_of(["dog", "the"])),
+    "lower": lambda words: setattr(words, "lower", True),
+    "n-grams": lambda words: (words.add_token("THE dog"), setattr(words, "max_ngram_size", 2)),
+    "unknown token": lambda words: setattr(words, "unk_token", "cat"),
+    "table": lambda words: setattr(words, "tok2ind", dict.fromkeys(words.tok2ind, 7)),
+}
+
+
+def _of(tokens):
+    words = DictionaryAgent({})
+    words.add_to_dict(tokens)
+    return words
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_vectors_are_kept_until_the_dictionary_changes(words, monkeypatch, change):
+    asked = []
+    tokenize = DictionaryAgent.tokenize
+    monkeypatch.setattr(
+        DictionaryAgent, "tokenize", lambda *args: (asked.append(args[1]), tokenize(*args))[1]
+    )
+    known, texts = vectors.TextVectors(3), ["the THE dog", "a the bird unheard", "the THE dog", ""]
+    first = known.of(words, texts)
+    assert first == known.of(words, texts) == [words.txt2vec(text)[-3:] for text in texts]
+    assert len(asked) == 3 + 4
+    CHANGES[change](words)
+    second = known.of(words, texts)
+    assert second == [words.txt2vec(text)[-3:] for text in texts] != first
+    assert known.of(_of(["a"]), ["a"]) == [[4]]
+
+
+def test_vectors_of_many_texts_and_of_subclasses_are_not_kept(words, monkeypatch):
+    class Drawn(DictionaryAgent):
+        def txt2vec(self, text, vec_type=list):
+            return [next(draws)]
+
+    draws = iter(range(9))
+    assert [vectors.TextVectors().of(Drawn({}), ["a", "a"]) for _ in range(2)] == [[[0], [1]], [[2], [3]]]
+    monkeypatch.setattr(vectors, "_KEPT", 1000)
+    known, sizes = vectors.TextVectors(), []
+    for number in range(200):
+        known.of(words, [f"text {number}"])
+        sizes.append(len(known))
+    assert 10 < max(sizes) < 40

@@ -12,7 +12,7 @@ from dpmodule.agents.batch_world import BatchWorld
 AGENT = """
 import json, os
 from dpmodule.agents import Agent
-from dpmodule.agents.saved_options import options_file, packed_options
+from dpmodule.agents.options import options_file, packed_options
 
 
 class Table(Agent):
@@ -216,7 +216,7 @@ def test_interactive_answers_lines(run, monkeypatch):
 def test_interactive_goes_on_with_a_dialogue_unless_told_not_to(words, said, run, tmp_path, monkeypatch):
     agent = """
 from dpmodule.agents import Agent
-from dpmodule.agents.history import History
+from dpmodule.agents.examples import History
 
 class Echo(Agent):
     def __init__(self, opt, shared=None):

@@ -2,8 +2,10 @@ from random import Random
 
 import pytest
 
-from dpmodule.agents import create_task
-from dpmodule.agents.squash import flatten, make_batches, sort_data
+from dpmodule.agents import RepeatLabelAgent, create_task
+from dpmodule.agents.examples import EpisodePlaces, History, flatten, make_batches, sort_data
+from dpmodule.agents.teachers import FixedDialogTeacher
+from dpmodule.base import ArgumentError
 from helpers.talks import NotingBatch, Talks, Texts, epoch, spec
 
 X1, X2, X3, X4 = [{"text": f"x{n}", "labels": [f"y{n}"]} for n in range(1, 5)]
@@ -183,3 +185,83 @@ def test_padding_is_a_fraction_of_that_without_sorting():
         return sum(max(batch) * len(batch) - sum(batch) for batch in lengths)
 
     assert padding(True) * 8 <= padding(False)
+
+
+@pytest.mark.parametrize("length", [-1, 0, 1, 2, 3, 4])
+@pytest.mark.parametrize("labels", [True, False])
+def test_an_episode_reads_as_its_squashed_examples_do(length, labels):
+    history = History({"context_length": length, "include_labels": labels})
+    found = []
+    for _ in range(2):  # nothing of an episode is left for the next
+        for place, each in enumerate(TALK):
+            found.append(history.extended({**each, "episode_done": place == len(TALK) - 1})["text"])
+    assert found == [each["text"] for each in flatten([TALK, TALK], length, labels)]
+
+
+def test_an_end_without_text_ends_an_episode():
+    history = History({})
+    history.extended({"text": "a", "episode_done": False})
+    assert history.extended({"episode_done": True}) == {"episode_done": True}
+    assert history.extended({"text": "b", "episode_done": True})["text"] == "b"
+
+
+def test_observations_are_left_as_they_are():
+    history = History({})
+    history.extended({"text": "a", "episode_done": False})
+    given = {"text": "b", "episode_done": False}
+    assert history.extended(given)["text"] == "a\nb"
+    assert given["text"] == "b"
+    history.clear()
+    assert history.extended(given) is given
+
+
+class Threes(FixedDialogTeacher):
+    """Episodes of three examples."""
+
+    def get(self, episode_idx, entry_idx=0):
+        text = f"{episode_idx} {entry_idx}"
+        return {"text": text, "labels": [text], "episode_done": entry_idx == 2}
+
+    def num_episodes(self):
+        return 5
+
+    def num_examples(self):
+        return 15
+
+
+def asked(teacher, count):
+    return [teacher.act()["text"] for _ in range(count)]
+
+
+@pytest.mark.parametrize("before", [0, 1, 2, 3, 7, 14])
+def test_another_teacher_goes_on_within_the_episode(before):
+    opt = {"task": "threes", "datatype": "train:ordered"}
+    expected = asked(Threes(opt), 15)
+    first = Threes({**opt, "places": {}})
+    assert asked(first, before) == expected[:before]
+    second = Threes({**opt, "places": {"threes": first.places_dict()}})
+    assert asked(second, 15 - before) == expected[before:]
+    assert second.epoch_done()
+    assert Threes(opt).places_dict() is None
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_rows_and_workers_have_places_of_their_own(workers):
+    opt = {
+        "task": "reverse",
+        "datatype": "train:ordered",
+        "batchsize": 2,
+        "numthreads": workers,
+        "places": {},
+    }
+    opt |= {"hogwild_mode": "thread", "batch_sort": False}
+    with create_task(opt, RepeatLabelAgent(opt)) as world:
+        for _ in range(3):
+            world.parley()
+        world.report()
+        place = world.get_agents()[0].places_dict()
+    assert place["index"] == 6
+    assert len(place["rows"]) == 2 * workers
+    assert sorted(row[0] for row in place["rows"])[-2:] == [4, 5]
+    with pytest.raises(ArgumentError, match=f"places are those of {2 * workers} copies, and there are 3"):
+        EpisodePlaces(3, place["rows"])

@@ -1,16 +1,17 @@
-"""Checks of options: numbers, and names that are misspelt."""
+"""Options: their names and numbers checked, and those of an agent saved beside its parameters."""
 
 from __future__ import annotations
 
 import difflib
+import json
 import math
+import os
 import warnings
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from ..base import ArgumentError
-
-__all__ = ["check_names", "real", "whole"]
+from ..base import ArgumentError, FileFormatError
+from ..files.file_transaction import read_settled
 
 _NAMES = (
     "batch_sort",
@@ -102,3 +103,75 @@ def real(opt: Mapping[str, Any], name: str, default: float, least: float, below:
         limit = "" if below == math.inf else f" and below {below:g}"
         raise ArgumentError(f"{name} is {number!r}, expected a number from {least:g}{limit}")
     return float(number)
+
+
+RUN_OPTIONS = frozenset(
+    {
+        "batch_sort",
+        "batchindex",
+        "batchsize",
+        "context_length",
+        "contexts",
+        "datapath",
+        "datatype",
+        "hide_labels",
+        "hogwild_mode",
+        "include_labels",
+        "max_batch_tokens",
+        "metrics",
+        "model_file",
+        "num_epochs",
+        "numthreads",
+        "on_bad_line",
+        "override",
+        "parlai_home",
+        "seed",
+        "task",
+        "task_arguments",
+        "threadindex",
+    }
+)
+"""Options of a run, which are not saved with what it learned."""
+
+
+def options_file(model_file: str) -> str:
+    """Return the path of the options that belong to a model file."""
+    return f"{model_file}.opt"
+
+
+def dictionary_file(model_file: str) -> str:
+    """Return the path of the dictionary that belongs to a model file."""
+    return f"{model_file}.dict"
+
+
+def packed_options(opt: Mapping[str, Any]) -> bytes:
+    """Return options as the content of a file; those of the run, and what JSON has no form for, are left out."""
+    kept = {key: value for key, value in opt.items() if key not in RUN_OPTIONS and _is_plain(value)}
+    return json.dumps(kept, indent=1, sort_keys=True).encode() + b"\n"
+
+
+def _is_plain(value: Any) -> bool:
+    if isinstance(value, dict):
+        return all(isinstance(key, str) and _is_plain(each) for key, each in value.items())
+    if isinstance(value, (list, tuple)):
+        return all(map(_is_plain, value))
+    return value is None or isinstance(value, (bool, int, float, str))
+
+
+def load_options(path: str | os.PathLike[str]) -> dict[str, Any]:
+    """Return the options of a file.
+
+    Raises:
+        FileError: it cannot be read.
+        FileFormatError: it is no JSON object.
+    """
+    data = read_settled(path)
+    try:
+        found = json.loads(data)
+    except (ValueError, RecursionError) as error:
+        raise FileFormatError(f"{os.fspath(path)}: no options in JSON: {error}") from error
+    if not isinstance(found, dict):
+        raise FileFormatError(
+            f"{os.fspath(path)}: {type(found).__name__} in JSON, expected an object with options"
+        )
+    return found

@@ -1,0 +1,220 @@
+"""Examples of episodes: loaded ahead, squashed and sorted into batches, with their history, and resumed.
+
+Source: the tables of ParlAI's "Batching and Hogwild"; Morishita et al., "An Empirical Study of Mini-Batch Creation
+Strategies for Neural Machine Translation" (2017), which sorts by the source, ties by the target.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from queue import Queue
+from random import Random
+from typing import Any
+
+import torch
+
+from ..base import ArgumentError
+from ..devices.shared_memory import shared_bytes
+
+
+class DataLoader:
+    """Calls functions in a thread, one after the other; every process has a thread of its own.
+
+    Source: ParlAI's DataLoader of 2018.
+    """
+
+    def __init__(self) -> None:
+        self._start()
+
+    def _start(self) -> None:
+        self._pid = os.getpid()
+        self._executor = ThreadPoolExecutor(1, "dpmodule-data-loader")
+
+    def request_load(
+        self,
+        receive_fn: Callable[[Future[Any]], Any],
+        load_fn: Callable[..., Any],
+        args: Sequence[Any] | Mapping[str, Any],
+    ) -> None:
+        """Have a function called later.
+
+        Args:
+            receive_fn: called with the future when the function has returned or raised.
+            load_fn: the function.
+            args: its arguments, by position or by name.
+        """
+        if self._pid != os.getpid():  # forked; the thread is the parent's
+            self._start()
+        if isinstance(args, Mapping):
+            future = self._executor.submit(load_fn, **args)
+        else:
+            future = self._executor.submit(load_fn, *args)
+        future.add_done_callback(receive_fn)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return DataLoader, ()
+
+
+class LoadedQueue(Queue[Any]):
+    """A queue that takes futures, too: `get` returns their results, and raises what the loading raised."""
+
+    def get(self, block: bool = True, timeout: float | None = None) -> Any:
+        """Return the next item; see `queue.Queue`."""
+        item = super().get(block, timeout)
+        return item.result() if isinstance(item, Future) else item
+
+
+Message = dict[str, Any]
+
+
+def flatten(
+    episodes: Iterable[Iterable[Mapping[str, Any]]],
+    context_length: int = -1,
+    include_labels: bool = True,
+    rng: Random | None = None,
+) -> Iterator[Message]:
+    r"""Yield an example of its own for every example of every episode, with what came before it in its text.
+
+    Args:
+        episodes: the examples of each episode, in order.
+        context_length: how many texts and labels an example has in all, its own text among them; -1: all; 0 and 1: its
+            own text alone.
+        include_labels: whether labels of earlier examples are in the context, one of each, drawn at random.
+        rng: what draws them.
+
+    Example:
+        >>> talk = [{"text": "a", "labels": ["b"]}, {"text": "c", "labels": ["d"]}]
+        >>> [example["text"] for example in flatten([talk])]
+        ['a', 'a\nb\nc']
+    """
+    rng = Random(0) if rng is None else rng
+    for episode in episodes:
+        context: deque[str] = deque(maxlen=None if context_length < 0 else max(context_length, 1))
+        for example in episode:
+            context.append(example.get("text") or "")
+            made = {**example, "episode_done": True}
+            if len(context) > 1:
+                made["text"] = "\n".join(context)
+            yield made
+            labels = example.get("labels") or example.get("eval_labels")
+            if include_labels and labels:
+                context.append(rng.choice(tuple(labels)))
+
+
+def sort_data(examples: Iterable[Message], by_labels: bool, rng: Random) -> list[Message]:
+    """Return examples by the number of spaces in their texts, equal ones in a random order.
+
+    Args:
+        examples: what to sort.
+        by_labels: whether those with equal texts are sorted by the mean number of spaces in their labels, if they
+            have any.
+        rng: what breaks ties.
+    """
+    return sorted(examples, key=lambda example: (*_lengths(example, by_labels), rng.random()))
+
+
+def _lengths(example: Message, by_labels: bool) -> tuple[int, float]:
+    text = example.get("text")
+    labels = (example.get("labels") or ()) if by_labels else ()
+    spaces = sum(label.count(" ") for label in labels)
+    return (text.count(" ") if text else 0), (spaces / len(labels) if labels else 0.0)
+
+
+def make_batches(examples: Sequence[Message], size: int) -> list[list[Message]]:
+    """Return the examples in batches of a size; the last one has what is left."""
+    return [list(examples[start : start + size]) for start in range(0, len(examples), size)]
+
+
+class History:
+    r"""Puts the history of an episode in front of each observation, as `flatten` does beforehand for sorted batches.
+
+    Args:
+        opt: options: ``context_length``: how many texts and labels count, the present text among them (default -1:
+            all); ``include_labels``: whether labels do (default True), the first of each.
+
+    Example:
+        >>> history = History({})
+        >>> history.extended({"text": "a", "labels": ["b"], "episode_done": False})["text"]
+        'a'
+        >>> history.extended({"text": "c", "labels": ["d"], "episode_done": True})["text"]
+        'a\nb\nc'
+    """
+
+    __slots__ = ("_context", "_with_labels")
+
+    def __init__(self, opt: Mapping[str, Any]) -> None:
+        length = int(opt.get("context_length", -1))
+        self._context: deque[str] = deque(maxlen=None if length < 0 else max(length, 1))
+        self._with_labels = bool(opt.get("include_labels", True))
+
+    def extended(self, observation: Any) -> Any:
+        """Return an observation with what came before it in its text, and remember it until the episode is done."""
+        context, text = self._context, observation.get("text")
+        is_done = observation.get("episode_done", False)
+        if text is None or (is_done and not context):
+            if is_done:
+                context.clear()
+            return observation
+        context.append(text)
+        found = {**observation, "text": "\n".join(context)} if len(context) > 1 else observation
+        labels = observation.get("labels") or observation.get("eval_labels")
+        if is_done:
+            context.clear()
+        elif self._with_labels and labels:
+            context.append(next(iter(labels)))
+        return found
+
+    @property
+    def texts(self) -> list[str]:
+        """What has been said in the episode so far."""
+        return list(self._context)
+
+    @texts.setter
+    def texts(self, texts: Sequence[str]) -> None:
+        self._context.clear()
+        self._context.extend(texts)
+
+    def clear(self) -> None:
+        """Forget the episode."""
+        self._context.clear()
+
+
+_NUMBERS = 3
+_BYTES = 8
+
+
+class EpisodePlaces:
+    """The place of each copy within an episode: the episode, the example in it, and whether more of it follow.
+
+    Args:
+        rows: how many copies there are: workers times rows of a batch.
+        given: what `state` returned earlier, to go on from; None: no copy is within an episode.
+
+    Raises:
+        ArgumentError: that was of another number of copies.
+    """
+
+    def __init__(self, rows: int, given: Sequence[Sequence[int]] | None = None) -> None:
+        self._memory = torch.zeros((rows, _NUMBERS), dtype=torch.int64)
+        if given:
+            if len(given) != rows:
+                raise ArgumentError(f"the places are those of {len(given)} copies, and there are {rows}")
+            self._memory[:] = torch.tensor(given, dtype=torch.int64)
+
+    def expect_workers(self) -> None:
+        """Move the places to where workers of other processes find them."""
+        memory = shared_bytes("the places of a teacher", _BYTES * self._memory.numel())
+        moved = memory.view(torch.int64).view(-1, _NUMBERS)
+        moved.copy_(self._memory)
+        self._memory = moved
+
+    def row(self, number: int) -> Any:
+        """Return the place of one copy, to read and write: an array of three numbers."""
+        return self._memory.numpy()[number]
+
+    def state(self) -> list[list[int]]:
+        """Return all places, as plain numbers."""
+        return self._memory.tolist()
