@@ -8,7 +8,7 @@ import pytest
 import dpmodule as mx
 from dpmodule import ops
 from dpmodule.base import ArgumentError
-from dpmodule.onnx.to_onnx.builders import builders
+from dpmodule.onnx.to_onnx.translation import builders
 from dpmodule.ops.spec import AUX, PARAM
 from helpers.onnx_runs import check_same, in_single
 from helpers.op_tables import arrays_of, recorded_calls, table_rows

@@ -14,7 +14,7 @@ import torch
 
 from dpmodule.base import StateError
 from dpmodule.streams import PipeBroken, PipeClosed, PipeTimeout
-from dpmodule.streams.pipe import backend, connection, control, peer
+from dpmodule.streams.pipe import backend, control
 from helpers.pipe_children import (
     spawned_reader,
     spawned_sleeper,
@@ -420,9 +420,9 @@ def test_a_first_look_that_is_interrupted_is_repeated(core, monkeypatch):
     process = Child(lambda: [reader.recv(), time.sleep(60)])
     until(lambda: reader._connection.control.get(control.READER, control.PID))
     writer.claim()
-    for interrupted in (peer, connection):
+    for is_known in (False, True):
         with monkeypatch.context() as patch:
-            patch.setattr(*interrupting(interrupted, writer))
+            patch.setattr(*interrupting(is_known, writer))
             with pytest.raises(KeyboardInterrupt):
                 writer.send(torch.ones(1))
     writer.send(torch.ones(1))
@@ -435,17 +435,15 @@ def test_a_first_look_that_is_interrupted_is_repeated(core, monkeypatch):
     writer.close()
 
 
-def interrupting(module, writer):
+def interrupting(is_known, writer):
     """Return what to replace by what, so that a look ends with Ctrl-C: before it is done, or when it is."""
 
     def interrupt(*_):
         raise KeyboardInterrupt
 
-    return (
-        (control, "process_start", interrupt)
-        if module is peer
-        else (writer._connection.watch, "peer", interrupt)
-    )
+    if is_known:
+        return writer._connection.watch, "peer", interrupt
+    return control, "process_start", interrupt
 
 
 @every_core

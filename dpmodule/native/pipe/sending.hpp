@@ -14,7 +14,7 @@
 
 namespace dpmodule::pipe {
 
-// What `send` of the Python type returns (streams/pipe/codes.py); `failed` means a Python exception.
+// What `send` of the Python type returns (streams/pipe/control.py); `failed` means a Python exception.
 enum Status { sent = 0, full = 1, unfit = 2, foreign = 3, look = 4, failed = -1 };
 
 struct Home {
@@ -36,7 +36,7 @@ struct Place {
 
 class Sending {
   public:
-    // `find` is SharedBlocks.find of streams/pipe/shared.py. Throws std::system_error.
+    // `find` is SharedBlocks.find of streams/pipe/sending.py. Throws std::system_error.
     Sending(int fd, int own_fd, int other_fd, PyObject *find);
     ~Sending();
 

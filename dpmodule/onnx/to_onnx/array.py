@@ -1,39 +1,16 @@
-"""Shapes and axes: other orders of the same elements, joined, cut, repeated, padded."""
+"""Arrays: made from attributes alone, under other shapes, joined, cut, repeated, padded."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
 
-from ...ops.axes import normal_axes, normal_axis
-from .call import Dims, OperatorCall
-from .common import reshape, shape_value, squeeze, unsqueeze
-from .formula import Term, result, term
-from .types import computed_in
+import torch
 
-__all__ = [
-    "amp_multicast",
-    "blocks",
-    "broadcast_like",
-    "broadcast_to",
-    "converted",
-    "pad",
-    "repeat",
-    "reshape_",
-    "reshape_like",
-    "reverse",
-    "slice_",
-    "slice_assign",
-    "slice_axis",
-    "slice_like",
-    "split",
-    "squeeze_",
-    "stack",
-    "swap_axis",
-    "tile",
-    "transpose",
-    "unsqueeze_",
-]
+from ...ops.axes import normal_axes, normal_axis
+from ...ops.spec import Env
+from .call import Dims, OperatorCall
+from .common import Term, computed_in, reshape, result, shape_value, squeeze, term, unsqueeze
 
 FIRST, LAST = -(2**63), 2**63 - 1
 """Ends of a range that are beyond every axis."""
@@ -57,16 +34,14 @@ def transpose(c: OperatorCall) -> str:
     """Transpose."""
     rank = len(c.shapes[0])
     order = [axis % rank for axis in c.a.axes] or list(range(rank))[::-1]
-    found: str = c.emit("Transpose", c.inputs[0], perm=order)
-    return found
+    return c.emit("Transpose", c.inputs[0], perm=order)
 
 
 def swap_axis(c: OperatorCall) -> str:
     """Transpose of two axes."""
     order = list(range(len(c.shapes[0])))
     order[c.a.dim1], order[c.a.dim2] = order[c.a.dim2], order[c.a.dim1]
-    found: str = c.emit("Transpose", c.inputs[0], perm=order)
-    return found
+    return c.emit("Transpose", c.inputs[0], perm=order)
 
 
 def unsqueeze_(c: OperatorCall) -> str:
@@ -112,8 +87,7 @@ def _expanded(c: OperatorCall, value: str, found: Dims, wanted: Dims) -> str:
     if found == wanted:
         return value
     asked = tuple(1 if one == other else other for one, other in zip(found, wanted))
-    result: str = c.emit("Expand", value, shape_value(c, asked))
-    return result
+    return c.emit("Expand", value, shape_value(c, asked))
 
 
 def broadcast_to(c: OperatorCall) -> str:
@@ -144,8 +118,7 @@ def tile(c: OperatorCall) -> str:
     x, rank, reps = c.inputs[0], len(c.shapes[0]), c.a.reps
     if len(reps) > rank:
         x = unsqueeze(c, x, *range(len(reps) - rank))
-    found: str = c.emit("Tile", x, c.ints(*(1,) * (rank - len(reps)), *reps))
-    return found
+    return c.emit("Tile", x, c.ints(*(1,) * (rank - len(reps)), *reps))
 
 
 # joined and cut
@@ -154,8 +127,7 @@ def tile(c: OperatorCall) -> str:
 def stack(c: OperatorCall) -> str:
     """Concat along a new axis."""
     axis = normal_axis(c.a.axis, len(c.out_shapes[0]))
-    found: str = c.emit("Concat", *(unsqueeze(c, x, axis) for x in c.inputs), axis=axis)
-    return found
+    return c.emit("Concat", *(unsqueeze(c, x, axis) for x in c.inputs), axis=axis)
 
 
 def split(c: OperatorCall) -> list[str]:
@@ -173,7 +145,7 @@ def _pieces(c: OperatorCall, axis: int) -> Sequence[str]:
     bounds = list(getattr(c.a, "indices", ()))
     if bounds and not getattr(c.a, "sections", 0):
         return [
-            cut(c, c.inputs[0], {axis: (begin, end, 1)}) for begin, end in zip(bounds, [*bounds[1:], LAST])
+            _cut(c, c.inputs[0], {axis: (begin, end, 1)}) for begin, end in zip(bounds, [*bounds[1:], LAST])
         ]
     if isinstance(length, int):
         return c.emit("Split", c.inputs[0], c.ints(*[length // count] * count), axis=axis, outputs=count)  # type: ignore[no-any-return]
@@ -181,14 +153,13 @@ def _pieces(c: OperatorCall, axis: int) -> Sequence[str]:
     return c.emit("Split", c.inputs[0], axis=axis, outputs=count, **told)  # type: ignore[no-any-return]
 
 
-def cut(c: OperatorCall, value: str, ranges: dict[int, tuple[int, int, int]]) -> str:
+def _cut(c: OperatorCall, value: str, ranges: dict[int, tuple[int, int, int]]) -> str:
     """Cut out ``(begin, end, step)`` along axes."""
     columns = list(zip(*ranges.values()))
     if not columns:
         return value
     begins, ends, steps = (c.ints(*each) for each in columns)
-    found: str = c.emit("Slice", value, begins, ends, c.ints(*ranges), steps)
-    return found
+    return c.emit("Slice", value, begins, ends, c.ints(*ranges), steps)
 
 
 def _ranges(a: Any) -> dict[int, tuple[int, int, int]]:
@@ -206,13 +177,13 @@ def _ranges(a: Any) -> dict[int, tuple[int, int, int]]:
 
 def slice_(c: OperatorCall) -> str:
     """Slice of the leading axes."""
-    return cut(c, c.inputs[0], _ranges(c.a))
+    return _cut(c, c.inputs[0], _ranges(c.a))
 
 
 def slice_axis(c: OperatorCall) -> str:
     """Slice of one axis."""
     axis = normal_axis(c.a.axis, len(c.shapes[0]))
-    return cut(c, c.inputs[0], {axis: (c.a.begin, LAST if c.a.end is None else c.a.end, 1)})
+    return _cut(c, c.inputs[0], {axis: (c.a.begin, LAST if c.a.end is None else c.a.end, 1)})
 
 
 def slice_like(c: OperatorCall) -> str:
@@ -224,14 +195,13 @@ def slice_like(c: OperatorCall) -> str:
     if not ends:
         return c.inputs[0]
     last = shape_value(c, tuple(ends.values()), [(c.inputs[1], other)])
-    found: str = c.emit("Slice", c.inputs[0], c.ints(*[0] * len(ends)), last, c.ints(*ends))
-    return found
+    return c.emit("Slice", c.inputs[0], c.ints(*[0] * len(ends)), last, c.ints(*ends))
 
 
 def reverse(c: OperatorCall) -> str:
     """Slice backwards."""
     axes = normal_axes(c.a.axis, len(c.shapes[0]))
-    return cut(c, c.inputs[0], dict.fromkeys(axes, (LAST, FIRST, -1)))
+    return _cut(c, c.inputs[0], dict.fromkeys(axes, (LAST, FIRST, -1)))
 
 
 def slice_assign(c: OperatorCall) -> str:
@@ -240,7 +210,7 @@ def slice_assign(c: OperatorCall) -> str:
     shape = shape_value(c, dims)
     count = c.emit("ReduceProd", shape, keepdims=0)
     numbers = c.emit("Range", c.const(0, "int64"), count, c.const(1, "int64"))
-    places = cut(c, c.emit("Reshape", numbers, shape), _ranges(c.a))
+    places = _cut(c, c.emit("Reshape", numbers, shape), _ranges(c.a))
     part = c.inputs[1:] or (c.emit("Expand", c.const(c.a.scalar), c.emit("Shape", places)),)
     flat = [c.emit("Reshape", x, c.ints(-1)) for x in (c.inputs[0], places, *part)]
     return reshape(c, c.emit("ScatterElements", *flat, axis=0), dims)
@@ -253,3 +223,21 @@ def pad(c: OperatorCall) -> str:
     widths = c.ints(*(pair[0] for pair in pairs), *(pair[1] for pair in pairs))
     number = c.const(c.a.constant_value, x.dtype) if c.a.mode == "constant" else ""
     return result(Term(c, c.emit("Pad", x.value, widths, number, mode=c.a.mode), x.dtype))
+
+
+# made from attributes alone
+
+
+def constant(c: OperatorCall) -> str:
+    """The array that the operator itself makes."""
+    env = Env(torch.device("cpu"), None, False, (c.numbers(c.out_shapes[0]),))
+    op: Any = c.node.op
+    made = op.run(c.a, env)
+    array = (made.float() if made.dtype == torch.bfloat16 else made).numpy()
+    return c.const(array, c.out_dtypes[0])
+
+
+def filled(c: OperatorCall) -> str:
+    """One number of any shape."""
+    number = {"_ones": 1, "_full": getattr(c.a, "value", 0)}.get(c.node.op.name if c.node.op else "", 0)
+    return c.emit("Expand", c.const(number, c.out_dtypes[0]), shape_value(c, c.out_shapes[0]))

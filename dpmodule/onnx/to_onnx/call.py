@@ -9,15 +9,12 @@ from typing import TYPE_CHECKING, Any, Literal, NoReturn, overload
 import numpy as np
 
 from ...base import ArgumentError
-from .types import code_of, value_info
+from .writer import Writer, code_of, value_info
 
 if TYPE_CHECKING:
     import onnx
 
     from ...graph import Graph, Node
-    from .writer import Writer
-
-__all__ = ["OperatorCall", "Dim", "Dims", "Untranslatable"]
 
 Dim = int | str
 """A length: a number, or a name where it is another one for other inputs. Equal names are equal lengths."""
@@ -33,25 +30,18 @@ class OperatorCall:
     """One operator of a graph on its way to ONNX.
 
     Args:
-        node: the operator's node.
-        inputs: ONNX names of its inputs.
         dims: shapes of its inputs, then of its outputs.
         dtypes: dtype names of its inputs, then of its outputs.
-        writer: where nodes go.
         value_of: returns what is known of an ONNX value before the model runs.
         subgraph: writes a subgraph.
         lengths: a value and its axis that has each dynamic length.
 
     Attributes:
-        node: the operator's node.
-        a: its attributes, parsed.
-        name: its name.
+        a: the operator's attributes, parsed.
         inputs: ONNX names of its inputs.
-        shapes: shapes of its inputs.
         dtypes: dtype names of its inputs.
         out_shapes: shapes of its visible outputs.
         out_dtypes: dtype names of its visible outputs.
-        opset: version of ONNX's operators that is written.
     """
 
     def __init__(
@@ -152,8 +142,7 @@ class OperatorCall:
 
     def cast(self, value: str, dtype: str) -> str:
         """Return a value in another type."""
-        found: str = self.emit("Cast", value, to=code_of(dtype))
-        return found
+        return self.emit("Cast", value, to=code_of(dtype))
 
     def value(self, i: int) -> np.ndarray[Any, Any] | None:
         """Return the elements of input `i` where they are known before the model runs: those of a parameter."""
@@ -205,8 +194,7 @@ class OperatorCall:
         if dim not in self._lengths:
             self.refuse(f"the length {dim!r} is dynamic, and no value before has it")
         value, axis = self._lengths[dim]
-        found: str = self.emit("Gather", self.emit("Shape", value), self.ints(axis))
-        return found
+        return self.emit("Gather", self.emit("Shape", value), self.ints(axis))
 
     def run(
         self, graph: Graph, values: Sequence[str], dims: Sequence[Dims], dtypes: Sequence[str]

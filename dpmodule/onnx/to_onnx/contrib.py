@@ -9,24 +9,7 @@ import numpy as np
 
 from ...ops.nn.rules import per_axis
 from .call import OperatorCall
-from .common import length_of, positions, reduce, reshape, unsqueeze
-from .floats import in_floats
-
-__all__ = [
-    "all_finite",
-    "allclose",
-    "arange_like",
-    "boolean_mask",
-    "count_sketch",
-    "deformable_convolution",
-    "edge_id",
-    "fft",
-    "getnnz",
-    "ifft",
-    "index_array",
-    "index_copy",
-    "quadratic",
-]
+from .common import in_floats, length_of, positions, reduce, reshape, unsqueeze
 
 F4 = "float32"
 
@@ -204,7 +187,7 @@ def _deform_conv(c: OperatorCall) -> str:
     a = c.a
     stride, dilate, pad = _windows(a)
     data, offset, mask, weight, *bias = c.inputs
-    found: str = c.emit(
+    return c.emit(
         "DeformConv",
         data,
         weight,
@@ -218,7 +201,6 @@ def _deform_conv(c: OperatorCall) -> str:
         group=a.num_group,
         offset_group=a.num_deformable_group,
     )
-    return found
 
 
 def _windows(a: Any) -> tuple[list[int], list[int], list[int]]:
@@ -282,8 +264,7 @@ def _sampled(c: OperatorCall, table: str, axes: Sequence[Corners], share: Sequen
             for each in share:
                 weight = c.emit("Mul", weight, each)
             parts.append(c.emit("Mul", pixels, unsqueeze(c, weight, 2)))
-    found: str = c.emit("Sum", *parts)
-    return found
+    return c.emit("Sum", *parts)
 
 
 def _product(c: OperatorCall, columns: str, params: Sequence[str], length: int, places: Sequence[int]) -> str:

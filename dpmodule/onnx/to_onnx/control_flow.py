@@ -10,8 +10,6 @@ from ...graph import Graph
 from .call import Dims, OperatorCall
 from .common import shape_value
 
-__all__ = ["cond", "foreach", "while_loop"]
-
 
 def foreach(c: OperatorCall) -> list[str]:
     """Scan over axis 0 of the data."""
@@ -104,8 +102,7 @@ def _filled_up(c: OperatorCall, value: str, i: int) -> str:
     """
     missing = c.emit("Sub", shape_value(c, c.out_shapes[i]), c.emit("Shape", value))
     start = c.const(np.zeros(len(c.out_shapes[i])), "int64")
-    found: str = c.emit("Pad", value, c.emit("Concat", start, missing, axis=0), c.const(0, c.out_dtypes[i]))
-    return found
+    return c.emit("Pad", value, c.emit("Concat", start, missing, axis=0), c.const(0, c.out_dtypes[i]))
 
 
 def cond(c: OperatorCall) -> list[str]:

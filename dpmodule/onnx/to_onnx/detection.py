@@ -18,17 +18,6 @@ from ...ops.contrib.proposal import anchors_of
 from .call import OperatorCall
 from .common import reduce, reshape, shape_value, unsqueeze
 
-__all__ = [
-    "bipartite_matching",
-    "box_decode",
-    "box_encode",
-    "box_iou",
-    "box_nms",
-    "multibox_detection",
-    "multibox_prior",
-    "proposal",
-]
-
 F4 = "float32"
 
 
@@ -44,14 +33,12 @@ def _stored(c: OperatorCall, value: str, i: int = 0) -> str:
 
 def _part(c: OperatorCall, value: str, start: int, stop: int, axis: int) -> str:
     """Return the elements from `start` to before `stop` along an axis."""
-    found: str = c.emit("Slice", value, c.ints(start), c.ints(stop), c.ints(axis))
-    return found
+    return c.emit("Slice", value, c.ints(start), c.ints(stop), c.ints(axis))
 
 
 def _picked(c: OperatorCall, rows: str, places: str) -> str:
     """Return rows (B, N, K) of each image at places (B, M)."""
-    found: str = c.emit("GatherND", rows, unsqueeze(c, places, 2), batch_dims=1)
-    return found
+    return c.emit("GatherND", rows, unsqueeze(c, places, 2), batch_dims=1)
 
 
 def _halves(c: OperatorCall, boxes: str) -> tuple[str, str]:
@@ -67,8 +54,7 @@ def _centred(c: OperatorCall, boxes: str) -> tuple[str, str]:
 
 
 def _around(c: OperatorCall, centre: str, half: str) -> str:
-    found: str = c.emit("Concat", c.emit("Sub", centre, half), c.emit("Add", centre, half), axis=-1)
-    return found
+    return c.emit("Concat", c.emit("Sub", centre, half), c.emit("Add", centre, half), axis=-1)
 
 
 def multibox_prior(c: OperatorCall) -> str:
@@ -120,8 +106,7 @@ def _area(c: OperatorCall, boxes: str, kind: str) -> str:
 
 
 def _product(c: OperatorCall, size: str) -> str:
-    found: str = c.emit("Mul", _part(c, size, 0, 1, 2), _part(c, size, 1, 2, 2))
-    return found
+    return c.emit("Mul", _part(c, size, 0, 1, 2), _part(c, size, 1, 2, 2))
 
 
 def box_iou(c: OperatorCall) -> str:
@@ -176,8 +161,7 @@ def _suppressed(c: OperatorCall, boxes: str, scores: str, ranks: str, threshold:
     )
     places = c.emit("Gather", chosen, c.ints(0, 2), axis=1)
     none = c.emit("Mul", ranks, c.const(0.0, F4))
-    found: str = c.emit("ScatterND", none, places, c.emit("GatherND", ranks, places))
-    return found
+    return c.emit("ScatterND", none, places, c.emit("GatherND", ranks, places))
 
 
 def box_nms(c: OperatorCall) -> str:
@@ -230,8 +214,7 @@ def _by_own_class(c: OperatorCall, rows: str, ranks: str, count: int) -> str:
     earlier = c.emit("And", same, c.emit("Less", place, c.const(np.arange(count)[:, None], "int64")))
     repeated = reduce(c, "ReduceMax", c.cast(earlier, F4), [2], keepdims=True)
     first = c.emit("Equal", repeated, c.const(0.0, F4))
-    found: str = c.emit("Where", c.emit("And", same, first), ranks, c.const(0.0, F4))
-    return found
+    return c.emit("Where", c.emit("And", same, first), ranks, c.const(0.0, F4))
 
 
 def _converted(c: OperatorCall, rows: str) -> str:
@@ -317,8 +300,7 @@ def _unmarked(c: OperatorCall, rows: str, filled: str, count: int, classes: int)
     kept = _suppressed(c, _part(c, rows, 2, 6, 2), by_class, ranks, least, count)
     stays = unsqueeze(c, c.emit("Greater", kept, zero), 2)
     marked = c.emit("Where", stays, kind, c.const(-1.0, F4))
-    found: str = c.emit("Concat", marked, _part(c, rows, 1, 6, 2), axis=2)
-    return found
+    return c.emit("Concat", marked, _part(c, rows, 1, 6, 2), axis=2)
 
 
 def proposal(c: OperatorCall) -> list[str] | str:
@@ -362,8 +344,7 @@ def _proposed(c: OperatorCall, moves: str, info: str, anchors: np.ndarray[Any, A
         boxes = c.cast(_around(c, c.cast(centre, "float64"), half), F4)
     border = c.emit("Sub", c.emit("Gather", info, c.ints(1, 0, 1, 0), axis=1), c.const(1.0, F4))
     inside = c.emit("Min", boxes, unsqueeze(c, border, 1))
-    found: str = c.emit("Max", inside, c.const(0.0, F4))
-    return found
+    return c.emit("Max", inside, c.const(0.0, F4))
 
 
 def _scored(c: OperatorCall, boxes: str, scores: str, info: str, sizes: Sequence[int]) -> tuple[str, str]:
@@ -402,8 +383,7 @@ def _chosen(c: OperatorCall, boxes: str, before: int) -> str:
     left = c.cast(c.emit("Greater", marks, c.const(0.0, F4)), "int64")
     number = reduce(c, "ReduceSum", left, [1], keepdims=True)
     turns = c.emit("Mod", c.const(np.arange(post)[None], "int64"), number)
-    found: str = c.emit("GatherElements", places, turns, axis=1)
-    return found
+    return c.emit("GatherElements", places, turns, axis=1)
 
 
 def _image_numbers(c: OperatorCall, scores: str) -> str:

@@ -8,26 +8,7 @@ import numpy as np
 
 from ...ops.axes import normal_axis
 from .call import OperatorCall
-from .common import reshape, shape_value, unsqueeze
-from .formula import Term, result, term
-from .types import computed_in
-
-__all__ = [
-    "diag",
-    "gather_nd",
-    "histogram",
-    "one_hot",
-    "onehot_like",
-    "pick",
-    "ravel_multi_index",
-    "retain",
-    "scatter_add_nd",
-    "scatter_elements",
-    "scatter_nd",
-    "take",
-    "unravel_index",
-    "where",
-]
+from .common import Term, computed_in, elements, matrices, reshape, result, shape_value, term, unsqueeze
 
 
 def _whole(c: OperatorCall, i: int) -> Term:
@@ -49,8 +30,7 @@ def _limited(c: OperatorCall, axis: int, mode: str) -> Term:
 def take(c: OperatorCall) -> str:
     """Gather."""
     axis = normal_axis(c.a.axis, len(c.shapes[0]))
-    found: str = c.emit("Gather", c.inputs[0], _limited(c, axis, c.a.mode).value, axis=axis)
-    return found
+    return c.emit("Gather", c.inputs[0], _limited(c, axis, c.a.mode).value, axis=axis)
 
 
 def pick(c: OperatorCall) -> str:
@@ -89,8 +69,7 @@ def onehot_like(c: OperatorCall) -> str:
 def scatter_elements(c: OperatorCall) -> str:
     """ScatterElements of one element of each row."""
     places, values = _whole(c, 2).unsqueeze(1), term(c, 1, c.dtypes[0]).unsqueeze(1)
-    found: str = c.emit("ScatterElements", c.inputs[0], places.value, values.value, axis=1)
-    return found
+    return c.emit("ScatterElements", c.inputs[0], places.value, values.value, axis=1)
 
 
 def where(c: OperatorCall) -> str:
@@ -117,13 +96,11 @@ def gather_nd(c: OperatorCall) -> str:
 def scatter_nd(c: OperatorCall) -> str:
     """ScatterND into zeros, or into an array."""
     whole, part = (c.inputs[0], c.inputs[1]) if len(c.inputs) == 3 else (_zeros(c), c.inputs[0])
-    found: str = c.emit("ScatterND", whole, _rows(c, len(c.inputs) - 1).value, part)
-    return found
+    return c.emit("ScatterND", whole, _rows(c, len(c.inputs) - 1).value, part)
 
 
 def _zeros(c: OperatorCall) -> str:
-    found: str = c.emit("Expand", c.const(0), shape_value(c, c.out_shapes[0]))
-    return found
+    return c.emit("Expand", c.const(0), shape_value(c, c.out_shapes[0]))
 
 
 def scatter_add_nd(c: OperatorCall) -> str:
@@ -159,24 +136,6 @@ def diag(c: OperatorCall) -> str:
     x = Term(c, c.inputs[0], c.dtypes[0]).transpose(*rest, rows, columns)
     numbers = np.arange(c.length(rows) * c.length(columns)).reshape(c.length(rows), c.length(columns))
     return elements(x, (*(dims[i] for i in rest), *numbers.shape), np.diagonal(numbers, k))
-
-
-def elements(x: Term, dims: tuple[int | str, ...], places: np.ndarray) -> str:
-    """Pick elements of matrices of shape `dims` by their numbers, row by row."""
-    c = x.c
-    flat = reshape(c, x.value, (*dims[:-2], int(dims[-2]) * int(dims[-1])), dims)
-    return Term(c, flat, x.dtype).gather(places, len(dims) - 2).value
-
-
-def matrices(c: OperatorCall, places: np.ndarray) -> str:
-    """Lay the last axis out as matrices: the number of an element, counted from 1, at each place, 0 for zero."""
-    rank = len(c.shapes[0])
-    kind = computed_in("Pad", c.opset, c.dtypes[0])
-    x = Term(c, c.inputs[0], c.dtypes[0]).cast(kind)
-    widths = [0] * (2 * rank)
-    widths[rank - 1] = 1
-    padded = Term(c, c.emit("Pad", x.value, c.ints(*widths)), kind)
-    return result(padded.gather(places, rank - 1))
 
 
 def ravel_multi_index(c: OperatorCall) -> str:

@@ -7,32 +7,7 @@ import math
 import numpy as np
 
 from .call import OperatorCall
-from .common import reshape
-from .formula import Term, result, term
-from .indexing import elements, matrices
-from .types import computed_in, working_type
-
-__all__ = [
-    "batch_dot",
-    "dot",
-    "khatri_rao",
-    "linalg_det",
-    "linalg_extractdiag",
-    "linalg_extracttrian",
-    "linalg_gelqf",
-    "linalg_gemm",
-    "linalg_gemm2",
-    "linalg_inverse",
-    "linalg_makediag",
-    "linalg_maketrian",
-    "linalg_potrf",
-    "linalg_potri",
-    "linalg_slogdet",
-    "linalg_sumlogdiag",
-    "linalg_syrk",
-    "linalg_trmm",
-    "linalg_trsm",
-]
+from .common import Term, computed_in, elements, matrices, reshape, result, term, working_type
 
 _LARGEST = 8
 """Side of the greatest matrices whose elimination is written out."""

@@ -8,47 +8,7 @@ import numpy as np
 
 from ...ops.math import pointwise
 from .call import OperatorCall
-from .common import shape_value
-from .formula import Term, result, term
-from .gamma import gamma_of, log_gamma
-from .types import computed_in, working_type
-
-__all__ = [
-    "add_n",
-    "cbrt",
-    "clip",
-    "compare",
-    "degrees",
-    "divide",
-    "erfinv",
-    "expm1",
-    "filled_like",
-    "gamma",
-    "gammaln",
-    "hypot",
-    "log1p",
-    "log2",
-    "log10",
-    "logic",
-    "logical_not",
-    "mod",
-    "not_equal",
-    "onnx_bitwise",
-    "onnx_mod",
-    "onnx_round",
-    "power",
-    "radians",
-    "rcbrt",
-    "rint",
-    "round_away",
-    "rsqrt",
-    "sign",
-    "size",
-    "smooth_l1",
-    "square",
-    "trunc",
-    "whole",
-]
+from .common import Term, computed_in, gamma_of, log_gamma, result, shape_value, term, working_type
 
 
 def _common_type(c: OperatorCall) -> str:
@@ -117,8 +77,7 @@ def onnx_bitwise(c: OperatorCall) -> str:
         c.refuse("ONNX shifts only unsigned integers")
     if c.opset < 18:
         c.refuse(f"ONNX has operators of bits from opset 18 on, and {c.opset} is wanted")
-    found: str = c.emit(f"Bitwise{c.a.kind.capitalize()}", *c.inputs)
-    return found
+    return c.emit(f"Bitwise{c.a.kind.capitalize()}", *c.inputs)
 
 
 _FEW_BITS = {"float8_e4m3fn": 17, "float8_e4m3fnuz": 18, "float8_e5m2": 19, "float8_e5m2fnuz": 20}
@@ -201,8 +160,7 @@ def size(c: OperatorCall) -> str:
 def filled_like(c: OperatorCall) -> str:
     """Zeros or ones of the shape and type of an array."""
     number = int(c.node.op is not None and c.node.op.name == "ones_like")
-    found: str = c.emit("Expand", c.const(number), shape_value(c, c.out_shapes[0]))
-    return found
+    return c.emit("Expand", c.const(number), shape_value(c, c.out_shapes[0]))
 
 
 # rounding

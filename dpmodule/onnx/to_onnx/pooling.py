@@ -14,10 +14,7 @@ from ...ops.nn.pool import window_of
 from ...ops.nn.rules import channels_last, window_size
 from ...ops.shapes import prod
 from .call import Dims, OperatorCall
-from .common import move_axis, reduce, squeeze, unsqueeze
-from .floats import in_floats
-
-__all__ = ["adaptive_avg_pooling", "pooling", "pooling_v1"]
+from .common import in_floats, move_axis, reduce, squeeze, unsqueeze
 
 
 @dataclass(frozen=True)
@@ -76,8 +73,7 @@ def _pooled(c: OperatorCall, x: str, shape: Dims) -> str:
 def _whole(c: OperatorCall, x: str, rank: int) -> str:
     """Pool all of an image."""
     if c.a.pool_type in ("max", "avg"):
-        found = c.emit("GlobalMaxPool" if c.a.pool_type == "max" else "GlobalAveragePool", x)
-        return found
+        return c.emit("GlobalMaxPool" if c.a.pool_type == "max" else "GlobalAveragePool", x)
     return _root(c, reduce(c, "ReduceSum", _power(c, x), range(2, rank), True))
 
 
@@ -153,14 +149,13 @@ def _max(c: OperatorCall, x: str, w: _PoolWindow) -> str:
     if not w.fits or drops:
         x = _padded(c, x, begins, ends, float(np.finfo(c.dtypes[0]).min))
         begins = ends = [0] * len(w.kernel)
-    found = c.emit(
+    return c.emit(
         "MaxPool", x, kernel_shape=w.kernel, strides=w.stride, pads=[*begins, *ends], ceil_mode=int(w.up)
     )
-    return found
 
 
 def _averaged(c: OperatorCall, x: str, w: _PoolWindow, pads: Sequence[int], count_include_pad: bool) -> str:
-    found = c.emit(
+    return c.emit(
         "AveragePool",
         x,
         kernel_shape=w.kernel,
@@ -169,7 +164,6 @@ def _averaged(c: OperatorCall, x: str, w: _PoolWindow, pads: Sequence[int], coun
         ceil_mode=int(w.up),
         count_include_pad=int(count_include_pad),
     )
-    return found
 
 
 def _sum(c: OperatorCall, x: str, w: _PoolWindow) -> str:

@@ -13,24 +13,6 @@ from .call import OperatorCall
 from .common import reduce, unsqueeze
 from .pooling import pooling
 
-__all__ = [
-    "dequantize",
-    "quantize",
-    "quantize_asym",
-    "quantize_v2",
-    "quantized_act",
-    "quantized_batch_norm",
-    "quantized_concat",
-    "quantized_conv",
-    "quantized_elemwise_add",
-    "quantized_elemwise_mul",
-    "quantized_embedding",
-    "quantized_flatten",
-    "quantized_fully_connected",
-    "quantized_pooling",
-    "requantize",
-]
-
 F4 = "float32"
 
 
@@ -47,29 +29,25 @@ def _times(c: OperatorCall, *values: str) -> str:
 
 def _ratio(c: OperatorCall, value: str | float, by: str | float) -> str:
     one, other = (x if isinstance(x, str) else _number(c, x) for x in (value, by))
-    found: str = c.emit("Div", one, other)
-    return found
+    return c.emit("Div", one, other)
 
 
 def _magnitude(c: OperatorCall, low: str, high: str) -> str:
     """Return the greater of the magnitudes of a range's ends."""
-    found: str = c.emit("Max", c.emit("Abs", low), c.emit("Abs", high))
-    return found
+    return c.emit("Max", c.emit("Abs", low), c.emit("Abs", high))
 
 
 def _rounded(c: OperatorCall, value: str, kind: str) -> str:
     """Round a float32 value to a type, halves to even; what lies outside goes to its ends."""
     if kind != "int32":
-        found: str = c.emit("QuantizeLinear", value, c.const(1.0, F4), c.const(0, kind))
-        return found
+        return c.emit("QuantizeLinear", value, c.const(1.0, F4), c.const(0, kind))
     wide = c.emit("Round", c.cast(value, "float64"))
     return c.cast(_within(c, wide, "float64"), "int32")
 
 
 def _within(c: OperatorCall, value: str, dtype: str) -> str:
     """Cut off what no int32 holds."""
-    found: str = c.emit("Clip", value, c.const(-(2**31), dtype), c.const(2**31 - 1, dtype))
-    return found
+    return c.emit("Clip", value, c.const(-(2**31), dtype), c.const(2**31 - 1, dtype))
 
 
 def _quantized(c: OperatorCall, low: str, high: str, kind: str, steps: float) -> list[str]:

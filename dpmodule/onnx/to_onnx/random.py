@@ -9,12 +9,8 @@ from typing import Any
 import numpy as np
 
 from .call import Dims, OperatorCall
-from .common import reshape, shape_value
-from .formula import Term, in_type, result, term
-from .gamma import log_gamma
-from .types import code_of
-
-__all__ = ["density", "draw", "multinomial", "randint", "shuffle", "zipfian"]
+from .common import Term, log_gamma, reshape, result, shape_value, term
+from .writer import code_of
 
 Array = np.ndarray[Any, Any]
 
@@ -72,7 +68,7 @@ def draw(c: OperatorCall) -> str:
         return result(_from_table(c, *rule(*_known_parameters(c, names))))
     names, sampler = _SAMPLERS[name]
     found = sampler(c, *_parameters(c, names))
-    return in_type(found, c.out_dtypes[0]).value
+    return result(found)
 
 
 def _draw_normal(c: OperatorCall, mean: Term, deviation: Term) -> Term:
@@ -128,8 +124,8 @@ def _from_table(c: OperatorCall, mean: Array, deviation: Array, chance: Callable
 
 
 def _factorials(x: Array) -> Array:
-    found: Array = np.vectorize(math.lgamma, otypes=[float])(x)
-    return found
+    logs: Array = np.vectorize(math.lgamma, otypes=[float])(x)
+    return logs
 
 
 def _poisson(mean: Array) -> Any:
@@ -174,7 +170,7 @@ def multinomial(c: OperatorCall) -> str | tuple[str, str]:
     drawn = (
         rows.then("Log").then("Multinomial", sample_size=math.prod(c.a.shape), dtype=code_of("int64")).value
     )
-    found = in_type(Term(c, reshape(c, drawn, c.out_shapes[0]), "int64"), c.out_dtypes[0]).value
+    found = result(Term(c, reshape(c, drawn, c.out_shapes[0]), "int64"))
     if not c.a.get_prob:
         return found
     chance = Term(c, c.emit("GatherElements", rows.value, drawn, axis=1), "float32").then("Log")
@@ -185,8 +181,7 @@ def shuffle(c: OperatorCall) -> str:
     """Rows in the order of random numbers."""
     count = c.length_value(c.shapes[0][0])
     _, order = c.emit("TopK", _uniform(c, c.shapes[0][:1]).cast("float32").value, count, axis=0, outputs=2)
-    found: str = c.emit("Gather", c.inputs[0], order, axis=0)
-    return found
+    return c.emit("Gather", c.inputs[0], order, axis=0)
 
 
 def zipfian(c: OperatorCall) -> tuple[str, str]:

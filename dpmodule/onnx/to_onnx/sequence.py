@@ -1,11 +1,188 @@
-"""Sequences of different lengths in one array."""
+"""Sequences: recurrent networks, attention, sequences of different lengths in one array."""
 
 from __future__ import annotations
 
-from .call import OperatorCall
-from .common import length_of, positions, unsqueeze
+from collections.abc import Sequence
+from typing import Any
 
-__all__ = ["sequence_last", "sequence_mask", "sequence_reverse"]
+import numpy as np
+
+from ...ops.nn.rnn_weights import WeightBlock, gates, matrices
+from .call import OperatorCall
+from .common import in_floats, length_of, positions, unsqueeze
+
+_OPERATORS = {"lstm": "LSTM", "gru": "GRU", "rnn_tanh": "RNN", "rnn_relu": "RNN"}
+
+_GATES = {"lstm": (0, 3, 1, 2), "gru": (1, 0, 2)}
+"""Positions of our gates in ONNX's order: input, output, forget, cell; update, reset, new."""
+
+
+@in_floats(half=False)
+def rnn(c: OperatorCall) -> str | list[str]:
+    """One operator for each layer, which runs both directions."""
+    a = c.a
+    if a.projection_size:
+        c.refuse(f"projection_size is {a.projection_size}, and ONNX's LSTM has no projection")
+    if len(c.shapes[0]) != 3:
+        c.refuse(f"its data have the shape {c.shapes[0]}, and ONNX has no rows of different lengths")
+    weights = _Weights(c)
+    lengths = c.cast(c.inputs[-1], "int32") if a.use_sequence_length else ""
+    directions = 2 if a.bidirectional else 1
+    x, ends = c.inputs[0], []
+    for layer in range(a.num_layers):
+        states = [
+            _layer_states(c, state, layer, directions) for state in c.inputs[2 : 3 + (a.mode == "lstm")]
+        ]
+        x, *last = _layer(c, x, weights.of_layer(layer), lengths, states)
+        ends.append(last)
+    if not a.state_outputs:
+        return x
+    joined = [each[0] if a.num_layers == 1 else c.emit("Concat", *each, axis=0) for each in zip(*ends)]
+    return [x, *joined]
+
+
+def _layer_states(c: OperatorCall, state: str, layer: int, directions: int) -> str:
+    """Return the begin states of one layer: (directions, N, H)."""
+    if c.a.num_layers == 1:
+        return state
+    begin = layer * directions
+    return c.emit("Slice", state, c.ints(begin), c.ints(begin + directions), c.ints(0))
+
+
+def _layer(c: OperatorCall, x: str, weights: Sequence[str], lengths: str, states: Sequence[str]) -> list[str]:
+    """Run one layer; return its output (T, N, directions * H) and its last states."""
+    a = c.a
+    directions = 2 if a.bidirectional else 1
+    out, *last = c.emit(
+        _OPERATORS[a.mode],
+        x,
+        *weights,
+        lengths,
+        *states,
+        outputs=3 if a.mode == "lstm" else 2,
+        hidden_size=a.state_size,
+        direction="bidirectional" if a.bidirectional else "forward",
+        activations=["Relu"] * directions if a.mode == "rnn_relu" else None,
+        linear_before_reset=1 if a.mode == "gru" else None,
+    )
+    if directions == 1:
+        return [c.emit("Squeeze", out, c.ints(1)), *last]
+    sides = c.emit("Transpose", out, perm=[0, 2, 1, 3])
+    return [c.emit("Reshape", sides, c.ints(0, 0, 2 * a.state_size)), *last]
+
+
+class _Weights:
+    """The pieces of the flat vector of parameters, as ONNX's operators take them."""
+
+    def __init__(self, c: OperatorCall) -> None:
+        a = c.a
+        self._c = c
+        self._count = len(gates(a.mode))
+        self._order = _GATES.get(a.mode, (0,))
+        self._vector = c.value(1)
+        layout = matrices(a.mode, a.num_layers, c.length(2), a.state_size, a.bidirectional)
+        self._blocks = {block.suffix: block for block in layout}
+
+    def of_layer(self, layer: int) -> list[str]:
+        """Return weights of the input and of the state, (directions, gates * H, ...), and the biases of both."""
+        directions = "lr" if self._c.a.bidirectional else "l"
+        names = [f"{direction}{layer}" for direction in directions]
+        weights = [
+            self._joined([[self._blocks[f"{n}_{part}_weight"]] for n in names], f"{layer}/{which}")
+            for part, which in (("i2h", "W"), ("h2h", "R"))
+        ]
+        biases = [[self._blocks[f"{n}_{part}_bias"] for part in ("i2h", "h2h")] for n in names]
+        return [*weights, self._joined(biases, f"{layer}/B")]
+
+    def _joined(self, rows: Sequence[Sequence[WeightBlock]], label: str) -> str:
+        """Return one row for each direction, whose blocks lie one after the other.
+
+        Args:
+            rows: the blocks.
+            label: what a constant is called, behind the name of the vector that it is cut from.
+        """
+        c = self._c
+        if self._vector is not None:
+            vector = self._vector
+            made = np.stack([np.concatenate([self._sorted(b.of(vector)) for b in row]) for row in rows])
+            is_whole = c.inputs[1] == c.node.inputs[1][0].name
+            return c.piece(made, f"{c.inputs[1]}/{label}") if is_whole else c.const(made)
+        parts = [[self._cut(block) for block in row] for row in rows]
+        joined = [row[0] if len(row) == 1 else c.emit("Concat", *row, axis=0) for row in parts]
+        whole = [c.emit("Unsqueeze", row, c.ints(0)) for row in joined]
+        return whole[0] if len(whole) == 1 else c.emit("Concat", *whole, axis=0)
+
+    def _sorted(self, block: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+        """Return a block with its gates in ONNX's order."""
+        by_gate = block.reshape(self._count, -1, *block.shape[1:])
+        return by_gate[list(self._order)].reshape(block.shape)
+
+    def _cut(self, block: WeightBlock) -> str:
+        """Return a block of a vector that is known only when the model runs."""
+        c, units = self._c, block.shape[0] // self._count
+        flat = c.emit(
+            "Slice", c.inputs[1], c.ints(block.offset), c.ints(block.offset + block.size), c.ints(0)
+        )
+        by_gate = c.emit("Reshape", flat, c.ints(self._count, units, *block.shape[1:]))
+        ordered = c.emit("Gather", by_gate, c.ints(*self._order), axis=0)
+        return c.emit("Reshape", ordered, c.ints(*block.shape))
+
+
+# attention with the projections of all heads interleaved in one array
+
+
+def div_sqrt_dim(c: OperatorCall) -> str:
+    """Div."""
+    x, size = c.inputs[0], c.shapes[0][-1]
+    if isinstance(size, int):
+        return c.emit("Div", x, c.const(size**0.5))
+    length = c.cast(length_of(c, x, c.shapes[0], -1), "float32")
+    root = c.emit("Sqrt", length)
+    return c.emit("Div", x, root if c.dtypes[0] == "float32" else c.cast(root, c.dtypes[0]))
+
+
+def _head_size(c: OperatorCall, i: int, parts: int) -> int:
+    heads: int = c.a.heads
+    return c.length(2, i) // (heads * parts)
+
+
+def _part(c: OperatorCall, i: int, parts: int, number: int) -> str:
+    """Return one of the projections in input `i` as (length, N * heads, size of a head)."""
+    apart = c.emit("Reshape", c.inputs[i], c.ints(0, -1, parts, _head_size(c, i, parts)))
+    return c.emit("Gather", apart, c.const(number, "int64"), axis=2)
+
+
+def _scores(c: OperatorCall, queries: str, keys: str, size: int) -> str:
+    scaled = c.emit("Div", c.emit("Transpose", queries, perm=[1, 0, 2]), c.const(size**0.5))
+    return c.emit("MatMul", scaled, c.emit("Transpose", keys, perm=[1, 2, 0]))
+
+
+def _weighted(c: OperatorCall, attention: str, values: str, size: int) -> str:
+    found = c.emit("MatMul", attention, c.emit("Transpose", values, perm=[1, 0, 2]))
+    return c.emit("Reshape", c.emit("Transpose", found, perm=[1, 0, 2]), c.ints(0, -1, c.a.heads * size))
+
+
+def interleaved_matmul_selfatt_qk(c: OperatorCall) -> str:
+    """Queries times keys."""
+    return _scores(c, _part(c, 0, 3, 0), _part(c, 0, 3, 1), _head_size(c, 0, 3))
+
+
+def interleaved_matmul_selfatt_valatt(c: OperatorCall) -> str:
+    """Attention times values."""
+    return _weighted(c, c.inputs[1], _part(c, 0, 3, 2), _head_size(c, 0, 3))
+
+
+def interleaved_matmul_encdec_qk(c: OperatorCall) -> str:
+    """Queries times the encoder's keys."""
+    return _scores(c, _part(c, 0, 1, 0), _part(c, 1, 2, 0), _head_size(c, 0, 1))
+
+
+def interleaved_matmul_encdec_valatt(c: OperatorCall) -> str:
+    """Attention times the encoder's values."""
+    return _weighted(c, c.inputs[1], _part(c, 0, 2, 1), _head_size(c, 0, 2))
+
+
+# sequences of different lengths in one array
 
 
 def _lengths(c: OperatorCall) -> str:

@@ -1,23 +1,26 @@
-"""The walk over a graph that writes it as an ONNX graph."""
+"""The walk over a graph that writes it as an ONNX graph, and the shapes and parameters that it reads."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from functools import cache
+from importlib import import_module
+from inspect import isfunction
+from typing import Any
 
-from ...base import ArgumentError
-from ...graph import Graph, Node, infer_types
-from ...ops.spec import LABEL
-from .builders import builder
-from .call import Dims, OperatorCall, Untranslatable
-from .plain import translate_plainly
-from .sizes import ValueShapes
-from .writer import Writer
+import numpy as np
+import onnx
+import torch
 
-if TYPE_CHECKING:
-    from .parameters import KnownVariables
-
-__all__ = ["Translation"]
+from ...base import ArgumentError, Shape, ShapeError
+from ...graph import Graph, Node, infer_shapes, infer_types
+from ...ndarray import NDArray
+from ...ops.dtypes import name_of
+from ...ops.shapes import known
+from ...ops.spec import LABEL, Onnx
+from .call import Dim, Dims, OperatorCall, Untranslatable
+from .common import Builder, allowed_types, computed_in, in_type, most_inputs
+from .writer import Writer, code_of, fill
 
 
 class Translation:
@@ -122,7 +125,7 @@ class Translation:
             reason = "ONNX has no such operator" if record is None else record.missing
             raise Untranslatable(f"{node.describe()}: {reason}")
         call = self._call(node)
-        found = builder(record.builder)(call) if record.builder else translate_plainly(call, record)
+        found = builders()[record.builder](call) if record.builder else translate_plainly(call, record)
         return (found,) if isinstance(found, str) else tuple(found)
 
     def _call(self, node: Node) -> OperatorCall:
@@ -166,3 +169,218 @@ class Translation:
         wanted = self._writer.fresh(name)
         self._writer.node("Identity", [found], [wanted], self._writer.fresh(f"{wanted}/Identity"), {})
         return wanted
+
+
+# operators that are a single ONNX operator
+
+
+def translate_plainly(c: OperatorCall, record: Onnx) -> list[str]:
+    """Write the operator that a record names, in a type that it takes."""
+    dtype = _computed_in(c, record.type)
+    taken = list(zip(c.inputs, c.dtypes))[: most_inputs(record.type, c.opset)]
+    inputs = [x if found == dtype else c.cast(x, dtype) for x, found in taken]
+    if record.scalar:
+        number = c.const(c.a.scalar, dtype)
+        inputs = [number, *inputs] if record.scalar == "first" else [*inputs, number]
+    found = c.emit(record.type, *inputs, outputs=len(c.out_dtypes), **_attributes(c, record))
+    outputs = [found] if isinstance(found, str) else list(found)
+    made_in = None if record.type in _OWN_TYPE else dtype
+    return [in_type(c, x, made_in or wanted, wanted) for x, wanted in zip(outputs, c.out_dtypes)]
+
+
+_OWN_TYPE = frozenset({"Cast", "Shape", "Size"})
+"""ONNX operators whose result is not of their input's type."""
+
+
+def _computed_in(c: OperatorCall, operator: str) -> str:
+    """Return the type in which an operator of ours is computed there."""
+    found = c.dtypes[0]
+    wanted = c.out_dtypes[0] if operator not in _OWN_TYPE else found
+    if wanted != found and wanted in allowed_types(operator, c.opset):
+        return wanted
+    return computed_in(operator, c.opset, found)
+
+
+def _attributes(c: OperatorCall, record: Onnx) -> dict[str, Any]:
+    found = {theirs: getattr(c.a, ours) for ours, theirs in record.rename.items()}
+    if "to" in found:
+        found["to"] = code_of(found["to"])
+    return {**found, **record.const}
+
+
+# builders, by name
+
+FILES = (
+    "array",
+    "contrib",
+    "control_flow",
+    "detection",
+    "image",
+    "indexing",
+    "linalg",
+    "math",
+    "nn",
+    "pooling",
+    "quantize",
+    "random",
+    "reduce",
+    "sequence",
+)
+"""Files that hold builders: every public function that one defines."""
+
+
+@cache
+def builders() -> dict[str, Builder]:
+    """Return all builders by name; a last underscore keeps a name from that of a shared function."""
+    found: dict[str, Builder] = {}
+    for file in FILES:
+        module = import_module(f"{__package__}.{file}")
+        for name, value in vars(module).items():
+            if name[0] != "_" and isfunction(value) and value.__module__ == module.__name__:
+                found[name.rstrip("_")] = value
+    return found
+
+
+# shapes in which some lengths are not numbers but names
+
+Run = Mapping[str, Shape]
+
+_COUNTED_BY_VALUES = frozenset({"_contrib_boolean_mask"})
+"""Operators that return some of the rows of their first input: how many depends on values."""
+
+
+def given_sizes(graph: Graph, shapes: Mapping[str, Dims], base: Mapping[str, int]) -> ValueShapes:
+    """Infer all shapes of a graph from those of variables, in which names stand for lengths of any size.
+
+    The rules of shapes know numbers only. They are run once for a first set of sizes and once more for each name,
+    with another size for it: a length that changes then depends on that name.
+
+    Args:
+        graph: the graph.
+        shapes: shapes of variables by name.
+        base: the first size of each name.
+
+    Raises:
+        Untranslatable: the graph does not take another size, which a number in an attribute may fix.
+        ShapeError: the shapes contradict each other.
+    """
+    names = sorted({dim for shape in shapes.values() for dim in shape if isinstance(dim, str)})
+    runs = [concrete(shapes, base)]
+    found = [infer_shapes(graph, runs[0])]
+    for name in names:
+        run = concrete(shapes, {**base, name: 3 * base[name]})
+        try:
+            found.append(infer_shapes(graph, run))
+        except ShapeError as error:
+            raise Untranslatable(
+                f"the length {name!r} cannot be dynamic: the graph takes one size of it only ({error}); a number "
+                "in an attribute fixes it, such as the shape of a Reshape (0 and -1 leave it open)"
+            ) from error
+    symbols = {
+        tuple(base[name] * (3 if i == k + 1 else 1) for i in range(len(names) + 1)): name
+        for k, name in enumerate(names)
+    }
+    return ValueShapes(found, symbols)
+
+
+def concrete(shapes: Mapping[str, Dims], sizes: Mapping[str, int]) -> dict[str, Shape]:
+    """Return shapes with a size in place of each name."""
+    return {
+        name: tuple(dim if isinstance(dim, int) else sizes[dim] for dim in shape)
+        for name, shape in shapes.items()
+    }
+
+
+class ValueShapes:
+    """The shapes of all values of a graph.
+
+    Args:
+        runs: what `infer_shapes` found for several sizes of what is dynamic.
+        symbols: name of the length that took these sizes.
+    """
+
+    def __init__(
+        self, runs: Sequence[Mapping[Node, list[Shape]]], symbols: dict[tuple[int, ...], str]
+    ) -> None:
+        self._runs = runs
+        self._symbols = symbols
+
+    def dims(self, node: Node, i: int = 0) -> Dims:
+        """Return the shape of a node's output.
+
+        Raises:
+            Untranslatable: it cannot be inferred.
+        """
+        if node.op is not None and node.op.name in _COUNTED_BY_VALUES:
+            return (f"{node.name}_rows", *self.dims(*node.inputs[0])[1:])
+        found = [run[node][i] for run in self._runs]
+        shapes = [shape for shape in found if shape is not None and known(shape)]
+        if len(shapes) < len(found):
+            raise Untranslatable(
+                f"{node.describe()}: the shape of its output {i} cannot be inferred from in_shapes"
+            )
+        if len({len(shape) for shape in shapes}) > 1:
+            raise Untranslatable(f"{node.describe()}: the number of axes of its output {i} depends on sizes")
+        return tuple(self._dim(sizes) for sizes in zip(*shapes))
+
+    def _dim(self, sizes: tuple[int, ...]) -> Dim:
+        if len(set(sizes)) == 1:
+            return sizes[0]
+        return self._symbols.setdefault(sizes, f"length_{len(self._symbols)}")
+
+    def of_body(self, graph: Graph, inputs: Sequence[Dims]) -> ValueShapes:
+        """Return the shapes inside a subgraph.
+
+        Args:
+            graph: the subgraph.
+            inputs: shapes of its variables, in the order of ``graph.inputs``, with lengths that this object has named.
+        """
+        sizes = {name: vector for vector, name in self._symbols.items()}
+        runs = []
+        for k in range(len(self._runs)):
+            given = concrete(
+                {node.name: dims for node, dims in zip(graph.inputs, inputs)},
+                {name: vector[k] for name, vector in sizes.items()},
+            )
+            runs.append(infer_shapes(graph, given))
+        return ValueShapes(runs, self._symbols)
+
+
+# parameters
+
+
+class KnownVariables:
+    """Variables whose values are known, by name."""
+
+    def __init__(self, arrays: Mapping[str, NDArray]) -> None:
+        self._tensors = {name: array.raw.detach().cpu().contiguous() for name, array in arrays.items()}
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._tensors
+
+    def check(self, name: str, dims: Dims) -> None:
+        """Refuse a parameter whose shape is not that of the graph.
+
+        Raises:
+            ArgumentError: names both shapes.
+        """
+        found = tuple(self._tensors[name].shape)
+        if found != dims:
+            raise ArgumentError(f"params has {name!r} of shape {found}, the symbol wants {dims}")
+
+    def elements(self, name: str) -> np.ndarray[Any, Any] | None:
+        """Return the elements of a parameter; None for what is none. Those of bfloat16 come as float32."""
+        found = self._tensors.get(name)
+        if found is None:
+            return None
+        return (found.float() if found.dtype == torch.bfloat16 else found).numpy()
+
+    def dtype(self, name: str) -> str:
+        """Return the name of a parameter's type."""
+        return name_of(self._tensors[name].dtype)
+
+    def store(self, name: str, place: onnx.TensorProto) -> None:
+        """Put a parameter into an empty tensor of ONNX."""
+        found = self._tensors[name]
+        bits = found.view(torch.uint16) if found.dtype == torch.bfloat16 else found
+        fill(place, name, bits.numpy(), name_of(found.dtype))

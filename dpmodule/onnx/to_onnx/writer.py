@@ -1,4 +1,4 @@
-"""The ONNX graph that is being written."""
+"""The ONNX graph that is being written, its element types and its tensors."""
 
 from __future__ import annotations
 
@@ -8,9 +8,48 @@ from typing import Any
 import numpy as np
 import onnx
 
-from .types import fill, value_info
+CODES = {
+    "float32": onnx.TensorProto.FLOAT,
+    "float64": onnx.TensorProto.DOUBLE,
+    "float16": onnx.TensorProto.FLOAT16,
+    "bfloat16": onnx.TensorProto.BFLOAT16,
+    "uint8": onnx.TensorProto.UINT8,
+    "int8": onnx.TensorProto.INT8,
+    "uint16": onnx.TensorProto.UINT16,
+    "int16": onnx.TensorProto.INT16,
+    "uint32": onnx.TensorProto.UINT32,
+    "int32": onnx.TensorProto.INT32,
+    "uint64": onnx.TensorProto.UINT64,
+    "int64": onnx.TensorProto.INT64,
+    "bool": onnx.TensorProto.BOOL,
+}
 
-__all__ = ["Writer", "live_nodes", "used_values"]
+
+def code_of(dtype: str) -> int:
+    """Return ONNX's number of a dtype name."""
+    return CODES[dtype]
+
+
+def value_info(name: str, dtype: str, dims: Sequence[int | str]) -> onnx.ValueInfoProto:
+    """Return the declaration of an input or output."""
+    return onnx.helper.make_tensor_value_info(name, CODES[dtype], dims)
+
+
+def fill(found: onnx.TensorProto, name: str, array: np.ndarray[Any, Any], dtype: str) -> None:
+    """Put an array into an empty tensor of ONNX.
+
+    Args:
+        found: the tensor.
+        name: what the graph calls it.
+        array: the elements; 16-bit patterns (uint16) where `dtype` is "bfloat16".
+        dtype: name of the elements' type.
+    """
+    found.name, found.data_type = name, CODES[dtype]
+    found.dims.extend(array.shape)
+    found.raw_data = array.tobytes()
+
+
+# nodes and constants
 
 
 def used_values(nodes: Iterable[onnx.NodeProto], outputs: Iterable[str]) -> set[str]:

@@ -1,6 +1,7 @@
-"""The shared block by which the two ends of a pipe know of each other: who is there, what was sent, what is free.
+"""What the two ends of a pipe share: a block of memory, signals, a socket; and the process at the other end.
 
-64-bit words in lines of 8, so that the two sides do not write to one cache line::
+The block says who is there, what was sent and what is free. It holds 64-bit words in lines of 8, so that the two sides
+do not write to one cache line::
 
     line 0   magic number, protocol (`NATIVE` or `PYTHON`), slots
     line 1   writer: pid, start time of its process, state, 1 while it sleeps, failures sent
@@ -17,12 +18,25 @@ from __future__ import annotations
 import contextlib
 import mmap
 import os
+import select
 import socket
+import struct
 import tempfile
+from collections import deque
+from typing import NamedTuple
 
-from ..errors import refused
+from ..errors import PipeBroken, refused
 
-__all__ = ["Control", "Signal", "anonymous_file"]
+# what both cores answer, the one in Python and that of the extension
+
+SENT, FULL, UNFIT, FOREIGN, LOOK = 0, 1, 2, 3, 4
+"""What `send` says: done; no slot is free; no free slot has room for this structure; a tensor is on a device; it is
+time to see whether the reader is still there."""
+
+READY, NEWS, ENDED = 1, 2, 4
+"""What `wait` says, added up: there is work or a wake-up; the socket is readable; the other process has ended."""
+
+# the shared block
 
 MAGIC = 0x6470_7069_7065_0001
 PYTHON, NATIVE = 1, 2
@@ -177,3 +191,197 @@ def socket_pair() -> tuple[socket.socket, socket.socket]:
     for end in pair:
         end.setblocking(False)
     return pair
+
+
+# rare news: fixed frames over a unix socket, each with a descriptor or without
+
+LAYOUT, SHARE, FORGET, PAYLOAD = 1, 2, 3, 4
+"""New memory for a slot; a shared block, and the end of its use; bytes that a message carries."""
+
+_FORM = struct.Struct("=IIQ")
+_CLOEXEC = getattr(socket, "MSG_CMSG_CLOEXEC", 0)
+
+
+class PipeFrame(NamedTuple):
+    """One piece of news; `number` is a slot or a shared block, `size` its bytes, `fd` a descriptor or -1."""
+
+    kind: int
+    number: int
+    size: int
+    fd: int
+
+
+class PipeFrames:
+    """One end of the socket.
+
+    Args:
+        end: a connected socket that does not block; belongs to this object from now on.
+    """
+
+    def __init__(self, end: socket.socket) -> None:
+        self.socket = end
+        self.ended = False
+        self.count = 0
+        self._waiting: deque[PipeFrame] = deque()
+        self._part = b""
+        self._fds: deque[int] = deque()
+
+    def send(self, kind: int, number: int, size: int, fd: int = -1) -> None:
+        """Send one frame; waits while the socket is full, which bounded use of it prevents.
+
+        Raises:
+            OSError: nobody is at the other end.
+        """
+        data = _FORM.pack(kind, number, size)
+        while True:
+            try:
+                if fd < 0:
+                    self.socket.send(data)
+                else:
+                    socket.send_fds(self.socket, [data], [fd])
+                break
+            except BlockingIOError:
+                select.select([], [self.socket], [], 1.0)
+        self.count = (self.count + 1) & 0xFFFF_FFFF
+
+    def fill(self) -> None:
+        """Read what has come, without waiting.
+
+        Raises:
+            FileError: there is no descriptor left for those that have come; they come with the next call.
+        """
+        while not self.ended:
+            try:
+                self._check_room()
+                data, fds, _, _ = socket.recv_fds(self.socket, 64 * _FORM.size, 64, _CLOEXEC)
+            except BlockingIOError:
+                return
+            except ConnectionError:
+                data, fds = b"", []
+            self._fds.extend(fds)
+            self.ended = not data
+            self._part += data
+            self._cut()
+
+    def _check_room(self) -> None:
+        """See that there is a descriptor for what comes: the system drops what it finds no room for."""
+        try:
+            os.close(os.dup(self.socket.fileno()))
+        except OSError as error:
+            if not self.socket.recv(1, socket.MSG_PEEK):
+                return  # all that comes is the end
+            raise refused("a descriptor that the other end of a tensor pipe sent", error) from error
+
+    def _cut(self) -> None:
+        while len(self._part) >= _FORM.size:
+            kind, number, size = _FORM.unpack_from(self._part)
+            self._part = self._part[_FORM.size :]
+            if kind != FORGET and not self._fds:
+                raise PipeBroken("a descriptor that the other end of a tensor pipe sent was lost on its way")
+            self._waiting.append(PipeFrame(kind, number, size, -1 if kind == FORGET else self._fds.popleft()))
+
+    def take(self) -> PipeFrame | None:
+        """Return the next frame, None if it has not come; its descriptor belongs to the caller."""
+        if not self._waiting:
+            self.fill()
+        if not self._waiting:
+            return None
+        self.count = (self.count + 1) & 0xFFFF_FFFF
+        return self._waiting.popleft()
+
+    def put_back(self, frame: PipeFrame) -> None:
+        """Have `take` return a frame again, with its descriptor."""
+        self._waiting.appendleft(frame)
+        self.count = (self.count - 1) & 0xFFFF_FFFF
+
+    def close(self) -> None:
+        """Close the socket and the descriptors that nobody took."""
+        self.socket.close()
+        for fd in [*self._fds, *(frame.fd for frame in self._waiting if frame.fd >= 0)]:
+            os.close(fd)
+        self._fds.clear()
+        self._waiting.clear()
+
+
+# the process at the other end
+
+POLL_S = 0.25
+"""How often a process is asked for where the system cannot wake us when it ends, in seconds."""
+
+
+class Peer:
+    """The process that has claimed the other side, if any has.
+
+    Args:
+        control: the shared block.
+        side: the other side.
+    """
+
+    def __init__(self, control: Control, side: int) -> None:
+        self._control, self.side = control, side
+        self.pid = 0
+        self.fd = -1
+        self.dead = False
+        self._start = 0
+
+    def look(self) -> bool:
+        """Say whether the other side has been claimed; its process is known from the first time on."""
+        if self.pid == 0:
+            pid = self._control.get(self.side, PID)
+            if pid not in (0, os.getpid()):
+                self._start = self._control.get(self.side, START)
+                self._watch(pid)
+            self.pid = pid  # last: a Ctrl-C on the way here must not make it known, but not watched
+        return self.pid != 0
+
+    def _watch(self, pid: int) -> None:
+        if self.fd < 0 and hasattr(os, "pidfd_open"):
+            try:
+                self.fd = os.pidfd_open(pid)
+            except ProcessLookupError:
+                self.dead = True
+            except OSError:
+                self.fd = -1  # an old kernel, or a sandbox
+        start = process_start(pid)
+        self.dead = self.dead or start < 0 or bool(start and self._start and start != self._start)
+
+    @property
+    def remote(self) -> bool:
+        """Whether another process is known to be there."""
+        return self.pid not in (0, os.getpid())
+
+    @property
+    def polled(self) -> bool:
+        """Whether it has to be asked for from time to time."""
+        return self.remote and self.fd < 0 and not self.dead
+
+    def check(self) -> bool:
+        """Say whether the process, which `look` has seen, is known to have ended."""
+        if self.dead or not self.remote:
+            return self.dead
+        if self.fd >= 0:
+            self.dead = self._readable()
+        else:
+            self.dead = process_start(self.pid) != self._start if self._start else not _exists(self.pid)
+        return self.dead
+
+    def _readable(self) -> bool:
+        poll = select.poll()
+        poll.register(self.fd, select.POLLIN)
+        return bool(poll.poll(0))
+
+    def close(self) -> None:
+        """Stop watching."""
+        if self.fd >= 0:
+            os.close(self.fd)
+            self.fd = -1
+
+
+def _exists(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True

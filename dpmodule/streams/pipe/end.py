@@ -13,9 +13,7 @@ from typing import Any, TypeVar
 from ...base import ArgumentError
 from . import control as c
 from .connection import Connection, Parts
-from .frames import PipeFrames
-
-__all__ = ["PipeEnd", "deadline_of", "introduce"]
+from .control import PipeFrames
 
 Self = TypeVar("Self", bound="PipeEnd")
 

@@ -9,14 +9,13 @@ from collections.abc import Callable
 from typing import Any
 
 from ..errors import PipeBroken, PipeClosed, refused
-from . import backend, foreign
+from . import backend
 from . import control as c
 from .connection import Connection, Parts
+from .control import FORGET, LAYOUT, SHARE, PipeFrame
 from .end import PipeEnd, deadline_of
-from .frames import FORGET, LAYOUT, SHARE, PipeFrame
 from .layout import read_outline
-
-__all__ = ["TensorPipeReader"]
+from .sending import load_foreign
 
 
 class TensorPipeReader(PipeEnd):
@@ -134,7 +133,7 @@ class TensorPipeReader(PipeEnd):
             raise pickle.loads(self._payload).restore("the writer's process")
         if kind == c.OBJECT:
             core.skip(slot)
-            return (foreign.load(self._payload),)
+            return (load_foreign(self._payload),)
         if slot in self._unreadable:
             core.skip(slot)
             raise self._unreadable[slot]

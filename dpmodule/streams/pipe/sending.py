@@ -1,29 +1,27 @@
-"""The way of a message that the core cannot send by itself: new memory, failures, tensors on a device."""
+"""Sending what the core cannot send by itself: new and shared memory, failures, tensors on a device."""
 
 from __future__ import annotations
 
+import io
 import os
 import pickle
 import time
 from collections.abc import Sequence
-from typing import Any, NoReturn
+from multiprocessing.reduction import ForkingPickler
+from typing import Any, NamedTuple, NoReturn
 
 import torch
+from torch.multiprocessing.reductions import reduce_tensor
 
 from ...base import StateError
+from ...compat import torch_private
 from .. import nested
 from ..errors import PipeBroken, StructureError
 from ..remote import RemoteError
 from . import control as c
-from . import foreign
-from .codes import FOREIGN, FULL, LOOK, SENT
 from .connection import Connection
-from .frames import LAYOUT, PAYLOAD
-from .layout import Leaf
-from .shared import SharedBlocks
-from .storage import Slots
-
-__all__ = ["Sender"]
+from .control import FOREIGN, FORGET, FULL, LAYOUT, LOOK, PAYLOAD, SENT, SHARE, PipeFrames
+from .layout import Leaf, Slots
 
 _MAX_FAILURES = 64
 _TRIES = 4
@@ -139,7 +137,7 @@ class Sender:
         self._connection.core.publish(kind, slot)
 
     def _send_foreign(self, value: Any, leaves: list[torch.Tensor]) -> None:
-        self._post(c.OBJECT, foreign.dump(value, leaves), self._connection.core.free_slots()[0])
+        self._post(c.OBJECT, dump_foreign(value, leaves), self._connection.core.free_slots()[0])
         self.foreign += 1
         self.queued += 1
 
@@ -155,3 +153,125 @@ class Sender:
             )
         self._post(c.FAILURE, pickle.dumps(RemoteError.of(error)))
         self._failures += 1
+
+
+# tensors in shared memory of torch's own, which the reader maps once and then sees without copies
+
+MAX_BLOCKS = 64
+
+# torch gives them no types
+_is_shared: Any = torch.Tensor.is_shared
+_strategy: Any = torch.multiprocessing.get_sharing_strategy
+
+
+Found = tuple[int, int, int, int]
+"""Number of a block, byte offset in it, its bytes, and how many frames have been sent when the reader knows it."""
+
+
+class _Block(NamedTuple):
+    number: int
+    size: int
+    watch: Any
+
+
+class SharedBlocks:
+    """Which blocks of shared memory the reader knows, by their address here.
+
+    A block is known by a weak reference to its storage: it does not keep the user's memory alive, and memory that
+    comes to lie at the same address later is not taken for it. While 64 are known, tensors in others are copied.
+
+    Args:
+        frames: tells the reader.
+    """
+
+    def __init__(self, frames: PipeFrames) -> None:
+        self._frames = frames
+        self._blocks: dict[int, _Block] = {}
+        self._next = 0
+
+    def find(self, tensor: torch.Tensor) -> Found | None:
+        """Return where a tensor lies if the reader can see it there, None if it must be copied."""
+        storage = tensor.untyped_storage()
+        start = storage.data_ptr()
+        block = self._blocks.get(start)
+        if block is None or block.watch.cdata != storage._cdata:
+            block = self._add(storage, start) if _is_shared(tensor) else None
+        if block is None:
+            return None
+        return block.number, tensor.data_ptr() - start, block.size, self._frames.count
+
+    def purge(self) -> None:
+        """Tell the reader to let go of blocks that no longer exist here."""
+        for start in [start for start, block in self._blocks.items() if block.watch.expired()]:
+            self._forget(start)
+
+    def _add(self, storage: torch.UntypedStorage, start: int) -> _Block | None:
+        watch = torch_private.storage_watch(storage)
+        if watch is None or _strategy() != "file_descriptor":
+            return None
+        fd, size = torch_private.share_descriptor(storage)[:2]  # it stays the storage's
+        if fd < 0:
+            return None
+        if start in self._blocks:
+            self._forget(start)
+        self.purge()
+        if len(self._blocks) >= MAX_BLOCKS:
+            return None
+        block = self._blocks[start] = _Block(self._next, size, watch)
+        self._next += 1
+        self._frames.send(SHARE, block.number, size, fd)
+        return block
+
+    def _forget(self, start: int) -> None:
+        block = self._blocks.pop(start)
+        self._frames.send(FORGET, block.number, 0)
+
+
+# tensors on a CUDA device: they go by CUDA IPC, and CPU tensors beside them by value
+
+_HEAD = 8
+
+
+class _DevicePickler(ForkingPickler):
+    """Torch's own handles for tensors on a device; bytes for those on the CPU."""
+
+    def reducer_override(self, value: Any) -> Any:
+        if isinstance(value, torch.Tensor) and value.device.type == "cpu":
+            plain = value.detach().resolve_conj().resolve_neg().clone(memory_format=torch.contiguous_format)
+            data = plain.reshape(-1).view(torch.uint8).numpy().tobytes()
+            return _from_bytes, (data, plain.dtype, tuple(plain.shape))
+        return _reduce(value.detach()) if isinstance(value, torch.Tensor) else NotImplemented
+
+
+_reduce: Any = reduce_tensor  # torch gives it no types
+
+
+def _from_bytes(data: bytes, dtype: torch.dtype, shape: tuple[int, ...]) -> torch.Tensor:
+    if not data:
+        return torch.empty(shape, dtype=dtype)
+    return torch.frombuffer(bytearray(data), dtype=torch.uint8).view(dtype).view(shape)
+
+
+def dump_foreign(value: Any, leaves: list[torch.Tensor]) -> bytes:
+    """Return a structure as bytes, after all that its devices still had to compute has been computed."""
+    for device in {leaf.device for leaf in leaves if leaf.device.type == "cuda"}:
+        torch.cuda.current_stream(device).synchronize()
+    file = io.BytesIO()
+    file.write(os.getpid().to_bytes(_HEAD, "little"))
+    _DevicePickler(file, pickle.HIGHEST_PROTOCOL).dump(value)
+    return file.getvalue()
+
+
+def load_foreign(data: bytes) -> Any:
+    """Return the structure.
+
+    Raises:
+        StructureError: this process sent it. CUDA memory cannot be opened by IPC where it was allocated; the attempt
+            would crash the process.
+    """
+    if int.from_bytes(data[:_HEAD], "little") == os.getpid():
+        raise StructureError(
+            "a CUDA tensor was received in the process that sent it: CUDA memory can only be opened by another "
+            "process; pass the tensor itself, or receive in a child process"
+        )
+    return pickle.loads(data[_HEAD:])

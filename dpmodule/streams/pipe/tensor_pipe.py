@@ -15,8 +15,8 @@ from ..errors import refused
 from . import backend
 from . import control as c
 from .connection import Parts
+from .control import PipeFrames
 from .end import introduce
-from .frames import PipeFrames
 from .reader import TensorPipeReader as TensorPipeReader
 from .writer import PipeStats as PipeStats
 from .writer import TensorPipeWriter as TensorPipeWriter

@@ -12,14 +12,11 @@ from .. import nested
 from ..errors import PipeBroken
 from . import backend
 from . import control as c
-from .codes import LOOK, SENT
 from .connection import Connection, Parts
+from .control import LOOK, SENT
 from .end import PipeEnd, deadline_of
-from .sending import Sender
-from .shared import SharedBlocks
-from .storage import Pattern, Slots
-
-__all__ = ["PipeStats", "TensorPipeWriter"]
+from .layout import Pattern, Slots
+from .sending import Sender, SharedBlocks
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from dpmodule.onnx.to_onnx.builders import builders
+from dpmodule.onnx.to_onnx.translation import builders
 from dpmodule.ops.math.binary import _ARITHMETIC
 from dpmodule.ops.math.compare import COMPARISONS
 from dpmodule.ops.math.scalar import _SCALAR

@@ -1,12 +1,129 @@
-"""Sequences of different lengths in ONNX, with other numbers of steps and rows than at export."""
+"""Sequences in ONNX: recurrent networks, interleaved attention, sequences of different lengths."""
 
 import itertools
 
 import numpy as np
+import pytest
 
 import dpmodule as mx
-from helpers.onnx_runs import exported, our_outputs, runtime_outputs
+from dpmodule.base import ArgumentError
+from dpmodule.ops.nn.rnn_weights import MODES, vector_size
+from helpers.onnx_runs import check_dynamic, check_same, exported, our_outputs, runtime_outputs
 from helpers.walk import walks
+
+# recurrent networks, against our own executor
+
+STEPS, ROWS, FEATURES, UNITS = 5, 3, 2, 4
+
+
+def network(mode, layers=1, both=False, lengths=False, states=True, rows=ROWS, steps=STEPS, seed=0, **more):
+    """Return an RNN and values of its inputs."""
+    rng = np.random.RandomState(seed)
+    state = (layers * (1 + both), rows, UNITS)
+    arrays = {
+        "data": rng.randn(steps, rows, FEATURES),
+        "parameters": 0.5 * rng.randn(vector_size(mode, layers, FEATURES, UNITS, both)),
+        "state": rng.randn(*state),
+    }
+    if mode == "lstm":
+        arrays["state_cell"] = rng.randn(*state)
+    if lengths:
+        arrays["sequence_length"] = rng.randint(1, steps + 1, rows)
+    symbol = mx.sym.RNN(
+        *map(mx.sym.Variable, arrays),
+        state_size=UNITS,
+        num_layers=layers,
+        bidirectional=both,
+        mode=mode,
+        state_outputs=states,
+        use_sequence_length=lengths,
+        name="rnn",
+        **more,
+    )
+    return symbol, {name: value.astype("float32") for name, value in arrays.items()}
+
+
+ROWS_OF_ALL = list(itertools.product(MODES, (1, 2), (False, True), (False, True), (False, True)))
+
+
+@walks(ROWS_OF_ALL, family=lambda mode, *_: mode)
+def test_all_forms(mode, layers, both, lengths, states):
+    symbol, arrays = network(mode, layers, both, lengths, states)
+    model = check_same(symbol, arrays, ["parameters"])
+    assert [node.op_type for node in model.graph.node].count(
+        mode[:3].upper().replace("LST", "LSTM")
+    ) == layers
+
+
+@walks(list(itertools.product(MODES, (False, True), (13, 21))))
+def test_parameters_that_another_operator_makes(mode, both, opset):
+    symbol, arrays = network(mode, 2, both, True)
+    check_same(symbol, arrays, opset=opset)
+
+
+@pytest.mark.parametrize("mode", ["lstm", "gru"])
+def test_rows_and_steps_are_dynamic(mode):
+    symbol, arrays = network(mode, 2, True, True)
+    dynamic = {name: {1: "rows"} for name in arrays if name.startswith("state")}
+    dynamic |= {"data": {0: "steps", 1: "rows"}, "sequence_length": {0: "rows"}}
+    model = exported(symbol, arrays, ["parameters"], dynamic=dynamic)
+    assert [d.dim_param for d in model.graph.output[0].type.tensor_type.shape.dim] == ["steps", "rows", ""]
+    more = network(mode, 2, True, True, rows=6, steps=9)[1] | {"parameters": arrays["parameters"]}
+    for ours, theirs in zip(our_outputs(symbol, more), runtime_outputs(model, more), strict=True):
+        np.testing.assert_allclose(theirs, ours, 1e-4, 1e-5)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float64"])
+def test_other_types_are_computed_in_single_precision(dtype):
+    symbol, arrays = network("gru", 1, True)
+    arrays = {name: value.astype(dtype) for name, value in arrays.items()}
+    check_same(symbol, arrays, ["parameters"], atol=2e-3)
+
+
+def test_a_projection_is_refused():
+    symbol, arrays = network("lstm", projection_size=3)
+    arrays["parameters"] = np.zeros(vector_size("lstm", 1, FEATURES, UNITS, False, 3), "float32")
+    arrays["state"] = arrays["state"][:, :, :3]
+    with pytest.raises(ArgumentError, match="projection_size is 3, and ONNX's LSTM has no projection"):
+        exported(symbol, arrays, ["parameters"])
+
+
+# interleaved attention for sequences and batches of any length
+
+rng = np.random.RandomState(4)
+ANY = {0: "time", 1: "batch"}
+
+
+def floats(*shape):
+    return rng.standard_normal(shape).astype("f4")
+
+
+@pytest.mark.parametrize("opset", [13, 17, 21])
+def test_attention_to_itself(opset):
+    x, contrib = mx.sym.Variable("x"), mx.sym.contrib
+    weights = mx.sym.softmax(contrib.interleaved_matmul_selfatt_qk(x, heads=2))
+    symbol = contrib.interleaved_matmul_selfatt_valatt(x, weights, heads=2)
+    check_dynamic(symbol, {"x": floats(5, 2, 24)}, {"x": floats(7, 3, 24)}, {"x": ANY}, opset=opset)
+
+
+@pytest.mark.parametrize("opset", [13, 17, 21])
+def test_attention_to_an_encoder(opset):
+    queries, pairs, contrib = mx.sym.Variable("q"), mx.sym.Variable("kv"), mx.sym.contrib
+    weights = mx.sym.softmax(contrib.interleaved_matmul_encdec_qk(queries, pairs, heads=2))
+    symbol = contrib.interleaved_matmul_encdec_valatt(pairs, weights, heads=2)
+    first, other = (
+        {"q": floats(5, 2, 8), "kv": floats(3, 2, 16)},
+        {"q": floats(4, 3, 8), "kv": floats(9, 3, 16)},
+    )
+    check_dynamic(symbol, first, other, {"q": ANY, "kv": {0: "source", 1: "batch"}}, opset=opset)
+
+
+def test_scaling_by_a_length_that_is_not_known():
+    symbol = mx.sym.contrib.div_sqrt_dim(mx.sym.Variable("x"))
+    check_dynamic(symbol, {"x": floats(2, 4)}, {"x": floats(2, 9)}, {"x": {1: "width"}})
+
+
+# sequences of different lengths, with other numbers of steps and rows than at export
 
 OPERATORS = ("SequenceMask", "SequenceLast", "SequenceReverse")
 

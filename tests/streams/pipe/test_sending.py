@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from dpmodule.streams import StructureError
-from dpmodule.streams.pipe import foreign
-from dpmodule.streams.pipe.codes import FOREIGN
+from dpmodule.streams.pipe.control import FOREIGN
+from dpmodule.streams.pipe.sending import dump_foreign, load_foreign
 from helpers.pipe_children import add_on_gpu
 from helpers.pipes import Child, Pair, every_core, make, pipe, same
 
@@ -73,11 +73,11 @@ def test_what_a_process_sent_itself_is_refused_and_the_pipe_goes_on(core):
 
 
 def test_the_sender_stands_in_the_message():
-    data = foreign.dump([torch.ones(2)], [])
+    data = dump_foreign([torch.ones(2)], [])
     assert int.from_bytes(data[:8], "little") == os.getpid()
     with pytest.raises(StructureError):
-        foreign.load(data)
-    assert same(foreign.load((os.getpid() + 1).to_bytes(8, "little") + data[8:]), [torch.ones(2)])
+        load_foreign(data)
+    assert same(load_foreign((os.getpid() + 1).to_bytes(8, "little") + data[8:]), [torch.ones(2)])
 
 
 def test_the_device_is_done_before_the_message_goes(monkeypatch):
@@ -95,7 +95,7 @@ def test_the_device_is_done_before_the_message_goes(monkeypatch):
             self.device = torch.device(device)
 
     monkeypatch.setattr(torch.cuda, "current_stream", Stream)
-    foreign.dump(None, [OnDevice("cuda:0"), OnDevice("cpu"), OnDevice("cuda:1"), OnDevice("cuda:0")])
+    dump_foreign(None, [OnDevice("cuda:0"), OnDevice("cpu"), OnDevice("cuda:1"), OnDevice("cuda:0")])
     assert sorted(str(device) for device in done) == ["cuda:0", "cuda:1"]
 
 
