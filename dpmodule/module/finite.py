@@ -1,4 +1,4 @@
-"""NaN and infinity: found in outputs and gradients before they reach parameters, and in rows that are predicted."""
+"""NaN and infinity: found in outputs and gradients before they reach parameters."""
 
 from __future__ import annotations
 
@@ -31,13 +31,10 @@ __all__ = [
     "GradientCheck",
     "LateFindings",
     "Look",
-    "RowWatch",
     "are_finite",
     "check_choice",
     "first_bad_node",
     "names_of_nonfinite",
-    "sample_numbers",
-    "samples_in",
 ]
 
 _RAW = attrgetter("raw")
@@ -113,40 +110,6 @@ def first_bad_node(executor: Executor) -> str | None:
     return found[0] if found else None
 
 
-_SHOWN_SAMPLES = 8
-
-
-def sample_numbers(batch: BatchLike, data: object) -> list[int] | None:
-    """Return the numbers that an iterator gives the samples of a batch, None where it gives none.
-
-    Args:
-        batch: the batch.
-        data: the iterator that has just returned it.
-    """
-    index = getattr(batch, "index", None)
-    if index is None and hasattr(data, "getindex"):
-        index = data.getindex()
-    return None if index is None else [int(each) for each in index]
-
-
-def samples_in(module: Trainable, batch: BatchLike, data: object) -> str:
-    """Return words about the samples of a batch, by the numbers that its iterator gives them; "" where it gives none.
-
-    Args:
-        module: what was run on it; samples whose outputs are NaN are named alone, if there are some.
-        batch: the batch.
-        data: the iterator that has just returned it.
-    """
-    numbers = sample_numbers(batch, data)
-    if numbers is None:
-        return ""
-    bad, rows = module.nan_rows()
-    numbers = [numbers[row] for row in bad] if bad and rows == len(numbers) else numbers
-    shown = ", ".join(map(str, numbers[:_SHOWN_SAMPLES]))
-    more = len(numbers) - _SHOWN_SAMPLES
-    return f" (samples {shown}{f' and {more} more' if more > 0 else ''})"
-
-
 class GradientCheck:
     """Looks at gradients, all float32 ones on the CPU in one call of the native extension.
 
@@ -190,9 +153,8 @@ class GradientCheck:
             if place >= 0:
                 return next((n for n, array in zip(self._names, self.float32) if _has_nan(array)), None)
         if not self._on_host:
-            return Findings(
-                [Look(name, _stored(array), may_be_infinite) for name, array in self.others]
-            ).first()
+            looks = [Look(name, _stored(array), may_be_infinite) for name, array in self.others]
+            return Findings(looks).first()
         for name, array in self.others:
             if not are_finite(_stored(array)) and (not may_be_infinite or _has_nan(array)):
                 return name
@@ -404,7 +366,8 @@ class FiniteCheck:
         gradients = self._gradients
         if gradients is None:
             return self._search(probes, run)
-        addresses, sizes = [], []
+        addresses: list[int] = []
+        sizes: list[int] = []
         for parts in probes:
             for part in parts:
                 if part.dtype is not torch.float32 or not part.is_cpu or not part.is_contiguous():
@@ -481,62 +444,3 @@ def _params_state(module: Trainable) -> str:
         return "the parameters are those before this batch"
     names = ", ".join(spoilt[:3]) + (f" and {len(spoilt) - 3} more" if len(spoilt) > 3 else "")
     return f"before this batch, too, there were numbers that are not finite in {names}"
-
-
-class RowWatch:
-    """Counts the rows of outputs that are NaN while data is predicted or scored, and says so once, at the end.
-
-    Args:
-        module: what predicts.
-        what: the name of the method, for messages.
-        on_nonfinite: "warn"; "raise", at once; or "ignore".
-
-    Raises:
-        ArgumentError: `on_nonfinite` is something else.
-    """
-
-    def __init__(self, module: Trainable, what: str, on_nonfinite: str) -> None:
-        check_choice(what, on_nonfinite)
-        self._module, self._what, self._on_nonfinite = module, what, on_nonfinite
-        self._count, self._first = 0, -1
-
-    def look(self, number: int, pad: int) -> None:
-        """Look at the outputs of the last forward.
-
-        Args:
-            number: of the batch, from 0.
-            pad: how many rows at its end are padding.
-
-        Raises:
-            NonFiniteError: a row is NaN, and the choice is "raise".
-        """
-        if self._on_nonfinite == "ignore" or not _may_be_nan(self._module.output_probes()):
-            return
-        found, rows = self._module.nan_rows()
-        found = [row for row in found if row < rows - pad]
-        if found and self._first < 0:
-            self._first = number * rows + found[0]
-        self._count += len(found)
-        if found and self._on_nonfinite == "raise":
-            raise NonFiniteError(f"{self._message()}; it is in batch {number}")
-
-    def tell(self) -> None:
-        """Warn if there were any."""
-        if self._count:
-            self._module.logger.warning("%s", self._message())
-
-    def _message(self) -> str:
-        rows = "1 row of the outputs is" if self._count == 1 else f"{self._count} rows of the outputs are"
-        return f"{self._what}: {rows} NaN, the first at index {self._first}"
-
-
-def _may_be_nan(probes: Sequence[Sequence[torch.Tensor]]) -> bool:
-    """Say whether some element may be NaN: a sum is, too, if infinite numbers of both signs are among them."""
-    for parts in probes:
-        for part in parts:
-            if not part.is_cpu:
-                looks = [Look("", each, may_be_infinite=True) for parts in probes for each in parts]
-                return Findings(looks).first() is not None
-            if not are_finite(part) and math.isnan(part.sum()):
-                return True
-    return False

@@ -23,13 +23,13 @@ from ..ndarray import NDArray
 from .boundary import BatchBoundary
 from .class_labels import check_choice as check_label_choice
 from .class_labels import find_wrong_label
-from .finite import FiniteCheck, check_choice, names_of_nonfinite, sample_numbers, samples_in
+from .finite import FiniteCheck, check_choice, names_of_nonfinite
 from .history import History
 from .lockstep import Lockstep, shard
 from .metric_names import check_measured
 from .protocol import Trainable
 from .step_clock import StepClock, repeatable
-from .training_data import bindable, labelled_iter, named_batches
+from .training_data import bindable, labelled_iter, named_batches, sample_numbers, samples_in
 
 if TYPE_CHECKING:
     from ..callback.base import CallbackLike
