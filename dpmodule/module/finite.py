@@ -23,7 +23,6 @@ from .protocol import Trainable
 
 if TYPE_CHECKING:
     from .types import BatchLike
-    from .updates import Updates
 
 __all__ = [
     "Findings",
@@ -298,7 +297,7 @@ class FiniteCheck:
         self._on_nonfinite = on_nonfinite
         self._late = LateFindings()
         self._knows_gradients = _knows_gradients(module)
-        self._updates: list[Updates] = []
+        self._updates: list[Any] = []
         self._gradients: list[NDArray] | None = []  # None: they are not all float32 on the CPU
         self._sizes: list[int] = []
 
@@ -378,7 +377,7 @@ class FiniteCheck:
         place = native.core.first_nonfinite(addresses, sizes + self._sizes)  # type: ignore[union-attr]
         return None if place < 0 else self._search(probes, run)
 
-    def _prepare(self, updates: list[Updates]) -> None:
+    def _prepare(self, updates: list[Any]) -> None:
         checks = [each.gradient_check for each in updates]
         self._updates = updates
         self._sizes = [size for check in checks for size in check.sizes]

@@ -255,6 +255,22 @@ def test_looking_for_the_node_draws_no_numbers():
     np.testing.assert_array_equal(drawn(on_nonfinite="skip"), drawn(on_nonfinite="ignore"))
 
 
+class Distrustful(mx.mod.Module):
+    """Finds a gradient bad by itself."""
+
+    def bad_gradient(self):
+        return "mine"
+
+
+@pytest.mark.parametrize("in_chain", [False, True])
+def test_a_module_of_a_program_may_find_bad_gradients_itself(in_chain):
+    module = Distrustful(plain())
+    if in_chain:
+        module = mx.mod.SequentialModule().add(module, take_labels=True)
+    with pytest.raises(NonFiniteError, match="the gradient of 'mine' is not finite in batch 0 of epoch 0"):
+        module.fit(batches(), num_epoch=1)
+
+
 NAN, INF = float("nan"), float("inf")
 
 
