@@ -6,6 +6,7 @@ import math
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from itertools import chain
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
@@ -19,6 +20,7 @@ from ..devices.host_copy import HostCopy
 from ..executor import Executor
 from ..executor.sparse_arrays import is_sparse
 from ..ndarray import NDArray
+from ..ndarray.row_sparse import RowSparseNDArray
 from .protocol import Trainable
 
 if TYPE_CHECKING:
@@ -57,11 +59,7 @@ def check_choice(what: str, on_nonfinite: str, *more: str) -> None:
 
 
 def are_finite(tensor: torch.Tensor) -> bool:
-    """Say whether every element is finite; without the extension the sum tells in one pass unless it overflows.
-
-    Shape:
-        tensor: any.
-    """
+    """Say whether every element is finite; without the extension the sum tells in one pass unless it overflows."""
     if not tensor.is_floating_point():
         return True
     if native.core is not None and tensor.dtype is torch.float32 and tensor.is_cpu and tensor.is_contiguous():
@@ -77,11 +75,7 @@ def _stored(array: Any) -> torch.Tensor:
 
 
 def names_of_nonfinite(arrays: Mapping[str, NDArray]) -> list[str]:
-    """Return the names of the arrays in which some element is not finite.
-
-    Shape:
-        arrays[name]: any.
-    """
+    """Return the names of the arrays in which some element is not finite."""
     return [name for name, array in arrays.items() if not are_finite(_stored(array))]
 
 
@@ -298,7 +292,8 @@ class FiniteCheck:
         self._late = LateFindings()
         self._knows_gradients = _knows_gradients(module)
         self._updates: list[Any] = []
-        self._gradients: list[NDArray] | None = []  # None: they are not all float32 on the CPU
+        self._gradients: list[NDArray] | None = []  # None: they are not all float32 on the CPU, or of rows
+        self._of_rows: list[RowSparseNDArray] = []
         self._sizes: list[int] = []
 
     def forbids(self, batch: BatchLike, run: Position) -> str | None:
@@ -365,14 +360,16 @@ class FiniteCheck:
         gradients = self._gradients
         if gradients is None:
             return self._search(probes, run)
+        tensors = list(chain.from_iterable(probes))
+        for array in self._of_rows:
+            tensors.append(array.parts()[1])  # noqa: PERF401
         addresses: list[int] = []
         sizes: list[int] = []
-        for parts in probes:
-            for part in parts:
-                if part.dtype is not torch.float32 or not part.is_cpu or not part.is_contiguous():
-                    return self._search(probes, run)
-                addresses.append(part.data_ptr())
-                sizes.append(part.numel())
+        for tensor in tensors:
+            if tensor.dtype is not torch.float32 or not tensor.is_cpu or not tensor.is_contiguous():
+                return self._search(probes, run)
+            addresses.append(tensor.data_ptr())
+            sizes.append(tensor.numel())
         addresses += map(torch.Tensor.data_ptr, map(_RAW, gradients))
         place = native.core.first_nonfinite(addresses, sizes + self._sizes)  # type: ignore[union-attr]
         return None if place < 0 else self._search(probes, run)
@@ -381,7 +378,9 @@ class FiniteCheck:
         checks = [each.gradient_check for each in updates]
         self._updates = updates
         self._sizes = [size for check in checks for size in check.sizes]
-        is_plain = not any(check.others for check in checks)
+        others: list[Any] = [array for check in checks for _, array in check.others]
+        self._of_rows = [array for array in others if isinstance(array, RowSparseNDArray)]
+        is_plain = len(self._of_rows) == len(others)
         self._gradients = [array for check in checks for array in check.float32] if is_plain else None
 
     def _search(self, probes: Sequence[Sequence[torch.Tensor]], run: Position | None) -> str | None:
