@@ -253,16 +253,16 @@ class Backward:
             if self._large:
                 self._replaced = [i for i in self._large if self.targets[i].raw is grads[i]]
             return
-        grads = [*grads]
+        found: list[Any] = [*grads]
         for i, slot in enumerate(self.slots):
             value = run.values[slot]
             if isinstance(value, Ragged):  # its gradient has its rows
-                grad = torch.zeros_like(value.values) if grads[i] is None else grads[i]
-                grads[i] = value.detach().replaced(grad)
+                grad = torch.zeros_like(value.values) if found[i] is None else found[i]
+                found[i] = value.detach().replaced(grad)
         taken = dense_pointers([*seeds, *run.values, *map(value_of, outputs)])
-        rest = deliver_sparse(grads, self.targets, self.adds, taken)
+        rest = deliver_sparse(found, self.targets, self.adds, taken)
         deliver(
-            [grads[i] for i in rest], [self.targets[i] for i in rest], [self.adds[i] for i in rest], taken
+            [found[i] for i in rest], [self.targets[i] for i in rest], [self.adds[i] for i in rest], taken
         )
 
     @property
