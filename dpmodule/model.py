@@ -17,12 +17,12 @@ from .context import Context
 from .initializer import Uniform
 from .io import DataIter, NDArrayIter, ResizeIter
 from .module import BaseModule, BucketingModule, Module
-from .module.finite import RowWatch
 from .module.group.contexts import contexts_of
 from .module.mxnet_helpers import create_kvstore as _create_kvstore  # noqa: F401  old programs import these from here
 from .module.mxnet_helpers import initialize_kvstore as _initialize_kvstore  # noqa: F401
 from .module.mxnet_helpers import update_params as _update_params  # noqa: F401
 from .module.mxnet_helpers import update_params_on_kvstore as _update_params_on_kvstore  # noqa: F401
+from .module.scoring import RowWatch
 from .name import NameManager
 from .ndarray import NDArray, array
 from .symbol import Symbol

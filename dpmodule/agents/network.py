@@ -13,7 +13,7 @@ from ..base import ArgumentError, NonFiniteError, StateError
 from ..checkpoint import save_checkpoint
 from ..context import Context
 from ..module import BucketingModule, Module
-from ..module.finite import check_choice, first_nonfinite
+from ..module.finite import FiniteCheck, check_choice
 from ..module.run_state import load_states_only, optimizer_bytes
 from ..name import NameManager
 from ..ndarray import NDArray
@@ -90,6 +90,7 @@ class Network:
         self._generate = generate
         self._settings = settings
         self._module: Module | BucketingModule | None = None
+        self._finite: FiniteCheck | None = None
         self._store: ParamStore | None = None
         self._symbol: Any = None
         self._has_labels = False
@@ -115,7 +116,14 @@ class Network:
         return found
 
     def __getstate__(self) -> dict[str, Any]:
-        nothing = {"_generate": None, "_module": None, "_symbol": None, "_has_labels": False, "_states": None}
+        nothing = {
+            "_generate": None,
+            "_module": None,
+            "_finite": None,
+            "_symbol": None,
+            "_has_labels": False,
+            "_states": None,
+        }
         settings = replace(self._settings, values=None)
         return {**nothing, "_settings": settings, "_store": self._store}
 
@@ -165,7 +173,7 @@ class Network:
             if self._states is not None:
                 load_states_only(module.all_updates()[0], self._states)
             module.start_epoch(0, None)  # the memory of one batch is kept for the next
-            self._module = module
+            self._module, self._finite = module, FiniteCheck(module)
         return self._module
 
     def _made(self, batch: Any) -> Module | BucketingModule:
@@ -226,7 +234,7 @@ class Network:
         module = self.bind(batch) if self._module is None or not self._has_labels else self._module
         module.forward_backward(batch)
         if self._settings.on_nonfinite != "ignore":
-            self._check(module)
+            self._check(module, self._finite or FiniteCheck(module))
         module.update()
         return module.get_outputs()
 
@@ -236,8 +244,8 @@ class Network:
         module.forward(batch, is_train=False)
         return module.get_outputs()
 
-    def _check(self, module: Any) -> None:
-        what = first_nonfinite(module)
+    def _check(self, module: Any, finite: FiniteCheck) -> None:
+        what = finite.first()
         if what is None:
             return
         text = f"{what} is not finite in a batch of training"

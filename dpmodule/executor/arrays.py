@@ -207,7 +207,11 @@ class BoundArrays:
         """
         if self.storage is None:
             return list(map(_RAW, self.variables))
-        return [value_of(array, i in self.stored) for i, array in enumerate(self.variables)]
+        values = []
+        for i, array in enumerate(self.variables):
+            is_plain = type(array) is NDArray and i not in self.stored
+            values.append(array.raw if is_plain else value_of(array, i in self.stored))
+        return values
 
     def copy_in(self, slot: int, value: Any) -> None:
         """Copy a tensor or a record into a variable's own array.

@@ -253,11 +253,16 @@ class Backward:
             if self._large:
                 self._replaced = [i for i in self._large if self.targets[i].raw is grads[i]]
             return
-        grads = list(map(self._as_ragged, grads, map(run.values.__getitem__, self.slots)))
+        found: list[Any] = [*grads]
+        for i, slot in enumerate(self.slots):
+            value = run.values[slot]
+            if isinstance(value, Ragged):  # its gradient has its rows
+                grad = torch.zeros_like(value.values) if found[i] is None else found[i]
+                found[i] = value.detach().replaced(grad)
         taken = dense_pointers([*seeds, *run.values, *map(value_of, outputs)])
-        rest = deliver_sparse(grads, self.targets, self.adds, taken)
+        rest = deliver_sparse(found, self.targets, self.adds, taken)
         deliver(
-            [grads[i] for i in rest], [self.targets[i] for i in rest], [self.adds[i] for i in rest], taken
+            [found[i] for i in rest], [self.targets[i] for i in rest], [self.adds[i] for i in rest], taken
         )
 
     @property
@@ -274,13 +279,6 @@ class Backward:
         for target in map(self.targets.__getitem__, self._replaced):
             if not target.pinned:
                 target.raw = allocate(target.shape, target.context, dtype_name(target.dtype)).raw
-
-    @staticmethod
-    def _as_ragged(grad: Any, value: Any) -> Any:
-        """Return the gradient of a ragged argument in the argument's rows; any other as it is."""
-        if not isinstance(value, Ragged):
-            return grad
-        return value.detach().replaced(torch.zeros_like(value.values) if grad is None else grad)
 
 
 def _seed_at(

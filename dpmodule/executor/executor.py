@@ -599,7 +599,10 @@ class Executor:
         Shape:
             returns: (k,) each, k from 0 to the number of elements.
         """
-        return [probe(out) for probe, out in zip(self._probes, self._outputs)]
+        parts = []
+        for probe, out in zip(self._probes, self._outputs):
+            parts.append(probe(out))
+        return parts
 
     # backward
 

@@ -12,7 +12,7 @@ from ..base import ArgumentError, ShapeError, StateError
 from ..context import Context
 from ..ndarray import NDArray
 from ..ndarray.csr import CSRNDArray
-from ..ndarray.ragged import RaggedNDArray
+from ..ndarray.ragged import RaggedNDArray, numbers_of
 from ..ndarray.row_sparse import RowSparseNDArray
 from ..ndarray.sparse import zeros
 from ..ndarray.sparse_base import BaseSparseNDArray
@@ -325,9 +325,9 @@ def _load_ragged(name: str, array: NDArray, value: Any, borrow: bool) -> Any:
         )
     if value.shape != array.shape:
         raise ShapeError(f"{name} has {_ragged_shape(value.shape)}, expected {_ragged_shape(array.shape)}")
-    own = array.record()
+    own = numbers_of(array)
     found = value.to(own.device)
-    if found.dtype != own.dtype:
+    if found.values.dtype is not own.dtype:
         found = found.replaced(found.values.to(own.dtype))
     if borrow:
         return found

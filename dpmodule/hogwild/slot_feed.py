@@ -31,6 +31,7 @@ __all__ = ["Lines", "SlotFeed", "feed_of"]
 
 _FLOATING = ("float16", "float32", "float64", "bfloat16")
 _LOOKUPS = ("Embedding",)
+_HOST = cpu()
 RAGGED = "101"
 """The text of `__storage_type__` in graphs."""
 
@@ -93,15 +94,15 @@ def _array(desc: DataDesc, lines: FeedBatch) -> Any:
     if values.dtype is not dtype:
         values = values.to(dtype)
     if desc.stype == "ragged":
-        return RaggedNDArray(values.reshape(-1), offsets, cpu())
-    return NDArray(values.view(-1) if len(desc.shape) == 1 else values, cpu())
+        return RaggedNDArray(values.reshape(-1), offsets, _HOST)
+    return NDArray(values.view(-1) if len(desc.shape) == 1 else values, _HOST)
 
 
 def _check_rows(lines: FeedBatch, name: str, table: str, rows: int) -> None:
     values, offsets = lines.slots[name]
     if not values.numel():
         return
-    low, high = (int(each) for each in values.aminmax())
+    low, high = map(int, values.aminmax())
     if low >= 0 and high < rows:
         return
     flat = values.reshape(-1)

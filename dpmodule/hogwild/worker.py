@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import torch
@@ -12,7 +12,7 @@ import torch
 from ..base import NonFiniteError
 from ..executor.sparse_arrays import is_sparse
 from ..module import Module
-from ..module.finite import first_nonfinite
+from ..module.finite import FiniteCheck
 from ..streams import ReadAhead
 from .data_feed import FileBatches, Part
 from .fetches import Fetch
@@ -55,6 +55,10 @@ class WorkerState:
     feed: SlotFeed
     fetches: Sequence[Fetch]
     metric_outputs: Sequence[str]
+    finite: FiniteCheck = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.finite = FiniteCheck(self.module)
 
 
 def run(
@@ -174,7 +178,7 @@ def _step(work: WorkerState, lines: Any, stats: WorkerStats, clock: _Clock) -> N
     batch = work.feed.batch(lines)
     clock.lap("feed")
     module.forward_backward(batch)
-    what = first_nonfinite(module)
+    what = work.finite.first()
     if what is not None:
         module.take_back()
         raise _not_finite(what, lines, stats)

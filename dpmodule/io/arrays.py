@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -22,6 +23,7 @@ from .wrap import named_arrays, shares_read_only, wrap
 
 __all__ = ["NDArrayIter"]
 
+_VERSION = attrgetter("_version")
 _HANDLES = ("pad", "discard", "roll_over")
 _NO_ROWS = torch.empty(0, dtype=torch.int64)
 
@@ -406,7 +408,7 @@ class NDArrayIter(DataIter):
 
     def _writes(self) -> int:
         """Count the writes into the arrays that torch has seen; a view and its base share the counter."""
-        return sum([tensor._version for tensor in self._watched])
+        return sum(map(_VERSION, self._watched))
 
     def _warn_written(self) -> None:
         self._seen_writes = self._writes()

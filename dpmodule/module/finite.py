@@ -1,38 +1,44 @@
-"""NaN and infinity: found in gradients before they reach parameters, and in parameters for what is said about them."""
+"""NaN and infinity: found in outputs and gradients before they reach parameters."""
 
 from __future__ import annotations
 
 import math
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from itertools import chain
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import torch
 
 from .. import native
-from ..base import ArgumentError, NonFiniteError
+from ..base import ArgumentError, NonFiniteError, StateError
+from ..compat import torch_private
 from ..devices import generators
+from ..devices.host_copy import HostCopy
 from ..executor import Executor
 from ..executor.sparse_arrays import is_sparse
 from ..ndarray import NDArray
-from .looks import Findings, Look
+from ..ndarray.row_sparse import RowSparseNDArray
 from .protocol import Trainable
 
 if TYPE_CHECKING:
     from .types import BatchLike
 
 __all__ = [
+    "Findings",
+    "FiniteCheck",
     "GradientCheck",
-    "RowWatch",
+    "LateFindings",
+    "Look",
     "are_finite",
     "check_choice",
     "first_bad_node",
-    "first_nonfinite",
     "names_of_nonfinite",
-    "sample_numbers",
-    "samples_in",
 ]
 
-
+_RAW = attrgetter("raw")
 _CHOICES = ("raise", "warn", "ignore")
 
 
@@ -53,11 +59,7 @@ def check_choice(what: str, on_nonfinite: str, *more: str) -> None:
 
 
 def are_finite(tensor: torch.Tensor) -> bool:
-    """Say whether every element is finite; without the extension the sum tells in one pass unless it overflows.
-
-    Shape:
-        tensor: any.
-    """
+    """Say whether every element is finite; without the extension the sum tells in one pass unless it overflows."""
     if not tensor.is_floating_point():
         return True
     if native.core is not None and tensor.dtype is torch.float32 and tensor.is_cpu and tensor.is_contiguous():
@@ -73,55 +75,8 @@ def _stored(array: Any) -> torch.Tensor:
 
 
 def names_of_nonfinite(arrays: Mapping[str, NDArray]) -> list[str]:
-    """Return the names of the arrays in which some element is not finite.
-
-    Shape:
-        arrays[name]: any.
-    """
+    """Return the names of the arrays in which some element is not finite."""
     return [name for name, array in arrays.items() if not are_finite(_stored(array))]
-
-
-def first_nonfinite(module: Trainable, later: Callable[[list[Look]], None] | None = None) -> str | None:
-    """Return what is NaN or infinite after a backward: an output, the loss or a gradient; None if nothing is.
-
-    Args:
-        module: what has been run.
-        later: gets what there is to look at, instead, where that takes copies from devices.
-    """
-    probes = module.output_probes()
-    for number, parts in enumerate(probes):
-        for part in parts:
-            if not part.is_cpu:
-                return _first_on_devices(module, probes, later)
-            if not are_finite(part):
-                return _output(module, number)
-    return _bad_gradient(module)
-
-
-def _bad_gradient(module: Trainable) -> str | None:
-    name = module.bad_gradient()
-    return None if name is None else f"the gradient of {name!r}"
-
-
-def _output(module: Trainable, number: int) -> str:
-    names = module.output_names
-    return f"output {names[number]!r}" if number < len(names) else "the loss"
-
-
-def _first_on_devices(
-    module: Trainable, probes: Sequence[Sequence[torch.Tensor]], later: Callable[[list[Look]], None] | None
-) -> str | None:
-    """Do what `first_nonfinite` does with one copy from each device, for outputs and gradients together."""
-    looks = [Look(_output(module, number), part) for number, parts in enumerate(probes) for part in parts]
-    known: Any = module  # not every one is resumable
-    try:
-        looks += [look for updates in known.all_updates() for look in updates.looks()]
-    except (AttributeError, NotImplementedError):  # it has updates of its own
-        return Findings(looks).first() or _bad_gradient(module)
-    if later is None:
-        return Findings(looks).first()
-    later(looks)
-    return None
 
 
 def first_bad_node(executor: Executor) -> str | None:
@@ -148,40 +103,6 @@ def first_bad_node(executor: Executor) -> str | None:
     return found[0] if found else None
 
 
-_SHOWN_SAMPLES = 8
-
-
-def sample_numbers(batch: BatchLike, data: object) -> list[int] | None:
-    """Return the numbers that an iterator gives the samples of a batch, None where it gives none.
-
-    Args:
-        batch: the batch.
-        data: the iterator that has just returned it.
-    """
-    index = getattr(batch, "index", None)
-    if index is None and hasattr(data, "getindex"):
-        index = data.getindex()
-    return None if index is None else [int(each) for each in index]
-
-
-def samples_in(module: Trainable, batch: BatchLike, data: object) -> str:
-    """Return words about the samples of a batch, by the numbers that its iterator gives them; "" where it gives none.
-
-    Args:
-        module: what was run on it; samples whose outputs are NaN are named alone, if there are some.
-        batch: the batch.
-        data: the iterator that has just returned it.
-    """
-    numbers = sample_numbers(batch, data)
-    if numbers is None:
-        return ""
-    bad, rows = module.nan_rows()
-    numbers = [numbers[row] for row in bad] if bad and rows == len(numbers) else numbers
-    shown = ", ".join(map(str, numbers[:_SHOWN_SAMPLES]))
-    more = len(numbers) - _SHOWN_SAMPLES
-    return f" (samples {shown}{f' and {more} more' if more > 0 else ''})"
-
-
 class GradientCheck:
     """Looks at gradients, all float32 ones on the CPU in one call of the native extension.
 
@@ -191,51 +112,57 @@ class GradientCheck:
 
     Shape:
         grads[i][k]: that of the parameter.
+
+    Attributes:
+        float32: the gradients that the extension reads.
+        sizes: how many numbers each of them has.
+        others: names and arrays of the other gradients.
     """
 
-    __slots__ = ("_float32", "_float32_names", "_on_host", "_others", "_sizes")
+    __slots__ = ("_names", "_on_host", "float32", "others", "sizes")
 
     def __init__(self, names: Sequence[str], grads: Sequence[Sequence[NDArray]]) -> None:
         pairs = [(name, array) for name, arrays in zip(names, grads) for array in arrays]
         can_look = native.core is not None
         plain = [pair for pair in pairs if can_look and _is_float32(pair[1])]
-        self._float32_names = [name for name, _ in plain]
-        self._float32 = [array for _, array in plain]
-        self._sizes = [array.size for array in self._float32]
-        self._others = [pair for pair in pairs if not (can_look and _is_float32(pair[1]))]
-        self._on_host = all(_stored(array).is_cpu for _, array in self._others)
+        self._names = [name for name, _ in plain]
+        self.float32 = [array for _, array in plain]
+        self.sizes = [array.size for array in self.float32]
+        self.others = [pair for pair in pairs if not (can_look and _is_float32(pair[1]))]
+        self._on_host = all(_stored(array).is_cpu for _, array in self.others)
 
-    def first(self, may_be_infinite: bool) -> str | None:
-        """Return the name of the first parameter whose gradient is not finite, None if there is none.
+    def first(self, optimizer: object) -> str | None:
+        """Return the name of the first parameter whose gradient would spoil it, None if there is none.
 
         Args:
-            may_be_infinite: only NaN counts, as the optimizer cuts infinite numbers down.
+            optimizer: gets the gradients; one that clips them takes infinite ones.
         """
-        if self._float32:
-            addresses = [array.raw.data_ptr() for array in self._float32]
-            found = native.core.first_nonfinite(addresses, self._sizes)  # type: ignore[union-attr]
-            if found >= 0 and not may_be_infinite:
-                return str(self._float32_names[found])
-            if found >= 0:
-                return next(
-                    (n for n, array in zip(self._float32_names, self._float32) if _has_nan(array)), None
-                )
+        may_be_infinite = _clips(optimizer)
+        if self.float32:
+            addresses = list(map(torch.Tensor.data_ptr, map(_RAW, self.float32)))
+            place = native.core.first_nonfinite(addresses, self.sizes)  # type: ignore[union-attr]
+            if place >= 0 and not may_be_infinite:
+                return str(self._names[place])
+            if place >= 0:
+                return next((n for n, array in zip(self._names, self.float32) if _has_nan(array)), None)
         if not self._on_host:
-            looks = [Look(name, _stored(array), may_be_infinite) for name, array in self._others]
+            looks = [Look(name, _stored(array), may_be_infinite) for name, array in self.others]
             return Findings(looks).first()
-        for name, array in self._others:
+        for name, array in self.others:
             if not are_finite(_stored(array)) and (not may_be_infinite or _has_nan(array)):
                 return name
         return None
 
-    def looks(self, may_be_infinite: bool) -> list[Look]:
-        """Return all gradients, to be looked at together with other tensors.
-
-        Args:
-            may_be_infinite: see `first`.
-        """
-        pairs = [*zip(self._float32_names, self._float32), *self._others]
+    def looks(self, optimizer: object) -> list[Look]:
+        """Return all gradients, to be looked at together with other tensors; see `first`."""
+        may_be_infinite = _clips(optimizer)
+        pairs = [*zip(self._names, self.float32), *self.others]
         return [Look(f"the gradient of {name!r}", _stored(array), may_be_infinite) for name, array in pairs]
+
+
+def _clips(optimizer: object) -> bool:
+    """Say whether an optimizer cuts infinite gradients down."""
+    return (getattr(optimizer, "clip_gradient", None) or 0) > 0
 
 
 def _is_float32(array: NDArray) -> bool:
@@ -247,60 +174,271 @@ def _has_nan(array: NDArray) -> bool:
     return bool(torch.isnan(_stored(array)).any())
 
 
-class RowWatch:
-    """Counts the rows of outputs that are NaN while data is predicted or scored, and says so once, at the end.
+class Look(NamedTuple):
+    """A tensor that is to be looked at.
 
-    Args:
-        module: what predicts.
-        what: the name of the method, for messages.
-        on_nonfinite: "warn"; "raise", at once; or "ignore".
-
-    Raises:
-        ArgumentError: `on_nonfinite` is something else.
+    Attributes:
+        what: what messages call it.
+        tensor: its numbers.
+        may_be_infinite: only NaN counts.
     """
 
-    def __init__(self, module: Trainable, what: str, on_nonfinite: str) -> None:
-        check_choice(what, on_nonfinite)
-        self._module, self._what, self._on_nonfinite = module, what, on_nonfinite
-        self._count, self._first = 0, -1
+    what: str
+    tensor: torch.Tensor
+    may_be_infinite: bool = False
 
-    def look(self, number: int, pad: int) -> None:
-        """Look at the outputs of the last forward.
+
+class Findings:
+    """What is not finite in some tensors: their largest magnitudes, on their way to the host.
+
+    Shape:
+        looks[i].tensor: any.
+
+    Args:
+        looks: the tensors, as they are now.
+    """
+
+    __slots__ = ("_copies", "_rules")
+
+    def __init__(self, looks: Sequence[Look]) -> None:
+        looks = [look for look in looks if look.tensor.is_floating_point() and look.tensor.numel()]
+        self._rules = [(look.what, look.may_be_infinite) for look in looks]
+        devices: dict[torch.device, list[int]] = {}
+        for place, look in enumerate(looks):
+            devices.setdefault(look.tensor.device, []).append(place)
+        self._copies = [
+            (places, HostCopy(_extents([looks[place].tensor for place in places])))
+            for places in devices.values()
+        ]
+
+    def is_there(self) -> bool:
+        """Say whether `first` would return at once."""
+        return all(copy.is_there() for _, copy in self._copies)
+
+    def first(self) -> str | None:
+        """Return what the first tensor is called in which something is not finite; waits until that is known."""
+        found = [0.0] * len(self._rules)
+        for places, copy in self._copies:
+            for place, extent in zip(places, copy.numbers()):
+                found[place] = extent
+        for (what, may_be_infinite), extent in zip(self._rules, found):
+            if math.isnan(extent) or (math.isinf(extent) and not may_be_infinite):
+                return what
+        return None
+
+
+def _extents(tensors: Sequence[torch.Tensor]) -> torch.Tensor:
+    """Return the largest magnitude of each tensor, NaN where one of its elements is.
+
+    Shape:
+        tensors: any, on one device, but not empty.
+        returns: (number of tensors,) float64.
+    """
+    return torch.stack([each.double() for each in torch_private.foreach_norm(tensors, math.inf)])
+
+
+class LateFindings:
+    """Findings of batches after which training goes on whatever they are, told when they have come."""
+
+    def __init__(self) -> None:
+        self._pending: deque[tuple[Findings, Callable[[str], None]]] = deque()
+
+    def add(self, looks: Sequence[Look], tell: Callable[[str], None]) -> None:
+        """Look at some tensors without waiting.
 
         Args:
-            number: of the batch, from 0.
-            pad: how many rows at its end are padding.
+            looks: the tensors.
+            tell: is called by `hear` with what is not finite, if something is.
+        """
+        self._pending.append((Findings(looks), tell))
+
+    def hear(self, wait: bool = False) -> None:
+        """Tell of the batches whose findings have come, in their order.
+
+        Args:
+            wait: tell of all.
+        """
+        while self._pending and (wait or self._pending[0][0].is_there()):
+            findings, tell = self._pending.popleft()
+            what = findings.first()
+            if what is not None:
+                tell(what)
+
+
+class Position(Protocol):
+    """Where a run stands, for messages."""
+
+    @property
+    def place(self) -> str:
+        """The batch and its epoch."""
+
+    def samples_in(self, batch: BatchLike) -> str:
+        """Return words about the samples of a batch."""
+
+
+class FiniteCheck:
+    """Looks for NaN and infinity after each backward, and does about them what a program wants.
+
+    Where all that must be finite is float32 numbers on the CPU, one call of the native extension sees all of it.
+
+    Args:
+        module: what is trained; bound, and with its optimizer.
+        on_nonfinite: "raise", "skip", "warn" or "ignore".
+    """
+
+    def __init__(self, module: Trainable, on_nonfinite: str = "raise") -> None:
+        self._module: Any = module
+        self._on_nonfinite = on_nonfinite
+        self._late = LateFindings()
+        self._knows_gradients = _knows_gradients(module)
+        self._updates: list[Any] = []
+        self._gradients: list[NDArray] | None = []  # None: they are not all float32 on the CPU, or of rows
+        self._of_rows: list[RowSparseNDArray] = []
+        self._sizes: list[int] = []
+
+    def forbids(self, batch: BatchLike, run: Position) -> str | None:
+        """Say what is not finite and forbids to apply the gradients of a batch; None if nothing does.
+
+        A warning forbids nothing, so where it takes a copy from a device, it comes some batches later.
+
+        Args:
+            batch: the batch that the module has just computed.
+            run: where it is.
+        """
+        if self._on_nonfinite == "ignore":
+            return None
+        warns = self._on_nonfinite == "warn"
+        what = self.first(run if warns else None)
+        if warns:
+            self._late.hear()
+        if what is None:
+            return None
+        where = run.place + run.samples_in(batch)
+        if warns:
+            self._warn(where, what)
+            return None
+        text = f"{what} is not finite in {where}"
+        node = self._module.bad_node()
+        return text if node is None or repr(node) in what else f"{text}, from {node!r} on"
+
+    def leave_out(self, text: str) -> None:
+        """Leave out a batch in which something is not finite.
+
+        Args:
+            text: what is not finite, and where.
 
         Raises:
-            NonFiniteError: a row is NaN, and the choice is "raise".
+            NonFiniteError: the choice is "raise"; auxiliary states are those before the batch then.
         """
-        if self._on_nonfinite == "ignore" or not _may_be_nan(self._module.output_probes()):
+        module = self._module
+        module.take_back()
+        if self._on_nonfinite == "skip":
+            module.logger.warning("%s; the batch is left out", text)
             return
-        found, rows = self._module.nan_rows()
-        found = [row for row in found if row < rows - pad]
-        if found and self._first < 0:
-            self._first = number * rows + found[0]
-        self._count += len(found)
-        if found and self._on_nonfinite == "raise":
-            raise NonFiniteError(f"{self._message()}; it is in batch {number}")
+        raise NonFiniteError(
+            f"{text}; {_params_state(module)}. A smaller learning rate, clip_gradient or a look at the data may help; "
+            'on_nonfinite="skip" leaves such batches out, "warn" or "ignore" goes on'
+        )
 
-    def tell(self) -> None:
-        """Warn if there were any."""
-        if self._count:
-            self._module.logger.warning("%s", self._message())
+    def hear_all(self) -> None:
+        """Warn of all batches that have not been told of yet."""
+        self._late.hear(wait=True)
 
-    def _message(self) -> str:
-        rows = "1 row of the outputs is" if self._count == 1 else f"{self._count} rows of the outputs are"
-        return f"{self._what}: {rows} NaN, the first at index {self._first}"
+    def first(self, run: Position | None = None) -> str | None:
+        """Return what is not finite after a backward: an output, the loss or a gradient; None if nothing is.
+
+        Args:
+            run: if given, a look that takes copies from devices is not waited for; its warning comes later.
+        """
+        module = self._module
+        probes = module.output_probes()
+        if not self._knows_gradients:
+            return self._search(probes, run)
+        updates = module.all_updates()
+        if updates != self._updates:
+            self._prepare(updates)
+        gradients = self._gradients
+        if gradients is None:
+            return self._search(probes, run)
+        tensors = list(chain.from_iterable(probes))
+        for array in self._of_rows:
+            tensors.append(array.parts()[1])  # noqa: PERF401
+        addresses: list[int] = []
+        sizes: list[int] = []
+        for tensor in tensors:
+            if tensor.dtype is not torch.float32 or not tensor.is_cpu or not tensor.is_contiguous():
+                return self._search(probes, run)
+            addresses.append(tensor.data_ptr())
+            sizes.append(tensor.numel())
+        addresses += map(torch.Tensor.data_ptr, map(_RAW, gradients))
+        place = native.core.first_nonfinite(addresses, sizes + self._sizes)  # type: ignore[union-attr]
+        return None if place < 0 else self._search(probes, run)
+
+    def _prepare(self, updates: list[Any]) -> None:
+        checks = [each.gradient_check for each in updates]
+        self._updates = updates
+        self._sizes = [size for check in checks for size in check.sizes]
+        others: list[Any] = [array for check in checks for _, array in check.others]
+        self._of_rows = [array for array in others if isinstance(array, RowSparseNDArray)]
+        is_plain = len(self._of_rows) == len(others)
+        self._gradients = [array for check in checks for array in check.float32] if is_plain else None
+
+    def _search(self, probes: Sequence[Sequence[torch.Tensor]], run: Position | None) -> str | None:
+        """Do what `first` does for numbers of every type and place, one by one."""
+        for number, parts in enumerate(probes):
+            for part in parts:
+                if not part.is_cpu:
+                    return self._search_devices(probes, run)
+                if not are_finite(part):
+                    return self._output(number)
+        return self._bad_gradient()
+
+    def _bad_gradient(self) -> str | None:
+        name = self._module.bad_gradient()
+        return None if name is None else f"the gradient of {name!r}"
+
+    def _output(self, number: int) -> str:
+        names = self._module.output_names
+        return f"output {names[number]!r}" if number < len(names) else "the loss"
+
+    def _search_devices(self, probes: Sequence[Sequence[torch.Tensor]], run: Position | None) -> str | None:
+        """Do what `first` does with one copy from each device, for outputs and gradients together."""
+        looks = [Look(self._output(number), part) for number, parts in enumerate(probes) for part in parts]
+        try:
+            for updates in self._module.all_updates():
+                looks += updates.gradient_check.looks(updates.optimizer)
+        except (AttributeError, NotImplementedError):  # it has updates of its own
+            return Findings(looks).first() or self._bad_gradient()
+        if run is None:
+            return Findings(looks).first()
+        self._late.add(looks, partial(self._warn, run.place))
+        return None
+
+    def _warn(self, where: str, what: str) -> None:
+        self._module.logger.warning(
+            "%s is not finite in %s; training goes on, and may spoil the parameters", what, where
+        )
 
 
-def _may_be_nan(probes: Sequence[Sequence[torch.Tensor]]) -> bool:
-    """Say whether some element may be NaN: a sum is, too, if infinite numbers of both signs are among them."""
-    for parts in probes:
-        for part in parts:
-            if not part.is_cpu:
-                looks = [Look("", each, may_be_infinite=True) for parts in probes for each in parts]
-                return Findings(looks).first() is not None
-            if not are_finite(part) and math.isnan(part.sum()):
-                return True
-    return False
+def _knows_gradients(module: Any) -> bool:
+    """Say whether the updates of a module tell all of its gradients: a program's own class may have others."""
+    own = __name__.partition(".")[0] + "."
+    for part in (module, *getattr(module, "modules", ())):
+        for name in ("all_updates", "bad_gradient"):
+            if not getattr(getattr(type(part), name, None), "__module__", "").startswith(own):
+                return False
+    try:
+        module.all_updates()
+    except (AttributeError, NotImplementedError, StateError):
+        return False
+    return native.core is not None
+
+
+def _params_state(module: Trainable) -> str:
+    """Say what can be said of the parameters of a module that is not updated."""
+    arg_params, aux_params = module.get_params()
+    spoilt = names_of_nonfinite({**arg_params, **aux_params})
+    if not spoilt:
+        return "the parameters are those before this batch"
+    names = ", ".join(spoilt[:3]) + (f" and {len(spoilt) - 3} more" if len(spoilt) > 3 else "")
+    return f"before this batch, too, there were numbers that are not finite in {names}"

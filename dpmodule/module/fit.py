@@ -23,14 +23,13 @@ from ..ndarray import NDArray
 from .boundary import BatchBoundary
 from .class_labels import check_choice as check_label_choice
 from .class_labels import find_wrong_label
-from .finite import check_choice, first_nonfinite, names_of_nonfinite, sample_numbers, samples_in
+from .finite import FiniteCheck, check_choice, names_of_nonfinite
 from .history import History
 from .lockstep import Lockstep, shard
-from .looks import LateFindings
 from .metric_names import check_measured
 from .protocol import Trainable
 from .step_clock import StepClock, repeatable
-from .training_data import bindable, labelled_iter, named_batches
+from .training_data import bindable, labelled_iter, named_batches, sample_numbers, samples_in
 
 if TYPE_CHECKING:
     from ..callback.base import CallbackLike
@@ -97,65 +96,6 @@ class FitOptions:
     shard: bool
     profile: bool
     deterministic: bool
-
-
-def _nonfinite(
-    module: Trainable, options: FitOptions, batch: BatchLike, run: TrainingRun, late: LateFindings
-) -> str | None:
-    """Say what is NaN or infinite in outputs and gradients and forbids to apply them; None if nothing is.
-
-    A warning forbids nothing, so where it takes a copy from a device, it comes some batches later.
-    """
-    if options.on_nonfinite == "ignore":
-        return None
-    if options.on_nonfinite == "warn":
-        what = first_nonfinite(module, partial(late.add, tell=partial(_warn, module, _place(run))))
-        late.hear()
-        if what is not None:
-            _warn(module, _place(run) + run.samples_in(batch), what)
-        return None
-    what = first_nonfinite(module)
-    if what is None:
-        return None
-    text = f"{what} is not finite in {_place(run)}{run.samples_in(batch)}"
-    node = module.bad_node()
-    return text if node is None or repr(node) in what else f"{text}, from {node!r} on"
-
-
-def _place(run: TrainingRun) -> str:
-    return f"batch {run.nbatch} of epoch {run.epoch}"
-
-
-def _warn(module: Trainable, where: str, what: str) -> None:
-    module.logger.warning(
-        "%s is not finite in %s; training goes on, and may spoil the parameters", what, where
-    )
-
-
-def _leave_out(module: Trainable, options: FitOptions, text: str) -> None:
-    """Leave out a batch in which something is not finite.
-
-    Raises:
-        NonFiniteError: `on_nonfinite` is "raise"; auxiliary states are those before the batch then.
-    """
-    module.take_back()
-    if options.on_nonfinite == "skip":
-        module.logger.warning("%s; the batch is left out", text)
-        return
-    raise NonFiniteError(
-        f"{text}; {_params_state(module)}. A smaller learning rate, clip_gradient or a look at the data may help; "
-        'on_nonfinite="skip" leaves such batches out, "warn" or "ignore" goes on'
-    )
-
-
-def _params_state(module: Trainable) -> str:
-    """Say what can be said of the parameters of a module that is not updated."""
-    arg_params, aux_params = module.get_params()
-    spoilt = names_of_nonfinite({**arg_params, **aux_params})
-    if not spoilt:
-        return "the parameters are those before this batch"
-    names = ", ".join(spoilt[:3]) + (f" and {len(spoilt) - 3} more" if len(spoilt) > 3 else "")
-    return f"before this batch, too, there were numbers that are not finite in {names}"
 
 
 def _first_batch(module: Trainable, data: DataIter, epoch: int) -> tuple[Any, Iterator[Any]]:
@@ -633,6 +573,11 @@ class TrainingRun:
         self._stopped = True
         self.history.ended = self.history.ended or why
 
+    @property
+    def place(self) -> str:
+        """The batch and its epoch, for messages."""
+        return f"batch {self.nbatch} of epoch {self.epoch}"
+
     def samples_in(self, batch: BatchLike) -> str:
         """Return words about the samples of the batch that has just been read; "" if nobody gives them numbers."""
         return samples_in(self.module, batch, self._data)
@@ -867,7 +812,7 @@ class TrainingRun:
                 continue
             numbers = sample_numbers(part, self._data)
             sample = wrong.row if numbers is None or wrong.row >= len(numbers) else numbers[wrong.row]
-            text = f"fit: {wrong.describe(f'sample {sample} in {_place(self)}')}"
+            text = f"fit: {wrong.describe(f'sample {sample} in {self.place}')}"
             if choice == "raise":
                 raise BoundsError(
                     f'{text} Correct the labels; check_labels="warn" trains on them, as MXNet does'
@@ -1026,7 +971,7 @@ class _TrainingSteps:
         self._pending_samples = self._pending_batches = 0
         self._samples_per_batch = module.all_updates()[0].group.num_samples if self._accumulates else 1
         self._sums: dict[str, tuple[float, int]] = {}
-        self._late = LateFindings()
+        self._finite = FiniteCheck(module, options.on_nonfinite)
         self.updates = 0
 
     def train(self, batch: Any, run: TrainingRun) -> None:
@@ -1054,9 +999,9 @@ class _TrainingSteps:
         else:
             if module.overflowed():
                 return
-            nonfinite = _nonfinite(module, options, batch, run, self._late)
+            nonfinite = self._finite.forbids(batch, run)
             if nonfinite is not None:
-                _leave_out(module, options, nonfinite)
+                self._finite.leave_out(nonfinite)
                 return
             if self._accumulates:
                 self._accumulate(run)
@@ -1070,9 +1015,9 @@ class _TrainingSteps:
         if not lockstep.adds_up and module.overflowed():  # "dist_async": processes update on their own
             return False
         overflows = module.overflows()
-        bad = None if overflows else _nonfinite(module, options, batch, run, self._late)
+        bad = None if overflows else self._finite.forbids(batch, run)
         if bad is not None and self._accumulates and options.on_nonfinite == "skip":
-            _leave_out(module, options, bad)  # the other processes keep their batches
+            self._finite.leave_out(bad)  # the other processes keep their batches
             return False
         lockstep.say(bad=bad is not None, overflow=overflows)
         is_used = not overflows and bad is None
@@ -1096,8 +1041,7 @@ class _TrainingSteps:
         """
         self._update()
         if self._lockstep.take("bad"):
-            other = f"something in another process is not finite at batch {run.nbatch} of epoch {run.epoch}"
-            _leave_out(self._module, self._options, bad or other)
+            self._finite.leave_out(bad or f"something in another process is not finite at {run.place}")
             return False
         return not self._lockstep.take("overflow")
 
@@ -1210,7 +1154,7 @@ class _TrainingSteps:
 
     def values(self, metric: EvalMetric) -> list[tuple[str, float]]:
         """Return the metrics of the epoch, and begin anew; what is not known yet of its batches is told before."""
-        self._late.hear(wait=True)
+        self._finite.hear_all()
         if not self._sums:
             self._lockstep.merge(metric)
             found: list[tuple[str, float]] = metric.get_global_name_value()

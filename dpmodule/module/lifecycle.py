@@ -10,7 +10,7 @@ from typing import Any, Protocol, TypeVar
 
 from ..base import StateError
 
-__all__ = ["Stage", "Staged", "alone", "needs", "too_early"]
+__all__ = ["Stage", "Staged", "alone", "busy", "needs", "too_early"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -73,6 +73,15 @@ class InUse(Protocol):
     in_use: threading.RLock  # held while a thread is inside a method
 
 
+def busy(module: InUse, method: str) -> StateError:
+    """Return the error of a method that was called while another thread is inside one of the same module."""
+    name = type(module).__name__
+    return StateError(
+        f"{name}.{method}: another thread is running this {name}, and results would be mixed up; make one for each "
+        "thread, which may share parameters by bind(shared_module=), or take turns with a lock"
+    )
+
+
 def alone(method: F) -> F:
     """Guard a method that leaves results for the next call: it may run while no other thread is inside such a one.
 
@@ -83,11 +92,7 @@ def alone(method: F) -> F:
     @functools.wraps(method)
     def guarded(self: InUse, *args: Any, **kwargs: Any) -> Any:
         if not self.in_use.acquire(blocking=False):
-            name = type(self).__name__
-            raise StateError(
-                f"{name}.{method.__name__}: another thread is running this {name}, and results would be mixed up; make "
-                "one for each thread, which may share parameters by bind(shared_module=), or take turns with a lock"
-            )
+            raise busy(self, method.__name__)
         try:
             return method(self, *args, **kwargs)
         finally:

@@ -7,6 +7,7 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
 from itertools import chain
+from operator import methodcaller
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -32,7 +33,7 @@ from .group.contexts import contexts_of, distinct
 from .group.executor_group import DataParallelExecutorGroup
 from .group.input_order import in_order
 from .half_training import LossScale, check_devices, rules_of
-from .lifecycle import Stage, alone, needs, too_early
+from .lifecycle import Stage, alone, busy, needs, too_early
 from .lr_search import RateSearch, find_rate
 from .mxnet_compat import MODULE, also_named
 from .mxnet_helpers import check_descriptions, check_input_names, matching, names_of
@@ -775,20 +776,24 @@ class Module(CheckpointedModule):
         self._install(Updates.borrow(shared_module.updates, self.group))
 
     @override
-    @alone
     def update(self) -> None:
-        updates = self._updates
-        if self._stage < Stage.READY or updates is None:
-            raise too_early(self, "update")
-        scale = self._scale
-        if scale is not None and self._skips_update(updates):
-            return
-        if len(self._context) == 1:
-            updates.apply()
-        else:
-            run_between(self.group.active_contexts, updates.apply)
-        if scale is not None:
-            self._adapt_loss_scale(scale, updates)
+        if not self.in_use.acquire(blocking=False):  # as `alone` does, one call less in each batch
+            raise busy(self, "update")
+        try:
+            updates = self._updates
+            if self._stage < Stage.READY or updates is None:
+                raise too_early(self, "update")
+            scale = self._scale
+            if scale is not None and self._skips_update(updates):
+                return
+            if len(self._context) == 1:
+                updates.apply()
+            else:
+                run_between(self.group.active_contexts, updates.apply)
+            if scale is not None:
+                self._adapt_loss_scale(scale, updates)
+        finally:
+            self.in_use.release()
 
     def _skips_update(self, updates: Updates) -> bool:
         """Say whether to leave an update out, as gradients are too large; other processes are told instead."""
@@ -829,6 +834,10 @@ class Module(CheckpointedModule):
     @override
     def loss_scales(self) -> list[LossScale]:
         return [] if self._scale is None else [self._scale]
+
+    @override
+    def all_updates(self) -> list[Updates]:
+        return [self._updates or self.updates]
 
     @override
     def stores(self) -> list[Any]:
@@ -1035,20 +1044,24 @@ class Module(CheckpointedModule):
         self.group.forward(data_batch, is_train)
 
     @override
-    @alone
     def forward_backward(self, data_batch: BatchLike) -> None:
-        group = self._group
-        if self._stage < Stage.INITIALIZED or group is None:
-            raise too_early(self, "forward_backward")
-        listener = None
-        if not group.feed.takes(data_batch):
-            self._rebind_for(data_batch)
-        if self._scale is not None:
-            self._scale.write(group.execs)
-        if self._is_announced:
-            self._is_announced = False
-            listener = self.updates.listener()
-        group.forward_backward(data_batch, listener)
+        if not self.in_use.acquire(blocking=False):  # see `update`
+            raise busy(self, "forward_backward")
+        try:
+            group = self._group
+            if self._stage < Stage.INITIALIZED or group is None:
+                raise too_early(self, "forward_backward")
+            listener = None
+            if not group.feed.takes(data_batch):
+                self._rebind_for(data_batch)
+            if self._scale is not None:
+                self._scale.write(group.execs)
+            if self._is_announced:
+                self._is_announced = False
+                listener = self.updates.listener()
+            group.forward_backward(data_batch, listener)
+        finally:
+            self.in_use.release()
 
     @override
     def announce_update(self) -> None:
@@ -1090,7 +1103,8 @@ class Module(CheckpointedModule):
 
     @override
     def output_probes(self) -> list[list[torch.Tensor]]:
-        return list(map(list, zip(*[executor.probes() for executor in self.group.execs])))
+        executors = (self._group or self.group).execs
+        return list(map(list, zip(*map(methodcaller("probes"), executors))))
 
     @override
     def take_back(self) -> None:

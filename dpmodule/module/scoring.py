@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -9,12 +10,12 @@ import numpy as np
 import torch
 
 from .. import metric as metrics
-from ..base import ArgumentError
+from ..base import ArgumentError, NonFiniteError
 from ..callback import BatchEndParam, as_list
 from ..io import DataBatch
 from ..ndarray import NDArray, array, concatenate
 from ..ndarray.ragged import RaggedNDArray
-from .finite import RowWatch
+from .finite import Findings, Look, are_finite, check_choice
 from .fit import pad_of, update_metric
 from .lifecycle import Stage, too_early
 from .lockstep import Lockstep
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from .types import BatchLike, DataLike, RowIdFunction
 
 __all__ = [
+    "RowWatch",
     "batches_of",
     "call_back",
     "iter_predict",
@@ -236,3 +238,62 @@ def predict(
     if getattr(data, "num_parts", 1) > 1:
         merged = Lockstep(module).join_rows(merged, data.num_data)
     return merged[0] if len(merged) == 1 and not always_output_list else merged
+
+
+class RowWatch:
+    """Counts the rows of outputs that are NaN while data is predicted or scored, and says so once, at the end.
+
+    Args:
+        module: what predicts.
+        what: the name of the method, for messages.
+        on_nonfinite: "warn"; "raise", at once; or "ignore".
+
+    Raises:
+        ArgumentError: `on_nonfinite` is something else.
+    """
+
+    def __init__(self, module: Trainable, what: str, on_nonfinite: str) -> None:
+        check_choice(what, on_nonfinite)
+        self._module, self._what, self._on_nonfinite = module, what, on_nonfinite
+        self._count, self._first = 0, -1
+
+    def look(self, number: int, pad: int) -> None:
+        """Look at the outputs of the last forward.
+
+        Args:
+            number: of the batch, from 0.
+            pad: how many rows at its end are padding.
+
+        Raises:
+            NonFiniteError: a row is NaN, and the choice is "raise".
+        """
+        if self._on_nonfinite == "ignore" or not _may_be_nan(self._module.output_probes()):
+            return
+        found, rows = self._module.nan_rows()
+        found = [row for row in found if row < rows - pad]
+        if found and self._first < 0:
+            self._first = number * rows + found[0]
+        self._count += len(found)
+        if found and self._on_nonfinite == "raise":
+            raise NonFiniteError(f"{self._message()}; it is in batch {number}")
+
+    def tell(self) -> None:
+        """Warn if there were any."""
+        if self._count:
+            self._module.logger.warning("%s", self._message())
+
+    def _message(self) -> str:
+        rows = "1 row of the outputs is" if self._count == 1 else f"{self._count} rows of the outputs are"
+        return f"{self._what}: {rows} NaN, the first at index {self._first}"
+
+
+def _may_be_nan(probes: Sequence[Sequence[torch.Tensor]]) -> bool:
+    """Say whether some element may be NaN: a sum is, too, if infinite numbers of both signs are among them."""
+    for parts in probes:
+        for part in parts:
+            if not part.is_cpu:
+                looks = [Look("", each, may_be_infinite=True) for parts in probes for each in parts]
+                return Findings(looks).first() is not None
+            if not are_finite(part) and math.isnan(part.sum()):
+                return True
+    return False

@@ -16,9 +16,11 @@ from .group.input_order import names_bound, order_of
 from .protocol import Trainable
 
 if TYPE_CHECKING:
-    from .types import DataLike
+    from .types import BatchLike, DataLike
 
-__all__ = ["as_iter", "bindable", "labelled_iter", "named_batches"]
+__all__ = ["as_iter", "bindable", "labelled_iter", "named_batches", "sample_numbers", "samples_in"]
+
+_SHOWN_SAMPLES = 8
 
 
 def as_iter(module: Trainable, data: DataLike) -> Any:
@@ -152,3 +154,34 @@ def _types(symbol: Symbol, types: dict[str, Any]) -> dict[str, Any]:
     names = symbol.list_arguments()
     found, _, _ = symbol.infer_type_partial(**{name: dtype for name, dtype in types.items() if name in names})
     return dict(zip(names, found or ()))
+
+
+def sample_numbers(batch: BatchLike, data: object) -> list[int] | None:
+    """Return the numbers that an iterator gives the samples of a batch, None where it gives none.
+
+    Args:
+        batch: the batch.
+        data: the iterator that has just returned it.
+    """
+    index = getattr(batch, "index", None)
+    if index is None and hasattr(data, "getindex"):
+        index = data.getindex()
+    return None if index is None else [int(each) for each in index]
+
+
+def samples_in(module: Trainable, batch: BatchLike, data: object) -> str:
+    """Return words about the samples of a batch, by the numbers that its iterator gives them; "" where it gives none.
+
+    Args:
+        module: what was run on it; samples whose outputs are NaN are named alone, if there are some.
+        batch: the batch.
+        data: the iterator that has just returned it.
+    """
+    numbers = sample_numbers(batch, data)
+    if numbers is None:
+        return ""
+    bad, rows = module.nan_rows()
+    numbers = [numbers[row] for row in bad] if bad and rows == len(numbers) else numbers
+    shown = ", ".join(map(str, numbers[:_SHOWN_SAMPLES]))
+    more = len(numbers) - _SHOWN_SAMPLES
+    return f" (samples {shown}{f' and {more} more' if more > 0 else ''})"

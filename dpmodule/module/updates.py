@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Collection, Mapping, Sequence
 from copy import deepcopy
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol
 
 from .. import kvstore as kv
@@ -18,7 +19,6 @@ from ..ndarray.row_sparse import clear
 from .accumulation import GradientSum, squared_norm
 from .arguments import OptimizerArguments
 from .finite import GradientCheck
-from .looks import Look
 from .mxnet_helpers import create_kvstore
 
 if TYPE_CHECKING:
@@ -241,7 +241,6 @@ class Updates:
             for k in range(devices)
         ]
         self._row_sparse = [i for i, name in enumerate(self.names) if name in group.row_sparse_names]
-        self._gradient_check: GradientCheck | None = None
         self.kept = GradientSum()
         self.scale = 1.0
         self._in_store: set[str] = set()
@@ -435,19 +434,12 @@ class Updates:
 
         An optimizer that clips gradients takes infinite ones.
         """
-        return self._looked_at().first(self._may_be_infinite())
+        return self.gradient_check.first(self.optimizer)
 
-    def looks(self) -> list[Look]:
-        """Return the gradients that would spoil a parameter if they were not finite, see `bad_gradient`."""
-        return self._looked_at().looks(self._may_be_infinite())
-
-    def _looked_at(self) -> GradientCheck:
-        if self._gradient_check is None:
-            self._gradient_check = GradientCheck(self.names, self._grads)
-        return self._gradient_check
-
-    def _may_be_infinite(self) -> bool:
-        return (getattr(self.optimizer, "clip_gradient", None) or 0) > 0
+    @cached_property
+    def gradient_check(self) -> GradientCheck:
+        """What looks for NaN and infinity in the gradients."""
+        return GradientCheck(self.names, self._grads)
 
     def active_updater(self) -> opt.Updater:
         """Return the updater that holds the optimizer's states, in the store or outside.

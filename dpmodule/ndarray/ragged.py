@@ -403,7 +403,7 @@ class RaggedNDArray(NDArray):
 
 def numbers_of(array: NDArray) -> Tensor:
     """Return the numbers of a dense array, or those in all rows of a ragged one; memory is shared."""
-    return array.record().values if isinstance(array, RaggedNDArray) else array.raw
+    return array._record.values if isinstance(array, RaggedNDArray) else array.raw
 
 
 def _unpickle(

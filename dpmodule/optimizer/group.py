@@ -23,6 +23,7 @@ __all__ = ["HALF", "Group", "UpdatePlan", "Scratch", "are_dense", "is_fusable", 
 Tensor = torch.Tensor
 
 _raw = attrgetter("raw")
+_STYPE = attrgetter("stype")
 
 HALF = (torch.float16, torch.bfloat16)
 """The 16-bit floating types."""
@@ -232,7 +233,7 @@ def _sgd(
 
 def are_dense(arrays: Iterable[NDArray]) -> bool:
     """Say whether no array is sparse."""
-    return set(map(type, arrays)) == {NDArray} or all(array.stype == "default" for array in arrays)
+    return set(map(_STYPE, arrays)) <= {"default"}
 
 
 def slots_of(state: Any) -> tuple[NDArray, ...]:

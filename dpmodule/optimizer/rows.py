@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from itertools import repeat
+from operator import attrgetter
 from typing import TYPE_CHECKING
 
 import torch
@@ -20,6 +22,7 @@ if TYPE_CHECKING:
 __all__ = ["RowUpdate", "densified", "fits_native", "update_in_place", "written_back"]
 
 Tensor = torch.Tensor
+_RAW = attrgetter("raw")
 
 
 @contextmanager
@@ -83,11 +86,12 @@ def fits_native(weight: NDArray, slots: Sequence[NDArray], grad: RowSparseNDArra
         grad: a gradient of some rows.
     """
     target = weight.raw
+    shape = target.shape
     return (
         native.core is not None
-        and all(_is_plain(each, target.shape) for each in (target, *(slot.raw for slot in slots)))
-        and _is_plain(grad.values, (len(grad.values), *target.shape[1:]))
-        and grad.shape == weight.shape
+        and all(map(_is_plain, (target, *map(_RAW, slots)), repeat(shape)))
+        and _is_plain(grad.values, (len(grad.values), *shape[1:]))
+        and grad.shape == shape
     )
 
 
@@ -117,8 +121,8 @@ def update_in_place(
     rows = rows.contiguous()
     table = len(target), target.numel() // len(target)
     changes = rows.data_ptr(), len(rows), values.data_ptr()
-    tensors = [target, *(slot.raw for slot in slots)]
-    where, *states = [tensor.data_ptr() for tensor in tensors]
+    tensors = [target, *map(_RAW, slots)]
+    where, *states = map(Tensor.data_ptr, tensors)
     core.update_rows(rule, where, *table, *changes, all_rows, *states)
     written(tensors)
 

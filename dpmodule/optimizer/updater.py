@@ -169,7 +169,10 @@ class Updater:
         for positions in by_type.values():
             for start in range(0, len(positions), width):
                 chosen = positions[start : start + width]
-                update(*([column[p] for p in chosen] for column in (indices, weights, grads, states)))
+                if len(chosen) == len(weights):
+                    update(list(indices), list(weights), list(grads), states)
+                else:
+                    update(*([column[p] for p in chosen] for column in (indices, weights, grads, states)))
 
     def state_of(self, index: Key, weight: NDArray) -> Any:
         """Return a parameter's state, made on first use, and brought to its context after loading.

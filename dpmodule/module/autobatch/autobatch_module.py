@@ -22,7 +22,6 @@ from .. import scoring as loops
 from ..arguments import BindArguments, OptimizerArguments, ParamArguments
 from ..base_module import BaseModule
 from ..checkpointed_module import CheckpointedModule
-from ..finite import RowWatch
 from ..fit import pad_of
 from ..group.contexts import contexts_of, distinct
 from ..group.input_order import in_order
@@ -543,7 +542,7 @@ class AutobatchModule(CheckpointedModule):
             return super().predict(
                 eval_data, num_batch, merge_batches, reset, always_output_list, on_nonfinite=on_nonfinite
             )
-        batches, watch = [], RowWatch(self, "predict", on_nonfinite)
+        batches, watch = [], loops.RowWatch(self, "predict", on_nonfinite)
         for number, batch in enumerate(loops.batches_of(self, eval_data, num_batch, reset, sparse_row_id_fn)):
             self.evaluate(batch)
             pad = pad_of(batch)

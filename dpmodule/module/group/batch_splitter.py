@@ -241,7 +241,7 @@ class BatchSplitter:
             arrays = (*arrays, *(getattr(batch, "label", None) or ()))
         shapes = self.input_shapes
         for array, shape in zip(arrays, shapes):
-            if array.shape != shape:
+            if (array.raw if type(array) is NDArray else array).shape != shape:
                 break
         else:
             return len(arrays) <= len(shapes)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import repeat
+from operator import attrgetter, is_, methodcaller
 from typing import Any
 
 import torch
@@ -14,6 +16,7 @@ from .rule import SparseRule
 __all__ = ["SparseCall", "densify", "fitting", "stored_as", "with_history"]
 
 Tensor = torch.Tensor
+_RECORDS, _DETACHED = attrgetter("requires_grad"), methodcaller("detach")
 
 
 class _Densify(torch.autograd.Function):
@@ -84,14 +87,19 @@ class _RuleCall(torch.autograd.Function):
         made.extend(results)
         ctx.call, ctx.a, ctx.env, ctx.inputs = call, a, env, inputs
         ctx.set_materialize_grads(False)
-        tensors = [anchor_for(r.shape, r.values) if isinstance(r, Sparse) else r for r in results]
-        ctx.mark_non_differentiable(*(t for t in tensors if not t.is_floating_point()))
+        tensors, fixed = [], []
+        for result in results:
+            tensor = anchor_for(result.shape, result.values) if isinstance(result, Sparse) else result
+            tensors.append(tensor)
+            if not tensor.is_floating_point():
+                fixed.append(tensor)
+        ctx.mark_non_differentiable(*fixed)
         return tuple(tensors)
 
     @staticmethod
     def backward(ctx: Any, *grads: Any) -> tuple[Any, ...]:
         wanted = tuple(ctx.needs_input_grad[5:])
-        if all(grad is None for grad in grads):
+        if all(map(is_, grads, repeat(None))):
             return (None,) * (5 + len(wanted))
         found = ctx.call.rule.grad(ctx.a, ctx.env, wanted, grads, *ctx.inputs)
         return (*(None,) * 5, *map(fitting, found, ctx.call.takes_rows, wanted))
@@ -131,17 +139,16 @@ class SparseCall:
 
     def __call__(self, a: Any, env: Env, *inputs: Any) -> Any:
         """Run on tensors and records; what comes out carries history where gradients are recorded."""
-        if not (torch.is_grad_enabled() and any(value.requires_grad for value in inputs)):
+        if not (torch.is_grad_enabled() and any(map(_RECORDS, inputs))):
             return self.rule.run(a, env, *inputs)
         if self.rule.recorded is not None:
             return self.rule.recorded(a, env, self.takes_rows, *inputs)
         if self.rule.grad is None:
             return self._dense(a, env, inputs)
         made: list[Any] = []
-        plain = [value.detach() for value in inputs]
-        leaves = [leaf_of(value) for value in inputs]
-        tensors = _RuleCall.apply(self, a, env, made, plain, *leaves)  # type: ignore[no-untyped-call]
-        results = [with_history(result, tensor) for result, tensor in zip(made, tensors, strict=True)]
+        plain = list(map(_DETACHED, inputs))
+        tensors = _RuleCall.apply(self, a, env, made, plain, *map(leaf_of, inputs))  # type: ignore[no-untyped-call]
+        results = list(map(with_history, made, tensors))
         return results[0] if len(results) == 1 else tuple(results)
 
     def _dense(self, a: Any, env: Env, inputs: Sequence[Any]) -> Any:

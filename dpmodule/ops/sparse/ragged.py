@@ -75,7 +75,7 @@ class Ragged(Sparse):
 
     def to(self, device: torch.device) -> Ragged:
         """Return the rows on a device; this record if they are there already."""
-        if self.device == device:
+        if self.values.device == device:
             return self
         return Ragged(self.values.to(device), self.offsets.to(device))
 

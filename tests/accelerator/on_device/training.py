@@ -5,7 +5,7 @@ import logging
 import numpy as np
 import pytest
 
-from dpmodule.module.finite import first_nonfinite
+from dpmodule.module.finite import FiniteCheck
 from helpers import accelerator
 from helpers.nets import blobs, lenet, mlp
 
@@ -285,4 +285,4 @@ def test_a_module_that_keeps_its_own_updates_is_asked_for_its_gradients():
         def bad_gradient(self):
             return "w"
 
-    assert first_nonfinite(Own()) == "the gradient of 'w'"
+    assert FiniteCheck(Own()).first() == "the gradient of 'w'"
