@@ -213,8 +213,6 @@ def late_operators() -> str:
         NOTE,
         "from __future__ import annotations",
         "",
-        '__all__ = ["LATER"]',
-        "",
         "LATER: dict[str, str] = {",
     ]
     for module, names in json.loads(done.stdout).items():

@@ -10,8 +10,6 @@ import re
 from collections.abc import Sequence
 from html import escape
 
-__all__ = ["LINE", "curve", "histogram", "section", "table", "text"]
-
 LINE = "#808080"
 """A grey that can be seen on white and on black."""
 

@@ -7,8 +7,6 @@ from typing import Any, TypeAlias
 
 from .base import ArgumentError
 
-__all__ = ["Form", "flatten", "regroup"]
-
 Form: TypeAlias = "int | list[Any]"
 """How leaves lie in a nested list: 0 for one of them, a number for several that belong together, or a list of such."""
 

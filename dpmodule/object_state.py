@@ -27,20 +27,6 @@ from .base import ArgumentError
 from .ndarray import NDArray
 from .ndarray.row_sparse import RowSparseNDArray
 
-__all__ = [
-    "changes",
-    "described",
-    "digest",
-    "equal",
-    "has_live_iterator",
-    "noted",
-    "packed_changes",
-    "random_generators",
-    "restore",
-    "set_state",
-    "state_of",
-]
-
 _SCALARS = (bool, int, float, str)
 _ARRAYS = (np.ndarray, torch.Tensor, torch.nn.Parameter, NDArray, RowSparseNDArray)
 _GENERATORS = (

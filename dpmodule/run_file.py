@@ -20,8 +20,6 @@ from .context import cpu
 from .ndarray import NDArray, safetensors
 from .ndarray.row_sparse import RowSparseNDArray
 
-__all__ = ["VERSION", "peek", "read", "write"]
-
 VERSION = 2
 """Of the files that are written; other versions are refused."""
 

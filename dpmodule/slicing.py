@@ -6,8 +6,6 @@ from collections.abc import Sequence
 
 from .base import ArgumentError
 
-__all__ = ["split_batch", "split_input_slice"]
-
 
 def _check(batch_size: int, workload: Sequence[float]) -> float:
     if not workload or any(not w > 0 for w in workload):

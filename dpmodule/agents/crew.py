@@ -24,8 +24,6 @@ from .batch_world import BatchWorld, copied_world
 from .handover import Bell, Board, BoardOrders, Desk
 from .worlds import World
 
-__all__ = ["Crew", "CrewWork"]
-
 Found = TypeVar("Found")
 
 START, PARLEY, RESET, LOOK, STOP = range(1, 6)

@@ -11,8 +11,6 @@ from typing import Any
 
 from ..base import ArgumentError, StateError
 
-__all__ = ["DialogData", "StreamDialogData"]
-
 Message = dict[str, Any]
 Entry = tuple[Any, ...] | Message
 Loader = Callable[[Any], Iterable[tuple[Any, bool]]]

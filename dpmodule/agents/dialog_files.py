@@ -16,8 +16,6 @@ from typing import Any
 from ..base import ArgumentError, FileError, FileFormatError
 from ..files.file_kind import regular_file
 
-__all__ = ["DialogFile", "bad_line_mode"]
-
 Entry = list[Any]
 """Text, labels, reward and candidates, the last ones of which may be missing; a subclass of a teacher may change it."""
 

@@ -13,8 +13,6 @@ from .dialog_data import DialogData, StreamDialogData
 from .dialog_files import DialogFile, bad_line_mode
 from .teachers import FixedDialogTeacher
 
-__all__ = ["ConversationTeacher", "DialogTeacher", "FbDialogTeacher", "ParlAIDialogTeacher"]
-
 Message = dict[str, Any]
 
 

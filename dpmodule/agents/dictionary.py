@@ -18,8 +18,6 @@ from ..files.atomic import write_atomically
 from ..files.file_transaction import read_settled
 from .agent import Agent
 
-__all__ = ["DictionaryAgent", "find_ngrams"]
-
 _WORDS = re.compile(r"\w+|[^\w\s]|\n")
 _MARKS = re.compile(r"([.,;:!?])")
 _ESCAPED = re.compile(r"\\([\\ntr])")

@@ -14,8 +14,6 @@ from .batch_world import WorldOfCopies, batch_of_replies, has_batch_act, row_of,
 from .options import whole
 from .worlds import World, check_texts, validate
 
-__all__ = ["DynamicBatchWorld", "best_window"]
-
 _BUFFER = 256
 _NO_EXAMPLE = frozenset({"episode_done", "id"})
 

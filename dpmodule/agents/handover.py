@@ -41,8 +41,6 @@ from typing import Any, TypeVar
 
 from ..devices.shared_memory import shared_bytes
 
-__all__ = ["Bell", "Board", "Desk", "BoardOrders"]
-
 Found = TypeVar("Found")
 
 SPIN_S = 50e-6

@@ -22,8 +22,6 @@ from .options import whole
 from .teachers import is_training
 from .worlds import MultiWorld, World
 
-__all__ = ["HogwildWorld"]
-
 _MODES = ("fork", "spawn", "thread")
 _TIMEOUT_S = 300.0
 _AHEAD = 32

@@ -19,17 +19,6 @@ from typing import Any
 from ..base import ArgumentError, DTypeError
 from .tally import SumColumns
 
-__all__ = [
-    "Metrics",
-    "aggregate_metrics",
-    "bleu",
-    "by_name",
-    "exact_match",
-    "f1_score",
-    "normalize_answer",
-    "round_sigfigs",
-]
-
 _ARTICLES = re.compile(r"\b(a|an|the)\b")
 _PUNCTUATION = str.maketrans(dict.fromkeys(string.punctuation, " "))
 _RANKS = (1, 5, 10, 100)

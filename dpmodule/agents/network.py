@@ -20,8 +20,6 @@ from ..ndarray import NDArray
 from ..params import ParamStore
 from ..symbol import Symbol
 
-__all__ = ["Network", "Settings"]
-
 Generate = Callable[[], Any]
 """Returns a symbol, or a function from a bucket's key to (symbol, data names, label names)."""
 

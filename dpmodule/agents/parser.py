@@ -20,8 +20,6 @@ from .options import RUN_OPTIONS, load_options, options_file
 from .teachers import is_training
 from .worlds import task_names
 
-__all__ = ["ParlaiParser"]
-
 _TRUTHS = {
     **dict.fromkeys(("true", "yes", "y", "t", "1", "on"), True),
     **dict.fromkeys(("false", "no", "n", "f", "0", "off"), False),

@@ -16,8 +16,6 @@ from . import seq2seq_net, vectors
 from .module_agent import ModuleAgent
 from .options import real, whole
 
-__all__ = ["Seq2seqAgent"]
-
 Message = dict[str, Any]
 Observations = Sequence[Message]
 

@@ -23,8 +23,6 @@ from . import vectors
 from .module_agent import ModuleAgent
 from .options import real, whole
 
-__all__ = ["StarspaceAgent"]
-
 Message = dict[str, Any]
 Observations = Sequence[Message]
 

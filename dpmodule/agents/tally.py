@@ -14,8 +14,6 @@ from typing import Any
 from ..base import ArgumentError
 from ..devices.shared_memory import shared_bytes
 
-__all__ = ["Column", "SumColumns"]
-
 _SLOTS = 128
 """How many names a column has room for."""
 

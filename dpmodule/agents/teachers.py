@@ -16,8 +16,6 @@ from .examples import DataLoader, EpisodePlaces, LoadedQueue, flatten, make_batc
 from .metrics import Metrics
 from .shared_state import LocalCounter, SharedCounter, counter_for
 
-__all__ = ["FixedDialogTeacher", "Teacher", "is_training"]
-
 Message = dict[str, Any]
 
 _DATATYPES = ("train", "valid", "test")

@@ -17,8 +17,6 @@ from ..ndarray import NDArray
 from ..ndarray.ragged import RaggedNDArray
 from .dictionary import DictionaryAgent
 
-__all__ = ["TextVectors", "bags", "batch_of", "bucket_of", "classes", "dense", "padded", "ragged"]
-
 Rows = Sequence[Sequence[int]]
 
 _CPU = cpu()

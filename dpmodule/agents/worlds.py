@@ -15,18 +15,6 @@ from ..base import ArgumentError
 from .agent import create_agents_from_shared, teacher_of
 from .metrics import aggregate_metrics, by_name
 
-__all__ = [
-    "DialogPartnerWorld",
-    "ExecutableWorld",
-    "MultiAgentDialogWorld",
-    "MultiWorld",
-    "World",
-    "check_texts",
-    "create_task_world",
-    "task_names",
-    "validate",
-]
-
 _SHOWN = ("text", "labels", "eval_labels", "label_candidates", "reward")
 _LONGEST = 1000
 

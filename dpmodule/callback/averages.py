@@ -14,8 +14,6 @@ from .base import Callback
 if TYPE_CHECKING:
     from .base import RunLike
 
-__all__ = ["EMA"]
-
 
 class EMA(Callback):
     """Keep an exponential moving average of the parameters, which often predicts better than the last ones.

@@ -5,9 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
-__all__ = ["BatchEndParam", "Callback", "CallbackLike", "RunLike", "as_list"]
-
-
 CallbackLike: TypeAlias = "Callback | Callable[..., Any] | Sequence[Callback | Callable[..., Any]] | None"
 """What is told how training goes: one, several, or none."""
 

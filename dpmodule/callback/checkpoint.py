@@ -14,8 +14,6 @@ from .keep_rules import KeepRules
 if TYPE_CHECKING:
     from .base import RunLike
 
-__all__ = ["Checkpoint"]
-
 
 class Checkpoint(Callback):
     """Save what `fit` needs to go on exactly: after epochs, after so many batches, and when it is broken off.

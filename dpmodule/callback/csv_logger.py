@@ -13,8 +13,6 @@ from .base import Callback
 if TYPE_CHECKING:
     from .base import RunLike
 
-__all__ = ["CSVLogger"]
-
 
 class CSVLogger(Callback):
     """Write what `fit` measures to a CSV file, a row for each epoch and for each evaluation within one.

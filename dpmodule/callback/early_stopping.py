@@ -12,8 +12,6 @@ from .base import Callback
 if TYPE_CHECKING:
     from .base import RunLike
 
-__all__ = ["Best", "EarlyStopping"]
-
 _MODES = ("auto", "min", "max")
 _SMALLER = ("loss", "error", "entropy", "perplexity", "likelihood", "mae", "mse", "rmse")
 

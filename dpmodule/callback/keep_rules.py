@@ -13,8 +13,6 @@ from .early_stopping import Best
 if TYPE_CHECKING:
     from .base import RunLike
 
-__all__ = ["KeepRules"]
-
 
 class KeepRules:
     """Says which of the epochs that have been saved are to be removed, and removes their files.

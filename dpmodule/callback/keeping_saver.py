@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from ..symbol import Symbol
     from .base import RunLike
 
-__all__ = ["KeepingSaver"]
-
 
 class KeepingSaver(Callback):
     """What `do_checkpoint` and `module_checkpoint` return if only some epochs' files are to be kept.

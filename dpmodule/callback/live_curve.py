@@ -10,8 +10,6 @@ from .base import Callback
 if TYPE_CHECKING:
     from .base import RunLike
 
-__all__ = ["LiveCurve"]
-
 
 class LiveCurve(Callback):
     """Draw the metrics of `fit` in a notebook, anew after each epoch; elsewhere nothing is drawn.

@@ -20,16 +20,6 @@ if TYPE_CHECKING:
     from ..symbol import Symbol
     from .base import RunLike
 
-__all__ = [
-    "LogValidationMetricsCallback",
-    "ProgressBar",
-    "Speedometer",
-    "TqdmBar",
-    "do_checkpoint",
-    "log_train_metric",
-    "module_checkpoint",
-]
-
 EpochCallback = Callable[..., None]
 BatchCallback = Callable[[BatchEndParam], None]
 

@@ -11,8 +11,6 @@ from .base import BatchEndParam, Callback
 if TYPE_CHECKING:
     from .base import RunLike
 
-__all__ = ["LogMetricsCallback", "TensorBoard", "make_writer"]
-
 
 def make_writer(logdir: str | os.PathLike[str]) -> Any:
     """Return a writer of event files.

@@ -17,8 +17,6 @@ from ..base import MXNetError
 from ..graph.node import printable
 from . import agents, check, convert, explain, im2rec, inspect, options, predict, train, train_files
 
-__all__ = ["main", "make_parser"]
-
 _EXAMPLES = """\
 examples:
   dpmodule fit                                  train on handwritten digits, save as model-*

@@ -21,8 +21,6 @@ from ..object_state import random_generators, set_state, state_of
 from . import agent_options
 from .agent_options import Options
 
-__all__ = ["AgentCheckpoint"]
-
 _SAME = ("task", "datatype", "batchsize", "numthreads", "batch_sort")
 _FIELDS = {
     "version",

@@ -17,22 +17,6 @@ from ..agents.parser import ParlaiParser
 from ..base import ArgumentError, MXNetError
 from .command import Command
 
-__all__ = [
-    "COMMAND_OPTIONS",
-    "add_command",
-    "create",
-    "evaluate",
-    "load",
-    "make_parser",
-    "progress",
-    "refuse_others",
-    "remove",
-    "saved_files",
-    "seed_all",
-    "shown",
-    "step",
-]
-
 Options = dict[str, Any]
 
 COMMAND_OPTIONS = frozenset(

@@ -14,8 +14,6 @@ from ..files.file_kind import regular_file
 from . import agent_options, options, train_agent
 from .command import Command
 
-__all__ = ["add_commands"]
-
 _EVALUATE = "Go through all examples of a task once, and print how well an agent does."
 _DISPLAY = "Print the first examples of a task."
 _TALK = (

@@ -19,8 +19,6 @@ from .check_program import check_program
 from .kinds import is_pretrained
 from .shapes import find_shapes, given_shapes, input_lines, input_names, random_batch
 
-__all__ = ["add_commands"]
-
 
 def add_commands(commands: Any) -> None:
     """Add ``check`` to the subcommands of the command line."""

@@ -17,8 +17,6 @@ from .kinds import ModelPlace, find, is_pretrained
 from .models import Model, Shapes, read
 from .shapes import find_shapes, given_shapes, input_names, random_batch
 
-__all__ = ["check_folder"]
-
 _PROGRAMS = (".onnx", ".pt2")
 _STATES = (".pt", ".pth")
 _GRAPH = re.compile(rb'\s*\{\s*"nodes"\s*:\s*\[')  # every MXNet writes the nodes first

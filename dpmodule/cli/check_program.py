@@ -11,8 +11,6 @@ from collections.abc import Iterator
 from ..base import ArgumentError, FileFormatError
 from . import moving
 
-__all__ = ["check_program"]
-
 _LARGEST = 2**20
 """Bytes: what is read takes up to a thousand times as much memory."""
 

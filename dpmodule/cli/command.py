@@ -9,8 +9,6 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-__all__ = ["Command"]
-
 
 @dataclass(frozen=True)
 class Command:

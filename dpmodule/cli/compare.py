@@ -16,8 +16,6 @@ from .kinds import ModelPlace
 from .models import Model, exported
 from .shapes import random_batch
 
-__all__ = ["Difference", "compare", "draw", "run", "runs_by_itself"]
-
 Arrays = dict[str, np.ndarray[Any, Any]]
 Outputs = list[np.ndarray[Any, Any]]
 

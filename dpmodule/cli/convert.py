@@ -15,8 +15,6 @@ from .kinds import KINDS, ModelPlace, find, wanted
 from .models import Model, Shapes, read, write
 from .shapes import find_shapes, given_shapes
 
-__all__ = ["add_commands"]
-
 _TOLERANCE = 1e-4
 
 

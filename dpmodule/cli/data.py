@@ -15,8 +15,6 @@ from ..base import ArgumentError, FileFormatError, MXNetError, ShapeError
 from . import options, tables
 from .tables import FileTable
 
-__all__ = ["SHARE", "Samples", "add_options", "num_classes", "part", "read", "read_both", "split"]
-
 Array = np.ndarray[Any, Any]
 
 _SPLIT_SEED = 0  # fixed, so that `fit` and `predict` mean the same samples by "validation"

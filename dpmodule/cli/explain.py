@@ -11,8 +11,6 @@ from ..executor import passes
 from . import options, saved
 from .shapes import find_shapes, given_shapes, input_lines, input_names, random_batch
 
-__all__ = ["add_commands"]
-
 _PASSES = [each.name for each in passes.PASSES]
 
 _QUIET = "6"

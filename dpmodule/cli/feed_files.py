@@ -16,8 +16,6 @@ from . import file_networks, file_options
 from .file_networks import NETS, NetworkSizes
 from .saved import SavedNetwork
 
-__all__ = ["NO_LINE", "FileData", "choose", "network_of", "read"]
-
 _DEFAULT_NET = "bow"
 NO_LINE = "--files: in none of the files is a line to train on"
 

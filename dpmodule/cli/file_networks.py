@@ -11,8 +11,6 @@ from ..hogwild import DataFeedDesc
 from ..name import NameManager
 from ..symbol import Symbol
 
-__all__ = ["NETS", "FeedVariables", "NetworkKind", "NetworkSizes", "build", "find_label"]
-
 
 @dataclass(frozen=True)
 class NetworkSizes:

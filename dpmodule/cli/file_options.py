@@ -10,8 +10,6 @@ from .. import metric
 from ..base import MXNetError
 from . import file_networks, optimizer_options, options, saving_options
 
-__all__ = ["RATES", "add_options", "hidden", "metric_names", "table_rows"]
-
 RATES = {"sgd": 0.1, "nag": 0.1, "adagrad": 0.01, "adam": 0.003}
 ROWS = 100_000
 

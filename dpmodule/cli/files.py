@@ -15,16 +15,6 @@ from ..symbol import Symbol
 from . import saved
 from .command import Command
 
-__all__ = [
-    "check_output",
-    "check_prefix",
-    "make_folder",
-    "make_ready",
-    "refuse_others",
-    "remove",
-    "tell_written",
-]
-
 _LONGEST_ENDING = "-last.params.01234567.commit"
 """About what is added to a prefix, in the name of a temporary file."""
 

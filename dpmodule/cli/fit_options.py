@@ -8,8 +8,6 @@ from typing import Any
 from ..base import ArgumentError
 from . import data, networks, optimizer_options, options, saving_options
 
-__all__ = ["add_options", "check", "optimizer_params"]
-
 _USUAL_RATES = {"sgd": 0.1, "nag": 0.1, "adam": 0.003}
 
 

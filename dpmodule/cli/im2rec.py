@@ -12,8 +12,6 @@ from ..base import ArgumentError
 from ..recordio.folder import Picture, Recoding, find_pictures, split_pictures, write_pictures
 from . import options
 
-__all__ = ["add_commands"]
-
 _SHOWN = 10
 """So many classes, and pictures that cannot be used, are printed by name."""
 

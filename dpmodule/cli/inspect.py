@@ -17,8 +17,6 @@ from ..module import Module
 from . import networks, options, saved
 from .shapes import find_shapes, given_shapes, input_lines, input_names
 
-__all__ = ["add_commands", "version"]
-
 
 def add_commands(commands: Any) -> None:
     """Add ``summary`` and ``info`` to the subcommands of the command line."""

@@ -9,8 +9,6 @@ from collections.abc import Mapping, Sequence
 from .. import checkpoint
 from .command import Command
 
-__all__ = ["SavedRuns", "tell_resume"]
-
 
 class SavedRuns:
     """Tells which states of a run have been saved since it was made.

@@ -15,8 +15,6 @@ from ..interop.folder import CONFIG_FILE, SYMBOL_FILE
 from ..ndarray.binary_reader import LIST_MAGIC
 from ..ndarray.safetensors_header import looks_like
 
-__all__ = ["KINDS", "ModelPlace", "find", "is_pretrained", "wanted"]
-
 KINDS = {
     "mxnet": "PREFIX-symbol.json and PREFIX-NNNN.params",
     "safetensors": "one file of graph and parameters",

@@ -22,8 +22,6 @@ from . import networks
 from .kinds import ModelPlace, find
 from .shapes import find_shapes, label_inputs
 
-__all__ = ["Model", "read", "read_values", "write"]
-
 _USUAL_SIZES = (8, 1, 16, 32, 64, 224)
 """Sizes that are tried for axes other than the first where an ONNX file leaves them open."""
 

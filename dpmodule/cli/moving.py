@@ -14,8 +14,6 @@ from typing import Any
 
 from .. import base
 
-__all__ = ["Place", "advice", "find", "known", "longest", "members", "system_of"]
-
 _OLD_OF = {
     "dpmodule.autobatch": "dynet",
     "dpmodule.fluid": "paddle.fluid",

@@ -8,9 +8,6 @@ from .. import symbol as sym
 from ..base import ShapeError
 from ..symbol import Symbol
 
-__all__ = ["NETWORKS", "build", "label_names", "lenet", "mlp", "resnet"]
-
-
 Sample = tuple[int, ...]
 """Shape of one sample, without the axis of the batch."""
 

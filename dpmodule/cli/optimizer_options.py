@@ -11,8 +11,6 @@ from ..base import ArgumentError
 from ..optimizer import Optimizer
 from . import options
 
-__all__ = ["add_options", "check", "params"]
-
 _USUAL_MOMENTUM = {"sgd": 0.9, "nag": 0.9}
 
 

@@ -20,34 +20,6 @@ from ..checkpoint import LAST
 from ..context import Context, cpu
 from ..optimizer.base import registry as optimizers
 
-__all__ = [
-    "CommandParser",
-    "add_check_labels",
-    "add_contexts",
-    "add_input_shapes",
-    "contexts",
-    "device",
-    "epoch",
-    "filled",
-    "finite",
-    "fraction",
-    "input_file",
-    "input_shape",
-    "learning_rate",
-    "momentum",
-    "optimizer_name",
-    "positive",
-    "scale",
-    "seed",
-    "shape",
-    "share",
-    "store",
-    "weight_decay",
-    "whole",
-    "with_values",
-    "workload",
-]
-
 _CONTEXT = re.compile(r"\s*(cpu|gpu)(?:\((\d{1,9})\)|:(\d{1,9}))?\s*")
 _WHOLE = re.compile(r"-?[0-9]{1,12}")
 _NEGATIVE = re.compile(r"-(\d|\.\d|inf|nan).*", re.IGNORECASE)

@@ -17,8 +17,6 @@ from ..module import Module
 from . import data, files, networks, options, saved
 from .shapes import data_input, fitted, width
 
-__all__ = ["add_commands"]
-
 
 def add_commands(commands: Any) -> None:
     """Add ``predict`` to the subcommands of the command line."""

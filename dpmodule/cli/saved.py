@@ -16,8 +16,6 @@ from . import networks, options
 from .kinds import find as find_place
 from .models import read, read_values
 
-__all__ = ["SavedNetwork", "add_arguments", "find", "load", "split_values"]
-
 _SAMPLE = (1, 8, 8)
 """Shape of a sample for the networks that come along, where nothing else is asked for: that of the digits."""
 

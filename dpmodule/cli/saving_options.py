@@ -6,8 +6,6 @@ from typing import Any
 
 from . import options
 
-__all__ = ["add_options"]
-
 
 def add_options(group: Any, resume: str) -> None:
     """Add ``--prefix``, ``--save-every``, ``--load-epoch``, ``--resume`` and ``--overwrite``.

@@ -16,20 +16,6 @@ from ..ops.spec import LABEL, PARAM
 from ..symbol import Symbol
 from .data import Samples
 
-__all__ = [
-    "data_input",
-    "find_shapes",
-    "fitted",
-    "given_shapes",
-    "input_lines",
-    "inferred",
-    "input_names",
-    "label_inputs",
-    "random_batch",
-    "sample_shape",
-    "width",
-]
-
 Shapes = dict[str, tuple[int, ...]]
 
 _USUAL_SIDES = (224, 112, 32, 28, 48, 24, 12, 64, 96, 128, 160, 256, 299, 300, 512)

@@ -20,8 +20,6 @@ from .data import Samples
 from .saved import SavedNetwork, split_values
 from .shapes import data_input, fitted, inferred
 
-__all__ = ["Start", "choose", "first_epoch", "preload"]
-
 
 @dataclass(frozen=True)
 class Start:

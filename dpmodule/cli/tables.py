@@ -16,8 +16,6 @@ from ..base import ArgumentError, FileFormatError, MXNetError, OutOfMemoryError
 from ..files.file_kind import likely_kind, refuse_device, regular_file
 from ..io.parsing import ParsedRows, read_libsvm
 
-__all__ = ["FORMATS", "FileTable", "format_of", "read_csv", "read_npz", "read_sparse"]
-
 Array = np.ndarray[Any, Any]
 
 FORMATS = ("csv", "npz", "libsvm")

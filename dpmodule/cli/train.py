@@ -17,8 +17,6 @@ from .data import Samples
 from .interrupted import SavedRuns, tell_resume
 from .shapes import width
 
-__all__ = ["add_commands"]
-
 
 def add_commands(commands: Any) -> None:
     """Add ``fit`` to the subcommands of the command line."""

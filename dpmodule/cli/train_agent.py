@@ -20,8 +20,6 @@ from .agent_options import Options
 from .command import Command
 from .interrupted import tell_resume
 
-__all__ = ["run"]
-
 _ABOUT = (
     "Train an agent on a task: copy by copy, in batches (-bs), by several workers without locks (-nt), or both. After "
     "every epoch it is validated, and the best is kept as --model-file. What is saved there is trained further. Ctrl-C "

@@ -19,8 +19,6 @@ from .feed_files import FileData
 from .interrupted import tell_resume
 from .saved import SavedNetwork
 
-__all__ = ["add_commands"]
-
 _TABLES = r".*_(table|linear)_weight"
 _STORAGE = "__storage_type__"
 

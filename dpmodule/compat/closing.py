@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing_extensions import Self
 
-__all__ = ["Closing"]
-
 
 class Closing:
     """Base of what is closed: its ``with`` block gives itself, and calls `close` in any case."""

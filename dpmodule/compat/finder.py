@@ -14,8 +14,6 @@ from . import lazy
 from .import_paths import GATHERED, MOVED, OPERATORS, PATHS
 from .star_imports import find
 
-__all__ = ["install"]
-
 _ROOT = __name__.partition(".")[0]
 
 

@@ -3,8 +3,6 @@
 Programs written for MXNet import them.
 """
 
-__all__ = ["GATHERED", "MOVED", "OPERATORS", "PATHS"]
-
 MOVED = {
     "engine": "executor.engine",
     "executor_manager": "module.executor_manager",

@@ -44,32 +44,6 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-__all__ = [
-    "foreach_add",
-    "foreach_copy",
-    "foreach_norm",
-    "fused_adam",
-    "fused_sgd",
-    "is_batched",
-    "onednn_convolution",
-    "onednn_convolution_add",
-    "onednn_convolution_sum",
-    "onednn_linear",
-    "onednn_packed",
-    "plain_adam",
-    "plain_convolution",
-    "plain_linear",
-    "plain_sgd",
-    "profiler_is_on",
-    "run_backward",
-    "select",
-    "set_worker_info",
-    "share_descriptor",
-    "storage_uses",
-    "storage_watch",
-    "tensor_uses",
-]
-
 Tensors = Sequence[torch.Tensor]
 
 

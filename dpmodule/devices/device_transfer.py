@@ -14,8 +14,6 @@ import torch
 
 from ..context import is_gpu
 
-__all__ = ["beside", "extremes", "on_device", "send"]
-
 
 def _locked(source: torch.Tensor) -> torch.Tensor:
     """Return a copy in page-locked memory, also of what is in such memory: its owner may write it too early."""

@@ -17,20 +17,6 @@ import torch
 from ..base import ArgumentError
 from ..context import Context, gpu_module, num_gpus
 
-__all__ = [
-    "child_seed",
-    "generator",
-    "get_state",
-    "host",
-    "load_state_dict",
-    "seed",
-    "seed_all",
-    "seed_process",
-    "set_rank",
-    "set_state",
-    "state_dict",
-]
-
 _generators: dict[Context, torch.Generator] = {}
 _base_seed = 0
 _num_children = 0

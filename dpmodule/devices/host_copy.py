@@ -9,8 +9,6 @@ import torch
 
 from ..context import gpu_module, is_gpu
 
-__all__ = ["HostCopy", "fetched"]
-
 
 class HostCopy:
     """A copy of a tensor in the host's memory, which may be read once the device has got there.

@@ -25,8 +25,6 @@ import torch
 
 from ..base import ArgumentError
 
-__all__ = ["is_tf32", "likes_channels_last", "set_tf32", "tf32_asked_for"]
-
 _WORDS = {"0": False, "1": True}
 
 

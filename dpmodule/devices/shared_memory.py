@@ -12,8 +12,6 @@ from typing import Any, NamedTuple
 
 import torch
 
-__all__ = ["Segment", "no_room", "refusal", "shared_bytes"]
-
 _FOLDER = "/dev/shm"
 """Where Linux has the shared memory that torch uses."""
 

@@ -7,8 +7,6 @@ from contextlib import contextmanager
 
 import torch
 
-__all__ = ["single_thread"]
-
 
 @contextmanager
 def single_thread() -> Iterator[None]:

@@ -23,8 +23,6 @@ from .placement import Placement
 from .sparse_arrays import allocate_as, is_sparse, kinds_of, stored_bytes, value_of
 from .storage import Storage, check_axes, storage_of
 
-__all__ = ["Binding", "BoundArrays", "assign"]
-
 _RAW = attrgetter("raw")
 
 

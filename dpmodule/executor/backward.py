@@ -25,8 +25,6 @@ from .memory import allocate
 from .runs import Run, Starts, heads_of
 from .sparse_arrays import deliver_sparse, dense_pointers, is_sparse, value_of
 
-__all__ = ["Backward", "Listener", "deliver"]
-
 _RAW, _SEED, _WANTS_GRADIENT = attrgetter("raw"), itemgetter(2), attrgetter("requires_grad")
 
 

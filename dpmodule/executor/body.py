@@ -16,8 +16,6 @@ from .error_location import forward_error
 from .program import Program, program_of
 from .storage import Storage
 
-__all__ = ["CompiledBody"]
-
 _MOST_SHAPES = 256
 
 

@@ -23,8 +23,6 @@ from .passes.rnn_chains.kernels import Recurrence
 from .program import Forward, Program
 from .run_strategies import Way
 
-__all__ = ["Compiled", "CompiledForward", "reason_against"]
-
 _LONGEST = 300
 """How many letters of an error a warning shows."""
 

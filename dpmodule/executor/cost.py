@@ -12,8 +12,6 @@ from ..ops.shapes import known, prod
 from .flops import MOVES
 from .gradients import fed_by, reached_by_gradients
 
-__all__ = ["WorkingMemory", "intermediate_bytes", "item_size", "working_bytes"]
-
 
 def item_size(dtype: str) -> int:
     """Return how many bytes an element of a type takes."""

@@ -25,8 +25,6 @@ import torch
 from ..context import gpu_module, is_gpu
 from .program import Program
 
-__all__ = ["Recorder", "RecordedOutputs", "apart", "driver_of", "reason_against"]
-
 _PLAIN_RUNS = 3
 """How often an executor runs before a run is recorded: kernels are chosen, and memory is set aside, meanwhile."""
 

@@ -32,8 +32,6 @@ from .program import Forward, Program
 from .run_strategies import Way
 from .sparse_arrays import is_sparse
 
-__all__ = ["ChainRoot", "DenseChains", "run_backward"]
-
 Tell = Callable[[torch.Tensor, torch.Tensor], None]
 """Called with a variable and its gradient."""
 

@@ -16,8 +16,6 @@ from .dense_chain import run_backward
 from .program import Forward, Program
 from .runs import Starts
 
-__all__ = ["Rehearsal"]
-
 
 @dataclass(frozen=True, slots=True)
 class Rehearsal:

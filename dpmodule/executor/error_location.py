@@ -14,8 +14,6 @@ from ..ops.spec import Env
 from .interpreter import StepFailed, backward_by_node
 from .program import Program
 
-__all__ = ["backward_error", "forward_error", "head_error"]
-
 Shapes = Mapping[Node, Sequence[Any]]
 
 

@@ -46,8 +46,6 @@ if TYPE_CHECKING:
     from .explanation import ExecutorExplanation, MemoryUse
     from .inspection import Inspection
 
-__all__ = ["Executor"]
-
 _RAW = attrgetter("raw")
 
 _SHOWN = 6

@@ -8,8 +8,6 @@ from typing import NamedTuple
 
 from ..graph.node import printable
 
-__all__ = ["ExecutorExplanation", "MemoryHolder", "MemoryUse", "ProgramSource", "StepRow"]
-
 
 class MemoryHolder(NamedTuple):
     """What holds memory when most is held.

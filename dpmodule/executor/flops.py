@@ -17,8 +17,6 @@ from ..graph import Graph, Node, infer_shapes
 from ..ops.shapes import known, prod
 from .gradients import fed_by, reached_by_gradients
 
-__all__ = ["MOVES", "backward_flops", "forward_flops"]
-
 Dims = tuple[int, ...]
 Formula = Callable[[Any, Sequence[Dims], Sequence[Dims]], int]
 Shapes = Mapping[Node, Sequence[Shape]]

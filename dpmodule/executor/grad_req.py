@@ -10,8 +10,6 @@ from ..base import ArgumentError
 if TYPE_CHECKING:
     from ..types import GradReqLike
 
-__all__ = ["grad_reqs"]
-
 _REQS = ("write", "add", "null")
 
 

@@ -7,8 +7,6 @@ from collections.abc import Iterable
 from ..base import NodeError
 from ..graph import Graph, Node
 
-__all__ = ["check_differentiable", "fed_by", "reached_by_gradients", "resting_states"]
-
 
 def check_differentiable(graph: Graph, wanted: Iterable[str]) -> None:
     """Refuse a graph in which a gradient would have to flow through an operator that has none.

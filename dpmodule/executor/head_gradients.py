@@ -13,8 +13,6 @@ from ..ndarray import NDArray
 from ..ops.sparse import leaf_of
 from .sparse_arrays import is_sparse, seed_of
 
-__all__ = ["STOPS", "asks_gradient", "given_gradients", "required"]
-
 _STEPS = """
 equal not_equal greater greater_equal lesser lesser_equal logical_and logical_or logical_xor
 """

@@ -22,9 +22,6 @@ from .program import Program
 from .sparse_arrays import stored_bytes
 from .storage import Storage
 
-__all__ = ["Inspected", "Inspection"]
-
-
 _SHOWN = 8
 """How many holders of memory are told."""
 

@@ -14,8 +14,6 @@ from ..ops.user_code import is_users
 from .lowering import Step
 from .program import Program
 
-__all__ = ["StepFailed", "backward_by_node", "call_step", "interpret", "record_by_step", "step_gradients"]
-
 Watcher = Callable[[str, torch.Tensor], None]
 TakenStep = tuple[Step, dict[int, torch.Tensor], dict[int, torch.Tensor]]
 

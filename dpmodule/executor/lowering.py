@@ -15,8 +15,6 @@ from ..ops.sparse import SparseCall, densify
 from ..ops.spec import Op
 from .storage import Storage
 
-__all__ = ["LossHead", "Lowered", "Step", "lower"]
-
 
 @dataclass(slots=True, eq=False, repr=False)
 class Step:

@@ -17,8 +17,6 @@ from typing import Any
 
 import torch
 
-__all__ = ["give_back", "keep_large_blocks", "keeps_blocks", "settle"]
-
 _TRIM_THRESHOLD, _MMAP_MAX = -1, -4
 """Numbers of glibc's settings, from its malloc.h."""
 

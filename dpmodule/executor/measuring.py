@@ -17,8 +17,6 @@ from .dry_run import Rehearsal
 from .interpreter import call_step, record_by_step, step_gradients
 from .runs import heads_of
 
-__all__ = ["StepTimes", "measure_memory", "measure_times"]
-
 _BACKWARD = "dpmodule backward"
 """Name under which the beginning of backward is found in a recording."""
 

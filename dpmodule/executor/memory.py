@@ -21,8 +21,6 @@ from ..ops.dtypes import torch_dtype
 from ..ops.exposure import mark_own
 from ..ops.shapes import prod
 
-__all__ = ["allocate", "from_pool", "reusable"]
-
 _ALIGNMENT = 64
 """Where arrays begin, in bytes; vector instructions like it more than NumPy's own 16."""
 

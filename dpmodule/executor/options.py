@@ -9,8 +9,6 @@ from typing import Any
 
 from ..base import ArgumentError
 
-__all__ = ["PLAIN", "RunOptions", "run_options"]
-
 _OFF = ("", "0", "false", "False")
 
 

@@ -17,8 +17,6 @@ import torch
 
 from ..ops import exposure
 
-__all__ = ["Seen", "drop_changed", "entries", "kept", "packed", "packed_bytes"]
-
 Tensors = Sequence[torch.Tensor]
 _Key = tuple[Hashable, ...]
 

@@ -24,8 +24,6 @@ from .lowering import Lowered, Step
 if TYPE_CHECKING:
     from ..types import ContextLike
 
-__all__ = ["Placement", "move_between", "own_environments", "placement"]
-
 Placement = Mapping[Node, Context]
 
 

@@ -29,8 +29,6 @@ from .storage import Storage
 if TYPE_CHECKING:
     from .passes.fused_convolutions import ConvolutionRun
 
-__all__ = ["Forward", "Program", "program_of"]
-
 Forward = Callable[..., tuple[Any, ...]]
 """What runs a program: ``(values, env, shaped) -> (outputs, roots, rests, mutated)``, see `Program`."""
 

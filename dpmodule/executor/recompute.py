@@ -19,8 +19,6 @@ import torch
 
 from ..compat import torch_private
 
-__all__ = ["Recomputed", "mirrored", "mirroring"]
-
 
 class _RecomputedCall:
     """One call of a step, which can be repeated.

@@ -13,8 +13,6 @@ from .cuda_graphs import RecordedOutputs, Recorder, driver_of, reason_against
 from .program import Program
 from .run_strategies import Way
 
-__all__ = ["Recorded"]
-
 _logger = logging.getLogger(__name__)
 
 

@@ -14,8 +14,6 @@ from ..ops.shapes import known, prod
 from .memory import allocate
 from .sparse_arrays import allocate_as, is_sparse
 
-__all__ = ["Arrays", "resize", "show_in"]
-
 Arrays = tuple[dict[str, NDArray], dict[str, NDArray], dict[str, NDArray]]
 """Arguments, gradients and auxiliary states by name."""
 

@@ -18,8 +18,6 @@ from .sparse_arrays import array_of
 if TYPE_CHECKING:
     from .cuda_graphs import RecordedOutputs
 
-__all__ = ["Interpreted", "Way"]
-
 
 class Way:
     """How an executor's programs are run: as the functions that are generated, where no other way is asked for.

@@ -19,17 +19,6 @@ from .arrays import BoundArrays
 from .interpreter import StepFailed, interpret
 from .program import Forward, Program
 
-__all__ = [
-    "PreparedProgram",
-    "Run",
-    "Starts",
-    "heads_of",
-    "prepare",
-    "repeating",
-    "seeds_of",
-    "with_carriers",
-]
-
 Starts = list[tuple[int, torch.Tensor, torch.Tensor]]
 """Where backward starts: number of the head, tensor, and its gradient."""
 

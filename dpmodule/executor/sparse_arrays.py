@@ -30,22 +30,6 @@ from ..ops.sparse import (
 )
 from .memory import allocate
 
-__all__ = [
-    "allocate_as",
-    "all_rows",
-    "array_of",
-    "clear",
-    "deliver_sparse",
-    "dense_pointers",
-    "is_sparse",
-    "kinds_of",
-    "load_stored",
-    "seed_of",
-    "show",
-    "stored_bytes",
-    "value_of",
-]
-
 
 def is_sparse(array: NDArray | None) -> bool:
     """Say whether an array has another storage type than "default": it is sparse or ragged."""

@@ -13,8 +13,6 @@ from ..base import OpError, Shape
 from ..graph import Entry, Graph, Node
 from ..ops.sparse import SparseRule, counts_alone, note_fallback, rule_of
 
-__all__ = ["Storage", "check_axes", "declared_storage", "gradient_storage", "storage_of"]
-
 _DENSE = "default"
 _BY_NUMBER = {"0": "default", "1": "row_sparse", "2": "csr", "101": "ragged"}
 

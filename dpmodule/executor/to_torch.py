@@ -25,8 +25,6 @@ from .storage import declared_storage, storage_of
 from .torch_sizes import sizes_of
 from .torch_writer import ModulePlan, is_safe_in_source, written
 
-__all__ = ["to_torch"]
-
 
 def to_torch(
     graph: Graph,

@@ -13,8 +13,6 @@ from ..base import Shape, ShapeError
 from ..graph import Graph, Node, infer_shapes
 from ..ops.shapes import known
 
-__all__ = ["Size", "sizes_of"]
-
 Size = int | tuple[str, int]
 """A length, or the input and the axis that have it."""
 

@@ -20,8 +20,6 @@ from ..ops.fx import Memory, function_of, part
 from ..ops.infer import infer_type
 from .torch_sizes import Size, sizes_of
 
-__all__ = ["ModulePlan", "is_safe_in_source", "written"]
-
 _UNSAFE = frozenset("'\"\\")
 
 _GLOBALS = frozenset({"self", "getattr", "torch", "device", "inf", "nan", "NoneType", "fx_pytree", "pytree"})

@@ -19,8 +19,6 @@ try:
 except ImportError:  # not a POSIX system: left-overs of a killed process stay
     fcntl = None
 
-__all__ = ["Writer", "naming_errors", "open_temporary", "remove_leftovers", "sync_folder", "write_atomically"]
-
 Writer = Callable[[IO[bytes]], object]
 
 _TEMPORARY = re.compile(r"\.(.+)\.[0-9a-f]{8}\.tmp", re.DOTALL)

@@ -8,8 +8,6 @@ import stat
 
 from ..base import FileError
 
-__all__ = ["likely_kind", "refuse_device", "regular_file"]
-
 _LEAST = 4
 """How many bytes must agree before they mean something."""
 

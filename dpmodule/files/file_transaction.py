@@ -31,8 +31,6 @@ try:
 except ImportError:  # Windows: two saves into one folder are then not kept apart
     fcntl = None  # type: ignore[assignment]
 
-__all__ = ["read_settled", "settle", "write_set"]
-
 _JOURNAL = re.compile(r"\..+\.[0-9a-f]{8}\.commit", re.DOTALL)
 _JOURNAL_BYTES = 1 << 20
 

@@ -16,8 +16,6 @@ from ..optimizer.states import dump_states, load_states
 from ..symbol import Symbol
 from .program import Program
 
-__all__ = ["Runs", "data_descs", "initialize", "runs_of"]
-
 
 class Runs:
     """The modules that run one program: one that trains it, and those that have its fetches among their outputs."""

@@ -8,8 +8,6 @@ from weakref import WeakKeyDictionary
 from ..context import cpu
 from ..params import ParamStore
 
-__all__ = ["NameCounts", "Scope"]
-
 
 class NameCounts:
     """Counts names by their first part."""

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["MODULES"]
-
 MODULES: dict[str, dict[str, str]] = {
     "": {
         "block": "Block HybridBlock SymbolBlock",

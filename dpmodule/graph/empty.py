@@ -15,8 +15,6 @@ from ..base import Shape
 from ..ops.infer import infer_shape
 from ..ops.spec import Op
 
-__all__ = ["EMPTY", "allocated", "found_shapes", "read_shape", "shown_shape"]
-
 EMPTY = -1
 """Stands for a dimension that is known to be 0."""
 

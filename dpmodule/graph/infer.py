@@ -14,8 +14,6 @@ from ..ops.spec import LABEL
 from .empty import found_shapes, read_shape
 from .node import Graph, Node
 
-__all__ = ["InferredBody", "infer_shapes", "infer_types", "variable_dtype", "variable_shape"]
-
 
 def variable_shape(node: Node) -> Shape:
     """Return the shape a variable was declared with, None without one."""

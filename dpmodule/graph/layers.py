@@ -6,8 +6,6 @@ from collections import Counter
 from collections.abc import Sequence
 from itertools import pairwise
 
-__all__ = ["Layers", "Line", "way"]
-
 _ACROSS, _DOWN = 18.0, 26.0
 """Least distance between boxes of a layer, and between layers, in pixels."""
 _WIRE = 4.0

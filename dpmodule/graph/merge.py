@@ -7,8 +7,6 @@ from typing import Any
 from ..ops import get as get_op
 from .node import Entry, Graph, Node
 
-__all__ = ["may_merge", "merge_equal"]
-
 
 def may_merge(node: Node) -> bool:
     """Say whether two nodes like this one make the same values: nothing random, no states, no user code.

@@ -10,8 +10,6 @@ from typing import Any
 from ..base import ArgumentError
 from ..ops.spec import AUX, DATA, LABEL, PARAM, Op
 
-__all__ = ["Entry", "Graph", "Node", "printable"]
-
 _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 """Characters that end lines, steer terminals, or are not text at all."""
 

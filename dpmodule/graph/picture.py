@@ -13,8 +13,6 @@ from .layers import Layers, way
 from .node import Graph, Node
 from .repeats import find_repeats
 
-__all__ = ["LARGEST", "color", "detail", "draw"]
-
 LARGEST = 2000
 """Nodes of a graph that is still drawn: who looks at more?"""
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-__all__ = ["Repeat", "find_repeats"]
-
 _LONGEST = 200
 """Operators of a block: longer ones are not looked for."""
 _LEAST = 4

@@ -17,8 +17,6 @@ from ..ops.attrs import to_text
 from ..ops.spec import AUX, Op
 from .node import Entry, Graph, Node, topological_order
 
-__all__ = ["from_json", "input_versions", "to_json"]
-
 _VERSION = 10901
 
 

@@ -6,7 +6,8 @@ from ..compat import lazy
 
 _LATER = {
     "async_executor": "AsyncExecutor",
-    "data_feed": "FeedBatch FileBatches Part check_files split_parts",
+    "data_feed": "FeedBatch FileBatches",
+    "data_files": "Part check_files split_parts",
     "dataset": "Dataset InMemoryDataset QueueDataset Reading",
     "data_feed_desc": "DataFeedDesc UnknownSlotError",
 }

@@ -14,8 +14,6 @@ from ..base import ArgumentError
 from ..module.class_labels import CHOICES
 from .results import Progress
 
-__all__ = ["MODES", "RunArguments", "check_seconds", "check_workers"]
-
 MODES = ("auto", "native", "process", "serial")
 _ON_BAD_LINE = ("error", "skip")
 

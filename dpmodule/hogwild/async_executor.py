@@ -21,8 +21,8 @@ from ..symbol import Symbol
 from . import snapshots
 from .arguments import RunArguments, check_seconds, check_workers
 from .course import Course, processes
-from .data_feed import Part
 from .data_feed_desc import DataFeedDesc
+from .data_files import Part
 from .dataset import InMemoryDataset, QueueDataset, Reading
 from .engines import Choice, Engines
 from .job import Job

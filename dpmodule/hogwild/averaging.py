@@ -17,8 +17,6 @@ from ..optimizer.group import slots_of
 from .job import WorkerStats
 from .places import FilePlaces
 
-__all__ = ["Averager"]
-
 Ask = tuple[str, int]
 """Prefix and number of a snapshot."""
 

@@ -20,8 +20,6 @@ from .job import Averaging, WorkerStats
 from .places import FilePlaces
 from .program import BoundProgram
 
-__all__ = ["Course", "processes"]
-
 _logger = logging.getLogger(__name__)
 
 _WAITS = 5

@@ -13,22 +13,10 @@ import torch
 from ..base import ArgumentError, FileFormatError
 from ..compat.closing import Closing
 from ..streams import MultiSlotFunctor, MultiSlotLines, Slot, SlotValues
-from .data_files import ByteSource, Part, check_files, count_lines, open_part, split_parts
+from .data_files import ByteSource, Part, count_lines, open_part
 
 if TYPE_CHECKING:
     from .data_feed_desc import DataFeedDesc
-
-__all__ = [
-    "ParsedBlock",
-    "BlockReader",
-    "FeedBatch",
-    "FileBatches",
-    "Part",
-    "check_files",
-    "check_on_bad_line",
-    "first_batch",
-    "split_parts",
-]
 
 _BLOCK_BYTES = 1 << 20
 _FIRST_BLOCK_BYTES = 1 << 16

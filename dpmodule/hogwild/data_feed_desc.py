@@ -14,8 +14,6 @@ from ..files.file_kind import regular_file
 from ..streams import Slot
 from .prototxt import FieldKind, Given, ProtoMessage, quoted, read, wrong
 
-__all__ = ["DataFeedDesc", "UnknownSlotError"]
-
 _NAMES = ("MultiSlotDataFeed", "MultiSlotInMemoryDataFeed")
 _BATCH_SIZE = 32
 

@@ -17,8 +17,6 @@ from ..base import ArgumentError, FileError, FileFormatError
 from ..files.file_kind import refuse_device
 from ..streams.lifeline import Lifeline
 
-__all__ = ["Part", "ByteSource", "check_files", "count_lines", "open_part", "split_parts"]
-
 _BLOCK_BYTES = 1 << 20
 _PARTS_PER_WORKER = 4
 _LEAST_BYTES = 4096

@@ -16,8 +16,6 @@ from .data_feed import BlockReader, ParsedBlock, check_on_bad_line
 from .data_feed_desc import DataFeedDesc
 from .data_files import Part, check_files, split_parts
 
-__all__ = ["Dataset", "InMemoryDataset", "QueueDataset", "Reading"]
-
 _LINES_AT_ONCE = 1 << 14
 _BLOCK_BYTES = 1 << 20
 

@@ -17,8 +17,6 @@ from .process_engine import ProcessEngine
 from .program import BoundProgram
 from .serial_engine import SerialEngine
 
-__all__ = ["Choice", "Engine", "Engines"]
-
 
 class Engine(Protocol):
     """What does jobs."""

@@ -11,8 +11,6 @@ from ..symbol import BlockGrad as block_gradient
 from ..symbol import Group, Symbol
 from .slot_feed import SlotFeed
 
-__all__ = ["Fetch", "Fetches"]
-
 
 @dataclass(frozen=True, slots=True)
 class Fetch:

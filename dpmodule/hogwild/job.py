@@ -10,9 +10,7 @@ from typing import Any
 import torch
 
 from ..metric import EvalMetric
-from .data_feed import Part
-
-__all__ = ["Averaging", "Job", "WorkerStats", "merged_metric"]
+from .data_files import Part
 
 
 @dataclass(slots=True)

@@ -9,11 +9,10 @@ from collections.abc import Sequence
 from ..base import BoundsError, MXNetError
 from ..module.class_labels import FedNetwork, find_wrong_label, reads_classes
 from ..symbol import Symbol
-from .data_feed import FeedBatch, Part, first_batch
+from .data_feed import FeedBatch, first_batch
+from .data_files import Part
 from .program import BoundProgram
 from .slot_feed import SlotFeed
-
-__all__ = ["check_first_labels", "check_labels_of"]
 
 _logger = logging.getLogger(__name__)
 

@@ -22,8 +22,6 @@ from .job import Job, WorkerStats
 from .native_plan import NativePlan, Reason, plan
 from .program import BoundProgram
 
-__all__ = ["NativeEngine"]
-
 _LOOK_S = 0.02
 """How often the calling thread looks at the workers, in seconds: for Ctrl-C, reports and metrics."""
 

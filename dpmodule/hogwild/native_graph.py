@@ -10,17 +10,6 @@ from ..graph.node import Entry, Node
 from ..symbol import Symbol
 from .slot_feed import SlotFeed
 
-__all__ = [
-    "NativeSteps",
-    "Handler",
-    "LookedUp",
-    "NotNative",
-    "SlotInput",
-    "StepValue",
-    "read_graph",
-    "refuse",
-]
-
 KINDS = (
     "Pool",
     "Lookup",

@@ -11,8 +11,6 @@ from ..base import dtype_name
 from ..graph.node import Node
 from .native_graph import Found, Handler, LookedUp, NativeSteps, SlotInput, StepValue, refuse
 
-__all__ = ["ACTIVATIONS", "HANDLERS", "POOLS"]
-
 Shape = tuple[int, ...]
 
 POOLS = ("sum", "mean", "sqrt", "max", "first", "last")

@@ -16,8 +16,6 @@ from .native_graph import NativeSteps, NotNative, read_graph
 from .native_operators import HANDLERS
 from .program import BoundProgram, metric_outputs
 
-__all__ = ["NativePlan", "Reason", "plan"]
-
 
 @dataclass(frozen=True, slots=True)
 class Reason:

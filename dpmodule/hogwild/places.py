@@ -13,8 +13,6 @@ from ..base import ArgumentError, FileError
 from .data_files import Part
 from .dataset import Reading
 
-__all__ = ["DONE", "PlaceMarker", "FilePlaces"]
-
 DONE = -1
 """Mark of a part all of whose lines have been trained on; else it is how many of them have been."""
 

@@ -27,14 +27,12 @@ from ..streams.launch import START_METHODS, check_start_method, preload
 from ..streams.supervisor import START_S
 from ..streams.tickets import Tickets
 from ..symbol import Symbol
-from .data_feed import Part
+from .data_files import Part
 from .fetches import Fetch
 from .job import Job, WorkerStats
 from .program import BoundProgram, metric_outputs
 from .slot_feed import SlotFeed
 from .worker import Inferred, WorkerState, infer, run
-
-__all__ = ["ProcessEngine"]
 
 _STOP, _HOLD, _ROUND, _FIRST = 0, 1, 2, 3
 """Places of the board: whether to stop after the batch, whether to wait after it, the round, what each worker does.

@@ -16,8 +16,6 @@ from .arguments import RunArguments
 from .fetches import Fetches
 from .slot_feed import SlotFeed
 
-__all__ = ["BoundProgram", "TrainableProgram", "input_names", "make_ready", "metric_outputs"]
-
 _OPTIMIZER_PARAMS = (("learning_rate", 0.01),)
 
 

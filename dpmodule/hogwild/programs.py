@@ -14,13 +14,11 @@ from ..module.lifecycle import Stage
 from ..params import ParamStore
 from ..symbol import Symbol
 from .arguments import RunArguments
-from .data_feed import Part
 from .data_feed_desc import DataFeedDesc
+from .data_files import Part
 from .fetches import Fetches
 from .program import BoundProgram, TrainableProgram, input_names, make_ready
 from .slot_feed import SlotFeed, feed_of
-
-__all__ = ["Programs"]
 
 _logger = logging.getLogger(__name__)
 

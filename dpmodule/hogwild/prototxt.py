@@ -17,8 +17,6 @@ from typing import Any, NamedTuple
 
 from ..base import FileFormatError, did_you_mean
 
-__all__ = ["Given", "FieldKind", "ProtoMessage", "Token", "quoted", "read"]
-
 _BLANKS = re.compile(r"(?:[ \t\r\n\f\v]|#[^\n]*)+")
 _TOKEN = re.compile(
     r"""(?P<name>[A-Za-z_]\w*)

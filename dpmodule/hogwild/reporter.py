@@ -9,8 +9,6 @@ from .arguments import RunArguments
 from .job import WorkerStats
 from .results import Progress
 
-__all__ = ["Reporter"]
-
 _BAR_S = 0.5
 
 

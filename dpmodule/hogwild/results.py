@@ -9,8 +9,6 @@ from typing import Any, overload
 
 from .job import WorkerStats, merged_metric
 
-__all__ = ["Progress", "Results"]
-
 
 class Results(Sequence[float]):
     """The averages of what was fetched, in the order in which it was asked for, and what was counted.

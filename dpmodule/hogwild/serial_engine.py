@@ -16,8 +16,6 @@ from .job import Job, WorkerStats
 from .program import BoundProgram, metric_outputs
 from .worker import Inferred, WorkerState, infer, run
 
-__all__ = ["SerialEngine"]
-
 _WAIT_S = 0.001
 
 

@@ -25,9 +25,8 @@ from ..ndarray import NDArray
 from ..ndarray.ragged import RaggedNDArray
 from ..streams import Slot
 from ..symbol import Symbol
-from .data_feed import FeedBatch, Part, first_batch
-
-__all__ = ["Lines", "SlotFeed", "feed_of"]
+from .data_feed import FeedBatch, first_batch
+from .data_files import Part
 
 _FLOATING = ("float16", "float32", "float64", "bfloat16")
 _LOOKUPS = ("Embedding",)

@@ -18,8 +18,6 @@ from ..module.run_state import differences, facts, load_optimizer_bytes, optimiz
 from .data_feed_desc import DataFeedDesc
 from .places import DONE
 
-__all__ = ["Snapshot", "find", "found", "load_parameters", "pack", "save"]
-
 _KIND = "files"
 
 

@@ -14,14 +14,13 @@ from ..executor.sparse_arrays import is_sparse
 from ..module import Module
 from ..module.finite import FiniteCheck
 from ..streams import ReadAhead
-from .data_feed import FileBatches, Part
+from .data_feed import FileBatches
+from .data_files import Part
 from .fetches import Fetch
 from .job import Job, WorkerStats
 from .label_check import check_labels_of
 from .places import PlaceMarker
 from .slot_feed import SlotFeed
-
-__all__ = ["Inferred", "Watch", "WorkerState", "infer", "run"]
 
 Inferred = tuple[str, int, list[Any]]
 """File, number of its first line, and an array for each fetch of a batch."""

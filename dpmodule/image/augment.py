@@ -19,19 +19,6 @@ from .functions import (
     resize_short,
 )
 
-__all__ = [
-    "Augmenter",
-    "CastAug",
-    "CenterCropAug",
-    "ForceResizeAug",
-    "HorizontalFlipAug",
-    "RandomCropAug",
-    "RandomOrderAug",
-    "RandomSizedCropAug",
-    "ResizeAug",
-    "SequentialAug",
-]
-
 
 class Augmenter:
     """Base of the changes to images.

@@ -12,17 +12,6 @@ from ..ndarray import NDArray, array
 from .augment import Augmenter, RandomOrderAug
 from .functions import color_normalize
 
-__all__ = [
-    "BrightnessJitterAug",
-    "ColorJitterAug",
-    "ColorNormalizeAug",
-    "ContrastJitterAug",
-    "HueJitterAug",
-    "LightingAug",
-    "RandomGrayAug",
-    "SaturationJitterAug",
-]
-
 _GREY = (0.299, 0.587, 0.114)
 
 

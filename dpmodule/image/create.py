@@ -20,8 +20,6 @@ from .augment import (
 )
 from .color import ColorJitterAug, ColorNormalizeAug, HueJitterAug, LightingAug, RandomGrayAug
 
-__all__ = ["CreateAugmenter", "color_changes", "normalization"]
-
 _MEAN = (123.68, 116.28, 103.53)
 _STD = (58.395, 57.12, 57.375)
 _EIGVAL = (55.46, 4.794, 1.148)

@@ -18,15 +18,6 @@ from ..ndarray.convert import jsonable
 from .augment import Augmenter
 from .functions import copyMakeBorder, fixed_crop
 
-__all__ = [
-    "DetAugmenter",
-    "DetBorrowAug",
-    "DetHorizontalFlipAug",
-    "DetRandomCropAug",
-    "DetRandomPadAug",
-    "DetRandomSelectAug",
-]
-
 _logger = logging.getLogger(__name__)
 
 Labels = np.ndarray[Any, Any]

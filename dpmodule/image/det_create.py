@@ -18,8 +18,6 @@ from .det_augment import (
     DetRandomSelectAug,
 )
 
-__all__ = ["CreateDetAugmenter", "CreateMultiRandCropAugmenter"]
-
 
 def CreateMultiRandCropAugmenter(
     min_object_covered: Any = 0.1,

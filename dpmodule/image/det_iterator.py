@@ -16,8 +16,6 @@ from .det_create import CreateDetAugmenter
 from .draw import draw_objects, to_pixels
 from .iterator import ImageIter, UnusableImageError
 
-__all__ = ["ImageDetIter"]
-
 _logger = logging.getLogger(__name__)
 
 Labels = np.ndarray[Any, Any]

@@ -9,8 +9,6 @@ import numpy as np
 from ..base import MXNetError
 from ..ndarray import NDArray
 
-__all__ = ["draw_objects", "to_pixels"]
-
 _MEAN = (123.68, 116.28, 103.53)
 _STD = (58.395, 57.12, 57.375)
 

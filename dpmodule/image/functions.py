@@ -15,22 +15,6 @@ from ..ndarray import NDArray, array
 from ..ndarray.op_functions import face
 from ..ops.image.resize import pick_method
 
-__all__ = [
-    "center_crop",
-    "color_normalize",
-    "copyMakeBorder",
-    "fixed_crop",
-    "imdecode",
-    "imread",
-    "imresize",
-    "interp_method",
-    "old_area",
-    "random_crop",
-    "random_size_crop",
-    "resize_short",
-    "scale_down",
-]
-
 Crop = tuple[int, int, int, int]
 """Left edge, upper edge, width and height in pixels."""
 

@@ -20,8 +20,6 @@ from .create import CreateAugmenter
 from .functions import imdecode
 from .samples import labelled, read_file, read_list
 
-__all__ = ["ImageIter", "UnusableImageError"]
-
 _logger = logging.getLogger(__name__)
 
 _HANDLES = ("pad", "discard", "roll_over")

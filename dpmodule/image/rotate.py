@@ -13,8 +13,6 @@ from torch.nn import functional as F
 from ..base import ArgumentError, DTypeError, ShapeError
 from ..ndarray import NDArray, array
 
-__all__ = ["imrotate", "random_rotate"]
-
 
 def imrotate(src: NDArray, rotation_degrees: Any, zoom_in: bool = False, zoom_out: bool = False) -> NDArray:
     """Rotate images about their centers.

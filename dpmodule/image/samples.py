@@ -12,8 +12,6 @@ from ..base import ArgumentError, FileError, FileFormatError, numeric_types
 from ..files.file_kind import regular_file
 from ..ndarray import NDArray, array
 
-__all__ = ["labelled", "read_file", "read_list"]
-
 Entry = tuple[NDArray, str]
 
 

@@ -18,8 +18,6 @@ from ..ndarray import NDArray
 from ..ndarray.convert import jsonable
 from ..registry import Registry
 
-__all__ = ["InitDesc", "Initializer", "alias", "create", "register"]
-
 
 class InitDesc(str):
     """Name a parameter and carry what its initialization may depend on.

@@ -15,8 +15,6 @@ from ..devices import generators
 from ..ndarray import NDArray
 from .base import Initializer, register
 
-__all__ = ["MSRAPrelu", "Normal", "Orthogonal", "Uniform", "Xavier"]
-
 Draw = Callable[[torch.Tensor, torch.Generator], object]
 
 

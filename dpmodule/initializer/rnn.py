@@ -9,8 +9,6 @@ from ..ndarray import NDArray
 from ..ops.nn import rnn_weights
 from .base import InitDesc, Initializer, create, register
 
-__all__ = ["FusedRNN"]
-
 
 @register
 class FusedRNN(Initializer):

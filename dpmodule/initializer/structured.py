@@ -15,8 +15,6 @@ from ..base import ArgumentError, ShapeError
 from ..ndarray import NDArray
 from .base import Initializer, alias, register
 
-__all__ = ["Bilinear", "Constant", "LSTMBias", "Load", "Mixed", "One", "Zero"]
-
 
 @alias("zeros")
 class Zero(Initializer):

@@ -6,8 +6,6 @@ from ..ndarray import NDArray
 from ..ops.torch_call import torch_value
 from .base import Initializer, register
 
-__all__ = ["TorchValue"]
-
 
 @register
 class TorchValue(Initializer):

@@ -8,8 +8,6 @@ from typing import Any
 
 from ..graph.node import printable
 
-__all__ = ["make_card"]
-
 
 def make_card(
     name: str,

@@ -31,16 +31,6 @@ from .card import make_card
 from .hub import local_folder
 from .weights import INDEX_FILE, WEIGHTS_FILE, is_weights_file, load_weights, weight_files
 
-__all__ = [
-    "CONFIG_FILE",
-    "MAX_SHARD_BYTES",
-    "PREPROCESSOR_FILE",
-    "SYMBOL_FILE",
-    "Pretrained",
-    "load_pretrained",
-    "save_pretrained",
-]
-
 CONFIG_FILE = "config.json"
 SYMBOL_FILE = "symbol.json"
 PREPROCESSOR_FILE = "preprocessor.json"

@@ -7,8 +7,6 @@ import re
 
 from ..base import FileError, MissingPackageError
 
-__all__ = ["local_folder"]
-
 _ID = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
 _WANTED = ["*.json", "*.safetensors", "README.md"]
 

@@ -13,8 +13,6 @@ from ..files.file_kind import likely_kind, regular_file
 from ..ndarray import NDArray, from_torch
 from ..ops.dtypes import name_of
 
-__all__ = ["load_torch_state"]
-
 _WRAPPERS = ("state_dict", "model_state_dict", "model")
 """Where programs keep the state dictionary among other things that they save."""
 

@@ -13,8 +13,6 @@ from ..files.atomic import Writer
 from ..files.file_transaction import read_settled
 from ..ndarray import NDArray, safetensors
 
-__all__ = ["INDEX_FILE", "WEIGHTS_FILE", "is_weights_file", "load_weights", "weight_files"]
-
 WEIGHTS_FILE = "model.safetensors"
 INDEX_FILE = "model.safetensors.index.json"
 

@@ -21,8 +21,6 @@ from .iterator import DataBatch, DataIter, check_state
 from .parts import check_part
 from .wrap import named_arrays, shares_read_only, wrap
 
-__all__ = ["NDArrayIter"]
-
 _VERSION = attrgetter("_version")
 _HANDLES = ("pad", "discard", "roll_over")
 _NO_ROWS = torch.empty(0, dtype=torch.int64)

@@ -18,8 +18,6 @@ from .epoch_start import EpochStart
 from .iterator import CurrentBatch, DataBatch, DataIter, check_state
 from .wrap import is_array, numbered_names, shares_read_only, wrap
 
-__all__ = ["IterableIter", "as_data_iter"]
-
 _KEPT = frozenset({torch.float32, torch.float16, torch.bfloat16, torch.int32, torch.int64})
 """Types of tensors that networks may be meant to have; integers may be the numbers of words."""
 _logger = logging.getLogger(__name__)

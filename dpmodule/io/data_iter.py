@@ -13,8 +13,6 @@ from ..base import ArgumentError, MXNetError, StateError
 from .desc import DataDesc
 from .iterator import DataBatch, DataIter, check_state
 
-__all__ = ["MXDataIter", "Rounds", "BatchSource", "check_count"]
-
 _logger = logging.getLogger(__name__)
 
 T = TypeVar("T")

@@ -19,8 +19,6 @@ from .parts import check_part
 from .process_feed import FeedOptions
 from .process_prefetch import drawn_seed
 
-__all__ = ["DataLoaderIter"]
-
 
 class DataLoaderIter(CurrentBatch, Closing):
     """Read a dataset, or wrap a loader, as an iterator for modules.

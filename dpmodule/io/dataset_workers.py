@@ -15,8 +15,6 @@ from .feed_worker import FeedOrders
 from .parts import EveryNth
 from .process_feed import END, FeedOptions, WorkerFeed
 
-__all__ = ["ProcessLoader"]
-
 Collate = Callable[[Any], Any]
 
 

@@ -9,8 +9,6 @@ import numpy as np
 
 from ..base import ArgumentError, dtype_name, np_dtype
 
-__all__ = ["DataDesc"]
-
 
 class DataDesc(NamedTuple("DataDesc", [("name", str), ("shape", tuple[int, ...])])):
     """Describe one input: its name, its shape, its element type and the meaning of its axes.

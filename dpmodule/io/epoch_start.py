@@ -17,8 +17,6 @@ from ..object_state import (
     state_of,
 )
 
-__all__ = ["EpochStart"]
-
 _LARGEST = 2**20
 """Arrays with more numbers are the data themselves, which the program has anyway."""
 _BATCHES = frozenset({"current_batch"})

@@ -15,8 +15,6 @@ from ..streams.pipe.tensor_pipe import TensorPipeWriter
 from ..streams.remote import RemoteError
 from .tensor_packing import split
 
-__all__ = ["EPOCH", "WORK", "Beginning", "FeedOrders", "ItemSource", "serve"]
-
 EPOCH, WORK = "epoch", "work"
 """What a parent orders: to begin another epoch, whatever is under way; to do a piece of work in it."""
 

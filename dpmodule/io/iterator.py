@@ -9,8 +9,6 @@ from ..base import ArgumentError, StateError
 from .desc import DataDesc
 from .to_torch import BatchDataset
 
-__all__ = ["DataBatch", "DataIter", "ResizeIter", "check_state"]
-
 
 class DataBatch:
     """Hold one batch: its arrays, its labels and what an iterator knows about them.

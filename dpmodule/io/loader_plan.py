@@ -26,8 +26,6 @@ from .dataset_workers import ProcessLoader
 from .parts import EveryNth
 from .process_feed import FeedOptions
 
-__all__ = ["LoaderPlan"]
-
 
 @dataclass
 class LoaderPlan:

@@ -30,8 +30,6 @@ from .std_random import StandardDraws
 if TYPE_CHECKING:
     from .options import OptionValues
 
-__all__ = ["MNISTIter", "read_idx"]
-
 _logger = logging.getLogger(__name__)
 
 _OPTIONS = {

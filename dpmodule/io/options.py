@@ -13,19 +13,6 @@ from ..base import ArgumentError
 from ..ops.attrs import choice, integer, string
 from ..ops.spec import REQUIRED, Attr
 
-__all__ = [
-    "BATCH",
-    "NAMES",
-    "PARTS",
-    "PREFETCH",
-    "THREADS",
-    "OptionValues",
-    "Options",
-    "check_parts",
-    "describe",
-    "parse_options",
-]
-
 Options = Mapping[str, Attr]
 
 OptionValues = SimpleNamespace

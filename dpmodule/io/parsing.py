@@ -19,8 +19,6 @@ from .. import native
 from ..base import FileError, FileFormatError
 from ..files.file_kind import likely_kind, refuse_device
 
-__all__ = ["ParsedRows", "input_files", "read_csv", "read_libsvm"]
-
 Array = np.ndarray[Any, Any]
 Parsed = TypeVar("Parsed")
 

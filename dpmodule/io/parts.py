@@ -8,8 +8,6 @@ from typing import Any
 
 from ..base import ArgumentError
 
-__all__ = ["EveryNth", "check_part"]
-
 
 def check_part(owner: str, num_parts: int, part_index: int) -> None:
     """Refuse a part that does not exist.

@@ -16,8 +16,6 @@ from ..streams.read_ahead import ReadAhead
 from .desc import DataDesc
 from .iterator import CurrentBatch, DataBatch, DataIter, check_state
 
-__all__ = ["PrefetchingIter"]
-
 
 class PrefetchingIter(CurrentBatch, Closing):
     """Read one or several iterators in background threads and join their batches.

@@ -21,8 +21,6 @@ from ..streams.supervisor import START_S, Supervisor
 from .feed_worker import EPOCH, WORK, Beginning, FeedOrders, ItemSource, serve
 from .tensor_packing import join
 
-__all__ = ["END", "WorkerFeed", "FeedOptions"]
-
 END = object()
 """What `WorkerFeed.take` returns at the end of the epoch."""
 

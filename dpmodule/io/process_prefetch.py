@@ -19,8 +19,6 @@ from .iterator import CurrentBatch, DataBatch, DataIter, check_state
 from .parts import check_part
 from .process_feed import END, FeedOptions, WorkerFeed
 
-__all__ = ["ProcessPrefetchingIter", "drawn_seed"]
-
 _logger = logging.getLogger(__name__)
 
 Factory = Callable[..., DataIter]

@@ -9,8 +9,6 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["StandardDraws"]
-
 _RANGE = 1 << 32
 _WORDS = 64
 _SCRATCH = threading.local()

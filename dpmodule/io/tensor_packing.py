@@ -9,8 +9,6 @@ from typing import Any
 import numpy as np
 import torch
 
-__all__ = ["join", "split"]
-
 _NUMBERS = frozenset("?bhilqBefdFD")
 """Type letters of the NumPy arrays that torch can share."""
 

@@ -25,8 +25,6 @@ from .parsing import ParsedRows, read_csv, read_libsvm
 if TYPE_CHECKING:
     from .options import OptionValues
 
-__all__ = ["CSVIter", "LibSVMIter"]
-
 _NONE = ("", "NULL")  # how MXNet writes "no file"
 
 _ROUND = {

@@ -11,8 +11,6 @@ from torch.utils.data import IterableDataset, get_worker_info
 from ..base import StateError
 from .desc import DataDesc
 
-__all__ = ["BatchDataset"]
-
 
 class BatchDataset(IterableDataset[tuple[torch.Tensor, ...]]):
     """The batches of an iterator, as `DataIter.to_torch` returns them.

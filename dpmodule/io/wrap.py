@@ -17,8 +17,6 @@ from ..ndarray.ragged import ragged_array
 from ..ndarray.sparse_creation import csr_matrix, is_scipy
 from ..ops.exposure import expose
 
-__all__ = ["is_array", "named_arrays", "numbered_names", "shares_read_only", "wrap"]
-
 
 def is_array(value: object) -> bool:
     """Say whether `value` is one array: an NDArray, a tensor, or something NumPy takes for one."""

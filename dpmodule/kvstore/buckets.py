@@ -7,8 +7,6 @@ from typing import Any
 
 import torch
 
-__all__ = ["Bucket", "Sums", "buckets_of", "planned"]
-
 BYTES = 2**20
 """Size from which on a bucket is sent by itself, unless told otherwise."""
 

@@ -14,8 +14,6 @@ from ..ndarray import NDArray
 if TYPE_CHECKING:
     from .keys import Key
 
-__all__ = ["Compression", "pack", "quantize", "unpack"]
-
 _KEYS = ("type", "threshold")
 
 

@@ -21,8 +21,6 @@ from .ranks import Ranks, join
 if TYPE_CHECKING:
     from .keys import ArraysLike, KeysLike
 
-__all__ = ["DistKVStore"]
-
 
 class DistKVStore(KVStore):
     """A store of arrays by key that has the same values in every process of a group.

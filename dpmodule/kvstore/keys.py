@@ -10,8 +10,6 @@ import numpy as np
 from ..base import ArgumentError
 from ..ndarray import NDArray
 
-__all__ = ["ArraysLike", "Key", "KeyLike", "KeysError", "KeysLike", "grouped", "paired"]
-
 Key = int | str
 
 KeyLike: TypeAlias = "int | str | np.integer[Any]"

@@ -24,8 +24,6 @@ from .reduce import total
 if TYPE_CHECKING:
     from .keys import ArraysLike, KeysLike
 
-__all__ = ["KVStore"]
-
 
 def _fetched(groups: list[list[NDArray]], places: Sequence[Context]) -> list[list[NDArray]]:
     """Return arrays of which those that are to be added up on the host are there, having waited for each GPU once."""

@@ -7,8 +7,6 @@ import time
 from contextlib import suppress
 from typing import Any
 
-__all__ = ["Pulse"]
-
 _EVERY_S = 0.4
 _LOOK_S = 1.4
 """How long a process may give no sign before it counts as lost: several beats."""

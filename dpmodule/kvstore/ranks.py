@@ -25,8 +25,6 @@ from ..ndarray.row_sparse import RowSparseNDArray, sum_rows
 from .buckets import BYTES, Sums, buckets_of
 from .pulse import Pulse
 
-__all__ = ["VOTES", "Ranks", "join"]
-
 _logger = logging.getLogger(__name__)
 
 VOTES = ("active", "bad", "overflow", "due", "stop", "interrupt", "terminate", "evaluate", "samples")

@@ -9,8 +9,6 @@ from ..context import Context
 from ..ndarray import NDArray
 from ..ndarray.row_sparse import RowSparseNDArray, sum_rows
 
-__all__ = ["total"]
-
 
 def total(arrays: Sequence[NDArray], ctx: Context) -> NDArray:
     """Return the sum of arrays of one shape and type, in the order in which they are given.

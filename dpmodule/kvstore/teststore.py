@@ -10,8 +10,6 @@ from .base import KVStoreBase
 if TYPE_CHECKING:
     from .keys import ArraysLike, KeysLike
 
-__all__ = ["TestStore"]
-
 
 def _listed(arrays: ArraysLike) -> list[NDArray]:
     found: list[Any] = list(arrays) if isinstance(arrays, (list, tuple)) else [arrays]

@@ -24,21 +24,6 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
 
-__all__ = [
-    "Arrays",
-    "EvalMetric",
-    "alias",
-    "aligned",
-    "check_label_shapes",
-    "mismatch",
-    "pairs",
-    "plain_number",
-    "register",
-    "registry",
-    "tensor_of",
-]
-
-
 Arrays: TypeAlias = "NDArray | np.ndarray[Any, Any] | torch.Tensor | Sequence[Any]"
 """An array of this package, NumPy or torch, or a list of them."""
 

@@ -14,8 +14,6 @@ from .base import Arrays, EvalMetric, mismatch, pairs, register
 from .confusion import TableMetric
 from .tally import Total
 
-__all__ = ["AUC", "LogLoss"]
-
 Names = Sequence[str] | None
 
 

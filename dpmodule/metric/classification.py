@@ -10,8 +10,6 @@ import torch
 from ..base import ArgumentError, BoundsError, ShapeError
 from .base import Arrays, EvalMetric, alias, aligned, mismatch, pairs
 
-__all__ = ["Accuracy", "CrossEntropy", "NegativeLogLikelihood", "TopKAccuracy"]
-
 Names = Sequence[str] | None
 
 

@@ -13,8 +13,6 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
 
-__all__ = ["CompositeEvalMetric", "MetricLike", "OutsideLike", "create"]
-
 Names = Sequence[str] | None
 
 MetricLike: TypeAlias = (

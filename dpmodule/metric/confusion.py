@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
 
-__all__ = ["F1", "MCC", "PCC", "TableMetric", "check_average", "f1_score", "matthews"]
-
 Names = Sequence[str] | None
 
 

@@ -11,8 +11,6 @@ import torch
 from ..base import StateError
 from .base import Arrays, EvalMetric, check_label_shapes, register, tensor_of
 
-__all__ = ["Caffe", "CustomMetric", "Loss", "Torch", "np"]
-
 Names = Sequence[str] | None
 Feval = Callable[[Any, Any], Any]
 

@@ -11,8 +11,6 @@ import torch
 
 from .base import Arrays, EvalMetric, tensor_of
 
-__all__ = ["OutsideMetric", "is_outside"]
-
 _METHODS = ("update", "compute", "reset")
 
 

@@ -12,8 +12,6 @@ import torch
 from .base import Arrays, EvalMetric, alias, mismatch, pairs, register
 from .confusion import TableMetric, check_average
 
-__all__ = ["MAE", "MSE", "RMSE", "PearsonCorrelation"]
-
 Names = Sequence[str] | None
 
 

@@ -7,8 +7,6 @@ from typing import Any
 import numpy as np
 import torch
 
-__all__ = ["Tally", "Total"]
-
 _PACK_AT = 256
 
 

@@ -10,8 +10,6 @@ import torch
 
 from .base import Arrays, EvalMetric, mismatch, pairs, register
 
-__all__ = ["Perplexity"]
-
 Names = Sequence[str] | None
 
 _LEAST_PROBABILITY = 1e-10

@@ -11,8 +11,6 @@ from ..context import Context
 from ..ndarray import NDArray
 from ..ndarray.sparse_base import BaseSparseNDArray
 
-__all__ = ["GradientSum", "squared_norm"]
-
 Grads = Sequence[Sequence[NDArray | None]]
 
 

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from .protocol import Trainable
     from .types import InitializerLike, KVStoreLike, OptimizerLike, OptimizerParams, ShapesLike
 
-__all__ = ["BindArguments", "OptimizerArguments", "ParamArguments"]
-
 
 @dataclass(slots=True, eq=False, repr=False)
 class BindArguments:

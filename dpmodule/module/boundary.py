@@ -9,8 +9,6 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import Any
 
-__all__ = ["BatchBoundary"]
-
 
 class BatchBoundary:
     """Puts Ctrl-C and SIGTERM off to the end of a batch, so that no update is left half done; a second acts at once.

@@ -21,8 +21,6 @@ from ..symbol import Symbol, load_json
 if TYPE_CHECKING:
     from .types import BucketKey
 
-__all__ = ["as_sym_gen", "load", "load_params", "save"]
-
 Bucket = tuple[Symbol, list[str], list[str]]
 
 

@@ -14,8 +14,6 @@ from .module import Module
 if TYPE_CHECKING:
     from .types import BucketKey
 
-__all__ = ["Buckets", "SymGen", "with_symbols"]
-
 SymGen = Callable[[Any], tuple[Symbol, Sequence[str], Sequence[str] | None]]
 """From a bucket key to symbol, names of inputs, and names of labels."""
 

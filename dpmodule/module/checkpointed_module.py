@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from ..symbol import Symbol
     from .types import LoggerLike
 
-__all__ = ["CheckpointedModule"]
-
 
 class CheckpointedModule(BaseModule):
     """A module that updates its own parameters, and writes them and the optimizer's states to files.

@@ -20,16 +20,6 @@ from ..ops.spec import ClassLabels, Env
 from ..symbol import Symbol
 from .group.batch_splitter import redescribe
 
-__all__ = [
-    "CHOICES",
-    "FedNetwork",
-    "WrongLabel",
-    "check_choice",
-    "fed_network",
-    "find_wrong_label",
-    "reads_classes",
-]
-
 CHOICES = ("raise", "warn", "ignore")
 """What `check_labels` may be."""
 

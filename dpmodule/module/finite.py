@@ -26,18 +26,6 @@ from .protocol import Trainable
 if TYPE_CHECKING:
     from .types import BatchLike
 
-__all__ = [
-    "Findings",
-    "FiniteCheck",
-    "GradientCheck",
-    "LateFindings",
-    "Look",
-    "are_finite",
-    "check_choice",
-    "first_bad_node",
-    "names_of_nonfinite",
-]
-
 _RAW = attrgetter("raw")
 _CHOICES = ("raise", "warn", "ignore")
 

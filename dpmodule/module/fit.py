@@ -50,8 +50,6 @@ if TYPE_CHECKING:
         RowIdFunction,
     )
 
-__all__ = ["FitOptions", "TrainingRun", "fit", "pad_of", "show_metric", "update_metric"]
-
 
 @dataclass(slots=True, eq=False, repr=False)
 class FitOptions:

@@ -16,8 +16,6 @@ from ..symbol.half import LOSS_SCALE, HalfRules
 if TYPE_CHECKING:
     from .types import AmpLike
 
-__all__ = ["LossScale", "check_devices", "rules_of", "use_by_default"]
-
 _DTYPES = {"bf16": "bfloat16", "bfloat16": "bfloat16", "fp16": "float16", "float16": "float16"}
 
 _default: HalfRules | None = None

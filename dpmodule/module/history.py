@@ -7,8 +7,6 @@ from typing import Any
 
 from ..base import ArgumentError, MissingPackageError, did_you_mean
 
-__all__ = ["History", "new_axes"]
-
 
 class History:
     """A table of what `fit` measured: one row at the end of each epoch, and for each evaluation within one.

@@ -10,8 +10,6 @@ from typing import Any, Protocol, TypeVar
 
 from ..base import StateError
 
-__all__ = ["Stage", "Staged", "alone", "busy", "needs", "too_early"]
-
 F = TypeVar("F", bound=Callable[..., Any])
 
 

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from ..metric import EvalMetric
     from .protocol import Trainable
 
-__all__ = ["Lockstep", "shard"]
-
 
 class Lockstep:
     """What the processes that train a module tell each other, beyond gradients; nothing if there is one.

@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from ..metric.composite import MetricLike
     from .types import DataLike, InitializerLike, OptimizerLike, OptimizerParams
 
-__all__ = ["RateSearch", "find_rate"]
-
 _WINDOW = 11
 """How many losses around a rate are averaged: a mean of former ones alone would lag behind the rates."""
 

@@ -11,8 +11,6 @@ from ..metric.outside import OutsideMetric
 if TYPE_CHECKING:
     from ..metric import EvalMetric
 
-__all__ = ["check_measured"]
-
 
 def check_measured(name: str, metrics: Mapping[str, Any]) -> None:
     """Refuse a name that no metric will have, as far as they can tell beforehand.

@@ -20,8 +20,6 @@ from .lifecycle import Stage
 if TYPE_CHECKING:
     from ..optimizer import Optimizer
 
-__all__ = ["BUCKETING_MODULE", "MODULE", "also_named"]
-
 Class = TypeVar("Class", bound=type)
 
 

@@ -23,22 +23,6 @@ if TYPE_CHECKING:
     from ..symbol import Symbol
     from .types import BatchLike, KVStoreLike, ShapesLike
 
-__all__ = [
-    "check_input_names",
-    "check_descriptions",
-    "check_names_match",
-    "create_kvstore",
-    "initialize_kvstore",
-    "load_data",
-    "load_general",
-    "load_label",
-    "merge_multi_context",
-    "names_of",
-    "parse_data_desc",
-    "update_params",
-    "update_params_on_kvstore",
-]
-
 _LARGE = 16 * 2**20
 """Elements from which on the "local" store leaves updates to the devices."""
 

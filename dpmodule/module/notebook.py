@@ -11,8 +11,6 @@ from ..markup import curve, section, table, text
 from ..ops.shapes import prod
 from .protocol import Resumable
 
-__all__ = ["history_html", "module_html"]
-
 _MOST = 20
 """Rows that a table shows without a click (parameters), or at all (history)."""
 

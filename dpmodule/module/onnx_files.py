@@ -16,8 +16,6 @@ from ..symbol import Symbol
 if TYPE_CHECKING:
     from .types import BucketKey, DynamicAxes, PathLike
 
-__all__ = ["Bound", "write_buckets", "write_one", "write_one_for_all"]
-
 
 class Bound:
     """A network on its way to ONNX.

@@ -14,8 +14,6 @@ from ..ndarray import NDArray
 if TYPE_CHECKING:
     from .types import InitializerLike
 
-__all__ = ["first_values"]
-
 
 def first_values(
     arrays: Mapping[str, NDArray],

@@ -24,8 +24,6 @@ if TYPE_CHECKING:
         ShapesLike,
     )
 
-__all__ = ["Resumable", "Trainable"]
-
 
 class Trainable(Protocol):
     """A module as loops over batches see it. `BaseModule` says what arguments mean; others need not derive from it."""

@@ -10,8 +10,6 @@ from typing import Any
 
 from ..base import StateError
 
-__all__ = ["RunLock"]
-
 fcntl: Any
 try:
     fcntl = importlib.import_module("fcntl")

@@ -27,22 +27,6 @@ if TYPE_CHECKING:
     from .protocol import Resumable
     from .types import Params
 
-__all__ = [
-    "differences",
-    "facts",
-    "keep_settings",
-    "kernels",
-    "load_module",
-    "load_optimizer_bytes",
-    "load_optimizer_state",
-    "load_states_only",
-    "module_state",
-    "optimizer_bytes",
-    "optimizer_state",
-    "other_bits",
-    "rate_of",
-]
-
 
 def facts(
     module: Resumable,

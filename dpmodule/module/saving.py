@@ -30,8 +30,6 @@ if TYPE_CHECKING:
     from .protocol import Resumable
     from .types import BatchLike, CheckpointLike
 
-__all__ = ["Saving"]
-
 _logger = logging.getLogger(__name__)
 
 

@@ -28,15 +28,6 @@ if TYPE_CHECKING:
     from ..metric.composite import MetricLike
     from .types import BatchLike, DataLike, RowIdFunction
 
-__all__ = [
-    "RowWatch",
-    "batches_of",
-    "call_back",
-    "iter_predict",
-    "predict",
-    "score",
-]
-
 
 def score(
     module: Trainable,

@@ -17,8 +17,6 @@ from ..context import gpu_module, is_gpu
 if TYPE_CHECKING:
     from .protocol import Trainable
 
-__all__ = ["ClockPart", "StepClock", "repeatable"]
-
 
 class ClockPart:
     """Adds up the seconds that are spent within ``with``.

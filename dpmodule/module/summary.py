@@ -14,8 +14,6 @@ from .group.executor_group import DataParallelExecutorGroup
 from .lifecycle import Stage
 from .protocol import Trainable
 
-__all__ = ["describe", "summarize"]
-
 _STAGES = {
     Stage.CREATED: "not bound",
     Stage.BOUND: "bound, without parameters",

@@ -20,8 +20,6 @@ from .module import Module
 if TYPE_CHECKING:
     from .types import BatchLike, ContextsLike, LoggerLike
 
-__all__ = ["TorchModule"]
-
 
 class TorchModule(Module):
     """Trains and runs a torch module, alone or in a `SequentialModule`.

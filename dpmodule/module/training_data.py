@@ -18,8 +18,6 @@ from .protocol import Trainable
 if TYPE_CHECKING:
     from .types import BatchLike, DataLike
 
-__all__ = ["as_iter", "bindable", "labelled_iter", "named_batches", "sample_numbers", "samples_in"]
-
 _SHOWN_SAMPLES = 8
 
 

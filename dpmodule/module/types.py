@@ -22,37 +22,6 @@ if TYPE_CHECKING:
     from ..symbol.half import HalfRules
     from ..types import ContextLike
 
-__all__ = [
-    "AmpLike",
-    "Batch",
-    "BatchLike",
-    "BucketKey",
-    "CheckpointLike",
-    "CollectionLike",
-    "CompileLike",
-    "CompressionLike",
-    "ContextsLike",
-    "DataLike",
-    "DescLike",
-    "DynamicAxes",
-    "EvalDataLike",
-    "GroupContextsLike",
-    "HasCollection",
-    "InitializerLike",
-    "KVStoreLike",
-    "Labels",
-    "LoggerLike",
-    "MonitorLike",
-    "OptimizerLike",
-    "OptimizerParams",
-    "OutGrads",
-    "Params",
-    "PathLike",
-    "RowIdFunction",
-    "ShapesLike",
-    "StatesLike",
-]
-
 
 class LoggerLike(Protocol):
     """What modules log to: a `logging.Logger`, or the module `logging` itself."""

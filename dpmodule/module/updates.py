@@ -24,8 +24,6 @@ from .mxnet_helpers import create_kvstore
 if TYPE_CHECKING:
     from .types import CompressionLike, KVStoreLike, OptimizerLike, OptimizerParams
 
-__all__ = ["ParameterGroup", "Updates", "check_compression", "make_optimizer", "make_store"]
-
 _DEFAULT_ARGUMENTS = (("learning_rate", 0.01),)
 """What `init_optimizer` and `fit` pass if the user gives nothing."""
 

@@ -13,18 +13,6 @@ from ..ndarray import NDArray
 from .base_module import BaseModule
 from .group.input_order import names_bound, order_of
 
-__all__ = [
-    "called",
-    "check_bound",
-    "clear_input_grads",
-    "joint",
-    "kind_of",
-    "listed",
-    "same_kind",
-    "wired",
-    "with_data",
-]
-
 
 def kind_of(module: BaseModule) -> str:
     """Return a module's class and outputs."""

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from ..base import MXNetError
 
-__all__ = ["FunctorError", "LoopClosedError", "PoolClosedError"]
-
 
 class LoopClosedError(MXNetError):
     """The event loop that a completion should wake is closed."""

@@ -7,8 +7,6 @@ from typing import Any
 
 from ..base import ArgumentError
 
-__all__ = ["NoopFunctor", "work_of"]
-
 
 class NoopFunctor:
     """A job that does nothing, for measuring; its result is None."""

@@ -14,8 +14,6 @@ from types import ModuleType
 
 from .sources import fingerprint
 
-__all__ = ["extension"]
-
 _NATIVE = Path(__file__).parent
 _NAME = "dpmodule._native"
 

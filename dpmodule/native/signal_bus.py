@@ -13,8 +13,6 @@ from typing import Any
 from ..base import StateError
 from .errors import PoolClosedError
 
-__all__ = ["FunctorCall", "SignalBus", "fork_generation"]
-
 _forks = 0
 
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 import hashlib
 from pathlib import Path
 
-__all__ = ["fingerprint"]
-
 
 def fingerprint(folder: Path) -> str:
     """Return 64 hexadecimal digits that differ where the C++ files below a folder differ."""

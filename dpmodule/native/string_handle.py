@@ -10,8 +10,6 @@ import torch
 
 from ..base import ArgumentError, BoundsError, DeviceError, DTypeError, StateError
 
-__all__ = ["StringHandle", "tensor_memory"]
-
 _SHOWN = 16
 """Bytes of a handle that its repr shows."""
 

@@ -18,8 +18,6 @@ from .errors import LoopClosedError, PoolClosedError
 from .functor import work_of
 from .signal_bus import FunctorCall, SignalBus, fork_generation
 
-__all__ = ["ThreadPool", "Worker"]
-
 _MOST_THREADS = 4096
 
 

@@ -21,8 +21,6 @@ from ..files.file_kind import likely_kind
 from ..ops.dtypes import torch_dtype
 from ..ops.shapes import prod
 
-__all__ = ["LIST_MAGIC", "V2", "V3", "Make", "read", "read_one"]
-
 Make = Callable[[torch.Tensor, list[torch.Tensor], tuple[int, ...]], Any]
 """Makes an array of the elements that a record holds, its index arrays (none, or one or two of a sparse array) and
 the shape; raises MXNetError where these do not fit."""

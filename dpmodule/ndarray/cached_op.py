@@ -13,8 +13,6 @@ from .op_dispatch import PreparedOp, plan_for
 if TYPE_CHECKING:
     from ..context import Context
 
-__all__ = ["CachedOp"]
-
 
 class CachedOp:
     """A Symbol that is called with arrays, operator by operator, and recorded as operators are.

@@ -13,8 +13,6 @@ from ..ops.spec import Op
 from .handle import Handle
 from .op_dispatch import PreparedOp, can_be_key
 
-__all__ = ["Form", "Forms", "keep"]
-
 _EXTRA = ("name", "out", "ctx")
 _MOST_PLANS = 512
 

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from ..types import ContextLike
     from .ndarray import NDArray
 
-__all__ = ["isfinite", "isinf", "isnan", "rand_zipfian"]
-
 
 def isinf(data: NDArray) -> Any:
     """Return 1 where an element is infinite, else 0, in the type of `data`."""

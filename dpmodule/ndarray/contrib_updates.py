@@ -15,15 +15,6 @@ from .op_functions import face
 if TYPE_CHECKING:
     from ..types import Number
 
-__all__ = [
-    "adamw_update",
-    "mp_adamw_update",
-    "multi_adamw_update",
-    "multi_lamb_update",
-    "multi_mp_adamw_update",
-    "multi_mp_lamb_update",
-]
-
 Arrays = Sequence[NDArray]
 
 

@@ -19,8 +19,6 @@ from .op_functions import face
 if TYPE_CHECKING:
     from ..types import Number
 
-__all__ = ["cond", "foreach", "while_loop"]
-
 Nested: TypeAlias = "Handle | Sequence[Any]"
 """An array, or a list of such, to any depth."""
 

@@ -18,18 +18,6 @@ if TYPE_CHECKING:
 
     from ..types import ArrayLike, DTypeLike, ShapeLike
 
-__all__ = [
-    "bytes_of",
-    "dtype_pair",
-    "host_array",
-    "integers",
-    "is_number",
-    "jsonable",
-    "tensor_of",
-    "to_numpy",
-    "wanted_shape",
-]
-
 
 def is_number(value: object) -> TypeIs[int | float | np.number[Any] | np.bool_]:
     """Say whether `value` is one number: Python's, or a NumPy scalar."""

@@ -32,28 +32,6 @@ from .sparse_base import BaseSparseNDArray
 if TYPE_CHECKING:
     from ..types import ArrayLike, ContextLike, DTypeLike, ShapeLike
 
-__all__ = [
-    "arange",
-    "array",
-    "concatenate",
-    "empty",
-    "eye",
-    "from_dlpack",
-    "from_numpy",
-    "from_torch",
-    "full",
-    "histogram",
-    "linspace",
-    "moveaxis",
-    "onehot_encode",
-    "ones",
-    "split_v2",
-    "to_dlpack_for_read",
-    "to_dlpack_for_write",
-    "waitall",
-    "zeros",
-]
-
 _LARGE = 32768
 """Number of elements above which torch fills an array in several threads."""
 

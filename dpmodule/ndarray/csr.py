@@ -20,8 +20,6 @@ from .sparse_base import BaseSparseNDArray
 if TYPE_CHECKING:
     from ..types import IndexLike
 
-__all__ = ["CSRNDArray"]
-
 Tensor = torch.Tensor
 
 

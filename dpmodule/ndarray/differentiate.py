@@ -18,8 +18,6 @@ from ..ops.sparse import leaf_of
 from .handle import Handle
 from .tape import TapeNode, TapeStep, TapeVariable, in_graph, inputs_of, rows_array, values_of, variable_of
 
-__all__ = ["differentiate"]
-
 Tensor = torch.Tensor
 
 _TWICE = "To differentiate one graph twice, pass retain_graph=True to the first backward"

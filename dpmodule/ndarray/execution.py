@@ -25,8 +25,6 @@ from .handle import Handle, Out, array_of
 from .input_checks import check_alike, failure, no_array, targets_of
 from .op_dispatch import PreparedOp
 
-__all__ = ["LazyRule", "execute", "lazy_rules"]
-
 LazyRule = Callable[[Any, Sequence[Any], Callable[..., torch.Tensor], Any], Any]
 """Updates a weight by a sparse gradient, given the attributes, inputs, itself as a function of tensors, and `out`.
 

@@ -19,8 +19,6 @@ from ..ops.sparse import Sparse
 if TYPE_CHECKING:
     from ..types import Number
 
-__all__ = ["Handle", "Operand", "Out", "array_of"]
-
 _NUMPY_TYPES: dict[torch.dtype, Any] = {}
 
 

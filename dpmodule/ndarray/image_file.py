@@ -10,8 +10,6 @@ from ..base import ArgumentError, ShapeError
 from ..context import cpu
 from .ndarray import NDArray
 
-__all__ = ["imdecode"]
-
 
 def imdecode(
     str_img: bytes,

@@ -25,8 +25,6 @@ from .handle import Handle
 if TYPE_CHECKING:
     from ..types import IndexLike
 
-__all__ = ["fit", "read", "whole", "write"]
-
 Item = int | slice | None | torch.Tensor
 _FULL = slice(None)
 

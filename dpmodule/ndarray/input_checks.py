@@ -14,8 +14,6 @@ from ..ops.spec import Op
 from .handle import Handle, Out
 from .op_dispatch import PreparedOp
 
-__all__ = ["check_alike", "failure", "no_array", "targets_of"]
-
 
 def check_alike(plan: PreparedOp, arrays: Sequence[Handle], tensors: Sequence[torch.Tensor]) -> None:
     """Refuse inputs of different types, and of different shapes where the operator does not broadcast.

@@ -21,8 +21,6 @@ from .op_dispatch import plan_for
 if TYPE_CHECKING:
     from ..types import ContextLike
 
-__all__ = ["as_context", "call"]
-
 _EXTRA = ("name", "out", "ctx")
 
 

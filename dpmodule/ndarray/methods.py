@@ -12,8 +12,6 @@ from typing import Any, TypeVar
 from ..compat.lazy import Method
 from ..ops import names
 
-__all__ = ["FLUENT", "OpMethods", "fluent"]
-
 T = TypeVar("T", bound=type)
 
 _NAMES = """

@@ -9,8 +9,6 @@ from ..ops.dtypes import name_of
 from .convert import to_numpy
 from .handle import Handle
 
-__all__ = ["array_html"]
-
 _EDGE = 4
 """Numbers at either end of an axis that a table shows of a longer one."""
 _SAMPLE = 200_000

@@ -13,8 +13,6 @@ from ..ops import shapes
 from ..ops.sparse import counts_alone
 from ..ops.spec import AUX, Op
 
-__all__ = ["PreparedOp", "can_be_key", "plan_for"]
-
 _CACHED_PLANS = 4096
 _KEYS = (int, str, bool, type, type(None), np.dtype, torch.dtype)
 

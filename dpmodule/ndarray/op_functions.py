@@ -15,8 +15,6 @@ from .call_cache import Forms
 from .execution import execute
 from .invoke import call
 
-__all__ = ["face", "face_of", "make_face", "names_in"]
-
 Face = Callable[..., Any]
 _faces: dict[str, Face] = {}
 

@@ -24,28 +24,6 @@ from .op_dispatch import PreparedOp, plan_for
 if TYPE_CHECKING:
     from ..types import Number
 
-__all__ = [
-    "Binary",
-    "add",
-    "divide",
-    "equal",
-    "greater",
-    "greater_equal",
-    "lesser",
-    "lesser_equal",
-    "logical_and",
-    "logical_or",
-    "logical_xor",
-    "maximum",
-    "minimum",
-    "modulo",
-    "multiply",
-    "not_equal",
-    "power",
-    "subtract",
-    "true_divide",
-]
-
 Method = Callable[[Handle, Operand], Any]
 
 

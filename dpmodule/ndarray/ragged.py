@@ -24,8 +24,6 @@ if TYPE_CHECKING:
 
     from ..types import ArrayLike, ContextLike, DTypeLike, IndexLike
 
-__all__ = ["RaggedNDArray", "numbers_of", "ragged_array"]
-
 Tensor = torch.Tensor
 _ALL = slice(None)
 _SHOWN = 6

@@ -15,8 +15,6 @@ from .handle import Handle, Out, array_of
 from .input_checks import targets_of
 from .op_dispatch import PreparedOp
 
-__all__ = ["arrays_of", "by_rule", "has_copies", "is_wanted", "states_of"]
-
 Tensors = Sequence[torch.Tensor | None]
 
 

@@ -20,8 +20,6 @@ from .sparse_base import BaseSparseNDArray
 if TYPE_CHECKING:
     from ..types import ArrayLike
 
-__all__ = ["RowSparseNDArray", "clear", "distinct", "row_numbers", "rows_of", "sum_rows"]
-
 Tensor = torch.Tensor
 
 

@@ -32,8 +32,6 @@ from .safetensors_header import (
     read_header,
 )
 
-__all__ = ["read", "read_bytes", "read_metadata", "write"]
-
 _NAMES = {ours: theirs for theirs, ours in DTYPES.items()}
 _MAPPED_BYTES = 16 * 2**20
 """From this size on a file is mapped instead of read, where the system lets a file be replaced that is in use."""

@@ -18,18 +18,6 @@ from ..files.file_kind import likely_kind
 from ..ops.dtypes import torch_dtype
 from ..ops.shapes import prod
 
-__all__ = [
-    "DTYPES",
-    "LENGTH_BYTES",
-    "METADATA",
-    "TensorEntry",
-    "SafetensorsHeader",
-    "header_length",
-    "header_text",
-    "looks_like",
-    "read_header",
-]
-
 LENGTH_BYTES = 8
 METADATA = "__metadata__"
 DTYPES = {

@@ -42,8 +42,6 @@ from .row_sparse import RowSparseNDArray
 from .safetensors_header import looks_like
 from .sparse_base import BaseSparseNDArray
 
-__all__ = ["SAFETENSORS", "load", "load_frombuffer", "read", "save", "write"]
-
 Arrays = list[NDArray] | dict[str, NDArray]
 
 SAFETENSORS = ".safetensors"

@@ -18,8 +18,6 @@ from .convert import integers, wanted_shape
 if TYPE_CHECKING:
     from ..types import ShapeLike
 
-__all__ = ["bounds", "broadcast", "slicer", "squeezed", "target"]
-
 
 def slicer(axis: int, begin: int, length: int, squeeze: bool) -> Callable[[torch.Tensor], torch.Tensor]:
     """Return a function that cuts a piece out of an axis, and drops the axis if the piece has length 1."""

@@ -25,8 +25,6 @@ if TYPE_CHECKING:
 
     from ..types import ArrayLike, ContextLike, DTypeLike, IndexLike
 
-__all__ = ["BaseSparseNDArray"]
-
 _ALL = slice(None)
 
 

@@ -29,8 +29,6 @@ if TYPE_CHECKING:
 
     from ..types import ArrayLike, ContextLike, DTypeLike, ShapeLike
 
-__all__ = ["array", "cast_storage", "csr_matrix", "empty", "is_scipy", "row_sparse_array", "zeros"]
-
 _KINDS: dict[str, type[RowSparseNDArray] | type[CSRNDArray]] = {
     "row_sparse": RowSparseNDArray,
     "csr": CSRNDArray,

@@ -14,8 +14,6 @@ from .execution import execute
 from .handle import Handle, Operand
 from .op_dispatch import plan_for
 
-__all__ = ["add", "alike", "divide", "multiply", "subtract"]
-
 
 def alike(name: str, otherwise: Callable[[Any, Any], Any], lhs: Operand, rhs: Operand) -> Any:
     """Run an operator on two arrays of one shape; hand anything else to another function.

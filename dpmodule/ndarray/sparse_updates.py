@@ -14,8 +14,6 @@ from .execution import lazy_rules
 from .handle import Handle
 from .row_sparse import RowSparseNDArray, rows_of, sum_rows
 
-__all__: list[str] = []
-
 Tensor = torch.Tensor
 
 

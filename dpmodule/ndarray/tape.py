@@ -39,24 +39,6 @@ from .handle import Handle
 if TYPE_CHECKING:
     from .op_dispatch import PreparedOp
 
-__all__ = [
-    "TapeNode",
-    "States",
-    "TapeStep",
-    "TapeVariable",
-    "apply",
-    "attach",
-    "check_writable",
-    "copy_into",
-    "in_graph",
-    "inputs_of",
-    "mark",
-    "record_function",
-    "rows_array",
-    "values_of",
-    "variable_of",
-]
-
 A = TypeVar("A", bound=Handle)
 Tensor = torch.Tensor
 Trace = tuple[Tensor, "TapeNode"]

@@ -22,8 +22,6 @@ from .prediction import prediction_graph
 if TYPE_CHECKING:
     import onnx
 
-__all__ = ["OPSETS", "export_model", "make_model", "write_models"]
-
 OPSETS = range(13, 22)
 """Versions of ONNX's operators that can be written."""
 

@@ -9,8 +9,6 @@ from typing import Any
 
 from ..graph import Graph, Node
 
-__all__ = ["Hints", "fixed_gammas", "hints_of", "read_hints", "write_hints"]
-
 _KEY = "dpmodule"
 
 

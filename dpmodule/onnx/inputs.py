@@ -11,8 +11,6 @@ from ..ndarray import NDArray
 from ..symbol import Symbol
 from .prediction import prediction_graph
 
-__all__ = ["ModelInputs", "described_inputs", "input_names"]
-
 Dims = tuple[int | str, ...]
 
 

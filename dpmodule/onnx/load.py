@@ -26,8 +26,6 @@ from .from_onnx.upgrade import upgraded
 from .from_onnx.worlds import ATTEMPTS, sizes_of
 from .hints import read_hints
 
-__all__ = ["described_inputs", "get_model_metadata", "import_model"]
-
 _USUAL_SIZES = (1, 8, 32, 224)
 
 Params = dict[str, NDArray]

@@ -6,8 +6,6 @@ from ..graph import Entry, Graph, Node
 from ..ops.spec import LABEL
 from .ragged import without_ragged
 
-__all__ = ["prediction_graph"]
-
 
 def prediction_graph(graph: Graph) -> Graph:
     """Return a network without its labels, and without outputs that are computed from them.

@@ -10,8 +10,6 @@ from ..graph import Entry, Graph, Node
 from ..ops import get as get_op
 from ..ops.shapes import same
 
-__all__ = ["without_ragged"]
-
 _ELEMENTWISE = frozenset({"elemwise_add", "elemwise_sub", "elemwise_mul", "elemwise_div", "Embedding"})
 
 

@@ -7,8 +7,6 @@ from typing import Any
 
 from ..base import ArgumentError
 
-__all__ = ["CustomOp", "CustomOpProp"]
-
 
 class CustomOp:
     """An operator written in Python. Subclasses give `forward` and, if it has a gradient, `backward`.

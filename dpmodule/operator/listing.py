@@ -7,8 +7,6 @@ from typing import Any, NamedTuple
 from ..ops import get, names
 from ..ops.spec import REQUIRED, Attr
 
-__all__ = ["OperatorArguments", "get_all_registered_operators", "get_operator_arguments"]
-
 
 class OperatorArguments(NamedTuple):
     """Arguments of an operator: inputs first, then attributes.

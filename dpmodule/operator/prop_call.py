@@ -13,8 +13,6 @@ from ..ops.spec import AUX, DATA, Input
 from ..ops.user_code import user_code
 from .base import CustomOp, CustomOpProp
 
-__all__ = ["Made", "PropCall"]
-
 Stypes = tuple[str, ...]
 _DENSE = "default"
 

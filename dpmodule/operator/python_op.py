@@ -17,8 +17,6 @@ from .base import CustomOp, CustomOpProp
 from .prop_call import PropCall
 from .register import declare_prop_op
 
-__all__ = ["NDArrayOp", "NumpyOp", "PythonOp"]
-
 _numbers = itertools.count(1)
 
 

@@ -16,8 +16,6 @@ from .base import CustomOpProp
 from .prop_call import PropCall
 from .run import SPARSE, run
 
-__all__ = ["declare_prop_op", "prop_of", "register"]
-
 Prop = TypeVar("Prop", bound=type)
 
 

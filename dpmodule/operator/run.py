@@ -18,8 +18,6 @@ from ..ops.spec import Env
 from ..ops.user_code import user_code
 from .prop_call import Made, PropCall
 
-__all__ = ["SPARSE", "run"]
-
 Tensor = torch.Tensor
 Value = Any  # a tensor, or a record of what a sparse array stores
 

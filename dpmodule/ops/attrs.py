@@ -12,24 +12,6 @@ import numpy as np
 
 from ..base import dtype_name, plain
 
-__all__ = [
-    "AttrType",
-    "as_python3",
-    "boolean",
-    "choice",
-    "dtype",
-    "fraction",
-    "integer",
-    "ints",
-    "ints_or_none",
-    "optional",
-    "real",
-    "reals",
-    "shape",
-    "string",
-    "to_text",
-]
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class AttrType:

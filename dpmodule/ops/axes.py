@@ -6,8 +6,6 @@ from collections.abc import Iterable
 
 from ..base import OpError
 
-__all__ = ["normal_axes", "normal_axis"]
-
 
 def normal_axis(axis: int, ndim: int, name: str = "axis") -> int:
     """Return `axis` as a number from 0 to ndim - 1.

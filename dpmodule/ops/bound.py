@@ -10,8 +10,6 @@ import torch
 from .registry import op
 from .spec import Attr, Env, Input
 
-__all__ = ["bound"]
-
 Bind = Callable[[Any], Callable[..., Any]]
 
 

@@ -19,8 +19,6 @@ from .registry import op
 from .shapes import unify
 from .spec import NEVER, Attr, Env, Onnx, Shapes, Types, Variadic, numbered
 
-__all__ = ["cond", "foreach", "while_loop"]
-
 _COUNTS = {
     "num_args": Attr(integer(low=1), "number of inputs and subgraphs"),
     "num_outputs": Attr(integer(low=1), "number of outputs"),

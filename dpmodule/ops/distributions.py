@@ -11,18 +11,6 @@ from typing import Any
 
 import torch
 
-__all__ = [
-    "Draw",
-    "exponential",
-    "gamma",
-    "generalized_negative_binomial",
-    "negative_binomial",
-    "normal",
-    "poisson",
-    "standard_gamma",
-    "uniform",
-]
-
 Draw = Callable[..., torch.Tensor]
 
 

@@ -7,8 +7,6 @@ import torch
 
 from ..base import DTypeError
 
-__all__ = ["HALF", "name_of", "single", "torch_dtype"]
-
 HALF = (torch.float16, torch.bfloat16)
 """The 16-bit floating types, for which torch lacks some kernels."""
 

@@ -13,8 +13,6 @@ from typing import Any
 
 import torch
 
-__all__ = ["epoch", "expose", "is_watched", "mark_own", "written"]
-
 _EXPOSED, _OWN = "_dpmodule_exposed", "_dpmodule_own"
 _numbers = itertools.count(1)
 _epoch = 0

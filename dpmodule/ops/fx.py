@@ -25,8 +25,6 @@ from .recording import is_traced
 from .registry import find
 from .spec import AUX, Env, Op
 
-__all__ = ["RESERVED", "Memory", "function_of", "part"]
-
 RESERVED = frozenset({"training", "like", "out_shapes", "bodies", "memory"})
 """Keywords that every function takes."""
 

@@ -14,8 +14,6 @@ from .fx_opaque import is_exporting
 from .registry import get
 from .spec import Env
 
-__all__ = ["FORMS"]
-
 
 def _fully_connected(
     a: Any, env: Env, data: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None = None

@@ -19,8 +19,6 @@ from .recording import is_recorded, is_traced
 from .registry import get
 from .spec import Env
 
-__all__ = ["call", "is_exporting", "is_opaque"]
-
 
 def _is_recorded() -> bool:
     """Say what torch 2.6 tells: that it records, and not by Dynamo, as `torch.export` does with ``strict=False``."""

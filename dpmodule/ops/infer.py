@@ -11,8 +11,6 @@ from .shapes import known, output_shape, same_types
 from .spec import Env, Op, Shapes, Types
 from .user_code import is_users
 
-__all__ = ["infer_shape", "infer_type"]
-
 _META = torch.device("meta")
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["LATER"]
-
 LATER: dict[str, str] = {
     "array.axis": """
     SwapAxis expand_dims squeeze swapaxes transpose

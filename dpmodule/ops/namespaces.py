@@ -7,8 +7,6 @@ from functools import cache
 from ..base import did_you_mean
 from .registry import names, namespace_of
 
-__all__ = ["named_in", "names_in"]
-
 
 def names_in(space: str) -> dict[str, str]:
     """Return the public names of a namespace and the operator names they stand for.

@@ -20,8 +20,6 @@ from .registry import op
 from .shapes import same, typed, unify
 from .spec import NEVER, Attr, Env, Onnx, Shapes, Types, arg
 
-__all__ = ["randint", "sample_multinomial", "shuffle"]
-
 
 @dataclass(frozen=True, slots=True)
 class _Distribution:

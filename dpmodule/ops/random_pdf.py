@@ -18,8 +18,6 @@ from .registry import op
 from .shapes import output_shape, unify
 from .spec import Attr, Env, Onnx, Shapes, arg
 
-__all__: list[str] = []
-
 Tensors = Callable[..., torch.Tensor]
 T = torch.Tensor
 

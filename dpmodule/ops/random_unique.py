@@ -13,8 +13,6 @@ from .registry import op
 from .shapes import unify
 from .spec import NEVER, Attr, Env, Onnx, Shapes
 
-__all__: list[str] = []
-
 
 def _infer(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
     dims = unify(a.shape, outs[0], "shape and required output shape")

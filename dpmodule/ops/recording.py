@@ -7,8 +7,6 @@ from typing import Any
 
 import torch
 
-__all__ = ["is_recorded", "is_traced"]
-
 _jit: Any = torch.jit
 is_traced: Callable[[], bool] = _jit.is_tracing
 """Say whether `torch.jit.trace` is at work, which records a `torch.autograd.Function` as a call of Python."""

@@ -16,8 +16,6 @@ from ..compat.lazy import modules_of
 from .lazy_operators import LATER
 from .spec import Attr, Env, Input, LossOutput, Op
 
-__all__ = ["add_later", "declare", "declared", "find", "get", "names", "namespace_of", "op"]
-
 _OPS: dict[str, Op] = {}
 
 _NAMESPACES = (

@@ -14,20 +14,6 @@ from typing import Any
 from ..base import Shape, ShapeError
 from .spec import Infer, InferType, Shapes, Types
 
-__all__ = [
-    "broadcast",
-    "broadcasting",
-    "forward",
-    "known",
-    "output_shape",
-    "own_types",
-    "prod",
-    "same",
-    "same_types",
-    "typed",
-    "unify",
-]
-
 
 def known(shape: Shape) -> bool:
     """Say whether rank and every dimension are known."""

@@ -9,8 +9,6 @@ from typing import Any
 from ..base import OpError
 from .spec import REQUIRED, Input, Op, Variadic
 
-__all__ = ["docstring", "signature", "split_call"]
-
 
 def _declared(op: Op) -> tuple[Input, ...]:
     """Return every input an operator may have, for operators whose inputs depend on attributes too."""

@@ -12,33 +12,6 @@ from ..attribute import is_free
 from ..base import OpError, Shape
 from .attrs import AttrType
 
-__all__ = [
-    "AUX",
-    "DATA",
-    "LABEL",
-    "NEVER",
-    "PARAM",
-    "REQUIRED",
-    "ROWS",
-    "SHARE",
-    "STACK",
-    "Attr",
-    "ClassLabels",
-    "Env",
-    "Input",
-    "LossOutput",
-    "Onnx",
-    "Op",
-    "Shapes",
-    "Types",
-    "Variadic",
-    "arg",
-    "aux",
-    "label",
-    "numbered",
-    "param",
-]
-
 DATA, PARAM, AUX, LABEL = "data", "param", "aux", "label"
 """Kinds of input: values that flow, parameters, auxiliary states (not differentiated), labels."""
 

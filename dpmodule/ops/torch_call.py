@@ -18,8 +18,6 @@ from .spec import AUX, DATA, NEVER, PARAM, SHARE, Env, Input, Op, Shapes, Types
 from .torch_instances import Instances, drawing_from, in_mode
 from .torch_slots import TorchSlot, has_ties, slots_of
 
-__all__ = ["TorchCall", "torch_value"]
-
 _numbers = itertools.count()
 _live: weakref.WeakValueDictionary[int, TorchCall] = weakref.WeakValueDictionary()
 

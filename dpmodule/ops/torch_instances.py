@@ -11,8 +11,6 @@ import torch
 
 from ..context import gpu_module, is_gpu
 
-__all__ = ["Instances", "drawing_from", "in_mode"]
-
 _random_lock = threading.RLock()
 
 

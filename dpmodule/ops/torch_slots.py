@@ -10,8 +10,6 @@ import torch
 from ..base import ArgumentError
 from .dtypes import name_of
 
-__all__ = ["TorchSlot", "has_ties", "slots_of"]
-
 
 @dataclass(frozen=True, slots=True)
 class TorchSlot:

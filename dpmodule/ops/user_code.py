@@ -7,8 +7,6 @@ from typing import Any
 
 from ..base import MXNetError
 
-__all__ = ["explained", "is_users", "user_code"]
-
 _MARK = "_dpmodule_user_code"
 _TEXT = "_dpmodule_text"
 

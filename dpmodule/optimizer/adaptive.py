@@ -18,8 +18,6 @@ from .sgd import zeros_like
 if TYPE_CHECKING:
     from .counts import Key
 
-__all__ = ["AdaGrad", "Adam", "RMSProp"]
-
 Tensor = torch.Tensor
 
 _SMALLEST = torch.finfo(torch.float32).smallest_normal

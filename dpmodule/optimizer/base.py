@@ -20,8 +20,6 @@ from .group import HALF
 if TYPE_CHECKING:
     from ..symbol import Symbol
 
-__all__ = ["Optimizer", "create", "is_half", "momentum_of", "register", "registry"]
-
 
 class _SchedulerInCharge(StateError, UserWarning):
     """The learning rate cannot be set beside a scheduler; also what MXNet raises there."""

@@ -14,8 +14,6 @@ from ..base import StateError
 if TYPE_CHECKING:
     from ..ndarray import NDArray
 
-__all__ = ["ArrayOrList", "CommonCounts", "Key", "KeyOrList"]
-
 Key: TypeAlias = Any
 """What tells parameters apart: a position (Module), or a name (kvstore)."""
 

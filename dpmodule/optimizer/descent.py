@@ -19,8 +19,6 @@ from .sgd import zeros_like
 if TYPE_CHECKING:
     from .counts import Key
 
-__all__ = ["DCASGD", "SGLD", "Signum"]
-
 Tensor = torch.Tensor
 
 

@@ -18,8 +18,6 @@ from ..ops.exposure import written
 if TYPE_CHECKING:
     from .counts import Key
 
-__all__ = ["HALF", "Group", "UpdatePlan", "Scratch", "are_dense", "is_fusable", "slots_of"]
-
 Tensor = torch.Tensor
 
 _raw = attrgetter("raw")

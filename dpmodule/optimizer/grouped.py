@@ -16,8 +16,6 @@ from .rows import RowUpdate, densified, fits_native, update_in_place, written_ba
 if TYPE_CHECKING:
     from .counts import ArrayOrList, Key, KeyOrList
 
-__all__ = ["GroupedOptimizer"]
-
 Tensor = torch.Tensor
 
 _HOOKS = (

@@ -18,8 +18,6 @@ from .sgd import Momentum, zeros_like
 if TYPE_CHECKING:
     from .counts import Key
 
-__all__ = ["LAMB", "LARS", "LBSGD"]
-
 Tensor = torch.Tensor
 
 _LARS_SKIPS = ("gamma", "beta", "bias")

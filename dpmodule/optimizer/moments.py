@@ -15,8 +15,6 @@ from .sgd import zeros_like
 if TYPE_CHECKING:
     from .counts import Key
 
-__all__ = ["AdaDelta", "Adamax", "Nadam"]
-
 Tensor = torch.Tensor
 
 

@@ -19,8 +19,6 @@ from .group import Group, is_fusable
 if TYPE_CHECKING:
     from .counts import Key
 
-__all__ = ["RowUpdate", "densified", "fits_native", "update_in_place", "written_back"]
-
 Tensor = torch.Tensor
 _RAW = attrgetter("raw")
 

@@ -17,8 +17,6 @@ from .grouped import GroupedOptimizer
 if TYPE_CHECKING:
     from .counts import Key
 
-__all__ = ["NAG", "SGD", "Momentum", "Test", "ccSGD", "zeros_like"]
-
 Tensor = torch.Tensor
 
 _LARGE = 2**25

@@ -15,8 +15,6 @@ from ..ndarray import NDArray
 from .base import Optimizer
 from .counts import CommonCounts
 
-__all__ = ["SharedStates", "StateKey", "outline"]
-
 StateKey = tuple[str, int]
 """A parameter's name and the position of the context."""
 

@@ -23,8 +23,6 @@ from ..ndarray.serial import read, write
 from .base import Optimizer, registry
 from .rows import densified
 
-__all__ = ["dump_states", "load_states"]
-
 _ARRAY = "mxnet.ndarray.ndarray NDArray"
 _FOREIGN_OPTIMIZERS = "mxnet.optimizer.optimizer"
 _FOREIGN_CONTRIB = "mxnet.optimizer.contrib"

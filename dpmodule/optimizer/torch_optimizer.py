@@ -19,8 +19,6 @@ from .grouped import GroupedOptimizer
 if TYPE_CHECKING:
     from .counts import Key
 
-__all__ = ["TorchOptimizer"]
-
 Tensor = torch.Tensor
 State = dict[str, Any]
 

@@ -17,8 +17,6 @@ from .shared_states import SharedStates, StateKey, outline
 if TYPE_CHECKING:
     from .counts import Key, KeyOrList
 
-__all__ = ["Updater", "get_updater"]
-
 _MOST_PLANS = 64
 
 

@@ -12,8 +12,6 @@ from ..base import BoundsError
 from .framing import RecordFile
 from .index import load_index
 
-__all__ = ["RecordDataset"]
-
 
 class RecordDataset(Dataset[Any]):
     """Read the records of a file by number, in any order, in any thread or process.

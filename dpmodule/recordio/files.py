@@ -13,8 +13,6 @@ from ..files.file_kind import likely_kind, regular_file
 from .framing import frame, read_record
 from .index import load_index, write_line
 
-__all__ = ["MXIndexedRecordIO", "MXRecordIO"]
-
 _logger = logging.getLogger(__name__)
 _BUFFER = 1 << 16
 """Bytes read from and written to the file at once."""

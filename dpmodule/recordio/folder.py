@@ -19,8 +19,6 @@ from .framing import frame
 from .header import pack
 from .index import write_line
 
-__all__ = ["ENDINGS", "Picture", "Recoding", "find_pictures", "split_pictures", "write_pictures"]
-
 ENDINGS = (".bmp", ".gif", ".jp2", ".jpeg", ".jpg", ".png", ".ppm", ".tif", ".tiff", ".webp")
 """Of the files that are taken for pictures."""
 

@@ -21,8 +21,6 @@ import numpy as np
 from ..base import ArgumentError, FileError, FileFormatError
 from ..files.file_kind import likely_kind, regular_file
 
-__all__ = ["MAGIC", "RecordFile", "frame", "read_record", "skip_record"]
-
 MAGIC = struct.pack("<I", 0xCED7230A)
 _HEAD = struct.Struct("<4sI")
 _MAX_LENGTH = (1 << 29) - 1

@@ -12,8 +12,6 @@ from ..base import ArgumentError, FileFormatError
 from ..ndarray import NDArray
 from ..ops.image import decode, encode
 
-__all__ = ["IRHeader", "pack", "pack_img", "unpack", "unpack_img"]
-
 _FORMAT = struct.Struct("<IfQQ")
 
 

@@ -12,8 +12,6 @@ from ..files.atomic import write_atomically
 from ..files.file_kind import regular_file
 from .framing import RecordFile
 
-__all__ = ["load_index", "write_line"]
-
 _logger = logging.getLogger(__name__)
 
 Index = list[tuple[Any, int]]

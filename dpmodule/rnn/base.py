@@ -14,8 +14,6 @@ from ..symbol import Symbol
 from .gates import activate
 from .steps import Steps, as_list, last_valid, mask, shaped, time_axis
 
-__all__ = ["Arrays", "BaseRNNCell", "RNNParams", "begin_states", "flatten_states", "taken", "unrolled"]
-
 Arrays = dict[str, NDArray]
 """Arrays by name, such as the arg_params of a Module."""
 

@@ -13,8 +13,6 @@ from ..symbol import Symbol
 from .base import BaseRNNCell, RNNParams
 from .gates import Activation, activate, update_gru, update_lstm
 
-__all__ = ["GRUCell", "GatedCell", "LSTMCell", "RNNCell"]
-
 
 class GatedCell(BaseRNNCell):
     """A cell with one weight and bias from the input, and one from the hidden state, for all gates together.

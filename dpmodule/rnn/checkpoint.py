@@ -10,8 +10,6 @@ from ..ndarray import NDArray
 from ..symbol import Symbol
 from .base import Arrays, BaseRNNCell
 
-__all__ = ["do_rnn_checkpoint", "load_rnn_checkpoint", "save_rnn_checkpoint"]
-
 Cells = BaseRNNCell | Sequence[BaseRNNCell]
 
 

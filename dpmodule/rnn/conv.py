@@ -12,8 +12,6 @@ from .base import RNNParams
 from .cell import GatedCell
 from .gates import Activation, activate, update_gru, update_lstm
 
-__all__ = ["BaseConvRNNCell", "ConvGRUCell", "ConvLSTMCell", "ConvRNNCell"]
-
 Pair = tuple[int, int]
 
 

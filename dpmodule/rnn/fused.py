@@ -18,8 +18,6 @@ from .modifier import DropoutCell
 from .stack import BidirectionalCell, SequentialRNNCell
 from .steps import Steps, as_merged, shaped, time_axis
 
-__all__ = ["FusedRNNCell"]
-
 
 class FusedRNNCell(BaseRNNCell):
     """Run a network of several layers over whole sequences in the operator `sym.RNN`.

@@ -8,8 +8,6 @@ from typing import Any
 from .. import symbol as sym
 from ..symbol import Symbol
 
-__all__ = ["Activation", "activate", "update_gru", "update_lstm"]
-
 Activation = str | Callable[..., Symbol]
 """`act_type` of `sym.Activation`, or a function of symbols."""
 

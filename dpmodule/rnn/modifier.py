@@ -13,8 +13,6 @@ from ..symbol import Symbol
 from .base import Arrays, BaseRNNCell, RNNParams, begin_states, unrolled
 from .steps import Steps, as_list, mask, shaped, time_axis
 
-__all__ = ["DropoutCell", "ModifierCell", "ResidualCell", "ZoneoutCell"]
-
 
 def _check_share(what: str, value: Any) -> float:
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value <= 1:

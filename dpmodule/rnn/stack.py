@@ -12,8 +12,6 @@ from ..symbol import Symbol
 from .base import Arrays, BaseRNNCell, RNNParams, begin_states, flatten_states, unrolled
 from .steps import Steps, as_list, as_merged, reverse, time_axis
 
-__all__ = ["BidirectionalCell", "SequentialRNNCell"]
-
 
 class _Compound(BaseRNNCell):
     """A cell whose states and weights are those of the cells in it, in order."""

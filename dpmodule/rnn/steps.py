@@ -8,8 +8,6 @@ from .. import symbol as sym
 from ..base import ArgumentError
 from ..symbol import Symbol
 
-__all__ = ["Steps", "as_list", "as_merged", "last_valid", "mask", "reverse", "shaped", "time_axis"]
-
 Steps = Symbol | list[Symbol]
 """A sequence in either form."""
 

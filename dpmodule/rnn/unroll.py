@@ -11,8 +11,6 @@ from ..symbol import Symbol
 from .base import BaseRNNCell
 from .steps import Steps
 
-__all__ = ["rnn_unroll"]
-
 
 def rnn_unroll(
     cell: BaseRNNCell,

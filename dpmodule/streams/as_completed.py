@@ -13,8 +13,6 @@ from typing import Any, TypeVar
 from ..base import ArgumentError, StateError
 from .extendable import BaseAsyncExtendableStream
 
-__all__ = ["CompletionExtendableStream"]
-
 T = TypeVar("T")
 
 

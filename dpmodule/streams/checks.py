@@ -6,8 +6,6 @@ from typing import Any
 
 from ..base import ArgumentError
 
-__all__ = ["check_count", "check_seconds"]
-
 
 def check_count(owner: str, name: str, value: Any, low: int = 1, high: int | None = None) -> None:
     """Refuse what is no integer from `low` to `high`.

@@ -27,19 +27,6 @@ from .frames import MessageFrames
 from .messages import Message, Received, pack
 from .remote import RemoteError
 
-__all__ = [
-    "Channel",
-    "DONE",
-    "ERROR",
-    "Link",
-    "MESSAGE",
-    "ParentGone",
-    "Passed",
-    "START",
-    "importing_main",
-    "run",
-]
-
 START, MESSAGE, DONE, ERROR = range(4)
 """Kinds of messages: what to run; the users' own; what the function returned; what it raised."""
 

@@ -17,8 +17,6 @@ from .fork_server import forget, let_continue
 from .frames import MessageFrames
 from .lifeline import Lifeline
 
-__all__ = ["Ends"]
-
 KILL_S = 5.0
 """How long a killed process may take to go, in seconds; longer only if the system itself hangs."""
 

@@ -9,8 +9,6 @@ from .thread_pool import Unstoppable
 from .threaded import FunctorLike, ThreadPool, cpp_threaded_worker
 from .worker_pool import BaseAsyncWorker, BaseAsyncWorkerPool
 
-__all__ = ["CppWorker", "CppWorkerPool"]
-
 
 class CppWorker(BaseAsyncWorker):
     """Runs one functor at a time.

@@ -10,8 +10,6 @@ import struct
 import tempfile
 import time
 
-__all__ = ["Note", "STACK_SIGNAL", "state_of"]
-
 _FIRST_FREE: int | None = getattr(signal, "SIGRTMIN", None)
 STACK_SIGNAL = int(signal.SIGUSR2 if _FIRST_FREE is None else _FIRST_FREE + 7)
 """What makes a child write its stack: a number that programs hardly use, where the system has some to spare."""

@@ -7,8 +7,6 @@ import signal
 from .child_resources import Ends
 from .errors import WorkerDied, WorkerStuck
 
-__all__ = ["death", "hanging"]
-
 
 def death(who: str, index: int, name: str, ends: Ends) -> WorkerDied:
     """Return the error for a child that has ended without an exception of its own.

@@ -17,8 +17,6 @@ from .errors import LoopClosedError, StreamStopped
 from .hooks import never_waits, steps, woken_by
 from .mailbox import Mailbox
 
-__all__ = ["BaseAsyncExtendableStream"]
-
 T = TypeVar("T")
 Self = TypeVar("Self", bound="BaseAsyncExtendableStream[Any]")
 Class = TypeVar("Class", bound="type[BaseAsyncExtendableStream[Any]]")

@@ -16,8 +16,6 @@ from typing import Any
 from .crash_note import state_of
 from .errors import WorkerDied, WorkerStuck
 
-__all__ = ["forget", "let_continue", "watched"]
-
 _STOPPED_S = 5.0
 """How long the server may be stopped (SIGSTOP) while a process is started, in seconds."""
 

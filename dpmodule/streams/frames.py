@@ -12,8 +12,6 @@ from collections.abc import Callable
 from .errors import refused
 from .messages import HEADER_BYTES, Message, MessageHeader, Received
 
-__all__ = ["MessageFrames"]
-
 _READ_BYTES = 64 << 10
 _FDS_AT_ONCE = 200
 _SEND_FLAGS = getattr(socket, "MSG_DONTWAIT", 0) | getattr(socket, "MSG_NOSIGNAL", 0)

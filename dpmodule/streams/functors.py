@@ -20,23 +20,10 @@ from typing import Any, Generic, TypeVar
 from .. import native
 from ..base import ArgumentError, BoundsError
 from ..native.functors import checksum, copy, deflate, multislot, records
-from ..native.functors.multislot import MultiSlotLines, Slot, SlotValues
+from ..native.functors.multislot import MultiSlotLines, Slot
+from ..native.functors.multislot import SlotValues as SlotValues
 from ..native.functors.records import Records
 from .string_handle import StringHandle
-
-__all__ = [
-    "CompressFunctor",
-    "Crc32cFunctor",
-    "DecompressFunctor",
-    "MemcpyFunctor",
-    "MultiSlotFunctor",
-    "MultiSlotLines",
-    "ReadyFunctor",
-    "Records",
-    "RecordsFunctor",
-    "Slot",
-    "SlotValues",
-]
 
 _Result = TypeVar("_Result")
 

@@ -10,8 +10,6 @@ import types
 from collections.abc import Awaitable, Callable, Generator
 from typing import Any
 
-__all__ = ["never_waits", "steps", "woken_by"]
-
 WAITING = frozenset({"SEND", "YIELD_FROM", "YIELD_VALUE"})
 """The instructions, of Python 3.10 to 3.13, by which a coroutine waits."""
 

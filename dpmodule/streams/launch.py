@@ -25,16 +25,6 @@ from .errors import UnpicklableError, WorkerDied
 from .fork_server import watched
 from .messages import Message, pack
 
-__all__ = [
-    "START_METHODS",
-    "START_S",
-    "check_not_importing_main",
-    "check_start_method",
-    "launch",
-    "pack_target",
-    "preload",
-]
-
 START_METHODS = ("spawn", "fork", "forkserver")
 
 START_S = 60.0

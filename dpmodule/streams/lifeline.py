@@ -9,8 +9,6 @@ import select
 import signal
 import threading
 
-__all__ = ["Lifeline", "hold"]
-
 _SET_SIGNAL: int | None = getattr(fcntl, "F_SETSIG", None)  # Linux only
 
 

@@ -10,8 +10,6 @@ from typing import Generic, TypeVar
 
 from .errors import LoopClosedError
 
-__all__ = ["Mailbox"]
-
 T = TypeVar("T")
 
 

@@ -16,8 +16,6 @@ import torch
 
 from .errors import refused
 
-__all__ = ["Message", "Received", "pack"]
-
 _ALIGNMENT = 64
 _SPILL_BYTES = 32 << 10
 """From this size on the contents are put into shared memory: what is left always fits into an empty socket."""

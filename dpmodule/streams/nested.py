@@ -16,8 +16,6 @@ import torch
 
 from .errors import StructureError
 
-__all__ = ["MAX_DEPTH", "Outline", "check_tensor", "flatten", "outline", "parts", "same_outline", "unflatten"]
-
 Outline = Any
 """None, `TENSOR`, or a tuple (kind, class or None, keys or None, outlines of the children)."""
 

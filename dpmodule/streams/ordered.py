@@ -12,8 +12,6 @@ from typing import Any, TypeVar
 
 from .extendable import BaseAsyncExtendableStream, inlines
 
-__all__ = ["PriorityExtendableStream", "SortedExtendableStream"]
-
 T = TypeVar("T")
 
 

@@ -22,8 +22,6 @@ from .launch import START_S, check_not_importing_main, launch, pack_target
 from .messages import Message, Received, pack
 from .remote import RemoteError
 
-__all__ = ["ChildProcess"]
-
 GRACE_S = 1.0
 """How long a child may take to end after its channel was closed, and again after SIGTERM, in seconds."""
 _LAST_WORDS_S = 5.0  # an interpreter that ends has closed the channel before it runs what atexit has

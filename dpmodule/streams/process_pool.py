@@ -16,8 +16,6 @@ from .remote import RemoteError
 from .supervisor import START_S, Supervisor
 from .worker_pool import BaseAsyncWorker, BaseAsyncWorkerPool
 
-__all__ = ["ProcessWorkerPool"]
-
 _FAILED_GRACE_S = 0.1
 
 

@@ -18,8 +18,6 @@ from ..compat.closing import Closing
 from ..context import Context, current_context
 from .checks import check_count
 
-__all__ = ["ReadAhead"]
-
 JOIN_TIMEOUT_S = 5.0
 """How long `join` waits for an item that is being read, in seconds."""
 

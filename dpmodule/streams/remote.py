@@ -8,8 +8,6 @@ from dataclasses import dataclass
 
 from .errors import RemoteTraceback, WorkerError
 
-__all__ = ["RemoteError"]
-
 
 @dataclass(frozen=True, slots=True)
 class RemoteError:

@@ -29,8 +29,6 @@ if TYPE_CHECKING or native.core is None:
 else:
     SignalBus = native.core.SignalBus
 
-__all__ = ["SignalSocketBus"]
-
 _buses: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, weakref.ref[SignalSocketBus]]
 _buses = weakref.WeakKeyDictionary()
 

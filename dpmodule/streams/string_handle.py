@@ -14,8 +14,6 @@ from .. import native
 from ..devices.shared_memory import shared_bytes
 from ..native import string_handle as stand_in
 
-__all__ = ["StringHandle"]
-
 _BY_VALUE_BYTES = 1 << 14
 """Up to this size, what is not in shared memory goes to other processes by value: a descriptor costs more."""
 

@@ -15,8 +15,6 @@ from .errors import LoopClosedError
 from .mailbox import Mailbox
 from .worker_pool import BaseAsyncWorker, BaseAsyncWorkerPool
 
-__all__ = ["ThreadWorker", "ThreadWorkerPool", "Unstoppable"]
-
 _NUMBERS = itertools.count()
 
 

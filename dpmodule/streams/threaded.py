@@ -29,8 +29,6 @@ else:
     Threads = native.core.ThreadPool
     Worker = native.core.Worker
 
-__all__ = ["FunctorLike", "NoopFunctor", "ThreadPool", "cpp_threaded_worker"]
-
 _open: weakref.WeakSet[ThreadPool] = weakref.WeakSet()
 _EXIT_WAIT_S = 1.0
 """How long the end of the program waits for jobs that are running, in seconds; for those of all pools together."""

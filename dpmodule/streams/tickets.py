@@ -8,8 +8,6 @@ import tempfile
 from multiprocessing import reduction
 from typing import Any
 
-__all__ = ["Tickets"]
-
 _NUMBER = struct.Struct("<q")
 
 

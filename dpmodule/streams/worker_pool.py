@@ -13,8 +13,6 @@ from ..base import ArgumentError, MXNetError, StateError
 from .checks import check_count
 from .errors import LoopClosedError, PoolClosedError
 
-__all__ = ["BaseAsyncWorker", "BaseAsyncWorkerPool"]
-
 Self = TypeVar("Self", bound="BaseAsyncWorkerPool")
 Kind = type[BaseException] | None
 

@@ -22,9 +22,6 @@ from .inference import as_shape
 if TYPE_CHECKING:
     from ..types import ContextLike, DTypeLike, GradReqLike
 
-__all__ = ["HasGraph", "bind", "evaluate", "simple_bind"]
-
-
 Arrays: TypeAlias = "Mapping[str, NDArray] | Sequence[NDArray | None] | None"
 """Arrays of arguments by name, or in the order of `list_arguments`."""
 

@@ -21,8 +21,6 @@ from ..ops.attrs import shape as shape_type
 from ..ops.signature import split_call
 from ..ops.spec import Input, Op
 
-__all__ = ["apply_op", "make_variable", "source_line", "substitute", "variable_attributes", "without_casts"]
-
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 
 

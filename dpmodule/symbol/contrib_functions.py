@@ -7,8 +7,6 @@ import math
 from .random import uniform
 from .symbol import Symbol, call
 
-__all__ = ["rand_zipfian"]
-
 
 def rand_zipfian(true_classes: Symbol, num_sampled: int, range_max: int) -> tuple[Symbol, Symbol, Symbol]:
     """Draw classes, with replacement, from an approximately Zipfian distribution.

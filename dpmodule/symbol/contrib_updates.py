@@ -11,8 +11,6 @@ from .creation import full
 from .op_functions import face_of
 from .symbol import Symbol
 
-__all__ = ["adamw_update", "mp_adamw_update"]
-
 
 def _factor(rescale_grad: Symbol | float) -> Symbol:
     if isinstance(rescale_grad, Symbol):

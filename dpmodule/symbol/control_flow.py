@@ -19,8 +19,6 @@ from .compose import source_line
 from .subgraph import SUBGRAPH, Cut, cut, input_name, symbols_of, with_identities
 from .symbol import Symbol, Variable
 
-__all__ = ["cond", "foreach", "while_loop"]
-
 Nested: TypeAlias = "Symbol | Sequence[Any]"
 """A symbol, or a list of such, to any depth."""
 

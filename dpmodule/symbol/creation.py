@@ -18,22 +18,6 @@ from .symbol import split_v2 as split_v2
 if TYPE_CHECKING:
     from ..types import DTypeLike, Number, ShapeLike
 
-__all__ = [
-    "arange",
-    "eye",
-    "full",
-    "histogram",
-    "hypot",
-    "linspace",
-    "maximum",
-    "minimum",
-    "ones",
-    "pow",
-    "power",
-    "split_v2",
-    "zeros",
-]
-
 Operand: TypeAlias = "Symbol | Number"
 """What functions of two operands take."""
 

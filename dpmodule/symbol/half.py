@@ -15,8 +15,6 @@ from ..ops import get
 from . import half_lists
 from .symbol import Symbol
 
-__all__ = ["LOSS_SCALE", "Conditions", "HalfConverter", "HalfRules", "half_symbol"]
-
 Conditions = Sequence[tuple[str, str, Sequence[str]]]
 
 LOSS_SCALE = "_loss_scale"

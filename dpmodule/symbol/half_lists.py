@@ -5,8 +5,6 @@ Source: the lists of MXNet 1.9.1's automatic mixed precision. What is on none of
 
 from __future__ import annotations
 
-__all__ = ["CONDITIONAL_FP32", "FP32", "LOSSES", "LP16", "WIDEST"]
-
 LP16 = ("Convolution", "Deconvolution", "FullyConnected", "RNN")
 """Operators that gain from 16 bits and bear them."""
 

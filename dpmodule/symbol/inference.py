@@ -16,8 +16,6 @@ from ..graph import Graph, infer_shapes, infer_types
 from ..graph.empty import read_shape, shown_shape
 from ..ops.shapes import known
 
-__all__ = ["Found", "as_shape", "check_shapes", "check_types", "partial_shapes", "partial_types"]
-
 Found = tuple[Any, Any, Any]
 """Of the arguments, the outputs and the auxiliary states; three times None if something is unknown."""
 

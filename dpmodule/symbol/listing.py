@@ -11,8 +11,6 @@ from ..attribute import BARE_KEYS, bare_suffix, is_free, stored_key
 from ..base import ArgumentError, OpError
 from ..graph import Graph, Node
 
-__all__ = ["debug_str", "set_attribute", "shown"]
-
 
 def shown(attributes: Mapping[str, str]) -> dict[str, str]:
     """Return attributes with the five bare keys shown both ways."""

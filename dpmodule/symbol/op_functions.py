@@ -6,8 +6,6 @@ from ..ops.namespaces import named_in
 from ..ops.namespaces import names_in as names_in
 from .symbol import Face, face
 
-__all__ = ["face_of", "names_in"]
-
 
 def face_of(space: str, name: str) -> Face:
     """Return a namespace's function by its public name, making it on first use.

@@ -17,8 +17,6 @@ from ..graph import Entry, Graph, Node
 from ..nesting import flatten
 from .symbol import Group, Symbol, call
 
-__all__ = ["SUBGRAPH", "Cut", "cut", "input_name", "symbols_of", "with_identities"]
-
 SUBGRAPH = "__subgraph_name__"
 """Attribute of the nodes made inside a subgraph."""
 

@@ -30,8 +30,6 @@ from .torch_recurrent import WholeNetworks
 if TYPE_CHECKING:
     from torch.fx import Graph
 
-__all__ = ["Exported", "export", "functional", "leaf_names", "user_inputs", "writes_simply"]
-
 _TORCH = os.path.dirname(os.path.abspath(torch.__file__)) + os.sep
 _OURS = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 _aten = torch.ops.aten

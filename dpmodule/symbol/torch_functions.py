@@ -17,8 +17,6 @@ from torch.utils.checkpoint import CheckpointFunction
 from ..base import ArgumentError
 from .torch_recurrent import NAMESPACE
 
-__all__ = ["AppliedFunction", "KeptGradients", "check_hooks", "applied_function"]
-
 _NAME = f"{NAMESPACE}::autograd_function"
 _numbers = itertools.count()
 _applied: weakref.WeakValueDictionary[int, AppliedFunction] = weakref.WeakValueDictionary()

@@ -22,8 +22,6 @@ from .torch_operators import NoCounterpart, SymbolBuilder, TorchValue, as_size, 
 if TYPE_CHECKING:
     from torch.export.graph_signature import InputSpec
 
-__all__ = ["Imported", "from_torch", "imported"]
-
 
 class Imported(NamedTuple):
     """What a torch module becomes.

@@ -15,8 +15,6 @@ from .symbol import Symbol
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["held_names", "torch_calls", "torch_module", "write_back"]
-
 
 def torch_module(
     module: torch.nn.Module,

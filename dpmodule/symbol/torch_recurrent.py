@@ -13,8 +13,6 @@ from torch.overrides import TorchFunctionMode
 
 from ..base import ArgumentError
 
-__all__ = ["NAMESPACE", "WholeNetworks"]
-
 NAMESPACE = "dpmodule"
 """Where torch keeps these operators: ``torch.ops.dpmodule.lstm`` and the others."""
 

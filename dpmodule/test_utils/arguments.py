@@ -12,8 +12,6 @@ from ..context import Context
 from ..ndarray import NDArray, array
 from ..symbol import Symbol
 
-__all__ = ["as_array", "named_arguments", "named_requests", "named_states"]
-
 Values = Mapping[str, Any] | Sequence[Any]
 
 

@@ -12,21 +12,6 @@ from ..ndarray import NDArray
 from ..symbol import Symbol
 from .tolerance import Tolerance, get_atol, get_etol, get_rtol, get_tols
 
-__all__ = [
-    "almost_equal",
-    "assert_allclose",
-    "assert_almost_equal",
-    "assert_almost_equal_ignore_nan",
-    "assert_almost_equal_with_err",
-    "assert_exception",
-    "checkShapes",
-    "compare_ndarray_tuple",
-    "locationError",
-    "same",
-    "same_array",
-    "same_symbol_structure",
-]
-
 Array = np.ndarray[Any, Any]
 Names = tuple[str, str]
 

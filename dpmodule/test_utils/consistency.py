@@ -15,8 +15,6 @@ from ..symbol import Symbol
 from .compare import assert_almost_equal
 from .tolerance import Tolerance, get_tols
 
-__all__ = ["check_consistency"]
-
 _log = logging.getLogger(__name__)
 
 

@@ -17,18 +17,6 @@ from ..base import ArgumentError, FileError, FileFormatError
 from ..files.atomic import write_atomically
 from ..io import NDArrayIter
 
-__all__ = [
-    "download",
-    "download_model",
-    "get_bz2_data",
-    "get_cifar10",
-    "get_mnist",
-    "get_mnist_iterator",
-    "get_mnist_pkl",
-    "get_mnist_ubyte",
-    "get_zip_data",
-]
-
 _HOST = "http://data.mxnet.io/"
 _TIMEOUT_S = 30
 _UBYTE = (

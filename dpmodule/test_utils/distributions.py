@@ -10,8 +10,6 @@ import torch
 
 from ..base import ArgumentError
 
-__all__ = ["chi_square_check", "gen_buckets_probs_with_ppf", "mean_check", "var_check", "verify_generator"]
-
 Generator = Callable[[int], Any]
 
 

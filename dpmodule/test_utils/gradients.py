@@ -17,8 +17,6 @@ from .arguments import Values, check_dtype, named_arguments, named_states
 from .symbols import check_requested
 from .tolerance import Tolerance, default_numeric_eps, get_tolerance
 
-__all__ = ["check_numeric_gradient", "numeric_grad"]
-
 Array = np.ndarray[Any, Any]
 _PROJECTION = "__random_proj"
 

@@ -14,8 +14,6 @@ from ..random import uniform
 from .compare import assert_almost_equal, compare_ndarray_tuple
 from .sparse import rand_ndarray
 
-__all__ = ["compare_optimizer"]
-
 
 def _pair(what: str, shape: Sequence[int], stype: str, dtype: Any, density: float | None) -> tuple[Any, Any]:
     """Return the same random values twice: dense, and stored as `stype`."""

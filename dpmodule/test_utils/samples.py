@@ -12,29 +12,6 @@ from ..base import ArgumentError
 from ..ndarray import NDArray, arange, array, eye
 from .tolerance import default_dtype
 
-__all__ = [
-    "assign_each",
-    "assign_each2",
-    "collapse_sum_like",
-    "create_2d_tensor",
-    "create_vector",
-    "get_identity_mat",
-    "get_identity_mat_batch",
-    "new_matrix_with_real_eigvals_2d",
-    "new_matrix_with_real_eigvals_nd",
-    "new_orthonormal_matrix_2d",
-    "new_sym_matrix_with_real_eigvals_2d",
-    "new_sym_matrix_with_real_eigvals_nd",
-    "np_reduce",
-    "rand_coord_2d",
-    "rand_shape_2d",
-    "rand_shape_3d",
-    "rand_shape_nd",
-    "random_arrays",
-    "random_sample",
-    "random_uniform_arrays",
-]
-
 Array = np.ndarray[Any, Any]
 
 

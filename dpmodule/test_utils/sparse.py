@@ -15,14 +15,6 @@ from ..ndarray.sparse import CSRNDArray, RowSparseNDArray, csr_matrix, row_spars
 from .samples import assign_each, random_arrays
 from .tolerance import default_dtype
 
-__all__ = [
-    "create_sparse_array",
-    "create_sparse_array_zd",
-    "rand_ndarray",
-    "rand_sparse_ndarray",
-    "shuffle_csr_column_indices",
-]
-
 Modifier = Callable[[Any], Any]
 
 

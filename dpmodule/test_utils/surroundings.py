@@ -16,21 +16,6 @@ from ..io import DataBatch, DataIter
 from ..ndarray import waitall
 from ..util import setenv
 
-__all__ = [
-    "DummyIter",
-    "default_context",
-    "discard_stderr",
-    "environment",
-    "get_im2rec_path",
-    "has_tvm_ops",
-    "is_aarch64_run",
-    "is_cd_run",
-    "is_op_runnable",
-    "list_gpus",
-    "retry",
-    "set_default_context",
-]
-
 
 def default_context() -> Context:
     """Return the context that tests run in: the current one."""

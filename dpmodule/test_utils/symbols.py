@@ -17,8 +17,6 @@ from .compare import assert_almost_equal
 from .sparse import create_sparse_array
 from .tolerance import Tolerance
 
-__all__ = ["check_speed", "check_symbolic_backward", "check_symbolic_forward", "simple_forward"]
-
 
 def simple_forward(sym: Symbol, ctx: Context | None = None, is_train: bool = False, **inputs: Any) -> Any:
     """Run a symbol on NumPy arrays given by name and return NumPy arrays: one, or a list of several.

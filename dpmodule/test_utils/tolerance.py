@@ -11,20 +11,6 @@ import torch
 
 from ..context import Context
 
-__all__ = [
-    "Tolerance",
-    "default_atols",
-    "default_dtype",
-    "default_numeric_eps",
-    "default_rtols",
-    "effective_dtype",
-    "get_atol",
-    "get_etol",
-    "get_rtol",
-    "get_tolerance",
-    "get_tols",
-]
-
 DType = np.dtype[Any]
 Tolerance = float | Mapping[Any, float] | None
 """A number, numbers by dtype, or None for the default of the dtype."""

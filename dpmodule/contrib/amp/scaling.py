@@ -15,8 +15,6 @@ from ...symbol.half import Conditions, HalfRules
 from .amp import checked, checked_names
 from .lists import CONDITIONAL_FP32, FP32, LP16
 
-__all__ = ["init", "init_trainer", "scale_loss", "unscale"]
-
 
 def init(
     target_dtype: str = "float16",

@@ -20,8 +20,6 @@ import torch
 from ...devices.precision import likes_channels_last
 from ..lowering import Lowered, Step
 
-__all__ = ["channels_last"]
-
 
 def restride(x: torch.Tensor) -> torch.Tensor:
     """Return a 4-D tensor with channels innermost in memory, or as it is on a GPU that does not like this.

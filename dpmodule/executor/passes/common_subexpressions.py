@@ -22,8 +22,6 @@ from typing import Any
 from ...graph.merge import may_merge
 from ..lowering import Lowered, Step
 
-__all__ = ["common_subexpressions"]
-
 
 def _key(low: Lowered, step: Step) -> Any:
     """Return what equal steps have in common, None for one that must stay.

@@ -15,8 +15,6 @@ from __future__ import annotations
 
 from ..lowering import Lowered, Step
 
-__all__ = ["dead_steps"]
-
 
 def _has_effect(low: Lowered, step: Step) -> bool:
     """Say whether a step does something beside making its results."""

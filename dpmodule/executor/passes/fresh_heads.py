@@ -12,8 +12,6 @@ import torch
 
 from ..lowering import Lowered, Step
 
-__all__ = ["fresh_heads"]
-
 
 def clone(value: Any) -> Any:
     """Return a copy of a tensor or sparse value.

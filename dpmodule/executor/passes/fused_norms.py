@@ -26,8 +26,6 @@ from ...ops.nn.native_norm import Rectifier, is_native, native_norm
 from ...ops.spec import Env
 from ..lowering import Lowered, Step
 
-__all__ = ["FusedNorm", "fused_norms"]
-
 
 class FusedNorm:
     """A BatchNorm and, as far as wanted, a sum with another tensor and relu.

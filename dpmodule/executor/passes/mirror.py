@@ -21,8 +21,6 @@ from ...graph import Graph, Node
 from ..head_gradients import STOPS
 from ..lowering import Lowered, Step
 
-__all__ = ["Policy", "marked", "mirror", "policy"]
-
 Policy = bool | int | None
 """None: as the environment says; False: nothing at all; True: cheap operators; a number: parts of the network."""
 

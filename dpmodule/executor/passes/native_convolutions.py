@@ -21,8 +21,6 @@ from ...ops.nn.conv3x3 import convolve3x3, takes
 from ...ops.nn.rules import per_axis
 from ..lowering import Lowered, Step
 
-__all__ = ["NativeConvolution", "native_convolutions"]
-
 _STEPS = ((1, 1), (2, 2))
 
 

@@ -20,8 +20,6 @@ from typing import Any
 from ...ops.sparse import SparseCall
 from ..lowering import Lowered, Step
 
-__all__ = ["pooled_lookups"]
-
 
 def _call(step: Step | None, name: str) -> SparseCall | None:
     """Return what a step calls if it is an operator on ragged data that nothing was done to yet."""

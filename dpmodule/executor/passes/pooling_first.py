@@ -29,8 +29,6 @@ import torch
 from ...ops.dtypes import HALF
 from ..lowering import Lowered, Step
 
-__all__ = ["may_follow", "pooling_first"]
-
 _NAMED = frozenset({"relu", "sigmoid", "tanh"})
 _RISING = frozenset({"elu", "leaky", "softrelu", *_NAMED})
 

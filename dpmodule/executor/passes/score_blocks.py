@@ -21,8 +21,6 @@ from ...ops.spec import LossOutput
 from ..lowering import Lowered, Step
 from . import LEAST_CLASSES
 
-__all__ = ["score_blocks"]
-
 
 def _is_scores(low: Lowered, step: Step | None) -> bool:
     """Say whether a step is a dense layer with many outputs, as it was lowered."""

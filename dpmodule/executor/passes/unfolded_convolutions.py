@@ -26,8 +26,6 @@ from ...ops.nn.unfold import WindowGrid, unfold
 from ..lowering import Lowered, Step
 from .channels_last import restride
 
-__all__ = ["UnfoldedConvolution", "unfolded_convolutions"]
-
 _LEAST_WEIGHT = 2**16
 """Numbers in a weight below which a convolution takes little time anyway."""
 

@@ -14,19 +14,6 @@ from ..param_attr import ParamAttr
 from ..program import Program, default_main_program, default_startup_program
 from ..variable import Shape, Variable
 
-__all__ = [
-    "ACTIVATIONS",
-    "activated",
-    "as_variable",
-    "as_variables",
-    "check_act",
-    "level_of",
-    "main_program",
-    "parameter",
-    "program_of",
-    "width_of",
-]
-
 ACTIVATIONS = {
     "exp": sym.exp,
     "relu": sym.relu,

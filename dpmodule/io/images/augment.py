@@ -18,8 +18,6 @@ from ..std_random import StandardDraws
 if TYPE_CHECKING:
     from ..options import OptionValues
 
-__all__ = ["augment", "check_augmentation", "only_cuts", "resized", "shorter_edge"]
-
 _PRINCIPAL = np.array(
     [
         [55.46 * -0.5675, 4.794 * 0.7192, 1.148 * 0.4009],

@@ -25,16 +25,6 @@ from .records import ImageList, RecordSource
 if TYPE_CHECKING:
     from ..options import OptionValues
 
-__all__ = [
-    "ImageRecordInt8Iter",
-    "ImageRecordIter",
-    "ImageRecordIter_v1",
-    "ImageRecordUInt8Iter",
-    "ImageRecordUInt8Iter_v1",
-    "check_data_shape",
-    "decode_for",
-]
-
 _logger = logging.getLogger(__name__)
 
 _SEED = 111

@@ -26,8 +26,6 @@ from .records import ImageList, RecordSource
 if TYPE_CHECKING:
     from ..options import OptionValues
 
-__all__ = ["ImageDetRecordIter"]
-
 _logger = logging.getLogger(__name__)
 
 _SEED = 233

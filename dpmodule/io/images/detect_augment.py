@@ -19,8 +19,6 @@ from .objects import Box, Objects
 if TYPE_CHECKING:
     from ..options import OptionValues
 
-__all__ = ["augment_objects", "check_samplers"]
-
 _SAMPLED = ("scales", "aspect_ratios", "overlaps", "sample_coverages", "object_coverages")
 
 

@@ -8,8 +8,6 @@ from typing import Any
 import numpy as np
 import torch
 
-__all__ = ["BatchMemory"]
-
 
 class BatchMemory:
     """Lend tensors of one shape; the system would have to clear new memory for each, which takes as long as decoding.

@@ -17,8 +17,6 @@ from ..std_random import StandardDraws
 if TYPE_CHECKING:
     from ..options import OptionValues
 
-__all__ = ["MeanImage", "Normalizer"]
-
 _logger = logging.getLogger(__name__)
 
 

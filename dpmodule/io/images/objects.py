@@ -8,8 +8,6 @@ import numpy as np
 
 from ...base import FileFormatError
 
-__all__ = ["Box", "Objects"]
-
 Array = np.ndarray[Any, Any]
 
 Box = tuple[float, float, float, float]

@@ -6,8 +6,6 @@ from ...ops.attrs import boolean, choice, integer, ints, optional, real, reals, 
 from ...ops.spec import Attr
 from ..options import BATCH, NAMES, PARTS, PREFETCH, THREADS, Options
 
-__all__ = ["CLASSIFY", "DETECT"]
-
 _NOT_NEGATIVE = integer(low=0)
 _METHODS = "0 nearest, 1 linear, 2 cubic, 3 area, 4 Lanczos, 9 chosen by size, 10 random"
 

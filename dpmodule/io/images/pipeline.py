@@ -26,8 +26,6 @@ from .records import RecordPlace, RecordSource
 if TYPE_CHECKING:
     from ..options import OptionValues
 
-__all__ = ["ImageSource", "Work"]
-
 Work = Callable[[IRHeader, bytes, int, torch.Tensor, torch.Tensor], None]
 """Fills one image's place: (header, file, number for draws, data, label)."""
 

@@ -15,8 +15,6 @@ from ...recordio.index import load_index
 from ..parsing import input_files
 from ..std_random import StandardDraws
 
-__all__ = ["ImageList", "RecordPlace", "RecordSource"]
-
 _HEAD = struct.Struct("<4sII")
 _KIND_SHIFT = 29
 

@@ -58,8 +58,6 @@ if TYPE_CHECKING:
         ShapesLike,
     )
 
-__all__ = ["AutobatchModule"]
-
 
 class AutobatchModule(CheckpointedModule):
     """Trains and runs a function that is written for one example.

@@ -22,17 +22,6 @@ from ...ndarray import NDArray
 if TYPE_CHECKING:
     from ...types import ArrayLike
 
-__all__ = [
-    "Ran",
-    "are_sequences",
-    "array_of_labels",
-    "axes_of",
-    "batch_axis",
-    "columns_of",
-    "merged",
-    "run_examples",
-]
-
 
 @dataclass(slots=True)
 class Ran:

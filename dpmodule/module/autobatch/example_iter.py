@@ -12,8 +12,6 @@ from ...devices.generators import host
 from ...io import DataBatch, DataDesc, DataIter
 from ...io.iterator import check_state
 
-__all__ = ["ExampleIter"]
-
 Columns = dict[str, list[Any]]
 
 

@@ -20,8 +20,6 @@ from ...params import ParamStore
 if TYPE_CHECKING:
     from ...symbol import Symbol
 
-__all__ = ["CollectionGroup", "CollectionStore", "on_context", "public_name"]
-
 
 def public_name(name: str) -> str:
     """Return what a parameter is called in files and by optimizers: "/encoder/W" is "encoder_W"."""

@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from ...types import ArrayLike
     from ..types import Batch, BatchLike, ShapesLike
 
-__all__ = ["BatchSplitter", "describe", "is_batch_list", "is_per_context", "redescribe", "resized"]
-
 
 def describe(shapes: Iterable[Any] | None) -> list[DataDesc]:
     """Return `DataDesc` records of (name, shape[, dtype[, layout]]) tuples."""

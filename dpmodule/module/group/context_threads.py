@@ -15,8 +15,6 @@ import torch
 
 from ...context import Context
 
-__all__ = ["run_between", "run_parallel"]
-
 _pools: dict[Context, ThreadPoolExecutor] = {}
 _busy_contexts: set[Context] = set()
 _lock = threading.Lock()

@@ -13,8 +13,6 @@ from ...context import Context, context_of, cpu
 if TYPE_CHECKING:
     from ..types import ContextsLike, GroupContextsLike
 
-__all__ = ["contexts_of", "distinct", "per_context"]
-
 
 def contexts_of(context: ContextsLike) -> list[Context]:
     """Return one context or several as a list.

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from ...graph import Node
     from ...symbol import Symbol
 
-__all__ = ["ExecutorMaker"]
-
 
 class ExecutorMaker:
     """Makes executors of one symbol: parameters from a store, everything else from data pools.

@@ -8,8 +8,6 @@ from typing import Any
 
 from ...base import ArgumentError
 
-__all__ = ["in_order", "names_bound", "order_of"]
-
 
 def order_of(provided: Iterable[Any] | None, names: Sequence[str], kind: str) -> list[int] | None:
     """Return where a batch has the arrays that a module is bound to.

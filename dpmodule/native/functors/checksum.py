@@ -10,8 +10,6 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["crc32c"]
-
 _POLYNOMIAL = np.uint32(0x82F63B78)
 _PIECE = 512
 """Bytes of a piece."""

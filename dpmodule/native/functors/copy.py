@@ -9,8 +9,6 @@ import torch
 
 from ...base import ArgumentError, BoundsError, DeviceError, DTypeError
 
-__all__ = ["Range", "copy", "range_of"]
-
 Range = np.ndarray[Any, Any]
 """Bytes of a buffer or tensor, which the array keeps alive."""
 

@@ -7,8 +7,6 @@ from typing import Any
 
 from ...base import FileFormatError
 
-__all__ = ["FORMATS", "compress", "decompress"]
-
 FORMATS = {"gzip": 31, "zlib": 15, "deflate": -15}
 """Formats by name, with what zlib calls window bits."""
 

@@ -11,8 +11,6 @@ import torch
 
 from ...base import ArgumentError, FileFormatError
 
-__all__ = ["MultiSlotLines", "Slot", "SlotValues", "finish", "parse"]
-
 _MOST = 2**64 - 1
 _INTEGER_EXPECTED = f"an integer from 0 to {_MOST}"
 _FLOAT_EXPECTED = "a finite decimal number of float32"

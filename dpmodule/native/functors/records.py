@@ -7,8 +7,6 @@ from typing import Any, NamedTuple
 
 from ...base import FileFormatError
 
-__all__ = ["Records", "find"]
-
 _MAGIC = struct.pack("<I", 0xCED7230A)
 _WHOLE, _MIDDLE, _LAST = 0, 2, 3
 

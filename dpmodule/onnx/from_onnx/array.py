@@ -30,8 +30,6 @@ from .tensors import DTYPES
 from .value import OnnxValue
 from .worlds import Sizes
 
-__all__ = ["TABLE", "cut"]
-
 _MANY = 2**62
 
 

@@ -12,8 +12,6 @@ from .problems import Refused
 from .value import OnnxValue
 from .worlds import Dims, Sizes
 
-__all__ = ["branch", "each_step", "graph_of", "while_true"]
-
 Values = list[OnnxValue]
 _ENDLESS = 2**31 - 1
 

@@ -20,8 +20,6 @@ from .problems import Refused
 from .value import OnnxValue
 from .worlds import Dims, Sizes
 
-__all__ = ["GraphBuilder", "GraphScope"]
-
 _CPU = torch.device("cpu")
 _FOLDED = 2**24
 """Elements that a constant may have which is computed while reading."""

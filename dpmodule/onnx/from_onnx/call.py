@@ -10,8 +10,6 @@ from .build import GraphBuilder
 from .problems import Refused
 from .value import OnnxValue
 
-__all__ = ["NodeCall", "Translator"]
-
 
 @dataclass(slots=True, eq=False)
 class NodeCall:

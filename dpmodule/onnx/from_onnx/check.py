@@ -7,8 +7,6 @@ from typing import Any
 
 from .problems import Problems, TooLarge
 
-__all__ = ["CALLS", "DOMAINS", "OLDEST", "Checker", "domain_of", "place_of", "versions_of"]
-
 DOMAINS = ("", "ai.onnx.ml")
 OLDEST = {"": 7, "ai.onnx.ml": 1}
 """Version of each domain's operators that is read at least; models of older ones are upgraded."""

@@ -14,8 +14,6 @@ from .index import selected
 from .problems import Refused
 from .value import OnnxValue
 
-__all__ = ["TABLE"]
-
 _ENDLESS = 2**31 - 1
 
 

@@ -14,8 +14,6 @@ from .problems import Refused
 from .value import OnnxValue
 from .worlds import Sizes
 
-__all__ = ["TABLE"]
-
 _LOWEST = {"float16": -65504.0, "bfloat16": -3.0e38, "float32": -3.4e38, "float64": -1e308}
 
 

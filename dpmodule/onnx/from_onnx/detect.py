@@ -11,8 +11,6 @@ from .index import selected
 from .problems import Refused
 from .value import OnnxValue
 
-__all__ = ["TABLE"]
-
 
 def _roi_align(c: NodeCall) -> OnnxValue:
     b, x, rois, index, a = c.b, c.x, c.value(1), c.value(2), c.attrs

@@ -10,8 +10,6 @@ from .problems import Refused
 from .tensors import DTYPES
 from .value import OnnxValue
 
-__all__ = ["TABLE"]
-
 
 def _options(c: NodeCall) -> dict[str, Any]:
     a = c.attrs

@@ -17,31 +17,6 @@ from .problems import Refused
 from .value import OnnxValue
 from .worlds import Dims, Sizes
 
-__all__ = [
-    "LONGEST",
-    "arith",
-    "as_scalar",
-    "broadcast_dims",
-    "cast",
-    "common_shape",
-    "dynamic",
-    "even",
-    "expand",
-    "filled",
-    "flag",
-    "in_order",
-    "like_axis",
-    "normal",
-    "paired",
-    "positions",
-    "reshape",
-    "same_type",
-    "squeeze",
-    "transpose",
-    "unary",
-    "unsqueeze",
-]
-
 LONGEST = 2**24
 """How many numbers a row has at most that the file only states the length of."""
 

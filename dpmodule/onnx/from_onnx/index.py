@@ -14,8 +14,6 @@ from .problems import Refused
 from .value import OnnxValue
 from .worlds import Dims, Sizes
 
-__all__ = ["TABLE", "selected"]
-
 _COUNTS: tuple[Sizes, ...] = ((29, 31, 37), (41, 43, 59), (47, 71, 53), (61, 73, 67))
 
 

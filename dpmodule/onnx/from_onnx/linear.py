@@ -12,8 +12,6 @@ from .problems import Refused
 from .value import OnnxValue
 from .worlds import Dims
 
-__all__ = ["TABLE", "product"]
-
 
 def product(b: GraphBuilder, x: OnnxValue, y: OnnxValue) -> OnnxValue:
     """Multiply matrices, or stacks of them that broadcast."""

@@ -30,8 +30,6 @@ from .tensors import RANGES
 from .types import cast_to
 from .value import OnnxValue
 
-__all__ = ["TABLE"]
-
 _UNARY = {
     "Abs": "abs",
     "Acos": "arccos",

@@ -11,8 +11,6 @@ from .problems import Refused
 from .reduce import reduced
 from .value import OnnxValue
 
-__all__ = ["TABLE"]
-
 
 def _rows(c: NodeCall) -> OnnxValue:
     """Return the data as a matrix of float32."""

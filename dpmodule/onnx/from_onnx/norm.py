@@ -11,8 +11,6 @@ from .problems import Refused
 from .reduce import reduced
 from .value import OnnxValue
 
-__all__ = ["TABLE"]
-
 
 def _is_variable(value: OnnxValue) -> bool:
     return value.entry is not None and value.entry[0].op is None

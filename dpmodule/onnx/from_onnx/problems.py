@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from ...base import FileFormatError
 
-__all__ = ["Problems", "Refused", "TooLarge"]
-
 _SHOWN = 60
 """How many problems a message lists; of more it tells the number."""
 

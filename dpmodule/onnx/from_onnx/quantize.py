@@ -12,8 +12,6 @@ from .tensors import FEW_BITS, RANGES
 from .types import cast_to
 from .value import OnnxValue
 
-__all__ = ["TABLE"]
-
 
 def _along(b: GraphBuilder, part: OnnxValue, x: OnnxValue, axis: int) -> OnnxValue:
     """Return scales or zero points so that they broadcast with the data."""

@@ -8,8 +8,6 @@ from typing import Any
 from ...base import ArgumentError, FileError, FileFormatError, MissingPackageError
 from ...files.file_kind import likely_kind, regular_file
 
-__all__ = ["read_model"]
-
 _LIMIT = 2**31 - 1
 """Bytes that a message may have; arrays beyond that lie in files beside it."""
 

@@ -8,8 +8,6 @@ from .forms import arith, as_scalar, cast, normal, reshape, unary
 from .problems import Refused
 from .value import OnnxValue
 
-__all__ = ["TABLE", "reduced"]
-
 _PLAIN = {
     "ReduceSum": "sum",
     "ReduceMean": "mean",

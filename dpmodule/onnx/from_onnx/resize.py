@@ -15,8 +15,6 @@ from .problems import Refused
 from .value import OnnxValue
 from .worlds import Sizes
 
-__all__ = ["TABLE"]
-
 _MATRIX = 2**24
 
 

@@ -15,8 +15,6 @@ from .forms import arith, cast, transpose, unary, unsqueeze
 from .problems import Refused
 from .value import OnnxValue
 
-__all__ = ["TABLE"]
-
 _GATES = {"LSTM": 4, "GRU": 3, "RNN": 1}
 _ORDER = {"LSTM": (0, 2, 3, 1), "GRU": (1, 0, 2), "RNN": (0,)}
 """Which of ONNX's gates each of ours is."""

@@ -20,8 +20,6 @@ from . import (
 )
 from .call import Translator
 
-__all__ = ["TRANSLATORS"]
-
 _MAIN = (array, control, conv, detect, draws, index, linear, math, norm, quantize, reduce, resize, rnn)
 
 TRANSLATORS: dict[tuple[str, str], Translator] = {

@@ -9,8 +9,6 @@ from typing import Any
 import numpy as np
 import torch
 
-__all__ = ["CODES", "DTYPES", "FEW_BITS", "RANGES", "UNSIGNED", "tensor_of"]
-
 DTYPES = {
     1: "float32",
     2: "uint8",

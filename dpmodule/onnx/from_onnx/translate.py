@@ -16,8 +16,6 @@ from .tensors import UNSIGNED, tensor_of
 from .types import of_type, prepared, typed
 from .value import OnnxValue
 
-__all__ = ["GraphNames", "Walk"]
-
 _NODES = 500_000
 """How many nodes are translated, with those of functions, and of bodies that are tried in two forms."""
 

@@ -13,8 +13,6 @@ from .problems import Refused
 from .tensors import CODES, DTYPES, FEW_BITS, RANGES, UNSIGNED
 from .value import OnnxValue
 
-__all__ = ["cast_to", "of_type", "prepared", "typed"]
-
 _UINT64 = 13
 _BOOL = 9
 _WRAPS = {

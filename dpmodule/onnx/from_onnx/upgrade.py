@@ -7,8 +7,6 @@ from typing import Any
 from .check import OLDEST, Checker, versions_of
 from .problems import Problems
 
-__all__ = ["upgraded"]
-
 _TARGET = OLDEST[""]
 
 

@@ -10,8 +10,6 @@ from ...graph import Entry
 from .tensors import CODES
 from .worlds import Dims
 
-__all__ = ["OnnxValue"]
-
 
 class OnnxValue:
     """One array.

@@ -9,8 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-__all__ = ["ATTEMPTS", "Dims", "Sizes", "sizes_of"]
-
 Dims = tuple[int, ...]
 Sizes = tuple[int, ...]
 """One dimension's size in every world."""

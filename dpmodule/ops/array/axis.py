@@ -15,8 +15,6 @@ from ..bound import bound
 from ..shapes import output_shape, unify
 from ..spec import Attr, Onnx, Shapes, arg
 
-__all__: list[str] = []
-
 Unary = Callable[[torch.Tensor], torch.Tensor]
 
 

@@ -13,8 +13,6 @@ from ..bound import bound
 from ..shapes import output_shape
 from ..spec import ROWS, Attr, Onnx, Shapes, arg
 
-__all__: list[str] = []
-
 Unary = Callable[[torch.Tensor], torch.Tensor]
 
 

@@ -14,8 +14,6 @@ from ..dtypes import name_of, torch_dtype
 from ..shapes import same
 from ..spec import ROWS, Attr, Onnx, Types, arg
 
-__all__: list[str] = []
-
 Unary = Callable[[torch.Tensor], torch.Tensor]
 
 _FLOATS = ("float16", "bfloat16", "float32")

@@ -7,8 +7,6 @@ from functools import lru_cache
 from ...base import ShapeError
 from ..shapes import prod
 
-__all__ = ["resolve", "resolve_target"]
-
 Dims = tuple[int, ...]
 
 

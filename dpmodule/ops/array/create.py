@@ -16,8 +16,6 @@ from ..registry import op
 from ..shapes import typed, unify
 from ..spec import NEVER, Attr, Env, Onnx, Shapes
 
-__all__: list[str] = []
-
 _PLACE = {
     "ctx": Attr(string, "device of the result, such as 'cpu(0)'; only for calls on arrays", ""),
     "dtype": Attr(dtype, "dtype of the result", "float32"),

@@ -15,8 +15,6 @@ from ..registry import declare, op
 from ..shapes import output_shape, same, unify
 from ..spec import NEVER, ROWS, Attr, Env, Onnx, Shapes, Types, Variadic, arg
 
-__all__: list[str] = []
-
 Tensors = Callable[..., torch.Tensor]
 
 

@@ -14,8 +14,6 @@ from ..math.pointwise import in_type_of
 from ..shapes import output_shape
 from ..spec import NEVER, Attr, Onnx, Shapes, Types, arg
 
-__all__: list[str] = []
-
 Pair = tuple[torch.Tensor, torch.Tensor]
 
 

@@ -15,8 +15,6 @@ from ..dtypes import torch_dtype
 from ..shapes import known, output_shape, prod, typed, unify
 from ..spec import NEVER, ROWS, Attr, ClassLabels, Onnx, Shapes, Types, arg
 
-__all__: list[str] = []
-
 Unary = Callable[[torch.Tensor], torch.Tensor]
 Binary = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
 

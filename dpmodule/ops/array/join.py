@@ -15,8 +15,6 @@ from ..bound import bound
 from ..shapes import output_shape, same, unify
 from ..spec import ROWS, Attr, Onnx, Shapes, Variadic, arg, numbered
 
-__all__: list[str] = []
-
 Many = Callable[..., torch.Tensor]
 Split = Callable[[torch.Tensor], Any]
 

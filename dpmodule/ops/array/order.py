@@ -15,8 +15,6 @@ from ..dtypes import torch_dtype
 from ..shapes import known, output_shape, prod, same, typed
 from ..spec import Attr, Onnx, Shapes, Types, arg
 
-__all__: list[str] = []
-
 Unary = Callable[[torch.Tensor], torch.Tensor]
 
 _AXIS = Attr(optional(integer()), "axis to sort along; None means the flattened array", -1)

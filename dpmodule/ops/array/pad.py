@@ -14,8 +14,6 @@ from ..bound import bound
 from ..shapes import output_shape
 from ..spec import ROWS, Attr, Onnx, Shapes, arg
 
-__all__: list[str] = []
-
 
 def _check(a: Any, dims: tuple[int, ...]) -> None:
     width, expected = a.pad_width, 2 * len(dims)

@@ -14,8 +14,6 @@ from ..bound import bound
 from ..shapes import output_shape
 from ..spec import NEVER, Attr, Onnx, Shapes, arg
 
-__all__: list[str] = []
-
 Unary = Callable[[torch.Tensor], torch.Tensor]
 
 _SHAPE = Attr(

@@ -14,8 +14,6 @@ from ..shapes import known, output_shape, prod
 from ..spec import ROWS, Attr, Onnx, Shapes, Types, arg
 from .codes import resolve, resolve_target
 
-__all__: list[str] = []
-
 Unary = Callable[[torch.Tensor], torch.Tensor]
 
 

@@ -14,8 +14,6 @@ from ..bound import bound
 from ..shapes import known, output_shape, own_types, prod, same
 from ..spec import Attr, Onnx, Shapes, arg
 
-__all__: list[str] = []
-
 Unary = Callable[[torch.Tensor], torch.Tensor]
 Binary = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
 

@@ -15,8 +15,6 @@ from ..bound import bound
 from ..shapes import forward, output_shape, typed, unify
 from ..spec import NEVER, Attr, Onnx, Shapes, Variadic, arg
 
-__all__: list[str] = []
-
 Tensors = Callable[..., torch.Tensor]
 
 

@@ -14,8 +14,6 @@ from torch.nn import functional as F
 
 from ..dtypes import HALF
 
-__all__ = ["corners", "even", "pixel_table", "ragged", "weighted_bags"]
-
 _CHUNK = 1 << 18
 """Numbers summed at a time, so that they are still in the cache when they are put in order."""
 

@@ -11,8 +11,6 @@ from ..nn.batchnorm import ATTRS, FIELDS, INPUTS, normalize, with_variance
 from ..registry import op
 from ..spec import Attr, Env, Onnx
 
-__all__ = ["batch_norm_with_relu", "sync_batch_norm"]
-
 
 @op(
     "_contrib_SyncBatchNorm",

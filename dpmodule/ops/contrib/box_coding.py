@@ -15,8 +15,6 @@ from ..dtypes import single
 from ..shapes import output_shape, unify
 from ..spec import ROWS, SHARE, Attr, Onnx, Shapes, arg
 
-__all__ = ["box_decode", "box_encode"]
-
 _FORMAT = choice("center", "corner")
 
 

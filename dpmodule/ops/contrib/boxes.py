@@ -15,8 +15,6 @@ from ..shapes import output_shape, unify
 from ..spec import NEVER, Attr, Onnx, Shapes, arg
 from .nms import front, groups_of, keep_greedily, overlap_area
 
-__all__ = ["bipartite_matching", "box_iou", "box_nms", "match_greedily"]
-
 _FORMAT = choice("center", "corner")
 
 

@@ -16,8 +16,6 @@ from ..shapes import known, output_shape
 from ..spec import ROWS, Attr, Onnx, Shapes, arg, param
 from .bags import even, pixel_table, weighted_bags
 
-__all__ = ["deformable_convolution", "modulated_deformable_convolution"]
-
 _COLUMNS = 1 << 25
 """Most numbers that the sampled columns of one part of the batch hold."""
 

@@ -17,8 +17,6 @@ from ..spec import NEVER, Attr, Onnx, Shapes, arg
 from .bags import even, pixel_table, weighted_bags
 from .roi import bins_of_group
 
-__all__ = ["deformable_psroi_pooling"]
-
 Corners = tuple[torch.Tensor, torch.Tensor]
 
 

@@ -13,8 +13,6 @@ from ..bound import bound
 from ..shapes import output_shape, unify
 from ..spec import ROWS, SHARE, Attr, Onnx, Shapes, arg
 
-__all__: list[str] = []
-
 Tensors = Callable[..., torch.Tensor]
 
 _SIZE = {"compute_size": Attr(integer(low=1), "accepted; all rows are transformed at once", 128)}

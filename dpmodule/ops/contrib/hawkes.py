@@ -13,8 +13,6 @@ from ..bound import bound
 from ..shapes import output_shape, unify
 from ..spec import ROWS, SHARE, Onnx, Shapes, Types, arg
 
-__all__: list[str] = []
-
 Pair = tuple[torch.Tensor, torch.Tensor]
 
 

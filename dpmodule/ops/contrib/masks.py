@@ -15,8 +15,6 @@ from ..bound import bound
 from ..shapes import forward, typed, unify
 from ..spec import NEVER, Attr, Onnx, Shapes, Types, arg
 
-__all__: list[str] = []
-
 Tensors = Callable[..., torch.Tensor]
 
 

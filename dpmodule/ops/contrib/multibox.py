@@ -19,8 +19,6 @@ from ..spec import NEVER, ROWS, SHARE, Attr, ClassLabels, Env, Onnx, Shapes, arg
 from .boxes import match_greedily
 from .nms import front, groups_of, keep_greedily, overlap_area
 
-__all__ = ["multibox_detection", "multibox_prior", "multibox_target"]
-
 
 def _numbers(count: int) -> AttrType:
     """`count` numbers; one or more if 0."""

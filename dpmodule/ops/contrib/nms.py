@@ -11,8 +11,6 @@ from collections.abc import Callable
 
 import torch
 
-__all__ = ["Overlap", "front", "groups_of", "keep_greedily", "overlap_area"]
-
 Overlap = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
 """``(items (F, G, r), items (F, G, c)) -> (G, r, c)``: True where one is suppressed by the other."""
 

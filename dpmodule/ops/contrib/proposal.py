@@ -17,8 +17,6 @@ from ..shapes import output_shape, unify
 from ..spec import NEVER, Attr, Onnx, Shapes, arg
 from .nms import front, keep_greedily, overlap_area
 
-__all__ = ["anchors_of", "multi_proposal", "proposal"]
-
 Run = Callable[[torch.Tensor, torch.Tensor, torch.Tensor], Any]
 
 

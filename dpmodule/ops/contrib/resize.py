@@ -16,8 +16,6 @@ from ..bound import bound
 from ..nn.rules import agree, layer
 from ..spec import ROWS, Attr, Onnx, Shapes, arg
 
-__all__ = ["adaptive_avg_pooling_2d", "bilinear_resize_2d", "pooled_size"]
-
 
 def _check_rank(data: tuple[int, ...]) -> None:
     if len(data) != 4:

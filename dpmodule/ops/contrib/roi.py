@@ -17,8 +17,6 @@ from ..nn.roi import image_of, pooled, region_rule
 from ..spec import NEVER, Attr, Onnx, arg
 from .bags import corners, even, pixel_table, ragged, weighted_bags
 
-__all__ = ["bins_of_group", "psroi_pooling", "roi_align", "rroi_align"]
-
 RoiCall = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
 
 _SCALE = Attr(real, "size of the feature map over that of the image")

@@ -15,8 +15,6 @@ from ..registry import declare
 from ..shapes import same, unify
 from ..spec import ROWS, SHARE, Attr, Onnx, Shapes, Types, arg
 
-__all__: list[str] = []
-
 Elementwise = Callable[[torch.Tensor], torch.Tensor]
 
 

@@ -13,8 +13,6 @@ from ..bound import bound
 from ..shapes import forward, same
 from ..spec import ROWS, Attr, Onnx, arg
 
-__all__: list[str] = []
-
 Tensors = Callable[..., torch.Tensor]
 Dims = tuple[int, ...]
 

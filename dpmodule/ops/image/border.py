@@ -8,8 +8,6 @@ import torch
 
 from ...base import ArgumentError
 
-__all__ = ["CONSTANT", "make_border"]
-
 CONSTANT, REPLICATE, REFLECT, WRAP, REFLECT_101 = range(5)
 """Kinds of border, numbered as in OpenCV."""
 

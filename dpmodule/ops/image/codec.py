@@ -15,8 +15,6 @@ from ...base import ArgumentError, FileFormatError, MXNetError
 from ...files.file_kind import likely_kind
 from .color import to_grey
 
-__all__ = ["COLOR", "GREY", "UNCHANGED", "decode", "encode"]
-
 UNCHANGED, GREY, COLOR = -1, 0, 1
 """What to decode to, numbered as in OpenCV: as stored, one channel, three channels."""
 

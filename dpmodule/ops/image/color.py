@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import torch
 
-__all__ = ["adjust_contrast", "adjust_saturation", "scale_pixels", "shift_hls", "to_grey", "to_hls"]
-
 _GREY = (4899, 9617, 1868)
 """Weights of red, green and blue, as fractions of 2^14."""
 

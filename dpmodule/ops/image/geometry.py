@@ -15,18 +15,6 @@ from ..spec import NEVER, Attr, Env, Onnx, Shapes, arg
 from .resize import resize
 from .rules import augment, check_channels, check_rank, straight, uniform
 
-__all__ = [
-    "crop",
-    "flip_left_right",
-    "flip_top_bottom",
-    "image_resize",
-    "new_size",
-    "normalize",
-    "random_flip_left_right",
-    "random_flip_top_bottom",
-    "to_tensor",
-]
-
 Tensor = torch.Tensor
 
 

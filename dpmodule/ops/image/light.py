@@ -15,17 +15,6 @@ from ..spec import Attr, Env, Onnx
 from .color import to_hls
 from .rules import augment, straight, uniform
 
-__all__ = [
-    "PCA",
-    "adjust_lighting",
-    "random_brightness",
-    "random_color_jitter",
-    "random_contrast",
-    "random_hue",
-    "random_lighting",
-    "random_saturation",
-]
-
 Tensor = torch.Tensor
 
 _GREY = (0.299, 0.587, 0.114)

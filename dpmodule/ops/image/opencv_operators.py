@@ -16,8 +16,6 @@ from .border import make_border
 from .codec import decode
 from .resize import pick_method, resize
 
-__all__: list[str] = []
-
 _FLAG = {
     "flag": Attr(integer(low=0), "1 for three channels of color, 0 for one of grey", 1),
     "to_rgb": Attr(boolean, "red, green, blue rather than blue, green, red", True),

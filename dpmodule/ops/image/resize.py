@@ -11,20 +11,6 @@ import torch
 
 from ...base import ArgumentError, DTypeError
 
-__all__ = [
-    "AREA",
-    "CUBIC",
-    "LANCZOS",
-    "LINEAR",
-    "NEAREST",
-    "cubic_taps",
-    "lanczos_taps",
-    "pick_method",
-    "resize",
-    "taps_of",
-    "whole_taps",
-]
-
 Array = np.ndarray[Any, Any]
 
 NEAREST, LINEAR, CUBIC, AREA, LANCZOS = range(5)

@@ -13,8 +13,6 @@ from ..registry import op
 from ..shapes import same_types, unify
 from ..spec import NEVER, Attr, Env, Infer, Onnx, Shapes, arg
 
-__all__ = ["augment", "check_channels", "check_rank", "straight", "uniform"]
-
 Tensor = torch.Tensor
 
 _AUGMENTS = Onnx(missing="augments training images at random")

@@ -10,8 +10,6 @@ import torch
 
 from .resize import CUBIC, LANCZOS, NEAREST, cubic_taps, lanczos_taps
 
-__all__ = ["warp_affine"]
-
 _COORDINATE_ONE = 1 << 10
 """One pixel, in the fixed-point coordinates."""
 

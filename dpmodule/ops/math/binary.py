@@ -11,8 +11,6 @@ from ..shapes import broadcasting, same
 from ..spec import ROWS, Onnx, arg
 from .pointwise import in_type_of
 
-__all__ = ["declare_pair", "divide", "hypot", "maximum", "minimum", "modulo", "power"]
-
 Binary = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
 Names = tuple[str, ...]
 

@@ -10,8 +10,6 @@ from ...compat.torch_private import is_batched
 from ..spec import Onnx
 from .binary import declare_pair
 
-__all__ = ["COMPARISONS", "in_operand_type"]
-
 Test = Callable[..., torch.Tensor]
 
 

@@ -13,8 +13,6 @@ from ..bound import bound
 from ..shapes import output_shape, unify
 from ..spec import Attr, Onnx, Shapes, arg
 
-__all__ = ["infer_numbers", "numbers", "square"]
-
 Tensors = Callable[..., torch.Tensor]
 
 

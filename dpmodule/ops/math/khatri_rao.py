@@ -12,8 +12,6 @@ from ..bound import bound
 from ..shapes import output_shape
 from ..spec import Attr, Onnx, Shapes, Variadic
 
-__all__: list[str] = []
-
 
 def _infer(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
     columns = outs[0][1] if outs[0] is not None and len(outs[0]) == 2 else 0

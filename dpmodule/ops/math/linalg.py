@@ -18,8 +18,6 @@ from ..bound import bound
 from ..shapes import output_shape, unify
 from ..spec import Attr, Onnx, Shapes, arg
 
-__all__: list[str] = []
-
 Tensors = Callable[..., torch.Tensor]
 
 _ALPHA = Attr(real, "factor of the product", 1.0)

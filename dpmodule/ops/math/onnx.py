@@ -12,8 +12,6 @@ from ..registry import op
 from ..shapes import broadcasting, same
 from ..spec import ROWS, Attr, Onnx, arg
 
-__all__ = ["onnx_bitwise", "onnx_mod", "onnx_round"]
-
 _BITWISE: dict[str, Callable[..., torch.Tensor]] = {
     "and": torch.bitwise_and,
     "or": torch.bitwise_or,

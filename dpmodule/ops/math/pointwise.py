@@ -9,8 +9,6 @@ import torch
 
 from ..recording import is_traced
 
-__all__ = ["in_type_of", "kept_type", "round_away", "whole", "with_gradient"]
-
 Elementwise = Callable[[torch.Tensor], torch.Tensor]
 
 

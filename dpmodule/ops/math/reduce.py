@@ -18,8 +18,6 @@ from ..shapes import output_shape, typed
 from ..spec import Attr, Onnx, Shapes, arg
 from .pointwise import in_type_of
 
-__all__: list[str] = []
-
 Reduction = Callable[[torch.Tensor, tuple[int, ...], bool], torch.Tensor]
 
 

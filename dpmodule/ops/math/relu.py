@@ -11,8 +11,6 @@ import torch
 from ...compat import torch_private
 from ..recording import is_recorded, is_traced
 
-__all__ = ["relu", "relu_gradient"]
-
 
 def relu_gradient(grad: torch.Tensor, out: torch.Tensor) -> torch.Tensor:
     """Return the gradient of the data: that of the output where it is above 0, NaN where it is NaN, else 0.

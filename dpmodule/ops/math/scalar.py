@@ -16,8 +16,6 @@ from .binary import divide, hypot, modulo
 from .compare import COMPARISONS, in_operand_type
 from .pointwise import in_type_of, whole, with_gradient
 
-__all__: list[str] = []
-
 Scalar = Callable[[torch.Tensor, Any], torch.Tensor]
 
 

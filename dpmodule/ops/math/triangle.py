@@ -15,8 +15,6 @@ from ..shapes import forward
 from ..spec import Attr, Onnx, arg
 from .factor import infer_numbers, numbers, square
 
-__all__: list[str] = []
-
 Tensors = Callable[..., torch.Tensor]
 
 _OFFSET = Attr(integer(), "diagonals above the main one; negative: below", 0)

@@ -18,8 +18,6 @@ from ..spec import NEVER, ROWS, Attr, Onnx, arg
 from .pointwise import Elementwise, kept_type, round_away, whole, with_gradient
 from .relu import relu
 
-__all__: list[str] = []
-
 
 def _round_half_down(x: torch.Tensor) -> torch.Tensor:
     floor = torch.floor(x)

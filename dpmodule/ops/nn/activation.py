@@ -18,8 +18,6 @@ from ..shapes import same, unify
 from ..spec import ROWS, Attr, Env, Onnx, Shapes, arg, param
 from .rules import agree
 
-__all__ = ["activation", "leaky_relu"]
-
 _ACTIVATIONS: dict[str, Callable[..., torch.Tensor]] = {
     "relu": torch.relu,
     "sigmoid": torch.sigmoid,

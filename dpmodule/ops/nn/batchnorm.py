@@ -13,8 +13,6 @@ from ..shapes import unify
 from ..spec import NEVER, Attr, Env, Onnx, Shapes, Types, arg, aux, param
 from .rules import agree
 
-__all__ = ["ATTRS", "FIELDS", "INPUTS", "batch_norm", "batch_norm_v1", "normalize", "with_variance"]
-
 _VECTORS = ("gamma", "beta", "moving_mean", "moving_var")
 
 

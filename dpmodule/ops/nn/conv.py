@@ -24,8 +24,6 @@ from .rules import (
     window_size,
 )
 
-__all__ = ["convolution"]
-
 _CALLS: dict[int, Callable[..., torch.Tensor]] = {1: torch.conv1d, 2: torch.conv2d, 3: torch.conv3d}
 
 

@@ -17,8 +17,6 @@ from ...compat import torch_private
 from ..recording import is_recorded
 from .small_matmul import is_plain, kernels
 
-__all__ = ["convolve3x3", "takes"]
-
 Optional = torch.Tensor | None
 
 _TILE = 8

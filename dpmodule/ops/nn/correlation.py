@@ -14,8 +14,6 @@ from ..shapes import unify
 from ..spec import ROWS, Attr, Onnx, Shapes, arg
 from .rules import agree
 
-__all__ = ["correlation"]
-
 
 def _sizes(a: Any, spatial: tuple[int, ...]) -> list[int]:
     """Return the output's height and width; unknown ones (0) stay unknown."""

@@ -12,8 +12,6 @@ from ..registry import op
 from ..spec import ROWS, Attr, Env, Onnx, Shapes, Variadic
 from .rules import agree
 
-__all__ = ["crop"]
-
 
 def _wanted(a: Any, like: Shape) -> tuple[int, int]:
     """Return height and width of the part; 0 where they are unknown."""

@@ -15,8 +15,6 @@ from ..registry import op
 from ..spec import LABEL, NEVER, Attr, Env, Input, Onnx, Shapes, Types, arg, label
 from .rules import agree
 
-__all__ = ["ctc_loss"]
-
 
 def _with_data_lengths(a: Any) -> bool:
     return bool(a.use_data_lengths)

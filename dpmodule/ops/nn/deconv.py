@@ -14,8 +14,6 @@ from ..bound import bound
 from ..spec import ROWS, Attr, Onnx, arg, param
 from .rules import channels_last, grouped_channels, layer, per_axis, through_first, to_first, to_last
 
-__all__ = ["deconvolution", "margins"]
-
 _CALLS: dict[int, Callable[..., torch.Tensor]] = {
     1: torch.conv_transpose1d,
     2: torch.conv_transpose2d,

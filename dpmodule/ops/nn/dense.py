@@ -16,8 +16,6 @@ from ..spec import ROWS, Attr, Onnx, Shapes, arg, param
 from .linear import LARGE, SMALL, linear
 from .rules import agree, flat_from
 
-__all__ = ["fully_connected"]
-
 
 def _features(data: tuple[int, ...], flatten: bool) -> int:
     """Return the length of the rows a dense layer sees, 0 if unknown."""

@@ -11,8 +11,6 @@ from ..registry import op
 from ..shapes import same
 from ..spec import ROWS, Attr, Env, Onnx, arg
 
-__all__ = ["dropout", "kept"]
-
 
 def kept(keep: float, dims: list[int], like: torch.Tensor, generator: torch.Generator | None) -> torch.Tensor:
     """Return 1 with the chance `keep`, else 0, in the type and memory order of `like`.

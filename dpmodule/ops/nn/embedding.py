@@ -14,8 +14,6 @@ from ..shapes import unify
 from ..spec import ROWS, Attr, Env, Onnx, Shapes, Types, arg, param
 from .rules import agree
 
-__all__ = ["embedding", "table_shapes", "table_types"]
-
 
 def table_shapes(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
     """Infer shapes where rows of a table are picked: indices and output share all axes but the last."""

@@ -11,8 +11,6 @@ from torch.nn import functional as F
 
 from .small_matmul import are_plain, is_fitting, kernels
 
-__all__ = ["has_few_rows", "multiply_few_rows", "pays"]
-
 _MOST_ROWS = 4
 """Rows that the kernel computes at once."""
 _LEAST_WEIGHT = 2**16

@@ -17,8 +17,6 @@ from ..shapes import prod
 from ..spec import ROWS, Attr, Onnx, Shapes, arg
 from .rules import agree, layer, per_axis, window_size
 
-__all__ = ["col2im", "im2col"]
-
 _WINDOW = {
     "kernel": Attr(shape, "window size: (w,), (h, w) or (d, h, w)"),
     "stride": Attr(shape, "step of the window; 1 on every axis if empty", ()),

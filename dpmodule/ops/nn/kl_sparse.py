@@ -13,8 +13,6 @@ from ..shapes import unify
 from ..spec import NEVER, Attr, Env, Onnx, Shapes, arg, aux
 from .rules import agree
 
-__all__ = ["identity_attach_kl_sparse_reg"]
-
 
 class _Penalty(torch.autograd.Function):
     """The identity whose gradient has a constant added for each column."""

@@ -23,17 +23,6 @@ from . import few_rows
 from .few_rows import has_few_rows, multiply_few_rows
 from .small_matmul import is_moderate, multiply, pays
 
-__all__ = [
-    "LARGE",
-    "SMALL",
-    "by_onednn",
-    "linear",
-    "onednn_pays",
-    "product",
-    "product_by_faster",
-    "product_of_sizes",
-]
-
 LARGE = 2**22
 """Multiplications in a product below which oneDNN gains too little to begin with it: its code takes about 8 MB."""
 SMALL = 2**16

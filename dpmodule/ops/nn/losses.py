@@ -14,15 +14,6 @@ from ..shapes import prod, same, unify
 from ..spec import ROWS, Attr, ClassLabels, Env, Onnx, Shapes, arg, label
 from .rules import agree
 
-__all__ = [
-    "linear_regression_output",
-    "logistic_regression_output",
-    "mae_regression_output",
-    "make_loss",
-    "make_loss_scaled",
-    "svm_output",
-]
-
 
 def _regression_infer(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
     """Labels have as many rows and elements as the data; unknown ones its shape, or (N,) for one column."""

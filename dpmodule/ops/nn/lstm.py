@@ -20,8 +20,6 @@ from ..recording import is_recorded
 from .linear import linear, product_by_faster
 from .small_matmul import is_plain, kernels, pays
 
-__all__ = ["is_small", "small_lstm"]
-
 _MOST_WORK = 2**14
 """Multiplications in one step's map of the state from which oneDNN may be as fast; gates cost like 16 units of it."""
 

@@ -18,8 +18,6 @@ from ...compat import torch_private
 from ..recording import is_recorded
 from .small_matmul import is_plain, kernels
 
-__all__ = ["Rectifier", "is_native", "native_norm"]
-
 _CHANNELS = 4
 """How many channels there must be a multiple of."""
 

@@ -19,8 +19,6 @@ from ..shapes import same, unify
 from ..spec import ROWS, Attr, Env, Infer, Onnx, Shapes, arg, param
 from .rules import agree
 
-__all__ = ["group_norm", "instance_norm", "l2_normalization", "layer_norm", "lrn"]
-
 Result = torch.Tensor | tuple[torch.Tensor, torch.Tensor, torch.Tensor]
 
 

@@ -20,8 +20,6 @@ from ..spec import ROWS, Attr, Infer, Onnx, Shapes, arg
 from .rules import channels_last, layer, per_axis, through_first, to_first, to_last, window_size
 from .small_pool import max_pool, pays
 
-__all__ = ["Window", "pooling", "window_of"]
-
 
 class _MaxPool2d(torch.autograd.Function):
     """Max pooling of channels-first data on the CPU, where torch's forward is slow but its backward is fast.

@@ -16,8 +16,6 @@ from ..shapes import prod
 from ..spec import ROWS, Attr, Onnx, arg
 from .rules import layer, per_axis, window_size
 
-__all__ = ["pooling_v1"]
-
 
 def _windows(a: Any, spatial: tuple[int, ...]) -> list[tuple[int, int, int, int]]:
     """Return (windows, kernel, stride, pad) for each axis; 0 windows where the size is unknown."""

@@ -20,8 +20,6 @@ from .dropout import kept
 from .lstm import is_small, small_lstm
 from .rules import agree
 
-__all__ = ["check_states", "rnn", "run", "weights_of"]
-
 _FUNCTIONS: dict[str, Callable[..., Any]] = {
     "rnn_relu": torch.rnn_relu,
     "rnn_tanh": torch.rnn_tanh,

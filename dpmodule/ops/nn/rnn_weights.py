@@ -15,18 +15,6 @@ from typing import Any, NamedTuple
 
 from ...base import OpError, ShapeError
 
-__all__ = [
-    "GATES",
-    "MODES",
-    "WeightBlock",
-    "blocks",
-    "gates",
-    "input_size",
-    "matrices",
-    "unpack",
-    "vector_size",
-]
-
 GATES: dict[str, tuple[str, ...]] = {
     "rnn_relu": ("",),
     "rnn_tanh": ("",),

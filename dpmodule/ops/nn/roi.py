@@ -16,8 +16,6 @@ from ..math.pointwise import round_away
 from ..shapes import output_shape
 from ..spec import NEVER, Attr, Onnx, Shapes, arg
 
-__all__ = ["image_of", "pooled", "region_rule", "roi_pooling"]
-
 _CHUNK = 1 << 16
 """Numbers of one chunk of bins: what a core's cache holds several times."""
 _FEW = 1 << 16

@@ -11,20 +11,6 @@ from ...base import Shape, ShapeError
 from ..shapes import unify
 from ..spec import Infer, Shapes
 
-__all__ = [
-    "agree",
-    "channels_last",
-    "flat_from",
-    "grouped_channels",
-    "kernel_rank",
-    "layer",
-    "per_axis",
-    "through_first",
-    "to_first",
-    "to_last",
-    "window_size",
-]
-
 
 def flat_from(x: torch.Tensor, axis: int) -> torch.Tensor:
     """Return a tensor with all axes from one on as one, as dense layers see rows.

@@ -19,8 +19,6 @@ from .linear import by_onednn, linear
 from .rules import flat_from
 from .softmax_output import label_scale, softmax_output, softmax_output_grad
 
-__all__ = ["ScoreBlocks", "predict_blocks", "seed_of_blocks", "train_blocks"]
-
 _LEAST_SCORES = 2**20
 """Scores below which all rows are done at once: 4 MB stay in the cache as they are."""
 _BLOCK_SCORES = 3 * 2**20

@@ -13,8 +13,6 @@ from ..shapes import unify
 from ..spec import Attr, Env, Onnx, Shapes, Types, arg
 from .rules import agree
 
-__all__ = ["sequence_last", "sequence_mask", "sequence_reverse"]
-
 _INPUTS = (arg("data"), arg("sequence_length", when=lambda a: a.use_sequence_length))
 _USE = Attr(boolean, "take the length of each sequence as an input; else all are as long as data", False)
 _AXIS = Attr(integer(0, 1), "axis of the time steps; the other of the first two is the batch", 0)

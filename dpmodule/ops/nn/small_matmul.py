@@ -16,19 +16,6 @@ from torch.nn import functional as F
 from ...compat import torch_private
 from ..recording import is_recorded
 
-__all__ = [
-    "are_plain",
-    "dense",
-    "is_fitting",
-    "is_moderate",
-    "is_plain",
-    "kernels",
-    "multiply",
-    "pack",
-    "pays",
-    "pays_packed",
-]
-
 _LEAST_WORK, _MOST_WORK = 2**14, 2**23
 """Multiplications between which it is the fastest, with one thread or several."""
 _MOST_PACKED = 2**25

@@ -12,8 +12,6 @@ from ..recording import is_recorded
 from .rules import window_size
 from .small_matmul import is_plain, kernels
 
-__all__ = ["max_pool", "pays"]
-
 Pair = tuple[int, ...]
 
 _LEAST_CHANNELS = 8

@@ -12,8 +12,6 @@ from ...compat import torch_private
 from ..recording import is_recorded
 from .small_matmul import is_plain, kernels
 
-__all__ = ["row_softmax"]
-
 _LEAST_ROWS = 4
 """Rows below which torch is as fast."""
 

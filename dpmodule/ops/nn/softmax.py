@@ -16,8 +16,6 @@ from ..registry import op
 from ..shapes import same, typed, unify
 from ..spec import ROWS, Attr, Env, Input, Onnx, Shapes, Types, arg
 
-__all__ = ["log_softmax", "softmax", "softmax_activation", "softmin"]
-
 _ATTRS: Mapping[str, Attr] = {
     "axis": Attr(integer(), "axis along which the values sum to one", -1),
     "temperature": Attr(optional(real), "divisor of the data; None for 1", None),

@@ -15,8 +15,6 @@ from ..spec import NEVER, ROWS, Attr, ClassLabels, Env, Onnx, Shapes, arg, label
 from .rules import agree
 from .small_softmax import row_softmax
 
-__all__ = ["label_scale", "softmax_cross_entropy", "softmax_output", "softmax_output_grad"]
-
 
 def _add_at_labels(grad: torch.Tensor, labels: torch.Tensor, axis: int, value: float) -> torch.Tensor:
     """Add a number at the class of each label, in place; a label that is no class adds nothing.

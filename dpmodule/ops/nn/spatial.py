@@ -16,8 +16,6 @@ from ..dtypes import HALF
 from ..spec import ROWS, Attr, Onnx, Shapes, arg
 from .rules import agree
 
-__all__ = ["bilinear_sampler", "grid_generator", "grid_sample", "spatial_transformer"]
-
 _CUDNN_OFF = Attr(optional(boolean), "accepted and ignored", None)
 
 

@@ -20,8 +20,6 @@ from torch.nn import functional as F
 
 from .small_matmul import kernels
 
-__all__ = ["Sizes", "TiledConvolution"]
-
 Tensor = torch.Tensor
 
 _ROW = Struct("=22q")

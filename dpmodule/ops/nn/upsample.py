@@ -13,8 +13,6 @@ from ..registry import op
 from ..shapes import unify
 from ..spec import ROWS, Attr, Env, Onnx, Shapes, Variadic, arg, param
 
-__all__ = ["upsampling"]
-
 
 def _bilinear_weight(a: Any, data: tuple[int, ...]) -> tuple[int, ...]:
     size = 2 * a.scale - a.scale % 2

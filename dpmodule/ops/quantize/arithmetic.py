@@ -30,8 +30,6 @@ from .ranges import (
     scale_of,
 )
 
-__all__: list[str] = []
-
 Triple = tuple[torch.Tensor, torch.Tensor, torch.Tensor]
 
 

@@ -14,8 +14,6 @@ from ..bound import bound
 from ..spec import NEVER, Attr, Onnx, Shapes, arg
 from .ranges import one
 
-__all__: list[str] = []
-
 Pair = tuple[torch.Tensor, torch.Tensor]
 
 _SMALL = 0.0001

@@ -17,8 +17,6 @@ from ..registry import get
 from ..spec import NEVER, Attr, Input, Onnx, Shapes, Types, arg
 from .ranges import STEPS, magnitude, of_types, one, over, product_range, rounded
 
-__all__: list[str] = []
-
 Triple = tuple[torch.Tensor, torch.Tensor, torch.Tensor]
 
 OUTPUTS = ("output", "min_output", "max_output")

@@ -15,8 +15,6 @@ from ..shapes import unify
 from ..spec import NEVER, Attr, Onnx, Shapes, Types, arg
 from .ranges import CALIBRATED, GREATEST, STEPS, calibrated, magnitude, number, of_types, one, over, rounded
 
-__all__: list[str] = []
-
 Tensors = Callable[..., Any]
 Triple = tuple[torch.Tensor, torch.Tensor, torch.Tensor]
 

@@ -16,22 +16,6 @@ from ..attrs import optional, real
 from ..dtypes import name_of, torch_dtype
 from ..spec import Attr
 
-__all__ = [
-    "CALIBRATED",
-    "GREATEST",
-    "STEPS",
-    "both_or_none",
-    "calibrated",
-    "magnitude",
-    "number",
-    "of_types",
-    "one",
-    "over",
-    "product_range",
-    "rounded",
-    "scale_of",
-]
-
 GREATEST = {"int8": 127.0, "uint8": 255.0, "int32": 2147483647.0}
 """Greatest number of a type, over which products and `_contrib_quantize` spread ranges."""
 

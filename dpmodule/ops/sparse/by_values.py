@@ -20,8 +20,6 @@ from .ragged import Ragged
 from .records import Sparse
 from .rule import SparseRule, Stypes, find_ragged_rules_by, note_fallback, rule_of
 
-__all__ = ["agreeing", "rule_by_values"]
-
 Tensor = torch.Tensor
 
 _BY_AXIS = """

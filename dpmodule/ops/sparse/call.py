@@ -13,8 +13,6 @@ from ..spec import Env, Op
 from .records import Csr, Rows, Sparse, anchor_for, as_rows, leaf_of, row_gradient
 from .rule import SparseRule
 
-__all__ = ["SparseCall", "densify", "fitting", "stored_as", "with_history"]
-
 Tensor = torch.Tensor
 _RECORDS, _DETACHED = attrgetter("requires_grad"), methodcaller("detach")
 

@@ -12,8 +12,6 @@ from ..spec import Env
 from .records import Csr, Rows, Sparse, nothing_in, stored_rows
 from .rule import SparseRule, Stypes, add_rule
 
-__all__: list[str] = []
-
 Tensor = torch.Tensor
 
 _SAME_GRADIENT = "abs ceil fix floor relu rint round sign square trunc"

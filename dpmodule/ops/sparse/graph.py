@@ -11,8 +11,6 @@ from ..spec import Env
 from .records import Csr
 from .rule import SparseRule, Stypes, add_rule
 
-__all__: list[str] = []
-
 Tensor = torch.Tensor
 
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import torch
 
-__all__ = ["groups_of"]
-
 Tensor = torch.Tensor
 
 

@@ -14,8 +14,6 @@ from ..spec import ROWS, Attr, Env, Onnx, arg, param
 from .records import Csr, Rows, row_gradient, summed
 from .rule import SparseRule, Stypes, add_rule
 
-__all__ = ["sparse_embedding"]
-
 Tensor = torch.Tensor
 
 

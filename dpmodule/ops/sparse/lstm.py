@@ -19,8 +19,6 @@ from .ragged import Ragged
 from .recurrent import packed
 from .rule import SparseRule, Stypes, add_ragged_rule
 
-__all__ = ["sequence_lstm"]
-
 Tensor = torch.Tensor
 
 _ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {

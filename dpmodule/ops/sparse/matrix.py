@@ -17,8 +17,6 @@ from .call import stored_as
 from .records import Csr, Rows, Sparse, row_gradient, stored_rows
 from .rule import SparseRule, Stypes, add_rule
 
-__all__ = ["square_sum"]
-
 Tensor = torch.Tensor
 
 

@@ -18,8 +18,6 @@ from .ragged import Ragged
 from .records import Sparse, row_gradient, summed
 from .rule import SparseRule, Stypes
 
-__all__ = ["POOLED", "LookupPool", "pooled_lookup"]
-
 Tensor = torch.Tensor
 
 POOLED = frozenset({"sum", "mean", "sqrt"})

@@ -10,8 +10,6 @@ import torch
 from ...base import OpError, ShapeError
 from .records import Sparse
 
-__all__ = ["Ragged", "ragged_rows"]
-
 Tensor = torch.Tensor
 
 

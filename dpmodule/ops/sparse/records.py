@@ -14,20 +14,6 @@ from torch.nn.functional import embedding_bag
 
 from .groups import groups_of
 
-__all__ = [
-    "Csr",
-    "Rows",
-    "Sparse",
-    "anchor_for",
-    "as_rows",
-    "leaf_of",
-    "nothing_in",
-    "row_gradient",
-    "row_range",
-    "stored_rows",
-    "summed",
-]
-
 Tensor = torch.Tensor
 
 

@@ -12,8 +12,6 @@ from ..spec import Env
 from .ragged import Ragged
 from .rule import SparseRule, Stypes, add_ragged_rule
 
-__all__ = ["packed"]
-
 Tensor = torch.Tensor
 
 

@@ -13,16 +13,6 @@ from typing import Any
 from ...base import OpError
 from ..spec import Op
 
-__all__ = [
-    "SparseRule",
-    "add_ragged_rule",
-    "add_rule",
-    "counts_alone",
-    "find_ragged_rules_by",
-    "note_fallback",
-    "rule_of",
-]
-
 Stypes = tuple[str, ...]
 _noted: set[tuple[str, Stypes]] = set()
 _ALONE: dict[str, Callable[[Any], bool]] = {

@@ -16,8 +16,6 @@ from .elementwise import values_at
 from .records import Rows, Sparse
 from .rule import SparseRule, Stypes, add_rule
 
-__all__: list[str] = []
-
 Tensor = torch.Tensor
 
 

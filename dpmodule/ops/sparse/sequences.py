@@ -18,8 +18,6 @@ from ..spec import NEVER, Attr, Env, Onnx, Shapes, Types, arg, param
 from .ragged import Ragged
 from .rule import SparseRule, Stypes, add_ragged_rule
 
-__all__ = ["sequence_conv", "sequence_expand", "sequence_pool", "sequence_reverse", "sequence_softmax"]
-
 Tensor = torch.Tensor
 
 _NO_ONNX = Onnx(missing="works on rows of different lengths, which ONNX lacks")

@@ -15,8 +15,6 @@ from .call import stored_as
 from .records import Rows, stored_rows
 from .rule import SparseRule, Stypes, add_rule
 
-__all__ = ["cast_storage", "sparse_retain"]
-
 
 @op(
     "cast_storage",

@@ -26,8 +26,6 @@ from .rules import (
     wide_types,
 )
 
-__all__ = ["adam_update", "adamw", "adamw_update", "ftml_update", "mp_adamw_update"]
-
 Tensor = torch.Tensor
 
 

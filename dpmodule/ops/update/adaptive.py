@@ -13,14 +13,6 @@ from ..shapes import unify
 from ..spec import Attr, Shapes
 from .rules import LR, SCALING, WD, Rule, cut, scaled, scaled_with_decay, step
 
-__all__ = [
-    "adagrad_update",
-    "ftrl_update",
-    "group_adagrad_update",
-    "rmsprop_update",
-    "rmspropalex_update",
-]
-
 Tensor = torch.Tensor
 
 

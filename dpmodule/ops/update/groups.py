@@ -14,8 +14,6 @@ from ..shapes import same, unify
 from ..spec import NEVER, Attr, Input, Shapes, Types, Variadic, arg, aux, numbered
 from .rules import NO_ONNX, Rule
 
-__all__ = ["NUM_WEIGHTS", "RATES", "Rules", "multi", "pairs"]
-
 Tensor = torch.Tensor
 Rules = Callable[[Any, Sequence[Tensor]], list[Rule]]
 """``(attributes, tensors after the groups) -> one rule for each group``."""

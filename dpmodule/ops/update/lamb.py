@@ -13,16 +13,6 @@ from ..shapes import unify
 from ..spec import Attr, Shapes
 from .rules import BETAS, LR, SCALING, Rule, check_wide, remaining, scaled, step, wide_types
 
-__all__ = [
-    "BOUNDS",
-    "direction",
-    "lamb_update_phase1",
-    "lamb_update_phase2",
-    "mp_lamb_update_phase1",
-    "mp_lamb_update_phase2",
-    "stretched",
-]
-
 Tensor = torch.Tensor
 
 BOUNDS = {

@@ -16,8 +16,6 @@ from .groups import NUM_WEIGHTS, RATES, multi, pairs
 from .lamb import BOUNDS, direction, stretched
 from .rules import BETAS, CLIP, SCALING, Rule, mixed
 
-__all__ = ["multi_adamw_update", "multi_lamb_update", "multi_mp_adamw_update", "multi_mp_lamb_update"]
-
 Tensor = torch.Tensor
 
 _ADAMW = {

@@ -14,17 +14,6 @@ from .groups import NUM_WEIGHTS, RATES, multi, pairs
 from .rules import SCALING, Rule, mixed
 from .sgd import descent, momentum_descent
 
-__all__ = [
-    "multi_mp_sgd_mom_update",
-    "multi_mp_sgd_update",
-    "multi_sgd_mom_update",
-    "multi_sgd_update",
-    "preloaded_multi_mp_sgd_mom_update",
-    "preloaded_multi_mp_sgd_update",
-    "preloaded_multi_sgd_mom_update",
-    "preloaded_multi_sgd_update",
-]
-
 Tensor = torch.Tensor
 
 _MOMENTUM = {"momentum": Attr(real, "share of the last step that is kept", 0.0)}

@@ -15,8 +15,6 @@ from ..shapes import same
 from ..spec import NEVER, Attr, Shapes, Types, Variadic, arg, aux
 from .rules import NO_ONNX, RESCALE
 
-__all__ = ["multi_lars", "multi_sum_sq", "reset_arrays"]
-
 Tensor = torch.Tensor
 
 

@@ -18,26 +18,6 @@ from ..dtypes import name_of, single
 from ..shapes import same, unify
 from ..spec import AUX, NEVER, Attr, InferType, Input, Onnx, Shapes, Types, arg, aux
 
-__all__ = [
-    "BETAS",
-    "CLIP",
-    "LAZY",
-    "LR",
-    "NO_ONNX",
-    "RESCALE",
-    "SCALING",
-    "WD",
-    "Rule",
-    "check_wide",
-    "cut",
-    "mixed",
-    "remaining",
-    "scaled",
-    "scaled_with_decay",
-    "step",
-    "wide_types",
-]
-
 Tensor = torch.Tensor
 Rule = Callable[..., tuple[Tensor, ...]]
 """``(weight, gradient, *states) -> (new weight, *new states)``."""

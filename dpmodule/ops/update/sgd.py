@@ -11,19 +11,6 @@ from ..dtypes import single
 from ..spec import Attr
 from .rules import LAZY, LR, SCALING, WD, Rule, mixed, scaled, step, wide_types
 
-__all__ = [
-    "descent",
-    "momentum_descent",
-    "mp_nag_mom_update",
-    "mp_sgd_mom_update",
-    "mp_sgd_update",
-    "nag_mom_update",
-    "sgd_mom_update",
-    "sgd_update",
-    "signsgd_update",
-    "signum_update",
-]
-
 Tensor = torch.Tensor
 
 _MOMENTUM = {"momentum": Attr(real, "share of the last step that is kept", 0.0)}

@@ -11,8 +11,6 @@ from ..abc import WorkerPool
 from ..errors import PoolClosedError
 from .trial import Trial, expect, failure_of
 
-__all__ = ["PoolTrials"]
-
 Arguments = Callable[[], tuple[Any, ...]]
 
 

@@ -11,8 +11,6 @@ from ..abc import Stream
 from ..errors import StreamStopped
 from .trial import Trial, expect, failure_of
 
-__all__ = ["StreamTrials"]
-
 
 class StreamTrials:
     """The trials of one kind of stream; methods that begin with ``_try_`` are run, each in a loop of its own.

@@ -9,8 +9,6 @@ from typing import Any
 
 from ...base import MXNetError
 
-__all__ = ["ConformanceError", "expect", "failure_of", "run_trials"]
-
 Trial = Callable[[], Coroutine[Any, Any, None]]
 _CLEANING_S = 1.0
 

@@ -21,8 +21,6 @@ from .reader import TensorPipeReader as TensorPipeReader
 from .writer import PipeStats as PipeStats
 from .writer import TensorPipeWriter as TensorPipeWriter
 
-__all__ = ["PipeStats", "TensorPipeReader", "TensorPipeWriter", "tensor_pipe"]
-
 
 def tensor_pipe(slots: int = 2, slack: float = 1.5) -> tuple[TensorPipeReader, TensorPipeWriter]:
     """Make a pipe for nested structures of tensors; either end may be given to another process.

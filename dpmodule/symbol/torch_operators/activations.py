@@ -12,8 +12,6 @@ from .builder import SymbolBuilder
 from .table import TABLE, translates
 from .value import TorchValue
 
-__all__: list[str] = []
-
 
 def _times(b: SymbolBuilder, value: TorchValue, factor: Symbol) -> Symbol:
     return b.op("elemwise_mul", value, factor)

@@ -13,8 +13,6 @@ from .sizes import Dims, dims_of, same
 from .table import TABLE, translates
 from .value import NoCounterpart, Operand, TorchValue
 
-__all__: list[str] = []
-
 
 def _value(b: SymbolBuilder, operand: Operand, dtype: torch.dtype) -> TorchValue:
     """Return an operand as a value of a type."""

@@ -14,8 +14,6 @@ from .value import NoCounterpart, TorchValue
 if TYPE_CHECKING:
     from ...types import Ints
 
-__all__: list[str] = []
-
 
 @translates(
     "view",

@@ -12,8 +12,6 @@ from .sizes import same
 from .table import translates
 from .value import NoCounterpart, TorchValue
 
-__all__: list[str] = []
-
 
 @translates("scaled_dot_product_attention")
 def _attention(

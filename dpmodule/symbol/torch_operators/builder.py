@@ -18,8 +18,6 @@ from .value import NoCounterpart, TorchValue, type_name
 if TYPE_CHECKING:
     import sympy
 
-__all__ = ["SymbolBuilder"]
-
 _EXACT = 2**24  # whole numbers up to this are exact in float32
 
 

@@ -12,8 +12,6 @@ from .sizes import Size, dims_of, is_number
 from .table import translates
 from .value import NoCounterpart, TorchValue
 
-__all__: list[str] = []
-
 
 def _filled(b: SymbolBuilder, number: float) -> TorchValue:
     return b.full(dims_of(b.result), number, b.result.dtype)

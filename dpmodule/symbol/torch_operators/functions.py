@@ -10,8 +10,6 @@ from .sizes import dims_of
 from .table import translates
 from .value import TorchValue
 
-__all__: list[str] = []
-
 
 @translates("autograd_function")
 def _autograd_function(b: SymbolBuilder, number: int, values: Sequence[TorchValue]) -> list[TorchValue]:

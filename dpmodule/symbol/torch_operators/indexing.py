@@ -16,8 +16,6 @@ from .value import NoCounterpart, TorchValue
 if TYPE_CHECKING:
     from ...types import Ints
 
-__all__: list[str] = []
-
 _END = 2**63 - 1
 
 

@@ -17,8 +17,6 @@ from .value import NoCounterpart, TorchValue
 if TYPE_CHECKING:
     from ...types import Ints
 
-__all__: list[str] = []
-
 
 def _each(given: Ints, rank: int) -> tuple[int, ...]:
     """Return one number for each spatial axis."""

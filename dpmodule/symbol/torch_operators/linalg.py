@@ -11,8 +11,6 @@ from .sizes import Dims, dims_of
 from .table import translates
 from .value import NoCounterpart, TorchValue
 
-__all__: list[str] = []
-
 
 def _broadcast(left: Dims, right: Dims) -> Dims:
     """Return the shape of leading axes after broadcasting."""

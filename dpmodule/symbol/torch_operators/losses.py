@@ -8,8 +8,6 @@ from .sizes import is_number
 from .table import translates
 from .value import NoCounterpart, TorchValue
 
-__all__: list[str] = []
-
 _MEAN, _SUM = 1, 2
 
 

@@ -10,8 +10,6 @@ from .builder import SymbolBuilder
 from .table import TABLE
 from .value import NoCounterpart, TorchValue
 
-__all__: list[str] = []
-
 
 def _packed(b: SymbolBuilder, weights: Sequence[TorchValue], has_biases: bool, per_network: int) -> Symbol:
     """Join parameters into the flat vector of `RNN`: all weights, then all biases.

@@ -17,8 +17,6 @@ from .value import NoCounterpart, TorchValue
 if TYPE_CHECKING:
     from ...types import Ints
 
-__all__ = ["mean_of", "reduce"]
-
 Axes: TypeAlias = "Ints | None"
 """One axis, several, or all."""
 

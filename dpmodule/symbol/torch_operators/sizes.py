@@ -11,20 +11,6 @@ if TYPE_CHECKING:
     import sympy
     from typing_extensions import TypeIs
 
-__all__ = [
-    "Dims",
-    "Size",
-    "as_size",
-    "difference",
-    "dims_of",
-    "is_number",
-    "places",
-    "product",
-    "reshape_codes",
-    "same",
-    "spans",
-]
-
 Dims = tuple[Any, ...]
 """A shape: integers, and expressions of SymPy where a size is known by name only."""
 

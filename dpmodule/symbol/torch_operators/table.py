@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
 
-__all__ = ["TABLE", "find", "known_overloads", "translates"]
-
 Translator = Callable[..., Any]
 """``(builder, *arguments of torch's operator) -> symbol or value``, or a list of them where torch returns several.
 

@@ -10,8 +10,6 @@ from ...ops.dtypes import name_of
 from ..symbol import Symbol
 from .sizes import Dims, Size
 
-__all__ = ["Operand", "NoCounterpart", "TorchValue", "type_name"]
-
 
 class NoCounterpart(Exception):
     """Something that has no counterpart; the text is half a sentence that says what."""

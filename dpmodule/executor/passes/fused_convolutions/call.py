@@ -15,8 +15,6 @@ from ....ops.spec import Env
 from ...packed_weights import kept, packed
 from ..channels_last import restride
 
-__all__ = ["Activation", "BatchNorm", "FusedConvolution", "is_plain"]
-
 Tensor = torch.Tensor
 Tensors = Sequence[Tensor]
 Source = TypeVar("Source")

@@ -16,8 +16,6 @@ from ...lowering import Step
 from ...packed_weights import Seen
 from .call import FusedConvolution, is_plain
 
-__all__ = ["ConvolutionRun", "runs"]
-
 Tensor = torch.Tensor
 Tensors = Sequence[Tensor]
 Shape = tuple[int, ...]

@@ -19,8 +19,6 @@ from typing import NamedTuple
 
 from ...lowering import Lowered, Step
 
-__all__ = ["RecurrentStep", "Linear", "Uses", "find_cells", "kinds"]
-
 _KINDS = {
     "elemwise_add": "add",
     "elemwise_mul": "mul",

@@ -9,8 +9,6 @@ from dataclasses import dataclass
 from ...lowering import Lowered, Step
 from .cells import RecurrentStep, Uses
 
-__all__ = ["Chain", "arrange", "join_cells"]
-
 _SHORTEST = 3
 """How many steps make a chain; a kernel for fewer gains nothing."""
 

@@ -16,8 +16,6 @@ from ....ops.nn.dropout import kept
 from ....ops.spec import Env
 from ...lowering import Lowered, Step
 
-__all__ = ["Dropped", "draw_apart"]
-
 _FEWEST = 3
 
 

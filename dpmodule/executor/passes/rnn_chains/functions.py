@@ -18,8 +18,6 @@ from torch.autograd.function import once_differentiable
 
 from ....ops.nn.linear import linear, product_by_faster
 
-__all__ = ["gru", "plain"]
-
 Optional = torch.Tensor | None
 
 

@@ -18,8 +18,6 @@ from ....ops.nn.lstm import is_small, small_lstm
 from ....ops.nn.rules import flat_from
 from .functions import gru, plain
 
-__all__ = ["CellStates", "Recurrence", "in_one_piece"]
-
 _FUNCTIONS: dict[str, Callable[..., Any]] = {
     "rnn_relu": torch.rnn_relu,
     "rnn_tanh": torch.rnn_tanh,

@@ -11,8 +11,6 @@ from .dropouts import draw_apart
 from .kernels import CellStates, Recurrence
 from .sequences import Sequences, added
 
-__all__ = ["rnn_chains"]
-
 _FEWEST_MAPS = 6
 
 

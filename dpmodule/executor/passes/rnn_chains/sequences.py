@@ -17,8 +17,6 @@ from ...lowering import Step
 from .cells import Uses
 from .dropouts import Dropped
 
-__all__ = ["Sequences", "added"]
-
 _FEWEST = 3
 _DEEPEST = 50
 """How many operators a search goes back; residual networks of more layers find the sums of lower ones known."""
