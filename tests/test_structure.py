@@ -272,3 +272,15 @@ def test_sizes_says_that_it_needs_torch():
     assert done.stderr.endswith(
         "torch is not installed, which running a batch needs; install it, or use --no-batch\n"
     )
+
+
+def test_only_public_modules_list_their_names():
+    pages = [page.read_text(encoding="utf-8") for page in (ROOT / "docs" / "reference").rglob("*.md")]
+    blocks = [block for page in pages for block in re.findall(r"^```{public}\n(.*?)^```$", page, re.M | re.S)]
+    public = {name for block in blocks for name in block.split()}
+    private = [
+        path
+        for path, text in sources_in(ROOT, "dpmodule").items()
+        if text.count("__all__") == 1 and not path.endswith("__init__.py")  # `lazy` reads the lists of public ones
+    ]
+    assert [path for path in private if path[:-3].replace("/", ".") not in public] == []
