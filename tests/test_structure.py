@@ -281,6 +281,7 @@ def test_only_public_modules_list_their_names():
     private = [
         path
         for path, text in sources_in(ROOT, "dpmodule").items()
-        if text.count("__all__") == 1 and not path.endswith("__init__.py")  # `lazy` reads the lists of public ones
+        if text.count("__all__") == 1
+        and not path.endswith("__init__.py")  # `lazy` reads the lists of public ones
     ]
     assert [path for path in private if path[:-3].replace("/", ".") not in public] == []
