@@ -8,11 +8,13 @@ from dataclasses import dataclass
 from math import prod
 from types import MappingProxyType
 from typing import Any, NamedTuple
+from weakref import WeakKeyDictionary
 
+import numpy as np
 import torch
 
 from ..base import ArgumentError, MXNetError
-from ..graph.node import Entry, Node
+from ..graph.node import Entry, Graph, Node
 from ..io import DataDesc
 from ..ndarray import NDArray
 from ..ndarray.ragged import RaggedNDArray, numbers_of
@@ -155,19 +157,55 @@ def find_wrong_label(network: FedNetwork, pad: int = 0) -> WrongLabel | None:
         network: the network and its labels.
         pad: how many samples at the end are padding, which may hold anything.
     """
+    for reader, rule in _rules(network):
+        array = network.labels[reader.input]
+        if not _are_classes(numbers_of(array), rule.count):
+            wrong = _wrong_label(reader, rule, array, network.axes.get(reader.input, 0), pad)
+            if wrong is not None:
+                return wrong
+    return None
+
+
+_Rules = list[tuple["_Reader", ClassLabels]]
+_known: WeakKeyDictionary[Graph, tuple[Any, _Rules]] = WeakKeyDictionary()
+"""What reads class numbers in a graph, for the shapes it was fed with last."""
+
+
+def _rules(network: FedNetwork) -> _Rules:
+    """Return the operators that read class numbers, each with its classes."""
+    graph = network.symbol.graph
+    key = tuple(network.shapes.items()), tuple(network.labels)
+    known, rules = _known.get(graph, (None, []))
+    if known != key:
+        rules = _found_rules(network)
+        _known[graph] = key, rules
+    return rules
+
+
+def _found_rules(network: FedNetwork) -> _Rules:
     readers = _readers(network.symbol, network.labels)
     if not readers:
-        return None
-    entries = [entry for reader in readers for entry in reader.node.inputs]
-    shapes = _shapes_of(entries, network.shapes)
+        return []
+    shapes = _shapes_of([entry for reader in readers for entry in reader.node.inputs], network.shapes)
+    rules = []
     for reader in readers:
-        data = [shapes.get(entry, ()) for entry in reader.node.inputs]
-        if all(data) and all(map(all, data)):
-            axis = network.axes.get(reader.input, 0)
-            found = _wrong_label(reader, data, network.labels[reader.input], axis, pad)
-            if found is not None:
-                return found
-    return None
+        operator: Any = reader.node.op
+        read = [shapes.get(entry, ()) for entry in reader.node.inputs]
+        rule = operator.classes(reader.node.a, *read) if all(read) and all(map(all, read)) else None
+        if rule is not None:
+            rules.append((reader, rule))
+    return rules
+
+
+def _are_classes(numbers: torch.Tensor, count: int) -> bool:
+    """Say whether all of what is fed, read or not, is a class: so it is nearly always."""
+    if not numbers.is_cpu or numbers.dtype in (torch.bfloat16, torch.bool):
+        return False
+    labels = numbers.detach().numpy()
+    if not labels.size:
+        return True
+    is_whole = labels.dtype.kind in "iu" or bool((labels == np.floor(labels)).all())
+    return is_whole and labels.min() >= 0 and labels.max() < count
 
 
 class _Reader(NamedTuple):
@@ -231,12 +269,11 @@ def _shapes_of(
 
 
 def _wrong_label(
-    reader: _Reader, shapes: Sequence[tuple[int, ...]], array: NDArray, axis: int, pad: int
+    reader: _Reader, rule: ClassLabels, array: NDArray, axis: int, pad: int
 ) -> WrongLabel | None:
     operator: Any = reader.node.op
-    rule: ClassLabels | None = operator.classes(reader.node.a, *shapes)
     fed = numbers_of(array).detach()
-    if rule is None or not fed.numel():
+    if not fed.numel():
         return None
     places = _places(reader.path, fed)
     labels = fed.flatten()[places.flatten()].view(places.shape) if reader.path else fed
