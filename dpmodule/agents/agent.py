@@ -47,7 +47,7 @@ _DEFAULT = "DefaultTeacher"
 
 
 def agent_class(spec: str, trusted: Collection[str | None] | None = None) -> tuple[Any, str]:
-    """Return the class of agents that a name stands for, and the arguments behind it.
+    """Return the class of agents that a name means, and the arguments after the name.
 
     Args:
         spec: the name of an agent that is ready, or ``package.module:Class``, either with ``:arguments`` behind it.
@@ -60,7 +60,7 @@ def agent_class(spec: str, trusted: Collection[str | None] | None = None) -> tup
 
 
 def task_class(spec: str) -> tuple[Any, str]:
-    """Return the class of teachers that a name stands for, and the arguments behind it; see `agent_class`.
+    """Return the class of teachers that a name means, and the arguments after the name; see `agent_class`.
 
     A module alone means its class ``DefaultTeacher``.
 
@@ -74,7 +74,7 @@ def teacher_of(opt: Mapping[str, Any], task: str) -> Any:
     """Return the teacher of a task.
 
     Args:
-        opt: options; the teacher gets the name of the task, and the arguments behind it as ``task_arguments``, too.
+        opt: options; the teacher gets the name of the task, and the arguments after it as ``task_arguments``.
         task: the name; see `task_class`.
 
     Raises:
@@ -259,7 +259,7 @@ def create_agent(opt: Mapping[str, Any], requireModelExists: bool = False) -> An
 
     Args:
         opt: options; ``model`` is the name of an agent that is ready, such as ``"repeat_label"``, or
-            ``"package.module:Class"``; what stands behind another colon is its option ``model_arguments``.
+            ``"package.module:Class"``; what follows another colon is its option ``model_arguments``.
         requireModelExists: refuse a model file that has not been saved.
 
     Raises:

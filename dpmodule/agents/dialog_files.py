@@ -112,7 +112,7 @@ class DialogFile:
     def numbered(self, cloze: bool = False) -> Iterator[tuple[Entry, bool]]:
         r"""Yield the examples of numbered lines, and whether an episode begins with them.
 
-        A line is ``number text<TAB>label|label<TAB>reward<TAB>candidate|candidate``; what stands behind the text may be
+        A line is ``number text<TAB>label|label<TAB>reward<TAB>candidate|candidate``; what follows the text may be
         missing. A number that is not above the last one, such as 1, begins an episode. A text without labels goes
         before the next one, and its reward is added to that one's. ``\n`` stands for a new line. The reward is None
         where no line gives one.

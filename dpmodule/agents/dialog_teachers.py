@@ -23,7 +23,7 @@ class DialogTeacher(FixedDialogTeacher):
     Hogwild worker then reads the data for itself, and passes over the episodes that others take.
 
     Args:
-        opt: options; ``datafile``: what `setup_data` is given (default: what stands behind the task's name).
+        opt: options; ``datafile``: what `setup_data` is given (default: what follows the task's name).
         shared: of another instance.
 
     Raises:
@@ -136,7 +136,7 @@ class FbDialogTeacher(DialogTeacher):
     See `DialogFile.numbered`. The reward is 0 where the file has none.
 
     Args:
-        opt: options; ``datafile``: the file (default: what stands behind the task's name); ``cands_datafile``: a file
+        opt: options; ``datafile``: the file (default: what follows the task's name); ``cands_datafile``: a file
             of candidates for all examples that have none of their own, see `load_cands`; ``cloze``: whether each
             episode begins with the line "Fill in the blank in the last sentence."; ``on_bad_line``: ``"error"``
             (default), or ``"skip"``, which leaves malformed lines out and warns of their number.

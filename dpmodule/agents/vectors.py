@@ -81,7 +81,7 @@ def padded(rows: Rows, length: int, fill: int = 0, dtype: str = "int64") -> NDAr
     Args:
         rows: ids.
         length: how many each row has afterwards.
-        fill: what stands behind a row's own ids.
+        fill: the id after a row's own ids.
         dtype: name of the element type.
 
     Shape:

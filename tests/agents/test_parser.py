@@ -170,8 +170,8 @@ def test_folders_of_programs_of_parlai(monkeypatch, tmp_path):
         monkeypatch.delenv(name, raising=False)
     opt = parse()
     assert (opt["parlai_home"], opt["datapath"]) == (str(tmp_path), str(tmp_path / "data"))
-    monkeypatch.setenv("PARLAI_HOME", "/home/me")
-    assert parse()["datapath"] == "/home/me/data"
+    monkeypatch.setenv("PARLAI_HOME", "elsewhere")
+    assert parse()["datapath"] == "elsewhere/data"
     monkeypatch.setenv("PARLAI_DATAPATH", "/data")
     assert (parse()["datapath"], parse("-dp", "mine")["datapath"]) == ("/data", "mine")
     bare = ParlaiParser(False)
