@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -23,6 +22,7 @@ from ..context import cpu
 from ..io import DataBatch, DataDesc
 from ..ndarray import NDArray
 from ..ndarray.ragged import RaggedNDArray
+from ..ops.attrs import literal
 from ..streams import Slot
 from ..symbol import Symbol
 from .data_feed import FeedBatch, first_batch
@@ -191,7 +191,7 @@ def _without_slot(
 
 def _holds_samples(attributes: Mapping[str, str]) -> bool:
     """Say whether a variable is declared with an axis for the batch, or ragged, as no parameter is."""
-    shape = ast.literal_eval(attributes.get("__shape__", "None"))
+    shape = literal(attributes.get("__shape__", "None"))
     return attributes.get("__storage_type__") == RAGGED or bool(shape) and shape[0] == 0
 
 
@@ -243,7 +243,7 @@ def _declared(
     if is_ragged:
         return ()
     text = attributes.get("__shape__")
-    shape = tuple(ast.literal_eval(text)) if bound is None and text is not None else bound
+    shape = tuple(literal(text)) if bound is None and text is not None else bound
     if shape is None or not len(shape):
         return None
     if len(shape) > 2:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import io
 import json
 import os
@@ -16,6 +15,7 @@ from ..checkpoint import load_params as load_params
 from ..checkpoint import save_checkpoint
 from ..files.file_transaction import read_settled
 from ..ndarray import NDArray, array, serial
+from ..ops.attrs import literal
 from ..symbol import Symbol, load_json
 
 if TYPE_CHECKING:
@@ -87,7 +87,7 @@ def save(
 
 def _read_key(text: str) -> Any:
     try:
-        return ast.literal_eval(text)
+        return literal(text)
     except (ValueError, SyntaxError, RecursionError, MemoryError):
         return None
 
@@ -103,11 +103,8 @@ def load(prefix: str) -> tuple[dict[Any, Bucket], Any]:
         return {}, None
     try:
         found = json.loads(read_settled(path))
-        rows = [
-            (ast.literal_eval(r["key"]), list(r["data_names"]), list(r["label_names"]))
-            for r in found["buckets"]
-        ]
-        default = ast.literal_eval(found["default_bucket_key"])
+        rows = [(literal(r["key"]), list(r["data_names"]), list(r["label_names"])) for r in found["buckets"]]
+        default = literal(found["default_bucket_key"])
         return {key: (_symbol(prefix, key), data, label) for key, data, label in rows}, default
     except (ValueError, SyntaxError, KeyError, TypeError, RecursionError, MemoryError) as error:
         raise FileFormatError(

@@ -32,6 +32,25 @@ _LONG = re.compile(r"(?<![\w.+-])([+-]?\d+)L\b")
 _UNICODE = re.compile(r"""u(['"])(.*)\1""", re.DOTALL)
 
 
+def literal(text: str) -> Any:
+    """Read a Python literal, as ``ast.literal_eval`` does, whatever other threads do.
+
+    Raises:
+        SyntaxError: if it is not Python.
+        ValueError: if it is not a literal.
+    """
+    if text.isdecimal() and text.isascii() and not text.startswith("0"):
+        return int(text)
+    for _ in range(100):
+        try:
+            return ast.literal_eval(text)
+        except (
+            SystemError
+        ):  # threads share a counter of the parser, which fails while two of them parse (gh-106905)
+            continue
+    return ast.literal_eval(text)
+
+
 def as_python3(text: str) -> str:
     """Return attribute text without the marks of Python 2: its long integers end in L, its words may be ``u'word'``.
 
@@ -51,11 +70,7 @@ def _literal(value: Any) -> Any:
     if not isinstance(value, str):
         return plain(value)
     text = as_python3(value.strip())
-    return (
-        {"true": True, "false": False, "none": None}.get(text.lower())
-        if text.isalpha()
-        else ast.literal_eval(text)
-    )
+    return {"true": True, "false": False, "none": None}.get(text.lower()) if text.isalpha() else literal(text)
 
 
 def _to_int(value: Any) -> int:

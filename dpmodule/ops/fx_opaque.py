@@ -7,12 +7,12 @@ wherever dpmodule is imported and a module of this kind has been made, or `dpmod
 
 from __future__ import annotations
 
-import ast
 from collections.abc import Sequence
 from typing import Any
 
 import torch
 
+from .attrs import literal
 from .dtypes import name_of, torch_dtype
 from .infer import infer_shape, infer_type
 from .recording import is_recorded, is_traced
@@ -68,7 +68,7 @@ def call(name: str, attributes: dict[str, Any], tensors: Sequence[torch.Tensor])
 
 def _record(name: str, attributes: str) -> Any:
     """Return an operator's record of attributes."""
-    op, given = get(name), dict(ast.literal_eval(attributes))
+    op, given = get(name), dict(literal(attributes))
     return op.parse_record(*(given.get(key, attr.default) for key, attr in op.attrs.items()))
 
 

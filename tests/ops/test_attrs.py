@@ -1,12 +1,16 @@
 """Attributes as text: today's spelling, and that of symbols which Python 2 saved."""
 
+import gc
 import json
+import threading
+import time
 
 import numpy as np
 import pytest
 
 import dpmodule as mx
 from dpmodule.base import OpError, ShapeError
+from dpmodule.ops.attrs import literal
 
 PYTHON2 = {
     "nodes": [
@@ -65,3 +69,28 @@ def test_what_python_2_did_not_write_is_refused():
             mx.sym.FullyConnected(mx.sym.Variable("x"), num_hidden=text).infer_shape(x=(2, 3))
         with pytest.raises(ShapeError, match="__shape__ is"):
             mx.sym.Variable("x", __shape__=f"({text},)").infer_shape()
+
+
+def test_literals_are_read_in_several_threads():
+    def let_others_run(*args):  # while Python's own parser builds its tree, where it fails (gh-106905)
+        time.sleep(0)
+
+    def read():
+        try:
+            read_back.append([literal(f"({number}, [4, (5, 6)])") for number in range(300)])
+        except SystemError as error:
+            read_back.append(error)
+
+    read_back, thresholds = [], gc.get_threshold()
+    gc.set_threshold(20, 1000, 1000)
+    gc.callbacks.append(let_others_run)
+    try:
+        threads = [threading.Thread(target=read) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    finally:
+        gc.callbacks.remove(let_others_run)
+        gc.set_threshold(*thresholds)
+    assert read_back == [[(number, [4, (5, 6)]) for number in range(300)]] * 4
